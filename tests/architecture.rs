@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Each crate with its forbidden dependencies. Dependencies of tests and benchmarks are free.
+/// Each crate with its forbidden dependencies. Dependencies of tests and benchmarks are not restricted.
 const FORBIDDEN: &[(&str, &[&str])] = &[
     ("sdk/expr", &["tokio", "wasmtime", "wasmtime-wasi", "flowcell-contract", "flowcell-flow", "flowcell-runtime"]),
     ("sdk/rust", &["tokio", "wasmtime", "wasmtime-wasi", "flowcell-contract", "flowcell-flow", "flowcell-runtime"]),
@@ -61,7 +61,7 @@ fn dependencies(manifest: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn crates_do_not_name_what_they_may_not() {
+fn crates_have_no_forbidden_dependencies() {
     for (folder, forbidden) in FORBIDDEN {
         let named = dependencies(&root().join(folder).join("Cargo.toml"));
         assert!(!named.is_empty(), "{folder} names nothing: is its manifest read rightly?");
@@ -71,7 +71,7 @@ fn crates_do_not_name_what_they_may_not() {
     }
 }
 
-/// Returns the lines of a table of a manifest, without empty lines.
+/// Returns the lines of a table in a `Cargo.toml`, without empty lines.
 fn table(manifest: &str, name: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(root().join(manifest)).unwrap();
     let lines = text.lines().skip_while(|line| *line != name).skip(1).take_while(|line| !line.starts_with('['));
@@ -79,7 +79,7 @@ fn table(manifest: &str, name: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_copy_of_the_sdk_in_new_projects_depends_on_what_the_sdk_does() {
+fn the_sdk_copy_for_new_projects_has_the_dependencies_of_the_sdk() {
     let copy = "sdk/templates/rust/vendor/flowcell-sdk/Cargo.toml";
     assert_eq!(dependencies(&root().join(copy)), dependencies(&root().join("sdk/rust/Cargo.toml")));
     let shared = table("Cargo.toml", "[workspace.dependencies]");
@@ -291,7 +291,7 @@ fn every_attack_has_a_test_that_names_it() {
 }
 
 #[test]
-fn every_source_file_introduces_itself() {
+fn every_source_file_begins_with_module_docs() {
     for folder in crates() {
         for file in sources(&folder.join("src")) {
             let text = fs::read_to_string(&file).unwrap();
@@ -356,7 +356,7 @@ const SCATTERED: &[(&str, &[&str])] = &[
 ];
 
 /// Returns the name of the type if a line opens an inherent `impl` block.
-fn inherent(line: &str) -> Option<&str> {
+fn inherent_impl_type(line: &str) -> Option<&str> {
     let head = line.strip_prefix("impl")?.strip_suffix(" {")?;
     if head.contains(" for ") {
         return None;
@@ -377,7 +377,7 @@ fn methods_of_a_type_stand_in_at_most_two_files() {
             let words: Vec<_> = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').collect();
             let defined = words.windows(2).filter(|pair| matches!(pair[0], "struct" | "enum")).map(|pair| pair[1]);
             let defined: BTreeSet<&str> = defined.collect();
-            for name in text.lines().filter_map(inherent) {
+            for name in text.lines().filter_map(inherent_impl_type) {
                 let (at_definition, elsewhere) = found.entry(name.to_owned()).or_default();
                 match defined.contains(name) {
                     true => *at_definition = true,
@@ -392,8 +392,11 @@ fn methods_of_a_type_stand_in_at_most_two_files() {
 }
 
 #[test]
-fn inherent_impls_are_told_from_those_of_traits() {
+fn inherent_impls_are_distinguished_from_impls_of_traits() {
     let lines = ["impl Driver {", "impl Caller<'_> {", "impl<'s> Printer<'s> {", "impl<T: Into<Json>> Place<T> {"];
-    assert_eq!(lines.map(inherent), ["Driver", "Caller", "Printer", "Place"].map(Some));
-    assert_eq!(["impl Drop for Child {", "impl<T> From<T> for Child {", "    impl Inner {"].map(inherent), [None; 3]);
+    assert_eq!(lines.map(inherent_impl_type), ["Driver", "Caller", "Printer", "Place"].map(Some));
+    assert_eq!(
+        ["impl Drop for Child {", "impl<T> From<T> for Child {", "    impl Inner {"].map(inherent_impl_type),
+        [None; 3]
+    );
 }

@@ -47,10 +47,10 @@ impl Crate {
         let is_root = module.is_empty();
         let folder = if is_root { file.parent().unwrap().to_owned() } else { file.with_extension("") };
         self.modules.entry(module.clone()).or_default();
-        self.items(&source.items, module, &folder);
+        self.read_items(&source.items, module, &folder);
     }
 
-    fn items(&mut self, items: &[Item], module: &Module, folder: &Path) {
+    fn read_items(&mut self, items: &[Item], module: &Module, folder: &Path) {
         for item in items {
             let is_test = attributes(item).iter().any(|attribute| {
                 attribute.path().is_ident("cfg")
@@ -61,38 +61,38 @@ impl Crate {
             }
             if let Item::Mod(child) = item {
                 let path = [module.as_slice(), &[child.ident.to_string()]].concat();
-                self.contents(module).names.insert(child.ident.to_string(), Name::Own);
+                self.contents_of(module).names.insert(child.ident.to_string(), Name::Own);
                 match &child.content {
                     Some((_, items)) => {
                         self.modules.entry(path.clone()).or_default();
-                        self.items(items, &path, &folder.join(child.ident.to_string()));
+                        self.read_items(items, &path, &folder.join(child.ident.to_string()));
                     }
-                    None => self.read(&file_of(child, folder), &path),
+                    None => self.read(&module_file(child, folder), &path),
                 }
                 continue;
             }
             if let Item::Use(import) = item {
-                self.import(&import.tree, module, Vec::new());
+                self.add_use_tree(&import.tree, module, Vec::new());
                 continue;
             }
-            let contents = self.contents(module);
-            contents.names.extend(defined(item).map(|name| (name, Name::Own)));
+            let contents = self.contents_of(module);
+            contents.names.extend(defined_name(item).map(|name| (name, Name::Own)));
             Paths(&mut contents.paths).visit_item(item);
         }
     }
 
-    fn contents(&mut self, module: &Module) -> &mut Contents {
+    fn contents_of(&mut self, module: &Module) -> &mut Contents {
         self.modules.get_mut(module).unwrap()
     }
 
-    fn import(&mut self, tree: &UseTree, module: &Module, mut path: Vec<String>) {
-        let contents = self.contents(module);
+    fn add_use_tree(&mut self, tree: &UseTree, module: &Module, mut path: Vec<String>) {
+        let contents = self.contents_of(module);
         match tree {
             UseTree::Path(step) => {
                 path.push(step.ident.to_string());
-                self.import(&step.tree, module, path);
+                self.add_use_tree(&step.tree, module, path);
             }
-            UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(tree, module, path.clone())),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.add_use_tree(tree, module, path.clone())),
             UseTree::Glob(_) => contents.globs.push(path),
             UseTree::Name(name) if name.ident == "self" => contents.add_import(path.last().unwrap().clone(), path),
             UseTree::Name(name) => {
@@ -109,7 +109,7 @@ impl Crate {
     }
 
     /// Returns the module that defines the target of a path, or `None` if another crate defines it.
-    fn definer(&self, from: &Module, path: &[String], depth: usize) -> Option<Module> {
+    fn find_definer(&self, from: &Module, path: &[String], depth: usize) -> Option<Module> {
         if depth > 16 {
             return None;
         }
@@ -118,29 +118,29 @@ impl Crate {
             "crate" => Vec::new(),
             "self" => from.clone(),
             "super" => from[..from.len().checked_sub(1)?].to_vec(),
-            name => return self.named(from, name, rest, depth),
+            name => return self.find_named(from, name, rest, depth),
         };
         match rest.split_first() {
             None => Some(start),
-            Some((next, _)) if next == "super" => self.definer(&start, rest, depth),
-            Some((next, rest)) => self.named(&start, next, rest, depth),
+            Some((next, _)) if next == "super" => self.find_definer(&start, rest, depth),
+            Some((next, rest)) => self.find_named(&start, next, rest, depth),
         }
     }
 
     /// Returns the module that defines `name::rest`, looked up in a module.
-    fn named(&self, module: &Module, name: &str, rest: &[String], depth: usize) -> Option<Module> {
+    fn find_named(&self, module: &Module, name: &str, rest: &[String], depth: usize) -> Option<Module> {
         let contents = self.modules.get(module)?;
         let child = [module.as_slice(), &[name.to_owned()]].concat();
         match contents.names.get(name) {
             Some(Name::Own) if self.modules.contains_key(&child) => match rest.split_first() {
                 None => Some(child),
-                Some((next, rest)) => self.named(&child, next, rest, depth).or(Some(child)),
+                Some((next, rest)) => self.find_named(&child, next, rest, depth).or(Some(child)),
             },
             Some(Name::Own) => Some(module.clone()),
-            Some(Name::Import(path)) => self.definer(module, &[path.as_slice(), rest].concat(), depth + 1),
+            Some(Name::Import(path)) => self.find_definer(module, &[path.as_slice(), rest].concat(), depth + 1),
             None => contents.globs.iter().find_map(|glob| {
                 let path = [glob.as_slice(), &[name.to_owned()], rest].concat();
-                self.definer(module, &path, depth + 1)
+                self.find_definer(module, &path, depth + 1)
             }),
         }
     }
@@ -153,13 +153,13 @@ impl Crate {
             Name::Own => None,
         });
         let paths = imports.chain(&contents.globs).chain(&contents.paths);
-        let mut found: BTreeSet<_> = paths.filter_map(|path| self.definer(module, path, 0)).collect();
+        let mut found: BTreeSet<_> = paths.filter_map(|path| self.find_definer(module, path, 0)).collect();
         found.retain(|other| !other.starts_with(module) && !module.starts_with(other));
         found
     }
 
     /// Returns the imports between the modules of each folder.
-    fn levels(&self) -> BTreeMap<Module, Level> {
+    fn imports_by_folder(&self) -> BTreeMap<Module, Level> {
         let mut levels: BTreeMap<Module, Level> = BTreeMap::new();
         for module in self.modules.keys() {
             for other in self.imported_modules(module) {
@@ -216,7 +216,7 @@ fn attributes(item: &Item) -> &[syn::Attribute] {
     }
 }
 
-fn defined(item: &Item) -> Option<String> {
+fn defined_name(item: &Item) -> Option<String> {
     let name = match item {
         Item::Const(item) => &item.ident,
         Item::Enum(item) => &item.ident,
@@ -232,7 +232,7 @@ fn defined(item: &Item) -> Option<String> {
     Some(name.to_string())
 }
 
-fn file_of(module: &syn::ItemMod, folder: &Path) -> PathBuf {
+fn module_file(module: &syn::ItemMod, folder: &Path) -> PathBuf {
     let path = module.attrs.iter().find(|attribute| attribute.path().is_ident("path"));
     assert!(path.is_none(), "`#[path]` hides where a module is: {}", module.ident);
     let name = module.ident.to_string();
@@ -281,7 +281,7 @@ fn cycles_of(root: &Path) -> Vec<(String, String)> {
     let mut code = Crate::default();
     code.read(root, &Vec::new());
     let mut found = Vec::new();
-    for (level, edges) in code.levels() {
+    for (level, edges) in code.imports_by_folder() {
         for cycle in cycles(&edges) {
             let takes = |module| edges[module].iter().filter(|(other, _)| cycle.contains(other));
             let lines = cycle.iter().flat_map(takes).flat_map(|(_, takes)| takes);

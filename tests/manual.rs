@@ -135,8 +135,8 @@ fn quoted<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
     text.split(before).skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next()).collect()
 }
 
-/// Returns whether a text looks like a code. A single word may be a member or an argument, so only lists contain such
-/// codes.
+/// Returns whether a text has the form of a code: lower-case words joined by `_`. A code of a single word has not,
+/// since it could also be a member or an argument. Such codes come only from lists of codes.
 fn is_code(text: &str) -> bool {
     text.contains('_') && text.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_')
 }
@@ -248,14 +248,14 @@ fn page_monitor_has_every_metric() {
     }
 }
 
-/// Returns the value of a constant: a number, or products and shifts of numbers. A duration in seconds gives
-/// milliseconds.
-fn value(written: &str) -> Option<u64> {
+/// Returns the value of a constant's expression: a number, a product or a shift of numbers, or a duration in seconds as
+/// milliseconds. Returns `None` for other expressions.
+fn parse_constant(written: &str) -> Option<u64> {
     if let Some(seconds) = written.strip_prefix("Duration::from_secs(") {
-        return Some(value(seconds.strip_suffix(')')?)? * 1_000);
+        return Some(parse_constant(seconds.strip_suffix(')')?)? * 1_000);
     }
     if let Some((number, shift)) = written.split_once(" << ") {
-        return Some(value(number)? << value(shift)?);
+        return Some(parse_constant(number)? << parse_constant(shift)?);
     }
     written.split(" * ").map(|factor| factor.replace('_', "").parse::<u64>().ok()).product()
 }
@@ -302,7 +302,7 @@ fn page_limits_has_each_constant() {
         let defaults = text.split_once("-> Limits {").map_or("", |(_, defaults)| defaults);
         let fields = defaults.lines().filter_map(|line| line.trim().strip_suffix(',')?.split_once(": "));
         for (name, written) in constants.chain(fields) {
-            let Some(number) = value(written) else { continue };
+            let Some(number) = parse_constant(written) else { continue };
             count += 1;
             let spellings = spellings(name, number);
             let says = |row: &str| {

@@ -16,16 +16,17 @@ use std::{
 use sha2::{Digest, Sha256};
 
 const TARGET: &str = "wasm32-wasip2";
-/// The profiles of the packs, in a release of the host and in any other build.
+/// The cargo profiles of the packs: in a release of the host, and in all other builds.
 const PROFILES: [&str; 2] = ["guest-dist", "guest"];
 /// The variable with a folder of built packs, such as `flowcell_agent.wasm`.
-const BUILT: &str = "FLOWCELL_CATALOG";
+const CATALOG_VARIABLE: &str = "FLOWCELL_CATALOG";
 /// The packs of the catalog, in the order of its listing.
 const PACKS: [&str; 8] = ["agent", "control", "data", "file", "http", "report", "script", "system"];
 /// The source files and folders of the packs.
 const SOURCES: [&str; 6] = ["nodes", "sdk", "wit", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
 /// Cargo's settings that also apply to the packs' build.
-const KEPT: [&str; 6] = ["CARGO_HOME", "CARGO_HTTP_", "CARGO_MAKEFLAGS", "CARGO_NET_", "CARGO_REGISTR", "CARGO_TERM_"];
+const KEPT_SETTINGS: [&str; 6] =
+    ["CARGO_HOME", "CARGO_HTTP_", "CARGO_MAKEFLAGS", "CARGO_NET_", "CARGO_REGISTR", "CARGO_TERM_"];
 
 fn main() {
     if let Err(message) = build() {
@@ -37,12 +38,12 @@ fn main() {
 }
 
 fn build() -> Result<(), String> {
-    println!("cargo::rerun-if-env-changed={BUILT}");
-    let out = directory("OUT_DIR")?;
-    if let Some(built) = env::var_os(BUILT) {
+    println!("cargo::rerun-if-env-changed={CATALOG_VARIABLE}");
+    let out = directory_from_variable("OUT_DIR")?;
+    if let Some(built) = env::var_os(CATALOG_VARIABLE) {
         return take_packs(Path::new(&built), &out);
     }
-    let workspace = directory("CARGO_MANIFEST_DIR")?.join("../..");
+    let workspace = directory_from_variable("CARGO_MANIFEST_DIR")?.join("../..");
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", workspace.join(source).display());
     }
@@ -59,15 +60,15 @@ fn build() -> Result<(), String> {
 pub(crate) fn take_packs(built: &Path, out: &Path) -> Result<(), String> {
     // A build script runs in the folder of its package, not in cargo's current folder.
     if !built.is_absolute() {
-        return Err(format!("{BUILT} is {}; write the whole path of the folder", built.display()));
+        return Err(format!("{CATALOG_VARIABLE} is {}; write the whole path of the folder", built.display()));
     }
     println!("cargo::rerun-if-changed={}", built.display());
     write_catalog(built, out).map_err(|error| {
-        format!("{error}\n{BUILT} names the folder with flowcell_{}.wasm and the other packs", PACKS[0])
+        format!("{error}\n{CATALOG_VARIABLE} names the folder with flowcell_{}.wasm and the other packs", PACKS[0])
     })
 }
 
-fn directory(name: &str) -> Result<PathBuf, String> {
+fn directory_from_variable(name: &str) -> Result<PathBuf, String> {
     env::var_os(name).map(PathBuf::from).ok_or_else(|| format!("cargo did not set {name}"))
 }
 
@@ -130,10 +131,11 @@ fn build_packs(workspace: &Path, guests: &Path, profile: &str) -> Result<(), Str
     Err(format!("the catalog's packs do not build ({})\n{talk}", output.status))
 }
 
-/// Returns whether a variable configures the host's build: its flags, wrappers such as clippy's, and its target.
+/// Returns whether a variable configures the outer build, that of the host: its flags, wrappers such as clippy's, and
+/// its target.
 fn is_of_the_outer_build(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
-    let of_cargo = name.starts_with("CARGO_") && !KEPT.iter().any(|kept| name.starts_with(kept));
+    let of_cargo = name.starts_with("CARGO_") && !KEPT_SETTINGS.iter().any(|kept| name.starts_with(kept));
     of_cargo
         || ["RUSTC", "RUSTDOC", "RUSTFLAGS", "CLIPPY_", "DEP_"].iter().any(|prefix| name.starts_with(prefix))
         || ["TARGET", "HOST", "OUT_DIR", "PROFILE", "DEBUG", "OPT_LEVEL", "NUM_JOBS"].contains(&name)

@@ -148,10 +148,10 @@ impl CliError {
         }
         // Writing to a string does not fail.
         let head = match self.exit {
-            Exit::Parked => paint.odd("parked"),
-            Exit::Interrupted => paint.odd("interrupted"),
-            Exit::Stopped => paint.odd("stopped"),
-            Exit::Good | Exit::Failed | Exit::Wrong | Exit::Unreadable => paint.bad("error"),
+            Exit::Parked => paint.warning("parked"),
+            Exit::Interrupted => paint.warning("interrupted"),
+            Exit::Stopped => paint.warning("stopped"),
+            Exit::Good | Exit::Failed | Exit::Wrong | Exit::Unreadable => paint.error("error"),
         };
         let _ = write!(text, "{head}: {}", inert(&self.message));
         for cause in &self.causes {
@@ -161,7 +161,7 @@ impl CliError {
             let _ = write!(text, "\n  {}", inert(note));
         }
         for hint in &self.hints {
-            let _ = write!(text, "\n{}: {}", paint.good("help"), inert(hint));
+            let _ = write!(text, "\n{}: {}", paint.success("help"), inert(hint));
         }
         text
     }
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_of_another_process_is_told_with_what_to_do() {
+    fn the_error_for_an_owned_store_has_a_hint() {
         let owned = OpenStoreError::Owned { path: "st".into(), owner: "process 7".into() };
         let hints = CliError::from(flowcell::Error::Store(owned)).hints;
         assert!(hints.iter().any(|hint| hint.contains("stop that process first")), "{hints:?}");

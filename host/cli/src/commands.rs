@@ -48,7 +48,7 @@ use crate::{
                         Manual: `flowcell help topics`\n\
                         Exit codes: 0 succeeded, 1 the run failed, 2 the flow or the command line is wrong, 3 the run \
                         is parked, 130 interrupted")]
-#[command(mut_args(flow::briefly))]
+#[command(mut_args(flow::hide_in_brief_help))]
 pub(crate) struct Arguments {
     /// List the flows in the folder `flows`, like `flowcell flows list`
     #[arg(long, conflicts_with = "flow")]
@@ -124,10 +124,10 @@ enum Command {
     Schema(schema::SchemaArgs),
     /// Create, build, test, run, publish and install packs of node types
     Node(node::NodeArgs),
-    /// Compile a pack for another process of this program
+    /// Compile a pack for the flowcell process that started this one
     #[command(hide = true)]
     Compile,
-    /// End the programs of another process of this program when that process ends
+    /// Kill the programs that the parent process has started, when the parent ends
     #[command(hide = true)]
     WatchPrograms,
     /// Print the completion script of a shell
@@ -137,7 +137,7 @@ enum Command {
 }
 
 /// An error in the arguments.
-pub(crate) enum Misunderstood {
+pub(crate) enum ArgumentsError {
     /// An unknown or wrong argument, or a request for help.
     Usage(clap::Error),
     /// An error in the file of settings.
@@ -147,24 +147,24 @@ pub(crate) enum Misunderstood {
 }
 
 /// Parses the command line, together with the environment and the file of settings.
-pub(crate) fn parse() -> Result<Arguments, Misunderstood> {
+pub(crate) fn parse() -> Result<Arguments, ArgumentsError> {
     let mut given = flows::arguments();
     if given.len() <= 1
         && let Some(steps) = init::first_steps()
     {
-        return Err(Misunderstood::Nothing(steps));
+        return Err(ArgumentsError::Nothing(steps));
     }
-    let mut matches = groups::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
+    let mut matches = groups::command().try_get_matches_from(&given).map_err(ArgumentsError::Usage)?;
     if let Some(("serve", serving)) = matches.subcommand() {
-        let config = serve::config::Config::of(serving).map_err(Misunderstood::Config)?;
-        if let Some(text) = config.checked() {
-            put_line(&text).map_err(Misunderstood::Config)?;
+        let config = serve::config::Config::of(serving).map_err(ArgumentsError::Config)?;
+        if let Some(text) = config.settings_to_print() {
+            put_line(&text).map_err(ArgumentsError::Config)?;
         }
         // Insert the settings of the file right after the name of the command, before the user's arguments.
         drop(given.splice(2..2, config.arguments));
-        matches = groups::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
+        matches = groups::command().try_get_matches_from(&given).map_err(ArgumentsError::Usage)?;
     }
-    Arguments::from_arg_matches(&matches).map_err(Misunderstood::Usage)
+    Arguments::from_arg_matches(&matches).map_err(ArgumentsError::Usage)
 }
 
 impl Arguments {

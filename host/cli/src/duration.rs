@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 /// The longest duration, 365 days. Flows have the same limit.
-const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Parses numbers with the units `ms`, `s`, `m`, `min`, `h` and `d`, in any order of the units. Fails on an unknown
-/// unit, for zero, and above [`MAX`].
+/// unit, for zero, and above [`MAX_DURATION`].
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration; write for example `500ms`, `30s`, `1h30m` or `30d`");
     let mut rest = text;
@@ -23,7 +23,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
     match total {
         Duration::ZERO => Err(wrong()),
-        total if total > MAX => Err("the longest duration is 365 days".into()),
+        total if total > MAX_DURATION => Err("the longest duration is 365 days".into()),
         total => Ok(total),
     }
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_written() {
+    fn durations_are_parsed() {
         let cases = [("500ms", 500), ("30s", 30_000), ("1.5s", 1_500), ("2m", 120_000), ("1h30m", 5_400_000)];
         for (text, millis) in cases {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_shown_short() {
+    fn durations_are_formatted_shortly() {
         for (millis, text) in
             [(0, "0 ms"), (999, "999 ms"), (1_250, "1.2 s"), (200_000, "3 min 20 s"), (7_260_000, "2 h 1 min")]
         {

@@ -20,11 +20,11 @@ use tracing_subscriber::{
 };
 
 /// The default filter of the log if `--log-format` is given.
-const USUAL: &str = "warn,flowcell::http=info,flowcell::runs=info";
+const DEFAULT_FILTER: &str = "warn,flowcell::http=info,flowcell::runs=info";
 
 /// Maximum number of bytes of an event in a line. A longer event is cut, and a note with the number of its other bytes
 /// is added.
-const MAX_LINE: usize = 16 * 1024;
+const MAX_LINE_BYTES: usize = 16 * 1024;
 
 /// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,7 +36,7 @@ pub(crate) enum LogFormat {
 }
 
 /// Starts the log if a log format is set or the environment variable `FLOWCELL_LOG` has a filter. Without both, a
-/// command that drives the runs of other processes (`drives`) logs warnings, and any other command logs nothing.
+/// command logs only warnings if it drives the runs of other processes (`drives`), and otherwise nothing.
 pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
     // Silence the MCP library, since it logs the messages of MCP servers, which may contain keys.
     let quiet = |filter: EnvFilter| match "rmcp=off".parse() {
@@ -45,7 +45,7 @@ pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
     };
     let filter = match (std::env::var("FLOWCELL_LOG"), format) {
         (Ok(filter), _) => EnvFilter::new(filter),
-        (Err(_), Some(_)) => EnvFilter::new(USUAL),
+        (Err(_), Some(_)) => EnvFilter::new(DEFAULT_FILTER),
         (Err(_), None) if drives => EnvFilter::new("warn"),
         (Err(_), None) => return,
     };
@@ -96,10 +96,10 @@ impl Write for OneLineWriter {
     }
 }
 
-/// Returns the event as one line, without control and deceptive characters, and cut after [`MAX_LINE`] bytes.
+/// Returns the event as one line, without control and deceptive characters, and cut after [`MAX_LINE_BYTES`] bytes.
 fn one_line(event: &str) -> String {
     let event = event.trim_end_matches('\n');
-    let end = event.floor_char_boundary(MAX_LINE);
+    let end = event.floor_char_boundary(MAX_LINE_BYTES);
     let plain = |(letter, deceptive): (char, bool)| match letter {
         '\t' => letter,
         letter if letter.is_control() || deceptive => '\u{fffd}',
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_plain_line() {
+    fn an_event_becomes_one_line_without_control_characters() {
         for (event, line) in [
             ("a\tb\n", "a\tb"),
             ("id=x\n2026-11-23 ERROR forged\n", "id=x\u{fffd}2026-11-23 ERROR forged"),
@@ -179,7 +179,11 @@ mod tests {
         ] {
             assert_eq!(one_line(event), line);
         }
-        let long = one_line(&"ü".repeat(MAX_LINE));
-        assert!(long.len() < MAX_LINE + 40 && long.ends_with("… (16384 more bytes)"), "{}", &long[MAX_LINE..]);
+        let long = one_line(&"ü".repeat(MAX_LINE_BYTES));
+        assert!(
+            long.len() < MAX_LINE_BYTES + 40 && long.ends_with("… (16384 more bytes)"),
+            "{}",
+            &long[MAX_LINE_BYTES..]
+        );
     }
 }

@@ -12,7 +12,7 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use crate::{cli_error::Exit, commands::Misunderstood, terminal::Terminal};
+use crate::{cli_error::Exit, commands::ArgumentsError, terminal::Terminal};
 
 /// The allocator. It is faster than that of the system if many threads share small values.
 #[global_allocator]
@@ -23,15 +23,15 @@ fn main() -> ExitCode {
     let arguments = match commands::parse() {
         Ok(arguments) => arguments,
         // Clap returns help and the version as errors, too. If printing fails, no reader is left to inform.
-        Err(Misunderstood::Usage(error)) => {
+        Err(ArgumentsError::Usage(error)) => {
             let _ = error.print();
             return if error.use_stderr() { Exit::Wrong.into() } else { Exit::Good.into() };
         }
-        Err(Misunderstood::Nothing(steps)) => {
+        Err(ArgumentsError::Nothing(steps)) => {
             terminal.say(&steps);
             return Exit::Wrong.into();
         }
-        Err(Misunderstood::Config(problem)) => {
+        Err(ArgumentsError::Config(problem)) => {
             problem.print(terminal);
             return problem.exit().into();
         }

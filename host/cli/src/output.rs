@@ -28,8 +28,8 @@ fn write(text: &str) -> Result<(), CliError> {
     ignore_closed_pipe(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Converts the result of a write to standard output to that of the command. A closed pipe is not an error, since the
-/// reader wants no more.
+/// Converts the result of a write to standard output to the result of the command. A closed pipe is not an error, since
+/// the reader wants no more.
 fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), CliError> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

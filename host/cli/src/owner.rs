@@ -89,8 +89,8 @@ pub(crate) fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: 
     }
 }
 
-/// Accepts requests like [`listen`], in a process that drives one run of its own. Runs that other processes hand over
-/// are driven as the returned runs, until the run of this process ends. Returns `None` if the store is not in a
+/// Accepts requests like [`listen`], in a process that drives one run of its own. The returned value has the runs that
+/// other processes hand over; this process drives them until its own run ends. Returns `None` if the store is not in a
 /// folder.
 pub(crate) fn listen_beside(
     host: &Host,
@@ -125,7 +125,7 @@ impl From<StartError> for CliError {
     fn from(error: StartError) -> CliError {
         use flowcell::{OpenError, QuotaError};
         match &error {
-            StartError::Input(input) => unfit(input),
+            StartError::Input(input) => input_mismatch(input),
             StartError::Open(OpenError::Store(_)) => unreadable(&error),
             StartError::Open(OpenError::Unknown(_)) => {
                 CliError::wrong(error.to_string()).hint("`flowcell runs list` lists the runs in the store")
@@ -181,7 +181,7 @@ pub(crate) fn put(store: &StoreArgs, name: &str, bytes: Vec<u8>) -> Result<Json,
 }
 
 /// Returns the error for an input that does not fit the flow's schema, with each mismatch as a cause.
-pub(crate) fn unfit(error: &InputError) -> CliError {
+pub(crate) fn input_mismatch(error: &InputError) -> CliError {
     let InputError::Unfit { findings } = error else { return CliError::wrong(error.to_string()) };
     let problem = CliError::wrong("the input does not fit the flow's `inputSchema`");
     let problem = findings.iter().fold(problem, |problem, finding| problem.cause(finding));

@@ -37,7 +37,7 @@ use flowcell::{
 use self::chat::Chat;
 pub(crate) use self::plan::Plan;
 use self::{
-    answers::{Recorded, Refusals},
+    answers::{RecordedAnswers, Refusals},
     ask::Asker,
     interrupt::{Interruption, Interrupts},
     progress::Progress,
@@ -74,7 +74,7 @@ fn finish_as(
 ) -> Result<Exit, CliError> {
     let graph = runner.graph().clone();
     if !runner.is_new() && !plan.answers.is_empty() {
-        Recorded::read(&host, runner.run_id(), &plan.answers)?.check(runner.run_id(), &plan.answers)?;
+        RecordedAnswers::read(&host, runner.run_id(), &plan.answers)?.check(runner.run_id(), &plan.answers)?;
         answers::check_in(&host, runner.run_id(), &plan.answers)?;
     }
     if let Some(asker) = session.asker.as_ref().filter(|_| !runner.is_new()) {
@@ -83,7 +83,7 @@ fn finish_as(
         asker.catch_up(&host, &runner.hub())?;
     }
     let (result, interrupted) = session.until_end(plan, runner)?;
-    plan.say_unused(&host, &result.run_id, terminal)?;
+    plan.warn_of_unused_answers(&host, &result.run_id, terminal)?;
     let saved = plan.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
     host.wait_for_watchers(&result.run_id);
     let printed = prints.map(|prints| {
@@ -112,7 +112,7 @@ pub(crate) fn release_store(host: Host) {
 }
 
 /// Prints the warnings about a flow, unless `--quiet` is given.
-pub(crate) fn say_warnings(plan: &Plan, warnings: &[Diagnostic], terminal: Terminal) {
+pub(crate) fn print_warnings(plan: &Plan, warnings: &[Diagnostic], terminal: Terminal) {
     if !plan.quiet {
         warnings.iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
     }
@@ -139,9 +139,9 @@ impl Session {
         let quiet = plan.quiet && !plan.channels.shows_console();
         let screen = Arc::new(Screen::new(terminal, quiet));
         let notices = notices(&screen);
-        let events = plan.events.as_deref().map(|path| recorded(path, &notices)).transpose()?;
+        let events = plan.events.as_deref().map(|path| open_events_file(path, &notices)).transpose()?;
         let channels = plan.channels.open(host, notices)?;
-        let attached = channels.of_a_run()?;
+        let attached = channels.open_for_run()?;
         // A person cannot answer if standard input is the run's input.
         let answered = plan.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-");
         let chat = plan.chat.then(|| Arc::new(Chat::new(terminal)));
@@ -167,7 +167,7 @@ impl Session {
         channels.extend(self.events.iter().map(|events| events.clone() as Arc<dyn Channel>));
         channels.extend(self.progress.iter().map(|progress| progress.clone() as Arc<dyn Channel>));
         channels.extend(self.asker.iter().map(|asker| asker.clone() as Arc<dyn Channel>));
-        // The conversation with a resumed run is attached later, by `Chat::with_runner`, and then gets the run's past
+        // The conversation with a resumed run is attached later, by `Chat::drive_run`, and then gets the run's past
         // events, too.
         let chat = self.chat.iter().filter(|_| !plan.again);
         channels.extend(chat.map(|chat| chat.clone() as Arc<dyn Channel>));
@@ -200,9 +200,9 @@ impl Session {
         let interrupts = Interrupts::watch(runner.hub(), self.screen.clone(), self.durable)?;
         let result = runtime.block_on(async {
             match (&self.asker, &self.chat) {
-                (_, Some(chat)) => chat.with_runner(runner, plan.again).await,
-                (None, None) => Ok(self.attached.until_deserted(runner).await),
-                (Some(asker), None) => Ok(asker.until_deserted(runner, flow).await),
+                (_, Some(chat)) => chat.drive_run(runner, plan.again).await,
+                (None, None) => Ok(self.attached.drive_run(runner).await),
+                (Some(asker), None) => Ok(asker.drive_run(runner, flow).await),
             }
         })?;
         // Do not wait for attempts that the run no longer needs.
@@ -229,7 +229,7 @@ impl Session {
 }
 
 /// Opens the file of `--events`, which receives the recorded events as lines of JSON.
-fn recorded(path: &Path, notices: &Notices) -> Result<Arc<JsonLines>, CliError> {
+fn open_events_file(path: &Path, notices: &Notices) -> Result<Arc<JsonLines>, CliError> {
     let opened = JsonLines::open(path, notices.clone());
     let lines = opened.map_err(|error| CliError::wrong(format!("cannot write {}", path.display())).because(&error))?;
     Ok(Arc::new(lines.recorded_only()))

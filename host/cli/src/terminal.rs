@@ -71,7 +71,7 @@ impl Terminal {
         if log::is_json() {
             log::put_json("warn", &guarded(text));
         } else {
-            self.write("warn", &format!("{}: {text}", self.paint().odd("warning")));
+            self.write("warn", &format!("{}: {text}", self.paint().warning("warning")));
         }
     }
 
@@ -146,8 +146,8 @@ fn guard_piece(out: &mut String, piece: &str) {
 pub(crate) fn finding(finding: &Diagnostic, paint: Paint) -> String {
     let text = finding.to_string();
     match finding.severity {
-        Severity::Error => text.strip_prefix("error").map(|rest| format!("{}{rest}", paint.bad("error"))),
-        Severity::Warning => text.strip_prefix("warning").map(|rest| format!("{}{rest}", paint.odd("warning"))),
+        Severity::Error => text.strip_prefix("error").map(|rest| format!("{}{rest}", paint.error("error"))),
+        Severity::Warning => text.strip_prefix("warning").map(|rest| format!("{}{rest}", paint.warning("warning"))),
     }
     .unwrap_or(text)
 }
@@ -172,17 +172,17 @@ impl Paint {
     }
 
     /// Colours an error.
-    pub(crate) fn bad(self, text: &str) -> String {
+    pub(crate) fn error(self, text: &str) -> String {
         self.wrap("1;31", text)
     }
 
     /// Colours a warning.
-    pub(crate) fn odd(self, text: &str) -> String {
+    pub(crate) fn warning(self, text: &str) -> String {
         self.wrap("1;33", text)
     }
 
     /// Colours a success or a hint.
-    pub(crate) fn good(self, text: &str) -> String {
+    pub(crate) fn success(self, text: &str) -> String {
         self.wrap("32", text)
     }
 
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reaches_a_terminal_that_it_would_obey() {
+    fn terminal_commands_in_texts_are_escaped() {
         let cases = [
             ("plain", "plain"),
             ("two\nlines\n", "two\n    lines"),
@@ -238,9 +238,9 @@ mod tests {
     }
 
     #[test]
-    fn the_last_guard_lets_colours_pass_and_nothing_else() {
+    fn the_last_guard_escapes_everything_but_colours() {
         let paint = Paint { coloured: true };
-        let painted = format!("{}\n\t{} {}", paint.bad("error"), paint.name("a"), paint.faint("b"));
+        let painted = format!("{}\n\t{} {}", paint.error("error"), paint.name("a"), paint.faint("b"));
         assert_eq!(guarded(&painted), painted);
         for (text, shown) in [
             ("\u{1b}[2J", "\\u{1b}[2J"),

@@ -43,7 +43,7 @@ fn go_on(folder: &Path) -> Option<Value> {
 }
 
 /// The actions of people, in order. An action is repeated if its success is uncertain.
-const DEEDS: [&[&str]; 4] = [
+const ACTIONS: [&[&str]; 4] = [
     &["answer", "a", "assistant#3", "allow"],
     &["send", "a", "--to", "assistant", "--id", "m1", "and how many letters?"],
     &["send", "a", "--to", "assistant", "--id", "m2", "and how many boxes?"],
@@ -88,7 +88,7 @@ fn check(folder: &Path, outputs: &Value) {
 fn a_person_allows_a_tool_writes_to_an_agent_and_closes_it() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(go_on(folder.path()), None);
-    for (index, deed) in DEEDS.iter().enumerate() {
+    for (index, deed) in ACTIONS.iter().enumerate() {
         let output = output_of(folder.path(), deed);
         assert!(output.status.success(), "{}", stderr(&output));
         let outputs = go_on(folder.path());
@@ -128,7 +128,7 @@ fn every_answer_is_applied_or_refused() {
     assert!(stderr(&applied).contains("answered `assistant#3`"), "{}", stderr(&applied));
     assert!(kinds(&events(folder), "agent:tool:").contains(&"agent:tool:decision".to_owned()));
     let mut outputs = None;
-    for deed in &DEEDS[1..] {
+    for deed in &ACTIONS[1..] {
         assert!(output_of(folder, deed).status.success());
         outputs = go_on(folder);
     }
@@ -140,7 +140,7 @@ fn every_answer_is_applied_or_refused() {
 
 /// A run whose agent asks or listens prints what it waits for and parks, with or without an owner of the store.
 #[test]
-fn what_an_agent_waits_for_is_said_beside_an_owner_as_alone() {
+fn a_waiting_agent_is_reported_with_and_without_an_owner() {
     for beside in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
@@ -155,7 +155,7 @@ fn what_an_agent_waits_for_is_said_beside_an_owner_as_alone() {
             stderr(&asks)
         );
         assert!(!stderr(&asks).contains("`assistant` asks"), "{}", stderr(&asks));
-        assert!(output_of(folder, DEEDS[0]).status.success());
+        assert!(output_of(folder, ACTIONS[0]).status.success());
         let listens = run();
         assert_eq!(listens.status.code(), Some(3), "{}", stderr(&listens));
         assert!(stderr(&listens).contains("`assistant` waits for messages to `agent-"), "{}", stderr(&listens));
@@ -164,7 +164,7 @@ fn what_an_agent_waits_for_is_said_beside_an_owner_as_alone() {
 
 /// The answers given with a run are stored with it, so they survive the end of its process.
 #[test]
-fn answers_that_are_given_with_a_run_survive_its_process() {
+fn answers_given_with_a_run_survive_its_process() {
     let call = |folder: &Path, answer: &str| {
         let mut command = flowcell(folder);
         command.args(["run", "--run-id", "a", "--quiet", "--events", "-", &flow("assistant.yaml"), "--answer", answer]);
@@ -179,7 +179,7 @@ fn answers_that_are_given_with_a_run_survive_its_process() {
         let agent = kinds(&events(folder), "agent:tool:");
         assert!(agent.contains(&"agent:tool:decision".to_owned()), "after {count} events: {agent:?}");
         let mut outputs = None;
-        for deed in &DEEDS[1..] {
+        for deed in &ACTIONS[1..] {
             assert!(output_of(folder, deed).status.success());
             outputs = go_on(folder);
         }
@@ -201,14 +201,14 @@ fn a_denied_tool_is_an_error_that_the_model_reads() {
 
 /// R21: kill the process of an agent at any point.
 #[test]
-fn r21_an_agent_that_is_killed_anywhere_pays_for_nothing_twice() {
+fn r21_an_agent_killed_at_any_point_makes_no_call_twice() {
     let step = (10 / kit::scale()).max(1);
     let mut kills = 0;
     for count in (1..90).step_by(step) {
         let folder = tempfile::tempdir().unwrap();
         kills += usize::from(killed_after(folder.path(), count) == count);
         let mut outputs = go_on(folder.path());
-        for deed in DEEDS {
+        for deed in ACTIONS {
             assert!(output_of(folder.path(), deed).status.success());
             kills += usize::from(killed_after(folder.path(), count.div_ceil(2)) > 0);
             outputs = go_on(folder.path());

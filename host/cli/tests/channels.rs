@@ -47,7 +47,7 @@ fn dense(numbers: &[u64]) -> bool {
 }
 
 #[test]
-fn a_program_sees_everything_and_answers_what_the_run_asks() {
+fn a_program_receives_all_events_and_answers_questions() {
     let folder = tempfile::tempdir().unwrap();
     let channel = script(
         folder.path(),
@@ -82,7 +82,7 @@ fn a_program_sees_everything_and_answers_what_the_run_asks() {
 }
 
 #[test]
-fn a_program_steers_an_agent_by_every_verb() {
+fn a_program_can_send_every_command_for_agents() {
     let folder = tempfile::tempdir().unwrap();
     let channel = script(
         folder.path(),
@@ -119,7 +119,7 @@ fn a_program_steers_an_agent_by_every_verb() {
 }
 
 #[test]
-fn a_program_that_dies_leaves_the_run_alone() {
+fn the_death_of_a_program_does_not_stop_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let output = flowcell(folder.path())
         .args(["run", &flow("graph/triage.yaml"), "--channel", "exec:sh -c 'read -r line; exit 7'"])
@@ -193,7 +193,7 @@ fn a_webhook_gets_every_event_once_and_in_order() {
 }
 
 #[test]
-fn a_webhook_that_refuses_is_told_of_and_changes_nothing() {
+fn a_refusing_webhook_is_reported_and_does_not_affect_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let receiver = Receiver::start(|_| "400 Bad Request");
     let output = flowcell(folder.path())
@@ -209,7 +209,7 @@ fn a_webhook_that_refuses_is_told_of_and_changes_nothing() {
 }
 
 #[test]
-fn webhooks_pass_the_guard() {
+fn webhooks_to_private_addresses_need_permission() {
     let folder = tempfile::tempdir().unwrap();
     let receiver = Receiver::start(|_| "204 No Content");
     let output = flowcell(folder.path())
@@ -222,7 +222,7 @@ fn webhooks_pass_the_guard() {
 }
 
 #[test]
-fn a_file_gets_what_is_live_and_what_is_recorded() {
+fn a_file_receives_live_deltas_and_recorded_events() {
     let folder = tempfile::tempdir().unwrap();
     let output = flowcell(folder.path())
         .args(["run", &flow("agents/research.yaml"), "--simulate", "model", "--quiet", "--channel", "jsonl:all.jsonl"])
@@ -237,7 +237,7 @@ fn a_file_gets_what_is_live_and_what_is_recorded() {
 }
 
 #[test]
-fn those_who_drive_many_runs_tell_of_each() {
+fn processes_that_drive_many_runs_send_the_events_of_each() {
     let folder = tempfile::tempdir().unwrap();
     for id in ["a", "b"] {
         let output =

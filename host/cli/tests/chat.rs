@@ -25,7 +25,7 @@ fn flowcell(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 /// Runs a command with these lines on standard input.
-fn typed(mut command: Command, lines: &str) -> Output {
+fn run_with_lines(mut command: Command, lines: &str) -> Output {
     let mut child = command.spawn().unwrap();
     // Writing fails if the command has already ended.
     let _ = child.stdin.take().unwrap().write_all(lines.as_bytes());
@@ -36,9 +36,9 @@ const BOTH: &str = "assistant: There are 3 parcels.\nassistant: There are 4 lett
 const ALL: &str = "allow\nand how many letters?\n/close\n";
 
 #[test]
-fn a_run_is_talked_with_from_its_beginning() {
+fn a_conversation_begins_with_the_run() {
     let folder = tempfile::tempdir().unwrap();
-    let output = typed(flowcell(folder.path(), &["run", &flow("agents/assistant.yaml"), "--chat"]), ALL);
+    let output = run_with_lines(flowcell(folder.path(), &["run", &flow("agents/assistant.yaml"), "--chat"]), ALL);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), BOTH);
     for line in ["assistant#3 asks: ", "assistant calls data.set", "assistant listens", "assistant is done (closed)"] {
@@ -47,24 +47,26 @@ fn a_run_is_talked_with_from_its_beginning() {
 }
 
 #[test]
-fn a_conversation_goes_on_where_it_was_left() {
+fn a_conversation_continues_where_the_person_left_it() {
     let folder = tempfile::tempdir().unwrap();
     let run = ["run", &flow("agents/assistant.yaml"), "--run-id", "a", "--chat"];
     // The input ends while the agent listens, so the run is parked.
-    let output = typed(flowcell(folder.path(), &run), "1\n");
+    let output = run_with_lines(flowcell(folder.path(), &run), "1\n");
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), "assistant: There are 3 parcels.\n"));
     // The person leaves in the middle.
-    let output = typed(flowcell(folder.path(), &["chat", "a"]), "/who\n/quit\n");
+    let output = run_with_lines(flowcell(folder.path(), &["chat", "a"]), "/who\n/quit\n");
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), "assistant: There are 3 parcels.\n"));
     assert!(stderr(&output).contains("open: assistant (listens)"), "{}", stderr(&output));
-    let output =
-        typed(flowcell(folder.path(), &["chat", "a"]), "/to nobody\n/shout\nand how many letters?\n/close assistant\n");
+    let output = run_with_lines(
+        flowcell(folder.path(), &["chat", "a"]),
+        "/to nobody\n/shout\nand how many letters?\n/close assistant\n",
+    );
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), BOTH);
     for line in ["the agent `nobody` is not open; open: assistant (listens)", "unknown command `/shout`"] {
         assert!(stderr(&output).contains(line), "{line}: {}", stderr(&output));
     }
-    let output = typed(flowcell(folder.path(), &["chat", "b"]), "");
+    let output = run_with_lines(flowcell(folder.path(), &["chat", "b"]), "");
     assert!(
         output.status.code() == Some(2) && stderr(&output).contains("the store has no run `b`"),
         "{}",
@@ -73,16 +75,16 @@ fn a_conversation_goes_on_where_it_was_left() {
 }
 
 #[test]
-fn an_answer_that_is_not_admitted_is_asked_for_again() {
+fn a_question_is_asked_again_after_an_invalid_answer() {
     let folder = tempfile::tempdir().unwrap();
-    let output = typed(flowcell(folder.path(), &["run", &flow("graph/gate.yaml"), "--chat"]), "perhaps\n2\n");
+    let output = run_with_lines(flowcell(folder.path(), &["run", &flow("graph/gate.yaml"), "--chat"]), "perhaps\n2\n");
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(
         stderr(&output).contains("`approve` does not take `perhaps`; it takes publish|discard"),
         "{}",
         stderr(&output)
     );
-    let output = typed(flowcell(folder.path(), &["run", &flow("graph/gate.yaml"), "--chat"]), "/abort\n");
+    let output = run_with_lines(flowcell(folder.path(), &["run", &flow("graph/gate.yaml"), "--chat"]), "/abort\n");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }
 
@@ -98,23 +100,23 @@ fn owner(folder: &Path) -> Child {
 }
 
 #[test]
-fn a_run_of_another_process_is_talked_with_over_there() {
+fn a_conversation_reaches_a_run_of_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let owner = owner(folder.path());
-    let left = typed(flowcell(folder.path(), &["chat", "a"]), "/quit\n");
+    let left = run_with_lines(flowcell(folder.path(), &["chat", "a"]), "/quit\n");
     assert!(left.status.success() && stderr(&left).contains("left; the run continues"), "{}", stderr(&left));
-    let output = typed(flowcell(folder.path(), &["chat", "a"]), ALL);
+    let output = run_with_lines(flowcell(folder.path(), &["chat", "a"]), ALL);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), BOTH);
     let owner = owner.wait_with_output().unwrap();
     assert!(owner.status.success());
     assert_eq!(stdout(&owner), BOTH, "both hear what the agent says");
-    let unknown = typed(flowcell(folder.path(), &["chat", "b"]), "");
+    let unknown = run_with_lines(flowcell(folder.path(), &["chat", "b"]), "");
     assert_eq!(unknown.status.code(), Some(2), "{}", stderr(&unknown));
 }
 
 #[test]
-fn a_run_that_rests_is_talked_with_through_those_who_drive() {
+fn a_conversation_reaches_a_detached_run_through_its_driver() {
     let folder = tempfile::tempdir().unwrap();
     let accepted =
         flowcell(folder.path(), &["run", &flow("agents/assistant.yaml"), "--run-id", "a", "--detach"]).output();
@@ -122,7 +124,7 @@ fn a_run_that_rests_is_talked_with_through_those_who_drive() {
     let mut drive = flowcell(folder.path(), &["drive"]).spawn().unwrap();
     let first = BufReader::new(drive.stderr.take().unwrap()).lines().next().unwrap().unwrap();
     assert!(first.contains("driving the runs"), "{first}");
-    let output = typed(flowcell(folder.path(), &["chat", "a"]), ALL);
+    let output = run_with_lines(flowcell(folder.path(), &["chat", "a"]), ALL);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), BOTH);
     drive.kill().unwrap();

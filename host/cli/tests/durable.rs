@@ -127,7 +127,7 @@ fn a_parked_run_is_answered_from_another_terminal_and_driven_on() {
 }
 
 #[test]
-fn a_detached_run_is_driven_by_somebody_else() {
+fn a_detached_run_is_driven_by_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
@@ -147,7 +147,7 @@ fn a_detached_run_is_driven_by_somebody_else() {
 }
 
 #[test]
-fn a_second_process_is_refused_and_reads_all_the_same() {
+fn a_second_process_cannot_drive_but_can_read() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let waits = "flow: { name: waits }\nnodes: [{ id: hold, type: control.wait, input: { ms: 600000 } }]\n";
@@ -166,7 +166,7 @@ fn a_second_process_is_refused_and_reads_all_the_same() {
 }
 
 #[test]
-fn whoever_drives_takes_runs_and_answers_from_other_terminals() {
+fn a_driving_process_accepts_runs_and_answers_from_other_terminals() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
@@ -199,7 +199,7 @@ fn whoever_drives_takes_runs_and_answers_from_other_terminals() {
 }
 
 #[test]
-fn a_run_is_done_again_and_ended_runs_are_removed() {
+fn a_run_is_retried_and_ended_runs_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();

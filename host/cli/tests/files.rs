@@ -22,14 +22,14 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn place() -> tempfile::TempDir {
+fn project_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("hand.json"), FLOW).unwrap();
     fs::write(folder.path().join("photo.dat"), PNG).unwrap();
     folder
 }
 
-fn round(folder: &Path) {
+fn check_round_trip(folder: &Path) {
     let put =
         json(&output_of(folder, &["files", "put", "photo.dat", "--name", "a.png", "--metadata", r#"{"of":"Ada"}"#]));
     let id = put["fileId"].as_str().unwrap();
@@ -48,27 +48,27 @@ fn round(folder: &Path) {
 
 #[test]
 fn files_are_put_listed_fetched_and_removed() {
-    round(place().path());
+    check_round_trip(project_folder().path());
 }
 
 #[cfg(unix)]
 #[test]
-fn the_owner_of_the_store_does_it_for_others() {
-    let folder = place();
+fn the_owner_of_the_store_handles_files_for_other_processes() {
+    let folder = project_folder();
     let mut command = kit::flowcell(folder.path());
     command.args(["serve", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("listening on")));
-    round(folder.path());
+    check_round_trip(folder.path());
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     lines.for_each(drop);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn what_is_listed_outlives_a_sweep_and_nothing_else_does() {
-    let folder = place();
+fn only_listed_files_survive_a_sweep() {
+    let folder = project_folder();
     let kept = json(&output_of(folder.path(), &["files", "put", "photo.dat"]));
     fs::write(folder.path().join("other.txt"), "other").unwrap();
     let other = json(&output_of(folder.path(), &["files", "put", "other.txt"]));
@@ -89,7 +89,7 @@ fn what_is_listed_outlives_a_sweep_and_nothing_else_does() {
 
 #[test]
 fn a_file_is_an_input_and_an_output() {
-    let folder = place();
+    let folder = project_folder();
     let run = |more: &[&str]| {
         let arguments = ["run", "hand.json", "-i", "photo=@photo.dat", "-i", "text=@@ada"];
         output_of(folder.path(), &[&arguments[..], more].concat())
@@ -111,8 +111,8 @@ fn a_file_is_an_input_and_an_output() {
 
 #[cfg(unix)]
 #[test]
-fn outputs_are_written_in_their_folder_alone() {
-    let folder = place();
+fn outputs_are_written_only_into_their_folder() {
+    let folder = project_folder();
     let made = folder.path().join("made");
     fs::create_dir(&made).unwrap();
     fs::write(folder.path().join("precious"), "mine").unwrap();

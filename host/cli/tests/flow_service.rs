@@ -67,7 +67,7 @@ fn the_example_gives_a_report_and_a_line_for_each_step() {
 }
 
 #[test]
-fn what_is_missing_is_refused_before_anything_runs() {
+fn missing_inputs_and_flows_are_refused_before_anything_runs() {
     let (folder, flows) = service();
     let refused = run(&flows, "example_report", r#"{ "start_date": "2025-10-01" }"#).unwrap_err();
     assert!(matches!(refused, FlowError::Start(StartError::Input(_))), "{refused}");
@@ -169,7 +169,7 @@ fn a_log_is_read_from_its_end_and_survives_a_torn_line() {
 
 #[cfg(unix)]
 #[test]
-fn logs_and_kept_flows_are_their_owners_alone() {
+fn only_their_owner_can_read_logs_and_stored_flows() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, flows) = service();
     let steps = json!([{ "id": "a", "tool": "control.noop", "params": { "value": 1 } }]);
@@ -197,7 +197,7 @@ fn flowcell(folder: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_command_line_keeps_and_runs_flows() {
+fn the_command_line_stores_and_runs_flows() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let example = kit::root().join("flows/example_report.json");
@@ -255,7 +255,7 @@ fn a_step_is_logged_once_though_its_process_is_killed() {
 }
 
 #[test]
-fn sound_flows_fit_the_schema_for_editors() {
+fn valid_flows_fit_the_schema_for_editors() {
     let folder = tempfile::tempdir().unwrap();
     let schema: Value = serde_json::from_str(&flowcell(folder.path(), &["schema", "--dialect", "steps"])).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();

@@ -28,7 +28,7 @@ fn flows() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_example_gives_what_is_written_beside_it() {
+fn every_example_gives_the_expected_result() {
     let flows = flows();
     assert!(flows.len() >= 8, "only {} examples", flows.len());
     for flow in flows {
@@ -50,7 +50,7 @@ fn every_example_gives_what_is_written_beside_it() {
 }
 
 #[test]
-fn the_cases_beside_the_examples_hold() {
+fn the_cases_of_the_examples_pass() {
     let tested: Vec<_> = flows().into_iter().filter(|flow| flow.with_extension("test.yaml").exists()).collect();
     assert!(tested.len() >= 2, "the cases are gone");
     let output = Command::new(env!("CARGO_BIN_EXE_flowcell")).arg("test").args(tested).output().unwrap();
@@ -60,7 +60,7 @@ fn the_cases_beside_the_examples_hold() {
 /// The node after an error edge gets the input of the failed node. In this input, a field that the failed node
 /// evaluates itself is unevaluated, together with the values that it refers to.
 #[test]
-fn an_error_edge_brings_what_the_node_evaluates() {
+fn an_error_edge_passes_unevaluated_fields_with_their_values() {
     let flow = |strict: bool, rest: &str| {
         format!(
             "flow: {{ name: a, strict: {strict}, input: {{ most: x }}, outputs: {{ got: '{{{{ caught.value }}}}' }} }}\n\
@@ -108,7 +108,7 @@ fn an_error_edge_brings_what_the_node_evaluates() {
 
 /// Each mistake in a case is reported with the name that was meant, and the cases fail.
 #[test]
-fn a_mistake_in_a_case_is_told() {
+fn a_mistake_in_a_case_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let flow = "flow: { name: a, outputs: { x: '{{ pay.value }}' } }\nnodes: [{ id: pay, type: control.noop, input: { value: 1 } }]\n";
     fs::write(folder.path().join("a.yaml"), flow).unwrap();
@@ -177,7 +177,7 @@ fn every_example_with_nodes_is_strict() {
 
 /// Compares the schema next to the flows, which editors read, with the program's. `BLESS=1` overwrites it.
 #[test]
-fn the_schema_beside_the_flows_is_the_one_of_the_program() {
+fn the_schema_in_the_flows_folder_is_current() {
     let output = Command::new(env!("CARGO_BIN_EXE_flowcell")).arg("schema").output().unwrap();
     let path = folder().join("flow.schema.json");
     if std::env::var_os("BLESS").is_some() {

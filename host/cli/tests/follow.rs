@@ -70,7 +70,7 @@ nodes: [{ id: say, type: data.template, input: { template: 'Hello {{ flow.input.
 edges: []
 ";
 
-fn place() -> tempfile::TempDir {
+fn project_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("flows")).unwrap();
     let flows = [
@@ -146,7 +146,7 @@ fn outputs(output: &Output) -> Value {
 #[test]
 fn a_run_beside_an_owner_is_handed_over_and_followed() {
     for (owner, says) in owners() {
-        let folder = place();
+        let folder = project_folder();
         let folder = folder.path();
         let _owner = Other::start(folder, owner, says);
         let run = output_of(folder, &["run", "hello.yaml", "-i", "who=Ada", "--run-id", "h"]);
@@ -174,7 +174,7 @@ fn a_run_beside_an_owner_is_handed_over_and_followed() {
 #[test]
 fn a_run_that_asks_is_resumed_and_repeated_beside_an_owner() {
     for (owner, says) in owners() {
-        let folder = place();
+        let folder = project_folder();
         let folder = folder.path();
         let _owner = Other::start(folder, owner, says);
         let answered = output_of(folder, &["run", "asks.yaml", "--answer", "ask=no", "--quiet"]);
@@ -195,7 +195,7 @@ fn a_run_that_asks_is_resumed_and_repeated_beside_an_owner() {
 
 /// Every answer is used, is refused with a reason, or is reported at the end, with or without an owner.
 #[test]
-fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
+fn only_unused_answers_are_reported() {
     // The arguments, the exit code, an expected output, and a forbidden one.
     type Case = (&'static [&'static str], i32, &'static str, &'static str);
     let cases: [Case; 29] = [
@@ -245,7 +245,7 @@ fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
         (&["runs", "retry", "k", "--run-id", "l"], 2, "the run `l` exists, and does not repeat this", "succeeded"),
     ];
     for (owner, says) in [(None, ""), (Some(&["drive"][..]), "driving the runs")] {
-        let folder = place();
+        let folder = project_folder();
         let folder = folder.path();
         let _owner = owner.map(|owner| Other::start(folder, owner, says));
         for (arguments, code, says, never) in cases {
@@ -258,8 +258,8 @@ fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
 }
 
 #[test]
-fn a_run_is_shown_with_what_the_flows_below_it_ask() {
-    let folder = place();
+fn a_run_is_shown_with_the_questions_of_called_flows() {
+    let folder = project_folder();
     let parked = output_of(folder.path(), &["run", "calls.yaml", "--run-id", "c", "--quiet"]);
     assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
     let shown = output_of(folder.path(), &["runs", "show", "c"]);
@@ -269,8 +269,8 @@ fn a_run_is_shown_with_what_the_flows_below_it_ask() {
 
 /// A run that was started with `--simulate` makes no real calls after it is resumed.
 #[test]
-fn a_run_that_was_begun_with_simulated_calls_makes_none() {
-    let folder = place();
+fn a_resumed_run_with_simulated_calls_makes_no_real_ones() {
+    let folder = project_folder();
     let folder = folder.path();
     let paid = json!({ "paid": true });
     let parked = output_of(folder, &["run", "pays.yaml", "--run-id", "p", "--simulate", "http"]);
@@ -295,9 +295,9 @@ fn a_run_that_was_begun_with_simulated_calls_makes_none() {
 /// Without a terminal, a run that also waits for a timer prints its question, and accepts the answer from another
 /// process.
 #[test]
-fn a_run_that_asks_and_is_resumed_without_a_terminal_says_how_to_answer() {
+fn a_resumed_run_without_a_terminal_prints_how_to_answer() {
     for (owner, says) in [(None, ""), (Some(&["drive"][..]), "driving the runs")] {
-        let folder = place();
+        let folder = project_folder();
         let folder = folder.path();
         let detached = output_of(folder, &["run", "both.yaml", "--run-id", "b", "--detach", "--quiet"]);
         assert!(detached.status.success(), "{}", stderr(&detached));
@@ -317,7 +317,7 @@ fn a_run_that_asks_and_is_resumed_without_a_terminal_says_how_to_answer() {
 
 #[test]
 fn options_that_the_owner_lacks_are_refused_by_name() {
-    let folder = place();
+    let folder = project_folder();
     let folder = folder.path();
     let data = folder.join("data");
     fs::create_dir(&data).unwrap();
@@ -345,8 +345,8 @@ fn options_that_the_owner_lacks_are_refused_by_name() {
 }
 
 #[test]
-fn a_run_whose_owner_dies_goes_on_where_it_is_followed() {
-    let folder = place();
+fn a_run_whose_owner_dies_continues_in_the_following_process() {
+    let folder = project_folder();
     let folder = folder.path();
     let owner = Other::start(folder, &["drive"], "driving the runs");
     let mut follower = Other::start(folder, &["run", "waits.yaml", "--run-id", "w"], "owns the store drives the run");

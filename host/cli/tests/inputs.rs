@@ -150,7 +150,7 @@ nodes: [{ id: inner, type: control.noop, input: { value: '{{ flow.input.of * 2 }
 ";
 
 #[test]
-fn every_node_type_is_shown_with_what_it_was_given() {
+fn the_input_of_every_node_type_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let types: Vec<Value> = serde_json::from_str(&stdout(&output_of(folder, &["nodes", "--json"]))).unwrap();

@@ -11,7 +11,8 @@ use std::{
 
 use serde_json::Value;
 
-/// Pages whose commands run in an empty folder. Those of other pages have the folder `flows` of the repository.
+/// Pages whose commands run in an empty folder. The commands of other pages run in a folder that has the folder `flows`
+/// of the repository.
 const FROM_NOTHING: [&str; 1] = ["tutorial"];
 /// Prefix of build commands, which the test skips.
 const BUILD: &str = "cargo ";

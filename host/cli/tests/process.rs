@@ -43,7 +43,7 @@ fn an_interrupt_cancels_the_run() {
 
 #[cfg(unix)]
 #[test]
-fn a_process_that_is_told_to_end_leaves_its_run_to_another() {
+fn a_terminated_process_leaves_its_run_to_another() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("waits.yaml"), WAITS).unwrap();
     for (store, code, status) in [(".flowcell", 143, "parked"), ("memory:", 130, "cancelled")] {
@@ -69,7 +69,7 @@ fn a_process_that_is_told_to_end_leaves_its_run_to_another() {
 
 /// Address space in KiB in which the program runs, but no sandbox fits.
 #[cfg(target_os = "linux")]
-const NARROW: u32 = 3_000_000;
+const ADDRESS_SPACE_KIB: u32 = 3_000_000;
 
 #[cfg(target_os = "linux")]
 #[test]
@@ -77,7 +77,7 @@ fn a_machine_without_room_for_a_sandbox_fails_the_task_and_not_its_pack() {
     let folder = tempfile::tempdir().unwrap();
     let flow = "flow: { name: one }\nnodes: [{ id: hold, type: control.noop, input: {}, policy: { retry: { maxAttempts: 2, backoffMs: 1 } } }]\n";
     std::fs::write(folder.path().join("one.yaml"), flow).unwrap();
-    let script = format!("ulimit -v {NARROW}; exec \"$@\"");
+    let script = format!("ulimit -v {ADDRESS_SPACE_KIB}; exec \"$@\"");
     let mut command = Command::new("sh");
     command.args([
         "-c",
@@ -102,7 +102,7 @@ fn a_machine_without_room_for_a_sandbox_fails_the_task_and_not_its_pack() {
 }
 
 #[test]
-fn a_reader_who_leaves_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let mut child = flowcell(Path::new("."), &["schema"]);
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
@@ -111,14 +111,14 @@ fn a_reader_who_leaves_is_no_error() {
 }
 
 #[test]
-fn the_schema_is_one_for_json_schema_2020_12() {
+fn the_schema_is_a_valid_json_schema_2020_12() {
     let schema: serde_json::Value = serde_json::from_str(&stdout(&["schema"])).unwrap();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     jsonschema::validator_for(&schema).unwrap();
 }
 
 #[test]
-fn the_schema_of_flows_of_agents_is_the_one_beside_the_examples() {
+fn the_schema_in_the_folder_of_agentic_flows_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/agentic/flow.schema.json");
     assert_eq!(stdout(&["schema", "--dialect", "agentic"]), std::fs::read_to_string(path).unwrap());
 }
@@ -148,7 +148,7 @@ fn the_catalog_is_described_completely() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_name_reaches_no_terminal_as_it_is() {
+fn terminal_commands_in_file_names_are_escaped() {
     let folder = tempfile::tempdir().unwrap();
     let flow = "flow: { name: waits }\nnodes: [{ id: hold, type: control.noop }]\n";
     let names = ["\u{1b}[2Jgood.yaml", "inv\u{202e}lmay.yaml", "a\u{200b}b.yaml"];
@@ -166,7 +166,7 @@ fn a_file_name_reaches_no_terminal_as_it_is() {
 }
 
 /// Limit in bytes of the database with 600 collected pages of 50 rows. Its log has at most 4 MiB more.
-const PAGES_BYTES: u64 = 10 << 20;
+const MAX_DATABASE_BYTES: u64 = 10 << 20;
 
 /// Collects 600 different pages of 50 rows.
 const COLLECTS: &str = r#"
@@ -189,7 +189,7 @@ nodes:
 "#;
 
 #[test]
-fn a_loop_that_collects_keeps_each_page_once() {
+fn a_collecting_loop_stores_each_page_once() {
     let folder = tempfile::tempdir().unwrap();
     let rows: Vec<u32> = (0..50).collect();
     let flow = COLLECTS.replace("ROWS", &format!("{rows:?}"));
@@ -200,5 +200,5 @@ fn a_loop_that_collects_keeps_each_page_once() {
     assert_eq!(result["outputs"]["pages"], 600);
     assert_eq!(result["outputs"]["last"]["name"], "row 49 of a page");
     let bytes = std::fs::metadata(folder.path().join(".flowcell/flowcell.db")).unwrap().len();
-    assert!(bytes < PAGES_BYTES, "the database has {bytes} bytes");
+    assert!(bytes < MAX_DATABASE_BYTES, "the database has {bytes} bytes");
 }

@@ -69,7 +69,7 @@ fn refusals(host: &Host, tenant: &str) -> Vec<String> {
 }
 
 #[test]
-fn t3_a_name_is_of_each_tenant_alone() {
+fn t3_each_tenant_has_its_own_secret_of_a_name() {
     let host = memory();
     for (tenant, value) in [("a", "the value of a"), ("b", "the value of b")] {
         set(&host, tenant, "api-token", value);
@@ -82,7 +82,7 @@ fn t3_a_name_is_of_each_tenant_alone() {
 }
 
 #[test]
-fn what_is_set_again_has_the_next_version_and_names_and_values_have_limits() {
+fn a_secret_set_again_has_the_next_version_and_names_and_values_have_limits() {
     let (host, tenant) = (memory(), local());
     let set = |name: &str, value: &str, origins: &[&str]| {
         let origins: Vec<_> = origins.iter().map(|origin| (*origin).to_owned()).collect();
@@ -237,7 +237,7 @@ fn mode(file: &Path) -> u32 {
 }
 
 #[test]
-fn t8_keys_and_stores_are_made_for_their_owner_alone_and_a_key_that_others_may_read_is_refused() {
+fn t8_only_their_owner_can_read_keys_and_stores_and_readable_keys_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     set(&host(folder.path(), &[]), "local", "api-token", VALUE);
     let (made, database) = (folder.path().join("state").join(KEY_FILE), folder.path().join("state/flowcell.db"));
@@ -257,7 +257,7 @@ fn t8_keys_and_stores_are_made_for_their_owner_alone_and_a_key_that_others_may_r
 }
 
 #[test]
-fn a_rotation_ends_anywhere_and_goes_on_with_both_keys() {
+fn a_rotation_interrupted_at_any_point_continues_with_both_keys() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (key_file(folder.path(), "one"), key_file(folder.path(), "two"));
     let new = fs::read_to_string(&two).unwrap();
@@ -334,7 +334,7 @@ fn findings(host: &Host, source: Source) -> Vec<String> {
 }
 
 #[test]
-fn t4_the_secret_of_another_tenant_is_not_there_when_checked_and_when_run() {
+fn t4_the_secret_of_another_tenant_is_unknown_to_checks_and_runs() {
     let host =
         Host::builder().without_cache().instances(4).allow_private(["127.0.0.1:9".parse().unwrap()]).build().unwrap();
     let (a, b) = (host.for_tenant(Tenant::from("a")), host.for_tenant(Tenant::from("b")));
@@ -423,7 +423,7 @@ fn ask(folder: &Path, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn secrets_are_kept_beside_the_owner_of_the_store_and_every_change_is_audited() {
+fn secrets_are_set_through_the_owner_of_the_store_and_every_change_is_audited() {
     let folder = tempfile::tempdir().unwrap();
     ask(folder.path(), &["tenant", "create", "a"]);
     let mut owner = flowcell(folder.path()).arg("drive").stderr(Stdio::piped()).spawn().unwrap();

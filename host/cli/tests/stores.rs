@@ -36,7 +36,7 @@ edges: [{ from: set, to: ask }]
 
 /// Runs a command that has to succeed. Returns its standard output.
 #[track_caller]
-fn good(folder: &Path, arguments: &[&str]) -> String {
+fn run_ok(folder: &Path, arguments: &[&str]) -> String {
     let output = output_of(folder, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
     stdout(&output)
@@ -55,9 +55,9 @@ fn names(table: &str) -> Vec<&str> {
 fn filled(server: &Server, folder: &Path) -> String {
     let url = server.url(&server.database());
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
-    good(folder, &["store", "migrate", "--store", &url]);
+    run_ok(folder, &["store", "migrate", "--store", &url]);
     let answered =
-        good(folder, &["run", "asks.yaml", "--run-id", "a", "--answer", "ask=no", "--quiet", "--store", &url]);
+        run_ok(folder, &["run", "asks.yaml", "--run-id", "a", "--answer", "ask=no", "--quiet", "--store", &url]);
     assert_eq!(json(&answered), serde_json::json!({ "said": "no", "count": 1 }));
     let parked = output_of(folder, &["run", "asks.yaml", "--run-id", "b", "--quiet", "--store", &url]);
     assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
@@ -66,44 +66,44 @@ fn filled(server: &Server, folder: &Path) -> String {
     url
 }
 
-fn runs_on(dialect: Dialect) {
+fn check_runs_on(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let url = filled(server, folder);
-    let listed = good(folder, &["runs", "list", "--store", &url]);
+    let listed = run_ok(folder, &["runs", "list", "--store", &url]);
     assert_eq!(names(&listed), ["b", "a"]);
     // The variable selects the same store. The folder gets no store of its own.
     let by_name = flowcell(folder).args(["runs", "show", "b"]).env("FLOWCELL_STORE", &url).output().unwrap();
     assert!(stdout(&by_name).contains("ask") && by_name.status.success(), "{}", stderr(&by_name));
     assert!(!folder.join(".flowcell").exists());
-    let detached = good(folder, &["run", "asks.yaml", "--run-id", "c", "--detach", "--quiet", "--store", &url]);
+    let detached = run_ok(folder, &["run", "asks.yaml", "--run-id", "c", "--detach", "--quiet", "--store", &url]);
     assert_eq!(detached, "c\n");
-    good(folder, &["drive", "--once", "--store", &url]);
+    run_ok(folder, &["drive", "--once", "--store", &url]);
     for run in ["b", "c"] {
-        good(folder, &["answer", run, "ask", "yes", "--store", &url]);
+        run_ok(folder, &["answer", run, "ask", "yes", "--store", &url]);
     }
-    good(folder, &["drive", "--once", "--store", &url]);
-    let listed = json(&good(folder, &["runs", "list", "--json", "--store", &url]));
+    run_ok(folder, &["drive", "--once", "--store", &url]);
+    let listed = json(&run_ok(folder, &["runs", "list", "--json", "--store", &url]));
     let standings: Vec<_> = listed.as_array().unwrap().iter().map(|run| run["status"].as_str().unwrap()).collect();
     assert_eq!(standings, ["succeeded"; 3]);
     let refused = output_of(folder, &["run", "asks.yaml", "--run-id", "a", "-i", "other=1", "--store", &url]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("the run `a` exists, and its input is another"), "{}", stderr(&refused));
-    let checked = json(&good(folder, &["store", "check", "--store", &url]));
+    let checked = json(&run_ok(folder, &["store", "check", "--store", &url]));
     assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
 }
 
 /// Cuts the connection to the server for longer than a process waits for an answer. The process does not end, reports
 /// the outage, and drives runs again afterwards.
-fn outlives_an_outage_of(dialect: Dialect, command: &[&str]) {
+fn check_outage_of(dialect: Dialect, command: &[&str]) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let database = server.database();
     let (url, proxy) = (server.url(&database), Proxy::to(server.port));
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
-    good(folder, &["store", "migrate", "--store", &url]);
+    run_ok(folder, &["store", "migrate", "--store", &url]);
     let mut driver = flowcell(folder);
     driver.args(command).args(["--store", &server.url_by(proxy.port, &database)]).stderr(Stdio::piped());
     let mut driver = driver.spawn().unwrap();
@@ -121,13 +121,13 @@ fn outlives_an_outage_of(dialect: Dialect, command: &[&str]) {
         command.contains(&"serve").then(|| wait_for("listening on http://").replace("listening on http://", ""));
     // A run that is driven shows that the process has begun.
     let begin = |run: &str| {
-        good(
+        run_ok(
             folder,
             &["run", "asks.yaml", "--run-id", run, "--answer", "ask=no", "--detach", "--quiet", "--store", &url],
         )
     };
     let ends = |run: &str| {
-        let shown = || good(folder, &["runs", "show", run, "--json", "--store", &url]);
+        let shown = || run_ok(folder, &["runs", "show", run, "--json", "--store", &url]);
         assert!((0..2_000).any(|_| shown().contains("\"succeeded\"")), "{run} is not driven");
     };
     begin("a");
@@ -151,7 +151,7 @@ fn outlives_an_outage_of(dialect: Dialect, command: &[&str]) {
 }
 
 /// Copies the secrets of a folder to a server, which encrypts them under another key.
-fn secrets_on(dialect: Dialect) {
+fn check_secrets_on(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -162,7 +162,7 @@ fn secrets_on(dialect: Dialect) {
         command.output().unwrap()
     };
     let url = server.url(&server.database());
-    good(folder, &["store", "migrate", "--store", &url]);
+    run_ok(folder, &["store", "migrate", "--store", &url]);
     let refused = secret(&["set", "a", "--from-env", "VALUE", "--store", &url]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("secrets of a shared store need the same key"), "{}", stderr(&refused));
@@ -177,7 +177,7 @@ fn secrets_on(dialect: Dialect) {
     let rotated = rotate("env:ONE");
     assert_eq!(json(&stdout(&rotated))["secrets"], 2, "{}", stderr(&rotated));
     // A copy has the encrypted secrets but not their key.
-    good(folder, &["store", "copy", &url, "copied"]);
+    run_ok(folder, &["store", "copy", &url, "copied"]);
     let listed = |more: &[&str]| json(&stdout(&secret(&[&["list"], more].concat())));
     assert_eq!(listed(&["--state", "copied"]), listed(&["--store", &url]));
     assert!(!folder.join("copied/secret.key").exists());
@@ -189,76 +189,76 @@ fn secrets_on(dialect: Dialect) {
 
 #[test]
 fn secrets_on_mariadb() {
-    secrets_on(Dialect::MySql);
+    check_secrets_on(Dialect::MySql);
 }
 
 #[test]
 fn secrets_on_postgres() {
-    secrets_on(Dialect::Postgres);
+    check_secrets_on(Dialect::Postgres);
 }
 
 /// Returns the events of a run in a store in a folder.
-fn kept(folder: &Path, state: &str, run: &str) -> Vec<Value> {
-    let told = good(folder, &["runs", "events", run, "--state", state]);
+fn events_in(folder: &Path, state: &str, run: &str) -> Vec<Value> {
+    let told = run_ok(folder, &["runs", "events", run, "--state", state]);
     told.lines().map(json).collect()
 }
 
-fn is_copied_from(dialect: Dialect) {
+fn check_copy_from(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let url = filled(server, folder);
-    good(folder, &["store", "copy", &url, ".flowcell"]);
-    good(folder, &["store", "backup", "saved", "--store", &url]);
-    let told_there: Vec<Value> = good(folder, &["runs", "events", "b", "--store", &url]).lines().map(json).collect();
+    run_ok(folder, &["store", "copy", &url, ".flowcell"]);
+    run_ok(folder, &["store", "backup", "saved", "--store", &url]);
+    let told_there: Vec<Value> = run_ok(folder, &["runs", "events", "b", "--store", &url]).lines().map(json).collect();
     assert_eq!(events(folder, "b"), told_there);
-    assert_eq!(kept(folder, "saved", "b"), told_there);
+    assert_eq!(events_in(folder, "saved", "b"), told_there);
     let full = output_of(folder, &["store", "copy", &url, ".flowcell"]);
     assert!(!full.status.success() && stderr(&full).contains("not empty"), "{}", stderr(&full));
     // A run is resumed in the copy, and from there in another database.
-    good(folder, &["answer", "b", "ask", "yes"]);
+    run_ok(folder, &["answer", "b", "ask", "yes"]);
     let other = server.url(&server.database());
-    let amount = json(&good(folder, &["store", "copy", ".flowcell", &other]));
+    let amount = json(&run_ok(folder, &["store", "copy", ".flowcell", &other]));
     assert_eq!(amount["runs"], 2, "{amount}");
-    let ended = good(folder, &["runs", "resume", "b", "--quiet", "--store", &other]);
+    let ended = run_ok(folder, &["runs", "resume", "b", "--quiet", "--store", &other]);
     assert_eq!(json(&ended), serde_json::json!({ "said": "yes", "count": 2 }));
     // The original store is unaffected.
     let asked = output_of(folder, &["runs", "resume", "b", "--quiet", "--store", &url]);
     assert_eq!(asked.status.code(), Some(3), "{}", stderr(&asked));
     for store in [["--store", &other], ["--state", "saved"]] {
-        let checked = json(&good(folder, &["store", "check", store[0], store[1]]));
+        let checked = json(&run_ok(folder, &["store", "check", store[0], store[1]]));
         assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
     }
 }
 
 #[test]
 fn w5_a_driver_outlives_an_outage_of_mariadb() {
-    outlives_an_outage_of(Dialect::MySql, &["drive"]);
+    check_outage_of(Dialect::MySql, &["drive"]);
 }
 
 #[test]
 fn w5_a_server_outlives_an_outage_of_postgresql() {
-    outlives_an_outage_of(Dialect::Postgres, &["serve", "--listen", "127.0.0.1:0"]);
+    check_outage_of(Dialect::Postgres, &["serve", "--listen", "127.0.0.1:0"]);
 }
 
 #[test]
 fn the_program_runs_on_mariadb() {
-    runs_on(Dialect::MySql);
+    check_runs_on(Dialect::MySql);
 }
 
 #[test]
 fn the_program_runs_on_postgresql() {
-    runs_on(Dialect::Postgres);
+    check_runs_on(Dialect::Postgres);
 }
 
 #[test]
 fn a_store_on_mariadb_is_copied_and_backed_up() {
-    is_copied_from(Dialect::MySql);
+    check_copy_from(Dialect::MySql);
 }
 
 #[test]
 fn a_store_on_postgresql_is_copied_and_backed_up() {
-    is_copied_from(Dialect::Postgres);
+    check_copy_from(Dialect::Postgres);
 }
 
 #[test]
@@ -266,13 +266,13 @@ fn a_store_in_a_folder_is_looked_after() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
-    good(folder, &["store", "migrate"]);
-    good(folder, &["run", "asks.yaml", "--run-id", "a", "--answer", "ask=no", "--quiet"]);
-    good(folder, &["store", "backup", "saved"]);
-    assert_eq!(kept(folder, "saved", "a"), events(folder, "a"));
+    run_ok(folder, &["store", "migrate"]);
+    run_ok(folder, &["run", "asks.yaml", "--run-id", "a", "--answer", "ask=no", "--quiet"]);
+    run_ok(folder, &["store", "backup", "saved"]);
+    assert_eq!(events_in(folder, "saved", "a"), events(folder, "a"));
     let again = output_of(folder, &["store", "backup", "saved"]);
     assert!(!again.status.success(), "a copy was overwritten");
-    let checked = json(&good(folder, &["store", "check", "--state", "saved"]));
+    let checked = json(&run_ok(folder, &["store", "check", "--state", "saved"]));
     assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
     // Change one byte of the journal.
     let database = folder.join("saved/flowcell.db");

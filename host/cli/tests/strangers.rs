@@ -50,7 +50,7 @@ fn about<'a>(events: &'a [Value], node: &str, kind: &str) -> &'a Value {
 }
 
 #[test]
-fn n1_n2_n13_whoever_never_ends_is_ended_in_time() {
+fn n1_n2_n13_endless_nodes_end_at_their_time_limit() {
     let flow = "
 flow: { name: endless, policy: { failFast: false } }
 nodes:
@@ -70,7 +70,7 @@ nodes:
 }
 
 #[test]
-fn n31_nobody_speaks_with_the_voice_of_the_host() {
+fn n31_a_node_cannot_forge_events_of_the_host() {
     let flow = "
 flow: { name: forged, policy: { failFast: false } }
 nodes:
@@ -139,7 +139,7 @@ fn run(pack: &Path, node_type: &str, compiler: PathBuf, limits: Limits) -> (RunR
 }
 
 #[test]
-fn what_a_stranger_made_is_compiled_elsewhere() {
+fn untrusted_packs_are_compiled_in_another_process() {
     let folder = place(&[("hostile.wasm", &HOSTILE)], "");
     let pack = folder.path().join("packs/hostile.wasm");
     let (one, canary) = run(&pack, "hostile.echo", program(), Limits::default());
@@ -152,7 +152,7 @@ fn what_a_stranger_made_is_compiled_elsewhere() {
 }
 
 #[test]
-fn n26_a_bomb_takes_no_more_than_a_compiler_may_have() {
+fn n26_a_compiler_bomb_is_bounded_by_the_compiler_limits() {
     let functions = "(func (param i32) (result i32) (i32.mul (local.get 0) (local.get 0)))".repeat(200_000);
     let folder = place(&[("bomb.wasm", &by_hand("bomb", &functions))], "");
     let pack = folder.path().join("packs/bomb.wasm");
@@ -170,7 +170,7 @@ fn n26_a_bomb_takes_no_more_than_a_compiler_may_have() {
 }
 
 #[test]
-fn a_compiler_is_for_no_one_else() {
+fn only_the_program_itself_can_run_the_compiler() {
     let folder = tempfile::tempdir().unwrap();
     let output = output_of(folder.path(), &["compile"]);
     assert_eq!(output.status.code(), Some(2));

@@ -35,7 +35,7 @@ fn all() -> Vec<String> {
 }
 
 #[test]
-fn a_token_lets_in_whom_it_was_made_for() {
+fn a_token_identifies_its_tenant_and_scopes() {
     let tenants = tenants();
     tenants.create("a").unwrap();
     tenants.create("b").unwrap();
@@ -57,7 +57,7 @@ fn a_token_lets_in_whom_it_was_made_for() {
 }
 
 #[test]
-fn until_there_is_a_tenant_everybody_is_local() {
+fn without_tenants_every_caller_is_local() {
     let host = host();
     let (callers, tenants) = (Callers::of(&host).unwrap(), Tenants::of(&host));
     for shown in [None, Some("fct_a_b")] {
@@ -78,7 +78,7 @@ fn until_there_is_a_tenant_everybody_is_local() {
 }
 
 #[test]
-fn a_token_that_opens_nothing_is_noted_once_a_minute() {
+fn a_refused_token_is_audited_once_a_minute() {
     let tenants = tenants();
     tenants.create("a").unwrap();
     let token = tenants.create_token("a", &all(), "", Some(0)).unwrap();
@@ -96,7 +96,7 @@ fn a_token_that_opens_nothing_is_noted_once_a_minute() {
 }
 
 #[test]
-fn a_token_is_over_when_its_time_is_over_or_somebody_revokes_it_or_its_tenant_is_disabled() {
+fn expired_and_revoked_tokens_and_those_of_disabled_tenants_are_refused() {
     let tenants = tenants();
     tenants.create("a").unwrap();
     let short = tenants.create_token("a", &all(), "", Some(0)).unwrap();
@@ -116,7 +116,7 @@ fn a_token_is_over_when_its_time_is_over_or_somebody_revokes_it_or_its_tenant_is
 }
 
 #[tokio::test]
-async fn no_run_of_a_disabled_tenant_begins_or_goes_on() {
+async fn no_run_of_a_disabled_tenant_begins_or_continues() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::builder().state_dir(folder.path()).without_cache().instances(4).build().unwrap();
     let gate =
@@ -147,7 +147,7 @@ async fn no_run_of_a_disabled_tenant_begins_or_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_tenants_and_tokens_are_refused() {
     let tenants = tenants();
     for name in ["", "a b", "../a", "a.b", "ä", &"a".repeat(65)] {
         assert!(matches!(tenants.create(name), Err(TenantError::Name(_))), "{name}");
@@ -167,7 +167,7 @@ nodes:
 ";
 
 #[test]
-fn a_flow_grants_at_most_what_the_policy_of_its_tenant_says() {
+fn the_policy_of_a_tenant_limits_the_grants_of_its_flows() {
     let host = Host::builder().without_cache().instances(4).build().unwrap();
     let tenants = Tenants::of(&host);
     tenants.create("a").unwrap();
@@ -198,7 +198,7 @@ fn a_flow_grants_at_most_what_the_policy_of_its_tenant_says() {
 }
 
 #[test]
-fn a_tenant_has_as_many_live_runs_as_its_policy_says() {
+fn the_policy_of_a_tenant_limits_its_live_runs() {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::builder().without_cache().instances(4).state_dir(folder.path()).build().unwrap();
     let tenants = Tenants::of(&host);
@@ -240,7 +240,7 @@ fn ask(folder: &Path, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
+fn tokens_are_created_and_revoked_through_the_owner_of_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let first = output_of(folder.path(), &["tenant", "create", "a"]);
     assert!(stderr(&first).contains("this is the first tenant"), "{}", stderr(&first));
@@ -283,7 +283,7 @@ fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
 }
 
 #[test]
-fn t10_a_log_that_was_changed_or_shortened_is_noticed() {
+fn t10_a_changed_or_shortened_log_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     ask(folder.path(), &["tenant", "create", "a"]);
     for note in ["1", "2", "3"] {
@@ -321,7 +321,7 @@ fn t10_a_log_that_was_changed_or_shortened_is_noticed() {
 }
 
 #[test]
-fn an_operator_sees_and_steers_the_runs_of_a_tenant() {
+fn an_operator_sees_and_controls_the_runs_of_a_tenant() {
     let folder = tempfile::tempdir().unwrap();
     for tenant in ["a", "b"] {
         let created = output_of(folder.path(), &["tenant", "create", tenant]);

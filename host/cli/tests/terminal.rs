@@ -63,7 +63,7 @@ fn at_a_terminal(folder: &Path, arguments: &str, lines: &str) -> Option<Output> 
 }
 
 #[test]
-fn what_a_run_has_asked_is_asked_at_the_terminal_where_it_goes_on() {
+fn open_questions_are_asked_at_the_terminal_that_resumes_the_run() {
     for (flow, lines, expected) in
         [("asks", "no\n", "\"no\""), ("passes", "yes\nno\n", "\"yes and no\""), ("calls", "yes\n", "\"yes\"")]
     {
@@ -164,7 +164,7 @@ fn compiling_is_announced_at_the_terminal() {
 
 /// The printed times are those of the journal, and not those of the process that prints them.
 #[test]
-fn a_run_and_runs_show_tell_the_same_times() {
+fn a_run_and_runs_show_print_the_same_times() {
     const TIMES: &str = "
 flow: { name: times, outputs: { count: '{{ each.count }}' } }
 nodes:
@@ -202,7 +202,7 @@ edges: [{ from: one, to: each }]
 }
 
 #[test]
-fn no_answer_is_given_if_one_of_them_cannot_be() {
+fn no_answer_is_given_if_one_of_them_is_invalid() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("asks.yaml"), ASKS).unwrap();
     output_of(folder.path(), &["run", "asks.yaml", "--run-id", "r"]);

@@ -25,7 +25,7 @@ fn run(name: &str, packs: &Path, args: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn gives_what_is_expected(name: &str, output: &Output) {
+fn check_expected_outputs(name: &str, output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let given: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let expected = fs::read_to_string(guest(name).join("flow.expected.json")).unwrap();
@@ -35,7 +35,7 @@ fn gives_what_is_expected(name: &str, output: &Output) {
 #[test]
 fn a_strangers_foreach_and_gate_work_like_those_of_the_catalog() {
     let packs = build("acme", "");
-    gives_what_is_expected("acme", &run("acme", &packs, &["--answer", "ask=yes"]));
+    check_expected_outputs("acme", &run("acme", &packs, &["--answer", "ask=yes"]));
 }
 
 #[test]
@@ -72,13 +72,13 @@ fn a_strangers_agent_has_an_inbox_and_events() {
 }
 
 #[test]
-fn what_a_manifest_promises_and_the_code_does_not_keep_is_that_nodes_failure_alone() {
+fn code_that_breaks_its_manifest_fails_only_its_own_node() {
     let packs = build("liar", "");
-    gives_what_is_expected("liar", &run("liar", &packs, &[]));
+    check_expected_outputs("liar", &run("liar", &packs, &[]));
 }
 
 #[test]
-fn n21_a_pack_that_imports_what_no_host_has_is_refused_before_it_runs() {
+fn n21_a_pack_with_an_unknown_import_is_refused_before_it_runs() {
     let packs = build("liar", "forbidden");
     let refused = run("liar", &packs, &[]);
     assert_eq!(refused.status.code(), Some(2));
@@ -122,12 +122,12 @@ fn build_with(tool: &str, name: &str, file: &str) -> Option<tempfile::TempDir> {
 #[test]
 fn a_pack_in_javascript_transforms_remembers_and_asks() {
     let Some(packs) = build_with("componentize-qjs", "javascript", "notes.wasm") else { return };
-    gives_what_is_expected("javascript", &run("javascript", packs.path(), &["--answer", "review=keep"]));
+    check_expected_outputs("javascript", &run("javascript", packs.path(), &["--answer", "review=keep"]));
 }
 
 #[cfg(unix)]
 #[test]
 fn a_pack_in_python_transforms_remembers_and_runs_bodies() {
     let Some(packs) = build_with("componentize-py", "python", "figures.wasm") else { return };
-    gives_what_is_expected("python", &run("python", packs.path(), &[]));
+    check_expected_outputs("python", &run("python", packs.path(), &[]));
 }

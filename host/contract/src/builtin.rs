@@ -22,8 +22,8 @@ pub enum GrantShape {
 }
 
 impl GrantShape {
-    /// Returns the form of the member `name` of `grants`. Returns `None` if the host has no such member, or if the
-    /// capability needs no grant.
+    /// Returns the form that the member `name` of `grants` must have. Returns `None` if the host has no such member, or
+    /// if the capability needs no grant.
     pub fn named(name: &str) -> Option<GrantShape> {
         match name {
             SECRETS => Some(GrantShape::Secrets),
@@ -81,7 +81,7 @@ table! {
     Metrics: "metrics", Inert, None, false;
     /// Values that a flow keeps between runs.
     State: "state", Transactional, None, false;
-    /// Values that the host may forget.
+    /// Values that nodes store, and that the host may drop at any time.
     Cache: "cache", Inert, None, false;
     /// Requests over HTTP to granted origins.
     Http: "http", AtLeastOnce, Some(GrantShape::Origins), true;
@@ -118,7 +118,7 @@ impl BuiltIn {
         self.row().grant
     }
 
-    /// Returns whether `--simulate` can answer its calls.
+    /// Returns whether the option `--simulate` can replace the capability and answer its calls.
     pub const fn has_stand_in(self) -> bool {
         self.row().has_stand_in
     }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_again() {
+    fn every_name_finds_its_capability() {
         for (number, capability) in BuiltIn::ALL.iter().enumerate() {
             assert_eq!(BuiltIn::named(capability.name()), Some(*capability));
             assert_eq!(*capability as usize, number);

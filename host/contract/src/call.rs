@@ -111,8 +111,8 @@ pub trait Calls: Send + Sync {
         Box::pin(ready(Err(Failure::new(code::DENIED, message))))
     }
 
-    /// Waits for the next arrival. Returns `None` when the time is up. Without a timeout, `None` means that nothing can
-    /// arrive.
+    /// Waits for the next arrival, at most `timeout_ms` milliseconds. Returns `None` when this time is over. Without a
+    /// timeout, `None` means that no event can arrive any more.
     fn next(&self, _timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>> {
         Box::pin(ready(None))
     }

@@ -65,8 +65,7 @@ impl Admission {
     }
 }
 
-/// A call as its admission parsed it, so that the call is not parsed again when it is performed. It exists in memory
-/// only.
+/// The parsed form of an admitted call, so that performing the call does not parse it again. It exists in memory only.
 #[derive(Clone, Default)]
 pub struct Prepared(Option<Arc<dyn Any + Send + Sync>>);
 
@@ -116,13 +115,13 @@ pub struct Outgoing {
     /// The call as [`Capability::admit`] parsed it. Empty if this call was not admitted itself, because another
     /// capability makes it: a service may call a model, for example.
     pub prepared: Prepared,
-    /// The number of earlier tries of this call during which the host process ended. Each of these tries may have had
-    /// its effect.
+    /// The number of earlier tries of this call that the end of the host process interrupted. Each of these tries may
+    /// have had its effect.
     pub lost: u32,
 }
 
-/// Sends unrecorded events of a run, such as text while a model writes it, to the channels and clients that follow the
-/// run. If nobody follows the run, the event is dropped. No event is sent twice.
+/// Sends events of a run that the journal does not record, such as text while a model writes it, to the channels and
+/// clients that follow the run. Without such followers the event is dropped. No event is sent twice.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<SendEvent>>);
 

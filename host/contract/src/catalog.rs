@@ -23,8 +23,8 @@ pub enum Lookup {
 }
 
 impl Catalog {
-    /// Adds the types of a pack. Returns the names that another pack already offers in the same version; these are
-    /// skipped.
+    /// Adds the types of a pack. Skips a type that another pack already offers with the same name and version, and
+    /// returns the names of the skipped types.
     pub fn add(&mut self, manifest: Manifest, pack: &Digest) -> Vec<Arc<str>> {
         let mut taken = Vec::new();
         for mut node in manifest.nodes {
@@ -64,7 +64,7 @@ impl Catalog {
         self.types.keys().map(|name| &**name)
     }
 
-    /// Returns the names of the types that have this short name, from any pack.
+    /// Returns the full names of the types that have this short name. They may belong to several packs.
     pub fn called(&self, short: &str) -> Vec<&Arc<str>> {
         let has = |versions: &[Arc<NodeType>]| versions.iter().any(|node| node.short_name.as_deref() == Some(short));
         self.types.iter().filter(|(_, versions)| has(versions)).map(|(name, _)| name).collect()

@@ -55,7 +55,7 @@ pub mod code {
     pub const LOST_WORKER: &str = "lost_worker";
     /// Another writer changed the same state in the meantime.
     pub const STATE_CONFLICT: &str = "state_conflict";
-    /// The call ended without its reply, because its attempt, its task or the host process ended first, or because the
+    /// The call ended without a reply, because its attempt, its task or the host process ended before, or because the
     /// task no longer waits for the call.
     pub const ABANDONED: &str = "abandoned";
     /// The file does not exist, or belongs to another tenant.

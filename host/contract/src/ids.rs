@@ -69,7 +69,8 @@ impl ScopePath {
         ScopePath::from("")
     }
 
-    /// Returns the address of a node in this scope: `approve`, or `process[3].approve`.
+    /// Returns the name of a node within its run: in the root scope its id, such as `approve`, in other scopes the path
+    /// of the pass before the id, such as `process[3].approve`.
     pub fn address(&self, node: &NodeId) -> String {
         if self.0.is_empty() { node.to_string() } else { format!("{self}.{node}") }
     }

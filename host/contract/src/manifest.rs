@@ -51,13 +51,13 @@ pub struct NodeType {
     #[serde(default)]
     pub description: String,
     /// The JSON Schema of the input. Properties may carry `x-flowcell` marks, see [`Mark`]. Default: any object.
-    #[serde(default = "any_object")]
+    #[serde(default = "any_object_schema")]
     pub input: serde_json::Value,
     /// The JSON Schema of the config. Default: an object without members.
-    #[serde(default = "no_config")]
+    #[serde(default = "empty_object_schema")]
     pub config: serde_json::Value,
     /// The JSON Schema of the output. Default: any value.
-    #[serde(default = "anything")]
+    #[serde(default = "any_value_schema")]
     pub output: serde_json::Value,
     /// The traits of the node.
     #[serde(default)]
@@ -88,15 +88,15 @@ pub struct NodeType {
     pub marks: Vec<Mark>,
 }
 
-fn any_object() -> serde_json::Value {
+fn any_object_schema() -> serde_json::Value {
     serde_json::json!({ "type": "object" })
 }
 
-fn no_config() -> serde_json::Value {
+fn empty_object_schema() -> serde_json::Value {
     serde_json::json!({ "type": "object", "additionalProperties": false })
 }
 
-fn anything() -> serde_json::Value {
+fn any_value_schema() -> serde_json::Value {
     serde_json::Value::Bool(true)
 }
 
@@ -125,8 +125,8 @@ pub struct BodyTrait {
     /// True if the node needs a body to work.
     #[serde(default)]
     pub required: bool,
-    /// The output member for the results of all passes, in order. The host sets this member if the input field that is
-    /// marked `collect` is `true`. The node itself never receives the list.
+    /// The member of the output that lists the results of all passes, in order. The host sets this member if the input
+    /// field that is marked `collect` is `true`. The node itself never receives the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collects: Option<Arc<str>>,
 }
@@ -188,8 +188,8 @@ pub struct Mark {
     /// Root names that the node itself provides when it evaluates the field. `*` allows any name. `values.*` allows the
     /// members of the input's field `values`.
     pub locals: Vec<Arc<str>>,
-    /// True if the host evaluates the field's `vars` again at each wake of the node. False if the node keeps the
-    /// values from before the pause.
+    /// True if the host evaluates the field's `vars` again each time the node wakes. False if the node keeps the values
+    /// from before its pause.
     pub rebind: bool,
 }
 
@@ -204,7 +204,7 @@ pub enum MarkKind {
     Template,
     /// A literal `all`, `any` or `settled` that sets the node's join.
     Join,
-    /// A literal name that body nodes may use for the item.
+    /// A literal name under which the nodes in the body read the item of their pass.
     Alias,
     /// The name of a flow to run as a child.
     Flow,

@@ -31,7 +31,7 @@ pub struct Pause {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Wake {
-    /// A checkpoint: the node continues at once.
+    /// A checkpoint: the host records the state, and the node continues at once.
     Now,
     /// A timer ends after this many milliseconds.
     After(u64),
@@ -61,7 +61,7 @@ impl Wake {
         }
     }
 
-    /// Returns whether this wake must be the only one of its pause.
+    /// Returns whether a pause with this wake must have no other wakes.
     pub fn stands_alone(&self) -> bool {
         matches!(self, Wake::Now | Wake::Body(_) | Wake::Each(_) | Wake::Flow(_))
     }

@@ -16,9 +16,9 @@ pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> 
     }
 }
 
-/// Returns whether a reader may fail to notice this character: it is invisible or blank, or it changes the character or
-/// the direction beside it. This test covers more characters than [`is_deceptive`]. Use it for texts that a person
-/// approves and that may contain escapes.
+/// Returns whether a reader may fail to notice this character, because it is invisible or blank, or because it changes
+/// the character or the direction beside it. More characters are hidden in this sense than are deceptive by
+/// [`is_deceptive`]. Use this function for texts that a person approves and that may contain escapes.
 pub fn is_hidden(letter: char) -> bool {
     is_deceptive(None, letter, None)
         || matches!(letter,
@@ -26,7 +26,7 @@ pub fn is_hidden(letter: char) -> bool {
             | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Returns the characters of a text, each with `true` if it is deceptive.
+/// Returns the characters of a text, each with a flag: true if the character is deceptive.
 pub fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
     let mut before = None;
     let mut letters = text.chars().peekable();
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_deceives_is_shown() {
+    fn deceptive_characters_are_found_and_shown() {
         for (text, shown) in [
             ("plain", "plain"),
             ("pay \u{202e}001$", "pay \\u{202e}001$"),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_deceives_anywhere_is_hidden() {
+    fn always_deceptive_characters_are_hidden() {
         let all = || (0..=u32::from(char::MAX)).filter_map(char::from_u32);
         assert!(all().filter(|letter| is_deceptive(None, *letter, None)).all(is_hidden));
         assert!(all().filter(char::is_ascii_graphic).all(|letter| !is_hidden(letter)) && !is_hidden(' '));

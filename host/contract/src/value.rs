@@ -38,8 +38,8 @@ pub struct BlobRef {
 }
 
 impl Value {
-    /// Parses one JSON text. The value does not store the text: outputs live as long as their run, and few are read as
-    /// text.
+    /// Parses one JSON text. The value stores the tree but not the text, because outputs live as long as their run and
+    /// few are read as text.
     pub fn parse(text: impl AsRef<str>) -> Result<Value, serde_json::Error> {
         Json::parse(text.as_ref()).map(Value::from)
     }

@@ -6,13 +6,13 @@ use serde_yaml::{DefaultMessageFormatter, Error, MessageFormatter};
 
 /// Describes a parser's error, and shows the lines of the document around it.
 pub fn yaml_error(error: &Error) -> String {
-    error.render_with_formatter(&Words)
+    error.render_with_formatter(&PlainDescriptions)
 }
 
 /// Replaces the parser's names for expected parts with plain descriptions.
-struct Words;
+struct PlainDescriptions;
 
-impl MessageFormatter for Words {
+impl MessageFormatter for PlainDescriptions {
     fn format_message<'a>(&self, error: &'a Error) -> Cow<'a, str> {
         let words = match error {
             Error::Unexpected { expected, .. } => return expected_here(expected),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_words_for_writers() {
+    fn errors_are_described_in_words_for_authors() {
         type Texts = BTreeMap<String, String>;
         let object = "expected an object, such as `{ key: value }` or `key: value` on a line of its own";
         assert_eq!(error_message::<BTreeMap<String, Texts>>("a: [b]"), object);

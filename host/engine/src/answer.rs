@@ -8,7 +8,7 @@ use flowcell_contract::{
 use crate::{Limits, bindings::types, failure, trap::too_large};
 
 /// The maximum number of wakes in one pause.
-const MOST_WAKES: usize = 16;
+const MAX_WAKES: usize = 16;
 
 /// The longest timer of a pause: 365 days, as for timeouts.
 const MAX_AFTER_MS: u64 = 365 * 24 * 3_600 * 1_000;
@@ -81,8 +81,8 @@ impl Reader<'_> {
         }
         let state = Value::parse(pause.state).map_err(|error| invalid(format!("the state is not JSON: {error}")))?;
         let wakes = pause.until.len();
-        if wakes == 0 || wakes > MOST_WAKES {
-            return Err(invalid(format!("a pause must have 1 to {MOST_WAKES} wakes, not {wakes}")));
+        if wakes == 0 || wakes > MAX_WAKES {
+            return Err(invalid(format!("a pause must have 1 to {MAX_WAKES} wakes, not {wakes}")));
         }
         let until = pause.until.into_iter().map(|wake| self.wake(wake)).collect::<Result<Vec<_>, _>>()?;
         match until.iter().find(|wake| wake.stands_alone()) {

@@ -13,7 +13,7 @@ use blake3::{Hash, Hasher, OUT_LEN};
 mod key;
 
 /// The maximum size of the folder, in bytes. The oldest entries are removed first.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 
 /// A folder of cache entries with keyed hashes.
 pub(crate) struct Cache {
@@ -59,14 +59,14 @@ impl Cache {
         for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
             let metadata = entry.metadata()?;
-            if metadata.is_file() && entry.file_name() != key::NAME {
+            if metadata.is_file() && entry.file_name() != key::KEY_FILE {
                 entries.push((metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len(), entry.path()));
             }
         }
         let mut total: u64 = entries.iter().map(|(_, bytes, _)| bytes).sum();
         entries.sort();
         for (_, bytes, path) in entries {
-            if total <= MOST_BYTES {
+            if total <= MAX_BYTES {
                 break;
             }
             fs::remove_file(path)?;
@@ -117,7 +117,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         Cache::open(dir.path()).unwrap().put("a", b"payload").unwrap();
-        let key = dir.path().join(key::NAME);
+        let key = dir.path().join(key::KEY_FILE);
         fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
         let reopened = Cache::open(dir.path()).unwrap();
         assert_eq!(reopened.get("a"), None);

@@ -15,7 +15,7 @@ use crate::{
     Limits,
     bindings::EverythingPre,
     cache::Cache,
-    compiler::{Compiler, Uncompiled},
+    compiler::{CompileError, Compiler},
     link::{Capabilities, Linkers},
     machine::{CORE_INSTANCES_PER_SLOT, TABLES_PER_SLOT},
     pack::{self, Author, Bytes, ComponentProperties, LoadedNodeType, PackErrorKind},
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A pack that the engine can run.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedPack {
     pub(crate) digest: Digest,
     pub(crate) node_types: HashMap<Arc<str>, Arc<LoadedNodeType>>,
     core_instances: u32,
@@ -34,25 +34,25 @@ pub(crate) struct Loaded {
     /// Locked by the thread that makes the code, so that other threads wait for the result.
     making: Mutex<()>,
     component: OnceLock<Component>,
-    linked: [OnceLock<Result<Linked, Failure>>; Capabilities::SETS],
+    linked: [OnceLock<Result<LinkedPack, Failure>>; Capabilities::SETS],
 }
 
 /// Code with its imports resolved.
-pub(crate) struct Linked {
+pub(crate) struct LinkedPack {
     pub(crate) instance: EverythingPre<Sandbox>,
     /// The number of slots of the instance pool that one instance occupies.
     pub(crate) slots: u32,
 }
 
-impl Loaded {
+impl LoadedPack {
     pub(crate) fn new(
         digest: Digest,
         node_types: HashMap<Arc<str>, Arc<LoadedNodeType>>,
         core_instances: usize,
         bytes: Bytes,
         author: Author,
-    ) -> Loaded {
-        Loaded {
+    ) -> LoadedPack {
+        LoadedPack {
             digest,
             node_types,
             core_instances: u32::try_from(core_instances).unwrap_or(u32::MAX),
@@ -65,7 +65,7 @@ impl Loaded {
     }
 
     /// Returns the linked code for a set of capabilities, or `None` if it has not been made.
-    pub(crate) fn linked(&self, set: Capabilities) -> Option<&Result<Linked, Failure>> {
+    pub(crate) fn linked(&self, set: Capabilities) -> Option<&Result<LinkedPack, Failure>> {
         self.linked[set.number()].get()
     }
 
@@ -79,13 +79,13 @@ impl Loaded {
         self.node_types.values().map(|node_type| node_type.capabilities).collect()
     }
 
-    fn bad(&self, error: impl std::fmt::Display) -> Failure {
+    fn bad_pack(&self, error: impl std::fmt::Display) -> Failure {
         Failure::new(code::BAD_PACK, format!("cannot use the pack {}: {error:#}", self.digest))
     }
 
     /// Converts an error of making code to a failure: a shortage of the machine, or a bad pack.
     fn unusable(&self, error: &wasmtime::Error) -> Failure {
-        trap::from_shortage(error).unwrap_or_else(|| self.bad(error))
+        trap::from_shortage(error).unwrap_or_else(|| self.bad_pack(error))
     }
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct CompileContext {
     pub(crate) engine: wasmtime::Engine,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<Cache>,
-    /// The compiler for packs from outside this program. `None`: this process compiles everything.
+    /// The compiler process for packs from outside this program; `None` if this process compiles all packs.
     pub(crate) compiler: Option<Compiler>,
     pub(crate) limits: Limits,
     pub(crate) slots: u32,
@@ -121,12 +121,12 @@ impl CompileContext {
         if author == Author::External {
             pack::validate(bytes)?;
         }
-        self.keep(&name, || Ok(properties.to_json()));
+        self.write_entry(&name, || Ok(properties.to_json()));
         Ok(properties)
     }
 
     /// Writes a cache entry for the next start of the host, if the engine has a cache.
-    fn keep(&self, name: &str, payload: impl FnOnce() -> wasmtime::Result<Vec<u8>>) {
+    fn write_entry(&self, name: &str, payload: impl FnOnce() -> wasmtime::Result<Vec<u8>>) {
         let Some(cache) = &self.cache else { return };
         let kept = payload().map_err(|error| error.to_string());
         let kept = kept.and_then(|payload| cache.put(name, &payload).map_err(|error| error.to_string()));
@@ -137,7 +137,7 @@ impl CompileContext {
 
     /// Returns the linked code of a pack for a set of capabilities. It blocks while this or another thread makes the
     /// code.
-    pub(crate) fn link<'a>(&self, pack: &'a Loaded, set: Capabilities) -> Result<&'a Linked, Failure> {
+    pub(crate) fn link<'a>(&self, pack: &'a LoadedPack, set: Capabilities) -> Result<&'a LinkedPack, Failure> {
         if let Some(linked) = pack.linked(set) {
             return linked.as_ref().map_err(Failure::clone);
         }
@@ -153,15 +153,15 @@ impl CompileContext {
         linked.as_ref().map_err(Failure::clone)
     }
 
-    fn link_now(&self, pack: &Loaded, set: Capabilities) -> Result<Linked, Failure> {
+    fn link_now(&self, pack: &LoadedPack, set: Capabilities) -> Result<LinkedPack, Failure> {
         let component = self.component(pack)?;
         let slots = self.check_size(pack, component)?;
         let linker = self.linkers.get(set).map_err(|error| pack.unusable(&error))?;
         let instance = linker.instantiate_pre(component).and_then(EverythingPre::new);
-        Ok(Linked { instance: instance.map_err(|error| pack.unusable(&error))?, slots })
+        Ok(LinkedPack { instance: instance.map_err(|error| pack.unusable(&error))?, slots })
     }
 
-    fn component<'a>(&self, pack: &'a Loaded) -> Result<&'a Component, Failure> {
+    fn component<'a>(&self, pack: &'a LoadedPack) -> Result<&'a Component, Failure> {
         if let Some(component) = pack.component.get() {
             return Ok(component);
         }
@@ -189,46 +189,46 @@ impl CompileContext {
 
     /// Returns true if a separate compiler process may have to compile this pack. The process is not needed if the
     /// cache has the code.
-    pub(crate) fn compiles_elsewhere(&self, pack: &Loaded) -> bool {
+    pub(crate) fn may_need_compiler(&self, pack: &LoadedPack) -> bool {
         self.compiler.is_some() && pack.author == Author::External && pack.component.get().is_none()
     }
 
-    fn compile(&self, pack: &Loaded, name: &str) -> Result<Component, Failure> {
+    fn compile(&self, pack: &LoadedPack, name: &str) -> Result<Component, Failure> {
         let bytes = pack.bytes.lock().clone();
-        let bytes = bytes.ok_or_else(|| pack.bad("its bytes are missing"))?;
+        let bytes = bytes.ok_or_else(|| pack.bad_pack("its bytes are missing"))?;
         if let Some(compiler) = self.compiler.as_ref().filter(|_| pack.author == Author::External) {
-            return self.compile_elsewhere(compiler, pack, &bytes, name);
+            return self.compile_in_process(compiler, pack, &bytes, name);
         }
         let component = Component::from_binary(&self.engine, &bytes).map_err(|error| pack.unusable(&error))?;
-        self.keep(name, || component.serialize());
+        self.write_entry(name, || component.serialize());
         Ok(component)
     }
 
-    fn compile_elsewhere(
+    fn compile_in_process(
         &self,
         compiler: &Compiler,
-        pack: &Loaded,
+        pack: &LoadedPack,
         bytes: &[u8],
         name: &str,
     ) -> Result<Component, Failure> {
         let code = compiler.compile(bytes, &self.limits).map_err(|why| match why {
-            Uncompiled::Shortage(why) => Failure::retryable(code::HOST_SHORTAGE, why),
-            Uncompiled::Refused(why) => pack.bad(why),
+            CompileError::Shortage(why) => Failure::retryable(code::HOST_SHORTAGE, why),
+            CompileError::Refused(why) => pack.bad_pack(why),
         })?;
         // SAFETY: `Engine::precompile_component` made these bytes in a process that this one started from this user's
         // own program. They came through a pipe that no other process has.
         #[allow(unsafe_code, reason = "machine code is trusted by who made it")]
         let component = unsafe { Component::deserialize(&self.engine, &code) };
         let component = component.map_err(|error| pack.unusable(&error))?;
-        self.keep(name, || Ok(code));
+        self.write_entry(name, || Ok(code));
         Ok(component)
     }
 
     /// Returns the number of slots that an instance occupies. Refuses a pack that exceeds a limit, or that needs more
     /// slots than the whole pool has.
-    fn check_size(&self, pack: &Loaded, component: &Component) -> Result<u32, Failure> {
+    fn check_size(&self, pack: &LoadedPack, component: &Component) -> Result<u32, Failure> {
         let Some(needs) = component.resources_required() else {
-            return Err(pack.bad("it imports core modules"));
+            return Err(pack.bad_pack("it imports core modules"));
         };
         let limits = &self.limits;
         let memory = needs.max_initial_memory_size.unwrap_or(0).saturating_mul(64 << 10);
@@ -239,11 +239,11 @@ impl CompileContext {
             ("elements in a table", needs.max_initial_table_size.unwrap_or(0), limits.table_elements as u64),
         ];
         if let Some((part, count, limit)) = counts.into_iter().find(|(_, count, limit)| count > limit) {
-            return Err(pack.bad(format!("it starts with {count} {part}; the limit is {limit}")));
+            return Err(pack.bad_pack(format!("it starts with {count} {part}; the limit is {limit}")));
         }
         let tables = needs.num_tables.div_ceil(TABLES_PER_SLOT);
         let instances = pack.core_instances.div_ceil(CORE_INSTANCES_PER_SLOT);
         let slots = needs.num_memories.max(tables).max(instances).max(1);
-        if slots > self.slots { Err(pack.bad("it does not fit into this machine's pool")) } else { Ok(slots) }
+        if slots > self.slots { Err(pack.bad_pack("it does not fit into this machine's pool")) } else { Ok(slots) }
     }
 }

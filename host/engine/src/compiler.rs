@@ -21,14 +21,14 @@ use crate::{
 
 /// The maximum number of compiler processes that attempts use at the same time. Tenants share them: a single tenant
 /// may use two, so that two stay free for others.
-pub(crate) const COMPILERS: u64 = 4;
-/// The maximum size in bytes of the compiler's error output in a message.
-const LAST_WORDS: usize = 1 << 10;
-/// The elapsed seconds that a compiler may take for each second of its limit of computing time. It has a low
-/// priority, so it may have to wait for other processes.
-const COMPILE_WAIT: u64 = 10;
+pub(crate) const MAX_COMPILERS: u64 = 4;
+/// The maximum number of bytes of the compiler's error output that a message repeats.
+const MAX_ERROR_OUTPUT_BYTES: usize = 1 << 10;
+/// The seconds that a compiler may run for each second of its limit on computing time. A compiler has a low priority,
+/// so it may have to wait for other processes.
+const WAIT_PER_COMPUTING_SECOND: u64 = 10;
 /// The interval at which the host checks whether a compiler that has closed its output has exited.
-const LOOK: Duration = Duration::from_millis(1);
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The command of a compiler: a program that runs [`compile`] on its standard input and output.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub struct Compiler {
 }
 
 /// The reason why a component was not compiled.
-pub(crate) enum Uncompiled {
+pub(crate) enum CompileError {
     /// The machine could not start a compiler, or killed it.
     Shortage(String),
     /// The component itself cannot be compiled within the limits.
@@ -62,12 +62,12 @@ struct CompileRequest {
 
 impl Compiler {
     /// Returns the code of a component. Blocks until a process has made it.
-    pub(crate) fn compile(&self, component: &[u8], limits: &Limits) -> Result<Vec<u8>, Uncompiled> {
+    pub(crate) fn compile(&self, component: &[u8], limits: &Limits) -> Result<Vec<u8>, CompileError> {
         let request =
             CompileRequest { stack: limits.stack, memory: limits.compile_memory, seconds: limits.compile_seconds };
-        let not_started = |error: io::Error| Uncompiled::Shortage(format!("cannot start a compiler: {error}"));
+        let not_started = |error: io::Error| CompileError::Shortage(format!("cannot start a compiler: {error}"));
         let child = self.start().map_err(not_started)?;
-        let ended = request.converse(child, component).map_err(not_started)?;
+        let ended = request.exchange(child, component).map_err(not_started)?;
         request.code_or_reason(ended)
     }
 
@@ -85,7 +85,7 @@ impl Compiler {
     }
 }
 
-fn hand_over(mut input: impl Write, request: &CompileRequest, component: &[u8]) -> io::Result<()> {
+fn write_request(mut input: impl Write, request: &CompileRequest, component: &[u8]) -> io::Result<()> {
     serde_json::to_writer(&mut input, request)?;
     input.write_all(b"\n")?;
     input.write_all(component)
@@ -99,12 +99,12 @@ fn read_most(from: impl Read, most: u64) -> Vec<u8> {
     bytes
 }
 
-/// The end of a compiler, and its output.
-struct Ended {
-    /// The exit status. `None`: the host killed the compiler when its time was over.
+/// The exit status and the output of a compiler that has ended.
+struct CompilerExit {
+    /// The exit status; `None` if the host killed the compiler after its deadline.
     status: Option<ExitStatus>,
     code: Vec<u8>,
-    words: Vec<u8>,
+    error_output: Vec<u8>,
 }
 
 /// Waits until a compiler exits by itself. Returns `None` if it has not done so by the deadline.
@@ -113,7 +113,7 @@ fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitSta
         match child.try_wait()? {
             Some(status) => return Ok(Some(status)),
             None if Instant::now() >= deadline => return Ok(None),
-            None => thread::sleep(LOOK),
+            None => thread::sleep(EXIT_POLL_INTERVAL),
         }
     }
 }
@@ -121,17 +121,17 @@ fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitSta
 impl CompileRequest {
     /// Sends a component to a compiler and reads the compiler's answer. Limits the size of the answer and the elapsed
     /// time.
-    fn converse(&self, mut child: Child, component: &[u8]) -> io::Result<Ended> {
-        let deadline = Instant::now() + Duration::from_secs(self.seconds.saturating_mul(COMPILE_WAIT));
+    fn exchange(&self, mut child: Child, component: &[u8]) -> io::Result<CompilerExit> {
+        let deadline = Instant::now() + Duration::from_secs(self.seconds.saturating_mul(WAIT_PER_COMPUTING_SECOND));
         let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         thread::scope(|scope| {
             // A compiler that has already exited does not read its input; that is no error here.
-            scope.spawn(|| input.map(|input| hand_over(input, self, component)));
-            let words = scope.spawn(|| {
+            scope.spawn(|| input.map(|input| write_request(input, self, component)));
+            let error_output = scope.spawn(|| {
                 let mut errors = errors?;
-                let words = read_most(&mut errors, LAST_WORDS as u64);
+                let start = read_most(&mut errors, MAX_ERROR_OUTPUT_BYTES as u64);
                 let _ = io::copy(&mut errors, &mut io::sink());
-                Some(words)
+                Some(start)
             });
             let (told, hears) = mpsc::channel();
             scope.spawn(move || told.send(output.map(|output| read_most(output, self.memory.saturating_add(1)))));
@@ -146,39 +146,42 @@ impl CompileRequest {
                 let _ = child.kill();
                 child.wait()?;
             }
-            let words = words.join().unwrap_or_default().unwrap_or_default();
-            Ok(Ended { status: status?, code: code.ok().flatten().unwrap_or_default(), words })
+            let error_output = error_output.join().unwrap_or_default().unwrap_or_default();
+            Ok(CompilerExit { status: status?, code: code.ok().flatten().unwrap_or_default(), error_output })
         })
     }
 
     /// Returns the code, or the reason why the compiler did not produce it.
-    fn code_or_reason(&self, ended: Ended) -> Result<Vec<u8>, Uncompiled> {
+    fn code_or_reason(&self, ended: CompilerExit) -> Result<Vec<u8>, CompileError> {
         if ended.code.len() as u64 > self.memory {
             let most = self.memory >> 20;
-            return Err(Uncompiled::Refused(format!("its code would exceed {most} MiB")));
+            return Err(CompileError::Refused(format!("its code would exceed {most} MiB")));
         }
         match ended.status {
             Some(status) if status.success() => Ok(ended.code),
-            Some(status) => Err(self.why(status, &ended.words)),
+            Some(status) => Err(self.error(status, &ended.error_output)),
             None => {
-                let seconds = self.seconds.saturating_mul(COMPILE_WAIT);
-                Err(Uncompiled::Shortage(format!("the compiler did not answer within {seconds} s and was killed")))
+                let seconds = self.seconds.saturating_mul(WAIT_PER_COMPUTING_SECOND);
+                Err(CompileError::Shortage(format!("the compiler did not answer within {seconds} s and was killed")))
             }
         }
     }
 
-    /// Derives the reason of a failure from a compiler's exit status and error output.
-    fn why(&self, status: ExitStatus, words: &[u8]) -> Uncompiled {
-        let words = String::from_utf8_lossy(words);
-        if OUT_OF_MEMORY.iter().any(|said| words.contains(said)) {
-            return Uncompiled::Refused(format!("compiling it takes more than {} MiB of memory", self.memory >> 20));
+    /// Returns the reason why a compiler failed, by its exit status and its error output.
+    fn error(&self, status: ExitStatus, error_output: &[u8]) -> CompileError {
+        let error_output = String::from_utf8_lossy(error_output);
+        if OUT_OF_MEMORY.iter().any(|said| error_output.contains(said)) {
+            return CompileError::Refused(format!("compiling it takes more than {} MiB of memory", self.memory >> 20));
         }
         match signal(status) {
             Some(SIGXCPU) => {
-                Uncompiled::Refused(format!("compiling it takes more than {} s of CPU time", self.seconds))
+                CompileError::Refused(format!("compiling it takes more than {} s of CPU time", self.seconds))
             }
-            Some(SIGKILL) => Uncompiled::Shortage("the compiler was killed".to_owned()),
-            _ => Uncompiled::Refused(format!("it does not compile: {}", cut(single_line(&words), LAST_WORDS))),
+            Some(SIGKILL) => CompileError::Shortage("the compiler was killed".to_owned()),
+            _ => CompileError::Refused(format!(
+                "it does not compile: {}",
+                cut(single_line(&error_output), MAX_ERROR_OUTPUT_BYTES)
+            )),
         }
     }
 }
@@ -307,8 +310,8 @@ mod tests {
         let compiler = Compiler { program, arguments: vec!["-c".into(), script.into()], environment: Vec::new() };
         let limits = Limits { compile_memory: 1 << 20, compile_seconds: seconds, ..Limits::default() };
         compiler.compile(&vec![0; 1 << 20], &limits).map_err(|uncompiled| match uncompiled {
-            Uncompiled::Shortage(why) => format!("shortage: {why}"),
-            Uncompiled::Refused(why) => format!("refused: {why}"),
+            CompileError::Shortage(why) => format!("shortage: {why}"),
+            CompileError::Refused(why) => format!("refused: {why}"),
         })
     }
 

@@ -14,8 +14,8 @@ use crate::{
     Config, Pack, PackError,
     append_only_map::AppendOnlyMap,
     cache::Cache,
-    code::{CompileContext, Loaded},
-    compiler::COMPILERS,
+    code::{CompileContext, LoadedPack},
+    compiler::MAX_COMPILERS,
     fair_scheduler::FairScheduler,
     fair_semaphore::FairSemaphore,
     link::Linkers,
@@ -25,14 +25,14 @@ use crate::{
 };
 
 /// The number of concurrent long schema checks. The tenants share them fairly.
-const CHECKS: u64 = 8;
+const MAX_LONG_CHECKS: u64 = 8;
 
 /// Loads packs and runs attempts. A clone is another handle to the same engine.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) packs: AppendOnlyMap<Loaded>,
+    pub(crate) packs: AppendOnlyMap<LoadedPack>,
     pub(crate) compile_context: CompileContext,
     /// The slots of the instance pool.
     pub(crate) slots: FairSemaphore,
@@ -88,8 +88,8 @@ impl Engine {
             packs: AppendOnlyMap::new(),
             slots: FairSemaphore::new(u64::from(machine.slots)),
             memory: FairSemaphore::new(machine.memory),
-            checks: FairSemaphore::new(CHECKS),
-            compilers: FairSemaphore::new(COMPILERS),
+            checks: FairSemaphore::new(MAX_LONG_CHECKS),
+            compilers: FairSemaphore::new(MAX_COMPILERS),
             scheduler: FairScheduler::new(runtime.handle().clone()),
             attempts: AtomicUsize::new(0),
             ticker: Ticker::new(&machine.engine),
@@ -124,7 +124,7 @@ impl Engine {
         let properties = properties.map_err(|kind| PackError { origin: origin.into(), kind })?;
         if self.0.packs.get(&digest).is_none() {
             let node_types = pack::node_types(&properties.manifest);
-            let loaded = Loaded::new(digest.clone(), node_types, properties.core_instances, bytes, author);
+            let loaded = LoadedPack::new(digest.clone(), node_types, properties.core_instances, bytes, author);
             self.0.packs.insert(&digest, loaded);
         }
         Ok(Pack { manifest: properties.manifest, digest })
@@ -142,9 +142,9 @@ impl Engine {
 
     /// Sets a tenant's limits on concurrent instances and on bytes of memory beyond the first 4 MiB of each instance.
     /// `None` removes a limit, so that only the fair share applies.
-    pub fn bound(&self, tenant: &Tenant, instances: Option<u64>, memory: Option<u64>) {
-        self.0.slots.bound(tenant, instances);
-        self.0.memory.bound(tenant, memory);
+    pub fn set_bounds(&self, tenant: &Tenant, instances: Option<u64>, memory: Option<u64>) {
+        self.0.slots.set_bound(tenant, instances);
+        self.0.memory.set_bound(tenant, memory);
     }
 
     /// Adds time that the host has computed for a tenant to the computing time of that tenant. The scheduler compares
@@ -154,8 +154,8 @@ impl Engine {
     }
 
     /// Returns the computing time of each tenant since the last call.
-    pub fn take_computed(&self) -> HashMap<Tenant, Duration> {
-        self.0.scheduler.take_computed()
+    pub fn take_computing_times(&self) -> HashMap<Tenant, Duration> {
+        self.0.scheduler.take_computing_times()
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {

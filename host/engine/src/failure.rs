@@ -9,9 +9,10 @@ use crate::{
     text::{cut, printable, single_line},
 };
 
-/// The maximum lengths of the code and the message that a guest may write, in bytes.
-const CODE_BYTES: usize = 64;
-const MESSAGE_BYTES: usize = 4096;
+/// The maximum length of the code in a guest's failure, in bytes.
+const MAX_CODE_BYTES: usize = 64;
+/// The maximum length of the message in a guest's failure, in bytes.
+const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// Converts a failure to the guest's form.
 pub(crate) fn to_guest(failure: Failure) -> GuestFailure {
@@ -27,8 +28,8 @@ pub(crate) fn to_guest(failure: Failure) -> GuestFailure {
 /// Converts a guest's failure to the host's form. Cuts long texts and replaces harmful characters.
 pub(crate) fn from_guest(failure: GuestFailure) -> Failure {
     Failure {
-        code: cut(single_line(&failure.code), CODE_BYTES),
-        message: printable(cut(failure.message, MESSAGE_BYTES)),
+        code: cut(single_line(&failure.code), MAX_CODE_BYTES),
+        message: printable(cut(failure.message, MAX_MESSAGE_BYTES)),
         retryable: failure.retryable,
         retry_after_ms: failure.retry_after_ms.map(u64::from),
         // Details that are not JSON are kept as a text.
@@ -49,11 +50,11 @@ impl fmt::Display for Stop {
 impl std::error::Error for Stop {}
 
 impl Stop {
-    pub(crate) fn limit(message: impl Into<String>) -> wasmtime::Error {
-        Stop::with(code::LIMIT_EXCEEDED, message)
+    pub(crate) fn limit_exceeded(message: impl Into<String>) -> wasmtime::Error {
+        Stop::from_code(code::LIMIT_EXCEEDED, message)
     }
 
-    pub(crate) fn with(code: &str, message: impl Into<String>) -> wasmtime::Error {
+    pub(crate) fn from_code(code: &str, message: impl Into<String>) -> wasmtime::Error {
         wasmtime::Error::new(Stop(Failure::new(code, message)))
     }
 }

@@ -19,8 +19,9 @@ use flowcell_contract::Tenant;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-/// The number of queues above which empty ones are removed. An empty queue remembers only about one tick.
-const MANY: usize = 64;
+/// The maximum number of queues before the empty ones are removed. An empty queue is at most about one tick ahead of a
+/// new one, so little is lost.
+const MAX_KEPT_QUEUES: usize = 64;
 
 /// The queues of all tenants and their computing times. A clone is another handle to the same queues.
 #[derive(Clone)]
@@ -32,9 +33,9 @@ pub(crate) struct FairScheduler {
 /// The queues of all tenants.
 struct RunQueues<T> {
     by_tenant: HashMap<Tenant, RunQueue<T>>,
-    /// The computing time of the queue that was served last, at that time.
+    /// The computing time `spent` of the queue that was served last, when it was served.
     clock: Duration,
-    /// The computing time of each tenant since the last [`FairScheduler::take_computed`].
+    /// The computing time of each tenant since the last [`FairScheduler::take_computing_times`].
     computed: HashMap<Tenant, Duration>,
 }
 
@@ -71,7 +72,7 @@ impl FairScheduler {
 
     fn run_next(&self) {
         let Some((tenant, runnable)) = self.queues.lock().pop() else { return };
-        let charged = Charged { scheduler: self, tenant, since: Instant::now() };
+        let charged = ChargeOnDrop { scheduler: self, tenant, since: Instant::now() };
         let interrupted = runnable.run();
         drop(charged);
         if interrupted {
@@ -86,19 +87,19 @@ impl FairScheduler {
     }
 
     /// Returns the computing time of each tenant since the last call.
-    pub(crate) fn take_computed(&self) -> HashMap<Tenant, Duration> {
+    pub(crate) fn take_computing_times(&self) -> HashMap<Tenant, Duration> {
         std::mem::take(&mut self.queues.lock().computed)
     }
 }
 
 /// Charges a tenant with the time until this value is dropped, even if the work panics.
-struct Charged<'a> {
+struct ChargeOnDrop<'a> {
     scheduler: &'a FairScheduler,
     tenant: Tenant,
     since: Instant,
 }
 
-impl Drop for Charged<'_> {
+impl Drop for ChargeOnDrop<'_> {
     fn drop(&mut self) {
         self.scheduler.charge(&self.tenant, self.since.elapsed());
     }
@@ -111,7 +112,7 @@ impl<T> RunQueues<T> {
 
     fn push(&mut self, tenant: Tenant, ready: T) {
         let clock = self.clock;
-        if self.by_tenant.len() > MANY {
+        if self.by_tenant.len() > MAX_KEPT_QUEUES {
             self.by_tenant.retain(|_, queue| !queue.ready.is_empty());
         }
         let queue = self.by_tenant.entry(tenant).or_insert_with(|| RunQueue { ready: VecDeque::new(), spent: clock });
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_comes_is_next_however_many_spin() {
+    fn a_new_tenant_is_next_however_many_attempts_spin() {
         let mut queues = RunQueues::new();
         (0..1_000).for_each(|spinner| queues.push("a".into(), spinner));
         for spinner in 0..50 {
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn two_who_spin_get_half_each_whatever_their_number_and_whenever_they_came() {
+    fn two_spinning_tenants_get_half_of_the_time_each() {
         let mut queues = RunQueues::new();
         (0..100).for_each(|spinner| queues.push("a".into(), spinner));
         (0..500).for_each(|_| {
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn short_turns_are_more_turns() {
+    fn a_tenant_with_shorter_turns_gets_more_turns() {
         let mut queues = RunQueues::new();
         for tenant in ["long", "short"] {
             (0..2_000).for_each(|entry| queues.push(tenant.into(), entry));
@@ -203,12 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn empty_lines_are_not_kept_when_there_are_many() {
+    fn many_empty_queues_are_removed() {
         let mut queues = RunQueues::new();
         for tenant in 0..1_000 {
             queues.push(format!("t{tenant}").as_str().into(), 0);
             served(&mut queues, TICK);
         }
-        assert!(queues.by_tenant.len() <= MANY + 2, "{}", queues.by_tenant.len());
+        assert!(queues.by_tenant.len() <= MAX_KEPT_QUEUES + 2, "{}", queues.by_tenant.len());
     }
 }

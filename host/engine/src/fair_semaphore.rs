@@ -44,7 +44,7 @@ impl FairSemaphore {
     }
 
     /// Sets the maximum that a tenant may hold. `None` leaves only the fair share.
-    pub fn bound(&self, tenant: &Tenant, most: Option<u64>) {
+    pub fn set_bound(&self, tenant: &Tenant, most: Option<u64>) {
         let mut taken = self.0.lock();
         if most.is_some() || taken.by.contains_key(tenant) {
             taken.by.entry(tenant.clone()).or_default().bound = most;
@@ -54,7 +54,7 @@ impl FairSemaphore {
 
     /// Takes `amount` units now. Returns `None` if the tenant may not take them.
     pub fn try_take(&self, tenant: &Tenant, amount: u64) -> Option<Permit> {
-        self.0.lock().take(tenant, amount, fits).then(|| self.held(tenant, amount))
+        self.0.lock().take(tenant, amount, fits).then(|| self.permit(tenant, amount))
     }
 
     /// Returns the amount that all tenants hold together.
@@ -62,8 +62,8 @@ impl FairSemaphore {
         self.0.lock().by.values().map(|share| share.held).sum()
     }
 
-    /// Returns how many more units the tenant may take, if it takes them one by one.
-    pub fn left(&self, tenant: &Tenant) -> u64 {
+    /// Returns the number of further units that the tenant may take now, one by one.
+    pub fn available(&self, tenant: &Tenant) -> u64 {
         let taken = self.0.lock();
         let (held, bound) = taken.held_and_bound(tenant);
         let fair = taken.free.saturating_sub(held) / 2;
@@ -77,7 +77,7 @@ impl FairSemaphore {
             let mut taken = self.0.lock();
             let has_waiting = taken.by.get(tenant).is_some_and(|share| !share.waiting.is_empty());
             if !has_waiting && taken.take(tenant, amount, fits_later) {
-                return self.held(tenant, amount);
+                return self.permit(tenant, amount);
             }
             let (give, waits) = oneshot::channel();
             taken.by.entry(tenant.clone()).or_default().waiting.push_back((amount, give));
@@ -90,18 +90,18 @@ impl FairSemaphore {
         }
     }
 
-    fn held(&self, tenant: &Tenant, amount: u64) -> Permit {
+    fn permit(&self, tenant: &Tenant, amount: u64) -> Permit {
         Permit { semaphore: self.clone(), tenant: tenant.clone(), amount }
     }
 
     /// Serves waiting callers until no waiting caller may take its amount.
-    fn serve(&self) {
+    fn serve_waiting(&self) {
         // A caller that stopped waiting returns its part here. That takes the lock again, so it happens after the loop.
         let mut gone = Vec::new();
         {
             let mut taken = self.0.lock();
             while let Some((tenant, amount, give)) = taken.pop_waiting() {
-                gone.extend(give.send(self.held(&tenant, amount)).err());
+                gone.extend(give.send(self.permit(&tenant, amount)).err());
             }
         }
         drop(gone);
@@ -134,7 +134,7 @@ impl Permit {
             taken.by.values().any(|share| !share.waiting.is_empty())
         };
         if waits {
-            self.semaphore.serve();
+            self.semaphore.serve_waiting();
         }
     }
 }
@@ -215,11 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_next_finds_room() {
+    fn a_new_tenant_always_finds_free_units() {
         let semaphore = FairSemaphore::new(1_000);
-        assert_eq!(semaphore.left(&"a".into()), 500);
+        assert_eq!(semaphore.available(&"a".into()), 500);
         let first = all(&semaphore, "a");
-        assert_eq!((semaphore.left(&"a".into()), semaphore.left(&"b".into())), (0, 250));
+        assert_eq!((semaphore.available(&"a".into()), semaphore.available(&"b".into())), (0, 250));
         let second = all(&semaphore, "b");
         let third = all(&semaphore, "c");
         assert_eq!([&first, &second, &third].map(Vec::len), [500, 250, 125]);
@@ -231,9 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_holds_however_much_is_free() {
+    fn a_bound_holds_even_if_more_is_free() {
         let semaphore = FairSemaphore::new(100);
-        semaphore.bound(&"a".into(), Some(3));
+        semaphore.set_bound(&"a".into(), Some(3));
         let held = all(&semaphore, "a");
         assert_eq!((held.len(), all(&semaphore, "b").len()), (3, 48));
         drop(held);
@@ -244,12 +244,12 @@ mod tests {
         let alone = semaphore.take(&"a".into(), 4).now_or_never().unwrap();
         assert!(semaphore.take(&"a".into(), 1).now_or_never().is_none(), "an amount above the maximum stays alone");
         drop(alone);
-        semaphore.bound(&"a".into(), None);
+        semaphore.set_bound(&"a".into(), None);
         assert!(semaphore.0.lock().by.is_empty());
     }
 
     #[test]
-    fn those_who_wait_are_served_when_room_is_given_back_the_one_with_least_first() {
+    fn returned_units_go_first_to_the_waiting_tenant_that_holds_least() {
         let semaphore = FairSemaphore::new(4);
         let (a, b) = (Tenant::from("a"), Tenant::from("b"));
         let mut held = all(&semaphore, "a");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_gone_keeps_nothing() {
+    fn a_caller_that_stops_waiting_holds_nothing() {
         let semaphore = FairSemaphore::new(4);
         let a = Tenant::from("a");
         let held = all(&semaphore, "a");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn more_is_taken_by_the_same_rule() {
+    fn a_permit_grows_by_the_same_rule() {
         let semaphore = FairSemaphore::new(10);
         let mut held = semaphore.try_take(&"a".into(), 2).unwrap();
         assert!(held.grow(3) && !held.grow(1));

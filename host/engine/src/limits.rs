@@ -66,7 +66,7 @@ impl Default for Limits {
 impl Limits {
     /// Returns the bytes that may cross the sandbox boundary in one call, including the node's answer. It is slightly
     /// more than the largest output, so that an output reaches its own limit first.
-    pub(crate) fn border_bytes(&self) -> usize {
+    pub(crate) fn boundary_bytes(&self) -> usize {
         self.call_bytes.max(self.output) + (64 << 10)
     }
 }

@@ -24,9 +24,9 @@ pub(crate) const CORE_INSTANCES_PER_SLOT: u32 = 4;
 pub(crate) const TABLES_PER_SLOT: u32 = 2;
 
 /// The maximum number of slots. More instances would not run faster.
-const MOST_SLOTS: u64 = 1_000;
+const MAX_SLOTS: u64 = 1_000;
 /// The minimum number of slots, so that one large component fits.
-const LEAST_SLOTS: u64 = 32;
+const MIN_SLOTS: u64 = 32;
 /// The number of address space mappings that one instance takes, with its guards, stack and tables.
 const MAPPINGS_PER_SLOT: u64 = 12;
 /// The estimated physical memory of one slot, in bytes. Most guests stay below 2 MiB.
@@ -42,7 +42,7 @@ pub(crate) fn build(limits: &Limits, instances: Option<u32>, memory: Option<u64>
     // Half of the machine's memory is for the slots. The memory that instances share beyond their slots is another
     // quarter.
     let memory = memory.unwrap_or_else(|| memory_bytes().unwrap_or(UNKNOWN_MEMORY) / 4);
-    match wasmtime::Engine::new(&pooled(limits, slots)) {
+    match wasmtime::Engine::new(&with_pool(limits, slots)) {
         Ok(engine) => Ok(Machine { engine, slots, memory }),
         Err(error) => {
             tracing::warn!("cannot create a pool of instances: {error:#}; instances are allocated individually");
@@ -79,7 +79,7 @@ fn base(limits: &Limits) -> wasmtime::Config {
     config
 }
 
-fn pooled(limits: &Limits, slots: u32) -> wasmtime::Config {
+fn with_pool(limits: &Limits, slots: u32) -> wasmtime::Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
         .total_core_instances(slots * CORE_INSTANCES_PER_SLOT)
@@ -104,14 +104,14 @@ fn pooled(limits: &Limits, slots: u32) -> wasmtime::Config {
 /// Returns the number of slots: the wanted number, but at most as many as fit in half of the mappings and of the
 /// memory.
 fn slots(wanted: Option<u32>) -> u32 {
-    let by_mappings = number_in("/proc/sys/vm/max_map_count").map(|count| count / 2 / MAPPINGS_PER_SLOT);
+    let by_mappings = read_number("/proc/sys/vm/max_map_count").map(|count| count / 2 / MAPPINGS_PER_SLOT);
     let by_memory = memory_bytes().map(|bytes| bytes / 2 / MEMORY_PER_SLOT);
-    let fitting = by_mappings.into_iter().chain(by_memory).min().unwrap_or(MOST_SLOTS);
-    let wanted = wanted.map_or(MOST_SLOTS, u64::from);
-    u32::try_from(fitting.min(wanted).max(LEAST_SLOTS)).unwrap_or(u32::MAX)
+    let fitting = by_mappings.into_iter().chain(by_memory).min().unwrap_or(MAX_SLOTS);
+    let wanted = wanted.map_or(MAX_SLOTS, u64::from);
+    u32::try_from(fitting.min(wanted).max(MIN_SLOTS)).unwrap_or(u32::MAX)
 }
 
-fn number_in(path: &str) -> Option<u64> {
+fn read_number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
@@ -121,6 +121,6 @@ fn memory_bytes() -> Option<u64> {
         let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
     });
-    let group = number_in("/sys/fs/cgroup/memory.max");
+    let group = read_number("/sys/fs/cgroup/memory.max");
     machine.into_iter().chain(group).min()
 }

@@ -15,10 +15,10 @@ use sections::Sections;
 pub(crate) use sections::validate;
 
 /// Name prefixes that only this program's own packs may use.
-const RESERVED: [&str; 7] = ["control", "data", "system", "agent", "script", "http", "file"];
+const RESERVED_PREFIXES: [&str; 7] = ["control", "data", "system", "agent", "script", "http", "file"];
 
 /// The maximum size of a manifest, in bytes.
-const MANIFEST_BYTES: usize = 1 << 20;
+const MAX_MANIFEST_BYTES: usize = 1 << 20;
 
 /// A pack that an engine has loaded.
 #[derive(Clone, Debug)]
@@ -69,7 +69,10 @@ pub enum PackErrorKind {
     #[error("this is not a WebAssembly component: {0}")]
     NotAComponent(String),
     /// The component has no manifest.
-    #[error("the component has no manifest; embed it in one custom section `{section}`", section = sections::MANIFEST)]
+    #[error(
+        "the component has no manifest; embed it in one custom section `{section}`",
+        section = sections::MANIFEST_SECTION
+    )]
     NoManifest,
     /// The component has more than one manifest.
     #[error("the component has {0} manifests; embed exactly one")]
@@ -92,7 +95,7 @@ pub enum PackErrorKind {
     #[error("the component imports `{0}`, which this host does not offer")]
     Import(String),
     /// The component does not export the interface that every pack must export.
-    #[error("the component does not export `{interface}`", interface = world::NODE)]
+    #[error("the component does not export `{interface}`", interface = world::NODE_INTERFACE)]
     NoNode,
     /// The component has too many parts of some kind, such as core instances.
     #[error("the component has {count} {part}; the limit is {limit}")]
@@ -131,7 +134,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, PackErrorKind> {
     validate(bytes)?;
     let ComponentProperties { mut manifest, imports, exports, .. } = properties;
     let digest = digest(bytes);
-    assign(&mut manifest, &digest);
+    set_digest(&mut manifest, &digest);
     Ok(Inspection { manifest, digest, size: bytes.len(), imports, exports })
 }
 
@@ -145,7 +148,7 @@ pub fn embed(component: Vec<u8>, manifest: &str) -> Result<Vec<u8>, PackErrorKin
 
 /// Returns whether a pack name is reserved for this program's own packs.
 pub fn is_reserved(name: &str) -> bool {
-    RESERVED.contains(&name)
+    RESERVED_PREFIXES.contains(&name)
 }
 
 /// The properties that a walk over a component finds. The cache keeps them, so that later starts need no walk.
@@ -197,7 +200,7 @@ impl ComponentProperties {
         if author == Author::External && is_reserved(&manifest.name) {
             return Err(PackErrorKind::Reserved(manifest.name.clone()));
         }
-        assign(manifest, digest);
+        set_digest(manifest, digest);
         Ok(())
     }
 }
@@ -207,8 +210,12 @@ fn known_capabilities() -> String {
 }
 
 fn read_manifest(bytes: &[u8]) -> Result<Manifest, PackErrorKind> {
-    if bytes.len() > MANIFEST_BYTES {
-        return Err(PackErrorKind::TooMany { part: "bytes of manifest", count: bytes.len(), limit: MANIFEST_BYTES });
+    if bytes.len() > MAX_MANIFEST_BYTES {
+        return Err(PackErrorKind::TooMany {
+            part: "bytes of manifest",
+            count: bytes.len(),
+            limit: MAX_MANIFEST_BYTES,
+        });
     }
     let text =
         str::from_utf8(bytes).map_err(|error| ManifestError { message: format!("it is not UTF-8 text: {error}") })?;
@@ -221,7 +228,7 @@ fn read_manifest(bytes: &[u8]) -> Result<Manifest, PackErrorKind> {
     Ok(manifest)
 }
 
-fn assign(manifest: &mut Manifest, digest: &Digest) {
+fn set_digest(manifest: &mut Manifest, digest: &Digest) {
     for node in &mut manifest.nodes {
         node.pack = Some(digest.clone());
     }

@@ -18,7 +18,7 @@ use wasmtime::{Store, UpdateDeadline};
 
 use crate::{
     Engine, answer,
-    code::{Linked, Loaded},
+    code::{LinkedPack, LoadedPack},
     engine::Inner,
     fair_scheduler::FairScheduler,
     fair_semaphore::Permit,
@@ -26,7 +26,7 @@ use crate::{
     pack::LoadedNodeType,
     sandbox::{Sandbox, ported::write_back},
     schema::Part,
-    ticker::InFlight,
+    ticker::RunningAttempt,
     trap,
 };
 
@@ -38,7 +38,7 @@ impl NodeRunner for Engine {
         let (scheduler, tenant) = (inner.scheduler.clone(), attempt.tenant.clone());
         let counted = Counted(inner);
         let (told, meant) = (computes.clone(), computes);
-        let running = Box::pin(async move { counted.0.run(attempt, calls, told).await.with(counted) });
+        let running = Box::pin(async move { counted.0.run(attempt, calls, told).await.with_counted(counted) });
         match first {
             true => Box::pin(InlineAttempt { running: Some(running), computes: meant, moved: None, scheduler, tenant }),
             false => Box::pin(spawn_on_pool(&scheduler, tenant, running)),
@@ -66,12 +66,12 @@ type Running = BoxFuture<'static, Outcome>;
 /// A finished attempt: its result, and the resources to release.
 struct Outcome {
     result: StepResult,
-    remains: Option<(Store<Sandbox>, Permit, InFlight)>,
+    remains: Option<(Store<Sandbox>, Permit, RunningAttempt)>,
     counted: Option<Counted>,
 }
 
 impl Outcome {
-    fn with(self, counted: Counted) -> Outcome {
+    fn with_counted(self, counted: Counted) -> Outcome {
         Outcome { counted: Some(counted), ..self }
     }
 }
@@ -90,7 +90,7 @@ impl Drop for Counted {
 /// long, the attempt moves to a guest thread.
 struct InlineAttempt {
     running: Option<Running>,
-    /// True once a tick has interrupted the guest while it computed.
+    /// True once the [ticker](crate::ticker) has interrupted the guest while it computed.
     computes: Arc<AtomicBool>,
     moved: Option<BoxFuture<'static, StepResult>>,
     scheduler: FairScheduler,
@@ -121,13 +121,13 @@ impl Future for InlineAttempt {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Err(_) => {
                     self.running = None;
-                    return Poll::Ready(Err(lost()));
+                    return Poll::Ready(Err(lost_attempt()));
                 }
             }
         }
         match &mut self.moved {
             Some(moved) => moved.poll_unpin(context),
-            None => Poll::Ready(Err(lost())),
+            None => Poll::Ready(Err(lost_attempt())),
         }
     }
 }
@@ -149,17 +149,17 @@ fn spawn_on_pool(
     });
     async move {
         let _task = task;
-        answered.await.unwrap_or_else(|_| Err(lost()))
+        answered.await.unwrap_or_else(|_| Err(lost_attempt()))
     }
 }
 
-fn lost() -> Failure {
+fn lost_attempt() -> Failure {
     Failure::retryable(code::LOST_WORKER, "the attempt was lost: it panicked in the host")
 }
 
 /// An attempt that has a slot and linked code.
 struct Admitted<'a> {
-    linked: &'a Linked,
+    linked: &'a LinkedPack,
     node_type: &'a Arc<LoadedNodeType>,
     slots: Permit,
 }
@@ -183,8 +183,8 @@ impl Inner {
 
     /// Finds the attempt's code, checks its input, and waits for a free slot.
     async fn admit(self: &Arc<Inner>, attempt: &Attempt) -> Result<Admitted<'_>, Failure> {
-        let pack = self.packs.get(&attempt.pack).ok_or_else(|| unknown(attempt))?;
-        let node_type = pack.node_types.get(&attempt.node_type).ok_or_else(|| unknown(attempt))?;
+        let pack = self.packs.get(&attempt.pack).ok_or_else(|| unknown_node_type(attempt))?;
+        let node_type = pack.node_types.get(&attempt.node_type).ok_or_else(|| unknown_node_type(attempt))?;
         if attempt.resumes == 0 {
             self.check(&attempt.tenant, node_type, Part::Input, attempt.input.json()).await?;
             // An attempt without a config has `null`; there is nothing to check.
@@ -232,14 +232,14 @@ impl Inner {
     async fn link(
         self: &Arc<Inner>,
         tenant: &Tenant,
-        pack: &Arc<Loaded>,
+        pack: &Arc<LoadedPack>,
         mut sets: Vec<Capabilities>,
     ) -> Result<(), Failure> {
         sets.retain(|set| pack.linked(*set).is_none());
         if sets.is_empty() {
             return Ok(());
         }
-        let permit = match self.compile_context.compiles_elsewhere(pack) {
+        let permit = match self.compile_context.may_need_compiler(pack) {
             true => Some(self.compilers.take(tenant, 1).await),
             false => None,
         };
@@ -257,7 +257,7 @@ impl Inner {
         let mut store =
             Store::new(&self.compile_context.engine, Sandbox::new(attempt, calls, limits, self.memory.clone()));
         store.limiter(|sandbox| &mut sandbox.meter);
-        store.set_hostcall_fuel(limits.border_bytes());
+        store.set_hostcall_fuel(limits.boundary_bytes());
         store.set_max_component_handles(limits.handles);
         // A deadline of two ticks does not interrupt a short attempt that begins just before a tick.
         store.set_epoch_deadline(2);
@@ -271,7 +271,7 @@ impl Inner {
     async fn call(
         self: &Arc<Inner>,
         store: &mut Store<Sandbox>,
-        linked: &Linked,
+        linked: &LinkedPack,
         node_type: &Arc<LoadedNodeType>,
     ) -> StepResult {
         let instance = match linked.instance.instantiate_async(&mut *store).await {
@@ -293,7 +293,7 @@ impl Inner {
     }
 }
 
-fn unknown(attempt: &Attempt) -> Failure {
+fn unknown_node_type(attempt: &Attempt) -> Failure {
     let message = format!("the pack {} is not loaded, or does not offer `{}`", attempt.pack, attempt.node_type);
     Failure::new(code::BAD_PACK, message)
 }

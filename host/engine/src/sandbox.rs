@@ -108,7 +108,7 @@ impl Sandbox {
     }
 
     /// Sets the guest's clock to the time of the last event that it received.
-    fn tick(&self) {
+    fn update_clock(&self) {
         if let Some(now) = self.calls.now_ms() {
             self.clock.show(now);
         }

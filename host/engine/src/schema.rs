@@ -11,7 +11,7 @@ use crate::text::cut;
 /// The maximum number of errors in one message.
 const MAX_ERRORS: usize = 3;
 /// The maximum length in bytes of an error that quotes the wrong value. A longer one is shown without the value.
-const SHOWN_BYTES: usize = 240;
+const MAX_SHOWN_BYTES: usize = 240;
 
 /// A part of an attempt that has its own schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) struct Schemas {
 }
 
 impl Schemas {
-    fn of(&self, part: Part) -> &OnceLock<CompileResult> {
+    fn slot(&self, part: Part) -> &OnceLock<CompileResult> {
         match part {
             Part::Input => &self.input,
             Part::Config => &self.config,
@@ -64,7 +64,7 @@ impl Schemas {
     /// Checks a value if that takes at most about a millisecond. Returns `None` if it takes longer, or if the schema
     /// is not compiled yet. Then the caller calls [`Schemas::check`] on a thread that may block.
     pub(crate) fn check_shortly(&self, node: &NodeType, part: Part, value: &Json) -> Option<Result<(), Failure>> {
-        let ready = match self.of(part).get()? {
+        let ready = match self.slot(part).get()? {
             Ok(Some(ready)) => ready,
             Ok(None) => return Some(Ok(())),
             Err(failure) => return Some(Err(failure.clone())),
@@ -74,7 +74,7 @@ impl Schemas {
 
     /// Checks a value, and compiles the schema first if necessary. It may block for about 2 s.
     pub(crate) fn check(&self, node: &NodeType, part: Part, value: &Json) -> Result<(), Failure> {
-        let ready = self.of(part).get_or_init(|| compile(node, part));
+        let ready = self.slot(part).get_or_init(|| compile(node, part));
         let Some(ready) = ready.as_ref().map_err(Clone::clone)? else { return Ok(()) };
         match ready.errors(value, Budget::FULL) {
             Ok(errors) => verdict(node, part, value, errors),
@@ -116,8 +116,8 @@ fn verdict(node: &NodeType, part: Part, value: &Json, errors: Vec<ValidationErro
 fn describe_errors(value: &Json, errors: &[ValidationError<'_>]) -> String {
     let texts = errors.iter().take(MAX_ERRORS).map(|error| {
         let mut text = error.to_string();
-        if text.len() > SHOWN_BYTES {
-            text = cut(error.masked().to_string(), SHOWN_BYTES);
+        if text.len() > MAX_SHOWN_BYTES {
+            text = cut(error.masked().to_string(), MAX_SHOWN_BYTES);
         }
         let path = error.instance_path().as_str();
         if value.pointer(path).is_some_and(Json::is_file) {

@@ -33,7 +33,7 @@ struct Shared {
 }
 
 /// Counts a running attempt. The ticker runs while any such value exists.
-pub(crate) struct InFlight(Arc<Shared>);
+pub(crate) struct RunningAttempt(Arc<Shared>);
 
 impl Ticker {
     pub(crate) fn new(engine: &wasmtime::Engine) -> Ticker {
@@ -41,7 +41,7 @@ impl Ticker {
     }
 
     /// Counts a running attempt until the returned value is dropped.
-    pub(crate) fn enter(&self) -> InFlight {
+    pub(crate) fn enter(&self) -> RunningAttempt {
         self.shared.in_flight.fetch_add(1, SeqCst);
         let thread = self.thread.get_or_init(|| self.start());
         // The thread announces that it parks before it reads the count a last time. So either this code sees the
@@ -52,7 +52,7 @@ impl Ticker {
         {
             thread.unpark();
         }
-        InFlight(self.shared.clone())
+        RunningAttempt(self.shared.clone())
     }
 
     fn start(&self) -> Option<Thread> {
@@ -77,7 +77,7 @@ impl Drop for Ticker {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for RunningAttempt {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, SeqCst);
     }

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_told_apart_by_type() {
+    fn the_type_of_an_error_decides_the_failure() {
         let memory = wasmtime::Error::from(Errno::NOMEM).context("cannot make a memory");
         let files = wasmtime::Error::from(std::io::Error::from_raw_os_error(24));
         assert!(is_from_system(&memory) && is_from_system(&files));

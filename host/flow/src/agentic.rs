@@ -1,8 +1,8 @@
 //! The agentic dialect: agents do the steps, prompts describe them, and rules connect them.
 //!
-//! Each step becomes one `agent.run` node, each rule an edge, and each `fallback.to` an edge on failure. The first edge
-//! that fires starts a step. Arguments travel with the output: a node receives `args`, merges its structured output
-//! into them, and passes them on.
+//! Each step becomes one `agent.run` node, each rule an edge, and each `fallback.to` an edge on failure. A step starts
+//! as soon as one edge to it fires. Arguments travel with the output: a node receives `args`, merges its structured
+//! output into them, and passes them on.
 
 mod agent;
 mod argument;
@@ -85,7 +85,7 @@ impl From<Begin> for Start {
     }
 }
 
-/// The inputs of a check in addition to the flow's text.
+/// The values that the check of an agentic flow needs in addition to the text of the flow.
 pub(crate) struct AgenticInput<'a> {
     pub(crate) file: &'a str,
     pub(crate) start: &'a Start,
@@ -103,14 +103,14 @@ pub(crate) fn lower(tree: &Tree, input: &AgenticInput<'_>, diagnostics: &mut Dia
             "`{}` is not a valid name for an agentic flow; the flow takes the name of its file",
             for_message(name)
         );
-        diagnostics.error("bad_file_name", start, message, Some(name::rename(input.file)));
+        diagnostics.error("bad_file_name", start, message, Some(name::rename_help(input.file)));
     }
     if is_too_large(&flow, diagnostics) {
         return None;
     }
     let links = Links::new(&flow, diagnostics);
     let agents = step_agent::find_agents(&flow, input.context, diagnostics);
-    let begin = begin(&input.start.begin, &flow, &links, diagnostics);
+    let begin = first_step_indices(&input.start.begin, &flow, &links, diagnostics);
     if !flow.steps.is_empty() {
         links.warn(&flow, diagnostics);
         declared::warn(&flow, &agents, diagnostics);
@@ -131,7 +131,7 @@ pub(crate) fn lower(tree: &Tree, input: &AgenticInput<'_>, diagnostics: &mut Dia
     };
     let written = generator.generate();
     let graph = lower::lower(&written.flow(), input.catalog, input.context, diagnostics)?;
-    Some(labelled(graph, &written))
+    Some(with_labels(graph, &written))
 }
 
 fn is_too_large(flow: &RawSteps<'_>, diagnostics: &mut Diagnostics<'_>) -> bool {
@@ -145,7 +145,12 @@ fn is_too_large(flow: &RawSteps<'_>, diagnostics: &mut Diagnostics<'_>) -> bool 
     too_large
 }
 
-fn begin(begin: &Begin, flow: &RawSteps<'_>, links: &Links, diagnostics: &mut Diagnostics<'_>) -> Vec<usize> {
+fn first_step_indices(
+    begin: &Begin,
+    flow: &RawSteps<'_>,
+    links: &Links,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Vec<usize> {
     let Begin::At(steps) = begin else { return vec![0] };
     let mut found = Vec::new();
     for id in steps {
@@ -161,7 +166,7 @@ fn begin(begin: &Begin, flow: &RawSteps<'_>, links: &Links, diagnostics: &mut Di
     found
 }
 
-fn labelled(mut graph: Graph, written: &Generated<'_>) -> Graph {
+fn with_labels(mut graph: Graph, written: &Generated<'_>) -> Graph {
     let (flow, steps) = written.labels();
     graph.labels.insert(LABEL.to_owned(), label::to_json(&flow));
     for (node, step) in graph.nodes.iter_mut().zip(steps) {

@@ -1,7 +1,7 @@
 //! Finds the cycles of a graph and the ancestors of each node.
 
-/// The strongly connected components of a graph, and the ancestors of each component as rows of bits. A lookup takes
-/// constant time; construction takes one pass over the edges.
+/// The strongly connected components of a graph, and the ancestors of each node. The ancestors of a component are a row
+/// of bits. A lookup takes constant time; construction takes one pass over the edges.
 #[derive(Default)]
 pub(crate) struct Ancestry {
     /// The component of each node.
@@ -95,9 +95,9 @@ pub(crate) fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 struct Search<'a> {
     next: &'a [Vec<usize>],
-    /// Order of the first visit, from 1; 0 means not visited.
+    /// The number of each node in the order of the first visits, from 1; 0 means not visited.
     order: Vec<usize>,
-    /// The earliest visited node known to be reachable.
+    /// For each node, the earliest visited node that is known to be reachable from it.
     low: Vec<usize>,
     open: Vec<bool>,
     /// Visited nodes whose component is not known yet.

@@ -18,7 +18,8 @@ pub enum Severity {
     Warning,
 }
 
-/// The rules that a check applies. Rules that were added later must not stop flows that a library already has.
+/// The set of rules that a check applies. Flows that a library already has must not become invalid through rules that
+/// were added later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CheckMode {
     /// All rules, for a flow that is validated or run from a file.
@@ -125,9 +126,9 @@ pub(crate) struct Diagnostics<'a> {
 }
 
 /// Maximum number of characters in an excerpt.
-const EXCERPT: usize = 160;
-/// Number of characters before the position in the excerpt of a long line.
-const BEFORE: usize = 40;
+const MAX_EXCERPT_CHARS: usize = 160;
+/// Number of characters that an excerpt of a long line shows before the position.
+const CHARS_BEFORE_POSITION: usize = 40;
 
 impl<'a> Diagnostics<'a> {
     pub(crate) fn new(file: &'a str, text: &'a str, mode: CheckMode) -> Diagnostics<'a> {
@@ -147,8 +148,8 @@ impl<'a> Diagnostics<'a> {
         self.mode
     }
 
-    /// Reports a violation of a rule that was added later: an error in a new flow, a warning in a flow that a library
-    /// already has.
+    /// Reports a violation of a rule that was added later. It is an error in a new flow, and a warning in a flow that a
+    /// library already has.
     pub(crate) fn new_rule(
         &mut self,
         code: &'static str,
@@ -194,7 +195,7 @@ impl<'a> Diagnostics<'a> {
         }
         let line = self.lines.get(span.line.saturating_sub(1)).copied().unwrap_or_default();
         let (excerpt, indent) = excerpt(line, span.column.saturating_sub(1));
-        let left = line.chars().skip(span.column.saturating_sub(1)).take(EXCERPT).count();
+        let left = line.chars().skip(span.column.saturating_sub(1)).take(MAX_EXCERPT_CHARS).count();
         let location = Location {
             file: self.file.to_owned(),
             line: span.line,
@@ -240,11 +241,12 @@ impl<'a> Diagnostics<'a> {
     }
 }
 
-/// Returns a line, cut around a column if it is long, and the number of its characters before that column.
+/// Returns the part of a line around the column `at`, and the number of characters in it before that column. A short
+/// line is returned as a whole.
 fn excerpt(line: &str, at: usize) -> (String, usize) {
-    let length = line.chars().take(at + EXCERPT + 1).count();
-    let from = if length <= EXCERPT { 0 } else { at.saturating_sub(BEFORE) };
-    let cut = sanitized(&line.chars().skip(from).take(EXCERPT).collect::<String>());
+    let length = line.chars().take(at + MAX_EXCERPT_CHARS + 1).count();
+    let from = if length <= MAX_EXCERPT_CHARS { 0 } else { at.saturating_sub(CHARS_BEFORE_POSITION) };
+    let cut = sanitized(&line.chars().skip(from).take(MAX_EXCERPT_CHARS).collect::<String>());
     let start = if from > 0 { "… " } else { "" };
     (format!("{start}{cut}"), at.min(length) - from + start.chars().count())
 }

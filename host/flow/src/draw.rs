@@ -119,8 +119,11 @@ fn arrow(graph: &Graph, edge: &Edge) -> String {
     format!("{}{label}", graph.node(edge.to).id)
 }
 
+/// Width of the box of a node, in the units of the SVG.
 const WIDTH: usize = 180;
+/// Height of the box of a node.
 const HEIGHT: usize = 44;
+/// Distance between boxes.
 const GAP: usize = 36;
 
 /// Draws layers from top to bottom: a node is one layer below its lowest predecessor. A body is drawn indented below

@@ -29,7 +29,7 @@ enum Known {
     Whole,
     /// The beginning is literal and includes the whole host.
     Origin,
-    /// The URL comes from the defaults of the flow's input; a caller may override them.
+    /// The URL is a default of the input of the flow; a caller may override it.
     Default,
 }
 

@@ -43,7 +43,8 @@ pub struct Graph {
     pub input_schema: Option<serde_json::Value>,
     /// The result. Default: the outputs of all nodes of the flow itself, by id.
     pub outputs: Option<Bound<Binding>>,
-    /// If true, a missing value fails its node unless the expression tests for it; otherwise it becomes null.
+    /// True for a strict flow: a missing value fails the node that reads it, unless the expression tests for it. In
+    /// other flows a missing value is null.
     pub strict: bool,
     /// Events and schedules that start the flow.
     pub triggers: Vec<Trigger>,
@@ -55,7 +56,7 @@ pub struct Graph {
     pub edges: Vec<Edge>,
     /// The flow itself, then the bodies. An outer body precedes the bodies inside it.
     pub bodies: Vec<Body>,
-    /// Data of the dialect for later use. The runtime does not read it.
+    /// Data for the code of the flow's dialect, by name. The runtime does not read it.
     pub labels: IndexMap<String, Json>,
 }
 
@@ -95,11 +96,11 @@ pub enum Reference {
     /// `nodes`: the recorded outputs of these nodes, by id. They are the nodes that the expression names, or all
     /// visible nodes.
     Nodes(Vec<NodeIx>),
-    /// An owner's variables, by the owner's id: the object that the owner provided for the current pass, and `last`,
+    /// `ID` of an owner: its variables. They are the object that the owner provided for the current pass, and `last`,
     /// the result of the pass before. Fields of the owner itself can use the variables if the host captures the fields
     /// again for each pass.
     Owner(NodeIx),
-    /// The item of this owner's current pass, under the name from the owner's field `as`.
+    /// `NAME` from the field `as` of this owner: the item of its current pass.
     Alias(NodeIx, Arc<str>),
     /// `inbound`: the output or error at the source of the edge that started the node.
     Inbound,
@@ -148,7 +149,7 @@ pub struct Node {
     pub input: Bound<Binding>,
     /// Binding of the config: settings of the node that the host passes on beside the input.
     pub config: Bound<Binding>,
-    /// Condition for running the node; a node whose condition is false is skipped.
+    /// The condition for running the node. If it is false, the node is skipped.
     pub when: Option<Bound<Condition>>,
     /// Condition for starting the node, based on its incoming edges.
     pub join: Join,
@@ -168,7 +169,7 @@ pub struct Node {
     pub rebinds: bool,
     /// The output member that lists the results of the body's passes. With `None`, the results are dropped.
     pub collects: Option<Arc<str>>,
-    /// Data of the dialect for later use. The runtime does not read it.
+    /// Data for the code of the flow's dialect, by name. The runtime does not read it.
     pub labels: IndexMap<String, Json>,
 }
 
@@ -216,7 +217,7 @@ pub enum Join {
 /// Policies of a flow.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct FlowPolicy {
-    /// If true, the first unhandled failure cancels the rest of its scope. Default: true.
+    /// If true, the first failure that the flow does not handle cancels the other tasks of its scope. Default: true.
     pub fail_fast: bool,
     /// Maximum duration of the whole run in milliseconds. Default: no limit.
     pub total_timeout_ms: Option<u64>,
@@ -239,7 +240,7 @@ pub struct NodePolicy {
     pub total_timeout_ms: Option<u64>,
     /// Retries after a failure.
     pub retry: Retry,
-    /// If true, the flow treats a failure of the node like an output.
+    /// If true, a failure of the node is recorded as its output, and the flow continues as after a success.
     pub continue_on_error: bool,
 }
 

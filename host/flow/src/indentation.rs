@@ -1,7 +1,7 @@
 //! Explains wrong indentation in YAML and suggests a correction.
 
 use crate::{
-    lines::{line_at, offset, place, write},
+    lines::{line_at, offset, place, write_help},
     yaml::{Span, SyntaxError},
 };
 
@@ -15,7 +15,7 @@ struct Level {
 }
 
 /// Finds a tab in the indentation of the error's line or the next one.
-pub(crate) fn tab(text: &str, span: Span) -> Option<SyntaxError> {
+pub(crate) fn find_tab(text: &str, span: Span) -> Option<SyntaxError> {
     let first = offset(text, Span { column: 1, ..span })?;
     let mut start = first;
     for line in text[first..].split_inclusive('\n').take(2) {
@@ -23,7 +23,7 @@ pub(crate) fn tab(text: &str, span: Span) -> Option<SyntaxError> {
         if let Some(tab) = line[..blank].find('\t') {
             let written = format!("{}{}", line[..blank].replace('\t', "  "), line[blank..].trim_end());
             let message = "YAML does not allow tabs for indentation".to_owned();
-            let help = Some(format!("indent with spaces: {}", write(&written)));
+            let help = Some(format!("indent with spaces: {}", write_help(&written)));
             return Some(SyntaxError { span: place(text, start + tab), message, help });
         }
         start += line.len();
@@ -53,7 +53,7 @@ pub(crate) fn missing_space(text: &str, at: usize) -> Option<SyntaxError> {
 
 fn without_space(text: &str, at: usize, sign: &str, line: &str) -> SyntaxError {
     let message = format!("a space is missing after `{sign}`");
-    SyntaxError { span: place(text, at), message, help: Some(write(line)) }
+    SyntaxError { span: place(text, at), message, help: Some(write_help(line)) }
 }
 
 /// Finds a line whose indentation matches no open level above it.
@@ -69,7 +69,9 @@ pub(crate) fn wrong_indentation(text: &str, at: usize) -> Option<SyntaxError> {
     let near = nearest(&levels(&text[..start]), indent, is_item(content));
     let help = match near.as_slice() {
         [] => return None,
-        [level] => format!("indent it {}: {}", like(level), write(&format!("{}{content}", " ".repeat(level.indent)))),
+        [level] => {
+            format!("indent it {}: {}", like(level), write_help(&format!("{}{content}", " ".repeat(level.indent))))
+        }
         [one, other, ..] => format!("indent it {}, or {}", like(one), like(other)),
     };
     let span = Span { len: content.chars().count(), ..place(text, start + indent) };
@@ -86,8 +88,8 @@ fn is_item(content: &str) -> bool {
     content == "-" || content.starts_with("- ")
 }
 
-/// Returns the levels that are nearest to an indentation, among the list items if `is_item` is true, otherwise among
-/// the keys. Returns none if a level has exactly this indentation.
+/// Returns the open levels that are nearest to an indentation: list items if `is_item` is true, otherwise keys. Returns
+/// none if a level has exactly this indentation.
 fn nearest(levels: &[Level], indent: usize, is_item: bool) -> Vec<Level> {
     let fitting = || levels.iter().filter(|level| level.is_item == is_item);
     let distance = |level: &&Level| level.indent.abs_diff(indent);

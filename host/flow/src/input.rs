@@ -27,8 +27,8 @@ pub(crate) struct Compiled {
 #[derive(Default)]
 pub(crate) struct FieldReads {
     pub(crate) paths: Vec<PathUse>,
-    /// Longer forms of paths, which lead into the items of lists, such as the attribute of a filter. They are used only
-    /// to check that the members can exist.
+    /// Longer forms of the paths, which lead into the items of lists, such as the attribute of a filter. They only
+    /// serve to check that such members can exist.
     pub(crate) item_paths: Vec<PathUse>,
     pub(crate) locals: Locals,
     pub(crate) rebind: bool,
@@ -39,7 +39,11 @@ pub(crate) struct FieldReads {
 
 impl FieldReads {
     fn new(tree: &Tree, Reads { paths, item_paths }: Reads) -> FieldReads {
-        FieldReads { paths: places(tree, paths), item_paths: places(tree, item_paths), ..FieldReads::default() }
+        FieldReads {
+            paths: to_path_uses(tree, paths),
+            item_paths: to_path_uses(tree, item_paths),
+            ..FieldReads::default()
+        }
     }
 }
 
@@ -106,12 +110,13 @@ pub(crate) fn compile_marked(
     Compiled { binding, reads: compiler.reads }
 }
 
-/// Returns true if the host passes a field of this kind to the node in another form than an unmarked field.
+/// Returns true if the node receives a field of this kind in another form than a field without a mark.
 fn changes_value(kind: MarkKind) -> bool {
     !matches!(kind, MarkKind::Join | MarkKind::Alias | MarkKind::Flow | MarkKind::Collect | MarkKind::Url)
 }
 
-/// Marks of fields inside a value. Each has the rest of the path, from the value to the marked field.
+/// The marks of fields inside a value. Each mark comes with the rest of its path, which leads from the value to the
+/// field.
 pub(crate) type OpenMarks<'m> = Vec<(&'m Mark, &'m [Arc<str>])>;
 
 struct InputCompiler<'a, 'f> {
@@ -130,11 +135,12 @@ impl InputCompiler<'_, '_> {
         }
         match &tree.kind {
             Kind::Map(entries) if !marks.is_empty() => {
-                let member = |entry: &Entry| (entry.key.clone(), self.part(&entry.value, &below(marks, &entry.key)));
+                let member =
+                    |entry: &Entry| (entry.key.clone(), self.part(&entry.value, &marks_below(marks, &entry.key)));
                 Binding::object(entries.iter().map(member).collect())
             }
             Kind::List(items) if !marks.is_empty() => {
-                Binding::array(items.iter().map(|item| self.part(item, &below(marks, "*"))).collect())
+                Binding::array(items.iter().map(|item| self.part(item, &marks_below(marks, "*"))).collect())
             }
             _ => plain(tree, &mut self.reads, self.diagnostics),
         }
@@ -155,8 +161,8 @@ impl InputCompiler<'_, '_> {
     }
 }
 
-/// Returns the marks of fields inside the member or item `step`, with their paths shortened by this step.
-pub(crate) fn below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
+/// Returns the marks of fields inside the member or item `step` of a value. Removes this step from their paths.
+pub(crate) fn marks_below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
     let shorten = |(mark, rest): &(&'m Mark, &'m [Arc<str>])| {
         let (first, rest) = rest.split_first()?;
         (&**first == step || &**first == "*").then_some((*mark, rest))
@@ -169,15 +175,16 @@ fn plain(tree: &Tree, reads: &mut Vec<FieldReads>, diagnostics: &mut Diagnostics
     let binding = compiled(tree, CapturedKind::Template, diagnostics, Binding::compile);
     // Names are checked even if another part of the value does not compile.
     let named = binding.as_ref().map_or_else(|| Binding::reads_of(&tree.json()), Binding::reads);
-    let read = FieldReads { braced: braced(tree), ..FieldReads::new(tree, named) };
+    let read = FieldReads { braced: find_braced_paths(tree), ..FieldReads::new(tree, named) };
     if !read.paths.is_empty() || !read.braced.is_empty() {
         reads.push(read);
     }
     binding.unwrap_or_else(|| Binding::literal(Json::Null))
 }
 
-/// Compiles a value. Earlier versions ignored some text in expressions. Such text violates a new rule; a flow in a
-/// library is compiled without the ignored text, so that its meaning stays the same.
+/// Compiles a value with the function `compile`. Earlier versions ignored some invalid text in expressions. Such text
+/// violates a new rule: it is an error in a new flow. In a flow that a library already has, it is a warning, and the
+/// value is compiled without it, so that its meaning stays the same.
 fn compiled<T>(
     tree: &Tree,
     kind: CapturedKind,
@@ -222,7 +229,7 @@ fn warn_of_statements(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
 const MAX_BRACED_PATHS: usize = 64;
 
 /// Returns the paths in braces in all texts.
-fn braced(tree: &Tree) -> Vec<(Path, String, Span)> {
+fn find_braced_paths(tree: &Tree) -> Vec<(Path, String, Span)> {
     match &tree.kind {
         Kind::Scalar(json) => {
             let text = json.as_str().unwrap_or_default();
@@ -230,8 +237,8 @@ fn braced(tree: &Tree) -> Vec<(Path, String, Span)> {
             let written = |offset: &std::ops::Range<usize>| text.get(offset.clone()).unwrap_or_default().to_owned();
             found.map(|(path, offset)| (path, written(&offset), place(tree, "", Some(offset)))).collect()
         }
-        Kind::List(items) => items.iter().flat_map(braced).collect(),
-        Kind::Map(entries) => entries.iter().flat_map(|entry| braced(&entry.value)).collect(),
+        Kind::List(items) => items.iter().flat_map(find_braced_paths).collect(),
+        Kind::Map(entries) => entries.iter().flat_map(|entry| find_braced_paths(&entry.value)).collect(),
     }
 }
 
@@ -280,14 +287,14 @@ fn capture(
     {
         warn_of_constant(tree, &condition, must_read_value, diagnostics);
     }
-    let braced = if kind == CapturedKind::Template { braced(tree) } else { Vec::new() };
+    let braced = if kind == CapturedKind::Template { find_braced_paths(tree) } else { Vec::new() };
     reads.push(FieldReads { locals, rebind: mark.rebind, braced, ..FieldReads::new(tree, named) });
     binding
 }
 
-/// Returns the value of a condition that reads nothing; `None` for other conditions, and for conditions that may be
+/// Returns the value of a condition that reads nothing. Returns `None` for other conditions, and for those that may be
 /// slow to evaluate.
-pub(crate) fn constant(tree: &Tree, condition: &Condition) -> Option<bool> {
+pub(crate) fn constant_value(tree: &Tree, condition: &Condition) -> Option<bool> {
     let written = tree.json().to_text();
     let is_cheap = written.len() <= MAX_CONSTANT_BYTES && !written.contains(['*', '|']) && !written.contains("matches");
     if !is_cheap || !condition.paths().is_empty() {
@@ -309,21 +316,21 @@ pub(crate) fn is_bool(tree: &Tree) -> bool {
     tree.json().as_bool().is_some() || matches!(expression_text(tree), Some("true" | "false"))
 }
 
-/// Warns of a condition that reads nothing. Unless `must_read_value` is true, a literal Boolean is allowed.
-/// `must_read_value` is true for fields such as `condition`, which must test a value.
+/// Warns of a condition that reads nothing, so that it is always true or always false. A literal Boolean is allowed,
+/// unless `must_read_value` is true, as for the field `condition`, which must test a value.
 pub(crate) fn warn_of_constant(
     tree: &Tree,
     condition: &Condition,
     must_read_value: bool,
     diagnostics: &mut Diagnostics<'_>,
 ) {
-    let Some(constant) = constant(tree, condition).filter(|_| must_read_value || !is_bool(tree)) else { return };
+    let Some(constant) = constant_value(tree, condition).filter(|_| must_read_value || !is_bool(tree)) else { return };
     let message = format!("the condition is always {constant} because it reads no value");
-    diagnostics.warning("constant_condition", tree.span, message, Some(in_place_of_constant(tree)));
+    diagnostics.warning("constant_condition", tree.span, message, Some(constant_condition_help(tree)));
 }
 
 /// Returns the help text for a condition that reads nothing.
-pub(crate) fn in_place_of_constant(tree: &Tree) -> String {
+pub(crate) fn constant_condition_help(tree: &Tree) -> String {
     let quoted =
         expression_text(tree).filter(|text| text.starts_with(['\'', '"'])).map(|text| text.trim_matches(['\'', '"']));
     match quoted {
@@ -341,7 +348,7 @@ pub(crate) fn compile_condition(tree: &Tree, diagnostics: &mut Diagnostics<'_>) 
     (condition, FieldReads::new(tree, named))
 }
 
-fn places(tree: &Tree, found: Vec<flowcell_expr::PathUse>) -> Vec<PathUse> {
+fn to_path_uses(tree: &Tree, found: Vec<flowcell_expr::PathUse>) -> Vec<PathUse> {
     let named = |flowcell_expr::PathUse { path, pointer, bytes, is_tested }| {
         let span = place(tree, &pointer, bytes);
         PathUse { path, span, is_tested }
@@ -381,8 +388,9 @@ fn report(tree: &Tree, code: &'static str, errors: Vec<ExprError>, diagnostics: 
     }
 }
 
-/// Returns the text of the field that the node type marks with `kind`, and the field's tree. If the flow does not
-/// have the field, returns the default of its schema without a tree. `None` if the value is not a text.
+/// Returns the text of the input field that the node type marks with `kind`, and its tree. If the flow lacks the field,
+/// returns the default from its schema, without a tree. Returns `None` if there is no such mark or the value is not a
+/// text.
 pub(crate) fn marked_text<'t>(
     tree: Option<&'t Tree>,
     node_type: &NodeType,

@@ -1,8 +1,8 @@
 //! Finds joins that can never start their node: joins of kind `all` over branches that exclude each other.
 //!
-//! In this module, a fact is a statement that is true whenever a node has ended without being skipped: how a node
-//! before it ended, or a value that a condition compared. Two branches exclude each other if their facts contradict.
-//! Facts that are unknown (expressions as texts, cycles) are left out, so every reported contradiction is real.
+//! A premise is a statement that is true whenever a node has ended without being skipped: how a node before it ended,
+//! or a value that a condition compared. Two branches exclude each other if their premises contradict. Premises that
+//! are unknown (expressions as texts, cycles) are left out, so every reported contradiction is real.
 
 use std::collections::HashMap;
 
@@ -17,8 +17,8 @@ use crate::{
     yaml::Tree,
 };
 
-/// A statement about a subject, which is a node or a path. If `holds` is true, the subject has the value; otherwise it
-/// does not have this value.
+/// A statement about a subject, which is a node or a path. If `holds` is true, the subject has the value; otherwise the
+/// subject does not have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Premise {
     subject: usize,
@@ -35,43 +35,43 @@ pub(crate) struct Exclusion {
 }
 
 /// Finds the contradicting branches of each join `all`, by node.
-pub(crate) fn exclusions(flow: &RawFlow<'_>, shape: &Shape, joins: &[Join]) -> Vec<(usize, Exclusion)> {
+pub(crate) fn find_exclusions(flow: &RawFlow<'_>, shape: &Shape, joins: &[Join]) -> Vec<(usize, Exclusion)> {
     let waits = |node: &usize| joins[*node] == Join::All && shape.incoming[*node].len() > 1;
     if !(0..joins.len()).any(|node| waits(&node)) {
         return Vec::new();
     }
-    let mut reader = Reader { flow, shape, words: Interner::default(), facts: vec![Vec::new(); joins.len()] };
+    let mut reader = Reader { flow, shape, words: Interner::default(), premises: vec![Vec::new(); joins.len()] };
     let mut found = Vec::new();
     for node in shape.ancestry.components().iter().flatten().copied() {
         if shape.ancestry.on_cycle(node) {
             continue;
         }
-        let branches: Vec<_> = shape.incoming[node].iter().map(|edge| reader.edge_facts(*edge)).collect();
+        let branches: Vec<_> = shape.incoming[node].iter().map(|edge| reader.premises_of_edge(*edge)).collect();
         if waits(&node) {
-            found.extend(reader.contradiction(node, &branches).map(|exclusion| (node, exclusion)));
+            found.extend(reader.find_exclusion(node, &branches).map(|exclusion| (node, exclusion)));
         }
-        let mut facts = match joins[node] {
+        let mut premises = match joins[node] {
             Join::All => branches.concat(),
-            Join::Settled | Join::Any => common(branches),
+            Join::Settled | Join::Any => premises_of_every_branch(branches),
         };
-        reader.add_condition(flow.nodes[node].when, &mut facts);
-        facts.sort_unstable();
-        facts.dedup();
-        facts.truncate(limits::FACTS);
-        reader.facts[node] = facts;
+        reader.add_condition(flow.nodes[node].when, &mut premises);
+        premises.sort_unstable();
+        premises.dedup();
+        premises.truncate(limits::PREMISES);
+        reader.premises[node] = premises;
     }
     found.sort_by_key(|(node, _)| *node);
     found
 }
 
-/// Returns the facts that hold in every branch.
-fn common(branches: Vec<Vec<Premise>>) -> Vec<Premise> {
+/// Returns the premises that hold in every branch.
+fn premises_of_every_branch(branches: Vec<Vec<Premise>>) -> Vec<Premise> {
     let mut branches = branches.into_iter();
-    let Some(mut facts) = branches.next() else { return Vec::new() };
+    let Some(mut premises) = branches.next() else { return Vec::new() };
     for branch in branches {
-        facts.retain(|fact| branch.contains(fact));
+        premises.retain(|premise| branch.contains(premise));
     }
-    facts
+    premises
 }
 
 /// Subjects and values, numbered for fast comparison.
@@ -94,14 +94,14 @@ struct Reader<'a> {
     flow: &'a RawFlow<'a>,
     shape: &'a Shape,
     words: Interner,
-    facts: Vec<Vec<Premise>>,
+    premises: Vec<Vec<Premise>>,
 }
 
 impl Reader<'_> {
-    /// Returns the facts that hold if an edge has fired.
-    fn edge_facts(&mut self, edge: usize) -> Vec<Premise> {
+    /// Returns the premises that hold if an edge has fired.
+    fn premises_of_edge(&mut self, edge: usize) -> Vec<Premise> {
         let (raw, from, _) = self.shape.edges[edge];
-        let mut facts = self.facts[from].clone();
+        let mut premises = self.premises[from].clone();
         let end = match self.flow.edges[raw].on {
             On::Success => Some("succeeds"),
             On::Error => Some("fails"),
@@ -109,24 +109,24 @@ impl Reader<'_> {
         };
         if let Some(end) = end {
             let subject = self.words.intern(format!("`{}`", self.flow.nodes[from].id));
-            facts.push(Premise { subject, value: self.words.intern(end.to_owned()), holds: true });
+            premises.push(Premise { subject, value: self.words.intern(end.to_owned()), holds: true });
         }
-        self.add_condition(self.flow.edges[raw].when, &mut facts);
-        facts
+        self.add_condition(self.flow.edges[raw].when, &mut premises);
+        premises
     }
 
-    /// Adds the facts that hold if a condition is true: `equals` with a literal, alone, negated or in an `and`.
-    fn add_condition(&mut self, when: Option<&Tree>, facts: &mut Vec<Premise>) {
+    /// Adds the premises that hold if a condition is true: `equals` with a literal, alone, negated or in an `and`.
+    fn add_condition(&mut self, when: Option<&Tree>, premises: &mut Vec<Premise>) {
         let Some(when) = when else { return };
-        facts.extend(when.member("equals").and_then(|equals| self.equals_fact(equals, true)));
+        premises.extend(when.member("equals").and_then(|equals| self.premise_of_equals(equals, true)));
         let negated = when.member("not").and_then(|not| not.member("equals"));
-        facts.extend(negated.and_then(|equals| self.equals_fact(equals, false)));
+        premises.extend(negated.and_then(|equals| self.premise_of_equals(equals, false)));
         for term in when.member("and").map(Tree::items).unwrap_or_default() {
-            self.add_condition(Some(term), facts);
+            self.add_condition(Some(term), premises);
         }
     }
 
-    fn equals_fact(&mut self, equals: &Tree, holds: bool) -> Option<Premise> {
+    fn premise_of_equals(&mut self, equals: &Tree, holds: bool) -> Option<Premise> {
         let path = Path::parse(equals.member("var")?.text()?).ok()?;
         // These roots have a different meaning at every node.
         if matches!(path.root(), "inbound" | "inbounds") {
@@ -142,32 +142,33 @@ impl Reader<'_> {
     }
 
     /// Returns the first two branches that contradict each other.
-    fn contradiction(&self, node: usize, branches: &[Vec<Premise>]) -> Option<Exclusion> {
+    fn find_exclusion(&self, node: usize, branches: &[Vec<Premise>]) -> Option<Exclusion> {
         let mut known: HashMap<usize, Vec<(usize, Premise)>> = HashMap::new();
-        for (branch, facts) in branches.iter().enumerate() {
-            for fact in facts {
-                let others = known.entry(fact.subject).or_default();
-                let against = others.iter().find(|(other, known)| *other != branch && contradict(*known, *fact));
+        for (branch, premises) in branches.iter().enumerate() {
+            for premise in premises {
+                let others = known.entry(premise.subject).or_default();
+                let against =
+                    others.iter().find(|(other, known)| *other != branch && are_contradictory(*known, *premise));
                 if let Some((other, against)) = against {
                     let source = |branch: usize| self.shape.edges[self.shape.incoming[node][branch]].1;
-                    let needs = (self.describe(*against), self.describe(*fact));
+                    let needs = (self.describe(*against), self.describe(*premise));
                     return Some(Exclusion { sources: (source(*other), source(branch)), needs });
                 }
-                if others.iter().all(|(_, known)| known != fact) {
-                    others.push((branch, *fact));
+                if others.iter().all(|(_, known)| known != premise) {
+                    others.push((branch, *premise));
                 }
             }
         }
         None
     }
 
-    fn describe(&self, fact: Premise) -> String {
-        let (subject, value) = (&self.words.texts[fact.subject], &self.words.texts[fact.value]);
-        if fact.holds { format!("{subject} {value}") } else { format!("not {subject} {value}") }
+    fn describe(&self, premise: Premise) -> String {
+        let (subject, value) = (&self.words.texts[premise.subject], &self.words.texts[premise.value]);
+        if premise.holds { format!("{subject} {value}") } else { format!("not {subject} {value}") }
     }
 }
 
-fn contradict(a: Premise, b: Premise) -> bool {
+fn are_contradictory(a: Premise, b: Premise) -> bool {
     match (a.holds, b.holds) {
         (true, true) => a.value != b.value,
         (false, false) => false,

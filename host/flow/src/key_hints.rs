@@ -56,7 +56,7 @@ const TYPES: [(&[&str], &str); 14] = [
     ),
 ];
 /// Maximum number of edges in a help text.
-const EDGES: usize = 3;
+const MAX_SHOWN_EDGES: usize = 3;
 
 /// Suggests a replacement for an unknown key of a node.
 pub(crate) fn for_node(node: &Tree, entry: &Entry) -> Option<String> {
@@ -120,10 +120,10 @@ fn edges(node: &Tree, entry: &Entry) -> String {
         true => format!("{{ from: {other}, to: {own} }}"),
         false => format!("{{ from: {own}, to: {other} }}"),
     };
-    let mut edges: Vec<_> = others.iter().take(EDGES).map(|other| edge(other)).collect();
+    let mut edges: Vec<_> = others.iter().take(MAX_SHOWN_EDGES).map(|other| edge(other)).collect();
     match others.len() {
         0 => edges.push(edge("…")),
-        count if count > EDGES => edges.push("…".into()),
+        count if count > MAX_SHOWN_EDGES => edges.push("…".into()),
         _ => {}
     }
     let plural = if edges.len() == 1 { "an edge" } else { "edges" };

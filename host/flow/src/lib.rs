@@ -105,7 +105,8 @@ pub trait CheckContext {
         self.flow(name).is_some()
     }
 
-    /// Returns an error, as a sentence, if posts signed with this secret cannot be accepted.
+    /// Checks a secret that signs posts. Returns an error, as a sentence, if posts with its signature cannot be
+    /// accepted.
     fn check_signing_secret(&self, _name: &str) -> Result<(), String> {
         Ok(())
     }
@@ -137,7 +138,7 @@ pub trait CheckContext {
         None
     }
 
-    /// Returns patterns of everything that a flow can be granted for a capability; `None` if nothing limits the
+    /// Returns patterns of all that a flow can be granted for a capability at most; `None` if nothing limits the
     /// grants.
     fn most_granted(&self, _capability: &str) -> Option<Vec<String>> {
         None

@@ -28,8 +28,8 @@ pub const MAX_CONCURRENCY: u64 = 10_000;
 pub const DIAGNOSTICS: usize = 200;
 /// Maximum number of flows that are read to find recursive calls.
 pub const CALLED_FLOWS: usize = 256;
-/// Maximum number of facts per node in the search for branches that exclude each other (module `joins`).
-pub const FACTS: usize = 64;
+/// Maximum number of premises per node in the search for branches that exclude each other (module `joins`).
+pub const PREMISES: usize = 64;
 /// Timeout of one attempt of an agentic step in milliseconds: one day.
 pub const STEP_TIMEOUT_MS: u64 = 24 * 3_600 * 1_000;
 /// Maximum number of names in an agentic flow that are compared with a misspelled one, and maximum number of misspelled

@@ -3,11 +3,11 @@
 use crate::yaml::Span;
 
 /// Maximum number of characters of a line in a help text.
-pub(crate) const LINE: usize = 100;
+pub(crate) const MAX_LINE_CHARS: usize = 100;
 
-/// Returns the help text "write `LINE`". The line is cut after [`LINE`] characters.
-pub(crate) fn write(line: &str) -> String {
-    format!("write `{}`", line.chars().take(LINE).collect::<String>())
+/// Returns the help text "write `MAX_LINE_CHARS`". The line is cut after [`MAX_LINE_CHARS`] characters.
+pub(crate) fn write_help(line: &str) -> String {
+    format!("write `{}`", line.chars().take(MAX_LINE_CHARS).collect::<String>())
 }
 
 /// Returns the byte offset of a position.

@@ -5,7 +5,7 @@ use flowcell_contract::Json;
 use crate::yaml::{Entry, Kind, Span, Tree};
 
 /// Maximum number of braces in one expression; a longer row of braces is split into several expressions.
-const BRACES: usize = 1_000;
+const MAX_BRACES: usize = 1_000;
 
 /// Escapes a text, so that it renders as itself even if an expression follows it.
 pub(crate) fn escaped(text: &str) -> String {
@@ -13,7 +13,7 @@ pub(crate) fn escaped(text: &str) -> String {
     let mut rest = text;
     while let Some(open) = rest.find('{') {
         let (before, from) = rest.split_at(open);
-        let row = from.bytes().take_while(|byte| *byte == b'{').take(BRACES).count();
+        let row = from.bytes().take_while(|byte| *byte == b'{').take(MAX_BRACES).count();
         let after = &from[row..];
         written.push_str(before);
         match row > 1 || after.is_empty() || after.starts_with(['%', '#', '{']) {

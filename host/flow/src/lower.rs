@@ -71,8 +71,8 @@ pub(crate) fn lower(
     let bodies = lowering.bodies(diagnostics);
     let outputs = flow.outputs.map(|tree| {
         let compiled = input::compile(tree, diagnostics);
-        let view = lowering.view(0, Visible::All, false, None);
-        bound(compiled, &view, diagnostics)
+        let view = lowering.resolver_in_scope(0, Visible::All, false, None);
+        with_references(compiled, &view, diagnostics)
     });
     if diagnostics.has_errors() || nodes.len() != flow.nodes.len() {
         return None;
@@ -125,7 +125,8 @@ fn join(node: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mut Diagnosti
     })
 }
 
-/// Returns the output member for the results of the passes; `None` if the field marked for it is missing or false.
+/// Returns the name of the output member that lists the results of the passes. Returns `None` if the input field that
+/// is marked for it is missing or false.
 fn collects(node: &RawNode<'_>, kind: &NodeType, diagnostics: &mut Diagnostics<'_>) -> Option<Arc<str>> {
     let member = kind.body.as_ref()?.collects.clone()?;
     let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Collect)?;
@@ -150,7 +151,7 @@ fn owner_names(node: &RawNode<'_>, kind: Option<&NodeType>) -> OwnerNames {
     }
 }
 
-fn bound(compiled: Compiled, view: &NameResolver<'_>, diagnostics: &mut Diagnostics<'_>) -> Bound<Binding> {
+fn with_references(compiled: Compiled, view: &NameResolver<'_>, diagnostics: &mut Diagnostics<'_>) -> Bound<Binding> {
     let mut references: Vec<Reference> = Vec::new();
     for read in &compiled.reads {
         let view = NameResolver { own: view.own.filter(|_| read.rebind), ..*view };
@@ -186,29 +187,29 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn view(&self, scope: usize, visible: Visible, inbound: bool, own: Option<usize>) -> NameResolver<'a> {
+    fn resolver_in_scope(&self, scope: usize, visible: Visible, inbound: bool, own: Option<usize>) -> NameResolver<'a> {
         let Lowering { flow, shape, owners, types, known_input, .. } = *self;
         NameResolver { flow, shape, owners, types, known_input, scope, visible, inbound, own }
     }
 
-    fn view_of(&self, node: usize) -> NameResolver<'a> {
-        self.view(self.shape.scope_of[node], Visible::Before(node), true, Some(node))
+    fn resolver_at_node(&self, node: usize) -> NameResolver<'a> {
+        self.resolver_in_scope(self.shape.scope_of[node], Visible::Before(node), true, Some(node))
     }
 
     fn node(&self, index: usize, join: Join, diagnostics: &mut Diagnostics<'_>) -> Option<Node> {
         let raw = &self.flow.nodes[index];
-        let view = self.view_of(index);
+        let view = self.resolver_at_node(index);
         let kind = self.types[index].as_ref();
         let marks = kind.map(|kind| kind.marks.as_slice()).unwrap_or_default();
         let input = self.input(raw, kind.map(Arc::as_ref), diagnostics);
         let rebinds = marks.iter().any(|mark| mark.rebind);
-        let input = bound(input, &view, diagnostics);
+        let input = with_references(input, &view, diagnostics);
         let config = match raw.config {
             Some(tree) => {
                 if let Some(kind) = kind {
                     self.schemas.check(tree, (kind, raw.type_span), Part::Config, diagnostics);
                 }
-                bound(input::compile(tree, diagnostics), &view, diagnostics)
+                with_references(input::compile(tree, diagnostics), &view, diagnostics)
             }
             None => Bound { expr: Binding::literal(Json::object::<&str>([])), references: Vec::new() },
         };
@@ -330,14 +331,15 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Checks each owner's alias, the name for the current item in the body: it must be literal, valid and unused.
+    /// Checks the alias of each owner, which is the name of the current item in the body. It must be literal, valid and
+    /// unused.
     fn check_aliases(&self, diagnostics: &mut Diagnostics<'_>) {
         for (index, raw) in self.flow.nodes.iter().enumerate() {
             let (Some(alias), Some(scope)) = (&self.owners[index].alias, self.shape.owned[index]) else { continue };
             let kind = self.types[index].as_deref();
             let found = kind.and_then(|kind| input::marked_text(raw.input, kind, MarkKind::Alias));
             let span = found.and_then(|(_, tree)| tree).map_or(raw.id_span, |tree| tree.span);
-            let view = self.view(scope, Visible::All, false, None);
+            let view = self.resolver_in_scope(scope, Visible::All, false, None);
             let taken = self.shape.by_id.get(&**alias).is_some_and(|node| *node == index || view.is_visible(*node));
             let (code, message) = if alias.contains("{{") {
                 ("literal_needed", "the name of the item must be literal".to_owned())
@@ -380,7 +382,7 @@ impl<'a> Lowering<'a> {
                 diagnostics.error("error_edge_never_fires", edge.span, message, Some("remove one of them".into()));
             }
         }
-        for (node, found) in joins::exclusions(self.flow, self.shape, joins) {
+        for (node, found) in joins::find_exclusions(self.flow, self.shape, joins) {
             let id = |node: usize| &self.flow.nodes[node].id;
             let branches = match found.sources {
                 (a, b) if a == b => format!("two of them, from `{}`,", id(a)),
@@ -403,9 +405,10 @@ impl<'a> Lowering<'a> {
             let scope = self.shape.scope_of[*from];
             let when = self.flow.edges[*raw].when.and_then(|tree| {
                 let (expr, read) = input::compile_condition(tree, diagnostics);
-                let references = self.view(scope, Visible::Through(*from), true, None).resolve(&read, diagnostics);
+                let references =
+                    self.resolver_in_scope(scope, Visible::Through(*from), true, None).resolve(&read, diagnostics);
                 let expr = expr?;
-                if let Some(constant) = input::constant(tree, &expr) {
+                if let Some(constant) = input::constant_value(tree, &expr) {
                     self.check_constant(tree, constant, *from, diagnostics);
                 }
                 Some(Bound { expr, references })
@@ -425,7 +428,7 @@ impl<'a> Lowering<'a> {
             output.and_then(|output| output.get("properties")?.get(member)).is_some()
         };
         let help = match constant {
-            _ if !input::is_bool(when) => input::in_place_of_constant(when),
+            _ if !input::is_bool(when) => input::constant_condition_help(when),
             _ if has("condition") => {
                 format!("write `when: {{ equals: {{ var: {id}.condition, value: {constant} }} }}`")
             }
@@ -454,8 +457,8 @@ impl<'a> Lowering<'a> {
             let outcome = match (output, sinks.as_slice()) {
                 (Some(tree), _) => {
                     let compiled = input::compile(tree, diagnostics);
-                    let view = self.view(index, Visible::All, false, None);
-                    Outcome::Output(bound(compiled, &view, diagnostics))
+                    let view = self.resolver_in_scope(index, Visible::All, false, None);
+                    Outcome::Output(with_references(compiled, &view, diagnostics))
                 }
                 (None, [sink]) => Outcome::Sink(*sink),
                 (None, _) => Outcome::Sinks(sinks),

@@ -13,17 +13,17 @@ use crate::{
 };
 
 /// Maximum number of references that are followed in one schema.
-const REFERENCES: usize = 16;
+const MAX_REFERENCES: usize = 16;
 /// Maximum number of members in a help text.
-const LISTED: usize = 12;
-/// Names of members with which other languages and tools return the number of items.
-const LENGTHS: [&str; 5] = ["length", "size", "count", "len", "Count"];
+const MAX_LISTED_MEMBERS: usize = 12;
+/// Names of members that other languages and tools use for the number of items.
+const FOREIGN_LENGTH_MEMBERS: [&str; 5] = ["length", "size", "count", "len", "Count"];
 /// Members that the host records for a node that was skipped or cancelled, or failed under `continueOnError`.
 const RECORDED: [&str; 5] = ["skipped", "cancelled", "failed", "error", "attempts"];
 /// Members of a recorded error.
-const ERROR: [&str; 4] = ["code", "message", "retryable", "details"];
+const ERROR_MEMBERS: [&str; 4] = ["code", "message", "retryable", "details"];
 /// Keywords that may add members to those in `properties`.
-const COMPOSED: [&str; 9] = [
+const COMPOSING_KEYWORDS: [&str; 9] = [
     "anyOf",
     "oneOf",
     "allOf",
@@ -35,7 +35,7 @@ const COMPOSED: [&str; 9] = [
     "unevaluatedProperties",
 ];
 
-/// A path that cannot lead to a value.
+/// A member or an item that a path names but that cannot exist.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MissingMember {
     /// Number of leading segments that can exist.
@@ -55,14 +55,15 @@ enum Container {
 }
 
 impl MissingMember {
-    /// Returns true if the missing segment is not among the first `known` segments of a path. The checked value is at
-    /// the first `start` segments of the path.
+    /// Returns true if the missing segment is not among the first `known` segments of a path. The first `start`
+    /// segments lead to the value that was checked.
     pub(crate) fn is_after(&self, known: usize, start: usize) -> bool {
         start + self.at >= known
     }
 
-    /// Returns the message and the help text of the diagnostic. The checked value is at the first `start` segments of
-    /// `path`. `reference` is the text of the steps dialect that the path was made from, such as `$ctx.report.text`.
+    /// Returns the message and the help text of the diagnostic. The first `start` segments of `path` lead to the value
+    /// that was checked. `reference` is the text of the steps dialect that the path was made from, such as
+    /// `$ctx.report.text`.
     pub(crate) fn describe(&self, path: &Path, start: usize, reference: Option<&str>) -> (String, String) {
         let at = start + self.at;
         let (whole, rest) = path.segments().split_at(at.min(path.segments().len()));
@@ -75,7 +76,7 @@ impl MissingMember {
             None => format!("write `{value} | length`"),
             Some(_) => "pass the whole value to `data.template`, and write `{{ value | length }}` there".to_owned(),
         };
-        let counts = LENGTHS.contains(&key.as_str());
+        let counts = FOREIGN_LENGTH_MEMBERS.contains(&key.as_str());
         match &self.container {
             Container::Object(members, lists) => {
                 let inner = rest.get(1).map(written).filter(|next| members.contains(next));
@@ -118,8 +119,8 @@ fn written(segment: &Segment) -> String {
 }
 
 fn listed(members: &[String]) -> String {
-    let mut names: Vec<_> = members.iter().take(LISTED).map(|name| for_message(name)).collect();
-    if members.len() > LISTED {
+    let mut names: Vec<_> = members.iter().take(MAX_LISTED_MEMBERS).map(|name| for_message(name)).collect();
+    if members.len() > MAX_LISTED_MEMBERS {
         names.push("…".to_owned());
     }
     match names.is_empty() {
@@ -134,7 +135,7 @@ pub(crate) fn in_output(kind: &NodeType, segments: &[Segment]) -> Option<Missing
     let Some(Segment::Key(first)) = segments.first() else { return Some(absent) };
     if RECORDED.contains(&&**first) {
         let recorded = match &**first {
-            "error" => in_schema(&error(), &segments[1..]),
+            "error" => in_schema(&error_schema(), &segments[1..]),
             "attempts" => in_schema(&json!({ "type": "integer" }), &segments[1..]),
             _ => in_schema(&json!({ "type": "boolean" }), &segments[1..]),
         };
@@ -152,18 +153,19 @@ pub(crate) fn in_output(kind: &NodeType, segments: &[Segment]) -> Option<Missing
     }
 }
 
-/// Finds a member that `inbound` cannot have after an edge that fired for a failure.
+/// Finds a member of the path that `inbound` cannot have after an edge that fired for a failure.
 pub(crate) fn in_failure(segments: &[Segment]) -> Option<MissingMember> {
     let schema = json!({
         "type": "object",
         "additionalProperties": false,
-        "properties": { "failed": { "type": "boolean" }, "error": error(), "input": true },
+        "properties": { "failed": { "type": "boolean" }, "error": error_schema(), "input": true },
     });
     in_schema(&schema, segments)
 }
 
-fn error() -> Value {
-    let members: serde_json::Map<_, _> = ERROR.iter().map(|name| ((*name).to_owned(), Value::Bool(true))).collect();
+fn error_schema() -> Value {
+    let members: serde_json::Map<_, _> =
+        ERROR_MEMBERS.iter().map(|name| ((*name).to_owned(), Value::Bool(true))).collect();
     json!({ "type": "object", "additionalProperties": false, "properties": members })
 }
 
@@ -179,12 +181,12 @@ pub(crate) fn in_schema(schema: &Value, segments: &[Segment]) -> Option<MissingM
         if let Some(target) = members.get("$ref").and_then(Value::as_str) {
             followed += 1;
             here = target.strip_prefix('#').and_then(|pointer| schema.pointer(pointer))?;
-            if followed > REFERENCES {
+            if followed > MAX_REFERENCES {
                 return None;
             }
             continue;
         }
-        if COMPOSED.iter().any(|keyword| members.contains_key(*keyword)) {
+        if COMPOSING_KEYWORDS.iter().any(|keyword| members.contains_key(*keyword)) {
             return None;
         }
         here = match step(members, segment) {

@@ -86,7 +86,7 @@ impl NameResolver<'_> {
             if locals.names.iter().any(|local| &**local == path.root()) {
                 continue;
             }
-            if !self.knows(path.root()) && (locals.any || locals.from_input) {
+            if !self.is_known_root(path.root()) && (locals.any || locals.from_input) {
                 if !locals.any {
                     self.unknown_local(path.root(), &locals.names, *span, diagnostics);
                 }
@@ -102,7 +102,7 @@ impl NameResolver<'_> {
         references
     }
 
-    /// Reports members that no item of a list can have, if they are named after a filter or a computed index.
+    /// Reports members of list items that cannot exist, after a filter or a computed index.
     fn check_item_paths(&self, read: &FieldReads, diagnostics: &mut Diagnostics<'_>) {
         let begins =
             |long: &Path, path: &Path| long.root() == path.root() && long.segments().starts_with(path.segments());
@@ -115,7 +115,7 @@ impl NameResolver<'_> {
             let known = paths.filter(|path| begins(long, path)).map(length).max();
             let root = long.root();
             let is_local = read.locals.names.iter().any(|local| &**local == root);
-            if is_local || self.own_or_around(root).is_some() {
+            if is_local || self.find_owner(root).is_some() {
                 continue;
             }
             let named = (long, known.unwrap_or_default());
@@ -152,13 +152,13 @@ impl NameResolver<'_> {
         diagnostics.new_rule("unknown_name", span, format!("unknown name `{}`", for_message(root)), Some(help));
     }
 
-    /// Returns true if a root name is known even without the names that the node itself provides for the field.
-    fn knows(&self, root: &str) -> bool {
+    /// Returns true if a root name is known without the names that the node itself provides for the field.
+    fn is_known_root(&self, root: &str) -> bool {
         let around =
             |owner: usize| self.flow.nodes[owner].id == root || self.owners[owner].alias.as_deref() == Some(root);
         matches!(root, "flow" | "nodes" | "inbound" | "inbounds")
             || self.shape.by_id.contains_key(root)
-            || self.owners_around().any(around)
+            || self.enclosing_owners().any(around)
     }
 
     fn reference(
@@ -227,8 +227,8 @@ impl NameResolver<'_> {
         self.flow.references?.get(&span).map(String::as_str)
     }
 
-    /// Reports a member of `flow.input` that cannot exist. Warns of a member without a default if no expression tests
-    /// for it. Does not report the first `known` segments.
+    /// Reports a member of `flow.input` that cannot exist. Warns of a member that has no default, if no expression
+    /// tests for it. Members among the first `known` segments of the path are not reported.
     fn check_input(
         &self,
         (path, known): (&Path, usize),
@@ -258,8 +258,8 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Reports a member of a node's recorded output that cannot exist. The output is at the first `start` segments.
-    /// Does not report the first `known` segments.
+    /// Reports a member of a node's recorded output that cannot exist. The first `start` segments of the path lead to
+    /// the output. Members among the first `known` segments are not reported.
     fn check_output(
         &self,
         node: NodeIx,
@@ -340,7 +340,7 @@ impl NameResolver<'_> {
         span: Span,
         diagnostics: &mut Diagnostics<'_>,
     ) -> Option<Reference> {
-        if let Some(owner) = self.own_or_around(root) {
+        if let Some(owner) = self.find_owner(root) {
             let variables = &self.owners[owner].variables;
             if let Some(member) = member.filter(|member| {
                 self.owners[owner].is_known && *member != "last" && variables.iter().all(|name| &**name != *member)
@@ -359,17 +359,17 @@ impl NameResolver<'_> {
             return Some(Reference::Owner(NodeIx(owner as u32)));
         }
         let aliased = |owner: &usize| self.owners[*owner].alias.as_deref() == Some(root);
-        let owner = self.owners_around().find(aliased)?;
+        let owner = self.enclosing_owners().find(aliased)?;
         Some(Reference::Alias(NodeIx(owner as u32), root.into()))
     }
 
-    /// Returns the owner with this id, if the expression can use the owner's variables.
-    fn own_or_around(&self, root: &str) -> Option<usize> {
+    /// Returns the owner with this id, if the expression can use its variables.
+    fn find_owner(&self, root: &str) -> Option<usize> {
         let is_meant = |owner: &usize| self.flow.nodes[*owner].id == root;
-        self.own.filter(is_meant).or_else(|| self.owners_around().find(is_meant))
+        self.own.filter(is_meant).or_else(|| self.enclosing_owners().find(is_meant))
     }
 
-    fn owners_around(&self) -> impl Iterator<Item = usize> + '_ {
+    fn enclosing_owners(&self) -> impl Iterator<Item = usize> + '_ {
         let mut at = self.scope;
         std::iter::from_fn(move || {
             let owner = self.shape.scopes[at].owner?;
@@ -388,7 +388,7 @@ impl NameResolver<'_> {
                 Visible::All => true,
             };
         here || self
-            .owners_around()
+            .enclosing_owners()
             .any(|owner| shape.scope_of[owner] == scope && shape.ancestry.comes_before(node, owner))
     }
 
@@ -396,7 +396,7 @@ impl NameResolver<'_> {
     fn all_nodes(&self) -> Vec<NodeIx> {
         let mut all: Vec<_> =
             self.shape.scopes[self.scope].nodes.iter().copied().filter(|node| self.is_visible(*node)).collect();
-        for owner in self.owners_around() {
+        for owner in self.enclosing_owners() {
             let around = &self.shape.scopes[self.shape.scope_of[owner]].nodes;
             all.extend(around.iter().filter(|node| self.shape.ancestry.comes_before(**node, owner)));
         }
@@ -435,12 +435,12 @@ impl NameResolver<'_> {
         Some(help.to_owned())
     }
 
-    /// Resolves a node's id. Reports an unknown one. If the name stands `alone`, without members after it, it may be
+    /// Returns the node with an id. Reports an unknown id. If `alone` is true, no members follow the name, so it may be
     /// an unquoted text.
     fn node(&self, id: &str, alone: bool, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<NodeIx> {
         let Some(node) = self.shape.by_id.get(id).copied() else {
             // It may be the item of an owner with an unknown type, which already has an error.
-            if self.owners_around().any(|owner| !self.owners[owner].is_known) {
+            if self.enclosing_owners().any(|owner| !self.owners[owner].is_known) {
                 return None;
             }
             let own = match self.visible {

@@ -19,7 +19,7 @@ pub(crate) struct PatternError {
 
 /// Keywords whose values are data, not schemas.
 const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
-/// Keywords whose values contain schemas under arbitrary names.
+/// Keywords whose values are objects with a schema under each name.
 const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Maximum number of patterns that are checked per schema.
 const MAX_PATTERNS: usize = 100;
@@ -39,19 +39,19 @@ fn collect<'s>(schema: &'s Value, pointer: &mut String, found: &mut Vec<Pattern<
     match schema {
         Value::Object(members) => {
             for (key, member) in members.iter().filter(|(key, _)| !DATA.contains(&key.as_str())) {
-                within(pointer, key, |pointer| of_member(key, member, pointer, found));
+                with_token(pointer, key, |pointer| collect_from_member(key, member, pointer, found));
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                within(pointer, &index.to_string(), |pointer| collect(item, pointer, found));
+                with_token(pointer, &index.to_string(), |pointer| collect(item, pointer, found));
             }
         }
         _ => {}
     }
 }
 
-fn of_member<'s>(key: &str, member: &'s Value, pointer: &mut String, found: &mut Vec<Pattern<'s>>) {
+fn collect_from_member<'s>(key: &str, member: &'s Value, pointer: &mut String, found: &mut Vec<Pattern<'s>>) {
     if found.len() >= MAX_PATTERNS {
         return;
     }
@@ -59,7 +59,7 @@ fn of_member<'s>(key: &str, member: &'s Value, pointer: &mut String, found: &mut
         Value::String(pattern) if key == "pattern" => found.push((pattern, pointer.clone(), false)),
         Value::Object(schemas) if NAMED.contains(&key) => {
             for (name, schema) in schemas {
-                within(pointer, name, |pointer| {
+                with_token(pointer, name, |pointer| {
                     if key == "patternProperties" {
                         found.push((name, pointer.clone(), true));
                     }
@@ -71,8 +71,8 @@ fn of_member<'s>(key: &str, member: &'s Value, pointer: &mut String, found: &mut
     }
 }
 
-/// Calls `action` with the pointer extended by one token.
-fn within<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String) -> T) -> T {
+/// Appends a token to the pointer, calls `action` with it, and then removes the token.
+fn with_token<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String) -> T) -> T {
     let length = pointer.len();
     pointer.push('/');
     pointer.push_str(&token.replace('~', "~0").replace('/', "~1"));

@@ -31,8 +31,8 @@ pub(crate) struct RawFlow<'t> {
     /// True if the flow was generated from an agentic flow. The agentic dialect checks names itself, and allows cycles:
     /// a node that has started ignores further edges that fire.
     pub(crate) is_agentic: bool,
-    /// References of the steps dialect, by the positions of the bindings that replaced them. Messages show the
-    /// references. `None` for other dialects.
+    /// The references of the steps dialect, such as `$ctx.a`, by the positions of the bindings that replaced them.
+    /// Messages show the references instead of the bindings. `None` for other dialects.
     pub(crate) references: Option<&'t HashMap<Span, String>>,
     pub(crate) head: Span,
 }
@@ -75,8 +75,8 @@ pub(crate) struct RawEdge<'t> {
     pub(crate) span: Span,
 }
 
-const TOP: [&str; 3] = ["flow", "nodes", "edges"];
-const FLOW: [&str; 11] = [
+const TOP_LEVEL_KEYS: [&str; 3] = ["flow", "nodes", "edges"];
+const FLOW_KEYS: [&str; 11] = [
     "name",
     "version",
     "description",
@@ -89,9 +89,9 @@ const FLOW: [&str; 11] = [
     "packs",
     "nodePacks",
 ];
-const NODE: [&str; 11] =
+const NODE_KEYS: [&str; 11] =
     ["id", "type", "input", "config", "promptFile", "when", "join", "policy", "grants", "body", "bodyOutput"];
-const EDGE: [&str; 4] = ["from", "to", "on", "when"];
+const EDGE_KEYS: [&str; 4] = ["from", "to", "on", "when"];
 
 /// Reads a flow.
 pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> RawFlow<'t> {
@@ -114,7 +114,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
     let top = entries(tree, "a flow", diagnostics);
     let misplaced = MisplacedKeys::find(top);
     misplaced.report(diagnostics);
-    let allowed: Vec<_> = TOP.into_iter().chain(misplaced.keys()).collect();
+    let allowed: Vec<_> = TOP_LEVEL_KEYS.into_iter().chain(misplaced.keys()).collect();
     check_keys(top, &allowed, diagnostics);
     match tree.member("flow") {
         Some(head) => read_head(head, &mut flow, diagnostics),
@@ -136,7 +136,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
 
 fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, diagnostics: &mut Diagnostics<'_>) {
     flow.head = head.span;
-    check_keys(entries(head, "`flow`", diagnostics), &FLOW, diagnostics);
+    check_keys(entries(head, "`flow`", diagnostics), &FLOW_KEYS, diagnostics);
     if !matches!(head.kind, Kind::Map(_)) {
         return;
     }
@@ -203,7 +203,12 @@ fn read_node<'t>(
         let message = format!("a node must be a map, not {}", tree.type_name());
         return diagnostics.error("wrong_type", tree.span, message, Some("write `{ id: …, type: … }`".into()));
     }
-    check_keys_or(entries(tree, "a node", diagnostics), &NODE, |entry| key_hints::for_node(tree, entry), diagnostics);
+    check_keys_or(
+        entries(tree, "a node", diagnostics),
+        &NODE_KEYS,
+        |entry| key_hints::for_node(tree, entry),
+        diagnostics,
+    );
     let (id, id_span) = required(tree, "id", "node", diagnostics);
     if !id.is_empty() {
         check_id(&id, id_span, diagnostics);
@@ -280,7 +285,7 @@ fn read_edge<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
         diagnostics.error("wrong_type", tree.span, message, Some("write `{ from: …, to: … }`".into()));
         return None;
     }
-    check_keys(entries(tree, "an edge", diagnostics), &EDGE, diagnostics);
+    check_keys(entries(tree, "an edge", diagnostics), &EDGE_KEYS, diagnostics);
     let from = required(tree, "from", "edge", diagnostics);
     let to = required(tree, "to", "edge", diagnostics);
     let on = match text(tree, "on", diagnostics) {

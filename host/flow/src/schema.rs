@@ -12,11 +12,11 @@ pub fn schema() -> Value {
         "required": ["flow", "nodes"],
         "additionalProperties": false,
         "properties": {
-            "flow": flow(),
+            "flow": flow_schema(),
             "nodes": { "type": "array", "items": { "$ref": "#/$defs/node" }, "description": "The nodes of the graph" },
             "edges": { "type": "array", "items": { "$ref": "#/$defs/edge" }, "description": "The edges between nodes" },
         },
-        "$defs": { "node": node(), "edge": edge(), "condition": condition(), "id": {
+        "$defs": { "node": node_schema(), "edge": edge_schema(), "condition": condition_schema(), "id": {
             "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_-]{0,63}$",
         } },
     })
@@ -60,11 +60,11 @@ pub fn agentic() -> Value {
                 },
             },
         },
-        "$defs": { "name": name, "step": step(), "rule": rule() },
+        "$defs": { "name": name, "step": step_schema(), "rule": rule_schema() },
     })
 }
 
-fn step() -> Value {
+fn step_schema() -> Value {
     json!({
         "type": "object",
         "required": ["id", "prompt"],
@@ -103,7 +103,7 @@ fn step() -> Value {
     })
 }
 
-fn rule() -> Value {
+fn rule_schema() -> Value {
     json!({
         "type": "object",
         "required": ["then"],
@@ -116,7 +116,7 @@ fn rule() -> Value {
     })
 }
 
-fn flow() -> Value {
+fn flow_schema() -> Value {
     json!({
         "type": "object",
         "required": ["name"],
@@ -136,7 +136,7 @@ fn flow() -> Value {
             "triggers": {
                 "type": "array",
                 "maxItems": 16,
-                "items": trigger(),
+                "items": trigger_schema(),
                 "description": "Schedules, webhooks and events that start the flow in a server's library",
             },
             "packs": { "type": "array", "items": { "type": "string" }, "description": "Paths of packs in addition to the catalog" },
@@ -154,7 +154,7 @@ fn flow() -> Value {
     })
 }
 
-fn trigger() -> Value {
+fn trigger_schema() -> Value {
     let end = json!({ "enum": ["succeeded", "failed", "cancelled"] });
     let name = json!({ "type": "string", "minLength": 1 });
     json!({
@@ -193,7 +193,7 @@ fn trigger() -> Value {
     })
 }
 
-fn node() -> Value {
+fn node_schema() -> Value {
     json!({
         "type": "object",
         "required": ["id", "type"],
@@ -246,7 +246,7 @@ fn node() -> Value {
     })
 }
 
-fn edge() -> Value {
+fn edge_schema() -> Value {
     json!({
         "type": "object",
         "required": ["from", "to"],
@@ -260,7 +260,7 @@ fn edge() -> Value {
     })
 }
 
-fn condition() -> Value {
+fn condition_schema() -> Value {
     let compare =
         json!({ "type": "object", "required": ["var", "value"], "properties": { "var": { "type": "string" } } });
     json!({

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Maximum number of characters of a validator's message.
-const MESSAGE: usize = 200;
+const MAX_MESSAGE_CHARS: usize = 200;
 /// Maximum time for compiling and applying all schemas of one flow.
 pub(crate) const SCHEMA_TIME: Duration = Duration::from_secs(10);
 
@@ -47,7 +47,7 @@ pub(crate) fn compile(schema: &serde_json::Value) -> Result<Schema, CompileError
             }
             _ => error.to_string(),
         };
-        CompileError::Invalid(message.chars().take(MESSAGE).collect())
+        CompileError::Invalid(message.chars().take(MAX_MESSAGE_CHARS).collect())
     })
 }
 
@@ -59,8 +59,8 @@ fn report_cost(what: &str, error: &dyn std::fmt::Display, span: Span, diagnostic
     diagnostics.new_rule("schema_too_costly", span, message, help);
 }
 
-/// Runs `work` and adds its time to the flow's schema time. Reports once that the time exceeds [`SCHEMA_TIME`]; after
-/// that, returns `None` without running `work`.
+/// Runs `work` and adds its duration to the schema time of the flow. If that time exceeds [`SCHEMA_TIME`], reports it
+/// once. After that, returns `None` without running `work`.
 fn timed<T>(span: Span, diagnostics: &mut Diagnostics<'_>, work: impl FnOnce(&mut Diagnostics<'_>) -> T) -> Option<T> {
     if diagnostics.schema_time > SCHEMA_TIME {
         return None;
@@ -259,7 +259,7 @@ fn report(
             diagnostics.error(part.code(), at.span, message, Some(format!("add `{}: …`", for_message(property))));
         }
         _ => {
-            let cause: String = error.to_string().chars().take(MESSAGE).collect();
+            let cause: String = error.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
             let help = number_for(error, at, pointer, schema);
             diagnostics.error(part.code(), at.span, format!("`{whole}` does not match the schema: {cause}"), help);
         }
@@ -367,7 +367,7 @@ fn check_defaults_now(schema: &Schema, input: &Tree, diagnostics: &mut Diagnosti
         if pointer.is_empty() && incomplete.contains(&keyword) {
             continue;
         }
-        let cause: String = error.to_string().chars().take(MESSAGE).collect();
+        let cause: String = error.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
         let help = Some("change the default in `flow.input`, or `inputSchema`".into());
         let span = input.nearest(pointer).span;
         diagnostics.error("wrong_default", span, format!("the default does not match `inputSchema`: {cause}"), help);

@@ -1,8 +1,8 @@
 //! The script dialect: a file `NAME.flow.js`, or [`document`] as `{ name, script }`. Its graph is one node that runs
 //! the script.
 //!
-//! The script exports data in `setup(flow)`. The data become the flow's description and the schema of its input. The
-//! flow has the outputs of the node: `{ "result", "outputs" }`.
+//! The script exports data about itself in `setup(flow)`. These data become the description of the flow and the schema
+//! of its input. The outputs of the flow are those of the node: `{ "result", "outputs" }`.
 
 pub(crate) mod document;
 

@@ -38,7 +38,7 @@ impl Shape {
     /// Computes the structure of a flow and reports its errors.
     pub(crate) fn new(flow: &RawFlow<'_>, diagnostics: &mut Diagnostics<'_>) -> Shape {
         let count = flow.nodes.len();
-        let by_id = by_id(flow.nodes.iter().map(|node| (node.id.as_str(), node.id_span)), diagnostics);
+        let by_id = index_by_id(flow.nodes.iter().map(|node| (node.id.as_str(), node.id_span)), diagnostics);
         let parent = parents(flow, &by_id, diagnostics);
         let mut shape = Shape {
             by_id,
@@ -52,7 +52,7 @@ impl Shape {
             slot: vec![0; count],
         };
         shape.place_nodes(flow, &parent, diagnostics);
-        shape.join_edges(flow, diagnostics);
+        shape.resolve_edges(flow, diagnostics);
         for scope in &shape.scopes {
             scope.nodes.iter().enumerate().for_each(|(slot, node)| shape.slot[*node] = slot);
         }
@@ -99,7 +99,7 @@ impl Shape {
         }
     }
 
-    fn join_edges(&mut self, flow: &RawFlow<'_>, diagnostics: &mut Diagnostics<'_>) {
+    fn resolve_edges(&mut self, flow: &RawFlow<'_>, diagnostics: &mut Diagnostics<'_>) {
         let mut seen = HashMap::new();
         for (index, edge) in flow.edges.iter().enumerate() {
             let mut end = |(id, span): &(String, Span)| {
@@ -137,9 +137,9 @@ impl Shape {
         self.incoming[node].iter().map(|edge| self.edges[*edge].1)
     }
 
-    /// Reports cycles. A node runs once, so a cycle repeats nothing: without an `any` join it never starts, and with
-    /// one its last edge fires without effect. An agentic flow may have a cycle if an edge from outside starts it
-    /// through an `any` join.
+    /// Reports cycles. A node runs once, so a cycle repeats nothing. A cycle without an `any` join never starts. In a
+    /// cycle with an `any` join, the edge that closes the cycle fires without effect. An agentic flow may have a cycle
+    /// if an edge from outside starts it through an `any` join.
     pub(crate) fn check_cycles(&self, flow: &RawFlow<'_>, joins: &[Join], diagnostics: &mut Diagnostics<'_>) {
         let waits = |node: &usize| joins[*node] != Join::Any;
         let successors = |node: usize| self.successors(node).filter(waits).collect();
@@ -155,7 +155,7 @@ impl Shape {
                 "{} on a cycle of edges; a node runs once, so the cycle cannot start",
                 cycle_message(flow, &ring)
             );
-            diagnostics.error("cycle", flow.nodes[ring[0]].id_span, message, Some(loop_for(flow, &ring)));
+            diagnostics.error("cycle", flow.nodes[ring[0]].id_span, message, Some(loop_help(flow, &ring)));
         }
         for ring in self.ancestry.components().iter().filter(|ring| self.ancestry.on_cycle(ring[0])) {
             let entered = |node: &usize| self.predecessors(*node).any(|before| ring.binary_search(&before).is_err());
@@ -171,7 +171,7 @@ impl Shape {
                 let help = match flow.is_agentic {
                     true => "add an edge to it from a node outside the cycle".to_owned(),
                     // An edge from outside would not help here: outside of agentic flows, a cycle is an error, too.
-                    false => loop_for(flow, ring),
+                    false => loop_help(flow, ring),
                 };
                 diagnostics.error("unreachable", span, message, Some(help));
             } else if !flow.is_agentic {
@@ -179,16 +179,16 @@ impl Shape {
                     "{} on a cycle of edges; a node runs once, so nothing is repeated",
                     cycle_message(flow, ring)
                 );
-                diagnostics.new_rule("cycle", span, message, Some(loop_for(flow, ring)));
+                diagnostics.new_rule("cycle", span, message, Some(loop_help(flow, ring)));
             }
         }
     }
 }
 
-/// Returns a help text with a loop in place of a cycle.
-fn loop_for(flow: &RawFlow<'_>, ring: &[usize]) -> String {
-    let mut body: Vec<_> = ring.iter().take(NAMED).map(|node| for_message(&flow.nodes[*node].id)).collect();
-    if ring.len() > NAMED {
+/// Returns a help text that replaces a cycle with a loop.
+fn loop_help(flow: &RawFlow<'_>, ring: &[usize]) -> String {
+    let mut body: Vec<_> = ring.iter().take(MAX_NAMED_NODES).map(|node| for_message(&flow.nodes[*node].id)).collect();
+    if ring.len() > MAX_NAMED_NODES {
         body.push("…".to_owned());
     }
     format!(
@@ -199,21 +199,21 @@ fn loop_for(flow: &RawFlow<'_>, ring: &[usize]) -> String {
 }
 
 /// Maximum number of node names in a message about a cycle.
-const NAMED: usize = 5;
+const MAX_NAMED_NODES: usize = 5;
 
 /// Returns the beginning of a message about a cycle: "`a`, `b` lie".
 fn cycle_message(flow: &RawFlow<'_>, ring: &[usize]) -> String {
     let names: Vec<_> =
-        ring.iter().take(NAMED).map(|node| format!("`{}`", for_message(&flow.nodes[*node].id))).collect();
+        ring.iter().take(MAX_NAMED_NODES).map(|node| format!("`{}`", for_message(&flow.nodes[*node].id))).collect();
     match ring.len() {
         1 => format!("{} lies", names[0]),
-        count if count > NAMED => format!("{} and {} more lie", names.join(", "), count - NAMED),
+        count if count > MAX_NAMED_NODES => format!("{} and {} more lie", names.join(", "), count - MAX_NAMED_NODES),
         _ => format!("{} lie", names.join(", ")),
     }
 }
 
-/// Returns the index of each id's first use in a list. Reports ids that occur again.
-pub(crate) fn by_id<'i>(
+/// Returns for each id the index of its first use in a list. Reports ids that occur again.
+pub(crate) fn index_by_id<'i>(
     ids: impl Iterator<Item = (&'i str, Span)>,
     diagnostics: &mut Diagnostics<'_>,
 ) -> BTreeMap<String, usize> {

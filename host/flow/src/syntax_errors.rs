@@ -6,7 +6,7 @@
 use crate::{
     diagnostic::sanitized,
     indentation,
-    lines::{LINE, line_at, offset, place, write},
+    lines::{MAX_LINE_CHARS, line_at, offset, place, write_help},
     yaml::{Span, SyntaxError},
 };
 
@@ -20,7 +20,7 @@ pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
     let slip = if message.starts_with("cannot deserialize null into string") {
         null_key(text, at, error.span)
     } else if message.contains("tab") {
-        indentation::tab(text, error.span)
+        indentation::find_tab(text, error.span)
     } else if message.contains("expected ','") || message.starts_with("illegal placement of ':'") {
         unseparated(text, at).or_else(|| unquoted_colon(text, at))
     } else if message.starts_with("invalid trailing content") {
@@ -44,7 +44,7 @@ fn advice(text: &str, at: usize, message: &str) -> Option<String> {
     let sign = text[at..].chars().next().unwrap_or(' ');
     if message.starts_with("simple key expected ':'") {
         let (word, rest) = rest_of_line(text, at).split_once(' ')?;
-        return Some(write(&format!("{word}: {}", rest.trim_start())));
+        return Some(write_help(&format!("{word}: {}", rest.trim_start())));
     }
     let advice = match message {
         "unclosed quote" => format!("close it with `{sign}`"),
@@ -68,7 +68,7 @@ fn advice(text: &str, at: usize, message: &str) -> Option<String> {
 /// Explains a key that YAML reads as null.
 fn null_key(text: &str, at: usize, span: Span) -> Option<SyntaxError> {
     let (word, rest) = rest_of_line(text, at).split_once(':')?;
-    let help = Some(write(&format!("\"{word}\":{rest}")));
+    let help = Some(write_help(&format!("\"{word}\":{rest}")));
     Some(SyntaxError {
         span,
         message: format!("YAML reads the key `{}` as null, but a key must be a text", sanitized(word)),
@@ -112,7 +112,8 @@ fn word_start(text: &str, end: usize) -> usize {
     }
 }
 
-/// Returns the start of the member at the parser's position: its key, if the parser stopped at the `:` after it.
+/// Returns the start of the member at the position where the parser stopped. If the parser stopped at a `:`, this is
+/// the start of the key before it.
 fn member_start(text: &str, at: usize) -> usize {
     match text[at..].starts_with(':') {
         true => word_start(text, text[..at].trim_end().len()),
@@ -164,8 +165,8 @@ fn insertion(text: &str, at: usize, sign: &str, message: &str) -> SyntaxError {
     let (start, line) = line_at(text, at);
     let (before, after) = line.split_at((at - start).min(line.len()));
     let line = format!("{before}{sign}{after}");
-    let short = line.trim().chars().count() <= LINE;
-    let help = if short { write(line.trim()) } else { format!("write `{sign}`") };
+    let short = line.trim().chars().count() <= MAX_LINE_CHARS;
+    let help = if short { write_help(line.trim()) } else { format!("write `{sign}`") };
     SyntaxError { span: place(text, at), message: message.to_owned(), help: Some(help) }
 }
 
@@ -186,7 +187,7 @@ fn unquoted_colon(text: &str, at: usize) -> Option<SyntaxError> {
     let begin = colon + 1 + text[colon + 1..].find(value)?;
     let written = quoted(value)?;
     let (key, _) = text[from..begin].split_at(begin - from);
-    let help = write(&format!("{}{written}", key.trim_start().trim_start_matches("- ")));
+    let help = write_help(&format!("{}{written}", key.trim_start().trim_start_matches("- ")));
     let span = Span { len: value.chars().count(), ..place(text, begin) };
     Some(SyntaxError { span, message: "a text with `: ` in it needs quotes".to_owned(), help: Some(help) })
 }
@@ -202,7 +203,7 @@ fn unquoted_sign(text: &str, at: usize) -> Option<SyntaxError> {
     let sign = value.chars().next()?;
     let message = format!("a text without quotes cannot begin with `{}`", sanitized(&sign.to_string()));
     let span = Span { len: value.chars().count(), ..place(text, at) };
-    Some(SyntaxError { span, message, help: Some(write(&quoted(value)?)) })
+    Some(SyntaxError { span, message, help: Some(write_help(&quoted(value)?)) })
 }
 
 /// Quotes a text with a quote that it does not contain.

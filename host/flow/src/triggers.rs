@@ -58,7 +58,7 @@ pub enum Cause {
         cron: String,
         /// IANA name of the schedule's time zone.
         time_zone: String,
-        /// Handling of times that passed while no server was running.
+        /// The handling of scheduled times that passed while no server was running.
         missed: Missed,
     },
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Maximum number of types in a help text.
-const SHOWN_TYPES: usize = 4;
+const MAX_SHOWN_TYPES: usize = 4;
 
 /// Looks up the type of a node. Reports an unknown type and returns `None` for it.
 pub(crate) fn node_type(
@@ -46,11 +46,13 @@ pub(crate) fn node_type(
     }
 }
 
-/// Returns "did you mean …?" for a name without its pack, ignoring case and separators: `noop`, `If`, `for-each`.
+/// Returns "did you mean …?" if a known type has this name without its pack. Ignores case and separators, so it finds
+/// types for `noop`, `If` and `for-each`.
 pub(crate) fn suggest_type(wanted: &str, catalog: &Catalog) -> Option<String> {
     let letters = |name: &str| name.to_lowercase().replace(['-', '_'], "");
     let wanted = letters(wanted);
     let is_meant = |name: &&str| name.rsplit('.').next().is_some_and(|last| letters(last) == wanted);
-    let names: Vec<_> = catalog.names().filter(is_meant).take(SHOWN_TYPES).map(|name| format!("`{name}`")).collect();
+    let names: Vec<_> =
+        catalog.names().filter(is_meant).take(MAX_SHOWN_TYPES).map(|name| format!("`{name}`")).collect();
     (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
 }

@@ -158,7 +158,7 @@ fn is_bare_binding(text: &str, span: Span) -> bool {
     around.contains("{{") && before % 2 == 0
 }
 
-/// Returns the text, as the document has it, of a scalar that YAML read as a number.
+/// Returns the text of a scalar that YAML read as a number, as it stands in the document.
 fn written_number<'t>(tree: &Tree, text: &'t str) -> &'t str {
     let written = text.get(tree.span.start..).unwrap_or_default();
     let length = written.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '+' | '-' | '.'));

@@ -27,7 +27,7 @@ fn catalog() -> Catalog {
 struct ScriptContext;
 
 impl ScriptContext {
-    fn fault(script: &Source) -> Result<(), ScriptError> {
+    fn find_error(script: &Source) -> Result<(), ScriptError> {
         let place = script.text.lines().zip(1..).find_map(|(line, number)| Some((number, line.find("wrong")? + 1)));
         place.map_or(Ok(()), |place| Err(ScriptError { message: "this is wrong".into(), location: Some(place) }))
     }
@@ -47,7 +47,7 @@ impl CheckContext for ScriptContext {
     }
 
     fn outline(&self, script: &Source) -> Result<Outline, ScriptError> {
-        ScriptContext::fault(script)?;
+        ScriptContext::find_error(script)?;
         let port = |id: &str, kind, optional| Port { id: id.into(), kind, label: Some(id.to_uppercase()), optional };
         Ok(Outline {
             title: Some("Title".into()),
@@ -62,7 +62,7 @@ impl CheckContext for ScriptContext {
     }
 
     fn check_script(&self, script: &Source) -> Result<(), ScriptError> {
-        ScriptContext::fault(script)
+        ScriptContext::find_error(script)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{env, path::PathBuf};
 
 /// Returns `$FLOWCELL_CACHE`, or `flowcell` in the platform's cache folder. Returns `None` if the environment names
 /// neither.
-pub(crate) fn of_the_user() -> Option<PathBuf> {
+pub(crate) fn user_folder() -> Option<PathBuf> {
     let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || folder("HOME");
     let platform = if cfg!(windows) {

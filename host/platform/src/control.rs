@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 pub use self::{
-    begin::{Driven, Driver, HandedOverRuns},
+    begin::{Driver, HandedOverRuns, QueueDriver},
     reach::Reach,
     watch::{Events, watch_owner},
 };
@@ -37,12 +37,12 @@ use crate::{
 /// Maximum size of a request line in bytes: the largest input, and some room for the other members.
 const MAX_BYTES: u64 = 72 * 1024 * 1024;
 /// Time that a client has to send its request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time for which a command is retried while another thread of this process has the run open, but does not
 /// drive it yet.
-const OPENING: Duration = Duration::from_secs(2);
+const MAX_OPENING_TIME: Duration = Duration::from_secs(2);
 /// Pause between two tries of such a command.
-const AGAIN: Duration = Duration::from_millis(5);
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// A request that another process sends to the process that owns the store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,7 +63,8 @@ pub enum OwnerRequest {
         run: Option<RunId>,
         /// Overrides the flow's total timeout, in milliseconds.
         total_timeout_ms: Option<u64>,
-        /// Answers to questions that the run will ask, by the addresses of the gates.
+        /// Answers to questions that the run will ask. The key is the address of the node that asks, such as `ask`, or
+        /// `each[0].ask` in a pass of the body of `each`.
         #[serde(default)]
         answers: BTreeMap<String, Json>,
         /// The access that the caller grants its runs.
@@ -73,12 +74,12 @@ pub enum OwnerRequest {
         #[serde(default)]
         follow: bool,
     },
-    /// Starts a run of an agentic flow under a session prefix, or continues its earlier run: see
+    /// Starts a run of an agentic flow, or continues the earlier run under the same prefix: see
     /// [`sessions`](crate::sessions).
     Flow {
         /// The flow's file, relative to the root folder.
         flow: PathBuf,
-        /// The prefix of the ids of the flow's sessions.
+        /// The prefix of the ids of the flow's sessions. Runs under different prefixes share no state.
         prefix: String,
         /// The flow's arguments.
         args: Json,
@@ -108,7 +109,7 @@ pub enum OwnerRequest {
         keep_answers: bool,
         /// The new run's id. Default: a generated id.
         new: Option<RunId>,
-        /// Answers to questions that the new run will ask, by the addresses of the gates.
+        /// Answers to questions that the new run will ask. The key is the address of the node that asks.
         #[serde(default)]
         answers: BTreeMap<String, Json>,
         /// The access that the caller grants its runs.
@@ -127,7 +128,7 @@ pub enum OwnerRequest {
         /// The operation to perform.
         operation: Operation,
     },
-    /// Sends a command to a run. The command's verb and members are siblings of `run` in the JSON.
+    /// Sends a command to a run. In the JSON, the members of the command, such as `verb`, stand beside `run`.
     #[serde(untagged)]
     Command {
         /// The run that receives the command.
@@ -186,8 +187,8 @@ pub fn ask_owner(folder: &Path, ask: &OwnerRequest) -> io::Result<OwnerReply> {
     serde_json::from_str(&answer).map_err(io::Error::other)
 }
 
-/// Answers requests of other processes until this process ends. `owner` drives the runs that are handed over and is
-/// notified after each change. Handed-over runs get at most the access in `reach`.
+/// Answers requests of other processes until this process ends. `owner` drives the runs that other processes hand over,
+/// and is notified after each change. Handed-over runs get at most the access in `reach`.
 pub fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach) -> io::Result<()> {
     // The store's lock guarantees that no other process listens here.
     let listener = socket::bind(folder)?;
@@ -197,21 +198,21 @@ pub fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach) 
             let (host, owner, reach) = (host.clone(), owner.clone(), reach.clone());
             let answering = thread::Builder::new().name("flowcell-answer".into());
             // If no thread starts, the connection closes without an answer.
-            let _ = answering.spawn(move || converse(&host, &stream, &*owner, &reach));
+            let _ = answering.spawn(move || serve_connection(&host, &stream, &*owner, &reach));
         }
     })?;
     Ok(())
 }
 
-fn converse(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach) {
-    let _ = stream.set_read_timeout(Some(PATIENCE));
+fn serve_connection(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach) {
+    let _ = stream.set_read_timeout(Some(REQUEST_TIMEOUT));
     let mut line = String::new();
     if BufReader::new(stream).take(MAX_BYTES).read_line(&mut line).is_err() {
         return;
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return send_reply(stream, &refused("internal", &error)),
+        Err(error) => return send_reply(stream, &refusal("internal", &error)),
     };
     match serde_json::from_str(&line) {
         Ok(OwnerRequest::Watch { run }) => {
@@ -220,18 +221,18 @@ fn converse(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach)
             match watched.map_err(AskError::from) {
                 // The watcher may have disconnected.
                 Ok(()) => _ = watch::send_events(host, &run, stream, &runtime),
-                Err(error) => send_reply(stream, &refused(error.code(), &error)),
+                Err(error) => send_reply(stream, &refusal(error.code(), &error)),
             }
         }
         Ok(ask) => {
-            let reply = runtime.block_on(answer(host, owner, reach, ask));
+            let reply = runtime.block_on(handle_request(host, owner, reach, ask));
             // An operator's change may also make waiting runs ready.
             if matches!(reply, OwnerReply::Done { .. } | OwnerReply::Operated { .. }) {
                 owner.notify_ready();
             }
             send_reply(stream, &reply);
         }
-        Err(error) => send_reply(stream, &refused("bad_request", &error)),
+        Err(error) => send_reply(stream, &refusal("bad_request", &error)),
     }
 }
 
@@ -242,24 +243,24 @@ fn send_reply(stream: &UnixStream, reply: &OwnerReply) {
     let _ = writeln!(stream, "{text}");
 }
 
-async fn answer(host: &Host, owner: &dyn Driver, reach: &Reach, ask: OwnerRequest) -> OwnerReply {
+async fn handle_request(host: &Host, owner: &dyn Driver, reach: &Reach, ask: OwnerRequest) -> OwnerReply {
     match ask {
         OwnerRequest::Command { run, command } => match host.ask(&run, command).await {
             Ok(()) => OwnerReply::Done { run },
-            Err(error) => refused(error.code(), &error),
+            Err(error) => refusal(error.code(), &error),
         },
         OwnerRequest::OfTenant { tenant, request } => {
             let OwnerRequest::Command { run, command } = *request else {
-                return refused("bad_request", &"a run of another tenant accepts only commands");
+                return refusal("bad_request", &"a run of another tenant accepts only commands");
             };
             match command_as_operator(host, &tenant, &run, command).await {
                 Ok(()) => OwnerReply::Done { run },
-                Err(error) => refused(error.code(), &error),
+                Err(error) => refusal(error.code(), &error),
             }
         }
         OwnerRequest::Operate { operation } => match Tenants::of(host).operate(&operation) {
             Ok(result) => OwnerReply::Operated { result },
-            Err(error) => refused(error.code(), &error),
+            Err(error) => refusal(error.code(), &error),
         },
         start => begin::begin(host, owner, reach, start).await,
     }
@@ -280,7 +281,7 @@ pub async fn command_as_operator(
     Ok(tenants.note(tenant, &action, run.as_str(), Outcome::Done)?)
 }
 
-fn refused(code: &str, why: &dyn std::fmt::Display) -> OwnerReply {
+fn refusal(code: &str, why: &dyn std::fmt::Display) -> OwnerReply {
     OwnerReply::Refused { code: code.to_owned(), message: why.to_string() }
 }
 
@@ -328,12 +329,13 @@ impl AskError {
 }
 
 impl Host {
-    /// Sends a command to a run. If this process drives the run, its hub handles the command. Otherwise the command is
-    /// recorded for the next driver.
+    /// Sends a command to a run. If this process drives the run, the run's hub handles the command. If another process
+    /// drives it, that process receives the command through the store. Otherwise the command is recorded for the next
+    /// driver.
     pub async fn ask(&self, run: &RunId, mut command: RunCommand) -> Result<(), AskError> {
         self.check_resolution(run, &command)??;
         let driven = || self.hubs().get(self.tenant(), run);
-        let until = Instant::now() + OPENING;
+        let until = Instant::now() + MAX_OPENING_TIME;
         loop {
             if let Some(hub) = driven() {
                 match hub.request(command.clone()).await {
@@ -341,7 +343,7 @@ impl Host {
                     // ended reports that when it is opened.
                     Err(HubError::RunEnded) if Instant::now() < until => {
                         self.name_question(run, &mut command)?;
-                        tokio::time::sleep(AGAIN).await;
+                        tokio::time::sleep(RETRY_PAUSE).await;
                         continue;
                     }
                     told => return Ok(told?),
@@ -364,7 +366,7 @@ impl Host {
                 // Another thread of this process has the run open and is about to drive or release it.
                 Err(StartError::Open(OpenError::Driven(_))) if Instant::now() < until => {
                     self.name_question(run, &mut command)?;
-                    tokio::time::sleep(AGAIN).await
+                    tokio::time::sleep(RETRY_PAUSE).await
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -396,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_stands_beside_its_run() {
+    fn the_members_of_a_command_are_beside_its_run() {
         let table = [
             (r#"{"verb":"cancel","run":"r","later":1}"#, RunCommand::Cancel),
             (r#"{"verb":"send","run":"r","content":"x"}"#, RunCommand::Send { content: Json::from("x").into() }),

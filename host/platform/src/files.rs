@@ -36,7 +36,7 @@ const MAX_MIME: usize = 255;
 /// Maximum size in bytes of a file's metadata, as JSON.
 const MAX_METADATA: usize = 4 << 10;
 /// Maximum number of tries of a write after conflicts.
-const TRIES: usize = 100;
+const MAX_WRITE_TRIES: usize = 100;
 
 const FILE: &str = "file";
 
@@ -195,10 +195,10 @@ impl TenantFiles<'_> {
         // The bytes of a listed file must be durable before its document.
         self.host.settle().map_err(DocumentError::from)?;
         let id = blob.file_id.to_string();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_WRITE_TRIES {
             let found = self.documents().get::<FileRow>(FILE, &id)?;
             if found.is_none() {
-                self.check_room(size)?;
+                self.check_space(size)?;
             }
             let seen = found.as_ref().map_or(0, |(_, seen)| *seen);
             let created = found.map_or_else(|| self.host.now(), |(row, _)| row.created);
@@ -241,7 +241,7 @@ impl TenantFiles<'_> {
         }
     }
 
-    fn check_room(&self, size: u64) -> Result<(), FileError> {
+    fn check_space(&self, size: u64) -> Result<(), FileError> {
         let rows = self.list()?;
         let (files, bytes) = (rows.len(), rows.iter().map(|row| row.size).sum::<u64>());
         match files < MAX_FILES && bytes + size <= MAX_TOTAL {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_content_is_one_file_and_no_other_tenants() {
+    fn equal_content_is_stored_once_for_each_tenant() {
         let host = host();
         let row = host.files().put(new("a.txt", "hello")).unwrap();
         assert_eq!((row.mime.as_str(), row.size), ("text/plain", 5));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused() {
+    fn invalid_files_are_refused() {
         let host = host();
         let cases = [
             (new("", "x"), "invalid_name"),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_has_no_more_than_it_may() {
+    fn the_files_of_a_tenant_are_limited() {
         let host = host();
         let row = host.files().put(new("a", "x")).unwrap();
         let large = FileRow { size: MAX_TOTAL - 1, ..row.clone() };

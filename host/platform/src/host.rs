@@ -37,7 +37,7 @@ use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
     FlowRunner, Hubs, LiveRuns, MemoryBudget, OpenError, Repeat, RunOptions, World,
     fact::{Fact, RunEnd},
-    limits::READ_UNITS,
+    limits::MAX_READ_UNITS,
     memory::MemoryBlobs,
     ports::{
         Blobs, CacheStore, DocumentStore, Inbox, Journal, Leases, Record, Runs, Sessions, StateStore, StoreError,
@@ -66,8 +66,8 @@ use crate::{
     },
     observe::{
         metrics::Metrics,
-        observed::{Observers, Watch},
-        projection::OfLabels,
+        observed::{Observers, RunWatch},
+        projection::LabelProjections,
         telemetry::Telemetry,
     },
     operate::{
@@ -78,7 +78,7 @@ use crate::{
     world::{
         services::Settings,
         simulate::Simulate,
-        test_run::{Budgeted, Clock, FixtureRunner, Fixtures, Stub, VirtualTimers},
+        test_run::{BudgetedBlobs, Clock, FixtureRunner, Fixtures, Stub, VirtualTimers},
     },
 };
 
@@ -160,14 +160,14 @@ impl Host {
 
     /// Returns the same host with a policy. The engine limits the tenant by this policy from now on.
     pub fn with_policy(self, policy: Arc<Policy>) -> Host {
-        policy.bound(&self.shared.engine, &self.shared.live, &self.tenant);
+        policy.apply_limits(&self.shared.engine, &self.shared.live, &self.tenant);
         Host { policy, ..self }
     }
 
     /// Returns the same host with additional stand-ins. An unknown service name is an error.
     pub fn simulating(self, simulate: Simulate) -> Result<Host, Error> {
         builder::check_simulated(&simulate, &self.shared.services)?;
-        Ok(Host { simulate: Arc::new(self.simulate.and(simulate)), ..self })
+        Ok(Host { simulate: Arc::new(self.simulate.union(simulate)), ..self })
     }
 
     /// Returns the operator's policy for the tenant.
@@ -258,7 +258,7 @@ impl Host {
         world.blobs = Arc::new(MemoryBlobs::over(self.shared.blobs.clone()));
         if let Some(most) = script.most_bytes {
             let budget = Arc::new(MemoryBudget::new(most));
-            world.blobs = Arc::new(Budgeted { blobs: world.blobs, budget: budget.clone() });
+            world.blobs = Arc::new(BudgetedBlobs { blobs: world.blobs, budget: budget.clone() });
             world.budget = Some(budget);
         }
         let stand_in = |real: &Arc<dyn Capability>| -> Arc<dyn Capability> {
@@ -304,7 +304,7 @@ impl Host {
     /// Returns the end of a run with its outputs, or `None` if the run has not ended. `next` is the number after
     /// that of the run's last event.
     pub fn end_of(&self, run: &RunId, next: u64) -> Result<Option<RunEnd>, StartError> {
-        let units = self.shared.journal.read(&self.tenant, run, next.saturating_sub(1), READ_UNITS);
+        let units = self.shared.journal.read(&self.tenant, run, next.saturating_sub(1), MAX_READ_UNITS);
         let units = units.map_err(OpenError::Store)?;
         let mut facts = units.iter().flat_map(|unit| &unit.facts).rev();
         Ok(facts.find_map(|fact| match fact {
@@ -366,7 +366,7 @@ impl Host {
 
     /// Attaches the observers for metrics, traces and logs to a run. They receive the run's spans from now on.
     pub fn watch(&self, runner: &mut FlowRunner) {
-        let watch = Watch::new(self.shared.observers.clone(), runner.run_id().clone(), runner.flow());
+        let watch = RunWatch::new(self.shared.observers.clone(), runner.run_id().clone(), runner.flow());
         runner.attach(Arc::new(watch));
     }
 
@@ -440,7 +440,8 @@ impl Host {
         self.shared.timers.wait(due).await;
     }
 
-    /// Returns the world of a stored run. It contains the flows that the run could call when it was accepted.
+    /// Returns the world of a stored run: its stores, its capabilities, and the flows that it can call. The flows are
+    /// those of the time when the run was accepted.
     fn world_of(&self, run: &RunId) -> Result<Arc<World>, StartError> {
         let library = self.library_of(run)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
         Ok(self.world(library))
@@ -461,7 +462,7 @@ impl Host {
             cache: cache.clone(),
             blobs: blobs.clone(),
             capabilities,
-            projections: Arc::new(OfLabels),
+            projections: Arc::new(LabelProjections),
             hubs: hubs.clone(),
             live: live.clone(),
             budget: None,
@@ -486,7 +487,7 @@ impl Host {
 
     /// Waits at most one second until the watchers of an ended run in other processes have received its end.
     pub fn wait_for_watchers(&self, run: &RunId) {
-        self.shared.watched.wait(run, Duration::from_secs(1));
+        self.shared.watched.wait_for_watchers(run, Duration::from_secs(1));
     }
 
     pub(crate) fn watched(&self) -> &Watched {

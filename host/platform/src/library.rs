@@ -33,13 +33,13 @@ use crate::host::{
 };
 
 /// Maximum number of older versions of a flow. Beyond it the oldest are removed.
-pub const OLDER_VERSIONS: usize = 1_000;
+pub const MAX_OLDER_VERSIONS: usize = 1_000;
 /// Maximum size in bytes of a flow's text.
-pub const FLOW_BYTES: usize = 4 * 1024 * 1024;
+pub const MAX_FLOW_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum number of flows of a library.
-pub const FLOWS: usize = 10_000;
+pub const MAX_FLOWS: usize = 10_000;
 /// Maximum size in bytes of a library's flows with all their versions. Each version counts as at least one disk block.
-pub const LIBRARY_BYTES: u64 = 1 << 30;
+pub const MAX_LIBRARY_BYTES: u64 = 1 << 30;
 
 /// The flows of a folder. A `FlowLibrary` does not know which tenant owns the folder.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub struct StoredFlow {
 }
 
 /// The newest version of a flow, and its kept older versions.
-struct Present {
+struct CurrentFlow {
     ending: Ending,
     text: String,
     version: u32,
@@ -109,10 +109,10 @@ impl FlowLibrary {
         mut fits: impl FnMut(&FlowEntry) -> bool,
     ) -> Result<(Vec<FlowEntry>, bool), LibraryError> {
         let Some(files) = self.files()? else { return Ok((Vec::new(), false)) };
-        let names = self.io(files.names())?;
+        let names = self.map_io(files.names())?;
         let mut entries = Vec::new();
         for name in names.into_iter().filter(|name| after.is_none_or(|after| name.as_str() > after)) {
-            let present = match self.present(&files, &name) {
+            let present = match self.find_current(&files, &name) {
                 // A link that leads outside must not hide the other flows.
                 Err(error @ LibraryError::Link(_)) => {
                     tracing::warn!("the list omits the flow `{name}`: {error}");
@@ -122,7 +122,7 @@ impl FlowLibrary {
             };
             // A flow that is deleted meanwhile is skipped.
             let Some(present) = present else { continue };
-            let source = source(&name, present.ending, present.text);
+            let source = flow_source(&name, present.ending, present.text);
             let entry = FlowEntry { name, version: present.version, description: about(&source).description };
             if !fits(&entry) {
                 return Ok((entries, true));
@@ -135,14 +135,14 @@ impl FlowLibrary {
     /// Returns the sorted names of all flows.
     pub fn names(&self) -> Result<Vec<String>, LibraryError> {
         let Some(files) = self.files()? else { return Ok(Vec::new()) };
-        Ok(self.io(files.names())?.into_iter().collect())
+        Ok(self.map_io(files.names())?.into_iter().collect())
     }
 
     /// Returns a stamp that changes when a flow is added, changed or removed.
     pub fn stamp(&self) -> Result<u64, LibraryError> {
         let Some(files) = self.files()? else { return Ok(0) };
         let mut hasher = DefaultHasher::new();
-        self.io(files.times())?.hash(&mut hasher);
+        self.map_io(files.file_times())?.hash(&mut hasher);
         Ok(hasher.finish())
     }
 
@@ -153,19 +153,19 @@ impl FlowLibrary {
 
     /// Returns the versions of a flow, in ascending order.
     pub fn versions(&self, name: &str) -> Result<Vec<u32>, LibraryError> {
-        let (_, present) = self.found(name)?;
+        let (_, present) = self.find_flow(name)?;
         let older = present.older.into_keys().filter(|version| *version < present.version);
         Ok(older.chain([present.version]).collect())
     }
 
     /// Adds a flow under the name in its text. It fails if the flow has errors or the name is taken.
     pub fn create(&self, host: &Host, text: &str) -> Result<StoredFlow, LibraryError> {
-        self.create_as(host, &own_name(text)?, text)
+        self.create_as(host, &name_in_text(text)?, text)
     }
 
     /// Adds a flow under a name. If the text has a name, it must be the same.
     pub fn create_as(&self, host: &Host, name: &str, text: &str) -> Result<StoredFlow, LibraryError> {
-        self.add(host, name, Ending::of(text), text)
+        self.add(host, name, Ending::of_text(text), text)
     }
 
     /// Adds a script as a flow under a name.
@@ -175,64 +175,64 @@ impl FlowLibrary {
 
     fn add(&self, host: &Host, name: &str, ending: Ending, text: &str) -> Result<StoredFlow, LibraryError> {
         self.check(host, name, ending, text)?;
-        let files = self.io(LibraryFiles::create(&self.folder))?;
-        let _lock = self.io(files.lock())?;
-        if self.io(files.newest(name))?.is_some() {
+        let files = self.map_io(LibraryFiles::create(&self.folder))?;
+        let _lock = self.map_io(files.lock())?;
+        if self.map_io(files.newest(name))?.is_some() {
             return Err(LibraryError::Exists(name.to_owned()));
         }
-        if self.io(files.names())?.len() >= FLOWS {
+        if self.map_io(files.names())?.len() >= MAX_FLOWS {
             return Err(LibraryError::Full);
         }
         let size = self.size_with(&files, text)?;
         // A deletion may have left versions behind when its process died.
-        self.io(files.forget(name))?;
-        self.io(files.write(name, ending, text))?;
-        self.io(files.write_size(size))?;
-        Ok(self.stored(name, 1, ending, text.to_owned()))
+        self.map_io(files.remove_all_older(name))?;
+        self.map_io(files.write(name, ending, text))?;
+        self.map_io(files.write_size(size))?;
+        Ok(self.to_stored(name, 1, ending, text.to_owned()))
     }
 
     /// Appends a version to the flow that the text names. A text that equals the newest version adds none.
     pub fn append(&self, host: &Host, text: &str) -> Result<StoredFlow, LibraryError> {
-        self.append_as(host, &own_name(text)?, text)
+        self.append_as(host, &name_in_text(text)?, text)
     }
 
     /// Appends a version to a flow. If the text has a name, it must be the name of the flow.
     pub fn append_as(&self, host: &Host, name: &str, text: &str) -> Result<StoredFlow, LibraryError> {
-        let ending = Ending::of(text);
+        let ending = Ending::of_text(text);
         self.check(host, name, ending, text)?;
         let unknown = || LibraryError::Unknown(name.to_owned());
         let files = self.files()?.ok_or_else(unknown)?;
-        let _lock = self.io(files.lock())?;
-        let mut before = self.present(&files, name)?.ok_or_else(unknown)?;
+        let _lock = self.map_io(files.lock())?;
+        let mut before = self.find_current(&files, name)?.ok_or_else(unknown)?;
         if before.text == text && before.ending == ending {
-            return Ok(self.stored(name, before.version, ending, before.text));
+            return Ok(self.to_stored(name, before.version, ending, before.text));
         }
         let size = self.size_with(&files, text)?;
         // A process that dies between the two writes leaves the newest version also as an older one.
         if !before.older.contains_key(&before.version) {
-            self.io(files.write_older(name, before.version, before.ending, &before.text))?;
+            self.map_io(files.write_older(name, before.version, before.ending, &before.text))?;
             before.older.insert(before.version, before.ending);
         }
-        self.io(files.write(name, ending, text))?;
+        self.map_io(files.write(name, ending, text))?;
         if before.ending != ending {
-            self.io(files.remove(name, before.ending))?;
+            self.map_io(files.remove(name, before.ending))?;
         }
-        self.io(files.write_size(size))?;
-        let too_many = before.older.len().saturating_sub(OLDER_VERSIONS);
+        self.map_io(files.write_size(size))?;
+        let too_many = before.older.len().saturating_sub(MAX_OLDER_VERSIONS);
         for (version, ending) in before.older.iter().take(too_many) {
-            self.io(files.remove_older(name, *version, *ending))?;
+            self.map_io(files.remove_older(name, *version, *ending))?;
         }
-        Ok(self.stored(name, before.version + 1, ending, text.to_owned()))
+        Ok(self.to_stored(name, before.version + 1, ending, text.to_owned()))
     }
 
     /// Removes a flow with all its versions. Runs of the flow continue, since they have pinned its content.
     pub fn delete(&self, name: &str) -> Result<(), LibraryError> {
-        let (files, _) = self.found(name)?;
-        let _lock = self.io(files.lock())?;
-        while let Some((ending, _)) = self.io(files.newest(name))? {
-            self.io(files.remove(name, ending))?;
+        let (files, _) = self.find_flow(name)?;
+        let _lock = self.map_io(files.lock())?;
+        while let Some((ending, _)) = self.map_io(files.newest(name))? {
+            self.map_io(files.remove(name, ending))?;
         }
-        self.io(files.forget(name))
+        self.map_io(files.remove_all_older(name))
     }
 
     /// Loads a version of a flow for a run by a host. `None` means the newest version. The flow is stored, so a
@@ -241,7 +241,7 @@ impl FlowLibrary {
         let source = match version {
             Some(_) => {
                 let (stored, ending) = self.find(name, version)?;
-                source(name, ending, stored.text)
+                flow_source(name, ending, stored.text)
             }
             None => self.newest(name)?.ok_or_else(|| LibraryError::Unknown(name.to_owned()))?,
         };
@@ -261,44 +261,46 @@ impl FlowLibrary {
     fn newest(&self, name: &str) -> Result<Option<Source>, LibraryError> {
         check_name(name)?;
         let Some(files) = self.files()? else { return Ok(None) };
-        let newest = self.io(files.newest(name))?;
-        Ok(newest.map(|(ending, text)| source(name, ending, text)))
+        let newest = self.map_io(files.newest(name))?;
+        Ok(newest.map(|(ending, text)| flow_source(name, ending, text)))
     }
 
     fn find(&self, name: &str, version: Option<u32>) -> Result<(StoredFlow, Ending), LibraryError> {
-        let (files, present) = self.found(name)?;
+        let (files, present) = self.find_flow(name)?;
         let wanted = version.unwrap_or(present.version);
         if wanted == present.version {
-            return Ok((self.stored(name, wanted, present.ending, present.text), present.ending));
+            return Ok((self.to_stored(name, wanted, present.ending, present.text), present.ending));
         }
         let missing =
             || LibraryError::UnknownVersion { name: name.to_owned(), version: wanted, newest: present.version };
         let ending = *present.older.get(&wanted).ok_or_else(missing)?;
-        let text = self.io(files.read_older(name, wanted, ending))?.ok_or_else(missing)?;
-        Ok((self.stored(name, wanted, ending, text), ending))
+        let text = self.map_io(files.read_older(name, wanted, ending))?.ok_or_else(missing)?;
+        Ok((self.to_stored(name, wanted, ending, text), ending))
     }
 
-    fn found(&self, name: &str) -> Result<(LibraryFiles, Present), LibraryError> {
+    fn find_flow(&self, name: &str) -> Result<(LibraryFiles, CurrentFlow), LibraryError> {
         check_name(name)?;
         let unknown = || LibraryError::Unknown(name.to_owned());
         let files = self.files()?.ok_or_else(unknown)?;
-        let present = self.present(&files, name)?.ok_or_else(unknown)?;
+        let present = self.find_current(&files, name)?.ok_or_else(unknown)?;
         Ok((files, present))
     }
 
     /// Reads the state of a flow. Readers take no lock, so the method reads again if another process has changed the
     /// flow meanwhile.
-    fn present(&self, files: &LibraryFiles, name: &str) -> Result<Option<Present>, LibraryError> {
+    fn find_current(&self, files: &LibraryFiles, name: &str) -> Result<Option<CurrentFlow>, LibraryError> {
         loop {
-            let older = self.io(files.older(name))?;
-            let Some((ending, text)) = self.io(files.newest(name))? else { return Ok(None) };
+            let older = self.map_io(files.older_versions(name))?;
+            let Some((ending, text)) = self.map_io(files.newest(name))? else { return Ok(None) };
             let version = match older.last_key_value() {
                 None => 1,
-                Some((last, kept)) if self.io(files.read_older(name, *last, *kept))?.as_ref() == Some(&text) => *last,
+                Some((last, kept)) if self.map_io(files.read_older(name, *last, *kept))?.as_ref() == Some(&text) => {
+                    *last
+                }
                 Some((last, _)) => last + 1,
             };
-            if self.io(files.older(name))? == older {
-                return Ok(Some(Present { ending, text, version, older }));
+            if self.map_io(files.older_versions(name))? == older {
+                return Ok(Some(CurrentFlow { ending, text, version, older }));
             }
         }
     }
@@ -307,7 +309,7 @@ impl FlowLibrary {
     fn check(&self, host: &Host, name: &str, ending: Ending, text: &str) -> Result<(), LibraryError> {
         check_name(name)?;
         check_size(text)?;
-        let source = source(name, ending, text.to_owned());
+        let source = flow_source(name, ending, text.to_owned());
         let said = about(&source).name.filter(|said| said != name);
         let checked =
             host.check_in(&source, Arc::new(self.surroundings(&source, CheckMode::Adding)), &Start::default());
@@ -318,29 +320,30 @@ impl FlowLibrary {
         }
     }
 
-    fn stored(&self, name: &str, version: u32, ending: Ending, text: String) -> StoredFlow {
-        StoredFlow { name: name.to_owned(), version, file: self.folder.join(ending.file(name)), text }
+    fn to_stored(&self, name: &str, version: u32, ending: Ending, text: String) -> StoredFlow {
+        StoredFlow { name: name.to_owned(), version, file: self.folder.join(ending.file_name(name)), text }
     }
 
     /// Returns the folder that a flow may read: the folder of the flow's own file.
     fn surroundings(&self, source: &Source, rules: CheckMode) -> Folder {
         let file = self.folder.join(&source.name);
-        Folder::library(file.parent().map(Path::to_path_buf).unwrap_or_default()).with_mode(rules)
+        Folder::of_library(file.parent().map(Path::to_path_buf).unwrap_or_default()).with_mode(rules)
     }
 
     /// Returns the size of the library after a text is added. It fails if the library would exceed its limit.
     fn size_with(&self, files: &LibraryFiles, text: &str) -> Result<Size, LibraryError> {
-        let noted = self.io(files.size())?.with(text);
+        let noted = self.map_io(files.size())?.with_text(text);
         // The recorded size still includes deleted versions.
-        let size = if noted.bytes > LIBRARY_BYTES { self.io(files.count())?.with(text) } else { noted };
-        if size.bytes > LIBRARY_BYTES { Err(LibraryError::Full) } else { Ok(size) }
+        let size =
+            if noted.bytes > MAX_LIBRARY_BYTES { self.map_io(files.count_size())?.with_text(text) } else { noted };
+        if size.bytes > MAX_LIBRARY_BYTES { Err(LibraryError::Full) } else { Ok(size) }
     }
 
     fn files(&self) -> Result<Option<LibraryFiles>, LibraryError> {
-        self.io(LibraryFiles::open(&self.folder))
+        self.map_io(LibraryFiles::open(&self.folder))
     }
 
-    fn io<T>(&self, result: std::io::Result<T>) -> Result<T, LibraryError> {
+    fn map_io<T>(&self, result: std::io::Result<T>) -> Result<T, LibraryError> {
         result.map_err(|source| match source.get_ref().and_then(|why| why.downcast_ref::<LinkError>()) {
             Some(LinkError(file)) => LibraryError::Link(file.clone()),
             None => LibraryError::Folder { folder: self.folder.clone(), source },
@@ -350,18 +353,18 @@ impl FlowLibrary {
 
 /// Builds a source whose name is the file's name without its folder, since readers of diagnostics need not know the
 /// folder.
-fn source(name: &str, ending: Ending, text: String) -> Source {
-    Source { name: ending.file(name), text }
+fn flow_source(name: &str, ending: Ending, text: String) -> Source {
+    Source { name: ending.file_name(name), text }
 }
 
 /// Returns the name in a flow's text.
-fn own_name(text: &str) -> Result<String, LibraryError> {
+fn name_in_text(text: &str) -> Result<String, LibraryError> {
     check_size(text)?;
     about(&Source { name: String::new(), text: text.to_owned() }).name.ok_or(LibraryError::NoName)
 }
 
 fn check_size(text: &str) -> Result<(), LibraryError> {
-    if text.len() <= FLOW_BYTES { Ok(()) } else { Err(LibraryError::TooLarge) }
+    if text.len() <= MAX_FLOW_BYTES { Ok(()) } else { Err(LibraryError::TooLarge) }
 }
 
 fn check_name(name: &str) -> Result<(), LibraryError> {

@@ -17,11 +17,11 @@ use flowcell_flow::triggers::Missed;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
 /// Maximum number of times that [`Schedule::due`] returns. With `missed: all`, older missed times start nothing.
-pub const MADE_UP: usize = 100;
+pub const MAX_MISSED_TIMES: usize = 100;
 /// With `missed: skip`, a time counts as missed after this many milliseconds.
 pub const GRACE_MS: u64 = 60_000;
 /// The start of a leap year, in seconds since 1970. The check of a cron expression searches from here.
-const TRIED_FROM: i64 = 1_704_067_200;
+const CHECK_FROM_SECONDS: i64 = 1_704_067_200;
 
 /// A cron expression in a time zone.
 #[derive(Clone, Debug)]
@@ -40,27 +40,27 @@ impl Schedule {
     /// The list is empty if the clock has gone back.
     pub fn due(&self, since: u64, now: u64, missed: Missed) -> Vec<u64> {
         let (since, most) = match missed {
-            Missed::Skip => (since.max(now.saturating_sub(GRACE_MS)), MADE_UP),
+            Missed::Skip => (since.max(now.saturating_sub(GRACE_MS)), MAX_MISSED_TIMES),
             Missed::Latest => (since, 1),
-            Missed::All => (since, MADE_UP),
+            Missed::All => (since, MAX_MISSED_TIMES),
         };
-        let mut slots: Vec<u64> = self.before(now).take_while(|slot| *slot > since).take(most).collect();
+        let mut slots: Vec<u64> = self.due_times_before(now).take_while(|slot| *slot > since).take(most).collect();
         slots.reverse();
         slots
     }
 
     /// Returns the first due time after a time, both in milliseconds since 1970. Returns `None` if there is none.
     pub fn next(&self, after: u64) -> Option<u64> {
-        self.cron.find_next_occurrence(&self.zoned(after)?, false).ok().as_ref().and_then(millis)
+        self.cron.find_next_occurrence(&self.zoned(after)?, false).ok().as_ref().and_then(to_millis)
     }
 
     /// Returns the due times up to a time, from the latest to the earliest.
-    fn before(&self, now: u64) -> impl Iterator<Item = u64> {
+    fn due_times_before(&self, now: u64) -> impl Iterator<Item = u64> {
         let mut from = self.zoned(now).map(|now| (now, true));
         std::iter::from_fn(move || {
             let (at, inclusive) = from.take()?;
             let found = self.cron.find_previous_occurrence(&at, inclusive).ok()?;
-            let slot = millis(&found)?;
+            let slot = to_millis(&found)?;
             from = Some((found, false));
             Some(slot)
         })
@@ -73,14 +73,14 @@ impl Schedule {
     }
 }
 
-fn millis(at: &Zoned) -> Option<u64> {
+fn to_millis(at: &Zoned) -> Option<u64> {
     u64::try_from(at.timestamp().as_millisecond()).ok()
 }
 
 /// Checks a cron expression. The error is a sentence for people.
 pub fn check_cron(cron: &str) -> Result<(), String> {
     let cron = read_cron(cron)?;
-    let from = Timestamp::from_second(TRIED_FROM).map_err(|error| error.to_string())?.to_zoned(TimeZone::UTC);
+    let from = Timestamp::from_second(CHECK_FROM_SECONDS).map_err(|error| error.to_string())?.to_zoned(TimeZone::UTC);
     cron.find_next_occurrence(&from, false).map(drop).map_err(|_| "this day does not exist".to_owned())
 }
 
@@ -90,16 +90,16 @@ pub fn check_time_zone(name: &str) -> Result<(), String> {
 }
 
 /// Formats a time for ids: `20260329T010000Z`.
-pub fn compact(at: u64) -> String {
-    text(at, "%Y%m%dT%H%M%SZ")
+pub fn format_for_id(at: u64) -> String {
+    format_at(at, "%Y%m%dT%H%M%SZ")
 }
 
 /// Formats a time for texts: `2026-03-29T01:00:00Z`.
-pub fn written(at: u64) -> String {
-    text(at, "%Y-%m-%dT%H:%M:%SZ")
+pub fn format_for_text(at: u64) -> String {
+    format_at(at, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-fn text(at: u64, format: &str) -> String {
+fn format_at(at: u64, format: &str) -> String {
     let at = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or(Timestamp::MAX);
     at.strftime(format).to_string()
 }
@@ -158,7 +158,7 @@ mod tests {
 
     fn due(cron: &str, zone: &str, since: &str, now: &str, missed: Missed) -> Vec<String> {
         let schedule = Schedule::new(cron, zone).unwrap();
-        schedule.due(at(since), at(now), missed).into_iter().map(written).collect()
+        schedule.due(at(since), at(now), missed).into_iter().map(format_for_text).collect()
     }
 
     #[test]
@@ -212,11 +212,11 @@ mod tests {
         let days = due("0 0 29 2 *", "UTC", "2023-01-01T00:00:00Z", "2033-01-01T00:00:00Z", Missed::All);
         assert_eq!(days, ["2024-02-29T00:00:00Z", "2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"]);
         let schedule = Schedule::new("0 0 29 2 *", "UTC").unwrap();
-        assert_eq!(schedule.next(at("2096-03-01T00:00:00Z")).map(written).unwrap(), "2104-02-29T00:00:00Z");
+        assert_eq!(schedule.next(at("2096-03-01T00:00:00Z")).map(format_for_text).unwrap(), "2104-02-29T00:00:00Z");
     }
 
     #[test]
-    fn r30_missed_times_are_made_up_for_as_the_policy_says() {
+    fn r30_missed_times_are_due_as_the_policy_says() {
         let of = |missed| due("0 * * * *", "UTC", "2026-01-01T00:00:00Z", "2026-01-01T05:00:30Z", missed);
         assert_eq!(of(Missed::Latest), ["2026-01-01T05:00:00Z"]);
         assert_eq!(of(Missed::All).len(), 5);
@@ -224,7 +224,11 @@ mod tests {
         let late = |missed| due("0 * * * *", "UTC", "2026-01-01T00:00:00Z", "2026-01-01T05:02:00Z", missed).len();
         assert_eq!((late(Missed::Skip), late(Missed::Latest), late(Missed::All)), (0, 1, 5));
         let year = due("* * * * *", "UTC", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z", Missed::All);
-        assert_eq!((year.len(), year[99].as_str()), (MADE_UP, "2026-01-01T00:00:00Z"), "the latest, and no more");
+        assert_eq!(
+            (year.len(), year[99].as_str()),
+            (MAX_MISSED_TIMES, "2026-01-01T00:00:00Z"),
+            "the latest, and no more"
+        );
     }
 
     #[test]
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_back_finds_what_looking_ahead_finds() {
+    fn times_found_backwards_equal_times_found_forwards() {
         let days = [("2026-03-28T20:00:00Z", "2026-03-29T20:00:00Z"), ("2026-10-24T20:00:00Z", "2026-10-25T20:00:00Z")];
         for cron in ["30 2 * * *", "0 3 * * *", "0 2 * * *", "*/20 * * * *", "5 1-3 * * *", "0 0 * * SUN", "59 2 * * *"]
         {
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schedule_is_told() {
+    fn invalid_schedules_are_refused_with_the_reason() {
         for wrong in ["", "0 2 * *", "0 0 2 * * *", "61 * * * *", "0 2 * * * 2026", "every day"] {
             assert!(check_cron(wrong).is_err(), "{wrong}");
         }

@@ -112,9 +112,9 @@ impl TenantError {
 }
 
 /// Minimum milliseconds between two audit entries about the same rejected token.
-const REFUSALS: u64 = 60_000;
+const MIN_REFUSAL_INTERVAL_MS: u64 = 60_000;
 /// Maximum number of rejected tokens whose last audit entry is remembered.
-const REFUSED: usize = 1_000;
+const MAX_REMEMBERED_TOKENS: usize = 1_000;
 
 /// The time of the last audit entry about each rejected token, in milliseconds since 1970.
 #[derive(Default)]
@@ -123,11 +123,11 @@ struct Refusals(Mutex<HashMap<Box<str>, u64>>);
 impl Refusals {
     fn is_due(&self, token: &str, now: u64) -> bool {
         let mut noted = self.0.lock();
-        if noted.get(token).is_some_and(|last| now < last + REFUSALS) {
+        if noted.get(token).is_some_and(|last| now < last + MIN_REFUSAL_INTERVAL_MS) {
             return false;
         }
-        noted.retain(|_, last| now < *last + REFUSALS);
-        let fits = noted.len() < REFUSED;
+        noted.retain(|_, last| now < *last + MIN_REFUSAL_INTERVAL_MS);
+        let fits = noted.len() < MAX_REMEMBERED_TOKENS;
         if fits {
             noted.insert(token.into(), now);
         }
@@ -206,7 +206,7 @@ impl Tenants {
     }
 
     /// Adds an audit entry about a rejected token, at most once a minute. So guesses of tokens cannot fill the log.
-    fn refused(&self, tenant: &str, token: &str) -> AuthError {
+    fn reject_token(&self, tenant: &str, token: &str) -> AuthError {
         if self.refusals.is_due(token, self.host.now()) {
             let noted = self.note_by(NOBODY, tenant, "token.refused", token, Outcome::Refused);
             noted.unwrap_or_else(|error| tracing::warn!("cannot write a refusal to the audit log: {error}"));
@@ -215,7 +215,7 @@ impl Tenants {
     }
 
     /// Returns a tenant, or an error if it does not exist. `local` always exists.
-    fn known(&self, name: &str) -> Result<Tenant, TenantError> {
+    fn existing_tenant(&self, name: &str) -> Result<Tenant, TenantError> {
         let tenant = Tenant::from(name);
         if tenant != Tenant::local() {
             self.tenant(name)?;
@@ -224,7 +224,7 @@ impl Tenants {
     }
 
     /// Returns `local` and all other tenants, since each may have secrets.
-    fn owners(&self) -> Result<Vec<Tenant>, TenantError> {
+    fn all_tenants(&self) -> Result<Vec<Tenant>, TenantError> {
         let others = self.list()?.into_iter().map(|row| Tenant::from(row.name)).filter(|name| *name != Tenant::local());
         Ok(std::iter::once(Tenant::local()).chain(others).collect())
     }
@@ -232,14 +232,14 @@ impl Tenants {
     /// Returns the tenants with secrets that none of the given keys opens.
     pub fn lost_secrets(&self) -> Result<Vec<(Tenant, LostSecrets)>, TenantError> {
         let lost = |tenant: Tenant| Ok((tenant.clone(), self.vault().lost(&tenant)?));
-        let all: Vec<_> = self.owners()?.into_iter().map(lost).collect::<Result<_, TenantError>>()?;
+        let all: Vec<_> = self.all_tenants()?.into_iter().map(lost).collect::<Result<_, TenantError>>()?;
         Ok(all.into_iter().filter(|(_, lost)| !lost.is_empty()).collect())
     }
 
     /// Returns the policy of a tenant.
     pub fn policy(&self, tenant: &str) -> Result<Policy, TenantError> {
         self.tenant(tenant)?;
-        Ok(Policy::of(self.document_store(), &Tenant::from(tenant))?)
+        Ok(Policy::read(self.document_store(), &Tenant::from(tenant))?)
     }
 
     /// Returns the tenant's usage of today.
@@ -329,23 +329,23 @@ impl Identify for Tenants {
     /// Returns the caller for a valid token of an enabled tenant.
     fn identify(&self, bearer: Option<&str>) -> Result<Caller, AuthError> {
         let shown = bearer.ok_or(AuthError::Missing)?;
-        let (id, secret) = token::parts(shown).ok_or(AuthError::Unknown)?;
+        let (id, secret) = token::split_token(shown).ok_or(AuthError::Unknown)?;
         let known: Option<(Token, u64)> = self.get(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
         let Some((known, _)) = known else {
-            return Err(self.refused(OPERATORS, "unknown"));
+            return Err(self.reject_token(OPERATORS, "unknown"));
         };
         if !known.accepts(secret, self.host.now()) {
-            return Err(self.refused(&known.tenant, id));
+            return Err(self.reject_token(&known.tenant, id));
         }
         let (tenant, _) = self.tenant(&known.tenant).map_err(|error| match error {
             TenantError::Unknown(_) => AuthError::Unknown,
             _ => AuthError::Unavailable,
         })?;
         if tenant.disabled {
-            return Err(self.refused(&known.tenant, id));
+            return Err(self.reject_token(&known.tenant, id));
         }
         let tenant = Tenant::from(known.tenant.as_str());
-        let policy = Policy::of(self.document_store(), &tenant).map_err(|_| AuthError::Unavailable)?;
+        let policy = Policy::read(self.document_store(), &tenant).map_err(|_| AuthError::Unavailable)?;
         let token = Some(Arc::from(id));
         Ok(Caller { tenant, scopes: known.scopes(), token, policy: Arc::new(policy) })
     }
@@ -363,7 +363,7 @@ impl Identify for Tenants {
     }
 
     fn policy(&self, tenant: &Tenant) -> Result<Policy, AuthError> {
-        Policy::of(self.document_store(), tenant).map_err(|_| AuthError::Unavailable)
+        Policy::read(self.document_store(), tenant).map_err(|_| AuthError::Unavailable)
     }
 
     fn tenants(&self) -> Vec<Tenant> {

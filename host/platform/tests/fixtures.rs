@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 /// Formats the members of an event that are the same in every run.
 fn line(event: &Event) -> String {
-    const TOLD: [&str; 15] = [
+    const SHOWN_MEMBERS: [&str; 15] = [
         "name",
         "taskId",
         "scope",
@@ -33,7 +33,7 @@ fn line(event: &Event) -> String {
         "stopReason",
     ];
     let mut line = event.kind.to_owned();
-    for key in TOLD {
+    for key in SHOWN_MEMBERS {
         if let Some(value) = event.data.get(key) {
             line.push_str(&format!(" {key}={value}"));
         }

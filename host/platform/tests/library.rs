@@ -81,7 +81,7 @@ fn a_name_that_is_taken_is_refused() {
 }
 
 #[test]
-fn files_that_somebody_puts_there_are_flows_too() {
+fn files_that_users_add_are_flows_too() {
     let ((_folder, library), host) = (library(), host());
     fs::create_dir(library.folder()).unwrap();
     let yaml = "flow: { name: by-hand, description: put there }\nnodes: [{ id: a, type: control.noop }]\n";
@@ -106,7 +106,7 @@ fn files_that_somebody_puts_there_are_flows_too() {
 
 /// A rule that is newer than a stored flow refuses only new versions. The flow and its accepted runs continue.
 #[test]
-fn a_kept_flow_goes_on_under_newer_rules() {
+fn a_stored_flow_continues_under_newer_rules() {
     let ((_folder, library), host) = (library(), host());
     let looping = "flow: { name: again }
 nodes:
@@ -167,7 +167,7 @@ fn no_name_leads_out_of_the_folder() {
 }
 
 #[test]
-fn what_is_no_flow_is_not_kept() {
+fn invalid_flows_are_not_stored() {
     let ((_folder, library), host) = (library(), host());
     let wrong = flow("a", "").replace("control.noop", "control.nope");
     let LibraryError::Invalid(findings) = library.create(&host, &wrong).unwrap_err() else { panic!("another error") };
@@ -175,7 +175,7 @@ fn what_is_no_flow_is_not_kept() {
     assert!(matches!(library.create(&host, "nodes: []").unwrap_err(), LibraryError::NoName));
     let refused = library.create_as(&host, "b", &flow("a", "")).unwrap_err();
     assert_eq!(refused.to_string(), "the flow has the name `a` in its text, but is stored as `b`: use one name");
-    let huge = flow("a", &"x".repeat(flowcell_platform::library::FLOW_BYTES));
+    let huge = flow("a", &"x".repeat(flowcell_platform::library::MAX_FLOW_BYTES));
     assert!(matches!(library.create(&host, &huge).unwrap_err(), LibraryError::TooLarge));
     assert!(!library.folder().exists());
 
@@ -186,7 +186,7 @@ fn what_is_no_flow_is_not_kept() {
 }
 
 #[test]
-fn of_many_who_create_one_name_one_wins() {
+fn one_of_several_concurrent_creations_wins() {
     let ((_folder, library), host) = (library(), host());
     for round in 0..10 {
         let name = format!("f{round}");
@@ -203,7 +203,7 @@ fn of_many_who_create_one_name_one_wins() {
 }
 
 #[test]
-fn many_append_and_everybody_reads_whole_versions() {
+fn concurrent_appends_are_read_as_whole_versions() {
     const WRITERS: usize = 4;
     const EACH: usize = 12;
     let ((_folder, library), host) = (library(), host());
@@ -250,18 +250,18 @@ fn an_append_that_a_crash_cut_short_did_not_happen() {
 }
 
 #[test]
-fn the_oldest_versions_go() {
+fn the_oldest_versions_are_removed() {
     let ((_folder, library), host) = (library(), host());
     library.create(&host, &flow("a", "newest")).unwrap();
     let kept = library.folder().join(".versions/a");
     fs::create_dir_all(&kept).unwrap();
-    for version in 1..=flowcell_platform::library::OLDER_VERSIONS {
+    for version in 1..=flowcell_platform::library::MAX_OLDER_VERSIONS {
         fs::write(kept.join(format!("{version}.json")), "").unwrap();
     }
     let next = library.append(&host, &flow("a", "newer still")).unwrap().version as usize;
-    assert_eq!(next, flowcell_platform::library::OLDER_VERSIONS + 2);
+    assert_eq!(next, flowcell_platform::library::MAX_OLDER_VERSIONS + 2);
     let versions = library.versions("a").unwrap();
-    assert_eq!((versions.len(), versions[0]), (flowcell_platform::library::OLDER_VERSIONS + 1, 2));
+    assert_eq!((versions.len(), versions[0]), (flowcell_platform::library::MAX_OLDER_VERSIONS + 1, 2));
 }
 
 /// A link is checked by its target, and the error names it. Writes never follow a link.
@@ -330,7 +330,7 @@ fn h2_a_link_in_the_folder_leads_to_no_other_folder() {
 }
 
 #[test]
-fn a_library_holds_no_more_bytes_than_it_may() {
+fn the_bytes_of_a_library_are_limited() {
     let ((_folder, library), host) = (library(), host());
     library.create(&host, &flow("a", "")).unwrap();
     // Files that users add count at the next count.
@@ -338,7 +338,7 @@ fn a_library_holds_no_more_bytes_than_it_may() {
     fs::create_dir(&kept).unwrap();
     let huge = fs::File::create(kept.join("1.json")).unwrap();
     // This leaves room for one more version.
-    huge.set_len(flowcell_platform::library::LIBRARY_BYTES - 2 * 4_096).unwrap();
+    huge.set_len(flowcell_platform::library::MAX_LIBRARY_BYTES - 2 * 4_096).unwrap();
     for note in ["", "garbage", "1 256", "99999999999999 1"] {
         fs::write(library.folder().join(".versions/.size"), note).unwrap();
         let last = flow("a", &format!("with the note `{note}`"));
@@ -355,10 +355,10 @@ fn a_library_holds_no_more_bytes_than_it_may() {
 }
 
 #[test]
-fn a_library_holds_no_more_flows_than_it_may() {
+fn the_number_of_flows_of_a_library_is_limited() {
     let ((_folder, library), host) = (library(), host());
     fs::create_dir(library.folder()).unwrap();
-    (0..flowcell_platform::library::FLOWS)
+    (0..flowcell_platform::library::MAX_FLOWS)
         .for_each(|index| fs::write(library.folder().join(format!("f{index}.json")), "").unwrap());
     let refused = library.create(&host, &flow("more", "")).unwrap_err();
     assert!(matches!(refused, LibraryError::Full), "{refused}");

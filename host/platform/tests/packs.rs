@@ -36,7 +36,7 @@ fn a_folder_that_lacks_a_pack_is_refused_with_the_file_and_the_variable() {
 }
 
 #[test]
-fn a_folder_relative_to_nothing_known_is_refused() {
+fn a_relative_folder_is_refused() {
     let out = tempfile::tempdir().unwrap();
     let error = build::take_packs(Path::new("packs"), out.path()).unwrap_err();
     assert_eq!(error, "FLOWCELL_CATALOG is packs; write the whole path of the folder");

@@ -33,13 +33,13 @@ use flowcell_runtime::{
 use futures_util::future::{self, BoxFuture};
 use sqlx::{Connection, Executor};
 
-/// Steps of a chain.
+/// Number of steps of a chain.
 const STEPS: usize = 100;
 /// Number of runs of each measurement, of which the fastest counts.
 const ROUNDS: usize = 5;
-/// Concurrent chains of a process.
+/// Number of concurrent chains of a process.
 const TOGETHER: usize = 8;
-/// Running time of the processes.
+/// The time for which each process runs chains.
 const MEASURED: Duration = Duration::from_secs(4);
 
 const MANIFEST: &str = "

@@ -10,16 +10,17 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     fact::AgentFact,
-    limits::{INBOX_MESSAGES, REMEMBERED_MESSAGES},
+    limits::{DEFAULT_INBOX_MESSAGES, MAX_REMEMBERED_MESSAGE_IDS},
 };
 
 /// The agent runs of one task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Agents {
-    /// Number of reports on agent runs by this attempt: now (`marks`), and at its last checkpoint (`marks_before`).
+    /// Number of reports that this attempt has made on its agent runs: so far (`marks`), and up to its last checkpoint
+    /// (`marks_before`).
     pub(crate) marks: u32,
     pub(crate) marks_before: u32,
-    /// Number of agent runs that this attempt has opened: now (`opened`), and at its last checkpoint
+    /// Number of agent runs that this attempt has opened: so far (`opened`), and up to its last checkpoint
     /// (`opened_before`).
     pub(crate) opened: u32,
     pub(crate) opened_before: u32,
@@ -39,7 +40,7 @@ pub(crate) struct AgentRun {
     closed: Option<u32>,
     /// True after a command has asked the agent run to finish.
     pub(crate) closing: bool,
-    /// The ids of the latest [`REMEMBERED_MESSAGES`] messages, by which a repeated message is recognised.
+    /// The ids of the latest [`MAX_REMEMBERED_MESSAGE_IDS`] messages, by which a repeated message is recognised.
     seen: Vec<Arc<str>>,
 }
 
@@ -63,7 +64,7 @@ impl AgentRun {
         self.opened <= marks && self.closed.is_none_or(|closed| closed > marks)
     }
 
-    pub(crate) fn knows(&self, message: &str) -> bool {
+    pub(crate) fn has_seen(&self, message: &str) -> bool {
         self.seen.iter().any(|seen| **seen == *message)
     }
 }
@@ -101,7 +102,7 @@ impl Agents {
                 self.opened += 1;
                 let inbox = about.get("inbox").filter(|inbox| !inbox.is_null());
                 let capacity = |inbox: &flowcell_contract::Json| {
-                    inbox.get("capacity").and_then(flowcell_contract::Json::as_u64).unwrap_or(INBOX_MESSAGES)
+                    inbox.get("capacity").and_then(flowcell_contract::Json::as_u64).unwrap_or(DEFAULT_INBOX_MESSAGES)
                 };
                 let capacity = inbox.map(|inbox| u32::try_from(capacity(inbox)).unwrap_or(u32::MAX));
                 let (id, opened) = (id.clone(), *mark);
@@ -111,11 +112,11 @@ impl Agents {
             AgentFact::Closed { mark, id, .. } => {
                 self.marks = self.marks.max(*mark);
                 let closed = self.marks;
-                self.each_of(id, |run| run.closed = Some(closed));
+                self.change_each(id, |run| run.closed = Some(closed));
             }
             AgentFact::Written { id, message, value } => {
-                self.each_of(id, |run| {
-                    if run.seen.len() >= REMEMBERED_MESSAGES {
+                self.change_each(id, |run| {
+                    if run.seen.len() >= MAX_REMEMBERED_MESSAGE_IDS {
                         run.seen.remove(0);
                     }
                     run.seen.push(message.clone());
@@ -124,7 +125,7 @@ impl Agents {
                 self.inbox.push(InboxMessage { run, id, value: value.clone(), applied: false });
             }
             AgentFact::Closing { id } => {
-                self.each_of(id, |run| run.closing = true);
+                self.change_each(id, |run| run.closing = true);
                 self.inbox.push(InboxMessage { run: id.clone(), id: None, value: Value::null(), applied: false });
             }
             AgentFact::Applied { id, message } => {
@@ -139,7 +140,7 @@ impl Agents {
         }
     }
 
-    fn each_of(&mut self, id: &str, change: impl FnMut(&mut AgentRun)) {
+    fn change_each(&mut self, id: &str, change: impl FnMut(&mut AgentRun)) {
         self.runs.iter_mut().filter(|run| *run.id == *id && run.is_open()).for_each(change);
     }
 }

@@ -58,7 +58,7 @@ impl RunState {
                 self.task_mut(*task).calls().mark_out((*attempt, *ordinal));
             }
             Fact::CallEnded { task, attempt, ordinal, reply } => {
-                self.go_on_from(*task, ts);
+                self.continue_attempt(*task, ts);
                 let task = self.task_mut(*task);
                 let current = task.attempt;
                 task.calls().end(current, (*attempt, *ordinal), ts, reply);
@@ -85,14 +85,14 @@ impl RunState {
                     self.kept.remove(at);
                 }
             }
-            Fact::Agent { task: key, told, before } => {
+            Fact::Agent { task: key, agent_fact, before } => {
                 let task = self.task_mut(*key);
                 if !before.is_empty() {
                     task.calls().observe(before);
                 }
-                task.agents().apply(told);
-                match **told {
-                    AgentFact::Written { .. } | AgentFact::Closing { .. } => self.go_on_from(*key, ts),
+                task.agents().apply(agent_fact);
+                match **agent_fact {
+                    AgentFact::Written { .. } | AgentFact::Closing { .. } => self.continue_attempt(*key, ts),
                     AgentFact::Opened { .. } | AgentFact::Told { .. } | AgentFact::Closed { .. } => {
                         task.wait_until = None
                     }
@@ -103,10 +103,10 @@ impl RunState {
                 self.task_mut(*task).idle_from(ts, *due);
                 self.running -= 1;
             }
-            Fact::TaskBusy { task } => self.go_on_from(*task, ts),
+            Fact::TaskBusy { task } => self.continue_attempt(*task, ts),
             Fact::CallDecided { task, attempt, ordinal, allowed, answer, .. } => {
                 if *allowed {
-                    self.go_on_from(*task, ts);
+                    self.continue_attempt(*task, ts);
                 }
                 self.task_mut(*task).calls().decide((*attempt, *ordinal), *allowed, answer.is_some());
             }
@@ -129,7 +129,7 @@ impl RunState {
                 self.run_ended(end);
             }
         }
-        if moves_on(fact) {
+        if is_progress(fact) {
             self.deaths = Deaths::default();
         }
     }
@@ -219,7 +219,7 @@ impl RunState {
 
     /// Continues an attempt that has waited only for people. Such an attempt holds no permit; now it gets one again,
     /// even if all permits are in use.
-    fn go_on_from(&mut self, key: TaskKey, ts: u64) {
+    fn continue_attempt(&mut self, key: TaskKey, ts: u64) {
         let task = self.task_mut(key);
         if std::mem::take(&mut task.idle) {
             task.since = ts;
@@ -437,7 +437,7 @@ impl RunState {
 }
 
 /// Returns true if a fact shows that the run makes progress.
-fn moves_on(fact: &Fact) -> bool {
+fn is_progress(fact: &Fact) -> bool {
     matches!(
         fact,
         Fact::TaskSucceeded { .. }

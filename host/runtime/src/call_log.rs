@@ -43,8 +43,8 @@ pub(crate) struct CallLog {
     pub(crate) ended: Vec<Ended>,
     /// Replies of `once` calls of all attempts, by idempotency key.
     pub(crate) once: HashMap<Arc<str>, Reply>,
-    /// Calls of this attempt whose approval was decided, by number. True if a person answered; false if the time to
-    /// answer ended.
+    /// The calls of this attempt that no longer wait for approval, by their numbers. True: a person has answered.
+    /// False: the time to answer has ended.
     pub(crate) decided: BTreeMap<u32, bool>,
     /// Calls without a final reply, by attempt and ordinal. [`OpenCallState`] has the state of each.
     open: BTreeMap<CallNumber, OpenCall>,
@@ -138,7 +138,7 @@ impl CallLog {
         self.open.insert((attempt, call.ordinal), open);
     }
 
-    /// Ends a call that the attempt `current` or an earlier one has begun.
+    /// Records the end of a call. The attempt `current` or an earlier one has begun the call.
     pub(crate) fn end(&mut self, current: u32, (attempt, ordinal): CallNumber, ts: u64, reply: &Reply) {
         let Some(open) = self.open.get_mut(&(attempt, ordinal)) else { return };
         if open.effect == Effect::Once {
@@ -166,7 +166,7 @@ impl CallLog {
     }
 
     /// Returns the number of processes that ended while this open call was in progress.
-    pub(crate) fn lost(&self, call: CallNumber) -> u32 {
+    pub(crate) fn lost_processes(&self, call: CallNumber) -> u32 {
         self.open.get(&call).map_or(0, |open| open.lost)
     }
 

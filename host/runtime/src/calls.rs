@@ -85,7 +85,7 @@ impl AttemptCalls {
     }
 
     /// Removes and returns the attempt's observations since its last recorded call.
-    pub(crate) fn take_heard(&self) -> Box<[Observed]> {
+    pub(crate) fn take_observations(&self) -> Box<[Observed]> {
         std::mem::take(&mut self.progress.lock().since).into()
     }
 
@@ -95,8 +95,8 @@ impl AttemptCalls {
     }
 
     /// Delivers the end of a call of this attempt. The journal already has this end.
-    pub(crate) fn arrive(&self, ordinal: u32, ts: u64, reply: Reply) {
-        self.progress.lock().arrive(ordinal, ts, reply);
+    pub(crate) fn deliver_reply(&self, ordinal: u32, ts: u64, reply: Reply) {
+        self.progress.lock().record_end(ordinal, ts, reply);
         self.arrived.notify_waiters();
     }
 
@@ -137,14 +137,14 @@ impl AttemptCalls {
     pub(crate) async fn finish(&self, result: &StepResult) {
         let ahead = self.progress.lock().next_recorded();
         if ahead.is_some() && result.is_ok() {
-            return self.diverged("it ended before the last of its recorded calls").await;
+            return self.report_divergence("it ended before the last of its recorded calls").await;
         }
         self.wait_for(|progress| progress.once_under_way.is_empty().then_some(())).await;
     }
 
-    /// Waits for an event that never arrives.
+    /// Waits for an event that does not arrive, so it never returns.
     #[cfg(test)]
-    pub(crate) async fn wait_in_vain(&self) {
+    pub(crate) async fn wait_forever(&self) {
         self.wait_for(|_| None).await
     }
 
@@ -195,7 +195,7 @@ impl AttemptCalls {
             }
             Submitted::Diverged(expected) => {
                 let asked = format!("`{}.{}`", call.interface, call.function);
-                return self.diverged(&format!("it called {asked} where it {expected} before")).await;
+                return self.report_divergence(&format!("it called {asked} where it {expected} before")).await;
             }
         };
         let node = &self.site.graph.node(self.attempting.task.node).id;
@@ -203,7 +203,7 @@ impl AttemptCalls {
         let (interface, function) = (call.interface.clone(), call.function.clone());
         let effect = admission.effect;
         let reply = self.progress.lock().recorded(&key).filter(|_| effect == Effect::Once);
-        let progress = self.watched(agent.as_deref());
+        let progress = self.partial_reply_receiver(agent.as_deref());
         let outgoing = Box::new(Outgoing {
             caller,
             call,
@@ -243,8 +243,8 @@ impl AttemptCalls {
         Ok(ordinal)
     }
 
-    /// Returns the question about a call. If the question shows only a part of the arguments, its text says how to read
-    /// all of them.
+    /// Returns the question whether a call may leave. If the question shows only a part of the arguments, its text says
+    /// how to read all of them.
     fn asked(&self, ask: Ask, ordinal: u32, now: u64) -> Asked {
         let Ask { mut prompt, expires_ms, arguments } = ask;
         if arguments.is_some() {
@@ -258,7 +258,7 @@ impl AttemptCalls {
     }
 
     /// Reports that the attempt takes a different step than before, and never returns: the driver drops the attempt.
-    async fn diverged<T>(&self, message: &str) -> T {
+    async fn report_divergence<T>(&self, message: &str) -> T {
         let (task, attempt) = (self.attempting.task, self.attempting.number);
         self.send_input(Input::Diverged { task, attempt, message: message.into() }).await;
         future::pending().await
@@ -275,7 +275,7 @@ impl AttemptCalls {
 
     /// Returns the receiver of partial replies. The receiver sends them to the watchers of the agent run that makes the
     /// call. For a call without an agent run it discards them.
-    fn watched(&self, agent: Option<&ForAgent>) -> Watched {
+    fn partial_reply_receiver(&self, agent: Option<&ForAgent>) -> Watched {
         let Some(agent) = agent else { return Watched::default() };
         let (agent_run, commands, task) = (agent.agent_run.clone(), self.site.commands.clone(), self.attempting.task);
         let tool_use = agent.tool_use.clone();
@@ -295,7 +295,7 @@ impl AttemptCalls {
         let waits = self.progress.lock().waits_for_people(ready);
         if let Some(heard) = waits {
             let (task, attempt) = (self.attempting.task, self.attempting.number);
-            self.send(Command::Waits { task, attempt, due, heard }).await;
+            self.send(Command::AttemptIdle { task, attempt, due, heard }).await;
         }
     }
 
@@ -317,19 +317,19 @@ impl AttemptCalls {
         let recorded = self.progress.lock().next_recorded();
         if let Some(recorded) = recorded {
             return match recorded {
-                Ok(Observed::Delivered(ordinal)) => self.deliver(ordinal),
+                Ok(Observed::Delivered(ordinal)) => self.take_ended_call(ordinal),
                 Ok(Observed::Message(id)) => {
-                    self.hand_over(|entry| entry.id.as_ref() == Some(&id)).map(|(_, arrival)| arrival)
+                    self.take_message(|entry| entry.id.as_ref() == Some(&id)).map(|(_, arrival)| arrival)
                 }
                 Ok(Observed::Closing(run)) => {
-                    self.hand_over(|entry| entry.id.is_none() && entry.run == run).map(|(_, arrival)| arrival)
+                    self.take_message(|entry| entry.id.is_none() && entry.run == run).map(|(_, arrival)| arrival)
                 }
                 Ok(Observed::TimedOut(at)) => {
                     self.progress.lock().advance_clock(at);
                     None
                 }
-                Ok(Observed::Answered(..)) => self.diverged("it waited where it read state before").await,
-                Err(expected) => self.diverged(&format!("it waited where it {expected} before")).await,
+                Ok(Observed::Answered(..)) => self.report_divergence("it waited where it read state before").await,
+                Err(expected) => self.report_divergence(&format!("it waited where it {expected} before")).await,
             };
         }
         let until = timeout_ms.map(|ms| self.site.timers.now().saturating_add(u64::from(ms)));
@@ -349,7 +349,7 @@ impl AttemptCalls {
                 Either::Right(_) => {
                     self.progress.lock().time_out(self.site.timers.now());
                     let (task, attempt) = (self.attempting.task, self.attempting.number);
-                    self.send_input(Input::Waited { task, attempt }).await;
+                    self.send_input(Input::AttemptBusy { task, attempt }).await;
                     None
                 }
             },
@@ -357,11 +357,11 @@ impl AttemptCalls {
         match arrived? {
             Next::Ended(ordinal) => {
                 self.progress.lock().since.push(Observed::Delivered(ordinal));
-                self.deliver(ordinal)
+                self.take_ended_call(ordinal)
             }
             Next::InboxMessage => {
                 let open: Vec<_> = self.progress.lock().agents.iter().map(|(open, _)| open.clone()).collect();
-                let (observed, arrival) = self.hand_over(|entry| open.contains(&entry.run))?;
+                let (observed, arrival) = self.take_message(|entry| open.contains(&entry.run))?;
                 self.progress.lock().since.push(observed);
                 Some(arrival)
             }
@@ -370,7 +370,7 @@ impl AttemptCalls {
 
     /// Removes the first inbox entry that `meant` accepts. Returns the observation to record, and the event for the
     /// component.
-    fn hand_over(&self, meant: impl Fn(&InboxMessage) -> bool) -> Option<(Observed, Arrival)> {
+    fn take_message(&self, meant: impl Fn(&InboxMessage) -> bool) -> Option<(Observed, Arrival)> {
         let InboxMessage { run: agent_run, id, value, .. } = self.progress.lock().take_message(meant)?;
         Some(match id {
             Some(id) => (Observed::Message(id.clone()), Arrival::Message { agent_run, id, value }),
@@ -378,7 +378,7 @@ impl AttemptCalls {
         })
     }
 
-    fn deliver(&self, ordinal: u32) -> Option<Arrival> {
+    fn take_ended_call(&self, ordinal: u32) -> Option<Arrival> {
         let mut progress = self.progress.lock();
         progress.listening.remove(&ordinal);
         let outcome = progress.take(ordinal)?.map_err(|failure| *failure);

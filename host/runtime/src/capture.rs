@@ -47,15 +47,16 @@ pub(crate) fn render(state: &RunState, key: TaskKey) -> Result<(Json, Json), Fai
     let one = |bound: &Bound<Binding>, values: &[Option<Json>], field: &str| {
         let roots = Named { graph: &state.graph, references: &bound.references, values };
         let place = |error: &ExprError| format!("{field} of `{}`{}", node.id, error.pointer);
-        evaluate(|| bound.expr.render(&roots)).map_err(|error| failed(code::BINDING_ERROR, &place(&error), &error))
+        evaluate(|| bound.expr.render(&roots))
+            .map_err(|error| expression_failure(code::BINDING_ERROR, &place(&error), &error))
     };
     let input = one(&node.input, captured.map_or(&[], |captured| &captured.input), "input")?;
     let config = one(&node.config, captured.map_or(&[], |captured| &captured.config), "config")?;
     Ok((input, config))
 }
 
-/// Returns the failure of a binding or a condition, with its place.
-fn failed(code: &str, place: &str, error: &ExprError) -> Failure {
+/// Returns the failure of a binding or a condition. `place` says where in the flow it is.
+fn expression_failure(code: &str, place: &str, error: &ExprError) -> Failure {
     let code = if error.is_missing { code::MISSING_VALUE } else { code };
     let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
     Failure::new(code, format!("{place}: {}{hint}", error.message))
@@ -80,7 +81,8 @@ pub(crate) fn holds(
     let viewpoint = Viewpoint { state, scope: task.scope, task: Some(task) };
     let roots = Live { viewpoint, references: &condition.references };
     let place = |error: &ExprError| format!("{place}{}", error.pointer);
-    evaluate(|| condition.expr.evaluate(&roots)).map_err(|error| failed(code::CONDITION_ERROR, &place(&error), &error))
+    evaluate(|| condition.expr.evaluate(&roots))
+        .map_err(|error| expression_failure(code::CONDITION_ERROR, &place(&error), &error))
 }
 
 /// Renders a binding as seen from a scope.
@@ -90,13 +92,13 @@ pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Bindin
     let what = owner.map_or("outputs".to_owned(), |owner| format!("bodyOutput of `{}`", state.graph.node(owner).id));
     let place = |error: &ExprError| format!("{what}{}", error.pointer);
     let value = evaluate(|| binding.expr.render(&roots));
-    let value = value.map_err(|error| failed(code::BINDING_ERROR, &place(&error), &error))?;
-    fits(value, "the value of the output")
+    let value = value.map_err(|error| expression_failure(code::BINDING_ERROR, &place(&error), &error))?;
+    check_size(value, "the value of the output")
 }
 
-/// Returns the value, or the failure `output_too_large`. The value's JSON text may have [`VALUE_BYTES`] bytes and a
-/// limited depth. A part that the value contains several times counts each time, although memory holds it once.
-pub(crate) fn fits(value: Json, what: &str) -> Result<Json, Failure> {
+/// Returns the value if its JSON text has at most [`VALUE_BYTES`] bytes and a limited depth, and otherwise the failure
+/// `output_too_large`. A part that the value contains several times counts each time, although memory holds it once.
+pub(crate) fn check_size(value: Json, what: &str) -> Result<Json, Failure> {
     match value.measure(VALUE_BYTES) {
         Ok(_) => Ok(value),
         Err(misfit) => Err(Failure::new(code::OUTPUT_TOO_LARGE, format!("{what} {misfit}; use a smaller part"))),
@@ -112,7 +114,7 @@ struct Named<'a> {
 
 impl Roots for Named<'_> {
     fn root(&self, name: &str) -> Option<Json> {
-        let at = self.references.iter().position(|reference| names(self.graph, reference, name))?;
+        let at = self.references.iter().position(|reference| is_named(self.graph, reference, name))?;
         self.values.get(at).cloned()?
     }
 
@@ -130,7 +132,7 @@ struct Live<'a> {
 impl Roots for Live<'_> {
     fn root(&self, name: &str) -> Option<Json> {
         let graph = &self.viewpoint.state.graph;
-        let reference = self.references.iter().find(|reference| names(graph, reference, name))?;
+        let reference = self.references.iter().find(|reference| is_named(graph, reference, name))?;
         self.viewpoint.value(reference)
     }
 
@@ -139,8 +141,8 @@ impl Roots for Live<'_> {
     }
 }
 
-/// Returns true if expressions reach the reference by this root name.
-fn names(graph: &Graph, reference: &Reference, name: &str) -> bool {
+/// Returns true if expressions use the reference by this root name.
+fn is_named(graph: &Graph, reference: &Reference, name: &str) -> bool {
     match reference {
         Reference::Flow => name == "flow",
         Reference::Nodes(_) => name == "nodes",

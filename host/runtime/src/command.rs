@@ -77,10 +77,10 @@ pub enum RunCommand {
 impl RunCommand {
     /// Returns the command that answers a question. A text becomes the `content` of the answer.
     pub fn reply(gate: impl Into<String>, answer: Json, question: QuestionRef) -> RunCommand {
-        RunCommand::Reply { gate: gate.into(), answer: whole(answer), question }
+        RunCommand::Reply { gate: gate.into(), answer: with_content(answer), question }
     }
 
-    /// Returns the name of the command, as on the control socket.
+    /// Returns the name by which the control socket calls the command.
     pub fn verb(&self) -> &'static str {
         match self {
             RunCommand::Send { .. } => "send",
@@ -155,11 +155,11 @@ fn reply<'de, D: Deserializer<'de>>(from: D) -> Result<(String, Json, QuestionRe
     }
     let Members { gate, answer, question, attempt, digest } = Members::deserialize(from)?;
     let question = QuestionRef { attempt: question.attempt.or(attempt), digest: question.digest.or(digest) };
-    Ok((gate, whole(answer), question))
+    Ok((gate, with_content(answer), question))
 }
 
 /// Converts a plain text to `{ "content": text }`. Returns any other answer unchanged.
-fn whole(answer: Json) -> Json {
+fn with_content(answer: Json) -> Json {
     if answer.as_str().is_some() { Json::object([("content", answer)]) } else { answer }
 }
 

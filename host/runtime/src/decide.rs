@@ -103,18 +103,18 @@ pub enum Input {
         note: Note,
     },
     /// A running attempt reports on its agent runs.
-    Told {
+    AgentReport {
         /// The task that the attempt belongs to.
         task: TaskKey,
         /// The attempt and its number of resumes.
         attempt: (u32, u32),
         /// The report on an agent run.
-        told: AgentFact,
+        report: AgentFact,
         /// The attempt's observations since its last recorded call.
         before: Box<[Observed]>,
     },
     /// A running attempt waits only for people.
-    Waits {
+    AttemptIdle {
         /// The task that the attempt belongs to.
         task: TaskKey,
         /// The attempt and its number of resumes.
@@ -122,8 +122,8 @@ pub enum Input {
         /// The time at which the wait ends at the latest (milliseconds since 1970). `None`: no limit.
         due: Option<u64>,
     },
-    /// The time limit of an attempt's wait has passed.
-    Waited {
+    /// The time limit of an attempt's wait has passed, so the attempt continues.
+    AttemptBusy {
         /// The task that the attempt belongs to.
         task: TaskKey,
         /// The attempt and its number of resumes.
@@ -185,7 +185,7 @@ pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn En
         Decider { state, now, entropy, facts: Vec::new(), ended: VecDeque::new(), check: VecDeque::new() };
     // No attempt begins before the resumption of the run is durable.
     let dispatches = !matches!(input, Input::Resume { .. });
-    arrive::arrive(&mut decider, input)?;
+    arrive::handle_input(&mut decider, input)?;
     if decider.state.is_too_large() && decider.state.end.is_none() {
         decider.cancel(CancelReason::TooLarge);
     }

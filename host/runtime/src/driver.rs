@@ -70,7 +70,7 @@ use crate::{
     decide::{Entropy as _, Input, decide},
     fact::Write,
     hub::{Channel, Command, Hub},
-    limits::{COMMAND_QUEUE, MAX_RUN_BYTES},
+    limits::{MAX_QUEUED_COMMANDS, MAX_RUN_BYTES},
     live::{LivePermit, Starting},
     outstanding::Timer,
     ports::{Change, Pin, Record, StageError, StoreError, Unit},
@@ -131,7 +131,7 @@ enum Incoming {
 impl Driver {
     /// Returns a driver for a run without facts, and its hub. The journal gets `record` with the first unit.
     pub(crate) fn new(world: &Arc<World>, run_id: RunId, graph: Arc<Graph>, record: Record) -> (Driver, Hub) {
-        let (sender, commands) = mpsc::channel::<Command>(COMMAND_QUEUE);
+        let (sender, commands) = mpsc::channel::<Command>(MAX_QUEUED_COMMANDS);
         let identity = Identity::new(world.tenant.clone(), run_id, &record);
         let hub = Hub::new(identity.run_id.clone(), sender.clone());
         let (pin, repeats) = (record.pin.clone(), record.repeats.clone());
@@ -235,7 +235,7 @@ impl Driver {
         if self.outbox.next_seq == 0 {
             return Ok(None);
         }
-        self.outbox.recovered();
+        self.outbox.finish_recovery();
         Ok(Some(Begin::Again { by_hand }))
     }
 
@@ -261,7 +261,7 @@ impl Driver {
                 }
                 self.children.set_idle(true);
                 if let Some(parent) = &mut self.parent {
-                    parent.tell_idle(idle).await;
+                    parent.report_idle(idle).await;
                 }
             }
             let incoming = self.next_incoming().await;
@@ -348,7 +348,7 @@ impl Driver {
         let _ = self.apply_input(Input::Park { due: Some(self.clock.now()), needs_attention: false });
         self.flush().await;
         if let Some(parent) = &self.parent {
-            parent.tell_parked().await;
+            parent.report_parked().await;
         }
     }
 
@@ -398,7 +398,7 @@ impl Driver {
         }
         let mut facts = decide(&mut self.state, input, now, &mut self.entropy)?;
         if !facts.is_empty() {
-            self.attempts.stamp(&mut facts);
+            self.attempts.record_inputs(&mut facts);
             self.record(Unit { first_seq: self.outbox.next_seq, ts: now, facts });
         }
         Ok(())
@@ -450,14 +450,14 @@ impl Driver {
         }
         self.evict_waiting();
         let due = self.clock.first(&self.state);
-        self.sleep(due);
+        self.set_wake(due);
         std::future::poll_fn(|context| self.poll_next(context, due)).await
     }
 
-    /// Sleeps until a timer is due, or until the driver has to check an attempt for a long wait.
-    fn sleep(&mut self, due: Option<(u64, Timer)>) {
+    /// Sets when the driver wakes: when a timer is due, or when it has to check whether an attempt waits for long.
+    fn set_wake(&mut self, due: Option<(u64, Timer)>) {
         let wakes = due.map(|(at, _)| at).into_iter().chain(self.attempts.next_check()).min();
-        self.clock.sleep_until(wakes);
+        self.clock.set_wake(wakes);
     }
 
     /// Polls the sources of input. An attempt sends its commands before its answer, so commands come first.
@@ -489,7 +489,7 @@ impl Driver {
                 return Poll::Ready(Incoming::Due(timer));
             }
             self.evict_waiting();
-            self.sleep(due);
+            self.set_wake(due);
         }
         if self.outbox.is_hurried() {
             self.force_journal();

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     each_unit,
     inputs::{AttemptInput, Visited, each_attempt},
-    limits::EXPORTED_INPUT_BYTES,
+    limits::MAX_EXPORTED_INPUT_BYTES,
     ports::{Record, Runs, StoreError},
     publish::Projector,
     world::Flows,
@@ -52,7 +52,7 @@ impl From<serde_json::Error> for ExportError {
 ///
 /// Units are as in the journal and events as published, both with their large values. Inputs are rendered again from
 /// the journal, in the order of the ends of their attempts; `inputDigest` compares each with the digest in the
-/// journal. After [`EXPORTED_INPUT_BYTES`], `inputsLeftOut` counts the remaining inputs.
+/// journal. After [`MAX_EXPORTED_INPUT_BYTES`], `inputsLeftOut` counts the remaining inputs.
 ///
 /// If the pinned flow cannot be loaded, events and inputs are missing, and `eventsMissing` has the reason. Children
 /// are documents of the same form, without `v`.
@@ -131,7 +131,7 @@ impl Exporter<'_> {
         end: u64,
     ) -> Result<(), ExportError> {
         let (reader, tenant) = (self.reader, self.tenant);
-        let (mut room, mut left_out) = (EXPORTED_INPUT_BYTES, 0_u64);
+        let (mut room, mut left_out) = (MAX_EXPORTED_INPUT_BYTES, 0_u64);
         self.list("inputs", |items| {
             let Ok(graph) = graph else { return Ok(()) };
             let mut visit = |visited: &Visited<'_>| {

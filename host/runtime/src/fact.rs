@@ -307,13 +307,15 @@ pub enum Fact {
         /// The log line or measurement.
         note: Box<Note>,
     },
-    /// An event of an agent run of a task.
+    /// A fact about an agent run of a task.
     Agent {
         /// The task of the agent run.
         task: TaskKey,
-        /// The event of the agent run.
-        told: Box<AgentFact>,
-        /// The observations of the attempt since its last recorded call, if the attempt itself reports the event.
+        /// The fact about the agent run.
+        #[serde(rename = "told")]
+        agent_fact: Box<AgentFact>,
+        /// The observations of the attempt since its last recorded call. Empty unless the attempt itself reported the
+        /// fact.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         before: Box<[Observed]>,
     },

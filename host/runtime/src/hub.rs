@@ -18,7 +18,7 @@ use crate::{
     decide::Input,
     event::{Event, LiveEvent},
     fact::{CallRecord, Resolution, TaskKey},
-    limits::COMMAND_QUEUE,
+    limits::MAX_QUEUED_COMMANDS,
     live::LivePermit,
     question::QuestionRef,
     result::{Idle, RunResult},
@@ -48,7 +48,7 @@ pub(crate) enum Command {
         outgoing: Box<Outgoing>,
     },
     /// An attempt waits only for people, at most until `due` (milliseconds since 1970).
-    Waits {
+    AttemptIdle {
         task: TaskKey,
         attempt: (u32, u32),
         due: Option<u64>,
@@ -158,7 +158,7 @@ impl Hub {
         run_id: RunId,
         ask: impl Fn(RunCommand) -> F,
     ) -> (Hub, impl Future<Output = ()>) {
-        let (sender, mut commands) = mpsc::channel(COMMAND_QUEUE);
+        let (sender, mut commands) = mpsc::channel(MAX_QUEUED_COMMANDS);
         let hub = Hub::new(run_id, sender);
         hub.start_session();
         let forward = async move {

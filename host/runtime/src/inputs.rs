@@ -22,7 +22,7 @@ pub use self::page::{Absence, AttemptInput, Input, TaskInputs, Window};
 use crate::{
     capture,
     fact::{Fact, Received, TaskKey},
-    limits::READ_UNITS,
+    limits::MAX_READ_UNITS,
     ports::{Journal, Record, StoreError, Unit},
     state::RunState,
 };
@@ -62,7 +62,8 @@ pub struct MadeCall {
     pub error: Option<Json>,
 }
 
-/// One attempt, in its state at its end or at its next pause.
+/// One attempt of a task. `state` is the state of the run when the attempt ended or paused, or at the end of the
+/// journal.
 pub struct Visited<'a> {
     state: &'a RunState,
     key: TaskKey,
@@ -129,14 +130,14 @@ impl Visited<'_> {
     }
 }
 
-/// The place of a task: a node in a pass.
+/// The address of a task in two parts: the pass, and the node in it.
 struct TaskPosition<'a> {
     scope: &'a str,
     node: &'a str,
 }
 
 impl<'a> TaskPosition<'a> {
-    fn of(address: &'a str) -> TaskPosition<'a> {
+    fn parse(address: &'a str) -> TaskPosition<'a> {
         let (scope, node) = address.rsplit_once('.').unwrap_or(("", address));
         TaskPosition { scope, node }
     }
@@ -158,7 +159,7 @@ pub fn each_attempt(
     let mut walk = Walk { state, node, open: HashMap::new(), visit };
     let mut from = 0;
     while from < end {
-        let units = journal.read(tenant, run, from, READ_UNITS)?;
+        let units = journal.read(tenant, run, from, MAX_READ_UNITS)?;
         let Some(last) = units.last() else { break };
         from = last.next_seq();
         for unit in units.iter().filter(|unit| unit.first_seq < end) {
@@ -174,7 +175,7 @@ pub fn each_attempt(
             }
         }
     }
-    walk.rest();
+    walk.visit_unended();
     Ok(())
 }
 
@@ -255,7 +256,7 @@ impl Walk<'_> {
     }
 
     /// Visits the attempts that have not ended.
-    fn rest(&mut self) {
+    fn visit_unended(&mut self) {
         let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
         open.sort_unstable_by_key(|(task, _)| *task);
         for (task, calls) in open {

@@ -25,7 +25,7 @@ pub const MAX_LIVE_CHILDREN: u64 = 1_024;
 /// flow that a task called in an earlier run.
 pub const MAX_REPEATS: u32 = 16;
 /// Maximum number of commands that wait for a run's driver. Beyond this senders wait.
-pub const COMMAND_QUEUE: usize = 1_024;
+pub const MAX_QUEUED_COMMANDS: usize = 1_024;
 /// Maximum number of automatic resumptions of a run without progress. After that, a process drives the run alone.
 pub const MAX_IDLE_RESUMES: u32 = 2;
 /// Maximum number of times that a process may die while it drives only this run, and the run makes no progress. Then
@@ -42,10 +42,11 @@ pub const MAX_RUN_BYTES: u64 = 1 << 30;
 /// Work of expressions in one turn of a driver, in the unit of [`flowcell_expr::limits::WORK`]. Beyond this the
 /// expressions wait until the scheduler gives computing time to their tenant.
 pub const TURN_WORK: u64 = 4 << 20;
-/// Maximum work of all expressions of one place in a flow together: a node's input, its config, a condition, or the
-/// outputs.
+/// Maximum work of all expressions of one part of a flow together: a node's input, its config, a condition, or the
+/// outputs. The unit is that of [`TURN_WORK`].
 pub const PLACE_WORK: u64 = 64 * flowcell_expr::limits::WORK as u64;
-/// Maximum work of all expressions in one step of a driver, between two times at which it waits for input.
+/// Maximum work of all expressions in one step of a driver, from one wait for input to the next. The unit is that of
+/// [`TURN_WORK`].
 pub const STEP_WORK: u64 = 512 * flowcell_expr::limits::WORK as u64;
 /// Maximum bytes, as JSON text, of an answer, an event or a message from outside.
 pub const MAX_REQUEST_BYTES: usize = 1 << 20;
@@ -54,39 +55,39 @@ pub const MAX_MESSAGE_ID_BYTES: usize = 255;
 /// Maximum number of open agent runs of an attempt.
 pub const MAX_AGENT_RUNS: usize = 64;
 /// Default number of messages that an inbox holds.
-pub const INBOX_MESSAGES: u64 = 64;
+pub const DEFAULT_INBOX_MESSAGES: u64 = 64;
 /// Maximum number of messages that an inbox may hold.
 pub const MAX_INBOX_MESSAGES: u64 = 1_024;
 /// Maximum bytes, as JSON text, of the waiting messages of all agent runs of a task together.
 pub const MAX_INBOX_BYTES: usize = 4 << 20;
 /// Number of the latest message ids that an agent run keeps to recognise repeated messages.
-pub const REMEMBERED_MESSAGES: usize = 1_024;
+pub const MAX_REMEMBERED_MESSAGE_IDS: usize = 1_024;
 /// Maximum bytes, as JSON text, of one report of a component on an agent run.
-pub const MAX_TOLD_BYTES: usize = 64 << 10;
+pub const MAX_AGENT_REPORT_BYTES: usize = 64 << 10;
 /// Milliseconds that a waiting attempt keeps its sandbox. Then the driver evicts the attempt, and repeats it when an
 /// event arrives.
 pub const EVICT_MS: u64 = 5_000;
 /// Maximum bytes, as JSON text, of the inputs in the exported document of a run.
-pub const EXPORTED_INPUT_BYTES: u64 = 16 << 20;
+pub const MAX_EXPORTED_INPUT_BYTES: u64 = 16 << 20;
 /// Maximum number of units of a journal in one read.
-pub const READ_UNITS: usize = 1_000;
+pub const MAX_READ_UNITS: usize = 1_000;
 /// Milliseconds after which the store writes facts if no caller waits for them.
 pub const FLUSH_MS: u64 = 50;
 /// Approximate maximum bytes, as JSON text, of the item that a failure inside a body shows. A larger item is replaced
 /// with a remark.
-pub const FAILED_ITEM_BYTES: u64 = 1_024;
+pub const MAX_FAILED_ITEM_BYTES: u64 = 1_024;
 /// Milliseconds after which a wait for a timer reads the wall clock again. A clock that was set ahead, or a suspended
 /// machine, delays the timer by at most this time.
-pub const CLOCK_LOOK_MS: u64 = 1_000;
+pub const CLOCK_RECHECK_MS: u64 = 1_000;
 /// Number of waiting facts at which the store writes them before [`FLUSH_MS`] have passed.
 pub const FLUSH_FACTS: usize = 256;
 /// Maximum bytes of a value's text in a row of the store. Larger values are stored beside the row, once for each
 /// content.
-pub const INLINE_BYTES: usize = 64 << 10;
+pub const MAX_INLINE_BYTES: usize = 64 << 10;
 /// Minimum bytes of a value's text for which a row with several copies of the value stores it once.
-pub const REPEATED_BYTES: usize = 1 << 10;
+pub const MIN_REPEATED_BYTES: usize = 1 << 10;
 /// Maximum bytes of units in one read, large values included. One unit is read even if it is larger.
-pub const READ_BYTES: usize = 16 << 20;
+pub const MAX_READ_BYTES: usize = 16 << 20;
 /// Number of connections of a process to a shared store.
 pub const SERVER_CONNECTIONS: u32 = 8;
 /// Milliseconds that a process owns the runs that it has claimed in a shared store, by the store's clock, unless it
@@ -103,6 +104,6 @@ pub const INBOX_POLL_MS: u64 = 200;
 /// Milliseconds that a process waits for the outcome of a message that it has sent.
 pub const INBOX_PATIENCE_MS: u64 = 30_000;
 /// Approximate maximum bytes of the values that one statement writes to a shared store.
-pub const STATEMENT_BYTES: usize = 4 << 20;
+pub const MAX_STATEMENT_BYTES: usize = 4 << 20;
 /// Milliseconds for which the store keeps a new blob of this process although no text refers to it yet.
 pub const SPARED_MS: u64 = 24 * 3_600 * 1_000;

@@ -1,15 +1,16 @@
 //! The runs that a process drives, and permits for their child runs.
 //!
-//! Each driven run holds a [`LivePermit`]. A run without a caller (the root of a tree) always gets one: the caller of
-//! this module limits their number. A run that another run called, as a sub-flow or as a tool, waits for a permit.
-//! Waiting takes a few hundred bytes: before the permit is free, the flow is not loaded and nothing is recorded.
+//! Each driven run holds a [`LivePermit`]. A run that no other run called (the root of a tree) always gets one: the
+//! code that starts roots limits their number. A run that another run called, as a sub-flow or as a tool, waits for a
+//! permit. Waiting takes a few hundred bytes: before the permit is free, the flow is not loaded and nothing is
+//! recorded.
 //!
 //! | limit | scope | failure |
 //! |---|---|---|
 //! | [`MAX_TREE_CHILDREN`] | runs below one root at a time | [`code::TOO_MANY_CHILDREN`] |
 //! | [`MAX_TREE_RUNS`] | all runs below one root since the root began or was last resumed | [`code::TOO_MANY_CHILDREN`] |
 //! | [`MAX_LIVE_CHILDREN`] | runs below roots at a time, shared by tenants | [`code::TOO_MANY_CHILDREN`] |
-//! | [`LiveRuns::bound`] | driven runs of a tenant, roots included | [`code::QUOTA_EXCEEDED`] |
+//! | [`LiveRuns::set_limit`] | driven runs of a tenant, roots included | [`code::QUOTA_EXCEEDED`] |
 //!
 //! **Fairness.** A free permit goes to the tenant with the fewest children. Within the tenant it goes to the tree
 //! with the fewest children, then to the deepest run, then to the run that has waited longest.
@@ -48,8 +49,8 @@ pub struct LiveRuns {
 
 impl LiveRuns {
     /// Limits the driven runs of a tenant, children included. `None` removes the limit.
-    pub fn bound(&self, tenant: &Tenant, most: Option<u32>) {
-        self.change(|table| table.bound(tenant, most.map(u64::from)));
+    pub fn set_limit(&self, tenant: &Tenant, most: Option<u32>) {
+        self.change(|table| table.set_limit(tenant, most.map(u64::from)));
     }
 
     /// Returns the number of a tenant's driven runs that other runs called.
@@ -69,20 +70,24 @@ impl LiveRuns {
         LivePermit { live: self.clone(), key, idle: false }
     }
 
-    /// Waits for a permit for a run below the run `parent`. If this process does not drive the parent, the run counts
-    /// as a root and gets its permit at once.
+    /// Requests a permit for a run below the run `parent`. The returned future waits for it. If this process does not
+    /// drive the parent, the run counts as a root and gets its permit at once.
     pub(crate) fn enter_below(self: &Arc<LiveRuns>, tenant: &Tenant, parent: &RunId, run: &RunId) -> Waiting {
         let parent = self.table.lock().find(tenant, parent);
         match parent {
-            Some(parent) => self.wait(parent, run),
-            None => Waiting { live: self.clone(), place: None, answer: Answer::Now(Some(Ok(self.enter(tenant, run)))) },
+            Some(parent) => self.enqueue(parent, run),
+            None => Waiting {
+                live: self.clone(),
+                queue_position: None,
+                answer: Answer::Now(Some(Ok(self.enter(tenant, run)))),
+            },
         }
     }
 
-    fn wait(self: &Arc<LiveRuns>, parent: Key, run: &RunId) -> Waiting {
+    fn enqueue(self: &Arc<LiveRuns>, parent: Key, run: &RunId) -> Waiting {
         let (give, answer) = oneshot::channel();
-        let place = self.change(|table| table.wait(parent, run, give));
-        Waiting { live: self.clone(), place, answer: Answer::Later(answer) }
+        let queue_position = self.change(|table| table.enqueue(parent, run, give));
+        Waiting { live: self.clone(), queue_position, answer: Answer::Later(answer) }
     }
 
     /// Counts a run as started until the caller drops the returned value. The caller keeps the value from the check
@@ -111,9 +116,9 @@ pub(crate) struct LivePermit {
 }
 
 impl LivePermit {
-    /// Waits for a permit for a run that this run calls.
-    pub(crate) fn below(&self, run: &RunId) -> Waiting {
-        self.live.wait(self.key, run)
+    /// Requests a permit for a run that this run calls. The returned future waits for it.
+    pub(crate) fn request_below(&self, run: &RunId) -> Waiting {
+        self.live.enqueue(self.key, run)
     }
 
     /// Sets whether the run is idle: only people, events or timers continue it.
@@ -127,7 +132,7 @@ impl LivePermit {
 
 impl Drop for LivePermit {
     fn drop(&mut self) {
-        self.live.change(|table| table.leave(self.key));
+        self.live.change(|table| table.remove_run(self.key));
     }
 }
 
@@ -135,8 +140,9 @@ impl Drop for LivePermit {
 /// the wait.
 pub(crate) struct Waiting {
     live: Arc<LiveRuns>,
-    /// The run's position in the queue. `None`: the run did not have to wait.
-    place: Option<(Key, Order)>,
+    /// The run's position in the queue: its parent, and its order among the waiting runs. `None`: the run does not
+    /// wait.
+    queue_position: Option<(Key, Order)>,
     answer: Answer,
 }
 
@@ -152,11 +158,11 @@ impl Future for Waiting {
         let lost = || Err(Failure::retryable(code::LOST_WORKER, "the run's parent is no longer driven"));
         let live = self.live.clone();
         match &mut self.answer {
-            Answer::Now(place) => Poll::Ready(place.take().unwrap_or_else(lost)),
+            Answer::Now(permit) => Poll::Ready(permit.take().unwrap_or_else(lost)),
             Answer::Later(answer) => Pin::new(answer).poll(context).map(|answer| {
-                self.place = None;
-                let place = |key| LivePermit { live, key, idle: false };
-                answer.map_or_else(|_| lost(), |key| key.map(place))
+                self.queue_position = None;
+                let permit = |key| LivePermit { live, key, idle: false };
+                answer.map_or_else(|_| lost(), |key| key.map(permit))
             }),
         }
     }
@@ -164,14 +170,14 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let Some((tree, order)) = self.place else { return };
+        let Some((tree, order)) = self.queue_position else { return };
         let Answer::Later(answer) = &mut self.answer else { return };
         answer.close();
         let granted = answer.try_recv().ok().and_then(Result::ok);
         self.live.change(|table| {
-            table.give_up(tree, order);
+            table.remove_waiter(tree, order);
             if let Some(key) = granted {
-                table.leave(key);
+                table.remove_run(key);
             }
         });
     }

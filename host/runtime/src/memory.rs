@@ -8,7 +8,7 @@
 //! | `blobs` | blobs |
 //! | `inbox` | none: one process drives all runs |
 //! | `documents` | the documents of operators |
-//! | `sessions` | sessions and the states of steps |
+//! | `sessions` | sessions and step states |
 //! | `sweep` | the removal of runs |
 //! | `cache`, `leases`, `timers` | the cache, claims of runs, the clock |
 

@@ -24,9 +24,10 @@ pub(crate) fn failed_item(failure: &Failure) -> Json {
     Json::object([("failed", Json::from(true)), ("error", failure.to_json())])
 }
 
-/// Adds a place to the details of a failure that leaves a body (`body`) or a child run (`child`). The details of the
-/// failing node stay. The place of a failure from further inside becomes `inner`.
-pub(crate) fn placed(failure: Failure, member: &'static str, place: Vec<(&'static str, Json)>) -> Failure {
+/// Adds to the details of a failure where it happened, when it leaves a body (`member` is `body`) or a child run
+/// (`child`). The other details stay. If the details already have this member, from further inside, its value becomes
+/// the member `inner` of the new one.
+pub(crate) fn add_place(failure: Failure, member: &'static str, place: Vec<(&'static str, Json)>) -> Failure {
     let mut place: Vec<(Arc<str>, Json)> = place.into_iter().map(|(key, value)| (key.into(), value)).collect();
     let mut details = Vec::new();
     match failure.details.as_ref().map(|details| (details, details.as_object())) {

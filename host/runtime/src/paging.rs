@@ -5,24 +5,24 @@ pub const PAGE_BYTES: u64 = 16 << 20;
 
 /// The maximum content of a page.
 #[derive(Clone, Copy, Debug)]
-pub struct Most {
+pub struct PageLimits {
     /// Maximum number of items.
     pub items: usize,
     /// Maximum bytes of the JSON texts of the items. A page has at least one item.
     pub bytes: u64,
 }
 
-/// A page that is being filled.
+/// Counts the items and the bytes of a page while it is filled.
 #[derive(Clone, Copy, Debug)]
 pub struct Filling {
-    most: Most,
+    most: PageLimits,
     items: usize,
     bytes: u64,
 }
 
 impl Filling {
-    /// Creates a page without items.
-    pub fn new(most: Most) -> Filling {
+    /// Begins a page without items.
+    pub fn new(most: PageLimits) -> Filling {
         Filling { most, items: 0, bytes: 0 }
     }
 
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_page_has_one_item_and_no_more_than_it_may() {
-        let taken = |most: Most, sizes: &[u64]| {
+        let taken = |most: PageLimits, sizes: &[u64]| {
             let mut filling = Filling::new(most);
             sizes.iter().take_while(|size| filling.take(**size)).count()
         };
@@ -79,7 +79,7 @@ mod tests {
             (2, 10, &[1, 1, 1], 2),
             (9, 10, &[u64::MAX, u64::MAX], 1),
         ] {
-            assert_eq!(taken(Most { items, bytes }, sizes), expected, "{sizes:?}");
+            assert_eq!(taken(PageLimits { items, bytes }, sizes), expected, "{sizes:?}");
         }
     }
 }

@@ -8,7 +8,7 @@
 //! | `blobs` | bytes, stored under the digest of their content |
 //! | `inbox` | messages to runs that another process drives |
 //! | `documents` | records of operators |
-//! | `sessions` | sessions and the states of steps |
+//! | `sessions` | sessions and step states |
 //! | `sweep` | the removal of runs and blobs |
 //! | `journal`, `status` | the journal of units, and the stored status of a run |
 //! | `cache`, `leases`, `timers` | values that may be forgotten, claims of runs, the clock |

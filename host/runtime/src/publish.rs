@@ -81,8 +81,8 @@ impl Projector {
                 Fact::AttemptStarted { task } => self.attempt_started(*task, unit.ts),
                 Fact::TaskResumed { task } => self.task_resumed(*task),
                 Fact::CallStarted { task, call } => {
-                    self.agent_calls(*task, call);
-                    self.service_called(*task, call);
+                    self.record_agent_call(*task, call);
+                    self.record_service_call(*task, call);
                 }
                 Fact::CallEnded { task, ordinal, reply, .. } => {
                     self.agent_call_replied(*task, *ordinal, reply);
@@ -90,7 +90,7 @@ impl Projector {
                 }
                 Fact::TaskBlocked { task, reason } => self.agent_blocked(*task, reason),
                 Fact::TaskResolved { task, resolution } => self.agent_resolved(*task, resolution),
-                Fact::Agent { task, told, .. } => _ = self.agent_event(*task, told),
+                Fact::Agent { task, agent_fact, .. } => _ = self.agent_event(*task, agent_fact),
                 Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task, .. } => {
                     self.tasks.remove(task);
                 }
@@ -202,7 +202,7 @@ impl Projector {
                 ("task:failed", self.ended(*task, ts, [("error", failure.to_json())]))
             }
             Fact::CallStarted { task, call } => {
-                self.agent_calls(*task, call);
+                self.record_agent_call(*task, call);
                 let members = [
                     ("call", Json::from(call.ordinal)),
                     ("interface", Json::from(call.interface.clone())),
@@ -215,7 +215,7 @@ impl Projector {
                 if let Some(ask) = &call.ask {
                     members.push(("question", Json::object(self.permission(*task, call, ask))));
                 }
-                (if self.service_called(*task, call) { "service:call" } else { "call:start" }, members)
+                (if self.record_service_call(*task, call) { "service:call" } else { "call:start" }, members)
             }
             Fact::CallRepeated { task, ordinal, .. } => {
                 ("call:repeated", self.with(*task, [("call", Json::from(*ordinal))]))
@@ -235,7 +235,7 @@ impl Projector {
                 members.extend(self.step_of(*task));
                 ("agent:tool:decision", members)
             }
-            Fact::Agent { task, told, .. } => self.agent_event(*task, told),
+            Fact::Agent { task, agent_fact, .. } => self.agent_event(*task, agent_fact),
             Fact::TaskIdle { task, due } => {
                 let mut members = self.task(*task);
                 members.extend(due.map(|due| ("due", Json::from(due))));
@@ -267,7 +267,7 @@ impl Projector {
     }
 
     /// Returns true for a call of a service, and remembers this call until its end.
-    fn service_called(&mut self, task: TaskKey, call: &CallRecord) -> bool {
+    fn record_service_call(&mut self, task: TaskKey, call: &CallRecord) -> bool {
         let is_service = &*call.interface == SERVICES;
         if is_service {
             self.open_service_calls.insert((task, call.ordinal));

@@ -28,18 +28,20 @@ pub(crate) struct UnitPosition {
 }
 
 impl UnitPosition {
-    /// Checks that a journal whose last unit ends at this position ends at `end`. Otherwise units are missing.
+    /// Checks that this position, after the last unit that was read, is the end of the journal. Otherwise units are
+    /// missing.
     #[cfg(feature = "shared-stores")]
     pub(crate) fn check_end(self, end: UnitPosition, run: &RunId) -> Result<(), StoreError> {
-        if self == end { Ok(()) } else { Err(self.lost(run)) }
+        if self == end { Ok(()) } else { Err(self.lost_units_error(run)) }
     }
 
-    /// Checks that a journal whose last unit ends at this position has every fact before the number `least`.
+    /// Checks that this position, after the last unit that was read, is not before the fact `least`. Otherwise units
+    /// are missing.
     pub(crate) fn check_reaches(self, least: u64, run: &RunId) -> Result<(), StoreError> {
-        if self.next_seq >= least { Ok(()) } else { Err(self.lost(run)) }
+        if self.next_seq >= least { Ok(()) } else { Err(self.lost_units_error(run)) }
     }
 
-    fn lost(self, run: &RunId) -> StoreError {
+    fn lost_units_error(self, run: &RunId) -> StoreError {
         damaged(run, &format!("its events from {} are missing", self.next_seq))
     }
 }
@@ -69,13 +71,13 @@ impl UnitRow {
     }
 
     /// Returns the position after the unit.
-    pub(crate) fn place_after(&self) -> UnitPosition {
+    pub(crate) fn position_after(&self) -> UnitPosition {
         UnitPosition { next_seq: self.first_seq + self.facts, checksum: self.checksum }
     }
 
     /// Returns the unit and the size of its text in bytes. `body` is the text of the row with its large values put
     /// back.
-    pub(crate) fn whole(self, body: Result<String, String>, run: &RunId) -> Result<(Unit, usize), StoreError> {
+    pub(crate) fn into_unit(self, body: Result<String, String>, run: &RunId) -> Result<(Unit, usize), StoreError> {
         let body = body.map_err(|why| damaged(run, &format!("at event {}: {why}", self.first_seq)))?;
         // A value may be nested as deeply as JSON allows, and a fact holds it some levels further down.
         let mut reading = serde_json::Deserializer::from_str(&body);

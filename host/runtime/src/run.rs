@@ -56,10 +56,10 @@ pub struct RunOptions {
     /// True if a person requests to continue an existing run. The run is then tried again although its process has
     /// died repeatedly.
     pub by_hand: bool,
-    /// The run that this one is made for, which must exist. The store keeps this run as long as it keeps the parent,
-    /// and lists this run below the parent.
+    /// The parent of the run, which must exist. The store keeps the run as long as it keeps the parent, and lists the
+    /// run below the parent.
     pub parent: Option<RunId>,
-    /// Rows beside the journal that a new run changes with its first unit.
+    /// The changes of sessions and step states that a new run makes with its first unit.
     pub rows: Vec<Change>,
     /// State of the flow that a new run writes with its first unit.
     pub writes: Vec<Write>,
@@ -294,27 +294,27 @@ impl FlowRunner {
         })
     }
 
-    /// Returns whether the run's process has died so often, without progress of the run, that the run has to be tried
-    /// alone. A driver of several runs lets such a run make progress, or end its process, before other runs begin.
+    /// Returns true if processes that drove this run died so often, without progress of the run, that it may be the
+    /// cause. The caller then drives it alone. Other runs begin after it has made progress, or has killed its process.
     pub fn is_suspect(&self) -> bool {
         matches!(self.begin, Begin::Again { by_hand: false }) && self.driver.state.is_suspect()
     }
 
-    /// Returns whether the run was resumed before, and its process died before the run had made progress.
+    /// Returns true if the run was resumed before, and made no progress until its process died.
     pub fn was_resumed_in_vain(&self) -> bool {
         matches!(self.begin, Begin::Again { by_hand: false }) && self.driver.state.deaths.resumed > 0
     }
 
-    /// Returns the sort key of suspect runs; the least is tried first. Runs that were alone when their process died
-    /// come first, then runs that were tried less often. So every suspect is tried at some time.
-    pub fn suspicion(&self) -> (Reverse<u32>, u32) {
+    /// Returns the sort key of a suspect run. The least key is tried first: runs that were alone when their process
+    /// died, then runs that were tried less often. So every suspect is tried at some time.
+    pub fn suspect_order(&self) -> (Reverse<u32>, u32) {
         let deaths = self.driver.state.deaths;
         // A death of the process while the run was alone is counted at the next resumption.
         (Reverse(deaths.lone + u32::from(deaths.alone)), deaths.tried)
     }
 
-    /// Records with the resumption that the process drives no other run. While this holds, deaths of the process are
-    /// evidence against the run. [`Hub::accompany`] ends it.
+    /// Makes the resumption record that the process drives no other run. Until [`Hub::accompany`] is called, a death of
+    /// the process counts against the run.
     pub fn try_alone(&mut self) {
         self.driver.options.alone = true;
     }
@@ -366,7 +366,7 @@ impl FlowRunner {
         let Some((task, command)) = command.for_child() else {
             self.driver.set_channels(self.channels.clone());
             let noted = in_turns(self.world.computing(), self.driver.record_command(command, message)).await;
-            end(self.live_runs_below(), self.world.clone()).await;
+            cancel_runs(self.live_runs_below(), self.world.clone()).await;
             return noted;
         };
         let child = self.driver.child_of(&task).ok_or_else(|| command.no_child_error())?;
@@ -412,7 +412,7 @@ impl FlowRunner {
         let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
         in_turns(self.world.computing(), self.driver.drive(begin, !self.wait_for_answers)).await;
         self.driver.flush().await;
-        end(self.live_runs_below(), self.world.clone()).await;
+        cancel_runs(self.live_runs_below(), self.world.clone()).await;
         let mut result = self.result(flow);
         result.duration = self.driver.state.duration_ms().map_or_else(|| began.elapsed(), Duration::from_millis);
         // This includes the channels that were attached meanwhile.
@@ -478,7 +478,7 @@ impl FlowRunner {
 }
 
 /// Cancels runs that no process drives.
-fn end(runs: Vec<RunId>, world: Arc<World>) -> BoxFuture<'static, ()> {
+fn cancel_runs(runs: Vec<RunId>, world: Arc<World>) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         for run in runs {
             let options = || RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };

@@ -8,7 +8,7 @@
 //! | `blobs` | blobs, and the large values that rows refer to |
 //! | `inbox` | messages to runs that another process drives |
 //! | `documents` | the documents of operators |
-//! | `sessions` | sessions and the states of steps |
+//! | `sessions` | sessions and step states |
 //! | `sweep` | the removal of runs, and of blobs that nothing refers to |
 //! | `cache` | the cache |
 //! | `claims`, `leases`, `work` | the runs that this process may write to, and how it claims them |
@@ -232,7 +232,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     settings::check(&mut connection).await?;
     schema::migrate(&mut connection).await?;
     let asked = Instant::now();
-    let owner = heartbeat::enter(&mut connection, &options.name, options.lease.as_millis() as u64).await?;
+    let owner = heartbeat::become_owner(&mut connection, &options.name, options.lease.as_millis() as u64).await?;
     drop(connection);
     let claims = Claims::new(owner, asked, options.unfenced);
     Ok(Arc::new(Shared {
@@ -247,7 +247,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
 
 /// Runs the store's thread until the store is dropped.
 async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>) {
-    tokio::task::spawn_local(heartbeat::beat(shared.clone()));
+    tokio::task::spawn_local(heartbeat::renew_repeatedly(shared.clone()));
     let writer = tokio::task::spawn_local(writer::Writer::new(shared.clone()).run());
     let answering = shared.clone();
     let answers = tokio::task::spawn_local(async move {
@@ -259,7 +259,7 @@ async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>
     if shared.queue.is_closed() {
         // Releases the runs at once. Otherwise other processes could claim them only after the lease has ended.
         if let Ok(mut connection) = shared.connections.acquire(shared.options.patience).await {
-            let _ = heartbeat::leave(&mut connection, shared.claims.owner()).await;
+            let _ = heartbeat::release_runs(&mut connection, shared.claims.owner()).await;
         }
         shared.connections.close().await;
     } else {

@@ -8,7 +8,7 @@
 //! | `blobs` | blobs, and the large values that rows refer to |
 //! | `inbox` | none: one process drives all runs |
 //! | `documents` | the documents of operators |
-//! | `sessions` | sessions and the states of steps |
+//! | `sessions` | sessions and step states |
 //! | `sweep` | the removal of runs, and of blobs that nothing refers to |
 //! | `copy_and_check` | checks of the whole store, and copies |
 //! | `epoch` | the detection of a database that was restored from an older copy |
@@ -143,7 +143,7 @@ impl SqliteStore {
             error: error.to_string(),
         };
         private::make_folder(folder).map_err(|error| unusable(&error))?;
-        let owner = own(folder)?;
+        let owner = lock_owner_file(folder)?;
         let file = folder.join(FILE);
         // SQLite gives the files beside the database the same mode.
         private::make_file(&file).map_err(|error| unusable(&error))?;
@@ -190,9 +190,9 @@ impl SqliteStore {
 
     /// Waits until all earlier writes are durable.
     pub fn settle(&self) -> Result<(), StoreError> {
-        let (told, answer) = mpsc::channel();
-        self.queue.push(Item::Settle(told));
-        answer.recv().map_err(|_| StoreError("the store accepts no more writes".into()))
+        let (answer, answered) = mpsc::channel();
+        self.queue.push(Item::Settle(answer));
+        answered.recv().map_err(|_| StoreError("the store accepts no more writes".into()))
     }
 
     /// Returns the number of commits. All entries of one commit wait for the disk together.
@@ -218,7 +218,7 @@ impl SqliteStore {
 }
 
 /// Locks the owner's file, and writes the id of this process into it.
-fn own(folder: &Path) -> Result<File, OpenStoreError> {
+fn lock_owner_file(folder: &Path) -> Result<File, OpenStoreError> {
     let path = folder.join(LOCK);
     let unusable =
         |error: std::io::Error| OpenStoreError::Unusable { path: folder.to_owned(), error: error.to_string() };

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The number of entries up to which the heap is never cleaned.
-const CLEAN_ABOVE: usize = 4_096;
+const CLEAN_ABOVE_ENTRIES: usize = 4_096;
 
 /// Timers by the times at which they are due. An entry counts only while the state has the same timer at the same
 /// time.
@@ -23,7 +23,7 @@ pub(crate) struct TimerHeap {
 
 impl Default for TimerHeap {
     fn default() -> TimerHeap {
-        TimerHeap { heap: BinaryHeap::new(), clean_above: CLEAN_ABOVE }
+        TimerHeap { heap: BinaryHeap::new(), clean_above: CLEAN_ABOVE_ENTRIES }
     }
 }
 
@@ -34,7 +34,7 @@ impl TimerHeap {
         self.heap.push(Reverse((due, timer)));
         if self.heap.len() > self.clean_above {
             self.heap.retain(|Reverse((due, timer))| outstanding::due(state, timer) == Some(*due));
-            self.clean_above = CLEAN_ABOVE.max(2 * self.heap.len());
+            self.clean_above = CLEAN_ABOVE_ENTRIES.max(2 * self.heap.len());
         }
     }
 

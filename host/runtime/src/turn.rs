@@ -47,7 +47,7 @@ pub(crate) async fn in_turns<T>(compute: Compute, drive: impl Future<Output = T>
     .await
 }
 
-/// Evaluates the expressions of one place of a flow: a node's input, its config, a condition, or the outputs.
+/// Evaluates the expressions of one part of a flow: a node's input, its config, a condition, or the outputs.
 pub(crate) fn evaluate<T>(work: impl Fn() -> Result<T, ExprError>) -> Result<T, ExprError> {
     let Some(mut turn) = TURN.take() else { return metered(PLACE_WORK, work).result };
     let first = metered(turn.here, &work);
@@ -55,12 +55,12 @@ pub(crate) fn evaluate<T>(work: impl Fn() -> Result<T, ExprError>) -> Result<T, 
     let mut result = first.result;
     if first.is_exhausted {
         let most = PLACE_WORK.min(turn.left);
-        let placed = (turn.compute.clone())(&mut || {
+        let computed = (turn.compute.clone())(&mut || {
             let whole = metered(most, &work);
             turn.left = turn.left.saturating_sub(whole.work);
             result = whole.result;
         });
-        if let (Err(failure), Err(error)) = (placed, &mut result) {
+        if let (Err(failure), Err(error)) = (computed, &mut result) {
             error.message = failure.message;
         }
     }

@@ -116,7 +116,7 @@ pub struct World {
     pub blobs: Arc<dyn Blobs>,
     /// The capabilities whose calls leave the host, by name.
     pub capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
-    /// The selection of flows that have rows beside the journal.
+    /// The selection of flows that have sessions.
     pub projections: Arc<dyn Projections>,
     /// The hubs of the runs that the process drives.
     pub hubs: Arc<Hubs>,

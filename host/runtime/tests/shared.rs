@@ -45,22 +45,22 @@ macro_rules! on_both {
 on_both! {
     zombie::r14_a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing
     zombie::r34_without_fences_a_stopped_process_is_noticed_to_write
-    zombie::what_somebody_else_has_claimed_is_not_written
-    zombie::a_driver_that_is_refused_says_that_the_run_goes_on
-    zombie::a_run_of_somebody_who_died_is_taken_over
-    zombie::what_was_seen_and_never_written_takes_its_readers_with_it
-    doubt::r15_a_commit_whose_end_nobody_knows_is_done_once
-    doubt::r16_connections_that_are_ended_cost_nothing
-    doubt::r16_rows_that_somebody_else_has_locked_are_waited_for
-    doubt::r17_who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards
+    zombie::a_run_claimed_by_another_process_is_not_written
+    zombie::a_refused_driver_reports_the_run_as_running
+    zombie::a_run_of_a_dead_process_is_taken_over
+    zombie::a_refused_state_write_stops_the_runs_that_read_it
+    doubt::r15_a_commit_with_an_unknown_outcome_is_done_once
+    doubt::r16_ended_connections_lose_no_data
+    doubt::r16_a_write_waits_for_locked_rows
+    doubt::r17_a_process_without_connection_stops_before_others_begin
     doubt::r17_callers_behind_a_commit_without_an_end_get_an_error
-    together::r18_of_many_that_begin_the_same_run_one_does
-    together::work_is_shared_out_once
+    together::r18_a_run_that_many_processes_start_starts_once
+    together::each_run_is_offered_to_one_process
     together::r25_a_run_that_was_claimed_in_vain_is_offered_again
     together::a_run_begins_below_one_that_another_process_has_written
     together::events_are_read_in_any_process
-    inbox::r18_a_message_that_is_sent_a_hundred_times_is_taken_in_once
-    inbox::a_run_that_nobody_drives_takes_messages_in_too
+    inbox::r18_a_message_sent_a_hundred_times_is_applied_once
+    inbox::a_run_without_a_driver_accepts_messages
 }
 
 fn on(dialect: Dialect, test: fn(&Backend)) {

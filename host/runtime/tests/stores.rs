@@ -44,7 +44,7 @@ macro_rules! everywhere {
 everywhere! {
     suite::a_parked_run_goes_on_in_another_process_and_a_finished_one_is_not_repeated
     suite::the_same_id_with_another_input_is_refused
-    suite::a_run_is_driven_by_one
+    suite::a_run_has_at_most_one_driver
     suite::units_are_read_from_anywhere
     suite::large_values_are_put_back_to_the_byte
     suite::units_that_are_large_together_are_read_one_after_another
@@ -52,10 +52,10 @@ everywhere! {
     suite::keys_are_bytes
     suite::large_state_is_put_back
     suite::the_cache_forgets_in_time
-    suite::lists_tell_how_runs_stand
-    suite::work_is_what_is_active_or_due
+    suite::lists_show_the_status_of_runs
+    suite::active_and_due_runs_are_runnable
     suite::a_forgotten_run_leaves_a_tombstone
-    suite::what_is_named_in_whatever_way_stays
+    suite::every_blob_that_a_text_names_stays
     documents::documents_are_listed_in_the_order_of_their_keys
     documents::of_several_writers_that_expect_the_same_version_one_succeeds
     documents::a_writer_reads_its_write_beside_other_readers
@@ -63,10 +63,10 @@ everywhere! {
     sessions::rows_are_written_with_their_unit
     sessions::states_go_with_their_sessions
     sessions::rows_are_there_for_the_next_process
-    sessions::what_a_state_names_is_not_swept
+    sessions::a_blob_that_a_step_state_names_is_not_swept
     damage::r6_damage_is_noticed_and_harms_no_other_run
     damage::a_journal_that_has_lost_its_end_is_noticed
-    damage::large_values_that_are_damaged_are_told
+    damage::damaged_large_values_are_reported
 }
 
 fn on_server(dialect: flowcell_runtime::sql::Dialect, test: fn(&backend::Backend)) {

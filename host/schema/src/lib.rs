@@ -38,19 +38,19 @@ use self::tree::Tree;
 /// Maximum number of subschemas in a new schema, counted after unfolding.
 pub const NODES: u64 = 10_000;
 /// Maximum cost of measuring a schema: 1 for each JSON value in it, 1 for each subschema after unfolding, and 1 for
-/// every 16 bytes of its patterns. It is larger than [`NODES`], so that flows and packs that are already stored stay
+/// every 16 bytes of its patterns. It is larger than [`NODES`], so that stored flows and packs with larger schemas stay
 /// usable.
-pub const MOST_NODES: u64 = 200_000;
+pub const MAX_STORED_NODES: u64 = 200_000;
 /// Maximum nesting depth of schemas, references included. It bounds the stack that the compiler needs.
 pub const DEPTH: usize = 128;
-/// Maximum number of visits in one check with [`Budget::FULL`]. A large value may have 16 visits per part instead, if
-/// that is more.
+/// Maximum number of visits in one check with [`Budget::FULL`]. A check of a large value may make 16 visits for each
+/// part of the value instead, if these are more.
 pub const VISITS: u64 = 1_000_000;
 /// Maximum wall-clock time of one check, and of compiling one schema.
 pub const TIME: Duration = Duration::from_secs(1);
 /// Maximum size of a compiled pattern in bytes.
 pub const PATTERN_BYTES: usize = 1 << 20;
-/// Maximum product of a text's length in bytes and the number of positions of the pattern for it. A position is a
+/// Maximum product of the length of a text in bytes and the number of positions of the pattern for it. A position is a
 /// state of the pattern that may be active while one byte is read.
 pub const PATTERN_STEPS: u64 = 200_000_000;
 /// Number of visits that a check may make for each part of a large value.
@@ -96,21 +96,21 @@ pub struct Schema {
 impl Schema {
     /// Measures and compiles a schema. Measuring may block for [`TIME`], and so may compiling.
     pub fn compile(schema: &Value) -> Result<Schema, SchemaError> {
-        let budget = Budget { visits: MOST_NODES, time: TIME };
-        let measured = meter::within(budget, 0, || measure::measure(schema));
+        let budget = Budget { visits: MAX_STORED_NODES, time: TIME };
+        let measured = meter::with_budget(budget, 0, || measure::measure(schema));
         let measured =
             measured.map_err(|error| if error == TooCostly::Visits { TooCostly::Nodes } else { error })??;
         let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES);
         let options =
             jsonschema::options_for::<Tree>().with_pattern_options(patterns).with_keyword("pattern", pattern::compile);
-        let built = meter::within(Budget::FULL, 0, || options.build(schema))?;
+        let built = meter::with_budget(Budget::FULL, 0, || options.build(schema))?;
         let validator = built.map_err(|error| SchemaError::Invalid(Box::new(error)))?;
         let measure::Measured { nodes, key_positions, unresolved_reference } = measured;
         Ok(Schema { validator, nodes, key_positions, unresolved_reference })
     }
 
-    /// Returns the number of subschemas after unfolding. A schema inside itself counts once more, but is not unfolded
-    /// again.
+    /// Returns the number of subschemas after unfolding. A schema that contains itself counts once more at the place of
+    /// the cycle, but is not unfolded again.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
@@ -126,7 +126,7 @@ impl Schema {
 
     /// Returns true if a value matches the schema.
     pub fn is_valid(&self, value: &Json, budget: Budget) -> Result<bool, TooCostly> {
-        self.within(value, budget, || self.validator.is_valid(value))
+        self.check_within(value, budget, || self.validator.is_valid(value))
     }
 
     /// Returns the errors of a value; none if it is valid. If collecting all errors exceeds the budget, returns only
@@ -135,18 +135,22 @@ impl Schema {
         if self.is_valid(value, budget)? {
             return Ok(Vec::new());
         }
-        let all = meter::within(budget, self.key_positions, || self.validator.iter_errors(value).collect());
-        all.or_else(|_| self.within(value, budget, || self.validator.validate(value).err().into_iter().collect()))
+        let all = meter::with_budget(budget, self.key_positions, || self.validator.iter_errors(value).collect());
+        all.or_else(|_| self.check_within(value, budget, || self.validator.validate(value).err().into_iter().collect()))
     }
 
-    /// Runs a check within a budget. If the visits of [`Budget::FULL`] are too few, runs it again with
-    /// [`VISITS_PER_PART`] visits for each part of the value.
-    fn within<T>(&self, value: &Json, budget: Budget, check: impl Fn() -> T) -> Result<T, TooCostly> {
-        let done = meter::within(budget, self.key_positions, &check);
+    /// Runs a check within a budget. If the visits of [`Budget::FULL`] do not suffice for a large value, runs the check
+    /// again with [`VISITS_PER_PART`] visits for each part of the value.
+    fn check_within<T>(&self, value: &Json, budget: Budget, check: impl Fn() -> T) -> Result<T, TooCostly> {
+        let done = meter::with_budget(budget, self.key_positions, &check);
         if !matches!(done, Err(TooCostly::Visits)) || budget != Budget::FULL {
             return done;
         }
         let visits = tree::visits(value).saturating_mul(VISITS_PER_PART);
-        if visits <= VISITS { done } else { meter::within(Budget { visits, ..budget }, self.key_positions, &check) }
+        if visits <= VISITS {
+            done
+        } else {
+            meter::with_budget(Budget { visits, ..budget }, self.key_positions, &check)
+        }
     }
 }

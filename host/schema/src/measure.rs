@@ -33,9 +33,9 @@ const NAMED: [&str; 4] = ["dependencies", "dependentSchemas", "patternProperties
 /// Keywords whose value is a reference to a schema.
 const REFERENCES: [&str; 3] = ["$dynamicRef", "$recursiveRef", "$ref"];
 /// Maximum sum of the weights of a schema's patterns, in units of [`pattern::Size::weight`].
-const WEIGHT: u64 = 1_000_000;
-/// Maximum weight that one pattern adds to the sum. A heavier pattern fails when it is compiled.
-const WEIGHT_OF_ONE: u64 = 40_000;
+const MAX_TOTAL_WEIGHT: u64 = 1_000_000;
+/// The weight that one pattern adds to the sum at most. A heavier pattern fails when it is compiled.
+const MAX_COUNTED_WEIGHT: u64 = 40_000;
 
 /// The size of a schema.
 pub(crate) struct Measured {
@@ -82,7 +82,7 @@ impl<'s> Document<'s> {
         match value {
             Value::Array(items) => items.iter().try_for_each(|item| self.read(item, depth + 1)),
             Value::Object(members) => members.iter().try_for_each(|(key, member)| {
-                self.note(key, member, value)?;
+                self.record_member(key, member, value)?;
                 self.read(member, depth + 1)
             }),
             _ => Ok(()),
@@ -91,7 +91,7 @@ impl<'s> Document<'s> {
 
     /// Records the anchor, the id or the patterns in a member of an object. The object may be a schema or another
     /// value.
-    fn note(&mut self, key: &str, member: &'s Value, schema: &'s Value) -> Result<(), TooCostly> {
+    fn record_member(&mut self, key: &str, member: &'s Value, schema: &'s Value) -> Result<(), TooCostly> {
         match (key, member) {
             ("$anchor" | "$dynamicAnchor", Value::String(name)) => {
                 self.anchors.entry(name).or_default().push(schema);
@@ -118,8 +118,8 @@ impl<'s> Document<'s> {
     fn weigh(&mut self, source: &str) -> Result<u64, TooCostly> {
         meter::spend(1 + source.len() as u64 / 16);
         let size = pattern::size(source).unwrap_or_default();
-        self.weight += size.weight.min(WEIGHT_OF_ONE);
-        if self.weight > WEIGHT { Err(TooCostly::Patterns) } else { Ok(size.positions) }
+        self.weight += size.weight.min(MAX_COUNTED_WEIGHT);
+        if self.weight > MAX_TOTAL_WEIGHT { Err(TooCostly::Patterns) } else { Ok(size.positions) }
     }
 
     /// Returns the possible targets of a reference; empty if there is none. `root` is the nearest enclosing schema with
@@ -150,7 +150,8 @@ fn is_same(id: &str, base: &str) -> bool {
 struct Unfolding<'d, 's> {
     document: &'d Document<'s>,
     whole: &'s Value,
-    /// The targets of the references so far, by reference and nearest enclosing schema with an id.
+    /// The targets of the references that were followed so far. The key is the reference and the nearest enclosing
+    /// schema with an id.
     followed: HashMap<(&'s str, *const Value), Rc<[&'s Value]>>,
     /// The schemas that enclose the current one, the outermost first.
     path: Vec<&'s Value>,
@@ -159,8 +160,8 @@ struct Unfolding<'d, 's> {
 }
 
 impl<'s> Unfolding<'_, 's> {
-    /// Counts a schema, and then all schemas that it contains or refers to. A schema inside itself is a cycle and is
-    /// not followed. The validator follows a cycle only as deep as the value is nested.
+    /// Counts a schema, and then all schemas that it contains or refers to. A schema that contains itself is a cycle
+    /// and is not followed a second time, because the validator follows a cycle only as deep as the value is nested.
     fn unfold(&mut self, schema: &'s Value, root: &'s Value) -> Result<(), TooCostly> {
         meter::spend(1);
         self.nodes += 1;

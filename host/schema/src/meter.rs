@@ -11,10 +11,10 @@ use std::{
 
 use crate::{Budget, DEPTH, NODES, PATTERN_STEPS, TIME};
 
-/// Maximum stack of a check in bytes.
-const STACK: usize = 512 * 1024;
-/// Number of visits between two reads of the clock.
-const LOOK: u64 = 256;
+/// Maximum number of bytes of the stack that a check may use.
+const MAX_STACK_BYTES: usize = 512 * 1024;
+/// Number of visits after which the clock is read again.
+const VISITS_PER_CLOCK_READ: u64 = 256;
 /// Number of pattern steps that count as one visit.
 const STEPS_PER_VISIT: u64 = 256;
 
@@ -62,13 +62,13 @@ thread_local! {
 /// The panic payload that carries the exceeded limit through the validator.
 struct Stop(TooCostly);
 
-/// Runs `work` within a budget. `key_positions` is the number of positions of the largest pattern in
-/// `patternProperties`.
-pub(crate) fn within<T>(budget: Budget, key_positions: u64, work: impl FnOnce() -> T) -> Result<T, TooCostly> {
+/// Runs `work` within a budget, and returns its result or the limit that it exceeded. `key_positions` is the number of
+/// positions of the largest pattern in `patternProperties`.
+pub(crate) fn with_budget<T>(budget: Budget, key_positions: u64, work: impl FnOnce() -> T) -> Result<T, TooCostly> {
     METER.with(|meter| {
         meter.left.set(budget.visits);
         meter.until.set(Instant::now().checked_add(budget.time));
-        meter.stack.set(here());
+        meter.stack.set(stack_address());
         meter.key_positions.set(key_positions);
     });
     // Validators are immutable, so unwinding leaves no inconsistent state.
@@ -87,21 +87,21 @@ pub(crate) fn spend(visits: u64) {
         let left = meter.left.get();
         let Some(rest) = left.checked_sub(visits) else { stop(TooCostly::Visits) };
         meter.left.set(rest);
-        if meter.stack.get().abs_diff(here()) > STACK {
+        if meter.stack.get().abs_diff(stack_address()) > MAX_STACK_BYTES {
             stop(TooCostly::Stack);
         }
-        if left / LOOK != rest / LOOK {
-            look(meter);
+        if left / VISITS_PER_CLOCK_READ != rest / VISITS_PER_CLOCK_READ {
+            stop_if_time_is_over(meter);
         }
     });
 }
 
 /// Stops the check if its time is over.
-pub(crate) fn look_at_clock() {
-    METER.with(look);
+pub(crate) fn check_time() {
+    METER.with(stop_if_time_is_over);
 }
 
-fn look(meter: &Meter) {
+fn stop_if_time_is_over(meter: &Meter) {
     if meter.until.get().is_some_and(|until| Instant::now() >= until) {
         stop(TooCostly::Time);
     }
@@ -123,14 +123,14 @@ pub(crate) fn spend_key(bytes: usize) {
     spend_match(bytes, METER.with(|meter| meter.key_positions.get()).max(1));
 }
 
-/// Stops the check.
+/// Stops the check by unwinding the stack to [`with_budget`], which returns the reason.
 pub(crate) fn stop(reason: TooCostly) -> ! {
     panic::resume_unwind(Box::new(Stop(reason)))
 }
 
 /// Returns an address on the current stack.
 #[inline]
-fn here() -> usize {
+fn stack_address() -> usize {
     let place = 0_u8;
     std::ptr::from_ref(std::hint::black_box(&place)).addr()
 }

@@ -1,5 +1,5 @@
-//! The keyword `pattern`. A match takes time proportional to the text, but the factor is the number of the pattern's
-//! positions, which may be tens of thousands.
+//! The keyword `pattern`. The time of a match is proportional to the length of the text times the number of positions
+//! of the pattern, which may be tens of thousands.
 
 use jsonschema::{Keyword, ValidationError, json::Node, paths::Location};
 use regex::{Regex, RegexBuilder};
@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use crate::{PATTERN_BYTES, meter, tree::Tree};
 
 /// Maximum size in bytes of a text that an error message quotes. A longer text is left out.
-const SHOWN: usize = 120;
+const MAX_QUOTED_BYTES: usize = 120;
 
 /// The size of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// Approximate number of states that may be active per byte of text.
+    /// Approximate number of the states of the pattern that may be active while one byte of a text is read.
     pub(crate) positions: u64,
     /// Memory of the compiled pattern, in units of about 30 bytes.
     pub(crate) weight: u64,
@@ -52,8 +52,8 @@ struct Pattern {
     regex: Regex,
     source: Box<str>,
     positions: u64,
-    /// The value of `maxLength` in the same schema, or the largest number without it. That keyword reports longer
-    /// texts.
+    /// The value of `maxLength` in the same schema; without that keyword the largest number. Texts that are certainly
+    /// longer are not searched, because `maxLength` reports them.
     max_length: usize,
 }
 
@@ -72,7 +72,7 @@ impl<'i> Keyword<'i, Tree> for Pattern {
     fn validate(&self, instance: &'i flowcell_contract::Json) -> Result<(), ValidationError<'i>> {
         let Some(text) = instance.as_string().filter(|text| !self.matches(text)) else { return Ok(()) };
         let source = &self.source;
-        let message = match text.len() > SHOWN {
+        let message = match text.len() > MAX_QUOTED_BYTES {
             true => format!("the text does not match \"{source}\""),
             false => format!("{} does not match \"{source}\"", Value::from(&*text)),
         };
@@ -90,7 +90,7 @@ pub(crate) fn compile<'a>(
     pattern: &'a Value,
     _: Location,
 ) -> Result<Box<dyn for<'i> Keyword<'i, Tree>>, ValidationError<'a>> {
-    meter::look_at_clock();
+    meter::check_time();
     let source = pattern.as_str().unwrap_or_default();
     let unusable = || ValidationError::custom(format!("`{source}` is not a supported regular expression"));
     let translated = jsonschema_regex::to_rust_regex(source).map_err(|()| unusable())?;

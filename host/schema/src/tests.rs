@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// Maximum time of a check in a test, on a busy machine without optimization.
-const LATEST: Duration = Duration::from_secs(20);
-/// Stack size of the threads of an async runtime.
-const STACK: usize = 2 << 20;
+/// Maximum time that a check may take in a test, on a busy machine and without optimization.
+const MAX_CHECK_TIME: Duration = Duration::from_secs(20);
+/// Stack size in bytes of the threads of an async runtime.
+const STACK_BYTES: usize = 2 << 20;
 
 /// The result of compiling a schema and checking a value.
 #[derive(Debug, PartialEq)]
@@ -47,8 +47,8 @@ fn outcome_here(schema: &Value, value: &Json, budget: Budget) -> Outcome {
 fn outcome(schema: Value, value: Value) -> Outcome {
     let begin = Instant::now();
     let work = move || outcome_here(&schema, &Json::from(value), Budget::FULL);
-    let done = thread::Builder::new().stack_size(STACK).spawn(work).unwrap().join().unwrap();
-    assert!(begin.elapsed() < LATEST, "{:?} for {done:?}", begin.elapsed());
+    let done = thread::Builder::new().stack_size(STACK_BYTES).spawn(work).unwrap().join().unwrap();
+    assert!(begin.elapsed() < MAX_CHECK_TIME, "{:?} for {done:?}", begin.elapsed());
     done
 }
 

@@ -13,11 +13,11 @@ use serde_json::{Number, Value};
 use crate::meter;
 
 /// Number of text bytes that count as one visit.
-const BYTES: u64 = 256;
+const BYTES_PER_VISIT: u64 = 256;
 /// Number of visits that an error costs, because it copies a part of the value.
-const ERROR: u64 = 64;
+const VISITS_PER_ERROR: u64 = 64;
 /// Approximate number of bytes of the value that an error copies.
-const EXCERPT: usize = 1024;
+const EXCERPT_BYTES: usize = 1024;
 
 /// The validator's representation of values: trees of [`Json`].
 pub(crate) struct Tree;
@@ -35,7 +35,7 @@ pub(crate) fn visits(value: &Json) -> u64 {
 }
 
 fn text_visits(text: &str) -> u64 {
-    1 + text.len() as u64 / BYTES
+    1 + text.len() as u64 / BYTES_PER_VISIT
 }
 
 /// Copies a whole value, for the keywords `const`, `enum` and `uniqueItems`, which compare values.
@@ -44,7 +44,7 @@ fn copy(value: &Json) -> Value {
     value.to_serde()
 }
 
-/// Copies the beginning of a value, about `room` bytes, and subtracts their number from `room`.
+/// Copies the beginning of a value, at most about `room` bytes. Subtracts the number of copied bytes from `room`.
 fn excerpt(value: &Json, room: &mut usize) -> Value {
     *room = room.saturating_sub(4);
     match value {
@@ -153,8 +153,8 @@ impl<'a> Node<'a, Tree> for &'a Json {
     /// Returns the beginning of the value, for an error message. It is short, because one large value may have
     /// thousands of errors.
     fn to_value(&self) -> Cow<'a, Value> {
-        meter::spend(ERROR);
-        Cow::Owned(excerpt(self, &mut { EXCERPT }))
+        meter::spend(VISITS_PER_ERROR);
+        Cow::Owned(excerpt(self, &mut { EXCERPT_BYTES }))
     }
 
     fn identity(&self) -> Option<NodeIdentity> {

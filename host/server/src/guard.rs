@@ -11,7 +11,7 @@ use axum::{
 };
 
 use crate::{
-    http::{api_error::ApiError, connection::HEAD_BYTES},
+    http::{api_error::ApiError, connection::MAX_HEAD_BYTES},
     steps_api,
 };
 
@@ -80,8 +80,8 @@ fn head_bytes(request: &Request) -> usize {
 }
 
 fn check(names: &Names, request: &Request) -> Result<(), ApiError> {
-    if head_bytes(request) > HEAD_BYTES {
-        let why = format!("the head of the request is larger than {HEAD_BYTES} bytes");
+    if head_bytes(request) > MAX_HEAD_BYTES {
+        let why = format!("the head of the request is larger than {MAX_HEAD_BYTES} bytes");
         return Err(ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", why));
     }
     let header = |name| request.headers().get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_for_this_machine_has_few_names() {
+    fn a_loopback_server_accepts_its_own_and_the_listed_host_names() {
         let names = Names::new(7171, true, &["flows.test".into()]);
         for own in ["127.0.0.1:7171", "localhost:7171", "LOCALHOST:7171", "[::1]:7171", "flows.test", "127.0.0.2:7171"]
         {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_for_others_has_the_listed_names() {
+    fn a_server_for_other_machines_accepts_any_or_only_the_listed_host_names() {
         assert!(Names::new(1, false, &[]).is_own("anything.test"));
         let names = Names::new(1, false, &["flows.test".into()]);
         assert!(names.is_own("flows.test:443") && !names.is_own("evil.test"));

@@ -42,7 +42,7 @@ pub use self::http::limits::Limits;
 use self::{
     guard::Names,
     http::{
-        api_error::ApiError, app::App, broadcast::Broadcasts, connection, intake::BODY_BYTES, metrics,
+        api_error::ApiError, app::App, broadcast::Broadcasts, connection, intake::MAX_BODY_BYTES, metrics,
         proxies::Proxies, tenant_directory::TenantDirectory,
     },
 };
@@ -51,8 +51,8 @@ use flowcell_platform::{
     Error, Host, StartError,
     identity::Identify,
     supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
-    triggers::{TriggerTenants, Triggers, ends::Ended},
-    usage::{SETTLES, Usage},
+    triggers::{TriggerTenants, Triggers, ends::EndedRun},
+    usage::{FLUSH_INTERVAL, Usage},
 };
 
 /// The configuration of a server.
@@ -133,7 +133,7 @@ impl Server {
         let directory = Arc::new(TenantDirectory::new(host.clone(), identity, flows, arrivals.admission()));
         let triggers = Arc::new(Triggers::new(directory.clone()));
         triggers.open().await;
-        let observer = Driven {
+        let observer = DrivenRuns {
             directory: directory.clone(),
             broadcasts: broadcasts.clone(),
             triggers: triggers.clone(),
@@ -170,7 +170,7 @@ impl Server {
         let triggers = app.triggers.clone();
         let starting = tokio::spawn(async move { triggers.attend().await });
         let (halt, halted) = oneshot::channel();
-        let mut driving = driving(drive, halted);
+        let mut driving = drive_until_halted(drive, halted);
         let (mut drive, driven) = tokio::select! {
             ended = &mut driving => ended,
             () = stop => {
@@ -193,9 +193,9 @@ impl Server {
 
 /// Drives runs until the sender of `halted` is dropped or the store cannot be read.
 ///
-/// On a runtime with many threads the supervisor runs in a tokio task, as the requests do. So a request that starts a
-/// run need not wake another thread.
-fn driving(
+/// On a tokio runtime with many threads the supervisor runs in a tokio task, as the requests do. So a request that
+/// starts a run need not wake another thread.
+fn drive_until_halted(
     mut drive: Supervisor,
     mut halted: oneshot::Receiver<()>,
 ) -> BoxFuture<'static, (Supervisor, Result<(), StoreError>)> {
@@ -223,10 +223,10 @@ fn driving(
     async { driving.await.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic())) }.boxed()
 }
 
-/// Flushes the usage counters of tenants to the store, once in each interval of [`SETTLES`].
+/// Flushes the usage counters of tenants to the store, once in each interval of [`FLUSH_INTERVAL`].
 async fn flush_usage(usage: Usage) {
     loop {
-        tokio::time::sleep(SETTLES).await;
+        tokio::time::sleep(FLUSH_INTERVAL).await;
         let usage = usage.clone();
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || usage.flush()).await {
             tracing::warn!("cannot store the usage of tenants: {error}");
@@ -239,25 +239,26 @@ fn router(app: &Arc<App>, names: Names) -> Router {
     // The document consists of JSON values, so it can always be serialized.
     let _ = app.document.set(Arc::new(serde_json::to_value(&document).unwrap_or_default()));
     let guard = middleware::from_fn_with_state(names, guard::guard);
-    let router = router.layer(DefaultBodyLimit::max(BODY_BYTES)).layer(guard).layer(CatchPanicLayer::custom(|_| {
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed at this request")
-            .into_response()
-    }));
+    let router =
+        router.layer(DefaultBodyLimit::max(MAX_BODY_BYTES)).layer(guard).layer(CatchPanicLayer::custom(|_| {
+            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed at this request")
+                .into_response()
+        }));
     router.layer(middleware::from_fn_with_state(app.clone(), metrics::measure))
 }
 
 /// Observes the runs that this server drives: attaches them to their subscribers, and reports their ends to event
 /// triggers.
-struct Driven {
+struct DrivenRuns {
     directory: Arc<TenantDirectory>,
     broadcasts: Arc<Broadcasts>,
     triggers: Arc<Triggers>,
-    /// The world of each tenant, as [`Host::serve`] returns it. While a world is stored, the server receives the
+    /// The [`World`] of each tenant, as [`Host::serve`] returns it. As long as it is kept here, the server receives the
     /// commands of other processes for the tenant's runs.
     worlds: Mutex<HashMap<Tenant, Arc<World>>>,
 }
 
-impl Driven {
+impl DrivenRuns {
     /// Starts to receive the commands of other processes for the runs of these tenants.
     fn listen_for(&self, tenants: &[Tenant]) -> Result<(), StartError> {
         let mut worlds = self.worlds.lock();
@@ -274,7 +275,7 @@ impl Driven {
     }
 }
 
-impl RunObserver for Driven {
+impl RunObserver for DrivenRuns {
     fn tenants(&self) -> Vec<Tenant> {
         let tenants = self.directory.identity.tenants();
         if let Err(error) = self.listen_for(&tenants) {
@@ -288,9 +289,9 @@ impl RunObserver for Driven {
     }
 
     fn attend(&self, tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
-        self.broadcasts.attend(tenant, &mut runner);
+        self.broadcasts.attach_to(tenant, &mut runner);
         self.directory.host.watch(&mut runner);
-        let driven = self.directory.host.metrics().drives();
+        let driven = self.directory.host.metrics().count_driven_run();
         let (triggers, tenant, host) = (self.triggers.clone(), tenant.clone(), self.directory.host.clone());
         Some(Box::pin(async move {
             let result = runner.run().await;
@@ -303,7 +304,7 @@ impl RunObserver for Driven {
                 _ => return result,
             };
             let (run, flow) = (result.run_id.clone(), result.flow.to_string());
-            triggers.report_end(&tenant, Ended { run, flow, status: status.to_owned(), at: host.now() });
+            triggers.report_end(&tenant, EndedRun { run, flow, status: status.to_owned(), at: host.now() });
             result
         }))
     }

@@ -2,7 +2,8 @@
 //! output.
 //!
 //! Every flow of the tenant is a tool, and a call of it is a durable run. The caller's token is checked with every
-//! request. Each tenant has its own sessions, so the session id of another tenant is unknown.
+//! request. A session is a client's connection in the sense of MCP. Each tenant has its own sessions, so the session id
+//! of another tenant is unknown.
 //!
 //! | module | content |
 //! |---|---|
@@ -52,9 +53,9 @@ use self::{changes::Changes, handler::McpHandler};
 use crate::http::{
     api_error::ApiError,
     app::App,
-    connection::server_ended,
+    connection::wait_for_server_end,
     identity::{Caller, Scope},
-    intake::{self, BODY_BYTES},
+    intake::{self, MAX_BODY_BYTES},
 };
 
 /// The path of the MCP endpoint.
@@ -64,13 +65,13 @@ pub(super) const METHODS: [Method; 3] = [Method::POST, Method::GET, Method::DELE
 /// The scope that every client needs in order to see the flows. Each tool also needs its own scope.
 pub(super) const SCOPE: Scope = Scope::FlowRead;
 /// The maximum number of open sessions of a tenant.
-pub(crate) const SESSIONS: usize = 100;
+pub(crate) const MAX_SESSIONS: usize = 100;
 /// The time after which an idle session ends.
-pub(crate) const IDLE: Duration = Duration::from_secs(30 * 60);
+pub(crate) const SESSION_IDLE_TIME: Duration = Duration::from_secs(30 * 60);
 /// The time that MCP answers in progress have to finish when the server ends.
-const LAST: Duration = Duration::from_secs(1);
+const FINISH_TIME: Duration = Duration::from_secs(1);
 /// The first version of the protocol without sessions.
-const WITHOUT_SESSIONS: &str = "2026-07-28";
+const FIRST_VERSION_WITHOUT_SESSIONS: &str = "2026-07-28";
 
 type Service = StreamableHttpService<McpHandler, LocalSessionManager>;
 
@@ -102,11 +103,11 @@ impl TenantServices {
     fn new(app: Arc<App>) -> TenantServices {
         // The server's own guard checks `Host` and `Origin` for all routes.
         let config = StreamableHttpServerConfig::default().disable_allowed_hosts().disable_allowed_origins();
-        let config = config.with_max_request_body_bytes(BODY_BYTES);
+        let config = config.with_max_request_body_bytes(MAX_BODY_BYTES);
         let (stop, mut ends) = (config.cancellation_token.clone(), app.ends.subscribe());
         tokio::spawn(async move {
-            server_ended(&mut ends).await;
-            tokio::time::sleep(LAST).await;
+            wait_for_server_end(&mut ends).await;
+            tokio::time::sleep(FINISH_TIME).await;
             stop.cancel();
         });
         TenantServices { app, config, open: Mutex::default() }
@@ -117,10 +118,10 @@ impl TenantServices {
         let caller = caller.ok_or_else(|| ApiError::internal("a route without a scope needs a caller"))?;
         let service = self.service_of(&caller.tenant);
         if request.method() == Method::POST && begins_session(request.headers()) {
-            service.check_room().await?;
+            service.check_session_limit().await?;
         }
         let (head, body) = request.into_parts();
-        let bytes = intake::read(Request::from_parts(head.clone(), body), BODY_BYTES).await?;
+        let bytes = intake::read_body(Request::from_parts(head.clone(), body), MAX_BODY_BYTES).await?;
         intake::check_values(&bytes)?;
         Ok(service.service.handle(Request::from_parts(head, Body::from(bytes))).await.map(Body::new))
     }
@@ -132,7 +133,7 @@ impl TenantServices {
 
     fn new_service(&self, tenant: &Tenant) -> TenantService {
         let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(IDLE);
+        sessions.session_config.keep_alive = Some(SESSION_IDLE_TIME);
         let sessions = Arc::new(sessions);
         let (app, changes) = (self.app.clone(), Changes::follow(&self.app, tenant));
         let handler = move || Ok(McpHandler::new(app.clone(), None, changes.clone()));
@@ -141,9 +142,9 @@ impl TenantServices {
 }
 
 impl TenantService {
-    async fn check_room(&self) -> Result<(), ApiError> {
+    async fn check_session_limit(&self) -> Result<(), ApiError> {
         match self.sessions.sessions.read().await.len() {
-            SESSIONS.. => Err(ApiError::busy("too_many_sessions", "too many sessions are open; end some of them")),
+            MAX_SESSIONS.. => Err(ApiError::busy("too_many_sessions", "too many sessions are open; end some of them")),
             _ => Ok(()),
         }
     }
@@ -153,5 +154,5 @@ impl TenantService {
 /// protocol has sessions. A missing version counts as one with sessions.
 fn begins_session(headers: &HeaderMap) -> bool {
     let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
-    !headers.contains_key("mcp-session-id") && version.is_none_or(|version| version < WITHOUT_SESSIONS)
+    !headers.contains_key("mcp-session-id") && version.is_none_or(|version| version < FIRST_VERSION_WITHOUT_SESSIONS)
 }

@@ -1,4 +1,5 @@
 //! The table of all routes with the access that each needs. The server and its OpenAPI document are both built from it.
+//! A scope is a permission of a token, such as `run:read`.
 
 use std::{
     future::Future,
@@ -31,7 +32,7 @@ use crate::{
     document,
     http::{
         api_error::ApiError,
-        app::{App, finish},
+        app::{App, finish_detached},
         auth_rate_limiter::ClientAddr,
         catalog, events, files, flows, health,
         identity::{AuthError, Caller, Scope},
@@ -39,23 +40,23 @@ use crate::{
         metrics::{self, RequestTenant},
         permit::RequestPermit,
         runs,
-        seats::bucket,
+        seats::counted_address,
         secrets, socket, start, steer, tasks, triggers, usage, webhooks,
     },
     mcp, steps_api,
 };
 
-/// The time that a handler has to begin its answer. It is longer than `start::WAIT`, the longest wait for a run.
-pub(crate) const ANSWER: Duration = Duration::from_secs(90);
+/// The time that a handler has to begin its answer. It is longer than `start::MAX_WAIT`, the longest wait for a run.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The access that a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// None: any client that reaches the server may use the route.
+    /// No token is needed: any client that reaches the server may use the route.
     Open,
-    /// A token with this scope.
+    /// The caller needs a token with this scope.
     Needs(Scope),
-    /// A body that is signed with a secret of the trigger in the path. A token has no effect.
+    /// The body must be signed with a secret of the trigger in the path. A token has no effect.
     Signed,
 }
 
@@ -165,7 +166,7 @@ pub(super) fn router(app: &Arc<App>) -> (Router, OpenApi) {
     let (router, document) = all.split_for_parts();
     let admit = middleware::from_fn_with_state((app.clone(), Access::Needs(mcp::SCOPE)), admit);
     let router = router.route(mcp::PATH, mcp::routes(app).route_layer(admit));
-    let router = router.fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(app.clone());
+    let router = router.fallback(unknown_route).method_not_allowed_fallback(not_allowed).with_state(app.clone());
     (router, document)
 }
 
@@ -200,15 +201,15 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
         let (mut permit, mut deed, mut tenant) = (None, None, None);
         match access {
             Access::Open => {}
-            Access::Signed => permit = Some(RequestPermit::new(None, app.posts.clone(), address(&request))),
+            Access::Signed => permit = Some(RequestPermit::new(None, app.posts.clone(), client_as_tenant(&request))),
             Access::Needs(scope) => {
                 let token = bearer(&request).map(str::to_owned);
                 let from = request.extensions().get().map(|ClientAddr(from)| *from);
-                let (caller, place) = match caller(&app, token.as_deref(), from, scope).await {
+                let (caller, place) = match authorize(&app, token.as_deref(), from, scope).await {
                     Ok(admitted) => admitted,
                     Err(error) => return error.into_response(),
                 };
-                deed = Deed::of(&caller, scope, &request);
+                deed = AuditedAction::from_request(&caller, scope, &request);
                 tenant = Some(RequestTenant(caller.tenant.clone()));
                 permit = Some(RequestPermit::new(Some(place), app.bodies.clone(), caller.tenant.clone()));
                 request.extensions_mut().insert(caller);
@@ -220,12 +221,12 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
         }
         let mut response = match deed {
             None => in_time(next.run(request)).await,
-            Some(deed) => in_time(finish(deed.done(next.run(request), app.clone()))).await,
+            Some(deed) => in_time(finish_detached(deed.finish_audited(next.run(request), app.clone()))).await,
         };
         // The audit log is already written, because the response to a change may block here until the tenant has free
         // bytes.
         if let Some(permit) = permit {
-            response = in_time(permit.hold(&method, &app.responses, response)).await;
+            response = in_time(permit.hold_until_sent(&method, &app.responses, response)).await;
         }
         if let Some(tenant) = tenant {
             response.extensions_mut().insert(tenant);
@@ -234,45 +235,45 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
     })
 }
 
-/// Waits for a response. Returns 504 if it takes longer than [`ANSWER`].
+/// Waits for a response. Returns 504 if it takes longer than [`ANSWER_TIMEOUT`].
 async fn in_time(response: impl Future<Output = Response>) -> Response {
-    tokio::time::timeout(ANSWER, response).await.unwrap_or_else(|_| {
-        let why = format!("the request took longer than {} s", ANSWER.as_secs());
+    tokio::time::timeout(ANSWER_TIMEOUT, response).await.unwrap_or_else(|_| {
+        let why = format!("the request took longer than {} s", ANSWER_TIMEOUT.as_secs());
         ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", why).into_response()
     })
 }
 
 /// An action for the audit log: a change of flows, triggers or files.
-struct Deed {
+struct AuditedAction {
     caller: Caller,
     action: String,
     subject: String,
 }
 
-impl Deed {
+impl AuditedAction {
     /// Returns the action of a request to a route with the scope `flow:write`. Returns `None` for all other routes,
     /// whose actions this middleware does not log.
-    fn of(caller: &Caller, scope: Scope, request: &Request) -> Option<Deed> {
+    fn from_request(caller: &Caller, scope: Scope, request: &Request) -> Option<AuditedAction> {
         let route = request.extensions().get::<MatchedPath>().filter(|_| scope == Scope::FlowWrite)?;
         let action = format!("{} {}", request.method(), route.as_str());
-        Some(Deed { caller: caller.clone(), action, subject: request.uri().path().to_owned() })
+        Some(AuditedAction { caller: caller.clone(), action, subject: request.uri().path().to_owned() })
     }
 
     /// Replaces the subject by the `Location` of the response, so that a created object is logged under its own path.
-    fn with_location(self, response: &Response) -> Deed {
+    fn with_location(self, response: &Response) -> AuditedAction {
         let place = response.headers().get(header::LOCATION).and_then(|place| place.to_str().ok());
         let subject = place.map_or(self.subject, str::to_owned);
-        Deed { subject, ..self }
+        AuditedAction { subject, ..self }
     }
 
-    /// Waits for the response of the action. If it is a success, writes the action to the audit log. If that fails,
-    /// returns the error in place of the response.
-    async fn done(self, response: impl Future<Output = Response>, app: Arc<App>) -> Response {
+    /// Waits for the response to the request. If it reports success, writes the action to the audit log. If writing
+    /// fails, returns that error in place of the response.
+    async fn finish_audited(self, response: impl Future<Output = Response>, app: Arc<App>) -> Response {
         let response = response.await;
         if !response.status().is_success() {
             return response;
         }
-        let Deed { caller, action, subject } = self.with_location(&response);
+        let AuditedAction { caller, action, subject } = self.with_location(&response);
         match app.write_audit_entry(&caller, action, subject).await {
             Ok(()) => response,
             Err(error) => error.into_response(),
@@ -284,7 +285,7 @@ impl Deed {
 ///
 /// Returns 401 for an unknown token, and 403 if the token does not have the scope. Returns 429 if too many tokens from
 /// this address were unknown, or if the tenant has too many open requests.
-async fn caller(
+async fn authorize(
     app: &App,
     bearer: Option<&str>,
     from: Option<IpAddr>,
@@ -292,21 +293,21 @@ async fn caller(
 ) -> Result<(Caller, Permit), ApiError> {
     let now = Instant::now();
     let turn = match from {
-        Some(from) => app.failures.turn(from, now).await,
+        Some(from) => app.failures.wait_for_turn(from, now).await,
         None => None,
     };
     let caller = app.identity.identify(bearer);
     drop(turn);
     if let (Err(AuthError::Unknown), Some(from)) = (&caller, from) {
         let retry_after = app.failures.retry_after(from, now);
-        app.failures.failed(from, now);
+        app.failures.count_unknown_token(from, now);
         if let Some(rest) = retry_after {
             let seconds = rest.as_secs() as u32 + 1;
             let why = format!(
                 "the token is unknown, and too many unknown tokens came from this address; check the token, and try \
                  again in {seconds} s"
             );
-            return Err(ApiError::busy("too_many_failures", why).after(seconds));
+            return Err(ApiError::busy("too_many_failures", why).with_retry_after(seconds));
         }
     }
     let caller = caller?;
@@ -318,9 +319,10 @@ async fn caller(
     Ok((caller, place.ok_or_else(full)?))
 }
 
-/// Returns the client address of a post to a trigger in the form of a tenant, under which the post takes its permits.
-fn address(request: &Request) -> Tenant {
-    let address = request.extensions().get().map(|ClientAddr(from)| bucket(*from).to_string());
+/// Returns the client address of a post to a trigger, converted to a tenant. The post takes its permits for this
+/// tenant.
+fn client_as_tenant(request: &Request) -> Tenant {
+    let address = request.extensions().get().map(|ClientAddr(from)| counted_address(*from).to_string());
     address.unwrap_or_default().as_str().into()
 }
 
@@ -330,7 +332,7 @@ fn bearer(request: &Request) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-async fn unknown(uri: Uri) -> ApiError {
+async fn unknown_route(uri: Uri) -> ApiError {
     ApiError::not_found("not_found", format!("unknown path `{}`", uri.path()))
 }
 

@@ -40,7 +40,7 @@ use flowcell_runtime::{
 use utoipa::ToSchema;
 
 pub(super) use self::envelope::enveloped;
-use self::envelope::{Envelope, ErrorResponse, refusal_of, success};
+use self::envelope::{Envelope, ErrorResponse, error_response, success};
 use crate::http::{
     api_error::ApiError,
     app::{self, App},
@@ -52,11 +52,11 @@ use crate::http::{
 use flowcell_platform::{
     QuotaError, StartError,
     library::LibraryError,
-    library::service::{FLOW_RUNS, FlowError, FlowService},
+    library::service::{FlowError, FlowService, MAX_LOG_LINES},
 };
 
 /// The default number of log lines in the answer to `GET /api/flow_runs/<name>`.
-const LINES: usize = 20;
+const DEFAULT_LINES: usize = 20;
 
 /// The flow service of the caller's tenant.
 pub(super) struct Flows(Arc<FlowService>);
@@ -72,13 +72,13 @@ impl FromRequestParts<Arc<App>> for Flows {
 }
 
 /// The body of a request, which must be a JSON object.
-pub(super) struct Sent(Json);
+pub(super) struct JsonBody(Json);
 
-impl<S: Send + Sync> FromRequest<S> for Sent {
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = ErrorResponse;
 
-    async fn from_request(request: Request, _: &S) -> Result<Sent, ErrorResponse> {
-        let read = intake::read(request, intake::BODY_BYTES).await;
+    async fn from_request(request: Request, _: &S) -> Result<JsonBody, ErrorResponse> {
+        let read = intake::read_body(request, intake::MAX_BODY_BYTES).await;
         let read = read.and_then(|bytes| intake::check_values(&bytes).map(|()| bytes));
         let bytes =
             read.map_err(|error| ErrorResponse::new(error.status(), "BAD_REQUEST", error.message().to_owned()))?;
@@ -86,7 +86,7 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
             .map_err(|error| bad_request(&format!("the body is not UTF-8 text: {error}")))?;
         let json = Json::parse(text).map_err(|error| bad_request(&format!("the body is not JSON: {error}")))?;
         match json.as_object() {
-            Some(_) => Ok(Sent(json)),
+            Some(_) => Ok(JsonBody(json)),
             None => Err(bad_request(&format!("the body must be a JSON object, not {}", json.type_name()))),
         }
     }
@@ -118,13 +118,13 @@ pub(super) struct RunFlow {
 pub(super) async fn create_flow(
     request: app::Request,
     Flows(flows): Flows,
-    Sent(body): Sent,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, ErrorResponse> {
     let flow = body.get("flow").filter(|flow| flow.as_object().is_some());
     let flow = flow.ok_or_else(|| bad_request("the body must have an object `flow`: send { \"flow\": { … } }"))?;
     let text = serde_json::to_string_pretty(flow).map_err(|error| ErrorResponse::internal(&error))? + "\n";
     let created = request.computing(move |_| Ok(flows.create_flow(&text))).await;
-    let created = created.map_err(|error| not_entered(&error))?;
+    let created = created.map_err(|error| admission_error(&error))?;
     created.map_err(|error| match error {
         LibraryError::Folder { .. } => ErrorResponse::internal(&error),
         LibraryError::Exists(_) => ErrorResponse::new(StatusCode::CONFLICT, "CREATE_FLOW_FAILED", error.to_string()),
@@ -139,7 +139,7 @@ pub(super) async fn create_flow(
 pub(super) async fn run_flow(
     request: app::Request,
     Flows(flows): Flows,
-    Sent(body): Sent,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, ErrorResponse> {
     let name = body.get("flow_name").and_then(Json::as_str);
     let name = name.ok_or_else(|| bad_request("the body must have a text `flow_name`"))?.to_owned();
@@ -148,37 +148,38 @@ pub(super) async fn run_flow(
         return Err(bad_request("`inputs` must be an object: { \"name\": value }"));
     }
     if request.app.is_draining() {
-        return Err(not_entered(&ApiError::draining()));
+        return Err(admission_error(&ApiError::draining()));
     }
     let (prepares, of) = (flows.clone(), name.clone());
     let prepared = request.clone().computing(move |_| {
         let options = RunOptions { without_events: true, ..RunOptions::default() };
         Ok(prepares.prepare(&of, inputs, options))
     });
-    let runner = prepared.await.map_err(|error| not_entered(&error))?.map_err(not_run)?;
+    let runner = prepared.await.map_err(|error| admission_error(&error))?.map_err(flow_error)?;
     // The run continues and its steps are logged even if the caller disconnects.
-    let run = tokio::spawn(driven(request, flows, name, runner));
+    let run = tokio::spawn(drive_to_end(request, flows, name, runner));
     run.await.map_err(|error| ErrorResponse::internal(&error))?
 }
 
 /// Hands a run to the server's supervisor, as `POST /v1/runs` does, and waits until the run ends or only a person or
 /// an event can continue it.
-async fn driven(
+async fn drive_to_end(
     request: app::Request,
     flows: Arc<FlowService>,
     name: String,
     mut runner: FlowRunner,
 ) -> Result<Response, ErrorResponse> {
     let (run, graph) = (runner.run_id().clone(), runner.graph().clone());
-    let began = Arc::new(Began::default());
+    let began = Arc::new(StartRecorder::default());
     runner.attach(began.clone());
-    let entered = start::admit(&request, runner, true).await.map_err(|error| not_entered(&error))?;
+    let entered = start::admit(&request, runner, true).await.map_err(|error| admission_error(&error))?;
     if let Some(result) = entered {
         return result_of(result);
     }
     let view = loop {
-        let view = start::outcome(request.clone(), run.clone()).await.map_err(|error| not_entered(&error))?;
-        if !view.moves_by_itself() {
+        let view =
+            start::wait_for_outcome(request.clone(), run.clone()).await.map_err(|error| admission_error(&error))?;
+        if !view.continues_by_itself() {
             break view;
         }
         if view.status != "running" {
@@ -188,7 +189,7 @@ async fn driven(
     // The channel that logs steps is attached to `runner`. If the run began later with another runner, its steps are
     // logged here.
     if !began.0.load(Ordering::Acquire) {
-        offload(&request, move || flows.log_missing(&name, graph, &run)).await?.map_err(not_run)?;
+        offload(&request, move || flows.log_missing(&name, graph, &run)).await?.map_err(flow_error)?;
     }
     view_of(&view)
 }
@@ -198,9 +199,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A channel that records whether the run has started with the runner to which it is attached.
 #[derive(Default)]
-struct Began(AtomicBool);
+struct StartRecorder(AtomicBool);
 
-impl Channel for Began {
+impl Channel for StartRecorder {
     fn on_start(&self, _hub: &Hub) {
         self.0.store(true, Ordering::Release);
     }
@@ -208,12 +209,12 @@ impl Channel for Began {
     fn on_event(&self, _event: &Event) {}
 }
 
-fn not_entered(error: &ApiError) -> ErrorResponse {
+fn admission_error(error: &ApiError) -> ErrorResponse {
     let code = if error.status().is_server_error() { "INTERNAL_ERROR" } else { "RUN_FLOW_FAILED" };
     ErrorResponse::new(error.status(), code, error.message().to_owned())
 }
 
-fn not_run(error: FlowError) -> ErrorResponse {
+fn flow_error(error: FlowError) -> ErrorResponse {
     match error {
         FlowError::Library(LibraryError::Invalid(_))
         | FlowError::Start(StartError::Input(_) | StartError::Disabled(_)) => {
@@ -222,14 +223,14 @@ fn not_run(error: FlowError) -> ErrorResponse {
         FlowError::Start(StartError::Quota(ref quota)) if !matches!(quota, QuotaError::Store(_)) => {
             ErrorResponse::new(StatusCode::TOO_MANY_REQUESTS, "RUN_FLOW_FAILED", error.to_string())
         }
-        error => refusal_of(error),
+        error => error_response(error),
     }
 }
 
 fn result_of(run: RunResult) -> Result<Response, ErrorResponse> {
     match run.status {
         RunStatus::Succeeded => Ok(success(StatusCode::OK, "result", &run.outputs)),
-        _ => view_of(&RunView::result(&run)),
+        _ => view_of(&RunView::from_result(&run)),
     }
 }
 
@@ -255,9 +256,9 @@ fn view_of(run: &RunView) -> Result<Response, ErrorResponse> {
 pub(super) async fn list_flows(request: app::Request, Flows(flows): Flows) -> Result<Response, ErrorResponse> {
     let list = move || {
         let mut filling = Filling::new(BY_BYTES);
-        flows.library().page(None, |entry| filling.take(page::size(entry)))
+        flows.library().page(None, |entry| filling.take(page::json_size(entry)))
     };
-    let (listed, more) = offload(&request, list).await?.map_err(|error| refusal_of(error.into()))?;
+    let (listed, more) = offload(&request, list).await?.map_err(|error| error_response(error.into()))?;
     if more {
         let why =
             format!("the list of flows is larger than {} MiB; read it by page at `GET /v1/flows`", PAGE_BYTES >> 20);
@@ -275,7 +276,7 @@ pub(super) async fn describe_flow(
     Path(name): Path<String>,
 ) -> Result<Response, ErrorResponse> {
     let flow =
-        offload(&request, move || flows.describe_flow(&name)).await?.map_err(|error| refusal_of(error.into()))?;
+        offload(&request, move || flows.describe_flow(&name)).await?.map_err(|error| error_response(error.into()))?;
     Ok(success(StatusCode::OK, "flow", &flow))
 }
 
@@ -289,10 +290,11 @@ pub(super) async fn flow_runs(
     Path(name): Path<String>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, ErrorResponse> {
-    let limit = query.get("limit").map_or(Ok(LINES), |limit| limit.parse());
-    let limit = limit.ok().filter(|limit| (1..=FLOW_RUNS).contains(limit));
-    let limit = limit.ok_or_else(|| bad_request(&format!("`limit` must be a whole number from 1 to {FLOW_RUNS}")))?;
-    let runs = offload(&request, move || flows.get_flow_runs(&name, limit)).await?.map_err(refusal_of)?;
+    let limit = query.get("limit").map_or(Ok(DEFAULT_LINES), |limit| limit.parse());
+    let limit = limit.ok().filter(|limit| (1..=MAX_LOG_LINES).contains(limit));
+    let limit =
+        limit.ok_or_else(|| bad_request(&format!("`limit` must be a whole number from 1 to {MAX_LOG_LINES}")))?;
+    let runs = offload(&request, move || flows.get_flow_runs(&name, limit)).await?.map_err(error_response)?;
     Ok(success(StatusCode::OK, "runs", &runs))
 }
 
@@ -301,7 +303,7 @@ async fn offload<T: Send + 'static>(
     request: &app::Request,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ErrorResponse> {
-    request.clone().blocking(move |_| Ok(work())).await.map_err(|error| not_entered(&error))
+    request.clone().blocking(move |_| Ok(work())).await.map_err(|error| admission_error(&error))
 }
 
 fn bad_request(message: &str) -> ErrorResponse {

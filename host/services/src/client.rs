@@ -82,7 +82,7 @@ pub struct Answer {
     pub body: Body,
 }
 
-/// The body of an answer. Reading it to its end makes the connection reusable; dropping it before closes the
+/// The body of an answer. Reading it to its end makes the connection reusable. Dropping it earlier closes the
 /// connection.
 pub struct Body {
     incoming: Incoming,
@@ -101,7 +101,7 @@ impl Client {
         &self.egress
     }
 
-    /// Sends a message and waits for the head of its answer. After a failure, `progress` shows if bytes may have been
+    /// Sends a message and waits for the head of its answer. After a failure, `progress` says if bytes may have been
     /// sent.
     pub async fn send(
         &self,
@@ -126,7 +126,7 @@ impl Client {
                 Exchange::Answered(head, incoming) => {
                     *progress = Progress::Answered(head.status);
                     let body = Body { incoming, lease: Some((key, connection)), pool: self.pool.clone() };
-                    return answer(head.status, head.headers, body);
+                    return checked_answer(head.status, head.headers, body);
                 }
                 // The peer closed the connection before any byte was written, so the message uses another one.
                 Exchange::Unsent(returned) if used => {
@@ -163,7 +163,7 @@ fn request(to: &Destination, message: Message) -> Result<Request<Full<Bytes>>, F
     Ok(request)
 }
 
-fn answer(status: StatusCode, headers: HeaderMap, body: Body) -> Result<Answer, Failure> {
+fn checked_answer(status: StatusCode, headers: HeaderMap, body: Body) -> Result<Answer, Failure> {
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Failure::new(code::PROTOCOL, "the server switched to another protocol without a request for it"));
     }
@@ -179,7 +179,7 @@ impl Body {
     pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         while let Some(frame) = self.incoming.frame().await {
             // Trailers are skipped.
-            if let Ok(data) = frame.map_err(|error| connection::broken(&error))?.into_data() {
+            if let Ok(data) = frame.map_err(|error| connection::protocol_failure(&error))?.into_data() {
                 return Ok(Some(data));
             }
         }
@@ -190,8 +190,9 @@ impl Body {
     }
 }
 
-/// Returns the encodings of an answer's body that its headers name, such as `gzip` or `gzip, br`. Leaves out the
-/// content encoding `identity` and the transfer encoding `chunked`. Empty: the body is not encoded.
+/// Returns the names of the encodings of an answer's body from its headers, such as `gzip` or `gzip, br`. Leaves out
+/// the content encoding `identity` and the transfer encoding `chunked`. Returns an empty text if the body is not
+/// encoded.
 pub(crate) fn encodings(headers: &HeaderMap) -> String {
     let named = |name, plain: &'static str| {
         let lines = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
@@ -203,7 +204,7 @@ pub(crate) fn encodings(headers: &HeaderMap) -> String {
 }
 
 /// Headers about the transfer, which only the host sets. [`is_transfer_header`] also covers `proxy-*`.
-const FORBIDDEN: [&str; 10] = [
+const TRANSFER_HEADERS: [&str; 10] = [
     "connection",
     "content-length",
     "expect",
@@ -218,5 +219,5 @@ const FORBIDDEN: [&str; 10] = [
 
 /// Returns true if a header is about the transfer, so that only the host may set it.
 pub(crate) fn is_transfer_header(name: &HeaderName) -> bool {
-    FORBIDDEN.contains(&name.as_str()) || name.as_str().starts_with("proxy-")
+    TRANSFER_HEADERS.contains(&name.as_str()) || name.as_str().starts_with("proxy-")
 }

@@ -15,10 +15,10 @@
 //! | subject | limit |
 //! |---|---|
 //! | a request with its answer | [`EXCHANGE_TIMEOUT`] |
-//! | a manifest, a page of versions | [`MAX_DOCUMENT`] |
+//! | a manifest, a page of versions | [`MAX_DOCUMENT_BYTES`] |
 //! | a pulled or downloaded file | set by the caller |
 //! | redirects | [`MAX_REDIRECTS`] |
-//! | versions of a repository | [`MAX_PAGES`] pages of [`PAGE`] |
+//! | versions of a repository | [`MAX_PAGES`] pages of [`PAGE_SIZE`] |
 //!
 //! Further failures, beside those of the egress guard and of HTTP: `registry_denied`, `registry_not_found`,
 //! `registry_refused`, `pack_changed`.
@@ -49,20 +49,20 @@ use crate::{code, egress::Egress};
 /// Time limit of a request with its answer.
 pub const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Maximum bytes of a manifest, or of a page of versions.
-pub const MAX_DOCUMENT: usize = 1 << 20;
+pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 /// Maximum redirects that are followed.
 pub const MAX_REDIRECTS: usize = 5;
 /// Number of versions in a page.
-pub const PAGE: usize = 1_000;
+pub const PAGE_SIZE: usize = 1_000;
 /// Maximum pages of versions that are read.
 pub const MAX_PAGES: usize = 10;
 
 /// Downloads the file at a URL, of at most `most` bytes. Returns `None` if the server has no such file.
 pub async fn download(egress: &Egress, url: &str, most: usize) -> Result<Option<Vec<u8>>, Failure> {
-    let reply = Wire::to(egress, url)?.ask(Ask::get(url, most)).await?;
+    let reply = Wire::new(egress, url)?.ask(Ask::get(url, most)).await?;
     match reply.status.as_u16() {
         200 => Ok(Some(reply.body)),
         404 | 410 => Ok(None),
-        status => Err(Failure::new(code::REGISTRY_REFUSED, format!("{} answers {status}", wire::shown(url)))),
+        status => Err(Failure::new(code::REGISTRY_REFUSED, format!("{} answers {status}", wire::without_secrets(url)))),
     }
 }

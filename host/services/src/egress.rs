@@ -58,7 +58,7 @@ pub const MAX_URL: usize = 8 * 1024;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of addresses of one name that a connection tries.
-const TRIED_ADDRESSES: usize = 8;
+const MAX_TRIED_ADDRESSES: usize = 8;
 
 /// The operator's settings of the egress guard.
 #[derive(Clone, Debug, Default)]
@@ -100,17 +100,17 @@ impl Egress {
     /// Creates a guard under this policy, with the system's resolver. Fails with `http_tls` if an extra root is not a
     /// valid certificate.
     pub fn new(policy: EgressPolicy) -> Result<Egress, Failure> {
-        let tls = connect::tls(&policy.extra_roots)?;
+        let tls = connect::tls_connector(&policy.extra_roots)?;
         Ok(Egress { allow_private: policy.allow_private.into(), resolver: Arc::new(SystemResolver), tls })
     }
 
     /// Returns the same guard with another resolver.
-    pub fn resolved_by(self, resolver: Arc<dyn Resolve>) -> Egress {
+    pub fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Egress {
         Egress { resolver, ..self }
     }
 
     /// Returns the same guard, which also permits connections to the private addresses in these ranges.
-    pub fn also_private(self, ranges: &[AddressRange]) -> Egress {
+    pub fn with_private(self, ranges: &[AddressRange]) -> Egress {
         Egress { allow_private: self.allow_private.iter().chain(ranges).copied().collect(), ..self }
     }
 
@@ -119,13 +119,13 @@ impl Egress {
         if url.len() > MAX_URL {
             return Err(Failure::new(code::INVALID_INPUT, format!("the URL is longer than {MAX_URL} bytes")));
         }
-        let mut parsed = origin::parse(url).map_err(|why| unusable(&why))?;
+        let mut parsed = origin::parse(url).map_err(|why| invalid_url(&why))?;
         parsed.set_fragment(None);
-        let origin = Origin::of(&parsed).map_err(|why| refused(unusable(&why).message))?;
-        if !grants.cover(&origin, &parsed) {
+        let origin = Origin::from_url(&parsed).map_err(|why| refused(invalid_url(&why).message))?;
+        if !grants.covers_url(&origin, &parsed) {
             return Err(not_granted(&origin, grants));
         }
-        if let Some(address) = literal(&origin.host) {
+        if let Some(address) = literal_address(&origin.host) {
             self.check_address(&origin, address)?;
         }
         Ok(Destination { url: parsed, origin })
@@ -135,7 +135,7 @@ impl Egress {
     /// private address. [`Egress::connect`] refuses such an address unless the operator has listed it.
     pub(crate) fn may_receive_secrets(&self, to: &Destination) -> bool {
         to.origin.scheme == Scheme::Https
-            || literal(&to.origin.host).is_some_and(|address| address::not_public(address).is_some())
+            || literal_address(&to.origin.host).is_some_and(|address| address::private_kind(address).is_some())
     }
 
     /// Connects to a destination for a tenant. Fails with `denied` unless all addresses of its host are public or
@@ -147,15 +147,15 @@ impl Egress {
             let stream = connect::first_to_answer(addresses, origin).await?;
             match origin.scheme {
                 Scheme::Http => Ok(Box::new(stream) as Connection),
-                Scheme::Https => connect::secured(stream, origin, &self.tls).await,
+                Scheme::Https => connect::start_tls(stream, origin, &self.tls).await,
             }
         };
-        tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(too_slow(origin)))
+        tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(timeout_failure(origin)))
     }
 
-    /// Validates every address of a host, and returns the first [`TRIED_ADDRESSES`] of them.
+    /// Validates every address of a host, and returns the first [`MAX_TRIED_ADDRESSES`] of them.
     async fn addresses(&self, tenant: &Tenant, origin: &Origin) -> Result<Vec<SocketAddr>, Failure> {
-        let addresses = match (&origin.host, literal(&origin.host)) {
+        let addresses = match (&origin.host, literal_address(&origin.host)) {
             (Host::Domain(name), _) => self.resolve(tenant, origin, name).await?,
             (_, literal) => literal.into_iter().collect(),
         };
@@ -164,7 +164,7 @@ impl Egress {
         }
         // A mapped IPv6 address is connected to as the IPv4 address that was validated.
         let canonical = addresses.into_iter().map(|address| SocketAddr::new(address.to_canonical(), origin.port));
-        Ok(canonical.take(TRIED_ADDRESSES).collect())
+        Ok(canonical.take(MAX_TRIED_ADDRESSES).collect())
     }
 
     async fn resolve(&self, tenant: &Tenant, origin: &Origin, name: &str) -> Result<Vec<IpAddr>, Failure> {
@@ -178,8 +178,8 @@ impl Egress {
 
     fn check_address(&self, origin: &Origin, address: IpAddr) -> Result<(), Failure> {
         let listed = self.allow_private.iter().any(|range| range.covers(address, origin.port));
-        match address::not_public(address) {
-            Some(kind) if !listed => Err(not_public(origin, address, kind)),
+        match address::private_kind(address) {
+            Some(kind) if !listed => Err(private_address(origin, address, kind)),
             _ => Ok(()),
         }
     }
@@ -191,7 +191,7 @@ impl fmt::Debug for Egress {
     }
 }
 
-fn literal(host: &Host) -> Option<IpAddr> {
+fn literal_address(host: &Host) -> Option<IpAddr> {
     match host {
         Host::Domain(_) => None,
         Host::Ipv4(address) => Some((*address).into()),
@@ -204,13 +204,13 @@ fn refused(message: String) -> Failure {
 }
 
 /// Returns the failure for a malformed URL. The message omits the URL, because the URL may contain a password.
-fn unusable(why: &str) -> Failure {
+fn invalid_url(why: &str) -> Failure {
     Failure::new(code::INVALID_INPUT, format!("this URL is refused: {why}"))
 }
 
 /// Returns the failure for a URL without a grant. The message omits the path of the URL.
 fn not_granted(origin: &Origin, grants: &OriginGrants) -> Failure {
-    let parts = grants.parts_of(origin);
+    let parts = grants.grants_for(origin);
     if !parts.is_empty() {
         let parts = parts.join("`, `");
         let help = "to allow another path, add it to `grants.http`";
@@ -221,11 +221,11 @@ fn not_granted(origin: &Origin, grants: &OriginGrants) -> Failure {
 
 /// Returns the failure for a private address. The node reads the message, so it names the address only if that reveals
 /// nothing about the operator's network.
-fn not_public(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
+fn private_address(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
     tracing::warn!(%origin, %address, kind, "refused to connect to a private address");
     let host = &origin.host;
     let line = SocketAddr::new(address.to_canonical(), origin.port);
-    refused(match (literal(host), kind == address::LOOPBACK) {
+    refused(match (literal_address(host), kind == address::LOOPBACK) {
         (Some(_), _) => {
             format!("{host} is not a public address ({kind}); the operator can allow it (`--allow-private {line}`)")
         }
@@ -238,7 +238,7 @@ fn not_public(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
     })
 }
 
-fn too_slow(origin: &Origin) -> Failure {
+fn timeout_failure(origin: &Origin) -> Failure {
     let seconds = CONNECT_TIMEOUT.as_secs();
     Failure::retryable(crate::code::TIMEOUT, format!("no connection to {origin} within {seconds} s"))
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Headers about the transfer or the sender of a request. A profile must not set them.
-const OWN_HEADERS: [&str; 9] = [
+const RESERVED_HEADERS: [&str; 9] = [
     "accept-encoding",
     "authorization",
     "connection",
@@ -45,7 +45,7 @@ pub enum Auth {
 }
 
 /// The members of a profile about the provider's address and key.
-pub(crate) struct Parts<'a> {
+pub(crate) struct EndpointMembers<'a> {
     pub(crate) base_url: Option<&'a str>,
     pub(crate) auth: &'a Auth,
     pub(crate) key_env: Option<&'a str>,
@@ -63,8 +63,8 @@ pub(crate) struct Endpoint {
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Parts<'_> {
-    /// Checks the members. A relative file name starts at `folder`. The key is not read yet. The error names the
+impl EndpointMembers<'_> {
+    /// Checks the members. A relative file name starts at `folder`. Does not read the key. The error names the wrong
     /// member.
     pub(crate) fn read(&self, folder: &Path) -> Result<Endpoint, String> {
         let key = self.key(folder)?;
@@ -87,7 +87,7 @@ impl Parts<'_> {
 
     fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
         let header = |(name, value): (&String, &String)| {
-            if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
                 return Err(format!("headers: the host sets `{name}`"));
             }
             let parsed = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());

@@ -49,7 +49,7 @@ pub(crate) use self::blobs::AsyncBlobs;
 use self::{
     access::{Access, Entry},
     quota::Quotas,
-    request::{Content, Request, Verb},
+    request::{Content, Operation, Request},
     root::Root,
 };
 pub use self::{grant::FileGrants, limits::Limits};
@@ -76,7 +76,7 @@ impl FilesCapability {
     }
 
     /// Returns the same capability with other limits.
-    pub fn limited(self, limits: Limits) -> FilesCapability {
+    pub fn with_limits(self, limits: Limits) -> FilesCapability {
         FilesCapability { limits, ..self }
     }
 
@@ -87,16 +87,16 @@ impl FilesCapability {
             Some(grant) => FileGrants::parse(grant).map_err(|why| denied(format!("grants.files: {why}")))?,
             None => FileGrants::default(),
         };
-        let (path, verb) = (&request.path, &request.verb);
-        let granted = match verb {
-            Verb::Read | Verb::ReadText | Verb::Stat => grants.reads(path),
-            Verb::List => grants.lists(path),
-            Verb::Write(_) | Verb::Remove => grants.writes(path),
+        let (path, operation) = (&request.path, &request.operation);
+        let granted = match operation {
+            Operation::Read | Operation::ReadText | Operation::Stat => grants.may_read(path),
+            Operation::List => grants.may_list(path),
+            Operation::Write(_) | Operation::Remove => grants.may_write(path),
         };
         if !granted {
-            let (kind, example) = match verb {
-                Verb::Write(_) | Verb::Remove => ("write", path.to_string()),
-                Verb::List => ("read", path.pattern_below()),
+            let (kind, example) = match operation {
+                Operation::Write(_) | Operation::Remove => ("write", path.to_string()),
+                Operation::List => ("read", path.pattern_below()),
                 _ => ("read", path.to_string()),
             };
             let message = format!(
@@ -113,48 +113,49 @@ impl FilesCapability {
     async fn open(&self, tenant: &Tenant) -> Result<Access, Failure> {
         let root = self.root.clone().ok_or_else(no_folder)?;
         let (tenant, limits) = (tenant.clone(), self.limits.clone());
-        let dir =
-            blobs::blocking(move || root.of(&tenant).map_err(|error| failures::failed("the folder for files", &error)));
+        let dir = blobs::blocking(move || {
+            root.open_tenant(&tenant).map_err(|error| failures::failed("the folder for files", &error))
+        });
         Ok(Access { dir: dir.await?, limits })
     }
 
     async fn answer(self, outgoing: Outgoing) -> Result<Value, Failure> {
         let Outgoing { caller, call, key, .. } = outgoing;
-        let (Request { path, verb }, grants) = self.request(&call, &caller)?;
+        let (Request { path, operation }, grants) = self.request(&call, &caller)?;
         let access = self.open(&caller.tenant).await?;
-        let reply = match verb {
-            Verb::ReadText => {
+        let reply = match operation {
+            Operation::ReadText => {
                 let bytes = blobs::blocking(move || access.read(&path, access.limits.text)).await?;
                 let text =
                     String::from_utf8(bytes).map_err(|_| Failure::new(code::NOT_TEXT, "the file is not UTF-8"))?;
                 Json::object([("text", Json::from(text))])
             }
-            Verb::Read => {
+            Operation::Read => {
                 let mime = path.mime().to_owned();
                 let bytes = blobs::blocking(move || access.read(&path, access.limits.file)).await?;
                 let blob = self.blobs.put(&caller.tenant, bytes, mime).await?;
                 Json::object([("file", Value::from(blob).json().clone())])
             }
-            Verb::Write(content) => {
+            Operation::Write(content) => {
                 let bytes = match content {
                     Content::Text(text) => text.as_bytes().to_vec().into(),
                     Content::File(blob) => self.blobs.get(&caller.tenant, blob).await?,
                 };
-                let quota = self.quotas.of(&caller.tenant);
+                let quota = self.quotas.for_tenant(&caller.tenant);
                 let size = bytes.len() as u64;
                 blobs::blocking(move || access.write(&path, &bytes, &key, &quota)).await?;
                 Json::object([("size", Json::from(size))])
             }
-            Verb::List => {
+            Operation::List => {
                 let entries = blobs::blocking(move || access.list(&path, &grants)).await?;
                 Json::object([("entries", Json::array(entries.iter().map(Entry::to_json)))])
             }
-            Verb::Stat => {
+            Operation::Stat => {
                 let entry = blobs::blocking(move || access.stat(&path)).await?;
                 entry.map_or(Json::Null, |entry| entry.to_json())
             }
-            Verb::Remove => {
-                let quota = self.quotas.of(&caller.tenant);
+            Operation::Remove => {
+                let quota = self.quotas.for_tenant(&caller.tenant);
                 Json::from(blobs::blocking(move || access.remove(&path, &quota)).await?)
             }
         };

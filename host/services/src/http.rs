@@ -72,7 +72,7 @@ use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 
 pub use self::limits::Limits;
 use self::{
-    reply::Reading,
+    reply::AnswerReader,
     request::{Content, Request},
 };
 use crate::{
@@ -91,11 +91,11 @@ pub const INTERFACE: &str = BuiltIn::Http.name();
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Maximum size in bytes of a URL in the summary of a request.
-const SHOWN_URL: usize = 200;
+const MAX_SHOWN_URL_BYTES: usize = 200;
 /// Maximum number of characters of a query in the preview of a request.
-const SHOWN_QUERY: usize = 2_000;
+const MAX_SHOWN_QUERY_CHARS: usize = 2_000;
 /// Maximum number of characters of a body in the preview of a request.
-const SHOWN_BODY: usize = 1_000;
+const MAX_SHOWN_BODY_CHARS: usize = 1_000;
 
 /// The capability `http`. Clones share their connections.
 #[derive(Clone)]
@@ -119,7 +119,7 @@ impl HttpCapability {
     }
 
     /// Returns the same capability with other limits.
-    pub fn limited(self, limits: Limits) -> HttpCapability {
+    pub fn with_limits(self, limits: Limits) -> HttpCapability {
         HttpCapability { limits, ..self }
     }
 
@@ -135,7 +135,7 @@ impl HttpCapability {
 
     /// Returns the grants of the secrets that the host adds to a request. Fails if the destination is not safe for
     /// secrets, or if the request itself sets a header of a secret.
-    fn granted(&self, request: &Request, caller: &Caller, to: &Destination) -> Result<Vec<SecretGrant>, Failure> {
+    fn secret_grants(&self, request: &Request, caller: &Caller, to: &Destination) -> Result<Vec<SecretGrant>, Failure> {
         let Some(grant) = caller.grants.0.get(secrets::GRANT) else { return Ok(Vec::new()) };
         let denied = |why: String| Failure::new(codes::DENIED, format!("grants.secrets: {why}"));
         let grants = SecretGrants::parse(grant).map_err(denied)?;
@@ -159,7 +159,7 @@ impl HttpCapability {
         let caller = &outgoing.caller;
         let to = self.destination(&request, caller)?;
         let mut keys = Vec::new();
-        for grant in self.granted(&request, caller, &to)? {
+        for grant in self.secret_grants(&request, caller, &to)? {
             let key = self.secrets.read(&caller.tenant, &grant.name).await?;
             keys.push((grant, key));
         }
@@ -171,11 +171,11 @@ impl HttpCapability {
             request.headers.remove(ACCEPT_ENCODING);
         }
         let redaction: Redaction = keys.into_iter().map(|(_, key)| key).collect();
-        let answered = self.answered(outgoing, request, &to, &redaction, progress).await;
+        let answered = self.send_and_read(outgoing, request, &to, &redaction, progress).await;
         answered.map_err(|failure| redaction.failure(failure))
     }
 
-    async fn answered(
+    async fn send_and_read(
         &self,
         outgoing: &Outgoing,
         request: Request,
@@ -188,7 +188,7 @@ impl HttpCapability {
         let has_body = request.method != hyper::Method::HEAD;
         let message = self.message(outgoing, request).await?;
         let answer = self.client.send(tenant, to, message, progress).await?;
-        let reading = Reading { limits: &self.limits, files: &self.files, tenant, has_body, unpack, redaction };
+        let reading = AnswerReader { limits: &self.limits, files: &self.files, tenant, has_body, unpack, redaction };
         reading.reply(answer).await
     }
 
@@ -207,7 +207,7 @@ impl HttpCapability {
         if let Some(mime) = mime {
             unless_set(CONTENT_TYPE, mime);
         }
-        if request::changes(&method) {
+        if request::may_change(&method) {
             let key = HeaderValue::from_str(&outgoing.key);
             unless_set(
                 IDEMPOTENCY_KEY,
@@ -236,12 +236,12 @@ impl HttpCapability {
         }
     }
 
-    async fn perform_within_its_time(self, outgoing: Outgoing) -> Result<Value, Failure> {
+    async fn perform_with_timeout(self, outgoing: Outgoing) -> Result<Value, Failure> {
         let request = Request::read(&outgoing.call, &self.limits)?;
         let (within, method) = (request.timeout, request.method.clone());
         let mut progress = Progress::Unsent;
         let exchange = self.exchange(&outgoing, request, &mut progress);
-        let ended = tokio::time::timeout(within, exchange).await.unwrap_or_else(|_| Err(too_slow(within)));
+        let ended = tokio::time::timeout(within, exchange).await.unwrap_or_else(|_| Err(timeout_failure(within)));
         ended.map_err(|failure| match (outgoing.effect, progress) {
             (Effect::Once, Progress::Sent | Progress::Answered(_)) => ambiguous(&method, failure, progress),
             _ => failure,
@@ -253,23 +253,23 @@ impl Capability for HttpCapability {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
         let request = Request::read(call, &self.limits)?;
         let to = self.destination(&request, caller)?;
-        let effect = caller.effect_of(request::changes(&request.method));
-        let about = about(&request, &to, &self.granted(&request, caller, &to)?);
+        let effect = caller.effect_of(request::may_change(&request.method));
+        let about = summary(&request, &to, &self.secret_grants(&request, caller, &to)?);
         Ok(Admission { preview: preview(&request, &to), ..Admission::new(effect, about) })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
-        Box::pin(self.clone().perform_within_its_time(outgoing))
+        Box::pin(self.clone().perform_with_timeout(outgoing))
     }
 }
 
 /// Returns the summary of a request for people: its method, its URL and the names of its secrets. It omits the query of
 /// the URL, since queries may contain secrets.
-fn about(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
+fn summary(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
     let mut url = format!("{}{}", to.origin(), to.url().path());
-    if url.len() > SHOWN_URL {
+    if url.len() > MAX_SHOWN_URL_BYTES {
         // A parsed URL is ASCII.
-        url.truncate(SHOWN_URL);
+        url.truncate(MAX_SHOWN_URL_BYTES);
         url.push('…');
     }
     let mut about = vec![("method", Json::from(request.method.as_str())), ("url", Json::from(url))];
@@ -282,10 +282,10 @@ fn about(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
 /// Returns the preview of a request: its query and its body, or null without both. It omits headers, since headers
 /// may contain secrets.
 fn preview(request: &Request, to: &Destination) -> Json {
-    let query = to.url().query().map(|query| ("query", Json::from(cut(query, SHOWN_QUERY).as_ref())));
+    let query = to.url().query().map(|query| ("query", Json::from(cut(query, MAX_SHOWN_QUERY_CHARS).as_ref())));
     let body = match &request.content {
         Content::None => None,
-        Content::Text(text) => Some(Json::from(cut(text, SHOWN_BODY).as_ref())),
+        Content::Text(text) => Some(Json::from(cut(text, MAX_SHOWN_BODY_CHARS).as_ref())),
         Content::File(file) => Some(Value::from(file.clone()).json().clone()),
     };
     match (&query, &body) {
@@ -294,7 +294,7 @@ fn preview(request: &Request, to: &Destination) -> Json {
     }
 }
 
-fn too_slow(within: Duration) -> Failure {
+fn timeout_failure(within: Duration) -> Failure {
     Failure::retryable(code::TIMEOUT, format!("the call took longer than {} ms", within.as_millis()))
 }
 

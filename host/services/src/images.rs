@@ -65,7 +65,7 @@ impl Images {
     pub fn new(profile: Profile, client: &Client, blobs: Arc<dyn Blobs>) -> Images {
         let endpoint = profile.endpoint.clone();
         Images {
-            client: Client::new(client.egress().clone().also_private(&endpoint.private)),
+            client: Client::new(client.egress().clone().with_private(&endpoint.private)),
             profile: Arc::new(profile),
             endpoint: Arc::new(endpoint),
             files: AsyncBlobs::new(blobs),
@@ -75,7 +75,7 @@ impl Images {
     }
 
     /// Returns the same endpoint with another clock.
-    pub fn timed_by(self, clock: Arc<dyn Clock>) -> Images {
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Images {
         Images { clock, ..self }
     }
 
@@ -115,10 +115,10 @@ impl Images {
     /// Makes the images of a call: returns a file value, or a list of them if `n` is more than 1.
     pub fn make(&self, args: &[Json], outgoing: &Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
         let (images, request, outgoing) = (self.clone(), Request::read(args, &self.profile), outgoing.clone());
-        Box::pin(async move { images.within_its_time(request?, outgoing).await })
+        Box::pin(async move { images.make_with_timeout(request?, outgoing).await })
     }
 
-    async fn within_its_time(self, request: Request, outgoing: Outgoing) -> Result<Value, Failure> {
+    async fn make_with_timeout(self, request: Request, outgoing: Outgoing) -> Result<Value, Failure> {
         let within = self.profile.timeout();
         let mut exchange = Exchange::new(&self, &request, &outgoing);
         let ended = {
@@ -129,11 +129,11 @@ impl Images {
             }
         };
         let ended = ended.unwrap_or_else(|| {
-            exchange.break_off();
+            exchange.end_failed_attempt();
             let message = format!("the images took longer than {} ms", within.as_millis());
             Err(Failure::retryable(code::MODEL_TIMEOUT, message))
         });
-        ended.map_err(|failure| exchange.costing(failure)).map_err(|failure| {
+        ended.map_err(|failure| exchange.with_lost_cost(failure)).map_err(|failure| {
             match outgoing.effect == Effect::Once && exchange.may_have_happened() {
                 true => ambiguous(failure),
                 false => failure,

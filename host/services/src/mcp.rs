@@ -76,7 +76,7 @@ use indexmap::IndexMap;
 use rmcp::model::ServerJsonRpcMessage;
 use tokio::time::{Instant, timeout_at};
 
-use self::{answer::Reading, connection::Connection, link::Link};
+use self::{answer::ResultReader, connection::Connection, link::Link};
 pub use self::{
     profile::{DEFAULT_MAX_CALLS, DEFAULT_START_MS, DEFAULT_TIMEOUT_MS},
     servers::{MAX_SERVER_NAME, MAX_SERVERS, Servers},
@@ -138,17 +138,17 @@ impl McpTools {
     /// expires. Fails after at most the server's time limits for a start and for a call together.
     pub async fn list(&self, server: &str) -> Result<Vec<Tool>, Failure> {
         let link = self.link(server)?;
-        let connection =
-            link.connected(&self.environment).await.map_err(|failure| with_server_name(server, failure))?;
+        let connection = link.connect(&self.environment).await.map_err(|failure| with_server_name(server, failure))?;
         let within = link.server.timeout;
-        let listed = tokio::time::timeout(within, connection.tools()).await.unwrap_or_else(|_| Err(too_slow(within)));
+        let listed =
+            tokio::time::timeout(within, connection.tools()).await.unwrap_or_else(|_| Err(timeout_failure(within)));
         listed.map(|tools| tools.to_vec()).map_err(|failure| with_server_name(server, failure))
     }
 
     /// Returns true if the server's last list of tools declares that repeated calls of a tool are harmless. Returns
     /// false if the list does not, or if the host has no list yet.
     pub fn may_be_repeated(&self, server: &str, tool: &str) -> bool {
-        let listed = self.links.get(server).and_then(|link| link.made()?.listed());
+        let listed = self.links.get(server).and_then(|link| link.open_connection()?.listed());
         let hint = |tool: &Tool, hint: &str| tool.annotations.get(hint).and_then(Json::as_bool) == Some(true);
         listed.is_some_and(|tools| {
             let tool = tools.iter().find(|known| *known.name == *tool);
@@ -168,13 +168,13 @@ impl McpTools {
         progress: Progress,
     ) -> Result<Json, Failure> {
         let link = self.link(server)?;
-        let input = checked(server, tool, &input)?;
+        let input = check_call(server, tool, &input)?;
         let within = timeout.min(link.server.timeout);
         let until = Instant::now() + within;
         let ready = async {
             // A call waits for its turn before it connects, because the connection may break during the wait.
             let turn = link.calls.acquire().await.ok();
-            link.connected(&self.environment).await.map(|connection| (turn, connection))
+            link.connect(&self.environment).await.map(|connection| (turn, connection))
         };
         let not_ready = |_| Err(Failure::retryable(code::MCP_CONNECT, "the server was not ready for the call in time"));
         let (_turn, connection) = timeout_at(until, ready)
@@ -183,7 +183,7 @@ impl McpTools {
             .map_err(|failure| with_server_name(server, failure))?;
         let report = connection::progress_report(server, tool, progress);
         let ended = timeout_at(until, self.perform(&connection, tenant, tool, input, report)).await;
-        ended.unwrap_or_else(|_| Err(too_slow(within))).map_err(|failure| with_server_name(server, failure))
+        ended.unwrap_or_else(|_| Err(timeout_failure(within))).map_err(|failure| with_server_name(server, failure))
     }
 
     async fn perform(
@@ -195,7 +195,7 @@ impl McpTools {
         report: watch::ProgressReport,
     ) -> Result<Json, Failure> {
         let result = connection.call(tool, input, report).await?;
-        Reading { files: &self.files, tenant, redaction: connection.redaction() }.output(result).await
+        ResultReader { files: &self.files, tenant, redaction: connection.redaction() }.output(result).await
     }
 
     fn link(&self, server: &str) -> Result<&Link, Failure> {
@@ -218,7 +218,7 @@ pub fn certainly_not_called(failure: &Failure) -> bool {
     )
 }
 
-fn checked(server: &str, tool: &str, input: &Json) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
+fn check_call(server: &str, tool: &str, input: &Json) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
     if !tool::is_name(tool) {
         return Err(Failure::new(codes::TOOL_NOT_FOUND, format!("this cannot be the name of a tool of `{server}`")));
     }
@@ -230,7 +230,7 @@ fn checked(server: &str, tool: &str, input: &Json) -> Result<serde_json::Map<Str
     })
 }
 
-fn too_slow(within: Duration) -> Failure {
+fn timeout_failure(within: Duration) -> Failure {
     Failure::retryable(code::MCP_TIMEOUT, format!("the server did not answer within {} ms", within.as_millis()))
 }
 

@@ -42,7 +42,7 @@
 //! | code | when | retryable |
 //! |---|---|---|
 //! | `denied` | the flow does not grant the model, or the provider's address is not public | no |
-//! | `invalid_input` | the request has another shape, or names an unknown provider | no |
+//! | `invalid_input` | the request has the wrong form, or names an unknown provider | no |
 //! | `model_auth`, `model_permission` | the key is missing or rejected | no |
 //! | `model_invalid_request`, `model_not_found`, `model_too_large`, `model_context_exceeded` | the provider refuses the request | no |
 //! | `model_quota` | the paid quota is used up | no |
@@ -59,6 +59,7 @@ mod clock;
 mod delta_buffer;
 mod dialect;
 mod grant;
+mod object_reader;
 mod price;
 mod profile;
 mod providers;
@@ -66,7 +67,6 @@ mod reply;
 mod request;
 mod schema;
 mod script;
-mod shape;
 mod simulated;
 mod turn;
 
@@ -79,7 +79,7 @@ use futures_util::future::BoxFuture;
 
 pub use self::{
     clock::{Clock, SystemClock, Wait},
-    price::{IMAGE_TOKENS, Price},
+    price::{DEFAULT_IMAGE_TOKENS, Price},
     profile::{
         Auth, DEFAULT_IDLE_MS, DEFAULT_MAX_CALLS, DEFAULT_MAX_RETRIES, DEFAULT_MAX_TOKENS, DEFAULT_TIMEOUT_MS, Dialect,
         Profile,
@@ -88,10 +88,10 @@ pub use self::{
     script::{Entry, ScriptedCall, ScriptedError, ScriptedUsage},
 };
 use self::{
+    object_reader::{suggest_known, wrong},
     price::Usage,
     providers::Provider,
     request::{Block, Request},
-    shape::{instead, wrong},
     turn::Turn,
 };
 pub use crate::secret::Environment;
@@ -101,9 +101,9 @@ use crate::{client::Client, files::AsyncBlobs, preview::cut, secret};
 pub const INTERFACE: &str = BuiltIn::Model.name();
 
 /// Maximum number of characters of each text in the preview of a request.
-const SHOWN_TEXT: usize = 4_000;
+const MAX_SHOWN_TEXT_CHARS: usize = 4_000;
 /// Maximum number of messages in the preview of a request.
-const SHOWN_MESSAGES: usize = 8;
+const MAX_SHOWN_MESSAGES: usize = 8;
 
 /// The capability `model`. Clones share their connections.
 #[derive(Clone)]
@@ -120,7 +120,7 @@ impl ModelCapability {
     /// Creates the capability. Requests pass the egress guard of `client`. Images in requests are read from `blobs`.
     pub fn new(client: &Client, blobs: Arc<dyn Blobs>, providers: Providers) -> ModelCapability {
         let clients = providers.iter().map(|provider| {
-            let egress = client.egress().clone().also_private(&provider.private);
+            let egress = client.egress().clone().with_private(&provider.private);
             (provider.name.clone(), Client::new(egress))
         });
         ModelCapability {
@@ -133,7 +133,7 @@ impl ModelCapability {
     }
 
     /// Returns the same capability with another clock.
-    pub fn timed_by(self, clock: Arc<dyn Clock>) -> ModelCapability {
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> ModelCapability {
         ModelCapability { clock, ..self }
     }
 
@@ -163,8 +163,8 @@ impl ModelCapability {
         Ok(RequestedTurn { request: Arc::new(request), provider, model })
     }
 
-    /// Returns the turn that a call requests. [`Capability::admit`] has stored it in the call. If the call was not
-    /// admitted, this method reads and checks the request, and stores the turn in `outgoing`.
+    /// Returns the turn that a call requests: the one that [`Capability::admit`] stored in `outgoing`. If the call was
+    /// not admitted, this method reads and checks the request, and stores the turn there.
     pub fn turn(&self, outgoing: &mut Outgoing) -> Result<Arc<RequestedTurn>, Failure> {
         if let Some(turn) = outgoing.prepared.get() {
             return Ok(turn);
@@ -203,9 +203,10 @@ impl RequestedTurn {
         &self.provider.profile
     }
 
-    /// Returns the maximum cost in USD of the turn that `outgoing` makes, with all its attempts. Returns `None` if the
-    /// price or the maximum length of a reply is unknown. Every byte of the request counts as a token, and every image
-    /// as [`Price::image_tokens`]. A turn with effect `once` has one attempt that costs money.
+    /// Returns the maximum cost in USD of the turn for the call `outgoing`, with all its attempts; `None` if the
+    /// model's price or the maximum length of the reply is unknown. Each byte of the request counts as one token, and
+    /// each image as [`Price::image_tokens`] tokens. For a call with effect `once` only one attempt counts: the host
+    /// repeats such a turn only if the provider certainly did not make it.
     pub fn max_cost(&self, outgoing: &Outgoing) -> Option<f64> {
         let RequestedTurn { request, model, .. } = self;
         let profile = self.profile();
@@ -214,13 +215,13 @@ impl RequestedTurn {
         let (price, output) = (profile.price_of(model)?, output?);
         let images = request.blocks().filter(|block| matches!(block, Block::Image(_))).count() as u64;
         let attempts = if outgoing.effect == Effect::Once { 1.0 } else { f64::from(profile.max_retries) + 1.0 };
-        Some(price.most(outgoing.call.args.text().len() as u64, images, output) * attempts)
+        Some(price.max_cost(outgoing.call.args.text().len() as u64, images, output) * attempts)
     }
 
-    /// Returns the estimated cost in USD of earlier requests for this turn, if the host process ended before their
-    /// replies; 0 if the price is unknown.
+    /// Returns the estimated cost in USD of the lost requests for this turn: those during which the host process ended.
+    /// Returns 0 if no request was lost or the price is unknown.
     pub fn lost_usd(&self, outgoing: &Outgoing) -> f64 {
-        let usage = Usage::unanswered(outgoing.call.args.text().len(), outgoing.lost);
+        let usage = Usage::estimate_unanswered(outgoing.call.args.text().len(), outgoing.lost);
         self.profile().price_of(&self.model).map_or(0.0, |price| price.cost_of(&usage))
     }
 }
@@ -229,13 +230,13 @@ impl RequestedTurn {
 fn preview(args: &Value) -> Json {
     let shown = |json: &Json| {
         let text = json.as_str().map_or_else(|| json.to_text().into(), Cow::Borrowed);
-        Json::from(cut(&text, SHOWN_TEXT).as_ref())
+        Json::from(cut(&text, MAX_SHOWN_TEXT_CHARS).as_ref())
     };
     let args = args.json();
     let messages = args.get("messages").and_then(Json::as_array).unwrap_or_default();
     let member = |message: &Json, name: &str| message.get(name).cloned().unwrap_or_default();
     let is_new = |message: &&Json| member(message, "role").as_str() != Some("assistant");
-    let first = messages.len() - messages.iter().rev().take_while(is_new).take(SHOWN_MESSAGES).count();
+    let first = messages.len() - messages.iter().rev().take_while(is_new).take(MAX_SHOWN_MESSAGES).count();
     let asked = messages[first..].iter().map(|message| {
         Json::object([("role", member(message, "role")), ("content", shown(&member(message, "content")))])
     });
@@ -246,14 +247,18 @@ fn preview(args: &Value) -> Json {
 /// Refuses members of `params` that the operator did not list.
 fn check_params(request: &Request, provider: &Provider) -> Result<(), Failure> {
     let profile = &provider.profile;
-    match request.params.keys().find(|name| !profile.lets_pass(name)) {
+    match request.params.keys().find(|name| !profile.allows_param(name)) {
         None => Ok(()),
         Some(name) if profile.params.is_empty() => {
             Err(wrong(format!("`params.{name}`: the profile of `{}` allows no params", provider.name)))
         }
         Some(name) => {
             let known: Vec<&str> = profile.params.iter().map(String::as_str).collect();
-            Err(wrong(format!("`params.{name}` is not allowed for `{}`; {}", provider.name, instead(name, &known))))
+            Err(wrong(format!(
+                "`params.{name}` is not allowed for `{}`; {}",
+                provider.name,
+                suggest_known(name, &known)
+            )))
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Matches texts against patterns in which `*` stands for any letters, including none.
+//! Matches texts against patterns in which `*` stands for any characters, including none.
 
-/// Returns true if a pattern matches the whole text. The time is at most the product of both lengths.
+/// Returns true if a pattern matches the whole text. The number of steps is at most the product of both lengths.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((begin, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(begin) else { return false };
@@ -43,7 +43,7 @@ mod tests {
 
     /// Policies rely on this: they compare the text of a grant with their own pattern.
     #[test]
-    fn a_pattern_that_matches_another_one_matches_all_that_this_one_does() {
+    fn a_pattern_that_matches_a_pattern_matches_all_texts_of_it() {
         let words = |letters: &[char], most: usize| {
             let mut words = vec![String::new()];
             let mut from = 0;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Returns the first `most` characters of a text, with the total size if the text was cut.
+/// Cuts a text to its first `most` characters. A cut text ends with a note of the original size in bytes.
 pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => text.into(),

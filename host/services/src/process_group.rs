@@ -16,12 +16,12 @@ impl ProcessGroup {
     pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, ProcessGroup)> {
         #[cfg(unix)]
         command.process_group(0);
-        crate::watchdog::prepare();
+        crate::watchdog::start();
         let child = command.spawn()?;
         // Without an id, the program has already ended.
         let first = child.id();
         if let Some(first) = first {
-            crate::watchdog::begin(first);
+            crate::watchdog::watch_program(first);
         }
         Ok((child, ProcessGroup(first)))
     }
@@ -31,7 +31,7 @@ impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(first) = self.0 {
             crate::watchdog::kill(&[first]);
-            crate::watchdog::end(first);
+            crate::watchdog::unwatch_program(first);
         }
     }
 }

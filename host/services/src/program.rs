@@ -22,14 +22,14 @@ pub struct Program {
     /// The standard error, in lines.
     pub errors: Lines<ChildStderr>,
     /// The processes of the program.
-    pub life: Life,
+    pub life: ProcessGuard,
 }
 
 /// The standard input of a program. Dropping this value closes the stream.
 pub struct Input(ChildStdin);
 
 /// The processes of a program. Dropping this value kills them.
-pub struct Life {
+pub struct ProcessGuard {
     child: Child,
     _group: ProcessGroup,
 }
@@ -56,7 +56,7 @@ impl Program {
             input: Input(input),
             output: Lines::new(output, max_line),
             errors: Lines::new(errors, max_log_line),
-            life: Life { child, _group: group },
+            life: ProcessGuard { child, _group: group },
         })
     }
 }
@@ -68,9 +68,9 @@ impl Input {
     }
 }
 
-impl Life {
+impl ProcessGuard {
     /// Waits until the program has ended, and describes its end.
-    pub async fn ended(&mut self) -> String {
+    pub async fn wait_for_end(&mut self) -> String {
         let ended = self.child.wait().await;
         ended.map_or_else(|error| error.kind().to_string(), |status| status.to_string())
     }

@@ -5,7 +5,7 @@
 //! search finds a key in plain text, in another case, as UTF-16, and in these encodings, also nested:
 //!
 //! * escapes of JSON and of programming languages, percent-encoding, HTML entities and quoted-printable, up to
-//!   [`search::LAYERS`] layers deep, mixed with plain characters;
+//!   [`search::MAX_LAYERS`] layers deep, mixed with plain characters;
 //! * hexadecimal and base64 at every offset, in both alphabets, with line ends and with escaped characters;
 //! * gzip and zlib.
 //!
@@ -32,10 +32,10 @@ pub(crate) use self::stream_redactor::StreamRedactor;
 use crate::{code, secret::Key};
 
 /// The replacement of a key.
-const HIDDEN: &str = "[key]";
+const REPLACEMENT: &str = "[key]";
 
 /// Maximum bytes that are searched on the current thread. Larger inputs are searched on a thread for blocking work.
-const AT_ONCE: usize = 16 * 1024;
+const MAX_INLINE_BYTES: usize = 16 * 1024;
 
 /// The keys that a peer received, and that must not appear in the peer's answers.
 #[derive(Clone, Debug, Default)]
@@ -65,16 +65,17 @@ impl Redaction {
         self.redacted(&bytes).unwrap_or(bytes)
     }
 
-    /// Returns bytes with keys redacted. More than [`AT_ONCE`] bytes are searched on a thread for blocking work.
+    /// Returns bytes with keys redacted. More than [`MAX_INLINE_BYTES`] bytes are searched on a thread for blocking
+    /// work.
     pub(crate) async fn many_bytes(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        let large = bytes.len() > AT_ONCE;
+        let large = bytes.len() > MAX_INLINE_BYTES;
         self.run_search(large, move |redaction| redaction.bytes(bytes)).await
     }
 
     /// Returns bytes with keys redacted. Bytes that are JSON stay JSON: their values are searched after parsing, and
     /// the result is searched once more as text.
     pub(crate) async fn document(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        let large = bytes.len() > AT_ONCE;
+        let large = bytes.len() > MAX_INLINE_BYTES;
         self.run_search(large, move |redaction| {
             let json = std::str::from_utf8(&bytes).ok().and_then(|text| Json::parse(text).ok());
             match json.and_then(|json| redaction.redacted_json(&json)) {
@@ -116,7 +117,7 @@ impl Redaction {
         }
         for value in headers.values_mut() {
             if let Some(redacted) = self.redacted(value.as_bytes()) {
-                *value = HeaderValue::from_bytes(&redacted).unwrap_or_else(|_| HeaderValue::from_static(HIDDEN));
+                *value = HeaderValue::from_bytes(&redacted).unwrap_or_else(|_| HeaderValue::from_static(REPLACEMENT));
             }
         }
     }
@@ -140,12 +141,12 @@ impl Redaction {
     fn redacted_json(&self, json: &Json) -> Option<Json> {
         match json {
             Json::Null | Json::Bool(_) => None,
-            Json::Number(number) => self.redacted(number.to_string().as_bytes()).map(|_| Json::from(HIDDEN)),
+            Json::Number(number) => self.redacted(number.to_string().as_bytes()).map(|_| Json::from(REPLACEMENT)),
             Json::String(text) => self.redacted(text.as_bytes()).map(|bytes| Json::from(readable(&bytes))),
             Json::Array(items) => {
                 let mut changed: Vec<_> = items.iter().map(|item| self.redacted_json(item)).collect();
                 for index in self.in_parts(items) {
-                    changed[index] = Some(Json::from(HIDDEN));
+                    changed[index] = Some(Json::from(REPLACEMENT));
                 }
                 let any = changed.iter().any(Option::is_some);
                 let items = items.iter().zip(changed);
@@ -184,13 +185,13 @@ fn in_one_line(key: &[u8]) -> Vec<u8> {
     key.iter().copied().filter(|character| !is_line_end(*character)).collect()
 }
 
-/// Replaces each span by [`HIDDEN`]. The spans are ordered and do not touch.
+/// Replaces each span by [`REPLACEMENT`]. The spans are ordered and do not touch.
 fn replaced(bytes: &[u8], spans: &[Range<usize>]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(bytes.len());
     let mut from = 0;
     for span in spans {
         kept.extend_from_slice(&bytes[from..span.start]);
-        kept.extend_from_slice(HIDDEN.as_bytes());
+        kept.extend_from_slice(REPLACEMENT.as_bytes());
         from = span.end;
     }
     kept.extend_from_slice(&bytes[from..]);

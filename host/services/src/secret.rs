@@ -7,10 +7,10 @@ use hyper::header::HeaderValue;
 use zeroize::Zeroizing;
 
 /// Maximum bytes of a file with a key.
-const MAX_KEY: usize = 16 * 1024;
+const MAX_KEY_BYTES: usize = 16 * 1024;
 
 /// Minimum length in bytes of a key that is searched for in texts. A shorter key would match too often.
-const MIN_HIDDEN: usize = 4;
+const MIN_SEARCHED_BYTES: usize = 4;
 
 /// Looks up an environment variable by its name. Returns `None` if it is not set.
 pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -42,7 +42,7 @@ impl fmt::Debug for Key {
 impl KeySource {
     /// Reads the key. A failure has the given code and names the source, never the content.
     pub(crate) async fn read(&self, environment: &Environment, code: &str) -> Result<Key, Failure> {
-        let wrong = |why: &str| Failure::new(code, format!("{}: {why}", self.place()));
+        let wrong = |why: &str| Failure::new(code, format!("{}: {why}", self.describe()));
         let text = Zeroizing::new(match self {
             KeySource::Environment(name) => environment(name).ok_or_else(|| wrong("it is not set"))?,
             KeySource::File(path) => {
@@ -52,14 +52,14 @@ impl KeySource {
             }
         });
         let text = text.trim();
-        match text.len() <= MAX_KEY && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        match text.len() <= MAX_KEY_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic()) {
             true if text.is_empty() => Err(wrong("it is empty")),
             true => Ok(Key(Zeroizing::new(text.to_owned()))),
             false => Err(wrong("it must be one key of printable ASCII characters")),
         }
     }
 
-    fn place(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             KeySource::Environment(name) => format!("the key is read from the environment variable {name}"),
             KeySource::File(path) => {
@@ -72,10 +72,10 @@ impl KeySource {
 
 impl Key {
     /// Checks a key from another source for use in a header. The error describes the problem without the key.
-    pub(crate) fn of(text: Zeroizing<String>) -> Result<Key, &'static str> {
+    pub(crate) fn from_text(text: Zeroizing<String>) -> Result<Key, &'static str> {
         match text.len() {
-            ..=MAX_KEY if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Key(text)),
-            ..=MAX_KEY => Err("it has characters other than printable ASCII, so it does not fit into a header"),
+            ..=MAX_KEY_BYTES if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Key(text)),
+            ..=MAX_KEY_BYTES => Err("it has characters other than printable ASCII, so it does not fit into a header"),
             _ => Err("it is longer than 16 KiB, so it does not fit into a header"),
         }
     }
@@ -105,6 +105,6 @@ impl Key {
 
     /// Returns the bytes to search for in answers, or `None` if the key is so short that it would match too often.
     pub(crate) fn searchable(&self) -> Option<&[u8]> {
-        Some(self.0.as_bytes()).filter(|key| key.len() >= MIN_HIDDEN)
+        Some(self.0.as_bytes()).filter(|key| key.len() >= MIN_SEARCHED_BYTES)
     }
 }

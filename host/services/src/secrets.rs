@@ -33,7 +33,7 @@ use crate::{
     webhook::SigningKey,
 };
 
-/// The name of the grant of secrets.
+/// The name of the member of a node's `grants` that grants secrets.
 pub const GRANT: &str = flowcell_contract::SECRETS;
 
 /// The purpose of a secret that signs posts to triggers. Such a secret is never sent to a server.
@@ -122,15 +122,15 @@ impl Secrets {
         if known.is_some_and(|origins| origins.is_empty()) {
             return Ok(());
         }
-        let help = format!("create it with `flowcell secret set {name}{} --for {WEBHOOK}`", of(tenant));
+        let help = format!("create it with `flowcell secret set {name}{} --for {WEBHOOK}`", tenant_option(tenant));
         Err(format!("the secret `{name}` does not exist or cannot sign posts; {help}"))
     }
 
     /// Reads a secret, from the store first. Fails with `denied` if the tenant has no secret of this name.
     pub(crate) async fn read(&self, tenant: &Tenant, name: &str) -> Result<Key, Failure> {
         let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));
-        if let Some(value) = self.kept(tenant, name).await? {
-            return Key::of(value).map_err(|why| denied(why.to_owned()));
+        if let Some(value) = self.read_from_store(tenant, name).await? {
+            return Key::from_text(value).map_err(|why| denied(why.to_owned()));
         }
         let key = self.operator.read(tenant, name).await?;
         key.ok_or_else(|| denied(self.refuse(tenant, name)))
@@ -141,7 +141,7 @@ impl Secrets {
         Ok(kept.or_else(|| self.operator.meant_for(tenant, name).cloned()))
     }
 
-    async fn kept(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, Failure> {
+    async fn read_from_store(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, Failure> {
         let Some(store) = self.store.clone() else { return Ok(None) };
         let (tenant, name) = (tenant.clone(), name.to_owned());
         let opened = tokio::task::spawn_blocking(move || store.open(&tenant, &name)).await;
@@ -159,17 +159,17 @@ fn missing(tenant: &Tenant, name: &str) -> String {
     format!(
         "the secret `{name}` does not exist; create it with `flowcell secret set {name}{} --for ORIGIN`, where ORIGIN \
          is the server that may receive it",
-        of(tenant)
+        tenant_option(tenant)
     )
 }
 
 fn not_for(tenant: &Tenant, name: &str, origin: &str) -> String {
     format!(
         "the secret `{name}` is not for {origin}; to allow it, use `flowcell secret set {name}{} --for {origin}`",
-        of(tenant)
+        tenant_option(tenant)
     )
 }
 
-fn of(tenant: &Tenant) -> String {
+fn tenant_option(tenant: &Tenant) -> String {
     if *tenant == Tenant::local() { String::new() } else { format!(" --tenant {tenant}") }
 }

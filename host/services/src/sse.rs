@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_the_standard_says() {
+    fn streams_are_parsed_as_the_standard_says() {
         let table: [(&str, &[(&str, &str)]); 12] = [
             ("data: a\n\n", &[("", "a")]),
             ("data:a\ndata:  b\n\n", &[("", "a\n b")]),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_says_how_its_stream_goes_on() {
+    fn an_event_has_an_id_and_a_retry_time() {
         let table: [(&str, Option<&str>, Option<u64>); 5] = [
             ("id: 7\nretry: 50\ndata: a\n\n", Some("7"), Some(50)),
             ("id\ndata: a\n\n", Some(""), None),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn caps_hold_wherever_pieces_end() {
+    fn limits_hold_wherever_pieces_end() {
         let table: [(&[u8], Result<(), Unreadable>); 7] = [
             (b"data: 1234\n\n", Ok(())),
             (b"data: 12345\n\n", Err(Unreadable::Line)),

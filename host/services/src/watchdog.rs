@@ -1,4 +1,4 @@
-//! Ends programs after their host ended for any reason.
+//! Kills the programs of a host that has ended, for whatever reason.
 //!
 //! A killed process cannot end the programs that it has started. So a host starts a second process of its own, the
 //! watchdog, and sends it the ids of the running programs over a pipe. When the host ends, the kernel closes the
@@ -6,7 +6,7 @@
 //! process groups. A process that left its group and whose parent has ended cannot be found, and survives. So does a
 //! program whose host is killed between the start of the program and the line that reports it, which follows at once.
 //!
-//! The pipe carries lines: `+ID` when a program begins, `-ID` when it was ended. Without [`arm`] no watchdog runs.
+//! The pipe carries lines: `+ID` when a program has started, `-ID` when it has ended. Without [`arm`] no watchdog runs.
 
 #[cfg(unix)]
 mod tree;
@@ -38,7 +38,8 @@ pub fn arm(program: PathBuf, arguments: Vec<OsString>) {
     let _ = WATCHDOG.set(Mutex::new(Watchdog { program, arguments, process: None }));
 }
 
-/// Runs a watchdog: reads the running programs, and kills them when its input ends.
+/// Runs this process as a watchdog: reads the ids of the running programs, and kills these programs when the input
+/// ends.
 pub fn watch(input: impl BufRead) {
     let mut running = BTreeSet::new();
     for line in input.lines().map_while(Result::ok) {
@@ -51,19 +52,19 @@ pub fn watch(input: impl BufRead) {
     kill(&running.into_iter().collect::<Vec<_>>());
 }
 
-/// Starts the watchdog, if none runs.
-pub(crate) fn prepare() {
-    tell("", true);
+/// Starts the watchdog if [`arm`] was called and no watchdog runs yet.
+pub(crate) fn start() {
+    send_line("", true);
 }
 
-/// Reports a started program to the watchdog.
-pub(crate) fn begin(id: u32) {
-    tell(&format!("+{id}\n"), true);
+/// Reports a started program to the watchdog, which kills it if this process ends first.
+pub(crate) fn watch_program(id: u32) {
+    send_line(&format!("+{id}\n"), true);
 }
 
-/// Reports an ended program to the watchdog.
-pub(crate) fn end(id: u32) {
-    tell(&format!("-{id}\n"), false);
+/// Reports an ended program to the watchdog, which then no longer kills it.
+pub(crate) fn unwatch_program(id: u32) {
+    send_line(&format!("-{id}\n"), false);
 }
 
 /// Kills programs, each the leader of its group, and all processes that they started.
@@ -75,10 +76,10 @@ pub(crate) fn kill(programs: &[u32]) {
 #[cfg(not(unix))]
 pub(crate) fn kill(_: &[u32]) {}
 
-fn tell(line: &str, start: bool) {
+fn send_line(line: &str, start: bool) {
     let Some(watchdog) = WATCHDOG.get() else { return };
     let mut watchdog = watchdog.lock();
-    if let Err(error) = watchdog.tell(line, start) {
+    if let Err(error) = watchdog.send_line(line, start) {
         tracing::warn!(
             "cannot start the watchdog, so the operator's programs continue if this process is killed: {error}"
         );
@@ -86,8 +87,8 @@ fn tell(line: &str, start: bool) {
 }
 
 impl Watchdog {
-    /// Writes a line to the watchdog. If none runs and `start` is true, starts one first.
-    fn tell(&mut self, line: &str, start: bool) -> std::io::Result<()> {
+    /// Writes a line to the watchdog. If no watchdog runs, starts one if `start` is true, and otherwise does nothing.
+    fn send_line(&mut self, line: &str, start: bool) -> std::io::Result<()> {
         if self.process.is_none() && start {
             let mut command = Command::new(&self.program);
             command.args(&self.arguments).env_clear().current_dir("/");

@@ -33,7 +33,7 @@ use hyper::{
 };
 
 pub use self::{
-    received::{ID_CHARS, Received, SIGNATURES, TOLERANCE, Unsigned},
+    received::{MAX_ID_CHARS, MAX_SIGNATURES, Received, TOLERANCE, Unsigned},
     signature::{SecretSource, SigningKey},
 };
 use crate::{
@@ -44,23 +44,23 @@ use crate::{
 };
 
 /// Maximum attempts at a post.
-pub const ATTEMPTS: u32 = 8;
+pub const MAX_ATTEMPTS: u32 = 8;
 /// Time limit of an attempt.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first wait between two attempts; each later wait is twice the one before.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest wait if the server requests none.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait that a server may request; a longer one is reduced to this.
-const LONGEST_ASKED: Duration = Duration::from_secs(60);
+const MAX_ASKED_WAIT: Duration = Duration::from_secs(60);
 /// Maximum fraction by which a wait is shortened at random.
-const JITTER: f64 = 0.25;
+const MAX_JITTER: f64 = 0.25;
 /// Maximum bytes of an answer that are read, to make its connection reusable.
 const MAX_ANSWER: usize = 64 * 1024;
 
-const ID: HeaderName = HeaderName::from_static("webhook-id");
-const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const ID_HEADER: HeaderName = HeaderName::from_static("webhook-id");
+const TIMESTAMP_HEADER: HeaderName = HeaderName::from_static("webhook-timestamp");
+const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// A URL that receives posts.
 #[derive(Clone)]
@@ -71,13 +71,13 @@ pub struct Webhook {
     clock: Arc<dyn Clock>,
 }
 
-/// The reason why an attempt failed, and whether another attempt makes sense.
+/// The reason why an attempt failed, and the decision about another attempt.
 struct AttemptError {
     why: String,
     retry: Retry,
 }
 
-/// Whether another attempt makes sense, and after which wait.
+/// The decision about another attempt, and the wait before it.
 enum Retry {
     /// Another attempt is pointless.
     Never,
@@ -101,7 +101,7 @@ impl Webhook {
     }
 
     /// Returns the same webhook with another clock.
-    pub fn timed_by(self, clock: Arc<dyn Clock>) -> Webhook {
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Webhook {
         Webhook { clock, ..self }
     }
 
@@ -110,8 +110,8 @@ impl Webhook {
         self.to.origin().to_string()
     }
 
-    /// Posts a body until the server accepts it, in at most [`ATTEMPTS`] attempts. The error gives the reason of the
-    /// last attempt.
+    /// Posts a body until the server accepts it, in at most [`MAX_ATTEMPTS`] attempts. The error gives the reason of
+    /// the last attempt.
     pub async fn post(&self, id: &str, body: Bytes) -> Result<(), Failure> {
         let mut failed = 0;
         loop {
@@ -123,8 +123,8 @@ impl Webhook {
                 Retry::Default => None,
                 Retry::After(wait) => Some(wait),
             };
-            if failed == ATTEMPTS {
-                return Err(Failure::retryable(code::PROTOCOL, format!("{why}, after {ATTEMPTS} attempts")));
+            if failed == MAX_ATTEMPTS {
+                return Err(Failure::retryable(code::PROTOCOL, format!("{why}, after {MAX_ATTEMPTS} attempts")));
             }
             tracing::debug!("retrying a post to a webhook: {why}");
             let wait = asked.unwrap_or_else(|| usual_wait(failed, self.clock.chance()));
@@ -168,10 +168,10 @@ impl Webhook {
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
-        headers.insert(ID, value(id)?);
-        headers.insert(TIMESTAMP, HeaderValue::from(now));
+        headers.insert(ID_HEADER, value(id)?);
+        headers.insert(TIMESTAMP_HEADER, HeaderValue::from(now));
         if let Some(key) = &self.key {
-            headers.insert(SIGNATURE, value(&key.signature(id, now, body))?);
+            headers.insert(SIGNATURE_HEADER, value(&key.signature(id, now, body))?);
         }
         Ok(headers)
     }
@@ -193,19 +193,19 @@ impl Webhook {
     }
 
     /// Returns the wait that the server requests by `retry-after`, in seconds or as a date; at most
-    /// [`LONGEST_ASKED`].
+    /// [`MAX_ASKED_WAIT`].
     fn asked_wait(&self, headers: &HeaderMap) -> Option<Duration> {
         let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         let date = || httpdate::parse_http_date(text).ok()?.duration_since(self.clock.now()).ok();
         let wait = text.parse().ok().map(Duration::from_secs).or_else(date)?;
-        Some(wait.min(LONGEST_ASKED))
+        Some(wait.min(MAX_ASKED_WAIT))
     }
 }
 
 /// Returns the wait after `failed` failed attempts.
 fn usual_wait(failed: u32, chance: f64) -> Duration {
     let doubled = FIRST_WAIT.saturating_mul(1 << failed.saturating_sub(1).min(16));
-    doubled.min(LONGEST_WAIT).mul_f64(1.0 - chance * JITTER)
+    doubled.min(MAX_WAIT).mul_f64(1.0 - chance * MAX_JITTER)
 }
 
 async fn drain(answer: &mut Answer) {

@@ -80,8 +80,8 @@ impl Kit {
         Kit::new(json!({ "read": ["**"], "write": ["**"] }))
     }
 
-    fn limited(self, limits: Limits) -> Kit {
-        Kit { files: self.files.limited(limits), ..self }
+    fn with_limits(self, limits: Limits) -> Kit {
+        Kit { files: self.files.with_limits(limits), ..self }
     }
 
     fn of(&self, tenant: &str) -> Kit {
@@ -232,7 +232,7 @@ fn n17_no_link_is_followed() {
 }
 
 #[test]
-fn n17_a_hard_link_leads_nowhere() {
+fn n17_a_hard_link_does_not_lead_out() {
     let kit = Kit::open();
     fs::hard_link(kit.place.path().join("canary"), kit.root().join("linked")).unwrap();
     assert_eq!(code(kit.read("linked")), "denied");
@@ -245,7 +245,7 @@ fn n17_a_hard_link_leads_nowhere() {
 /// A folder is swapped again and again with a link to a folder outside of the tenant's folder, while calls read and
 /// write through the name.
 #[test]
-fn n17_swapping_a_folder_and_a_link_wins_nothing() {
+fn n17_swapping_a_folder_and_a_link_does_not_lead_out() {
     let kit = Kit::open();
     let outside = kit.place.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -292,7 +292,7 @@ fn n17_a_pipe_is_not_waited_for() {
 }
 
 #[test]
-fn n18_what_may_be_read_is_not_changed() {
+fn n18_a_read_grant_does_not_permit_changes() {
     let kit = Kit::new(json!({ "read": ["**"] }));
     fs::write(kit.root().join("a"), CANARY).unwrap();
     let calls = [
@@ -314,7 +314,7 @@ fn n18_what_may_be_read_is_not_changed() {
 #[test]
 fn n19_a_tenant_that_fills_its_folder_is_stopped_and_others_are_not() {
     let limits = Limits { total: 1000, entries: 6, file: 600, text: 100, ..Limits::default() };
-    let kit = Kit::open().limited(limits);
+    let kit = Kit::open().with_limits(limits);
     let (one, two) = (kit.of("one"), kit.of("two"));
     let large = "x".repeat(500);
     assert_eq!(code(one.write("a", &"x".repeat(601))), "file_too_large");
@@ -350,7 +350,7 @@ fn tenants_do_not_see_each_other() {
 }
 
 #[test]
-fn the_hosts_own_files_are_not_seen() {
+fn files_of_the_host_are_invisible() {
     let kit = Kit::open();
     fs::create_dir(kit.root().join(".flowcell")).unwrap();
     fs::write(kit.root().join(".flowcell/flowcell.db"), CANARY).unwrap();
@@ -360,7 +360,7 @@ fn the_hosts_own_files_are_not_seen() {
 }
 
 #[test]
-fn n17_the_folders_of_stores_and_of_flows_are_not_seen_wherever_they_are() {
+fn n17_files_of_stores_and_flow_versions_are_inaccessible_in_every_folder() {
     let kit = Kit::open();
     for file in ["kept/flowcell.db", "kept/deep/x", "flows/.tenants/b/flows/plan.json", "flows/.versions/plan/1.json"] {
         let file = kit.root().join(file);
@@ -390,7 +390,7 @@ fn n17_the_folders_of_stores_and_of_flows_are_not_seen_wherever_they_are() {
 }
 
 #[test]
-fn a_write_that_fails_leaves_nothing() {
+fn a_failed_write_leaves_no_file() {
     let kit = Kit::open();
     kit.write("d/a", "old").unwrap();
     // The file of an interrupted call is replaced.

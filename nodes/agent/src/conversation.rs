@@ -41,7 +41,7 @@ impl Conversation {
 }
 
 /// Reads a message of the input: `{ role, content }`, or `{ type, message: { role, content } }`.
-pub(crate) fn message(value: &Value) -> Result<Message> {
+pub(crate) fn read_message(value: &Value) -> Result<Message> {
     let inner = value.get("message").filter(|inner| inner.is_object()).unwrap_or(value);
     let role = match inner.get("role").and_then(Value::as_str) {
         Some("user") | None => Role::User,
@@ -52,7 +52,7 @@ pub(crate) fn message(value: &Value) -> Result<Message> {
             )));
         }
     };
-    let content = content(inner).ok_or_else(|| {
+    let content = read_content(inner).ok_or_else(|| {
         Failure::invalid_input("a message's `content` must be a text, or a list of objects with a `type`")
     })?;
     Ok(Message { role, content })
@@ -64,11 +64,11 @@ pub(crate) fn from_inbox(value: &Value) -> Content {
     let inner = value.get("message").filter(|inner| inner.is_object()).unwrap_or(value);
     match value {
         Value::String(text) => text.as_str().into(),
-        _ => content(inner).unwrap_or_else(|| value.to_string().into()),
+        _ => read_content(inner).unwrap_or_else(|| value.to_string().into()),
     }
 }
 
-fn content(message: &Value) -> Option<Content> {
+fn read_content(message: &Value) -> Option<Content> {
     match message.get("content")? {
         Value::String(text) => Some(text.as_str().into()),
         Value::Array(blocks) if blocks.iter().all(|block| block.get("type").is_some_and(Value::is_string)) => {
@@ -79,7 +79,7 @@ fn content(message: &Value) -> Option<Content> {
 }
 
 /// Checks that a model can answer the conversation: its last message with content must be the user's.
-pub(crate) fn check(messages: &[Message]) -> Result<()> {
+pub(crate) fn check_last_message(messages: &[Message]) -> Result<()> {
     let last = messages.iter().rfind(|message| !message.content.is_empty());
     match last {
         Some(Message { role: Role::User, .. }) => Ok(()),

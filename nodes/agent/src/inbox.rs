@@ -1,5 +1,5 @@
-//! The events that arrive while an agent works: the ends of its calls, and messages, which wait until the agent applies
-//! them.
+//! The events that arrive while an agent works: the ends of its calls, and messages. A message waits in the inbox until
+//! the agent adds it to the conversation.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::conversation;
 
-/// The messages that wait, and whether the agent run is closing.
+/// The messages that wait, and true if the agent run is closing.
 pub(crate) struct Inbox {
     run: String,
     waiting: VecDeque<(String, Content)>,
@@ -48,32 +48,32 @@ impl Inbox {
     }
 
     /// Waits for a call to end and returns its result.
-    pub(crate) fn end_of(&mut self, call: CallId) -> Result<Value> {
-        self.ends_of(&[call])?.pop().unwrap_or_else(|| Err(lost()))
+    pub(crate) fn wait_for_end(&mut self, call: CallId) -> Result<Value> {
+        self.wait_for_ends(&[call])?.pop().unwrap_or_else(|| Err(lost_call()))
     }
 
     /// Waits for calls to end and returns their results in the order of the calls.
-    pub(crate) fn ends_of(&mut self, calls: &[CallId]) -> Result<Vec<Result<Value>>> {
+    pub(crate) fn wait_for_ends(&mut self, calls: &[CallId]) -> Result<Vec<Result<Value>>> {
         let mut ends: Vec<_> = calls.iter().map(|_| None).collect();
         while ends.iter().any(Option::is_none) {
-            match queue::next_event(None)?.ok_or_else(lost)? {
+            match queue::next_event(None)?.ok_or_else(lost_call)? {
                 Event::Ended(call, outcome) => {
                     if let Some(at) = calls.iter().position(|other| *other == call) {
                         ends[at] = Some(outcome);
                     }
                 }
-                other => self.keep(other),
+                other => self.store_event(other),
             }
         }
         Ok(ends.into_iter().flatten().collect())
     }
 
-    /// Waits for a message, up to `timeout_ms` milliseconds. Without a timeout, waits as long as a message can
+    /// Waits for a message, but at most `timeout_ms` milliseconds. With `None` it waits as long as a message can
     /// arrive.
     pub(crate) fn listen(&mut self, timeout_ms: Option<u32>) -> Result<ListenEnd> {
         loop {
             let Some(event) = queue::next_event(timeout_ms)? else { return Ok(ListenEnd::Nothing) };
-            self.keep(event);
+            self.store_event(event);
             if !self.is_empty() {
                 return Ok(ListenEnd::Message);
             }
@@ -91,7 +91,7 @@ impl Inbox {
         Ok(())
     }
 
-    fn keep(&mut self, event: Event) {
+    fn store_event(&mut self, event: Event) {
         match event {
             Event::Message { agent_run, id, value } if agent_run == self.run => {
                 let content = conversation::from_inbox(&value);
@@ -103,6 +103,6 @@ impl Inbox {
     }
 }
 
-fn lost() -> Failure {
+fn lost_call() -> Failure {
     Failure::new("lost_call", "a call is in progress, but no event will arrive").retryable()
 }

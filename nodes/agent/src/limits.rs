@@ -1,12 +1,12 @@
-//! The limits of an agent run and the use so far.
+//! The limits of an agent run, and its use of them so far.
 
 use flowcell_sdk::model::Usage;
 
 use crate::settings::{Budget, Settings};
 
-/// The counters of one agent run.
+/// The limits of one agent run, with the counters of its turns, calls and costs.
 pub(crate) struct Limits {
-    /// User messages that were applied, including the first one.
+    /// Number of user messages in the conversation of this agent run, the first one included.
     pub(crate) turns: u32,
     /// Tokens and cost of the model calls so far.
     pub(crate) usage: Usage,
@@ -17,7 +17,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Starts in the first turn, with no calls made.
+    /// Creates the counters of an agent run that is in its first turn and has made no calls.
     pub(crate) fn new(settings: &Settings) -> Limits {
         Limits {
             turns: 1,
@@ -34,8 +34,9 @@ impl Limits {
         self.calls += 1;
     }
 
-    /// Returns the reason why the agent may not call the model again, or `None` if it may.
-    pub(crate) fn used_up(&self) -> Option<&'static str> {
+    /// Returns the limit that forbids another model call, `budget` or `max_model_calls`; `None` if the agent may call
+    /// the model.
+    pub(crate) fn exhausted_limit(&self) -> Option<&'static str> {
         let cost = self.usage.cost_usd.unwrap_or_default();
         let spent = self.budget.usd.is_some_and(|usd| cost >= usd)
             || self.budget.tokens.is_some_and(|tokens| self.usage.tokens() >= tokens);
@@ -45,8 +46,8 @@ impl Limits {
         (self.calls >= self.max_calls).then_some("max_model_calls")
     }
 
-    /// Returns true if the agent may not apply another user message.
-    pub(crate) fn no_more_turns(&self) -> bool {
+    /// Returns true if the agent may not add another user message to the conversation.
+    pub(crate) fn has_no_turns_left(&self) -> bool {
         self.turns >= self.max_turns
     }
 }

@@ -3,10 +3,10 @@
 use flowcell_sdk::model::Usage;
 use serde_json::{Map, Value, json};
 
-/// Maximum size in bytes of an outcome that the final event contains completely. An event may have at most 64 KiB.
+/// Maximum size in bytes of an outcome that the final event contains as a whole. An event may have at most 64 KiB.
 const MAX_SHOWN_BYTES: usize = 60 << 10;
 /// Maximum size in bytes of the result text in the final event of a larger outcome.
-const CUT_BYTES: usize = 16 << 10;
+const MAX_CUT_RESULT_BYTES: usize = 16 << 10;
 
 /// The outcome of an agent run that did not fail.
 pub(crate) struct Outcome {
@@ -16,17 +16,17 @@ pub(crate) struct Outcome {
     pub(crate) structured: Option<Value>,
     /// Tokens and cost of all model calls.
     pub(crate) usage: Usage,
-    /// User messages that were applied.
+    /// Number of user messages in the conversation of this agent run.
     pub(crate) turns: u32,
     /// The reason why the agent run ended, such as `end`, `closed` or `max_turns`.
     pub(crate) stop: &'static str,
 }
 
 impl Outcome {
-    /// Returns the output of the node. With `args`, the output has them too; members of the structured answer replace
-    /// their members of the same name.
+    /// Returns the output of the node. With `args`, the output has them too. A member of the structured answer replaces
+    /// the argument of the same name.
     pub(crate) fn output(&self, args: Option<Map<String, Value>>) -> Value {
-        let mut output = self.whole();
+        let mut output = self.to_json();
         if let Some(mut args) = args {
             let over = self.structured.as_ref().and_then(Value::as_object).cloned();
             args.extend(over.unwrap_or_default());
@@ -36,19 +36,19 @@ impl Outcome {
     }
 
     /// Returns the outcome for the final event. If it is too large, the event has only the beginning of the result.
-    pub(crate) fn shown(&self) -> Value {
-        let whole = self.whole();
+    pub(crate) fn for_final_event(&self) -> Value {
+        let whole = self.to_json();
         if whole.to_string().len() <= MAX_SHOWN_BYTES {
             return whole;
         }
-        let end = self.result.floor_char_boundary(CUT_BYTES);
+        let end = self.result.floor_char_boundary(MAX_CUT_RESULT_BYTES);
         json!({
             "result": &self.result[..end], "cut": true, "usage": self.usage, "turns": self.turns,
             "stopReason": self.stop,
         })
     }
 
-    fn whole(&self) -> Value {
+    fn to_json(&self) -> Value {
         let mut whole = json!({ "result": self.result });
         if let Some(structured) = &self.structured {
             whole["structuredOutput"] = structured.clone();

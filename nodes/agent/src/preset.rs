@@ -7,11 +7,11 @@ pub(crate) struct Preset {
     pub(crate) system: Option<&'static str>,
     /// JSON Schema of the answer, as text.
     pub(crate) schema: Option<&'static str>,
-    /// Patterns of the tools that the model is offered, among those that the flow grants.
+    /// Patterns of tool names. The model is offered the tools that match one of them and that the flow grants.
     pub(crate) tools: &'static [&'static str],
 }
 
-/// `agent.run`: no defaults.
+/// The preset of `agent.run`, which has no defaults.
 pub(crate) const RUN: Preset = Preset { system: None, schema: None, tools: &[] };
 
 /// The preset of `agent.plan`.
@@ -28,7 +28,7 @@ pub(crate) const CLASSIFY: Preset = Preset {
     tools: &[],
 };
 
-/// `agent.coder`: may use all tools that the flow grants.
+/// The preset of `agent.coder`, which may use all tools that the flow grants.
 pub(crate) const CODER: Preset = Preset { system: Some(include_str!("presets/coder.md")), schema: None, tools: &["*"] };
 
 /// The preset of `agent.reviewer`.

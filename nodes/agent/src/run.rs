@@ -14,18 +14,18 @@ use crate::{
     preset::Preset,
     session,
     settings::{self, Mode, Settings},
-    shape::{self, Shape},
+    shape::{self, AnswerSchema},
     toolbox::Toolbox,
 };
 
 /// Runs one agent.
 pub(crate) fn run(task: &Task, preset: &Preset) -> Result<Step> {
     let (settings, messages) = settings::read(task, preset)?;
-    let shape = settings.output.as_ref().map(Shape::new).transpose()?;
+    let shape = settings.output.as_ref().map(AnswerSchema::new).transpose()?;
     let toolbox = Toolbox::find(&settings)?;
     let mut said = session::load(&settings)?;
     said.extend(messages);
-    let id = agent::open(&settings.about(&toolbox.names()))?;
+    let id = agent::open(&settings.description_for_start_event(&toolbox.names()))?;
     let mut run = AgentRun {
         model: settings.model.clone(),
         fallback: settings.fallback_model.clone(),
@@ -39,7 +39,7 @@ pub(crate) fn run(task: &Task, preset: &Preset) -> Result<Step> {
         structured: None,
         id,
     };
-    match run.finish() {
+    match run.run_to_end() {
         Ok(outcome) => Step::value(outcome.output(run.settings.args)),
         Err(failure) => {
             // The task fails with the first failure, so a failure of the close is ignored.
@@ -52,7 +52,7 @@ pub(crate) fn run(task: &Task, preset: &Preset) -> Result<Step> {
 struct AgentRun {
     id: String,
     settings: Settings,
-    shape: Option<Shape>,
+    shape: Option<AnswerSchema>,
     toolbox: Toolbox,
     inbox: Inbox,
     limits: Limits,
@@ -65,18 +65,18 @@ struct AgentRun {
     structured: Option<Value>,
 }
 
-/// The end of a turn or of the whole agent run, with the reason.
+/// The end of a turn or of the whole agent run, each with its reason.
 enum End {
     Turn(&'static str),
     Run(&'static str),
 }
 
 impl AgentRun {
-    fn finish(&mut self) -> Result<Outcome> {
-        self.tell_state("running")?;
+    fn run_to_end(&mut self) -> Result<Outcome> {
+        self.report_state("running")?;
         let stop = loop {
-            let end = self.turn()?;
-            if let Some(stop) = self.go_on(&end)? {
+            let end = self.run_turn()?;
+            if let Some(stop) = self.find_reason_to_end(&end)? {
                 break stop;
             }
         };
@@ -89,17 +89,17 @@ impl AgentRun {
             turns: self.limits.turns,
             stop,
         };
-        agent::close(&self.id, Ok(&outcome.shown()))?;
+        agent::close(&self.id, Ok(&outcome.for_final_event()))?;
         Ok(outcome)
     }
 
     /// Asks the model until its turn or the agent run ends.
-    fn turn(&mut self) -> Result<End> {
+    fn run_turn(&mut self) -> Result<End> {
         self.text.clear();
         self.structured = None;
         let mut repairs = 0;
         loop {
-            if let Some(reason) = self.limits.used_up() {
+            if let Some(reason) = self.limits.exhausted_limit() {
                 return Ok(End::Run(reason));
             }
             let reply = self.ask()?;
@@ -112,11 +112,11 @@ impl AgentRun {
                 Stop::ContentFilter => return Ok(End::Run("content_filter")),
                 Stop::ContextExceeded => return Ok(End::Run("context_exceeded")),
                 Stop::MaxTokens => {
-                    self.say(without_tool_uses(reply.content));
+                    self.add_reply(without_tool_uses(reply.content));
                     return Ok(End::Turn("max_tokens"));
                 }
                 Stop::Paused => {
-                    self.say(reply.content);
+                    self.add_reply(reply.content);
                     continue;
                 }
                 _ if reply.tool_uses().next().is_some() => {
@@ -127,16 +127,16 @@ impl AgentRun {
                 Stop::End | Stop::ToolCalls | Stop::Other => "end",
             };
             let text = reply.text();
-            self.say(reply.content);
-            if self.is_in_shape(&text, &mut repairs)? {
+            self.add_reply(reply.content);
+            if self.accept_answer(&text, &mut repairs)? {
                 return Ok(End::Turn(reason));
             }
         }
     }
 
-    /// Decides whether the agent run continues after a turn. Returns `None` for another turn, otherwise the reason why
-    /// the agent run ends.
-    fn go_on(&mut self, end: &End) -> Result<Option<&'static str>> {
+    /// Returns the reason why the agent run ends. Returns `None` if it continues: then the messages of the next turn
+    /// are in the conversation.
+    fn find_reason_to_end(&mut self, end: &End) -> Result<Option<&'static str>> {
         let reason = match end {
             End::Run(reason) => return Ok(Some(reason)),
             End::Turn(reason) => reason,
@@ -144,30 +144,30 @@ impl AgentRun {
         if self.settings.inbox.is_none() && self.inbox.is_empty() {
             return Ok(Some(reason));
         }
-        let used_up = self.limits.no_more_turns().then_some("max_turns").or_else(|| self.limits.used_up());
+        let used_up = self.limits.has_no_turns_left().then_some("max_turns").or_else(|| self.limits.exhausted_limit());
         if used_up.is_some() {
             return Ok(used_up);
         }
         if self.inbox.is_empty()
-            && let Some(reason) = self.wait()?
+            && let Some(reason) = self.wait_for_message()?
         {
             return Ok(Some(reason));
         }
         let most = if self.settings.mode() == Mode::Queue { 1 } else { usize::MAX };
-        self.apply(most);
+        self.add_waiting_messages(most);
         Ok(None)
     }
 
     /// Waits for a message. Returns `None` once a message has arrived, otherwise the reason why the agent run ends.
-    fn wait(&mut self) -> Result<Option<&'static str>> {
+    fn wait_for_message(&mut self) -> Result<Option<&'static str>> {
         if self.inbox.is_closing() {
             return Ok(Some("closed"));
         }
-        self.tell_state("idle")?;
+        self.report_state("idle")?;
         let idle_ms = self.settings.inbox.as_ref().and_then(|inbox| inbox.idle_close_ms);
         match self.inbox.listen(idle_ms)? {
             ListenEnd::Message => {
-                self.tell_state("running")?;
+                self.report_state("running")?;
                 Ok(None)
             }
             ListenEnd::Nothing if idle_ms.is_some() => Ok(Some("idle")),
@@ -180,7 +180,7 @@ impl AgentRun {
         loop {
             self.limits.count_call();
             let started = model::start_generate(&self.request());
-            let failure = match started.and_then(|call| self.inbox.end_of(call)) {
+            let failure = match started.and_then(|call| self.inbox.wait_for_end(call)) {
                 Ok(reply) => {
                     let reply = Reply::read(reply)?;
                     self.limits.usage.add(&reply.usage);
@@ -188,9 +188,9 @@ impl AgentRun {
                 }
                 Err(failure) => failure,
             };
-            let may_ask = failure.retryable && self.limits.used_up().is_none();
+            let may_ask = failure.retryable && self.limits.exhausted_limit().is_none();
             let Some(other) = self.fallback.take_if(|_| may_ask) else { return Err(failure) };
-            self.tell_fallback(&other, &failure)?;
+            self.report_fallback(&other, &failure)?;
             self.model = Some(other);
         }
     }
@@ -213,25 +213,25 @@ impl AgentRun {
     }
 
     fn call_tools(&mut self, reply: Reply) -> Result<()> {
-        let results = self.toolbox.answer(reply.tool_uses(), &self.id, &mut self.inbox)?;
-        self.say(reply.content);
+        let results = self.toolbox.make_calls(reply.tool_uses(), &self.id, &mut self.inbox)?;
+        self.add_reply(reply.content);
         self.conversation.push(Message::user(results));
         if self.settings.mode() == Mode::Steer {
-            self.apply(usize::MAX);
+            self.add_waiting_messages(usize::MAX);
         }
         Ok(())
     }
 
-    /// Checks the answer against the output schema. If it does not fit, sends the errors to the model and returns
-    /// false; fails after `max_repairs` repairs.
-    fn is_in_shape(&mut self, text: &str, repairs: &mut u32) -> Result<bool> {
+    /// Checks the answer against the output schema, and stores it if it fits. If it does not fit, asks the model for a
+    /// repair and returns false. Fails after `max_repairs` repairs.
+    fn accept_answer(&mut self, text: &str, repairs: &mut u32) -> Result<bool> {
         let Some(shape) = &self.shape else { return Ok(true) };
         match shape.read(text) {
             Ok(value) => {
                 self.structured = Some(value);
                 Ok(true)
             }
-            Err(errors) if *repairs >= shape.max_repairs => Err(shape.given_up(&errors)),
+            Err(errors) if *repairs >= shape.max_repairs => Err(shape.repairs_failed(&errors)),
             Err(errors) => {
                 *repairs += 1;
                 self.conversation.push(Message::user(shape::repair_request(&errors)));
@@ -240,10 +240,10 @@ impl AgentRun {
         }
     }
 
-    /// Adds up to `most` waiting messages to the conversation. Each counts as a turn; stops at the maximum of turns.
-    fn apply(&mut self, most: usize) {
+    /// Adds at most `most` waiting messages to the conversation. Each counts as a turn. Stops when no turns are left.
+    fn add_waiting_messages(&mut self, most: usize) {
         for _ in 0..most {
-            if self.limits.no_more_turns() {
+            if self.limits.has_no_turns_left() {
                 return;
             }
             let Some(content) = self.inbox.take() else { return };
@@ -252,15 +252,15 @@ impl AgentRun {
         }
     }
 
-    fn say(&mut self, content: Vec<Block>) {
+    fn add_reply(&mut self, content: Vec<Block>) {
         self.conversation.push(Message::assistant(content));
     }
 
-    fn tell_state(&self, state: &str) -> Result<()> {
+    fn report_state(&self, state: &str) -> Result<()> {
         agent::tell(&self.id, "state", &json!({ "state": state }))
     }
 
-    fn tell_fallback(&self, other: &str, failure: &Failure) -> Result<()> {
+    fn report_fallback(&self, other: &str, failure: &Failure) -> Result<()> {
         let data = json!({ "from": self.model, "to": other, "code": failure.code });
         agent::tell(&self.id, "model.fallback", &data)
     }

@@ -4,26 +4,26 @@ use flowcell_sdk::{Result, model::Message, state};
 
 use crate::settings::{Session, Settings};
 
-/// Loads the conversation of this session. If the session is a fork and the step before belongs to the same agent,
-/// loads the conversation of that step. Without a session, returns no messages.
+/// Loads the stored conversation of this session. If the session is a fork and the step before has the same agent,
+/// loads the conversation of that step instead. Returns no messages if there is no session.
 pub(crate) fn load(settings: &Settings) -> Result<Vec<Message>> {
-    let Some((session, prefix)) = named(settings) else { return Ok(Vec::new()) };
+    let Some((session, prefix)) = session_with_prefix(settings) else { return Ok(Vec::new()) };
     let before = settings.from.as_ref().filter(|step| session.fork && session.same_agent.contains(step));
-    let said = state::get(&key(session, prefix, before.unwrap_or(&session.step)))?;
+    let said = state::get(&state_key(session, prefix, before.unwrap_or(&session.step)))?;
     Ok(said.map(|entry| entry.value).unwrap_or_default())
 }
 
 /// Stores the conversation for the next run. Does nothing without a session.
 pub(crate) fn store(settings: &Settings, messages: &[Message]) -> Result<()> {
-    let Some((session, prefix)) = named(settings) else { return Ok(()) };
-    state::set(&key(session, prefix, &session.step), &messages).map(drop)
+    let Some((session, prefix)) = session_with_prefix(settings) else { return Ok(()) };
+    state::set(&state_key(session, prefix, &session.step), &messages).map(drop)
 }
 
-fn named(settings: &Settings) -> Option<(&Session, &str)> {
+fn session_with_prefix(settings: &Settings) -> Option<(&Session, &str)> {
     let session = settings.session.as_ref()?;
     Some((session, session.prefix.as_deref()?))
 }
 
-fn key(session: &Session, prefix: &str, step: &str) -> String {
+fn state_key(session: &Session, prefix: &str, step: &str) -> String {
     format!("session/{}/{step}/{prefix}", session.flow)
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::{conversation, preset::Preset};
 
 /// Default maximum number of messages that wait in an inbox.
-const CAPACITY: u32 = 64;
+const DEFAULT_INBOX_CAPACITY: u32 = 64;
 
 #[derive(Deserialize)]
 struct Input {
@@ -65,7 +65,7 @@ pub(crate) struct Structure {
     /// JSON Schema of the answer.
     pub(crate) schema: Value,
     /// Maximum number of requests to repair the answer.
-    #[serde(default = "repairs")]
+    #[serde(default = "default_max_repairs")]
     pub(crate) max_repairs: u32,
 }
 
@@ -80,18 +80,18 @@ pub(crate) struct Listening {
     mode: Mode,
 }
 
-/// The moment at which a message that arrives during a turn is applied.
+/// The moment at which a message that arrived during a turn is added to the conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// After the model's reply and the results of its tools.
+    /// In the same turn, after the model's reply and the results of its tools.
     #[default]
     Steer,
-    /// One at a time, after the model has finished its turn.
+    /// After the turn, one message at a time.
     Queue,
 }
 
-/// The history that the agent continues.
+/// The session of an agentic flow: the conversation of earlier runs that the agent continues.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Session {
@@ -114,9 +114,9 @@ pub(crate) struct Settings {
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) system: Option<String>,
-    /// Patterns of the tools that the model is offered.
+    /// Patterns of tool names. The model is offered the tools that match one of them.
     pub(crate) tools: Vec<String>,
-    /// True if the patterns come from the preset. It is then no error if the flow grants no tools.
+    /// True if the patterns come from the preset. Then the agent also works if the flow grants no tools.
     pub(crate) tools_of_preset: bool,
     pub(crate) max_turns: u32,
     pub(crate) max_model_calls: u32,
@@ -159,7 +159,7 @@ impl Default for Config {
     }
 }
 
-fn repairs() -> u32 {
+fn default_max_repairs() -> u32 {
     2
 }
 
@@ -172,7 +172,7 @@ fn present<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Value>, D::Err
 pub(crate) fn read(task: &Task, preset: &Preset) -> Result<(Settings, Vec<Message>)> {
     let input: Input = task.input()?;
     let config = task.config::<Option<Config>>()?.unwrap_or_default();
-    let messages = beginning(&input)?;
+    let messages = first_messages(&input)?;
     let system = input.system.or(config.system);
     if let (None, None, Some(agent)) = (&system, preset.system, &config.agent) {
         let message = format!("unknown agent `{agent}`: it has no prompt");
@@ -184,7 +184,7 @@ pub(crate) fn read(task: &Task, preset: &Preset) -> Result<(Settings, Vec<Messag
     let mut tools: Vec<String> = chosen.unwrap_or_else(of_preset);
     tools.extend(config.mcp.iter().map(|server| format!("mcp:{server}/*")));
     let of_preset = preset.schema.map(serde_json::from_str).transpose()?;
-    let of_preset = of_preset.map(|schema| Structure { schema, max_repairs: repairs() });
+    let of_preset = of_preset.map(|schema| Structure { schema, max_repairs: default_max_repairs() });
     let settings = Settings {
         provider: config.provider,
         model: input.model.or(config.model),
@@ -210,14 +210,14 @@ pub(crate) fn read(task: &Task, preset: &Preset) -> Result<(Settings, Vec<Messag
 }
 
 /// Returns the first user messages: the result of the step before, and the input itself.
-fn beginning(input: &Input) -> Result<Vec<Message>> {
+fn first_messages(input: &Input) -> Result<Vec<Message>> {
     let own = match (&input.input, &input.prompt, &input.messages) {
         (Some(Value::String(text)), None, None) | (None, Some(text), None) => vec![Message::user(text.as_str())],
         (Some(value), None, None) => vec![Message::user(value.to_string())],
-        (None, None, Some(messages)) => messages.iter().map(conversation::message).collect::<Result<_>>()?,
+        (None, None, Some(messages)) => messages.iter().map(conversation::read_message).collect::<Result<_>>()?,
         _ => return Err(Failure::invalid_input("give exactly one of `input`, `prompt` and `messages`")),
     };
-    conversation::check(&own)?;
+    conversation::check_last_message(&own)?;
     let before = input.previous.as_ref().filter(|previous| !previous.is_empty()).map(|previous| {
         let step = input.from.as_ref().map(|step| format!(", `{step}`,")).unwrap_or_default();
         Message::user(format!("The step before{step} gave:\n\n{previous}"))
@@ -226,14 +226,14 @@ fn beginning(input: &Input) -> Result<Vec<Message>> {
 }
 
 impl Settings {
-    /// Returns the moment at which messages that arrive during a turn are applied.
+    /// Returns the moment at which messages that arrive during a turn are added to the conversation.
     pub(crate) fn mode(&self) -> Mode {
         self.inbox.as_ref().map_or(Mode::Steer, |inbox| inbox.mode)
     }
 
-    /// Returns the description of the agent that people see when it begins.
-    pub(crate) fn about(&self, tools: &[&str]) -> Value {
-        let capacity = self.inbox.as_ref().and_then(|inbox| inbox.capacity).unwrap_or(CAPACITY);
+    /// Returns the description of the agent that the event `agent:start` shows.
+    pub(crate) fn description_for_start_event(&self, tools: &[&str]) -> Value {
+        let capacity = self.inbox.as_ref().and_then(|inbox| inbox.capacity).unwrap_or(DEFAULT_INBOX_CAPACITY);
         let mut about = json!({ "tools": tools, "inbox": { "capacity": capacity } });
         let texts = [("agent", &self.agent), ("provider", &self.provider), ("model", &self.model)];
         for (key, text) in texts {

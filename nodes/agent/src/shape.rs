@@ -1,4 +1,4 @@
-//! The form of a structured answer, and the parser for it.
+//! The schema of structured answers, and the parser for such answers.
 
 use flowcell_expr::Json;
 use flowcell_sdk::{Failure, Result};
@@ -10,8 +10,8 @@ use crate::settings::Structure;
 const MAX_ERRORS: usize = 10;
 const MAX_ERROR_CHARS: usize = 300;
 
-/// A schema that answers are checked against.
-pub(crate) struct Shape {
+/// The compiled schema of the answers of an agent.
+pub(crate) struct AnswerSchema {
     /// The schema.
     pub(crate) schema: Value,
     /// Maximum number of requests to repair an answer.
@@ -19,13 +19,13 @@ pub(crate) struct Shape {
     validator: jsonschema::Validator,
 }
 
-impl Shape {
-    /// Compiles the schema. References stay inside it, and patterns take linear time.
-    pub(crate) fn new(structure: &Structure) -> Result<Shape> {
+impl AnswerSchema {
+    /// Compiles the schema. References must stay inside it, and its patterns run in linear time.
+    pub(crate) fn new(structure: &Structure) -> Result<AnswerSchema> {
         let options = jsonschema::options().offline().with_pattern_options(jsonschema::PatternOptions::regex());
         let validator = options.build(&structure.schema);
         let validator = validator.map_err(|error| Failure::new("invalid_schema", format!("output.schema: {error}")))?;
-        Ok(Shape { schema: structure.schema.clone(), max_repairs: structure.max_repairs, validator })
+        Ok(AnswerSchema { schema: structure.schema.clone(), max_repairs: structure.max_repairs, validator })
     }
 
     /// Parses an answer and checks it against the schema. If the answer does not fit, returns the errors, at most
@@ -38,7 +38,7 @@ impl Shape {
     }
 
     /// Returns the failure of an answer that does not fit after the last repair.
-    pub(crate) fn given_up(&self, errors: &[String]) -> Failure {
+    pub(crate) fn repairs_failed(&self, errors: &[String]) -> Failure {
         let message =
             format!("the answer does not match its schema after {} repairs: {}", self.max_repairs, errors.join("; "));
         Failure::new("invalid_structured_output", message).details(json!({ "errors": errors }))

@@ -1,4 +1,4 @@
-//! The tools of an agent. If a tool fails, the model gets the error and the agent goes on.
+//! The tools of an agent. If a tool fails, the model receives the error and the agent run continues.
 
 use flowcell_sdk::{
     Failure, Result,
@@ -13,7 +13,7 @@ use crate::{inbox::Inbox, settings::Settings};
 /// Maximum size in bytes of a tool result that the model gets. A longer one is cut.
 const MAX_RESULT_BYTES: usize = 128 << 10;
 
-/// The offered tools, and the number of calls left.
+/// The tools that the model is offered, and the number of tool calls that the agent may still make.
 pub(crate) struct Toolbox {
     tools: Vec<Tool>,
     left: u32,
@@ -57,27 +57,27 @@ impl Toolbox {
     }
 
     /// Makes the calls of one turn concurrently and returns their results in the order of the calls.
-    pub(crate) fn answer<'a>(
+    pub(crate) fn make_calls<'a>(
         &mut self,
         uses: impl Iterator<Item = ToolUse<'a>>,
         run: &str,
         inbox: &mut Inbox,
     ) -> Result<Vec<Block>> {
-        let begun: Vec<_> = uses.map(|wanted| (wanted.id, self.begin(wanted, run))).collect();
+        let begun: Vec<_> = uses.map(|wanted| (wanted.id, self.start_call(wanted, run))).collect();
         let calls: Vec<CallId> = begun.iter().filter_map(|(_, call)| call.as_ref().ok().copied()).collect();
-        let mut ends = inbox.ends_of(&calls)?.into_iter();
+        let mut ends = inbox.wait_for_ends(&calls)?.into_iter();
         let result = |(id, call): (&str, Result<CallId>)| {
             let end = call
                 .and_then(|_| ends.next().unwrap_or_else(|| Err(Failure::new("lost_call", "the call has no answer"))));
             match end.and_then(Answer::read) {
-                Ok(answer) => Block::tool_result(id, shown(&answer.output)),
-                Err(failure) => Block::tool_error(id, cut(failure.to_string())),
+                Ok(answer) => Block::tool_result(id, result_text(&answer.output)),
+                Err(failure) => Block::tool_error(id, cut_to_limit(failure.to_string())),
             }
         };
         Ok(begun.into_iter().map(result).collect())
     }
 
-    fn begin(&mut self, wanted: ToolUse<'_>, run: &str) -> Result<CallId> {
+    fn start_call(&mut self, wanted: ToolUse<'_>, run: &str) -> Result<CallId> {
         let known = self.tools.iter().find(|tool| tool.name == wanted.name);
         let tool = known.ok_or_else(|| Failure::new("tool_not_found", format!("unknown tool `{}`", wanted.name)))?;
         if !wanted.input.is_object() {
@@ -96,14 +96,14 @@ impl Toolbox {
 }
 
 /// Returns a result as text, cut to [`MAX_RESULT_BYTES`].
-fn shown(output: &Value) -> String {
+fn result_text(output: &Value) -> String {
     match output {
-        Value::String(text) => cut(text.clone()),
-        other => cut(other.to_string()),
+        Value::String(text) => cut_to_limit(text.clone()),
+        other => cut_to_limit(other.to_string()),
     }
 }
 
-fn cut(text: String) -> String {
+fn cut_to_limit(text: String) -> String {
     if text.len() <= MAX_RESULT_BYTES {
         return text;
     }

@@ -1,4 +1,4 @@
-//! `control.fail`.
+//! The node `control.fail`: fails with a message of the flow.
 
 use flowcell_sdk::prelude::*;
 

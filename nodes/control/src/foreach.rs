@@ -1,4 +1,4 @@
-//! `control.foreach`.
+//! The node `control.foreach`: runs its body once for each item of a list.
 
 use flowcell_sdk::{FanOut, prelude::*};
 
@@ -15,10 +15,10 @@ pub(crate) fn run(task: &Task) -> Result<Step> {
     match task.woken_by()? {
         Some(woken) => match woken.error {
             Some(error) => Err(error.into_failure()),
-            None => outcomes(task),
+            None => output_after_passes(task),
         },
         None if task.info()?.has_body => fan_out(task),
-        None => places(task),
+        None => items_with_indices(task),
     }
 }
 
@@ -34,12 +34,12 @@ fn fan_out(task: &Task) -> Result<Step> {
     Ok(Pause::each(FanOut { items: Source::input("/list"), concurrency, stop_on_failure }).into())
 }
 
-fn outcomes(task: &Task) -> Result<Step> {
+fn output_after_passes(task: &Task) -> Result<Step> {
     let count = Source::value(count(task)?)?;
     Ok(Output::object().with("items", Source::woken("/value")).with("count", count).into())
 }
 
-fn places(task: &Task) -> Result<Step> {
+fn items_with_indices(task: &Task) -> Result<Step> {
     let list: Vec<Value> = task.input_at("/list")?.unwrap_or_default();
     let count = count(task)?;
     let place = |(index, item): (usize, Value)| json!({ "item": item, "index": index, "count": count });

@@ -1,4 +1,4 @@
-//! `control.gate`.
+//! The node `control.gate`: asks a person and waits for the answer.
 
 use flowcell_sdk::prelude::*;
 

@@ -1,4 +1,4 @@
-//! `control.if`.
+//! The node `control.if`: evaluates a condition, so that edges can follow its result.
 
 use flowcell_expr::Json;
 use flowcell_sdk::prelude::*;

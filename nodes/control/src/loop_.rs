@@ -1,10 +1,10 @@
-//! `control.loop`.
+//! The node `control.loop`: runs its body as long as a condition holds.
 
 use flowcell_expr::Json;
 use flowcell_sdk::prelude::*;
 
 /// Default maximum number of passes.
-const MAX_ITERATIONS: u64 = 100;
+const DEFAULT_MAX_ITERATIONS: u64 = 100;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -41,7 +41,7 @@ pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
         let last = if done == 0 { Source::Value(Value::Null) } else { Source::woken("/value") };
         return Ok(Output::object().with("iteration", Source::value(done)?).with("last", last).into());
     }
-    let cap = input.max_iterations.unwrap_or(MAX_ITERATIONS);
+    let cap = input.max_iterations.unwrap_or(DEFAULT_MAX_ITERATIONS);
     if done >= cap {
         return Err(Failure::new("max_iterations", format!("the condition still holds after {cap} passes")));
     }

@@ -1,4 +1,5 @@
-//! `control.merge`. The host waits for the branches: the manifest marks `mode` as the node's join.
+//! The node `control.merge`: joins several branches. The host waits for the branches, because the manifest marks the
+//! field `mode` as the join of the node.
 
 use flowcell_sdk::prelude::*;
 

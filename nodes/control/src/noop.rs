@@ -1,4 +1,4 @@
-//! `control.noop`.
+//! The node `control.noop`: passes its value on.
 
 use flowcell_sdk::prelude::*;
 

@@ -1,4 +1,4 @@
-//! `control.subflow`.
+//! The node `control.subflow`: runs another flow as a child.
 
 use flowcell_sdk::prelude::*;
 

@@ -1,4 +1,4 @@
-//! `control.switch`.
+//! The node `control.switch`: chooses a route by the first condition that holds.
 
 use flowcell_expr::Json;
 use flowcell_sdk::prelude::*;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// Every example of the manifest gives the documented result.
 #[test]
-fn examples() {
+fn examples_of_the_manifest_give_the_documented_results() {
     let manifest = Manifest::parse(crate::MANIFEST).unwrap();
     for node in &manifest.nodes {
         assert!(!node.examples.is_empty(), "{} has no examples", node.name);
@@ -53,7 +53,7 @@ fn resumed(node_type: &str, input: Value, state: Value, woken: Value) -> Outcome
 }
 
 #[test]
-fn after_a_pause() {
+fn nodes_give_their_outputs_after_a_pause() {
     let event = json!({ "index": 0, "wake": "event", "value": { "name": "paid", "payload": { "sum": 3 } } });
     let after = json!({ "index": 1, "wake": "after", "value": { "elapsedMs": 500 } });
     let answer = json!({ "index": 0, "wake": "answer", "value": { "content": "yes", "choice": "yes" } });
@@ -85,7 +85,7 @@ fn after_a_pause() {
 }
 
 #[test]
-fn failures_after_a_pause() {
+fn nodes_fail_after_a_failed_pause() {
     let broken = |wake: &str| json!({ "index": 0, "wake": wake, "error": { "code": "boom", "message": "m", "retryable": true } });
     let rows = [
         (
@@ -107,7 +107,7 @@ fn failures_after_a_pause() {
 }
 
 #[test]
-fn strict_conditions_need_what_they_read() {
+fn strict_conditions_fail_at_missing_values() {
     let strict = |raw: Value| json!({ "expr": raw, "vars": { "a.skipped": true, "b.c": null }, "strict": true });
     let rows = [
         ("control.if", json!({ "condition": strict(json!("a.b or true")) }), "`a.b` is missing: `a` was skipped"),
@@ -132,7 +132,7 @@ fn strict_conditions_need_what_they_read() {
 
 /// The loop counts its passes, sees them under its own id, and stops at its maximum.
 #[test]
-fn loops() {
+fn a_loop_counts_its_passes_and_stops_at_its_maximum() {
     let input = json!({ "while": { "expr": "poll.iteration < flow.input.times", "vars": { "flow.input.times": 2 } } });
     let pass = |last: &str| json!({ "index": 0, "wake": "body", "value": last });
     let rows = [
@@ -156,7 +156,7 @@ fn loops() {
 
 /// With a body the node passes the items on unread.
 #[test]
-fn fans_out() {
+fn foreach_hands_its_items_to_its_body() {
     let input = json!({ "list": [1, 2], "as": "order", "concurrency": 2, "onItemError": "collect" });
     assert_eq!(resumed("control.foreach", input, Value::Null, Value::Null), Outcome::Pause(vec!["each"], Value::Null));
 }

@@ -1,4 +1,4 @@
-//! `control.wait`.
+//! The node `control.wait`: waits for some time or for an event.
 
 use flowcell_sdk::prelude::*;
 

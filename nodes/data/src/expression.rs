@@ -30,7 +30,7 @@ pub(crate) fn condition_failure(error: ExprError) -> Failure {
 }
 
 /// Adds the index of the list item to a failure.
-pub(crate) fn of_item(index: usize) -> impl Fn(Failure) -> Failure {
+pub(crate) fn with_item_index(index: usize) -> impl Fn(Failure) -> Failure {
     move |failure| Failure { message: format!("item {index}: {}", failure.message), ..failure }
 }
 

@@ -1,4 +1,4 @@
-//! `data.filter`.
+//! The node `data.filter`: keeps the items of a list for which a condition holds.
 
 use flowcell_expr::{Captured, Json};
 use flowcell_sdk::prelude::*;
@@ -24,7 +24,7 @@ pub(crate) fn run(input: Input) -> Result<Output> {
     for (index, item) in input.list.into_iter().enumerate() {
         let locals = Json::object([("item", item.clone()), ("index", Json::from(index as u64))]);
         let held = condition.evaluate(&captured.with_locals(locals)).map_err(expression::condition_failure);
-        if held.map_err(expression::of_item(index))? {
+        if held.map_err(expression::with_item_index(index))? {
             list.push(item);
         }
     }

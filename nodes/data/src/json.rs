@@ -1,4 +1,4 @@
-//! `data.json.parse` and `data.json.stringify`.
+//! The nodes `data.json.parse` and `data.json.stringify`: convert between JSON text and values.
 
 use flowcell_expr::Json;
 use flowcell_sdk::{file, prelude::*};

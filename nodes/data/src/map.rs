@@ -1,4 +1,4 @@
-//! `data.map`.
+//! The node `data.map`: renders a new item from each item of a list.
 
 use flowcell_expr::{Captured, Json};
 use flowcell_sdk::prelude::*;
@@ -23,7 +23,7 @@ pub(crate) fn run(task: &Task) -> Result<Step> {
     for (index, item) in input.list.into_iter().enumerate() {
         let locals = Json::object([("item", item), ("index", Json::from(index as u64))]);
         let rendered = template.render(&captured.with_locals(locals)).map_err(expression::expression_failure);
-        list.push(rendered.map_err(expression::of_item(index))?);
+        list.push(rendered.map_err(expression::with_item_index(index))?);
     }
     Step::value(Json::object([("list", Json::array(list))]))
 }

@@ -1,4 +1,4 @@
-//! `data.merge`.
+//! The node `data.merge`: merges objects into one.
 
 use flowcell_expr::Json;
 use flowcell_sdk::{file, prelude::*};

@@ -1,4 +1,4 @@
-//! `data.pick` and `data.set`.
+//! The nodes `data.pick` and `data.set`: select members of an object, and write a part of an object.
 
 use flowcell_sdk::{file, prelude::*};
 use serde_json::Map;

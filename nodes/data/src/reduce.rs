@@ -1,4 +1,4 @@
-//! `data.reduce`.
+//! The node `data.reduce`: combines the items of a list to one value.
 
 use flowcell_expr::{
     Captured, Json,
@@ -30,7 +30,7 @@ pub(crate) fn run(input: Input) -> Result<Output> {
     for (index, item) in input.list.into_iter().enumerate() {
         let locals = Json::object([("acc", acc), ("item", item), ("index", Json::from(index as u64))]);
         let rendered = expr.render(&captured.with_locals(locals)).map_err(expression::expression_failure);
-        acc = rendered.map_err(expression::of_item(index))?;
+        acc = rendered.map_err(expression::with_item_index(index))?;
     }
     Ok(Output { value: acc })
 }

@@ -1,4 +1,4 @@
-//! `data.template`.
+//! The node `data.template`: renders a text.
 
 use flowcell_expr::{Captured, Json};
 use flowcell_sdk::prelude::*;

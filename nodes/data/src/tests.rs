@@ -21,7 +21,7 @@ fn failure(node_type: &str, input: Value) -> flowcell_sdk::Failure {
 }
 
 #[test]
-fn captured_values_are_seen_and_locals_win() {
+fn expressions_read_captured_values_and_locals_override_them() {
     let vars = json!({ "flow.input.f": 10, "item": "shadowed", "values.x": "shadowed", "nodes[\"a-b\"].n": 5 });
     let captured = |tag: &str, raw: Value| json!({ tag: raw, "vars": vars });
     let rows = [
@@ -53,7 +53,7 @@ fn captured_values_are_seen_and_locals_win() {
 
 /// Each type reports the missing value and the item.
 #[test]
-fn strict_fields_need_what_they_read() {
+fn strict_fields_fail_at_missing_values() {
     let captured = |tag: &str, raw: &str| json!({ tag: raw, "vars": { "a.skipped": true }, "strict": true });
     let list = json!([{ "x": 1 }, {}]);
     let rows = [
@@ -87,7 +87,7 @@ fn strict_fields_need_what_they_read() {
 
 /// The host captures the values that an expression reads only if the manifest marks the field as an expression.
 #[test]
-fn what_is_an_expression_is_marked_as_one() {
+fn fields_with_expressions_are_marked() {
     let manifest = Manifest::parse(crate::MANIFEST).unwrap();
     let marks = manifest.nodes.iter().flat_map(|node| node.marks.iter().map(|mark| (&*node.name, mark)));
     let mut kinds: Vec<_> = marks.map(|(name, mark)| (name, mark.path.join("."), mark.kind)).collect();
@@ -102,7 +102,7 @@ fn what_is_an_expression_is_marked_as_one() {
 }
 
 #[test]
-fn adding_up() {
+fn reduce_without_an_expression_adds_the_items() {
     let rows = [
         (json!([i64::MAX, 1]), json!(9_223_372_036_854_775_808_u64)),
         (json!([u64::MAX, -1]), json!(18_446_744_073_709_551_614_u64)),
@@ -138,7 +138,7 @@ fn y13_paths_of_parts_are_plain_keys_and_bounded() {
 }
 
 #[test]
-fn writing_parts() {
+fn set_extends_lists_within_a_limit() {
     let grown = |path: &str| run("data.set", json!({ "object": { "a": [0] }, "path": path, "value": 1 }));
     let Outcome::Output(output) = grown("a[10000]") else { panic!("a list grows by 10000") };
     assert_eq!(output["object"]["a"].as_array().unwrap().len(), 10_001);
@@ -165,19 +165,19 @@ fn writing_parts() {
 }
 
 #[test]
-fn broken_json_is_told_with_its_place() {
+fn invalid_json_fails_with_its_line_and_column() {
     let failure = failure("data.json.parse", json!({ "text": "{\n  \"a\": nope\n}" }));
     assert_eq!((&*failure.code, failure.details), ("invalid_json", Some(json!({ "line": 2, "column": 9 }))));
 }
 
 #[test]
-fn json_with_more_digits_than_can_be_kept_is_refused() {
+fn json_with_too_many_digits_is_refused() {
     let refused = failure("data.json.parse", json!({ "text": "{\n  \"id\": 12345678901234567890123}" }));
     assert_eq!((&*refused.code, refused.details), ("invalid_json", Some(json!({ "line": 2, "column": 9 }))));
 }
 
 #[test]
-fn validation_is_bounded() {
+fn the_errors_and_the_work_of_validation_are_bounded() {
     let large = json!({ "value": "x".repeat(1 << 20), "schema": { "type": "number" } });
     let Outcome::Output(output) = run("data.validate", large) else { panic!("it is checked") };
     assert!(output["errors"][0].as_str().unwrap().chars().count() <= 501);

@@ -1,4 +1,4 @@
-//! `data.validate`.
+//! The node `data.validate`: checks a value against a JSON Schema.
 
 use flowcell_sdk::{
     file::{content_needed, is_file},

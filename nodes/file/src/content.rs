@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 use crate::json_part::{self, Window};
 
 /// Maximum bytes of a text or of lines, so that they fit into an output after the usual escaping.
-const TEXT_BYTES: u64 = 3 << 20;
+const MAX_TEXT_BYTES: u64 = 3 << 20;
 /// Maximum number of lines or list items, by default.
-const LIMIT: u64 = 10_000;
+const DEFAULT_LIMIT: u64 = 10_000;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
@@ -49,7 +49,7 @@ pub(crate) fn read(task: &Task, input: Input) -> Result<Step> {
             "input: `from` and `limit` are allowed only with `as: lines` and `as: json`",
         ));
     }
-    let window = paged.then(|| Window { from: input.from.unwrap_or(0), limit: input.limit.unwrap_or(LIMIT) });
+    let window = paged.then(|| Window { from: input.from.unwrap_or(0), limit: input.limit.unwrap_or(DEFAULT_LIMIT) });
     let text = file.get();
     match text.as_bytes().first() {
         Some(b'"') => contents(&mut serde_json::from_str::<String>(text)?.as_bytes(), &input, window),
@@ -73,7 +73,7 @@ fn is_file(task: &Task) -> bool {
 fn contents(reader: &mut impl BufRead, input: &Input, window: Option<Window>) -> Result<Step> {
     match input.form {
         Form::Text => text(reader),
-        Form::Lines => lines(reader, window.unwrap_or(Window { from: 0, limit: LIMIT })),
+        Form::Lines => lines(reader, window.unwrap_or(Window { from: 0, limit: DEFAULT_LIMIT })),
         Form::Json => {
             let found = json_part::read(reader, &input.at, window)?;
             let output = Output::object().with("content", Source::Text(found.text));
@@ -84,10 +84,10 @@ fn contents(reader: &mut impl BufRead, input: &Input, window: Option<Window>) ->
 
 fn text(reader: &mut impl Read) -> Result<Step> {
     let mut bytes = Vec::new();
-    reader.take(TEXT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > TEXT_BYTES {
+    reader.take(MAX_TEXT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_TEXT_BYTES {
         let message =
-            format!("the file has more than {TEXT_BYTES} bytes; read it with `as: lines`, or `as: json` and `at`");
+            format!("the file has more than {MAX_TEXT_BYTES} bytes; read it with `as: lines`, or `as: json` and `at`");
         return Err(Failure::new("file_too_large", message));
     }
     let text = String::from_utf8(bytes).map_err(|_| Failure::new("not_text", "the file is not UTF-8"))?;
@@ -101,20 +101,20 @@ fn lines(reader: &mut impl BufRead, window: Window) -> Result<Step> {
     let mut bytes = 0u64;
     loop {
         let mut line = Vec::new();
-        let read = reader.by_ref().take(TEXT_BYTES + 1).read_until(b'\n', &mut line).map_err(unreadable)?;
+        let read = reader.by_ref().take(MAX_TEXT_BYTES + 1).read_until(b'\n', &mut line).map_err(unreadable)?;
         if read == 0 {
             return Step::value(json!({ "content": found, "more": false }));
         }
-        if read as u64 > TEXT_BYTES {
+        if read as u64 > MAX_TEXT_BYTES {
             let message = format!(
-                "line {number} has more than {TEXT_BYTES} bytes; read JSON with `as: json` and `at`, or split other \
+                "line {number} has more than {MAX_TEXT_BYTES} bytes; read JSON with `as: json` and `at`, or split other \
                  files into shorter lines first"
             );
             return Err(Failure::new("file_too_large", message));
         }
         if number >= window.from {
             bytes += read as u64;
-            if found.len() as u64 == window.limit || bytes > TEXT_BYTES {
+            if found.len() as u64 == window.limit || bytes > MAX_TEXT_BYTES {
                 return Step::value(json!({ "content": found, "more": true }));
             }
             let end = line.strip_suffix(b"\n").map_or(line.as_slice(), |line| line.strip_suffix(b"\r").unwrap_or(line));

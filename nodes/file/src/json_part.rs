@@ -12,11 +12,11 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use serde_json::value::RawValue;
 
 /// Maximum size in bytes of the part in the output, without whitespace between its values.
-const OUTPUT_BYTES: usize = (4 << 20) - 64;
+const MAX_OUTPUT_BYTES: usize = (4 << 20) - 64;
 /// Maximum number of values in the part, so that the output has room for its other members.
-const OUTPUT_VALUES: usize = JSON_VALUES - 1_000;
+const MAX_OUTPUT_VALUES: usize = JSON_VALUES - 1_000;
 /// Maximum size in bytes of the part, or of one item of a window, as it is written in the file.
-const WRITTEN_BYTES: u64 = 16 << 20;
+const MAX_WRITTEN_BYTES: u64 = 16 << 20;
 
 /// The range of list items to read.
 #[derive(Clone, Copy, Debug)]
@@ -48,13 +48,13 @@ struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    fn exceed(&self) -> &'static str {
+    fn mark_exceeded(&self) -> &'static str {
         self.is_exceeded.set(true);
         "the part is too large"
     }
 }
 
-/// A reader that fails when a value that is read into memory exceeds [`WRITTEN_BYTES`].
+/// A reader that fails when a value that is read into memory exceeds [`MAX_WRITTEN_BYTES`].
 struct Bounded<'a, R> {
     reader: R,
     memory: &'a MemoryLimit,
@@ -65,7 +65,7 @@ impl<R: Read> Read for Bounded<'_, R> {
         let count = self.reader.read(buffer)?;
         if let Some(left) = self.memory.left.get() {
             let left = left.checked_sub(count as u64);
-            self.memory.left.set(Some(left.ok_or_else(|| io::Error::other(self.memory.exceed()))?));
+            self.memory.left.set(Some(left.ok_or_else(|| io::Error::other(self.memory.mark_exceeded()))?));
         }
         Ok(count)
     }
@@ -96,7 +96,7 @@ pub(crate) fn read(reader: &mut impl Read, pointer: &str, window: Option<Window>
             format!("the JSON has no value at `{pointer}`, or no list for `from` and `limit`"),
         )
     })?;
-    match Json::has_more_values(found.text.as_bytes(), OUTPUT_VALUES) {
+    match Json::has_more_values(found.text.as_bytes(), MAX_OUTPUT_VALUES) {
         true => Err(too_large(pointer, window)),
         false => Ok(found),
     }
@@ -106,12 +106,12 @@ fn too_large(pointer: &str, window: Option<Window>) -> Failure {
     let message = match window {
         Some(Window { from, limit }) => {
             format!(
-                "the {limit} items from {from} at `{pointer}` have more than 4 MiB or {OUTPUT_VALUES} values; read \
+                "the {limit} items from {from} at `{pointer}` have more than 4 MiB or {MAX_OUTPUT_VALUES} values; read \
                  fewer with `limit`"
             )
         }
         None => format!(
-            "the JSON at `{pointer}` has more than 4 MiB or {OUTPUT_VALUES} values; read a part of it with `at`, or \
+            "the JSON at `{pointer}` has more than 4 MiB or {MAX_OUTPUT_VALUES} values; read a part of it with `at`, or \
              items with `from` and `limit`"
         ),
     };
@@ -133,7 +133,7 @@ impl<'de> DeserializeSeed<'de> for Part<'_> {
         match (self.steps.is_empty(), self.window) {
             (true, None) => {
                 let text = self.with_limit(|| Box::<RawValue>::deserialize(deserializer))?;
-                *self.found = Some(Found { text: self.compacted(&text, OUTPUT_BYTES)?, more: false });
+                *self.found = Some(Found { text: self.compacted(&text, MAX_OUTPUT_BYTES)?, more: false });
                 Ok(())
             }
             _ => deserializer.deserialize_any(self),
@@ -168,7 +168,7 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Some((step, steps)) = self.steps.split_first() else { return self.window_of(list) };
+        let Some((step, steps)) = self.steps.split_first() else { return self.read_window(list) };
         let wanted = step.parse::<u64>().ok();
         for index in 0.. {
             let went_on = match wanted == Some(index) {
@@ -215,9 +215,9 @@ impl<'de> Visitor<'de> for Part<'_> {
 }
 
 impl Part<'_> {
-    /// Calls `read`, which reads a value into memory, with a limit of [`WRITTEN_BYTES`].
+    /// Calls `read`, which reads a value into memory, with a limit of [`MAX_WRITTEN_BYTES`].
     fn with_limit<T>(&self, read: impl FnOnce() -> T) -> T {
-        self.memory.left.set(Some(WRITTEN_BYTES));
+        self.memory.left.set(Some(MAX_WRITTEN_BYTES));
         let value = read();
         self.memory.left.set(None);
         value
@@ -227,10 +227,10 @@ impl Part<'_> {
     /// `most` bytes.
     fn compacted<E: serde::de::Error>(&self, text: &RawValue, most: usize) -> Result<String, E> {
         let text = Json::compact(text.get(), most).map_err(E::custom)?;
-        text.ok_or_else(|| E::custom(self.memory.exceed()))
+        text.ok_or_else(|| E::custom(self.memory.mark_exceeded()))
     }
 
-    fn window_of<'de, A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+    fn read_window<'de, A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let Window { from, limit } = self.window.unwrap_or(Window { from: 0, limit: u64::MAX });
         let mut found = Found { text: "[".to_owned(), more: false };
         for index in 0u64.. {
@@ -238,7 +238,7 @@ impl Part<'_> {
             if is_inside {
                 let Some(item) = self.with_limit(|| list.next_element::<Box<RawValue>>())? else { break };
                 let separator = if index > from { "," } else { "" };
-                let room = OUTPUT_BYTES.saturating_sub(found.text.len());
+                let room = MAX_OUTPUT_BYTES.saturating_sub(found.text.len());
                 found.text.push_str(separator);
                 found.text.push_str(&self.compacted::<A::Error>(&item, room)?);
             } else {

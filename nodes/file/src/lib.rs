@@ -67,11 +67,11 @@ fn write(_task: &Task, input: Write) -> Result<Step> {
 
 #[derive(Deserialize)]
 struct List {
-    #[serde(default = "top")]
+    #[serde(default = "top_folder")]
     path: String,
 }
 
-fn top() -> String {
+fn top_folder() -> String {
     ".".into()
 }
 

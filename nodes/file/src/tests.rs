@@ -13,7 +13,7 @@ fn play(node_type: &str, input: Value, reply: Value) -> Played {
 }
 
 #[test]
-fn a_file_is_read_in_the_form_that_is_asked_for() {
+fn a_file_is_read_as_text_as_json_or_as_a_file_value() {
     let file = json!({ "kind": "file", "fileId": "abc" });
     let table = [
         (json!({ "path": "a" }), json!("[1]"), "text", json!("[1]")),
@@ -30,7 +30,7 @@ fn a_file_is_read_in_the_form_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_written_depends_on_what_it_is() {
+fn texts_values_and_file_values_are_written() {
     let file = json!({ "kind": "file", "fileId": "abc" });
     let table = [
         (json!("x"), json!({ "path": "a", "text": "x" })),
@@ -46,7 +46,7 @@ fn what_is_written_depends_on_what_it_is() {
 }
 
 #[test]
-fn a_folder_is_listed_from_the_top_unless_it_is_named() {
+fn list_without_a_path_lists_the_top_folder() {
     let entries = json!([{ "path": "a", "kind": "folder", "size": 0, "modifiedMs": 5 }]);
     let played = play("file.list", json!({}), entries.clone());
     assert_eq!(played.outcome, Outcome::Output(json!({ "count": 1, "entries": entries })));
@@ -54,14 +54,14 @@ fn a_folder_is_listed_from_the_top_unless_it_is_named() {
 }
 
 #[test]
-fn a_failure_of_the_call_is_the_failure_of_the_node() {
+fn a_failed_call_fails_the_node() {
     let script = Script::new().fail(Failure::new("denied", "not granted"));
     let played = script.play(crate::run_node, "file.list", Given::default());
     assert!(matches!(played.outcome, Outcome::Failure(failure) if failure.code == "denied"));
 }
 
 #[test]
-fn the_manifest_asks_for_what_it_uses() {
+fn the_manifest_requests_the_capabilities_that_the_nodes_use() {
     let manifest = Manifest::parse(crate::MANIFEST).unwrap();
     for node in manifest.nodes {
         let asked: Vec<_> = node.capabilities.iter().map(|asked| &*asked.name).collect();

@@ -12,10 +12,10 @@ use serde_json::Map;
 /// Statuses after which another attempt may succeed.
 const RETRYABLE: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 /// Maximum size in bytes of a body that a failure shows completely.
-const SHOWN: usize = 4 << 10;
+const MAX_SHOWN_BYTES: usize = 4 << 10;
 
 /// Maximum number of JSON values in a body, so that the output has room for its other members.
-const BODY_VALUES: usize = JSON_VALUES - 1_000;
+const MAX_BODY_VALUES: usize = JSON_VALUES - 1_000;
 
 /// A response with its headers by name, and with its body as an output.
 pub(crate) struct Answer {
@@ -28,7 +28,7 @@ pub(crate) struct Answer {
 impl Answer {
     /// Reads a response. Parses the body if the content type is JSON.
     pub(crate) fn read(response: Response) -> Result<Answer> {
-        let headers = by_name(&response.headers);
+        let headers = headers_by_name(&response.headers);
         let mime = headers.get("content-type").and_then(Value::as_str).unwrap_or_default();
         let says_json = is_json(mime);
         let body = match response.body {
@@ -72,7 +72,7 @@ fn is_json(mime: &str) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
-fn by_name(headers: &[(String, String)]) -> Map<String, Value> {
+fn headers_by_name(headers: &[(String, String)]) -> Map<String, Value> {
     let mut named = Map::new();
     for (name, value) in headers {
         match named.get_mut(name) {
@@ -86,7 +86,7 @@ fn by_name(headers: &[(String, String)]) -> Map<String, Value> {
 /// Returns a JSON body as an output. It stays text, because a tree of values would take many times its memory. A body
 /// with more values than an output may have becomes a file value.
 fn json_value(bytes: Vec<u8>, mime: &str) -> Result<Source> {
-    if Json::has_more_values(&bytes, BODY_VALUES) {
+    if Json::has_more_values(&bytes, MAX_BODY_VALUES) {
         return Ok(Source::Value(http::keep(bytes, mime)?));
     }
     json_text(&bytes)
@@ -101,20 +101,20 @@ fn json_text(bytes: &[u8]) -> Result<Source> {
     Ok(Source::Text(compact.unwrap_or_default()))
 }
 
-/// Returns a body as a failure shows it: whole, or the first [`SHOWN`] bytes of its text.
+/// Returns a body as a failure shows it: whole, or the first [`MAX_SHOWN_BYTES`] bytes of its text.
 fn shown(body: Source) -> Value {
     let text = match &body {
         Source::Value(Value::String(text)) | Source::Text(text) => text.clone(),
         Source::Value(other) => other.to_string(),
         Source::Input(_) | Source::Woken(_) => String::new(),
     };
-    if text.len() <= SHOWN {
+    if text.len() <= MAX_SHOWN_BYTES {
         return match body {
             Source::Value(value) => value,
             _ => serde_json::from_str(&text).unwrap_or_default(),
         };
     }
-    let end = (0..=SHOWN).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=MAX_SHOWN_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     Value::String(format!("{}…", &text[..end]))
 }
 

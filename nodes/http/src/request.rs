@@ -11,7 +11,7 @@ use crate::query;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Input {
-    #[serde(default = "get")]
+    #[serde(default = "default_method")]
     method: String,
     url: String,
     #[serde(default)]
@@ -26,7 +26,7 @@ pub(crate) struct Input {
     timeout_ms: Option<u32>,
 }
 
-fn get() -> String {
+fn default_method() -> String {
     "GET".into()
 }
 

@@ -14,13 +14,13 @@ fn play(input: Value, reply: Value) -> Played {
     Script::new().reply(reply).play(crate::run_node, "http.request", Given { input, ..Given::default() })
 }
 
-fn asked(input: Value) -> Value {
+fn request_for(input: Value) -> Value {
     let played = play(input, json!({ "status": 204 }));
     assert!(matches!(played.outcome, Outcome::Output(_)), "{:?}", played.outcome);
     played.of("http.send")[0].clone()
 }
 
-fn answered(reply: Value) -> Outcome {
+fn outcome_of(reply: Value) -> Outcome {
     play(json!({ "url": "https://a.example" }), reply).outcome
 }
 
@@ -32,7 +32,7 @@ fn failed(outcome: Outcome) -> Failure {
 }
 
 #[test]
-fn a_request_is_made_of_its_parts() {
+fn a_request_is_built_from_the_members_of_the_input() {
     let whole = json!({
         "method": "PUT", "url": "https://a.example/x?z=1#top", "headers": { "x-a": "b" }, "json": { "n": 1 },
         "query": { "q": "a b&c=ü", "n": [1, true], "none": null }, "timeoutMs": 5,
@@ -41,23 +41,23 @@ fn a_request_is_made_of_its_parts() {
         "method": "PUT", "url": "https://a.example/x?z=1&q=a%20b%26c%3D%C3%BC&n=1&n=true#top",
         "headers": [["x-a", "b"], ["content-type", "application/json"]], "body": { "text": "{\"n\":1}" }, "timeoutMs": 5,
     });
-    assert_eq!(asked(whole), expected);
-    let bare = asked(json!({ "url": "https://a.example", "query": {} }));
+    assert_eq!(request_for(whole), expected);
+    let bare = request_for(json!({ "url": "https://a.example", "query": {} }));
     assert_eq!(
         bare,
         json!({ "method": "GET", "url": "https://a.example", "headers": [], "body": "empty", "timeoutMs": null })
     );
-    assert_eq!(asked(json!({ "method": "patch", "url": "u" }))["method"], "PATCH");
-    let own = asked(json!({ "url": "u", "json": null, "headers": { "Content-Type": "application/ld+json" } }));
+    assert_eq!(request_for(json!({ "method": "patch", "url": "u" }))["method"], "PATCH");
+    let own = request_for(json!({ "url": "u", "json": null, "headers": { "Content-Type": "application/ld+json" } }));
     assert_eq!(own["headers"], json!([["Content-Type", "application/ld+json"]]));
     assert_eq!(own["body"], json!({ "text": "null" }));
     for (url, expected) in [("u", "u?a=1"), ("u?", "u?a=1"), ("u?b=2&", "u?b=2&a=1")] {
-        assert_eq!(asked(json!({ "url": url, "query": { "a": 1 } }))["url"], expected);
+        assert_eq!(request_for(json!({ "url": url, "query": { "a": 1 } }))["url"], expected);
     }
 }
 
 #[test]
-fn what_is_wrong_is_said_before_anything_is_sent() {
+fn invalid_inputs_fail_before_a_request_is_sent() {
     let wrong = [
         (json!({ "url": "u", "query": { "a": { "b": 1 } } }), "input.query.a"),
         (json!({ "url": "u", "query": { "a": [[1]] } }), "input.query.a"),
@@ -87,7 +87,7 @@ fn a_file_value_is_not_sent_as_json() {
 }
 
 #[test]
-fn an_answer_is_what_it_says_it_is() {
+fn a_body_is_parsed_by_its_content_type() {
     let of = |mime: &str, body: Value| json!({ "status": 200, "headers": [["content-type", mime]], "body": body });
     let file = json!({ "kind": "file", "fileId": "abc", "size": 9, "mime": "image/png" });
     let table = [
@@ -98,40 +98,40 @@ fn an_answer_is_what_it_says_it_is() {
         (of("image/png", json!({ "file": file })), file.clone()),
     ];
     for (reply, body) in table {
-        match answered(reply.clone()) {
+        match outcome_of(reply.clone()) {
             Outcome::Output(output) => assert_eq!(output["body"], body, "{reply}"),
             other => panic!("{reply}: {other:?}"),
         }
     }
-    assert_eq!(failed(answered(of("application/json", json!({ "text": "{" })))).code, "invalid_answer");
+    assert_eq!(failed(outcome_of(of("application/json", json!({ "text": "{" })))).code, "invalid_answer");
     let twice = json!({ "status": 200, "headers": [["a", "1"], ["b", "2"], ["a", "3"]] });
     let expected = json!({ "status": 200, "headers": { "a": "1, 3", "b": "2" }, "body": null });
-    assert_eq!(answered(twice), Outcome::Output(expected));
+    assert_eq!(outcome_of(twice), Outcome::Output(expected));
 }
 
 #[test]
-fn a_status_that_is_not_expected_is_a_failure() {
+fn an_unexpected_status_fails_the_node() {
     let table = [(301, false), (404, false), (408, true), (429, true), (500, true), (501, false), (503, true)];
     for (status, retryable) in table {
-        let failure = failed(answered(json!({ "status": status, "headers": [], "body": { "text": "why" } })));
+        let failure = failed(outcome_of(json!({ "status": status, "headers": [], "body": { "text": "why" } })));
         assert_eq!((&*failure.code, failure.retryable, failure.retry_after_ms), ("http_status", retryable, None));
         assert_eq!(failure.details, Some(json!({ "status": status, "body": "why" })));
         let input = json!({ "url": "u", "expect": [status] });
         assert!(matches!(play(input, json!({ "status": status })).outcome, Outcome::Output(_)), "{status}");
     }
-    let long = failed(answered(json!({ "status": 400, "body": { "text": "ü".repeat(5000) } })));
+    let long = failed(outcome_of(json!({ "status": 400, "body": { "text": "ü".repeat(5000) } })));
     let body = long.details.unwrap()["body"].as_str().unwrap().to_owned();
     assert!(body.ends_with('…') && body.len() < 4200, "{}", body.len());
 }
 
 #[test]
-fn a_server_says_when_to_come_again() {
+fn retry_after_sets_the_delay_of_the_retry() {
     let busy = |after: &str| json!({ "status": 429, "headers": [["retry-after", after]] });
-    let after = |after: &str| failed(answered(busy(after))).retry_after_ms;
+    let after = |after: &str| failed(outcome_of(busy(after))).retry_after_ms;
     assert_eq!(after("7"), Some(7000));
     assert_eq!(after("99999999999"), Some(u32::MAX));
     assert_eq!(after("soon"), None);
-    let refused = failed(answered(json!({ "status": 403, "headers": [["retry-after", "7"]] })));
+    let refused = failed(outcome_of(json!({ "status": 403, "headers": [["retry-after", "7"]] })));
     assert_eq!((refused.retryable, refused.retry_after_ms), (false, None));
     // 1994-11-06 08:49:37 UTC.
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
@@ -140,7 +140,7 @@ fn a_server_says_when_to_come_again() {
 }
 
 #[test]
-fn a_failure_of_the_call_is_the_failure_of_the_node() {
+fn a_failed_call_fails_the_node() {
     let script = Script::new().fail(Failure::new("denied", "not granted"));
     let input = json!({ "url": "https://a.example" });
     let played = script.play(crate::run_node, "http.request", Given { input, ..Given::default() });
@@ -148,7 +148,7 @@ fn a_failure_of_the_call_is_the_failure_of_the_node() {
 }
 
 #[test]
-fn the_manifest_asks_for_what_it_uses() {
+fn the_manifest_requests_the_capabilities_that_the_nodes_use() {
     let manifest = Manifest::parse(crate::MANIFEST).unwrap();
     let asked: Vec<_> = manifest.nodes[0].capabilities.iter().map(|asked| &*asked.name).collect();
     assert_eq!(asked, ["http"]);

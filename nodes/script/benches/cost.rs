@@ -1,6 +1,6 @@
-//! Measures the cost of scripts: a trivial script against a component that does nothing; a computing script against the
-//! same engine compiled for this machine; and a hundred concurrent scripts that each await ten services, against one
-//! such script. Prints milliseconds and ratios of one run.
+//! Measures the cost of scripts, in three comparisons: a trivial script with a component that does nothing, a computing
+//! script with the same engine compiled for this machine, and a hundred concurrent scripts that each await ten services
+//! with one such script. Prints milliseconds and ratios of one run.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Calls of services. Each has a promise that is settled when the answer arrives.
+//! The calls of services that a script makes. Each call has a promise. The promise is settled when the answer arrives.
 
 use std::{
     cell::RefCell,
@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::value;
 
 /// Maximum number of calls in progress; the host permits no more. Further calls wait.
-const AT_A_TIME: usize = 64;
+const MAX_CONCURRENT_CALLS: usize = 64;
 
 /// The calls of a script.
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub(crate) struct Calls(RefCell<State>);
 
 #[derive(Default)]
 struct State {
-    /// Number of calls so far. It is the id of the latest call.
+    /// Number of calls so far, which is the id of the latest call.
     made: u64,
     waiting: VecDeque<(Call, Promised)>,
     under_way: HashMap<CallId, Promised>,
@@ -43,7 +43,8 @@ struct Promised {
 }
 
 impl Calls {
-    /// Calls a service as soon as fewer than [`AT_A_TIME`] calls are in progress. Returns the promise of its result.
+    /// Makes a call of a service, at once or as soon as fewer than [`MAX_CONCURRENT_CALLS`] calls are in progress.
+    /// Returns the promise of its result.
     pub(crate) fn call(&self, service: String, args: Vec<Value>, context: &mut Context) -> JsResult<JsValue> {
         let (promise, settle) = JsPromise::new_pending(context);
         let error = context.intrinsics().constructors().error().constructor();
@@ -55,32 +56,32 @@ impl Calls {
         };
         let call = Call { id, service: service.clone(), args };
         self.0.borrow_mut().waiting.push_back((call, Promised { service, settle, error }));
-        self.start(context)?;
+        self.start_waiting_calls(context)?;
         Ok(promise.into())
     }
 
     /// Waits until a call in progress ends, and settles its promise. Returns false if no event can arrive any more.
-    pub(crate) fn wait(&self, context: &mut Context) -> Result<bool> {
+    pub(crate) fn settle_next(&self, context: &mut Context) -> Result<bool> {
         while let Some(event) = queue::next_event(None)? {
             let Event::Ended(call, outcome) = event else { continue };
             let Some(promised) = self.0.borrow_mut().under_way.remove(&call) else { continue };
-            let outcome = outcome.and_then(Answer::read).map_err(refusal).and_then(|answer| match answer.ok {
+            let outcome = outcome.and_then(Answer::read).map_err(to_service_error).and_then(|answer| match answer.ok {
                 true => Ok(answer.result),
-                false => Err(answer.error.unwrap_or_else(silent)),
+                false => Err(answer.error.unwrap_or_else(error_without_reason)),
             });
-            let settled = promised.settle(outcome, context).and_then(|()| self.start(context));
+            let settled = promised.settle(outcome, context).and_then(|()| self.start_waiting_calls(context));
             settled.map_err(|error| Failure::new("script_failed", error))?;
             return Ok(true);
         }
         Ok(false)
     }
 
-    /// Starts waiting calls while fewer than [`AT_A_TIME`] are in progress.
-    fn start(&self, context: &mut Context) -> JsResult<()> {
+    /// Starts the calls that wait, as long as fewer than [`MAX_CONCURRENT_CALLS`] are in progress.
+    fn start_waiting_calls(&self, context: &mut Context) -> JsResult<()> {
         loop {
             let (call, promised) = {
                 let mut state = self.0.borrow_mut();
-                if state.under_way.len() >= AT_A_TIME {
+                if state.under_way.len() >= MAX_CONCURRENT_CALLS {
                     return Ok(());
                 }
                 let Some(next) = state.waiting.pop_front() else { return Ok(()) };
@@ -88,7 +89,7 @@ impl Calls {
             };
             match services::start_call(&call) {
                 Ok(id) => _ = self.0.borrow_mut().under_way.insert(id, promised),
-                Err(failure) => promised.settle(Err(refusal(failure)), context)?,
+                Err(failure) => promised.settle(Err(to_service_error(failure)), context)?,
             }
         }
     }
@@ -111,10 +112,10 @@ impl Promised {
     }
 }
 
-fn refusal(failure: Failure) -> ServiceError {
+fn to_service_error(failure: Failure) -> ServiceError {
     ServiceError { code: failure.code.into_owned(), message: failure.message }
 }
 
-fn silent() -> ServiceError {
+fn error_without_reason() -> ServiceError {
     ServiceError { code: "service_failed".into(), message: "the service gives no reason for its failure".into() }
 }

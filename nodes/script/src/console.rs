@@ -10,7 +10,7 @@ use flowcell_sdk::log::{self, Level};
 use crate::value;
 
 /// Maximum bytes of a line.
-const LINE_BYTES: usize = 8 << 10;
+const MAX_LINE_BYTES: usize = 8 << 10;
 
 const FUNCTIONS: [(&str, Level); 6] = [
     ("debug", Level::Debug),
@@ -33,7 +33,7 @@ fn object(context: &mut Context) -> JsObject {
         let write = move |_: &JsValue, args: &[JsValue], context: &mut Context| {
             let words: Vec<_> = args.iter().map(|value| shown(value, context)).collect();
             let mut line = words.join(" ");
-            line.truncate(line.floor_char_boundary(LINE_BYTES));
+            line.truncate(line.floor_char_boundary(MAX_LINE_BYTES));
             log::write(level, line);
             Ok(JsValue::undefined())
         };
@@ -42,7 +42,8 @@ fn object(context: &mut Context) -> JsObject {
     object.build()
 }
 
-/// Returns a text as it is, and another value as JSON, or as JavaScript shows it if JSON cannot express it.
+/// Converts a value to text for the log. A text stays as it is, another value becomes JSON. A value that JSON cannot
+/// express appears as JavaScript shows it.
 fn shown(value: &JsValue, context: &mut Context) -> String {
     match value.as_string() {
         Some(text) => text.to_std_string_lossy(),

@@ -12,11 +12,11 @@ use crate::{
 };
 
 /// Maximum number of inputs, and of outputs.
-const PORTS: usize = 256;
+const MAX_PORTS: usize = 256;
 /// Maximum bytes of a title, a description or a label.
-const TEXT_BYTES: usize = 4 << 10;
+const MAX_TEXT_BYTES: usize = 4 << 10;
 /// Maximum bytes of an id.
-const ID_BYTES: usize = 64;
+const MAX_ID_BYTES: usize = 64;
 
 #[derive(Clone, Copy)]
 enum Direction {
@@ -53,14 +53,14 @@ pub(crate) fn object(context: &mut Context) -> JsObject {
 }
 
 fn title(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
-    let text = text("flow.title", args.get_or_undefined(0), TEXT_BYTES)?;
-    Session::of(context)?.outline.borrow_mut().title = Some(text);
+    let text = text("flow.title", args.get_or_undefined(0), MAX_TEXT_BYTES)?;
+    Session::from_context(context)?.outline.borrow_mut().title = Some(text);
     Ok(JsValue::undefined())
 }
 
 fn description(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
-    let text = text("flow.description", args.get_or_undefined(0), TEXT_BYTES)?;
-    Session::of(context)?.outline.borrow_mut().description = Some(text);
+    let text = text("flow.description", args.get_or_undefined(0), MAX_TEXT_BYTES)?;
+    Session::from_context(context)?.outline.borrow_mut().description = Some(text);
     Ok(JsValue::undefined())
 }
 
@@ -73,13 +73,13 @@ fn declare(name: &str, direction: Direction, kind: Kind, args: &[JsValue], conte
     };
     let label = match label.is_undefined() {
         true => None,
-        false => Some(text(&format!("the label of `{id}`"), label, TEXT_BYTES)?),
+        false => Some(text(&format!("the label of `{id}`"), label, MAX_TEXT_BYTES)?),
     };
     let optional = match options.as_object() {
         Some(options) => options.get(JsString::from("optional"), context)?.to_boolean(),
         None => false,
     };
-    let session = Session::of(context)?;
+    let session = Session::from_context(context)?;
     let mut outline = session.outline.borrow_mut();
     let ports = match direction {
         Direction::In => &mut outline.inputs,
@@ -88,8 +88,10 @@ fn declare(name: &str, direction: Direction, kind: Kind, args: &[JsValue], conte
     if ports.iter().any(|port| port.id == id) {
         return Err(error(format!("flow.{name}: `{id}` is already declared")));
     }
-    if ports.len() >= PORTS {
-        return Err(error(format!("flow.{name}: a script may declare at most {PORTS} inputs and {PORTS} outputs")));
+    if ports.len() >= MAX_PORTS {
+        return Err(error(format!(
+            "flow.{name}: a script may declare at most {MAX_PORTS} inputs and {MAX_PORTS} outputs"
+        )));
     }
     ports.push(Port { id, kind, label, optional });
     Ok(())
@@ -97,10 +99,10 @@ fn declare(name: &str, direction: Direction, kind: Kind, args: &[JsValue], conte
 
 /// Checks the id of an input or an output.
 pub(crate) fn id(what: &str, value: &JsValue) -> JsResult<String> {
-    let id = text(what, value, ID_BYTES)?;
+    let id = text(what, value, MAX_ID_BYTES)?;
     match !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
         true => Ok(id),
-        false => Err(error(format!("{what}: an id must have 1 to {ID_BYTES} letters, digits, `_` and `-`"))),
+        false => Err(error(format!("{what}: an id must have 1 to {MAX_ID_BYTES} letters, digits, `_` and `-`"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Loads a script and calls its functions, each until its promise has settled.
+//! Loads a script and calls its functions. Each call waits until the promise that the function returns has settled.
 
 use std::{path::Path, rc::Rc};
 
@@ -18,9 +18,9 @@ use crate::{
 
 /// Maximum depth of function calls. Each call takes memory of the sandbox. Calls through the engine itself, such as
 /// those of `map`, reach the end of the sandbox's stack earlier.
-const CALL_DEPTH: usize = 4_000;
+const MAX_CALL_DEPTH: usize = 4_000;
 /// Maximum number of variables and intermediate values of all active functions.
-const STACK_VALUES: usize = 256 << 10;
+const MAX_STACK_VALUES: usize = 256 << 10;
 
 /// The name of an export that is appended to each script. It makes the script's functions accessible, exported or not.
 const FUNCTIONS_EXPORT: &str = "found$by$flowcell";
@@ -38,16 +38,16 @@ impl Script {
     /// Loads a script. Runs its top-level statements but none of its functions.
     pub(crate) fn load(input: Input) -> Result<Script> {
         let (rejections, session) = (Rc::<Rejections>::default(), Rc::<Session>::default());
-        let mut context = context(&rejections, &session).map_err(|error| broken(&error))?;
-        let text = format!("{}\n{}", input.text, epilogue());
+        let mut context = new_engine(&rejections, &session).map_err(|error| engine_error(&error))?;
+        let text = format!("{}\n{}", input.text, functions_export());
         let depth = Depth::default();
-        let source = Source::from_reader(depth.watch(&text), Some(Path::new(&input.name)));
+        let source = Source::from_reader(depth.new_reader(&text), Some(Path::new(&input.name)));
         let parsed = Module::parse(source, None, &mut context);
         depth.check(&input)?;
         let module = parsed.map_err(|error| syntax::explain(&input, error.to_string().as_str()))?;
         let mut script = Script { context, session, rejections, input, module };
         script.evaluate()?;
-        script.entry()?;
+        script.find_run()?;
         Ok(script)
     }
 
@@ -55,17 +55,17 @@ impl Script {
     fn evaluate(&mut self) -> Result<()> {
         let module = self.module.clone();
         let loaded = module.load(&mut self.context);
-        self.settled(&loaded)?;
-        module.link(&mut self.context).map_err(|error| self.thrown(&error))?;
-        let evaluated = module.evaluate(&mut self.context).map_err(|error| self.thrown(&error))?;
-        self.settled(&evaluated).map(drop)
+        self.wait_until_settled(&loaded)?;
+        module.link(&mut self.context).map_err(|error| self.failure_from_error(&error))?;
+        let evaluated = module.evaluate(&mut self.context).map_err(|error| self.failure_from_error(&error))?;
+        self.wait_until_settled(&evaluated).map(drop)
     }
 
     /// Calls the script's `setup` or `init` and returns its declarations.
     pub(crate) fn outline(&mut self) -> Result<Outline> {
-        let setup = match self.function("setup")? {
+        let setup = match self.find_function("setup")? {
             Some(setup) => Some(setup),
-            None => self.function("init")?,
+            None => self.find_function("init")?,
         };
         if let Some(setup) = setup {
             let flow = declare::object(&mut self.context);
@@ -81,17 +81,18 @@ impl Script {
 
     /// Runs the script until none of its calls is in progress. Returns the result of `run`, and the outputs.
     pub(crate) fn run(mut self) -> Result<(Value, Map<String, Value>)> {
-        let services = services::object(&self.input.inputs, &mut self.context).map_err(|error| self.thrown(&error))?;
-        let run = self.entry()?;
+        let services =
+            services::object(&self.input.inputs, &mut self.context).map_err(|error| self.failure_from_error(&error))?;
+        let run = self.find_run()?;
         let returned = self.call(&run, services.into())?;
-        while self.session.calls.wait(&mut self.context)? {
-            self.work()?;
+        while self.session.calls.settle_next(&mut self.context)? {
+            self.run_jobs_of_promises()?;
         }
         if let Some(unheard) = self.rejections.first() {
-            return Err(self.thrown(&unheard));
+            return Err(self.failure_from_error(&unheard));
         }
         let result = value::to_json(&returned, "the result of `run`", &mut self.context);
-        let result = result.map_err(|error| self.thrown(&error))?;
+        let result = result.map_err(|error| self.failure_from_error(&error))?;
         let outputs = self.session.outputs.take();
         for id in self.session.outline.borrow().missing(&outputs) {
             log::warn(format_args!("the script did not set its output `{id}`"));
@@ -102,22 +103,23 @@ impl Script {
     /// Calls a function and waits until the promise that it returns has settled.
     fn call(&mut self, function: &JsObject, argument: JsValue) -> Result<JsValue> {
         let returned = function.call(&JsValue::undefined(), &[argument], &mut self.context);
-        let returned = returned.map_err(|error| self.thrown(&error))?;
-        let promise = JsPromise::resolve(returned, &mut self.context).map_err(|error| self.thrown(&error))?;
-        self.settled(&promise)
+        let returned = returned.map_err(|error| self.failure_from_error(&error))?;
+        let promise =
+            JsPromise::resolve(returned, &mut self.context).map_err(|error| self.failure_from_error(&error))?;
+        self.wait_until_settled(&promise)
     }
 
     /// Waits until a promise has settled. Returns its value, or fails with its error. Fails with `never_settled` if
     /// no call is in progress that could settle it.
-    fn settled(&mut self, promise: &JsPromise) -> Result<JsValue> {
+    fn wait_until_settled(&mut self, promise: &JsPromise) -> Result<JsValue> {
         loop {
-            self.work()?;
+            self.run_jobs_of_promises()?;
             match promise.state() {
                 PromiseState::Fulfilled(value) => return Ok(value),
-                PromiseState::Rejected(reason) => return Err(self.thrown(&JsError::from_opaque(reason))),
+                PromiseState::Rejected(reason) => return Err(self.failure_from_error(&JsError::from_opaque(reason))),
                 PromiseState::Pending => {}
             }
-            if !self.session.calls.wait(&mut self.context)? {
+            if !self.session.calls.settle_next(&mut self.context)? {
                 let message = "the script waits for a promise that can no longer settle";
                 return Err(Failure::new("never_settled", message));
             }
@@ -125,18 +127,18 @@ impl Script {
     }
 
     /// Runs the handlers of settled promises.
-    fn work(&mut self) -> Result<()> {
-        self.context.run_jobs().map_err(|error| self.thrown(&error))
+    fn run_jobs_of_promises(&mut self) -> Result<()> {
+        self.context.run_jobs().map_err(|error| self.failure_from_error(&error))
     }
 
     /// Returns the function `run`. Fails with `no_run` if the script has none.
-    fn entry(&mut self) -> Result<JsObject> {
+    fn find_run(&mut self) -> Result<JsObject> {
         let message = "the script has no function `run`: write `export async function run(services) { … }`";
-        self.function("run")?.ok_or_else(|| Failure::new("no_run", message))
+        self.find_function("run")?.ok_or_else(|| Failure::new("no_run", message))
     }
 
-    /// Finds a function of the script by its name: an exported one, or else a declared one.
-    fn function(&mut self, name: &str) -> Result<Option<JsObject>> {
+    /// Finds a function of the script by its name: an exported function, or else one that the script only declares.
+    fn find_function(&mut self, name: &str) -> Result<Option<JsObject>> {
         let context = &mut self.context;
         let exported = self.module.namespace(context);
         let mut find = || {
@@ -151,31 +153,31 @@ impl Script {
             }
         };
         let found = find();
-        Ok(found.map_err(|error| self.thrown(&error))?.as_callable())
+        Ok(found.map_err(|error| self.failure_from_error(&error))?.as_callable())
     }
 
-    fn thrown(&mut self, error: &JsError) -> Failure {
-        trouble::thrown(error, &self.input, &mut self.context)
+    fn failure_from_error(&mut self, error: &JsError) -> Failure {
+        trouble::thrown_failure(error, &self.input, &mut self.context)
     }
 }
 
 /// Creates an engine for one script. It cannot import modules, and its clock and randomness are the sandbox's.
-fn context(rejections: &Rc<Rejections>, session: &Rc<Session>) -> Result<Context, JsError> {
+fn new_engine(rejections: &Rc<Rejections>, session: &Rc<Session>) -> Result<Context, JsError> {
     let builder = Context::builder().host_hooks(rejections.clone()).module_loader(Rc::new(IdleModuleLoader));
     let mut context = builder.build()?;
-    context.runtime_limits_mut().set_recursion_limit(CALL_DEPTH);
-    context.runtime_limits_mut().set_stack_size_limit(STACK_VALUES);
+    context.runtime_limits_mut().set_recursion_limit(MAX_CALL_DEPTH);
+    context.runtime_limits_mut().set_stack_size_limit(MAX_STACK_VALUES);
     context.insert_data(session.clone());
     console::install(&mut context)?;
     Ok(context)
 }
 
-fn epilogue() -> String {
+fn functions_export() -> String {
     let names =
         ["setup", "init", "run"].map(|name| format!("{name}: typeof {name} == 'function' ? {name} : undefined"));
     format!("export const {FUNCTIONS_EXPORT} = {{ __proto__: null, {} }};\n", names.join(", "))
 }
 
-fn broken(error: &JsError) -> Failure {
+fn engine_error(error: &JsError) -> Failure {
     Failure::new("script_failed", format!("cannot start the script engine: {error}"))
 }

@@ -18,7 +18,7 @@ const RESERVED: [&str; 2] = ["then", "toJSON"];
 /// Creates the object with these inputs.
 pub(crate) fn object(inputs: &Map<String, Value>, context: &mut Context) -> JsResult<JsProxy> {
     let inputs = value::object_to_js(inputs, context)?;
-    Session::of(context)?.inputs.replace(Some(inputs.clone()));
+    Session::from_context(context)?.inputs.replace(Some(inputs.clone()));
     let target = ObjectInitializer::new(context)
         .property(JsString::from("inputs"), inputs, Attribute::ENUMERABLE)
         .function(NativeFunction::from_fn_ptr(input), JsString::from("input"), 1)
@@ -31,19 +31,19 @@ pub(crate) fn object(inputs: &Map<String, Value>, context: &mut Context) -> JsRe
 /// The function `services.input(id)` of scripts: returns an input.
 fn input(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let id = id("services.input", args.get_or_undefined(0))?;
-    let inputs = Session::of(context)?.inputs.borrow().clone();
+    let inputs = Session::from_context(context)?.inputs.borrow().clone();
     inputs.map_or(Ok(JsValue::undefined()), |inputs| inputs.get(JsString::from(id), context))
 }
 
-/// `services.output(id, value)`. Stores the current value.
+/// The function `services.output(id, value)` of scripts: stores the value as it is at this moment.
 fn output(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let id = id("services.outputs", args.get_or_undefined(0))?;
     let value = value::to_json(args.get_or_undefined(1), &format!("the output `{id}`"), context)?;
-    Session::of(context)?.outputs.borrow_mut().insert(id, value);
+    Session::from_context(context)?.outputs.borrow_mut().insert(id, value);
     Ok(JsValue::undefined())
 }
 
-/// Looks a name up: a member of the object itself, or else a service.
+/// Returns the value of `services.NAME`: a member of the object itself, or else the function that calls the service.
 fn member(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let (target, key) = (args.get_or_undefined(0), args.get_or_undefined(1));
     let target = target.as_object().ok_or_else(|| error("`services` is no longer an object"))?;
@@ -64,7 +64,7 @@ fn service(name: &str, context: &mut Context) -> JsObject {
         for (index, arg) in args.iter().enumerate() {
             given.push(value::to_json(arg, &format!("argument {} of services.{name}", index + 1), context)?);
         }
-        Session::of(context)?.calls.call(name, given, context)
+        Session::from_context(context)?.calls.call(name, given, context)
     };
     let call = NativeFunction::from_copy_closure_with_captures(call, JsString::from(name));
     FunctionObjectBuilder::new(context.realm(), call).name(JsString::from(format!("services.{name}"))).build().into()

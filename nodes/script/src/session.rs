@@ -1,4 +1,4 @@
-//! The state of a running script, which the functions of the objects `flow` and `services` share.
+//! The state of a running script. The functions of the objects `flow` and `services` share it.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{calls::Calls, outline::Outline, thrown::error};
 
-/// The state that the functions of `flow` and `services` use. A script cannot access this state.
+/// The state that the functions of `flow` and `services` use. Scripts cannot access it.
 #[derive(Default)]
 pub(crate) struct Session {
     /// The declarations of the script.
@@ -22,7 +22,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Returns the session of the script in this context.
-    pub(crate) fn of(context: &Context) -> JsResult<Rc<Session>> {
+    pub(crate) fn from_context(context: &Context) -> JsResult<Rc<Session>> {
         context.get_data::<Rc<Session>>().cloned().ok_or_else(|| error("this is not the context of a script"))
     }
 }

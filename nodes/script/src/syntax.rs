@@ -18,8 +18,8 @@ use serde_json::json;
 
 use crate::input::Input;
 
-/// Explains why a script cannot be parsed, with its place. If the script itself can be parsed, uses `message`, the
-/// engine's error, and the end of the script.
+/// Returns the failure of a script that cannot be parsed, with its place. If a second parser finds no error in the
+/// script, the failure has `message`, the error of the engine, and the end of the script as place.
 pub(crate) fn explain(input: &Input, message: &str) -> Failure {
     let mut parser = Parser::new(Source::from_bytes(&input.text));
     let (message, place) = match parser.parse_module(&Scope::new_global(), &mut Interner::default()) {

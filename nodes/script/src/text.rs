@@ -14,8 +14,8 @@ use serde_json::json;
 
 use crate::input::Input;
 
-/// Bytes of the stack that parsing may use. The stack has 2 MiB.
-const STACK: usize = 1792 << 10;
+/// Maximum number of bytes of the stack that parsing may use. The whole stack has 2 MiB.
+const MAX_PARSER_STACK_BYTES: usize = 1792 << 10;
 
 /// The offset in bytes at which the text was nested too deeply; `None` if it was not.
 #[derive(Default)]
@@ -31,8 +31,9 @@ pub(crate) struct Text<'a> {
 }
 
 impl Depth {
-    /// Returns a reader of the text. The parser must be called from the same function.
-    pub(crate) fn watch<'a>(&'a self, text: &'a str) -> Text<'a> {
+    /// Returns a reader of the text for the parser. Call the parser in the same function, because the reader measures
+    /// the stack from there.
+    pub(crate) fn new_reader<'a>(&'a self, text: &'a str) -> Text<'a> {
         Text { left: text.as_bytes(), read: 0, base: stack_address(), depth: self }
     }
 
@@ -53,7 +54,7 @@ impl Depth {
 
 impl Read for Text<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.base.abs_diff(stack_address()) > STACK {
+        if self.base.abs_diff(stack_address()) > MAX_PARSER_STACK_BYTES {
             self.depth.0.set(Some(self.read));
             return Err(io::Error::other("it is nested too deeply"));
         }

@@ -12,19 +12,19 @@ use serde_json::{Map, Value, json};
 use crate::{input::Input, syntax, value};
 
 /// Maximum bytes of the message of a thrown value.
-const MESSAGE_BYTES: usize = 2 << 10;
+const MAX_MESSAGE_BYTES: usize = 2 << 10;
 /// The engine's message about an `import`.
 const NO_MODULES: &str = "module resolution is disabled for this context";
 /// Maximum number of calls in the stack trace.
-const FRAMES: usize = 16;
+const MAX_FRAMES: usize = 16;
 
 /// Converts a thrown value into the failure of the script.
-pub(crate) fn thrown(error: &JsError, Input { name, text, .. }: &Input, context: &mut Context) -> Failure {
+pub(crate) fn thrown_failure(error: &JsError, Input { name, text, .. }: &Input, context: &mut Context) -> Failure {
     let shown = error.to_string();
     let stack = stack(&shown);
     let mut place = stack.iter().find_map(|frame| place(frame, name));
     let (code, mut message) = match error.as_engine() {
-        Some(EngineError::RuntimeLimit(limit)) => ("limit_exceeded", exceeded(*limit).to_owned()),
+        Some(EngineError::RuntimeLimit(limit)) => ("limit_exceeded", limit_message(*limit).to_owned()),
         Some(_) => ("script_failed", first_line(&shown).to_owned()),
         None => ("script_failed", thrown_text(error, &shown, context)),
     };
@@ -38,7 +38,7 @@ pub(crate) fn thrown(error: &JsError, Input { name, text, .. }: &Input, context:
         message =
             message.replace(NO_MODULES, "a script cannot import modules: use the services in the argument of `run`");
     }
-    message.truncate(message.floor_char_boundary(MESSAGE_BYTES));
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
     let mut details = Map::new();
     if let Some((line, column)) = place {
         message += &format!(" ({name}:{line}:{column})");
@@ -51,7 +51,7 @@ pub(crate) fn thrown(error: &JsError, Input { name, text, .. }: &Input, context:
     Failure::new(code, message).details(details.into())
 }
 
-fn exceeded(limit: RuntimeLimitError) -> &'static str {
+fn limit_message(limit: RuntimeLimitError) -> &'static str {
     match limit {
         RuntimeLimitError::LoopIteration => "the script exceeds the limit of loop iterations",
         RuntimeLimitError::Recursion => "the script exceeds the limit of nested function calls",
@@ -98,7 +98,7 @@ fn stack(shown: &str) -> Vec<&str> {
     let frames = shown.lines().rev().map_while(|line| line.strip_prefix("    at "));
     let mut frames: Vec<_> = frames.collect();
     frames.reverse();
-    frames.truncate(FRAMES);
+    frames.truncate(MAX_FRAMES);
     frames
 }
 

@@ -11,9 +11,9 @@ use serde_json::{Map, Number, Value};
 use crate::thrown::error;
 
 /// Maximum depth of lists and objects. The host has the same limit.
-const DEPTH: usize = 127;
+const MAX_DEPTH: usize = 127;
 /// Approximate maximum size of a value as JSON, in bytes.
-const BYTES: usize = 4 << 20;
+const MAX_JSON_BYTES: usize = 4 << 20;
 /// The largest number up to which JavaScript represents every integer exactly.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
@@ -22,7 +22,7 @@ const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 /// As in `JSON.stringify`, `toJSON` replaces its object, a member that is `undefined` is left out, and `undefined`
 /// elsewhere is null.
 pub(crate) fn to_json(value: &JsValue, what: &str, context: &mut Context) -> JsResult<Value> {
-    let mut converter = JsonConverter { what, place: Vec::new(), open: Vec::new(), left: BYTES };
+    let mut converter = JsonConverter { what, place: Vec::new(), open: Vec::new(), left: MAX_JSON_BYTES };
     Ok(converter.value(value, context)?.unwrap_or_default())
 }
 
@@ -113,8 +113,8 @@ impl JsonConverter<'_> {
         if self.open.iter().any(|open| JsObject::equals(open, object)) {
             return Err(self.refuse("an object that contains itself"));
         }
-        if self.open.len() >= DEPTH {
-            return Err(self.refuse(&format!("nested more than {DEPTH} lists and objects deep")));
+        if self.open.len() >= MAX_DEPTH {
+            return Err(self.refuse(&format!("nested more than {MAX_DEPTH} lists and objects deep")));
         }
         self.open.push(object.clone());
         let value = self.inside(object, context)?;
@@ -174,7 +174,8 @@ impl JsonConverter<'_> {
         match self.left.checked_sub(bytes) {
             Some(left) => self.left = left,
             None => {
-                let message = format!("{} is larger than {} MiB; pass large data as a file", self.what, BYTES >> 20);
+                let message =
+                    format!("{} is larger than {} MiB; pass large data as a file", self.what, MAX_JSON_BYTES >> 20);
                 return Err(JsNativeError::range().with_message(message).into());
             }
         }

@@ -1,4 +1,4 @@
-//! `system.cache.get` and `system.cache.set`.
+//! The nodes `system.cache.get` and `system.cache.set`: read and write the cache of the tenant.
 
 use flowcell_sdk::{cache, prelude::*};
 

@@ -1,4 +1,4 @@
-//! `system.log`.
+//! The node `system.log`: writes a line for people.
 
 use flowcell_sdk::{log, prelude::*};
 

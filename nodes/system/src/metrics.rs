@@ -1,4 +1,4 @@
-//! `system.metrics`.
+//! The node `system.metrics`: records a measurement.
 
 use std::collections::BTreeMap;
 

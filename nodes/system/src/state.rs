@@ -1,4 +1,4 @@
-//! `system.state.get` and `system.state.set`.
+//! The nodes `system.state.get` and `system.state.set`: read and write durable values.
 
 use flowcell_sdk::{prelude::*, state};
 

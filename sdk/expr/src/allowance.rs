@@ -9,7 +9,7 @@ thread_local! {
     static REMAINING_WORK: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// The result of [`metered`]: the value that the function returned, and the work of the evaluations in it.
+/// The result of [`metered`]: the value that the function returned, and the work of its evaluations.
 pub struct Metered<T> {
     /// The value that the function returned.
     pub result: T,
@@ -19,27 +19,27 @@ pub struct Metered<T> {
     pub is_exhausted: bool,
 }
 
-/// Calls `work` and counts the work of the evaluations in it. Together the evaluations may do at most `most`. An
+/// Calls `evaluate`, and counts the work of the evaluations in it. Together they may do at most `max_work`. An
 /// evaluation that would exceed this limit fails.
-pub fn metered<T>(most: u64, work: impl FnOnce() -> T) -> Metered<T> {
-    /// Restores the earlier counter on drop, even if `work` panics.
-    struct Before(Option<u64>);
-    impl Drop for Before {
+pub fn metered<T>(max_work: u64, evaluate: impl FnOnce() -> T) -> Metered<T> {
+    /// Restores the earlier counter on drop, even if `evaluate` panics.
+    struct RestoreOnDrop(Option<u64>);
+    impl Drop for RestoreOnDrop {
         fn drop(&mut self) {
             REMAINING_WORK.set(self.0);
         }
     }
     // One unit more than the limit. If the counter reaches 0, the evaluations exceeded the limit.
-    let start = most.saturating_add(1);
-    let before = Before(REMAINING_WORK.replace(Some(start)));
-    let result = work();
+    let start = max_work.saturating_add(1);
+    let before = RestoreOnDrop(REMAINING_WORK.replace(Some(start)));
+    let result = evaluate();
     let left = REMAINING_WORK.get().unwrap_or_default();
     drop(before);
-    Metered { result, work: most.min(start - left), is_exhausted: left == 0 }
+    Metered { result, work: max_work.min(start - left), is_exhausted: left == 0 }
 }
 
-/// Subtracts work from the counter of this thread. Returns false if this exceeds the limit; true if not, or if work
-/// is not counted.
+/// Subtracts work from the counter of this thread. Returns false if the evaluations have thereby exceeded their limit.
+/// Returns true if they have not, or if work is not counted on this thread.
 pub(crate) fn spend(amount: u64) -> bool {
     let Some(left) = REMAINING_WORK.get() else { return true };
     let rest = left.saturating_sub(amount);
@@ -48,7 +48,7 @@ pub(crate) fn spend(amount: u64) -> bool {
 }
 
 /// Subtracts the work of reading every part of a value. Returns the same as [`spend`].
-pub(crate) fn spend_for(value: &Json) -> bool {
+pub(crate) fn spend_reading(value: &Json) -> bool {
     match REMAINING_WORK.get() {
         Some(left) => spend(value.work(left)),
         None => true,
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_and_every_part_that_is_compared_count() {
+    fn filters_and_compared_parts_count_as_work() {
         assert!(work_of("{{ s is defined }}") >= EVALUATION_WORK);
         assert!(work_of("{{ l | unique | length }}") >= 16_000);
         let parts = 100_000 * 16;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn evaluations_share_what_they_may_do() {
+    fn evaluations_share_one_limit() {
         let members = (0..4).map(|index| (index.to_string(), Json::from("{{ s | upper | length }}")));
         let binding = Binding::compile(&Json::object(members)).unwrap();
         let whole = metered(u64::MAX - 1, || binding.render(&roots())).work;

@@ -7,7 +7,7 @@ mod render;
 use std::{collections::HashSet, sync::Arc};
 
 pub(crate) use self::node::{CapturedField, Node};
-use self::node::{Part, within};
+use self::node::{Part, with_token};
 use crate::{
     error::ExprError,
     json::{self, Json},
@@ -92,7 +92,7 @@ impl Binding {
         reads
     }
 
-    /// Returns the paths in a value that does not compile, from the parts that can be parsed.
+    /// Returns the paths in a value that does not compile. Only the parts that can be parsed have paths.
     pub fn reads_of(value: &Json) -> Reads {
         compile::reads(value)
     }
@@ -149,12 +149,12 @@ impl Binding {
             }
             Node::Array(items, None) => {
                 for (index, item) in items.iter().enumerate() {
-                    within(pointer, &index.to_string(), |pointer| item.collect(pointer, reads));
+                    with_token(pointer, &index.to_string(), |pointer| item.collect(pointer, reads));
                 }
             }
             Node::Object(members, None) => {
                 for (key, member) in members.iter() {
-                    within(pointer, key, |pointer| member.collect(pointer, reads));
+                    with_token(pointer, key, |pointer| member.collect(pointer, reads));
                 }
             }
             Node::Captured(field) => {

@@ -33,7 +33,7 @@ impl CapturedKind {
         }
     }
 
-    fn places(self, raw: &Json) -> Result<Vec<PathUse>, Vec<ExprError>> {
+    fn path_uses(self, raw: &Json) -> Result<Vec<PathUse>, Vec<ExprError>> {
         match self {
             CapturedKind::Expr => Ok(Condition::compile(raw)?.path_uses()),
             CapturedKind::Template => Ok(Binding::compile(raw)?.path_uses()),
@@ -47,11 +47,11 @@ impl Binding {
     /// Strict roots add `"strict": true`. `vars` contains the values that `raw` reads, by canonical path. Missing
     /// values and the roots in `locals`, which the component defines itself, are left out.
     pub fn captured(kind: CapturedKind, raw: Json, locals: &[Arc<str>]) -> Result<Binding, Vec<ExprError>> {
-        let mut reads = kind.places(&raw)?;
+        let mut reads = kind.path_uses(&raw)?;
         reads.retain(|read| !locals.iter().any(|local| **local == *read.path.root()));
         let mut carried: Vec<(Arc<str>, Path)> = Vec::new();
         for read in &reads {
-            let path = read.path.capturable();
+            let path = read.path.capturable_prefix();
             if !carried.iter().any(|(_, other)| *other == path) {
                 carried.push((path.to_string().into(), path));
             }

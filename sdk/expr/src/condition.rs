@@ -55,7 +55,7 @@ impl Condition {
         reads
     }
 
-    /// Returns the paths in a condition that does not compile, from the parts that can be parsed.
+    /// Returns the paths in a condition that does not compile. Only the parts that can be parsed have paths.
     pub fn reads_of(value: &Json) -> Reads {
         compile::reads(value)
     }

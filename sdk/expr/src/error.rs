@@ -52,19 +52,19 @@ impl ExprError {
         ExprError { offset: self.offset.or(Some(offset)), ..self }
     }
 
-    /// Adds `by` to the byte range of the error: the position changes from the expression to the longer text that
-    /// contains it.
+    /// Shifts the byte range of the error by `by` bytes: a position in an expression becomes a position in the text
+    /// that contains the expression.
     pub(crate) fn moved(self, by: usize) -> ExprError {
         ExprError { offset: self.offset.map(|place| place.start + by..place.end + by), ..self }
     }
 
-    /// Extends the pointer at the front by `prefix`.
+    /// Puts `prefix` before the pointer.
     pub(crate) fn under(mut self, prefix: &str) -> ExprError {
         self.pointer.insert_str(0, prefix);
         self
     }
 
-    /// Extends the pointer at the front by `token`.
+    /// Puts the reference token `token` before the pointer.
     pub(crate) fn inside(self, token: &str) -> ExprError {
         let mut prefix = String::new();
         push_token(&mut prefix, token);

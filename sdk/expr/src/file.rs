@@ -13,10 +13,10 @@ const MEMBERS: [&str; 5] = ["kind", "fileId", "size", "mime", "name"];
 /// The members that the host may add to the output of a node.
 const RECORDED: [&str; 5] = ["skipped", "cancelled", "failed", "error", "attempts"];
 
-/// Maximum number of paths in an error message.
-const NAMED: usize = 3;
+/// Maximum number of paths to file values in an error message.
+const MAX_NAMED_FILES: usize = 3;
 
-/// The place of a value in the outputs of nodes. Only the output of a node can have the members in [`RECORDED`].
+/// The relation of a value to the outputs of nodes. Only the output of a node can have the members in [`RECORDED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
     /// The root `nodes`, whose members are outputs of nodes.
@@ -33,14 +33,14 @@ impl Rank {
         if name == "nodes" { Rank::Nodes } else { Rank::Output }
     }
 
-    /// Returns the rank of a part of a value with this rank.
+    /// Returns the rank of the parts of a value with this rank.
     pub(crate) fn part_rank(self) -> Rank {
         if self == Rank::Nodes { Rank::Output } else { Rank::Part }
     }
 }
 
-/// Returns true if `members` are those of a file value that cannot have the key. `None` stands for an index, which no
-/// file value has.
+/// Returns true if `members` are those of a file value, and a file value cannot have the key. Without a key the
+/// function checks for an index, which no file value has.
 pub(crate) fn lacks(members: &Object, key: Option<&str>, rank: Rank) -> bool {
     let may_have = |key: &str| {
         members.contains_key(key) || MEMBERS.contains(&key) || (rank == Rank::Output && RECORDED.contains(&key))
@@ -49,20 +49,20 @@ pub(crate) fn lacks(members: &Object, key: Option<&str>, rank: Rank) -> bool {
 }
 
 /// Returns the message about a missing part of a file value.
-pub(crate) fn no_part(part: impl Display) -> String {
+pub(crate) fn no_part_message(part: impl Display) -> String {
     format!("a file value has no `{part}`")
 }
 
 /// Returns the message about an operator or a filter that does not accept file values.
-pub(crate) fn not_usable(what: &str) -> String {
+pub(crate) fn not_usable_message(what: &str) -> String {
     format!("`{what}` does not work on a file value")
 }
 
 /// Creates an error about file values used as if they were their content. `files` are the paths to them.
-pub(crate) fn misused(mut message: String, files: impl IntoIterator<Item = impl Display>) -> ExprError {
+pub(crate) fn misuse_error(mut message: String, files: impl IntoIterator<Item = impl Display>) -> ExprError {
     let mut named: Vec<String> = Vec::new();
     for file in files.into_iter().map(|file| file.to_string()) {
-        if named.len() < NAMED && !named.contains(&file) {
+        if named.len() < MAX_NAMED_FILES && !named.contains(&file) {
             message.push_str(&format!("; `{file}` is one"));
             named.push(file);
         }

@@ -5,7 +5,7 @@ use crate::{
     captured::CapturedKind,
     error::{ExprError, push_token},
     json::Json,
-    language::{Piece, ignored, split, whole},
+    language::{Piece, find_ignored, split, whole},
     limits,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 /// Returns the value with one error per expression; `None` if no text was ignored. Use it only for flows that an
 /// earlier version accepted: in new flows such text is an error.
 pub fn without_ignored(value: &Json, kind: CapturedKind) -> Option<(Json, Vec<ExprError>)> {
-    let mut blanking = Blanking { errors: Vec::new() };
+    let mut blanking = TextBlanker { errors: Vec::new() };
     let value = match kind {
         CapturedKind::Expr => blanking.condition(value, "", 0),
         CapturedKind::Template => blanking.template(value, "", 0),
@@ -23,11 +23,11 @@ pub fn without_ignored(value: &Json, kind: CapturedKind) -> Option<(Json, Vec<Ex
     (!blanking.errors.is_empty()).then_some((value, blanking.errors))
 }
 
-struct Blanking {
+struct TextBlanker {
     errors: Vec<ExprError>,
 }
 
-impl Blanking {
+impl TextBlanker {
     fn condition(&mut self, value: &Json, pointer: &str, depth: usize) -> Json {
         match value {
             _ if depth > limits::CONDITION_DEPTH => value.clone(),
@@ -84,7 +84,7 @@ impl Blanking {
     fn text(&mut self, text: &str, expressions: &[(&str, usize)], pointer: &str) -> Json {
         let mut blanked = text.to_owned();
         for (source, at) in expressions {
-            if let Some((end, error)) = ignored(source) {
+            if let Some((end, error)) = find_ignored(source) {
                 blanked.replace_range(at + end..at + source.len(), &" ".repeat(source.len() - end));
                 self.errors.push(error.moved(*at).under(pointer));
             }

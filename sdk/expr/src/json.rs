@@ -89,7 +89,7 @@ impl Json {
     }
 
     /// Returns an error if a valid JSON text contains a whole number that cannot be stored exactly. [`Json::parse`]
-    /// includes this check; call it for text that another parser reads.
+    /// includes this check. Call it for text that another parser reads.
     pub fn check_numbers(text: &str) -> Result<(), serde_json::Error> {
         digits::check(text)
     }

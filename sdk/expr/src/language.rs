@@ -26,4 +26,4 @@ mod values;
 pub(crate) use program::Expression;
 pub(crate) use scan::{Piece, pieces, split, whole};
 pub(crate) use text::{TextTooLong, push_json};
-pub(crate) use tokens::ignored;
+pub(crate) use tokens::find_ignored;

@@ -18,7 +18,7 @@ pub const WORK: usize = 16 << 20;
 /// The work of processing one list item, in units of [`WORK`].
 pub const ITEM_WORK: usize = 16;
 
-/// Minimum work that one evaluation counts, in units of [`WORK`], if several evaluations share a limit
+/// The work that every evaluation counts for at least, in units of [`WORK`], if several evaluations share a limit
 /// (`allowance.rs`).
 pub const EVALUATION_WORK: u64 = 1_024;
 
@@ -37,11 +37,13 @@ pub const DEPTH: usize = 128;
 /// Maximum nesting depth of JSON text that is read, and of values that are measured.
 pub const JSON_DEPTH: usize = 127;
 
-/// Maximum number of values in JSON text that is read. An item or a member counts once, a list or an object
-/// [`CONTAINER`] times more, because a list needs 150 bytes of memory even if its text is short.
+/// Maximum number of values in JSON text that is read. Each item of a list and each member of an object counts as one
+/// value. A list or an object counts as [`CONTAINER`] further values, because a list needs 150 bytes of memory even if
+/// its text is short.
 pub const JSON_VALUES: usize = 1_000_000;
 
-/// The weight of a list or an object in [`JSON_VALUES`], in addition to its weight as an item.
+/// The number of values that a list or an object counts for in [`JSON_VALUES`], in addition to the one that it counts
+/// for as an item or a member.
 pub const CONTAINER: usize = 5;
 
 /// Maximum nesting depth of operators in a condition.
@@ -66,6 +68,6 @@ pub const SEARCH_PER_WORK: usize = 32;
 /// Maximum cost of all searches in one evaluation of a condition, as a multiple of [`SEARCH_WORK`].
 pub const SEARCHES: usize = 4;
 
-/// The largest list index for which a captured field includes only this item. For larger indices and indices from the
-/// end, it includes the whole list.
+/// The largest index of a list item that a captured field includes without the rest of the list. For a larger index,
+/// and for one that counts from the end, it includes the whole list.
 pub const CAPTURED_INDEX: i64 = 1_023;

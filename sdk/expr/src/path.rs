@@ -30,7 +30,7 @@ impl Segment {
     /// Returns the key or the index for a message.
     fn name(&self) -> String {
         match self {
-            Segment::Key(key) => short(key),
+            Segment::Key(key) => shorten(key),
             Segment::Index(index) => index.to_string(),
         }
     }
@@ -77,7 +77,7 @@ impl Path {
         for (at, segment) in self.segments.iter().enumerate() {
             value = match (value, segment) {
                 (Json::Object(members), Segment::Key(key)) => members.get(key)?,
-                (Json::Array(items), Segment::Index(index)) => items.get(position(*index, items.len())?)?,
+                (Json::Array(items), Segment::Index(index)) => items.get(index_to_position(*index, items.len())?)?,
                 (Json::String(text), Segment::Index(index)) => {
                     let character = character(text, *index)?;
                     let rest = Path { root: self.root.clone(), segments: self.segments[at + 1..].into() };
@@ -93,10 +93,10 @@ impl Path {
     /// missing. A path into a file value is an error.
     pub(crate) fn read(&self, roots: &dyn Roots) -> Result<Option<Json>, ExprError> {
         let Some(value) = self.resolve(roots) else {
-            return match self.file(roots) {
+            return match self.find_file(roots) {
                 Some(file) => {
                     let part = self.segments.get(file.segments.len());
-                    Err(file::misused(file::no_part(part.map(Segment::name).unwrap_or_default()), [&file]))
+                    Err(file::misuse_error(file::no_part_message(part.map(Segment::name).unwrap_or_default()), [&file]))
                 }
                 None => Ok(None),
             };
@@ -107,7 +107,7 @@ impl Path {
 
     /// Returns the path of the file value that this path leads to, or that this path enters with a key that the file
     /// value cannot have. `None` if there is no such file value.
-    pub(crate) fn file(&self, roots: &dyn Roots) -> Option<Path> {
+    pub(crate) fn find_file(&self, roots: &dyn Roots) -> Option<Path> {
         let mut rank = Rank::from_root(&self.root);
         for length in 0..=self.segments.len() {
             let start = Path { root: self.root.clone(), segments: self.segments[..length].into() };
@@ -128,8 +128,8 @@ impl Path {
     /// Creates the error that this path has no value. It names the skipped node that the path reads from, if there is
     /// one.
     pub(crate) fn missing(&self, roots: &dyn Roots) -> ExprError {
-        let skipped = self.skipped(roots).map(|node| format!(": `{node}` was skipped"));
-        ExprError::missing(format!("`{}` is missing{}", short(&self.to_string()), skipped.unwrap_or_default()))
+        let skipped = self.find_skipped_node(roots).map(|node| format!(": `{node}` was skipped"));
+        ExprError::missing(format!("`{}` is missing{}", shorten(&self.to_string()), skipped.unwrap_or_default()))
     }
 
     /// Returns true if the path may be a node's whole output: `node`, or `nodes["node"]`.
@@ -138,7 +138,7 @@ impl Path {
     }
 
     /// Returns the path of the skipped node that this path reads from; `None` if the path reads from no skipped node.
-    pub(crate) fn skipped(&self, roots: &dyn Roots) -> Option<Path> {
+    pub(crate) fn find_skipped_node(&self, roots: &dyn Roots) -> Option<Path> {
         let length = usize::from(&*self.root == "nodes");
         let node = Path { root: self.root.clone(), segments: self.segments.get(..length)?.into() };
         is_skipped(&node.resolve(roots)?).then_some(node)
@@ -149,9 +149,9 @@ impl Path {
         Path::new(self.root.clone(), self.segments.iter().cloned().chain([Segment::Key(key.into())]))
     }
 
-    /// Returns the longest prefix of this path whose value a captured field can include; see
+    /// Returns the longest beginning of this path whose value a captured field can include; see
     /// [`limits::CAPTURED_INDEX`].
-    pub(crate) fn capturable(&self) -> Path {
+    pub(crate) fn capturable_prefix(&self) -> Path {
         let alone = |segment: &Segment| match segment {
             Segment::Key(_) => true,
             Segment::Index(index) => (0..=limits::CAPTURED_INDEX).contains(index),
@@ -162,11 +162,11 @@ impl Path {
 }
 
 /// Maximum number of characters of a path or an expression in a message.
-const SHOWN: usize = 120;
+const MAX_SHOWN_CHARS: usize = 120;
 
 /// Shortens a text from the flow for a message.
-pub(crate) fn short(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+pub(crate) fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -186,7 +186,7 @@ impl Roots for SingleRoot {
 }
 
 /// Converts an index to a position; negative indices count from the end.
-fn position(index: i64, length: usize) -> Option<usize> {
+fn index_to_position(index: i64, length: usize) -> Option<usize> {
     match usize::try_from(index) {
         Ok(index) => Some(index),
         Err(_) => length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?),
@@ -196,7 +196,7 @@ fn position(index: i64, length: usize) -> Option<usize> {
 /// Returns the character at an index as a text, like `text[index]` in the expression language.
 fn character(text: &str, index: i64) -> Option<Json> {
     let length = if index < 0 { text.chars().count() } else { 0 };
-    let character = text.chars().nth(position(index, length)?)?;
+    let character = text.chars().nth(index_to_position(index, length)?)?;
     Some(Json::from(character.encode_utf8(&mut [0; 4]) as &str))
 }
 
@@ -252,7 +252,7 @@ impl Parser<'_> {
         let length = rest.find(|character: char| !character.is_ascii_alphanumeric() && character != '_');
         let word = &rest[..length.unwrap_or(rest.len())];
         if !is_identifier(word) {
-            return Err(ExprError::new(otherwise).at(self.here()));
+            return Err(ExprError::new(otherwise).at(self.rest_range()));
         }
         self.at += word.len();
         Ok(word.into())
@@ -264,7 +264,8 @@ impl Parser<'_> {
         if digits == 0 {
             return self.identifier("a dot must be followed by a name or a number").map(Segment::Key);
         }
-        let index = rest[..digits].parse().map_err(|_| ExprError::new("this index is too large").at(self.here()))?;
+        let index =
+            rest[..digits].parse().map_err(|_| ExprError::new("this index is too large").at(self.rest_range()))?;
         self.at += digits;
         Ok(Segment::Index(index))
     }
@@ -277,13 +278,13 @@ impl Parser<'_> {
             None => {
                 let length = rest.find(']').unwrap_or(rest.len());
                 let index = rest[..length].trim().parse();
-                let error = || ExprError::new("brackets must contain an index or a quoted key").at(self.here());
+                let error = || ExprError::new("brackets must contain an index or a quoted key").at(self.rest_range());
                 (Segment::Index(index.map_err(|_| error())?), length)
             }
         };
         self.at += length;
         if !self.text[self.at..].starts_with(']') {
-            return Err(ExprError::new("the bracket is not closed").at(self.here()));
+            return Err(ExprError::new("the bracket is not closed").at(self.rest_range()));
         }
         self.at += 1;
         Ok(segment)
@@ -302,7 +303,7 @@ impl Parser<'_> {
                 },
                 end if end == quote => {
                     json.push('"');
-                    let error = |_| ExprError::new("the key has an unknown escape").at(self.here());
+                    let error = |_| ExprError::new("the key has an unknown escape").at(self.rest_range());
                     let key: String = serde_json::from_str(&json).map_err(error)?;
                     return Ok((Segment::Key(key.into()), at + 2));
                 }
@@ -310,18 +311,18 @@ impl Parser<'_> {
                 other => json.push(other),
             }
         }
-        Err(ExprError::new("the quoted key is not closed").at(self.here()))
+        Err(ExprError::new("the quoted key is not closed").at(self.rest_range()))
     }
 
     fn unexpected(&self) -> ExprError {
-        let error = ExprError::new("a path continues with `.name`, `[0]` or `[\"key\"]`").at(self.here());
+        let error = ExprError::new("a path continues with `.name`, `[0]` or `[\"key\"]`").at(self.rest_range());
         match self.text[self.at..].starts_with('-') {
             true => error.hint("write `nodes[\"the-name\"]` for a name with a dash"),
             false => error,
         }
     }
 
-    fn here(&self) -> Range<usize> {
+    fn rest_range(&self) -> Range<usize> {
         self.at..self.text.len()
     }
 }

@@ -19,7 +19,7 @@ pub struct PathUse {
 }
 
 impl PathUse {
-    /// Extends the pointer at the front by `pointer`, because the value is part of a larger one.
+    /// Puts `pointer` before the pointer of this use, because the value is a part of a larger one.
     pub(crate) fn below(self, pointer: &str) -> PathUse {
         PathUse { pointer: format!("{pointer}{}", self.pointer), ..self }
     }

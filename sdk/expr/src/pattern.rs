@@ -4,14 +4,14 @@ use regex_lite::{Error, Regex, RegexBuilder};
 
 use crate::limits;
 
-/// The smallest size limit in bytes with which a pattern is compiled.
-const SMALLEST_PROGRAM: usize = 256;
+/// The size limit in bytes for the first try to compile a pattern. Each further try doubles the limit.
+const FIRST_SIZE_LIMIT: usize = 256;
 
 /// A compiled pattern. It matches anywhere in a text; `^` and `$` anchor it.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     regex: Regex,
-    /// The smallest size limit in bytes that the compiled pattern fits into, a power of two.
+    /// The size limit in bytes with which the pattern compiled: the smallest power of two that suffices.
     size: usize,
 }
 
@@ -22,7 +22,7 @@ impl Pattern {
             return Err(format!("a pattern is longer than {} bytes", limits::PATTERN_BYTES));
         }
         // The library does not return the size of a program. It only fails if the program exceeds a limit.
-        let mut size = SMALLEST_PROGRAM;
+        let mut size = FIRST_SIZE_LIMIT;
         loop {
             match compile(pattern, size) {
                 Ok(regex) => return Ok(Pattern { regex, size }),

@@ -54,7 +54,7 @@ pub fn statements(text: &str) -> Vec<Statement<'_>> {
     if !text.contains("{%") && !text.contains("{#") {
         return Vec::new();
     }
-    plain_parts(text).into_iter().flat_map(|(start, plain)| in_plain(plain, start)).collect()
+    plain_parts(text).into_iter().flat_map(|(start, plain)| find_statements(plain, start)).collect()
 }
 
 /// Finds `${flow.input.name}` and `{ flow.input.name }` outside of `{{ }}`: paths with at least one segment, and their
@@ -101,7 +101,7 @@ fn plain_parts(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// Returns the statements in a part of a text; `start` is the part's offset.
-fn in_plain(plain: &str, start: usize) -> Vec<Statement<'_>> {
+fn find_statements(plain: &str, start: usize) -> Vec<Statement<'_>> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(open) = plain[at..].find('{').map(|open| at + open) {

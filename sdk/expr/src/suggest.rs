@@ -5,9 +5,9 @@ const MAX_EDITS: usize = 3;
 /// Maximum number of characters of a name that is compared.
 const MAX_CHARS: usize = 128;
 
-/// Returns the name that is nearest to a wrong one, or the first of several; `None` if no name is similar. A similar
-/// name differs by at most one edit for every three characters of the wrong one, but at least one and at most three
-/// edits are allowed. Case is ignored.
+/// Returns the name that is nearest to a wrong one, or the first of several; `None` if no name is similar. The number
+/// of edits between similar names is at most a third of the characters of the wrong name, but one edit is always
+/// allowed, and never more than three. Case is ignored.
 pub fn similar<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (wrong.chars().count() / 3).clamp(1, MAX_EDITS);
     let wrong = letters(wrong);

@@ -165,7 +165,7 @@ proptest! {
 
     /// White space before a text moves the position of every error and changes nothing else.
     #[test]
-    fn space_moves_the_places_of_errors(text in TEXT, space in "[ \t\n]{1,3}") {
+    fn leading_space_shifts_the_positions_of_errors(text in TEXT, space in "[ \t\n]{1,3}") {
         let compile = [|text: &str| Binding::compile(&Json::from(text)), Binding::expression];
         for compile in compile {
             let Err(errors) = compile(&text) else { continue };

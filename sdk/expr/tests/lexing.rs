@@ -49,7 +49,7 @@ fn compile_everywhere(source: &str) -> Vec<(&'static str, Result<Json, Vec<ExprE
     ]
 }
 
-fn refused(source: &str) -> Result<(), TestCaseError> {
+fn check_refused(source: &str) -> Result<(), TestCaseError> {
     for (way, result) in compile_everywhere(source) {
         prop_assert!(result.is_err(), "{} as {} gives {:?}", source, way, result);
     }
@@ -75,7 +75,7 @@ proptest! {
         space in prop::sample::select(vec!["", " ", "\n\t"]),
         rest in "[a-z0-9 .|~+-]{0,12}",
     ) {
-        refused(&format!("{}{space}{junk}{rest}", tokens.join(" ")))?;
+        check_refused(&format!("{}{space}{junk}{rest}", tokens.join(" ")))?;
     }
 
     #[test]
@@ -86,7 +86,7 @@ proptest! {
     ) {
         let mut tokens = tokens.to_vec();
         tokens.insert(at.index(tokens.len() + 1), junk);
-        refused(&tokens.join(" "))?;
+        check_refused(&tokens.join(" "))?;
     }
 
     /// Parentheses around a source force the parser to read it to its end.

@@ -73,18 +73,18 @@ proptest! {
     fn expressions_that_do_not_fail_mean_the_same(source in expression(), (roots, locals) in roots_and_locals()) {
         let roots = (locals, roots);
         let source = Json::from(format!("{{{{ {source} }}}}"));
-        agree(render(&source, &roots), render(&source, &Strict(&roots)))?;
+        check_agreement(render(&source, &roots), render(&source, &Strict(&roots)))?;
     }
 
     #[test]
     fn conditions_that_do_not_fail_mean_the_same(source in condition(), (roots, locals) in roots_and_locals()) {
         let roots = (locals, roots);
-        agree(decide(&source, &roots), decide(&source, &Strict(&roots)))?;
+        check_agreement(decide(&source, &roots), decide(&source, &Strict(&roots)))?;
     }
 }
 
 /// A strict evaluation differs from a lenient one only by errors about missing values.
-fn agree(lenient: Result<Json, ExprError>, strict: Result<Json, ExprError>) -> Result<(), TestCaseError> {
+fn check_agreement(lenient: Result<Json, ExprError>, strict: Result<Json, ExprError>) -> Result<(), TestCaseError> {
     match strict {
         Err(error) if error.is_missing => {}
         strict => prop_assert_eq!(lenient.map(|value| value.to_text()), strict.map(|value| value.to_text())),

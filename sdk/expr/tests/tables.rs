@@ -43,12 +43,12 @@ impl Compiled for Condition {
 }
 
 #[test]
-fn bindings() {
+fn bindings_match_the_table() {
     table::<Binding>(include_str!("cases/bindings.json"));
 }
 
 #[test]
-fn conditions() {
+fn conditions_match_the_table() {
     table::<Condition>(include_str!("cases/conditions.json"));
 }
 
@@ -133,7 +133,7 @@ fn check_paths<T: Compiled>(row: &Json) -> Option<String> {
     })
 }
 
-/// Compiled forms can be evaluated on any thread.
+/// Compiled forms can be evaluated on any thread, because they are `Send` and `Sync`.
 #[test]
 fn compiled_forms_are_shared_between_threads() {
     fn shared<T: Send + Sync + Clone + 'static>() {}

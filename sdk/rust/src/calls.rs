@@ -30,11 +30,11 @@ fn text(request: &impl Serialize) -> Result<String> {
 
 /// Parses the JSON text that the host returned. An error of the host becomes a [`Failure`].
 fn parse_answer<T: DeserializeOwned>(answer: Result<String, wit::Failure>) -> Result<T> {
-    read(&answer.map_err(Failure::of_call)?)
+    read(&answer.map_err(Failure::from_call)?)
 }
 
-/// Makes one call. If a test plays a script on this thread, the script answers; otherwise the host does. `args` is
-/// called only for a script, which records the arguments.
+/// Makes one call. If a test plays a script on this thread, the script answers the call, and `args` gives the arguments
+/// that it records. Otherwise `host` makes the call to the host.
 #[cfg(not(target_family = "wasm"))]
 fn call<T: DeserializeOwned>(
     name: &str,

@@ -61,7 +61,7 @@ impl Failure {
     }
 
     /// Converts the error of a call to the host. Details that are not valid JSON are dropped.
-    pub(crate) fn of_call(error: wit::Failure) -> Failure {
+    pub(crate) fn from_call(error: wit::Failure) -> Failure {
         Failure {
             code: error.code.into(),
             message: error.message,

@@ -10,7 +10,7 @@ use crate::{
     wit::flowcell::node::context,
 };
 
-/// Maximum size in bytes of the piece that one call to the host returns.
+/// Maximum size in bytes of a piece. One call to the host returns one piece.
 const PIECE: u32 = 1 << 20;
 
 /// A file value, read in pieces of at most 1 MiB. Needs no grant.
@@ -71,7 +71,7 @@ impl Reader {
         if let Some(given) = crate::script::file_piece(&self.file, self.offset, PIECE) {
             return given;
         }
-        context::read_file(&self.file, self.offset, PIECE).map_err(Failure::of_call)
+        context::read_file(&self.file, self.offset, PIECE).map_err(Failure::from_call)
     }
 }
 

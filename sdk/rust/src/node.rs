@@ -1,4 +1,4 @@
-//! The forms that a node's function may have.
+//! The forms of function that can run a node type.
 
 use std::panic::{self, PanicHookInfo};
 
@@ -17,26 +17,26 @@ use crate::{
 /// - `fn(&Task) -> Result<Step>`
 /// - `fn(&Task, Input) -> Result<Step>`
 ///
-/// Serde reads `Input` and `Config` and writes `Output`. `Shape` distinguishes the four forms; the compiler infers
+/// Serde reads `Input` and `Config` and writes `Output`. The parameter `Shape` names the form; the compiler infers
 /// it.
 pub trait Node<Shape> {
     /// Runs one task, either for the first time or after a pause.
     fn run(&self, task: &Task) -> Result<Step>;
 }
 
-/// The shape of `fn(Input) -> Result<Output>`.
+/// Marks functions of the form `fn(Input) -> Result<Output>`; see [`Node`].
 #[derive(Debug)]
 pub struct OfInput<I, O>(std::marker::PhantomData<(I, O)>);
 
-/// The shape of `fn(Input, Config) -> Result<Output>`.
+/// Marks functions of the form `fn(Input, Config) -> Result<Output>`; see [`Node`].
 #[derive(Debug)]
 pub struct OfInputAndConfig<I, C, O>(std::marker::PhantomData<(I, C, O)>);
 
-/// The shape of `fn(&Task) -> Result<Step>`.
+/// Marks functions of the form `fn(&Task) -> Result<Step>`; see [`Node`].
 #[derive(Debug)]
 pub struct OfTask;
 
-/// The shape of `fn(&Task, Input) -> Result<Step>`.
+/// Marks functions of the form `fn(&Task, Input) -> Result<Step>`; see [`Node`].
 #[derive(Debug)]
 pub struct OfTaskAndInput<I>(std::marker::PhantomData<I>);
 
@@ -75,7 +75,7 @@ impl<F: Fn(&Task, I) -> Result<Step>, I: DeserializeOwned> Node<OfTaskAndInput<I
 #[doc(hidden)]
 pub fn answer(run: impl FnOnce(&Task) -> Result<Step>) -> Result<border::Step, border::Failure> {
     panic::set_hook(Box::new(print_panic));
-    run(&Task::of_host()).map(Step::into_wit).map_err(Failure::into_wit)
+    run(&Task::from_host()).map(Step::into_wit).map_err(Failure::into_wit)
 }
 
 /// Writes a panic to stderr as one line. The host copies it into the message of the trap that follows.

@@ -103,8 +103,8 @@ pub(crate) fn file_piece(file: &str, offset: u64, length: u32) -> Option<Result<
     PLAYED.with_borrow(|played| played.as_ref().map(|script| script.file_piece(file, offset, length)))
 }
 
-/// Returns the next event. The outer option is none if no script is played; the inner one, if no event arrives in
-/// time.
+/// Returns the next event of the script. The outer option is none if no script is played. The inner option is none if
+/// no event arrives in time.
 pub(crate) fn next_arrival(timeout_ms: Option<u32>) -> Option<Option<Arrival>> {
     PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.next_arrival(timeout_ms)))
 }
@@ -135,7 +135,7 @@ impl Script {
     /// the node started the turn without waiting.
     #[must_use]
     pub fn reply(self, reply: Value) -> Script {
-        self.act(Act::Reply(Ok(reply)))
+        self.with_act(Act::Reply(Ok(reply)))
     }
 
     /// Adds a model's reply with a text. Its usage is 10 input tokens and 5 output tokens.
@@ -154,25 +154,25 @@ impl Script {
     /// Adds an act: a failure where [`reply`](Script::reply) would add a reply.
     #[must_use]
     pub fn fail(self, failure: Failure) -> Script {
-        self.act(Act::Reply(Err(failure)))
+        self.with_act(Act::Reply(Err(failure)))
     }
 
     /// Adds an act: a message to the agent run that was opened last.
     #[must_use]
     pub fn message(self, id: &str, value: impl Into<Value>) -> Script {
-        self.act(Act::Message(id.to_owned(), value.into()))
+        self.with_act(Act::Message(id.to_owned(), value.into()))
     }
 
     /// Adds an act: the inbox of the agent run that was opened last closes.
     #[must_use]
     pub fn close(self) -> Script {
-        self.act(Act::Close)
+        self.with_act(Act::Close)
     }
 
     /// Adds an act: no event arrives, so `next_event` returns none.
     #[must_use]
     pub fn silence(self) -> Script {
-        self.act(Act::Silence)
+        self.with_act(Act::Silence)
     }
 
     /// Adds a tool. In its name for models, `_` replaces each character that is not an ASCII letter or digit.
@@ -207,11 +207,11 @@ impl Script {
     /// Sets a value of `state` before the node starts.
     #[must_use]
     pub fn state(mut self, key: &str, value: Value) -> Script {
-        self.write(key, value);
+        self.write_state(key, value);
         self
     }
 
-    fn act(mut self, act: Act) -> Script {
+    fn with_act(mut self, act: Act) -> Script {
         self.acts.push_back(act);
         self
     }
@@ -256,8 +256,8 @@ impl Script {
                 Ok(format!("agent-run-{}", self.runs).into())
             }
             "agent.tell" | "agent.close" | "log.log" => Ok(Value::Null),
-            "state.get" => Ok(self.entry(&args)),
-            "state.set" | "state.set-if" => Ok(self.set(name, args)),
+            "state.get" => Ok(self.state_entry(&args)),
+            "state.set" | "state.set-if" => Ok(self.set_state(name, args)),
             _ => panic!("a script cannot simulate `{name}`"),
         }
     }
@@ -304,22 +304,22 @@ impl Script {
         }
     }
 
-    fn entry(&self, args: &Value) -> Value {
+    fn state_entry(&self, args: &Value) -> Value {
         let key = args["key"].as_str().unwrap_or_default();
         let entry = |value| json!({ "value": value, "version": self.versions.get(key) });
         self.state.get(key).map_or(Value::Null, entry)
     }
 
-    fn set(&mut self, name: &str, args: Value) -> Value {
+    fn set_state(&mut self, name: &str, args: Value) -> Value {
         let key = args["key"].as_str().unwrap_or_default();
         let version = self.versions.get(key).copied();
         if name == "state.set-if" && args["expected"].as_u64() != version {
             return Value::Null;
         }
-        self.write(key, args["value"].clone()).into()
+        self.write_state(key, args["value"].clone()).into()
     }
 
-    fn write(&mut self, key: &str, value: Value) -> u64 {
+    fn write_state(&mut self, key: &str, value: Value) -> u64 {
         self.state.insert(key.to_owned(), value);
         let version = self.versions.entry(key.to_owned()).or_default();
         *version += 1;

@@ -1,12 +1,13 @@
-//! Where a value of an output comes from: it is new, or a part of the input or of the wake.
+//! The source of a value that a node hands to the host: a new value, or a part of the input or of the wake.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{failure::Result, wit::flowcell::node::types as wit};
 
-/// A new value, or a reference to a part of the input or of the wake. The host looks up such a part itself, so it is
-/// not copied through the sandbox.
+/// The source of a value that a node hands to the host, for example as a member of its output. It is either a new
+/// value, or a reference to a part of the input or of the wake that ended the pause. The host looks up a referenced
+/// part itself, so the part is not copied through the sandbox.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// A new value.
@@ -16,7 +17,7 @@ pub enum Source {
     Text(String),
     /// The part of the input at a JSON Pointer; `""` is all of it.
     Input(String),
-    /// The part of the wake at a JSON Pointer: `/value`, `/value/outputs`.
+    /// The part of the wake at a JSON Pointer: `/value` for the wake's value, `/value/outputs` for a member of it.
     Woken(String),
 }
 

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Task(Parts);
 
-/// Where the parts come from: the host, or the values of a test.
+/// The source of the parts: the host, or the values of a test.
 #[derive(Debug)]
 enum Parts {
     Host,
@@ -59,7 +59,7 @@ pub struct Info {
     pub scope: Value,
     /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// Number of earlier pauses of this attempt.
+    /// Number of pauses of this attempt that have ended.
     pub resumes: u32,
     /// True if the flow gives the node a body.
     pub has_body: bool,
@@ -118,7 +118,7 @@ pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) ->
 
 impl Task {
     /// Creates the task whose parts are read from the host.
-    pub(crate) fn of_host() -> Task {
+    pub(crate) fn from_host() -> Task {
         Task(Parts::Host)
     }
 
@@ -187,8 +187,8 @@ impl Task {
         Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
     }
 
-    /// Reads the wake that ended the last pause, but leaves its value null, because the value may be large. None in
-    /// the first run.
+    /// Reads the wake that ended the last pause, without its value, which may be large: [`Woken::value`] is null. None
+    /// in the first run.
     pub fn woken_by(&self) -> Result<Option<Woken>> {
         let Some(wake) = self.json(Part::Woken, "/wake") else { return Ok(None) };
         let error = self.json(Part::Woken, "/error").map(|text| serde_json::from_str(&text)).transpose()?;

@@ -26,7 +26,7 @@ pub enum Outcome {
 /// Runs one task of a node type. `run` is the function `run_node` that [`pack!`](crate::pack) defines.
 pub fn run(run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given: Given) -> Outcome {
     match run(node_type, &Task::given(given.clone())) {
-        Ok(Step::Done(output)) => match in_full(output, &given) {
+        Ok(Step::Done(output)) => match resolve_references(output, &given) {
             Some(output) => Outcome::Output(output),
             None => Outcome::Failure(Failure::new("missing_part", "the output names a part that does not exist")),
         },
@@ -64,7 +64,7 @@ impl Played {
     }
 }
 
-fn in_full(output: Output, given: &Given) -> Option<Value> {
+fn resolve_references(output: Output, given: &Given) -> Option<Value> {
     let value = |source| match source {
         Source::Value(value) => Some(value),
         Source::Text(text) => serde_json::from_str(&text).ok(),

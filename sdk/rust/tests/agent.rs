@@ -52,7 +52,7 @@ fn double() -> Script {
 }
 
 #[test]
-fn a_script_is_the_host_of_a_node() {
+fn a_script_answers_the_calls_of_a_node() {
     let played = play(double().state("visits", json!(2)).message("m1", "Hurry").says("8").silence());
     let expected = json!({ "text": "8", "heard": "Hurry", "doubled": 8, "visits": 3 });
     assert_eq!((played.outcome.clone(), played.remaining_acts), (Outcome::Output(expected), 1));
@@ -79,7 +79,7 @@ fn a_script_is_the_host_of_a_node() {
 }
 
 #[test]
-fn failures_of_calls_are_those_of_the_node() {
+fn a_failed_call_fails_the_node() {
     let busy = Failure::new("model_overloaded", "busy").retry_after_ms(7);
     assert_eq!(play(double().fail(busy.clone())).outcome, Outcome::Failure(busy));
     let denied = play(double().deny("tools.find")).outcome;
@@ -90,12 +90,12 @@ fn failures_of_calls_are_those_of_the_node() {
 
 #[test]
 #[should_panic(expected = "the script ends, but a turn is in progress")]
-fn a_script_that_is_too_short_is_told() {
+fn a_script_that_ends_too_early_panics() {
     play(double());
 }
 
 #[test]
-fn choices_of_tools_are_written_as_the_host_reads_them() {
+fn tool_choices_are_serialized_for_the_host() {
     let rows = [
         (ToolChoice::Auto, json!("auto")),
         (ToolChoice::Any, json!("any")),
@@ -108,7 +108,7 @@ fn choices_of_tools_are_written_as_the_host_reads_them() {
 }
 
 #[test]
-fn replies_are_read_with_what_nobody_knows_yet() {
+fn replies_may_have_unknown_values() {
     let wish = json!({ "type": "tool_use", "id": "t", "name": "a", "input": {}, "raw": 1 });
     let mut value = reply(&[json!({ "type": "text", "text": "A" }), wish.clone(), json!({ "type": "new" })], "tired");
     value["more"] = 1.into();
@@ -119,7 +119,7 @@ fn replies_are_read_with_what_nobody_knows_yet() {
 }
 
 #[test]
-fn usage_adds_up() {
+fn usage_of_two_turns_is_added() {
     let some = |cost: Option<f64>, basis: &str| Usage {
         input: 1,
         output: 2,

@@ -67,7 +67,7 @@ struct Count {
     text: String,
 }
 
-/// Uses `?` on an error of the standard library, and passes a part of the input on unread.
+/// Uses `?` on an error of the standard library, and passes a part of the input on without reading it.
 fn count(_task: &Task, input: Count) -> Result<Step> {
     let count: u32 = input.text.parse()?;
     Ok(Output::object().with("count", Source::value(count)?).with("text", Source::input("/text")).into())
@@ -82,7 +82,7 @@ fn input(input: Value) -> Given {
 }
 
 #[test]
-fn every_shape_of_function_is_a_node() {
+fn every_form_of_function_runs_as_a_node() {
     let loud = Given { config: json!({ "loud": true }), ..input(json!({ "name": "Ada" })) };
     let rows = [
         ("test.sum", input(json!({ "numbers": [{ "n": 1 }, { "n": 2 }] })), json!({ "total": 3 })),
@@ -96,7 +96,7 @@ fn every_shape_of_function_is_a_node() {
 }
 
 #[test]
-fn failures_say_where_and_are_not_retried() {
+fn failures_name_their_cause_and_are_not_retried() {
     let config = Given { config: json!({ "lout": true }), ..input(json!({ "name": "Ada" })) };
     let rows = [
         ("test.sum", input(json!({})), "invalid_input", "input: missing field `numbers`"),
@@ -116,7 +116,7 @@ fn failures_say_where_and_are_not_retried() {
 }
 
 #[test]
-fn a_pause_remembers_and_is_woken() {
+fn a_pause_stores_its_state_until_the_wake() {
     let task = |now: u64| json!({ "nowMs": now, "nodeId": "n" });
     let first = Given { task: task(500), ..Given::default() };
     assert_eq!(run("test.nap", first), Outcome::Pause(vec!["event", "after"], json!(500)));
@@ -127,7 +127,7 @@ fn a_pause_remembers_and_is_woken() {
 }
 
 #[test]
-fn a_failed_body_is_this_nodes_failure() {
+fn a_failed_body_fails_its_node() {
     let error = json!({ "code": "acme_quota", "message": "later", "retryable": true, "details": { "left": 0 } });
     let woken = json!({ "index": 0, "wake": "body", "error": error });
     let task = Task::given(Given { woken: Some(woken), ..Given::default() });
@@ -149,6 +149,6 @@ fn parts_are_read_by_pointer() {
 }
 
 #[test]
-fn the_manifest_is_the_file() {
+fn the_manifest_is_the_content_of_the_file() {
     assert_eq!(MANIFEST, include_str!("node.yaml"));
 }

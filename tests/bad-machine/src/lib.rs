@@ -9,9 +9,10 @@
 //! | `BAD_DISK=slow:200` | each attempt to make a store durable takes 200 ms longer |
 //! | `BAD_CLOCK=-3600` | the calendar clock is wrong by this many seconds |
 //!
-//! All writes that become durable together have two moments. One is the first write: the process writes half of it
-//! before it dies. The other is the attempt to make the writes durable. The library leaves other files alone. When it
-//! causes a fault, it makes the file `bad-disk` in the current folder.
+//! A moment is a point at which the process can be killed. Writes that become durable together have two moments. At the
+//! first write, the process writes half of the data before it dies. At the attempt to make the writes durable, it dies
+//! before the attempt. The faults concern only files of a store. When the library causes a fault, it makes the file
+//! `bad-disk` in the current folder.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -34,7 +35,7 @@ unsafe extern "C" {
 }
 
 /// Returns the original function that this library replaces.
-fn original(name: &CStr) -> *mut c_void {
+fn find_original(name: &CStr) -> *mut c_void {
     unsafe { dlsym(NEXT, name.as_ptr()) }
 }
 
@@ -43,8 +44,9 @@ fn fail(error: c_int) -> isize {
     -1
 }
 
-/// Returns the number of the first faulty operation of this kind, or `None` if the kind has no fault.
-fn bad_from(kind: &str) -> Option<u64> {
+/// Returns the number after the kind in `BAD_DISK`: that of the first faulty operation, or the milliseconds of `slow`.
+/// `None`: the kind has no fault.
+fn fault_number(kind: &str) -> Option<u64> {
     static PLAN: OnceLock<String> = OnceLock::new();
     let plan = PLAN.get_or_init(|| std::env::var("BAD_DISK").unwrap_or_default());
     plan.strip_prefix(kind)?.strip_prefix(':')?.parse().ok()
@@ -73,7 +75,7 @@ enum Fate {
 fn is_last(file: c_int, makes_durable: bool) -> bool {
     static MOMENTS: AtomicU64 = AtomicU64::new(0);
     static WRITTEN: AtomicBool = AtomicBool::new(false);
-    let Some(last) = bad_from("die").filter(|_| is_store(file)) else { return false };
+    let Some(last) = fault_number("die").filter(|_| is_store(file)) else { return false };
     let was_written = WRITTEN.swap(!makes_durable, Ordering::SeqCst);
     was_written == makes_durable && MOMENTS.fetch_add(1, Ordering::SeqCst) + 1 == last
 }
@@ -90,7 +92,7 @@ fn write_fate(file: c_int) -> Fate {
         return Fate::Last;
     }
     static WRITES: AtomicU64 = AtomicU64::new(0);
-    let Some(bad) = bad_from("write").filter(|_| is_store(file)) else { return Fate::Good };
+    let Some(bad) = fault_number("write").filter(|_| is_store(file)) else { return Fate::Good };
     match WRITES.fetch_add(1, Ordering::SeqCst) + 1 {
         number if number < bad => Fate::Good,
         number if number == bad => {
@@ -101,9 +103,9 @@ fn write_fate(file: c_int) -> Fate {
     }
 }
 
-fn read_is_good(file: c_int) -> bool {
+fn is_good_read(file: c_int) -> bool {
     static READS: AtomicU64 = AtomicU64::new(0);
-    let bad = bad_from("read").filter(|_| is_store(file));
+    let bad = fault_number("read").filter(|_| is_store(file));
     let good = bad.is_none_or(|bad| READS.fetch_add(1, Ordering::SeqCst) + 1 < bad);
     if !good {
         mark_fault();
@@ -111,15 +113,15 @@ fn read_is_good(file: c_int) -> bool {
     good
 }
 
-fn sync_is_good(file: c_int) -> bool {
+fn is_good_sync(file: c_int) -> bool {
     if is_last(file, true) {
         die();
     }
-    if let Some(milliseconds) = bad_from("slow").filter(|_| is_store(file)) {
+    if let Some(milliseconds) = fault_number("slow").filter(|_| is_store(file)) {
         std::thread::sleep(std::time::Duration::from_millis(milliseconds));
     }
     static SYNCS: AtomicU64 = AtomicU64::new(0);
-    let bad = bad_from("sync").filter(|_| is_store(file));
+    let bad = fault_number("sync").filter(|_| is_store(file));
     let good = bad.is_none_or(|bad| SYNCS.fetch_add(1, Ordering::SeqCst) + 1 != bad);
     if !good {
         mark_fault();
@@ -136,7 +138,7 @@ type Truncate = unsafe extern "C" fn(c_int, i64) -> c_int;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(file: c_int, bytes: *const c_void, count: usize) -> isize {
-    let write: Write = unsafe { transmute(original(c"write")) };
+    let write: Write = unsafe { transmute(find_original(c"write")) };
     match write_fate(file) {
         Fate::Good => unsafe { write(file, bytes, count) },
         Fate::Short => unsafe { write(file, bytes, count / 2) },
@@ -149,7 +151,7 @@ unsafe extern "C" fn write(file: c_int, bytes: *const c_void, count: usize) -> i
 }
 
 unsafe fn write_at(name: &CStr, file: c_int, bytes: *const c_void, count: usize, at: i64) -> isize {
-    let write: WriteAt = unsafe { transmute(original(name)) };
+    let write: WriteAt = unsafe { transmute(find_original(name)) };
     match write_fate(file) {
         Fate::Good => unsafe { write(file, bytes, count, at) },
         Fate::Short => unsafe { write(file, bytes, count / 2, at) },
@@ -163,13 +165,13 @@ unsafe fn write_at(name: &CStr, file: c_int, bytes: *const c_void, count: usize,
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn read(file: c_int, bytes: *mut c_void, count: usize) -> isize {
-    let read: Read = unsafe { transmute(original(c"read")) };
-    if read_is_good(file) { unsafe { read(file, bytes, count) } } else { fail(EIO) }
+    let read: Read = unsafe { transmute(find_original(c"read")) };
+    if is_good_read(file) { unsafe { read(file, bytes, count) } } else { fail(EIO) }
 }
 
 unsafe fn read_at(name: &CStr, file: c_int, bytes: *mut c_void, count: usize, at: i64) -> isize {
-    let read: ReadAt = unsafe { transmute(original(name)) };
-    if read_is_good(file) { unsafe { read(file, bytes, count, at) } } else { fail(EIO) }
+    let read: ReadAt = unsafe { transmute(find_original(name)) };
+    if is_good_read(file) { unsafe { read(file, bytes, count, at) } } else { fail(EIO) }
 }
 
 #[unsafe(no_mangle)]
@@ -194,19 +196,19 @@ unsafe extern "C" fn pwrite64(file: c_int, bytes: *const c_void, count: usize, a
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fsync(file: c_int) -> c_int {
-    let sync: Sync = unsafe { transmute(original(c"fsync")) };
-    if sync_is_good(file) { unsafe { sync(file) } } else { fail(EIO) as c_int }
+    let sync: Sync = unsafe { transmute(find_original(c"fsync")) };
+    if is_good_sync(file) { unsafe { sync(file) } } else { fail(EIO) as c_int }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdatasync(file: c_int) -> c_int {
-    let sync: Sync = unsafe { transmute(original(c"fdatasync")) };
-    if sync_is_good(file) { unsafe { sync(file) } } else { fail(EIO) as c_int }
+    let sync: Sync = unsafe { transmute(find_original(c"fdatasync")) };
+    if is_good_sync(file) { unsafe { sync(file) } } else { fail(EIO) as c_int }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ftruncate64(file: c_int, length: i64) -> c_int {
-    let truncate: Truncate = unsafe { transmute(original(c"ftruncate64")) };
+    let truncate: Truncate = unsafe { transmute(find_original(c"ftruncate64")) };
     match write_fate(file) {
         Fate::Good => unsafe { truncate(file, length) },
         Fate::Short | Fate::Full => fail(ENOSPC) as c_int,
@@ -227,7 +229,7 @@ type Clock = unsafe extern "C" fn(c_int, *mut Time) -> c_int;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Time) -> c_int {
     static WRONG: OnceLock<i64> = OnceLock::new();
-    let real: Clock = unsafe { transmute(original(c"clock_gettime")) };
+    let real: Clock = unsafe { transmute(find_original(c"clock_gettime")) };
     let told = unsafe { real(clock, time) };
     if told == 0 && clock == CALENDAR {
         let wrong = || std::env::var("BAD_CLOCK").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or_default();

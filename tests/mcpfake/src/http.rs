@@ -68,7 +68,7 @@ impl Fake {
     }
 
     /// Drops the session, as if the server had restarted.
-    pub fn forget(&self) {
+    pub fn drop_session(&self) {
         let mut session = self.server.session.lock().unwrap_or_else(PoisonError::into_inner);
         *session = (session.0 + 1, Session::new(self.server.plan.clone()));
     }
@@ -100,13 +100,13 @@ impl Server {
         let (head, body) = request.into_parts();
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         Ok(match head.method {
-            Method::POST => self.post(&head.headers, &body),
+            Method::POST => self.handle_post(&head.headers, &body),
             Method::DELETE => empty(200),
             _ => empty(405),
         })
     }
 
-    fn post(&self, headers: &HeaderMap, body: &[u8]) -> Response<Body> {
+    fn handle_post(&self, headers: &HeaderMap, body: &[u8]) -> Response<Body> {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if self.plan.authorization.as_deref().is_some_and(|expected| header(AUTHORIZATION.as_str()) != expected) {
             return empty(401);
@@ -120,25 +120,25 @@ impl Server {
         if !self.plan.modern && !begins && header("mcp-session-id") != name {
             return empty(404);
         }
-        if let Err(why) = self.check(headers, &message, begins) {
+        if let Err(why) = self.check_headers(headers, &message, begins) {
             self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{why}: {message}"));
             return empty(400);
         }
         if let Some(status) = self.plan.status.filter(|_| method == "tools/call") {
             return empty(status);
         }
-        let reactions = session.take(&message);
+        let reactions = session.handle(&message);
         if message.get("id").is_none() {
             return empty(202);
         }
-        let mut answer = self.answer(reactions);
+        let mut answer = self.to_response(reactions);
         if method == "initialize" {
             answer.headers_mut().extend(HeaderValue::from_str(&name).map(|name| (SESSION, name)));
         }
         answer
     }
 
-    fn check(&self, headers: &HeaderMap, message: &Value, begins: bool) -> Result<(), &'static str> {
+    fn check_headers(&self, headers: &HeaderMap, message: &Value, begins: bool) -> Result<(), &'static str> {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let accepted = header(ACCEPT.as_str());
         if !accepted.contains("application/json") || !accepted.contains("text/event-stream") {
@@ -160,7 +160,7 @@ impl Server {
         }
     }
 
-    fn answer(&self, reactions: Vec<Reaction>) -> Response<Body> {
+    fn to_response(&self, reactions: Vec<Reaction>) -> Response<Body> {
         if let (true, [Reaction::Send(message)]) = (self.plan.json, &*reactions) {
             return whole(200, "application/json", message.to_string().into());
         }

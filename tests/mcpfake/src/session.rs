@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// Handles a message of the client and returns the reactions.
-    pub(crate) fn take(&mut self, message: &Value) -> Vec<Reaction> {
+    pub(crate) fn handle(&mut self, message: &Value) -> Vec<Reaction> {
         if self.plan.mute {
             return vec![Reaction::Hang];
         }
@@ -67,17 +67,22 @@ impl Session {
             return vec![Reaction::Send(error(&id.unwrap_or_default(), INVALID_REQUEST, "jsonrpc is 2.0"))];
         }
         match (message["method"].as_str(), id) {
-            (Some(method), Some(id)) => match self.request(method, &id, message) {
+            (Some(method), Some(id)) => match self.handle_request(method, &id, message) {
                 Ok(reactions) => reactions,
                 Err((code, why)) => vec![Reaction::Send(error(&id, code, why))],
             },
-            (Some(method), None) => self.notification(method, message),
-            (None, Some(_)) => self.answered(message),
+            (Some(method), None) => self.handle_notification(method, message),
+            (None, Some(_)) => self.handle_answer(message),
             (None, None) => vec![Reaction::Crash],
         }
     }
 
-    fn request(&mut self, method: &str, id: &Value, message: &Value) -> Result<Vec<Reaction>, (i64, &'static str)> {
+    fn handle_request(
+        &mut self,
+        method: &str,
+        id: &Value,
+        message: &Value,
+    ) -> Result<Vec<Reaction>, (i64, &'static str)> {
         if !self.ids.insert(id.to_string()) {
             return Err((INVALID_REQUEST, "an id came twice"));
         }
@@ -114,7 +119,7 @@ impl Session {
         }
     }
 
-    fn notification(&mut self, method: &str, message: &Value) -> Vec<Reaction> {
+    fn handle_notification(&mut self, method: &str, message: &Value) -> Vec<Reaction> {
         match (method, self.phase) {
             ("notifications/initialized", Phase::Greeted) => self.phase = Phase::Ready,
             ("notifications/cancelled", _) => self.cancelled.push(message["params"]["requestId"].clone()),
@@ -124,7 +129,7 @@ impl Session {
     }
 
     /// Handles an answer to a request of the server.
-    fn answered(&mut self, message: &Value) -> Vec<Reaction> {
+    fn handle_answer(&mut self, message: &Value) -> Vec<Reaction> {
         let Some((id, answers)) = &mut self.asking else {
             return if self.flooded { Vec::new() } else { vec![Reaction::Crash] };
         };
@@ -145,7 +150,7 @@ fn check_initialize(params: &Value) -> Result<(), (i64, &'static str)> {
     if params["protocolVersion"] != LEGACY {
         return Err((INVALID_PARAMS, "the version is not known"));
     }
-    offers_nothing(&params["capabilities"], &params["clientInfo"])
+    check_client(&params["capabilities"], &params["clientInfo"])
 }
 
 /// Checks the same data in the protocol version without a handshake, where each request contains the data.
@@ -154,10 +159,10 @@ fn check_request_meta(params: &Value) -> Result<(), (i64, &'static str)> {
     if meta("protocolVersion") != MODERN {
         return Err((INVALID_PARAMS, "the version is not said"));
     }
-    offers_nothing(&meta("clientCapabilities"), &meta("clientInfo"))
+    check_client(&meta("clientCapabilities"), &meta("clientInfo"))
 }
 
-fn offers_nothing(capabilities: &Value, info: &Value) -> Result<(), (i64, &'static str)> {
+fn check_client(capabilities: &Value, info: &Value) -> Result<(), (i64, &'static str)> {
     let offered = ["sampling", "elicitation", "roots", "tasks"].iter().any(|name| capabilities.get(name).is_some());
     match !offered && capabilities.is_object() && info["name"] == "flowcell" && info["version"].is_string() {
         true => Ok(()),

@@ -17,7 +17,7 @@ pub fn serve(plan: Plan) -> io::Result<i32> {
     let mut output = io::stdout().lock();
     for line in io::stdin().lock().lines() {
         let message = serde_json::from_str(&line?)?;
-        for reaction in session.take(&message) {
+        for reaction in session.handle(&message) {
             let bytes = match reaction {
                 Reaction::Send(message) => serde_json::to_vec(&message)?,
                 Reaction::Raw(bytes) => bytes,

@@ -125,12 +125,17 @@ pub(crate) fn call(session: &mut Session, id: &Value, params: &Value) -> Result<
             let names: Vec<String> = std::env::vars().map(|(name, value)| format!("{name}={value}")).collect();
             send(id, text(&names.join("\n")))
         }
-        _ => broken(session, name, id, input)?,
+        _ => call_faulty(session, name, id, input)?,
     })
 }
 
 /// Returns the reactions of the tools that misbehave.
-fn broken(session: &mut Session, name: &str, id: &Value, input: &Value) -> Result<Vec<Reaction>, (i64, &'static str)> {
+fn call_faulty(
+    session: &mut Session,
+    name: &str,
+    id: &Value,
+    input: &Value,
+) -> Result<Vec<Reaction>, (i64, &'static str)> {
     Ok(match name {
         "slow" => vec![Reaction::Hang],
         "crash" => vec![Reaction::Crash],

@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 use crate::{Dialect, fault::ErrorReply};
 
 /// Refuses a bad request as the provider of its dialect would.
-pub(crate) fn request(dialect: Dialect, key: &str, headers: &HeaderMap, body: &Value) -> Result<(), ErrorReply> {
-    authorized(dialect, key, headers)?;
-    let kind = text(headers, "content-type");
+pub(crate) fn check_request(dialect: Dialect, key: &str, headers: &HeaderMap, body: &Value) -> Result<(), ErrorReply> {
+    check_key(dialect, key, headers)?;
+    let kind = header_text(headers, "content-type");
     if kind.split(';').next() != Some("application/json") {
         return Err(ErrorReply::invalid("the content type is application/json"));
     }
@@ -34,22 +34,26 @@ pub(crate) fn request(dialect: Dialect, key: &str, headers: &HeaderMap, body: &V
     }
 }
 
-fn authorized(dialect: Dialect, key: &str, headers: &HeaderMap) -> Result<(), ErrorReply> {
-    let bearer = text(headers, "authorization") == format!("Bearer {key}");
+fn check_key(dialect: Dialect, key: &str, headers: &HeaderMap) -> Result<(), ErrorReply> {
+    let bearer = header_text(headers, "authorization") == format!("Bearer {key}");
     // Anthropic's own SDK sends a key as a bearer token. The documentation of the interface uses `x-api-key`.
-    let shown = bearer || (dialect == Dialect::Messages && text(headers, "x-api-key") == key);
+    let shown = bearer || (dialect == Dialect::Messages && header_text(headers, "x-api-key") == key);
     let code = (dialect != Dialect::Messages).then(|| "invalid_api_key".to_owned());
     // The real servers repeat parts of the key, so this server repeats all of it.
-    let wrong = format!("Incorrect API key provided: {}{}", text(headers, "x-api-key"), text(headers, "authorization"));
+    let wrong = format!(
+        "Incorrect API key provided: {}{}",
+        header_text(headers, "x-api-key"),
+        header_text(headers, "authorization")
+    );
     if shown { Ok(()) } else { Err(ErrorReply { status: 401, kind: None, code, message: wrong }) }
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Returns the parts of a request that a scenario can expect.
-pub(crate) fn shown(dialect: Dialect, body: &Value) -> Value {
+/// Returns the parts of a request that a scenario's `expect` is compared with.
+pub(crate) fn expected_parts(dialect: Dialect, body: &Value) -> Value {
     let name = match dialect {
         Dialect::Messages => "messages",
         Dialect::Chat => "chat",
@@ -93,7 +97,7 @@ fn refuse_unknown(members: &Map<String, Value>, known: &[&str], sentence: &str) 
     }
 }
 
-fn list<'a>(members: &'a Map<String, Value>, name: &str) -> Result<&'a [Value], ErrorReply> {
+fn non_empty_list<'a>(members: &'a Map<String, Value>, name: &str) -> Result<&'a [Value], ErrorReply> {
     let items = members.get(name).and_then(Value::as_array).filter(|items| !items.is_empty());
     items
         .map(Vec::as_slice)
@@ -101,7 +105,7 @@ fn list<'a>(members: &'a Map<String, Value>, name: &str) -> Result<&'a [Value], 
 }
 
 /// Refuses tool names that are too long or have other characters, and schemas that are not objects.
-fn tool(name: &Value, schema: &Value, longest: usize) -> Result<(), ErrorReply> {
+fn check_tool(name: &Value, schema: &Value, longest: usize) -> Result<(), ErrorReply> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let good = name.as_str().is_some_and(|name| (1..=longest).contains(&name.len()) && name.bytes().all(plain));
     match good && schema.is_object() {
@@ -110,7 +114,8 @@ fn tool(name: &Value, schema: &Value, longest: usize) -> Result<(), ErrorReply> 
     }
 }
 
-/// Returns whether each object of a schema forbids other members. With `all_required`, it must also require its own.
+/// Returns whether each object of a schema forbids other members. With `all_required`, it must also require all of its
+/// own members.
 fn is_closed(schema: &Value, all_required: bool) -> bool {
     let named = schema["properties"].as_object();
     let required = |name: &String| schema["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
@@ -122,7 +127,7 @@ fn is_closed(schema: &Value, all_required: bool) -> bool {
 }
 
 /// Refuses an answer format without a schema, or one that claims to be strict and is not.
-fn format(format: &Value) -> Result<(), ErrorReply> {
+fn check_format(format: &Value) -> Result<(), ErrorReply> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let named = format["name"].as_str().is_some_and(|name| (1..=64).contains(&name.len()) && name.bytes().all(plain));
     let strict = format["strict"] == json!(true);

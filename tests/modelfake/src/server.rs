@@ -24,7 +24,7 @@ use crate::{
     stream,
 };
 
-/// The wait before the server closes the connection, so that the bytes before have left.
+/// Time that the server waits before it closes the connection, so that all earlier bytes have been sent.
 const FLUSH: Duration = Duration::from_millis(1);
 
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
@@ -59,46 +59,46 @@ impl Server {
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
         if head.method == Method::GET && path == "/__fake/requests" {
             let text = self.journal.lock().unwrap_or_else(PoisonError::into_inner).to_json().to_string();
-            return Ok(answer(200, "application/json", Steps::whole(text)));
+            return Ok(response(200, "application/json", Steps::whole(text)));
         }
         let json: Value = serde_json::from_slice(&body).unwrap_or_default();
-        self.note(|journal| journal.requests.push(Recorded::new(path, &head.headers, json.clone())));
+        self.with_journal(|journal| journal.requests.push(Recorded::new(path, &head.headers, json.clone())));
         let dialect = match (head.method == Method::POST, head.uri.path()) {
             (true, "/v1/messages") => Dialect::Messages,
             (true, "/v1/chat/completions") => Dialect::Chat,
             (true, "/v1/responses") => Dialect::Responses,
-            _ => return Ok(answer(404, "application/json", Steps::whole("{\"error\":\"not found\"}"))),
+            _ => return Ok(response(404, "application/json", Steps::whole("{\"error\":\"not found\"}"))),
         };
-        let reply = match check::request(dialect, &self.key, &head.headers, &json) {
-            Err(refusal) => refused(dialect, &refusal, &HeaderMap::new()),
-            Ok(()) => match self.take(&check::shown(dialect, &json)) {
+        let reply = match check::check_request(dialect, &self.key, &head.headers, &json) {
+            Err(refusal) => error_response(dialect, &refusal, &HeaderMap::new()),
+            Ok(()) => match self.take_turn(&check::expected_parts(dialect, &json)) {
                 Some(Turn { fault: Some(Fault::NoHead), .. }) => std::future::pending().await,
-                Some(turn) => self.play(dialect, &turn),
-                None => self.unexpected(dialect, &json),
+                Some(turn) => self.answer_turn(dialect, &turn),
+                None => self.reject_unexpected(dialect, &json),
             },
         };
         Ok(reply)
     }
 
-    fn note<T>(&self, write: impl FnOnce(&mut Journal) -> T) -> T {
+    fn with_journal<T>(&self, write: impl FnOnce(&mut Journal) -> T) -> T {
         write(&mut self.journal.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes the first remaining turn that expects this request. A repeated turn remains.
-    fn take(&self, shown: &Value) -> Option<Turn> {
+    /// Removes and returns the first remaining turn that expects this request. A turn with `repeat` remains.
+    fn take_turn(&self, shown: &Value) -> Option<Turn> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |turn: &Turn| turn.expect.as_ref().is_none_or(|expected| check::matches(expected, shown));
         let slot = turns.iter_mut().find(|turn| turn.as_ref().is_some_and(fits))?;
         if slot.as_ref().is_some_and(|turn| turn.repeat) { slot.clone() } else { slot.take() }
     }
 
-    fn unexpected(&self, dialect: Dialect, body: &Value) -> Response<Steps> {
-        self.note(|journal| journal.failures.push(format!("no turn expects {body}")));
+    fn reject_unexpected(&self, dialect: Dialect, body: &Value) -> Response<Steps> {
+        self.with_journal(|journal| journal.failures.push(format!("no turn expects {body}")));
         let message = "no turn of the scenario expects this request".to_owned();
-        refused(dialect, &ErrorReply { status: 500, kind: None, code: None, message }, &HeaderMap::new())
+        error_response(dialect, &ErrorReply { status: 500, kind: None, code: None, message }, &HeaderMap::new())
     }
 
-    fn play(&self, dialect: Dialect, turn: &Turn) -> Response<Steps> {
+    fn answer_turn(&self, dialect: Dialect, turn: &Turn) -> Response<Steps> {
         match &turn.fault {
             Some(Fault::Status { status, kind, code, message, headers }) => {
                 let message = message.clone().unwrap_or_else(|| "so the scenario says".into());
@@ -106,35 +106,35 @@ impl Server {
                 let named = headers.iter().filter_map(|(name, value)| {
                     Some((hyper::header::HeaderName::from_bytes(name.as_bytes()).ok()?, value.parse().ok()?))
                 });
-                refused(dialect, &refusal, &named.collect())
+                error_response(dialect, &refusal, &named.collect())
             }
-            Some(Fault::Html) => answer(200, "text/html", Steps::whole("<html><body>Sign in</body></html>")),
+            Some(Fault::Html) => response(200, "text/html", Steps::whole("<html><body>Sign in</body></html>")),
             Some(Fault::Redirect(to)) => {
-                let mut answer = answer(302, "text/plain", Steps::default());
+                let mut answer = response(302, "text/plain", Steps::default());
                 answer.headers_mut().extend(to.parse().map(|to| (hyper::header::LOCATION, to)));
                 answer
             }
             Some(Fault::GzipBomb(size)) => {
-                let mut answer = answer(200, EVENT_STREAM, Steps::whole(fault::bomb(*size)));
+                let mut answer = response(200, EVENT_STREAM, Steps::whole(fault::bomb(*size)));
                 let gzip = hyper::header::HeaderValue::from_static("gzip");
                 answer.headers_mut().insert(hyper::header::CONTENT_ENCODING, gzip);
                 answer
             }
             fault => {
-                self.note(|journal| {
+                self.with_journal(|journal| {
                     journal.billing.turns += 1;
                     journal.billing.input += turn.usage.fresh + turn.usage.cache_read + turn.usage.cache_write;
                     journal.billing.output += turn.usage.output;
                 });
                 let kind = if let Some(Fault::ContentType(kind)) = fault { kind } else { EVENT_STREAM };
-                answer(200, kind, steps(dialect, turn))
+                response(200, kind, body_of_turn(dialect, turn))
             }
         }
     }
 }
 
 /// Returns the stream of a turn, with its faults.
-fn steps(dialect: Dialect, turn: &Turn) -> Steps {
+fn body_of_turn(dialect: Dialect, turn: &Turn) -> Steps {
     let mut events = match &turn.reply.raw_sse {
         Some(raw) => vec![raw.clone()],
         None => stream::events(dialect, turn),
@@ -174,13 +174,13 @@ fn steps(dialect: Dialect, turn: &Turn) -> Steps {
     Steps::new(sent.chain(end))
 }
 
-fn refused(dialect: Dialect, refusal: &ErrorReply, headers: &HeaderMap) -> Response<Steps> {
-    let mut answer = answer(refusal.status, "application/json", Steps::whole(refusal.body(dialect).to_string()));
+fn error_response(dialect: Dialect, refusal: &ErrorReply, headers: &HeaderMap) -> Response<Steps> {
+    let mut answer = response(refusal.status, "application/json", Steps::whole(refusal.body(dialect).to_string()));
     answer.headers_mut().extend(headers.clone());
     answer
 }
 
-fn answer(status: u16, kind: &str, body: Steps) -> Response<Steps> {
+fn response(status: u16, kind: &str, body: Steps) -> Response<Steps> {
     let mut answer = Response::new(body);
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = answer.headers_mut();

@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::{Call, Dialect, Reply, Turn};
 
 /// The number of characters in a delta.
-const LETTERS: usize = 4;
+const DELTA_CHARS: usize = 4;
 /// Maximum number of pieces of a text. Longer texts have longer pieces.
-const PIECES: usize = 10_000;
+const MAX_PIECES: usize = 10_000;
 
 /// Returns all events of a turn, each with the empty line that ends it.
 pub(crate) fn events(dialect: Dialect, turn: &Turn) -> Vec<String> {
@@ -50,5 +50,5 @@ impl Call {
 
 fn pieces(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
-    letters.chunks(LETTERS.max(letters.len() / PIECES)).map(|piece| piece.iter().collect()).collect()
+    letters.chunks(DELTA_CHARS.max(letters.len() / MAX_PIECES)).map(|piece| piece.iter().collect()).collect()
 }

@@ -141,7 +141,7 @@ async fn conversations_are_checked() {
 }
 
 #[tokio::test]
-async fn turns_are_played_once_and_what_comes_is_shown() {
+async fn turns_are_played_once_and_requests_are_recorded() {
     let turns = json!([{ "expect": { "lastText": "two" }, "reply": { "text": "2" } }, { "reply": { "text": "1" } }]);
     let fake = Fake::start(json!({ "turns": turns })).await.unwrap();
     let ask = |text: &str| with(CHAT, &json!({ "messages": [{ "role": "user", "content": text }] }));

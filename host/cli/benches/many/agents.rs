@@ -23,13 +23,13 @@ nodes:
   - { id: bot, type: agent.run, input: { prompt: Tell me something. }, grants: { model: ['*'], tools: ['data.*'] } }
 ";
 
-/// Turns whose first text is timed.
+/// The number of turns of the model. The first text of each is timed.
 const TURNS: usize = scaled(300);
-/// Time that the model takes before it writes. Meanwhile both sides wait, as in practice.
-const THINKS: Duration = Duration::from_millis(5);
+/// The time before the model begins to write. Meanwhile the client and the server wait, as in practice.
+const MODEL_DELAY: Duration = Duration::from_millis(5);
 /// Numbers of agents that wait at the same time.
-const SOME: usize = scaled(1_000);
-const MANY: usize = scaled(10_000);
+const FEWER_AGENTS: usize = scaled(1_000);
+const MANY_AGENTS: usize = scaled(10_000);
 
 fn host(folder: &Path, profile: &str) -> (Host, LoadedFlow) {
     let text = format!("default: it\nprofiles:\n  it: {profile}\n");
@@ -66,11 +66,11 @@ fn serve(mut stream: TcpStream, wrote: &mpsc::Sender<Instant>) {
     while read_request(&mut reader).is_some() {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
         stream.write_all(head.as_bytes()).unwrap();
-        thread::sleep(THINKS);
+        thread::sleep(MODEL_DELAY);
         let first = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Once"}}]}"#;
         let _ = wrote.send(Instant::now());
         let _ = stream.write_all(format!("{first}\n\n").as_bytes());
-        thread::sleep(THINKS);
+        thread::sleep(MODEL_DELAY);
         let last = r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
         let _ = stream.write_all(format!("{last}\n\ndata: [DONE]\n\n").as_bytes());
         let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -190,14 +190,19 @@ pub(super) fn waiting(folder: &Path) {
     begin(0, 1);
     let before = own();
     let each = |memory: u64, agents: usize| memory.saturating_sub(before) as f64 / agents as f64;
-    begin(1, SOME + 1);
-    let kept = each(own(), SOME);
+    begin(1, FEWER_AGENTS + 1);
+    let kept = each(own(), FEWER_AGENTS);
     // The host drops instances after 5 s.
     thread::sleep(Duration::from_secs(8));
-    let dropped = each(own(), SOME);
-    println!("{SOME} agents that wait for a slow model: {kept:.1} KiB each with instances, {dropped:.1} KiB without");
-    begin(SOME + 1, MANY + 1);
+    let dropped = each(own(), FEWER_AGENTS);
+    println!(
+        "{FEWER_AGENTS} agents that wait for a slow model: {kept:.1} KiB each with instances, {dropped:.1} KiB without"
+    );
+    begin(FEWER_AGENTS + 1, MANY_AGENTS + 1);
     thread::sleep(Duration::from_secs(8));
-    println!("{MANY} agents that wait for a slow model: {:.1} KiB each, without instances", each(own(), MANY));
+    println!(
+        "{MANY_AGENTS} agents that wait for a slow model: {:.1} KiB each, without instances",
+        each(own(), MANY_AGENTS)
+    );
     runtime.shutdown_background();
 }

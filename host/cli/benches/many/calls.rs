@@ -17,19 +17,19 @@ use rusqlite::Connection;
 
 use super::{ROUNDS, bare, guests, load, median, medians, ms, runtime, timed};
 
-const CHAIN: usize = 100;
-const LONG_CHAIN: usize = 1_000;
-const AT_ONCE: usize = 64;
+const CHAIN_LENGTH: usize = 100;
+const LONG_CHAIN_LENGTH: usize = 1_000;
+const CHAINS_AT_ONCE: usize = 64;
 /// Additional time of a commit on the slower disk.
-const SLOWER: Duration = Duration::from_millis(1);
+const COMMIT_DELAY: Duration = Duration::from_millis(1);
 
 /// The bytes that the bare store writes for each step: about as many as a step of the chain takes in the journal.
 const BODY_BYTES: usize = 1_200;
 /// The size at which SQLite begins its log anew.
 const LOG_BYTES: usize = 5 << 20;
-const ERRAND: &str = r#"{"url":"https://api.example.com/errands","errand":"parcels"}"#;
+const ERRAND_BODY: &str = r#"{"url":"https://api.example.com/errands","errand":"parcels"}"#;
 
-/// Answers at once, and records the times of the calls.
+/// A capability that answers at once, and records the times of its calls.
 #[derive(Default)]
 struct Answers(Mutex<Vec<Instant>>);
 
@@ -71,7 +71,7 @@ impl World {
 
 /// Returns a chain of nodes that make one call each.
 fn chain(length: usize) -> String {
-    let mut nodes = format!("flow: {{ name: errands, input: {ERRAND} }}\nnodes:\n");
+    let mut nodes = format!("flow: {{ name: errands, input: {ERRAND_BODY} }}\nnodes:\n");
     let mut edges = String::from("edges:\n");
     for at in 0..length {
         let input = "{ url: '{{ flow.input.url }}', errand: '{{ flow.input.errand }}' }";
@@ -136,17 +136,17 @@ pub(super) fn calls(folder: &Path) {
     let body = "x".repeat(BODY_BYTES);
     let kept = World::new(&packs, Some(folder.join("state")));
     let memory = World::new(&packs, None);
-    let short = load(&kept.host, &chain(CHAIN));
-    let long = load(&kept.host, &chain(LONG_CHAIN));
-    let bare = bare::Bare::new(&courier(), "courier.send", ERRAND);
+    let short = load(&kept.host, &chain(CHAIN_LENGTH));
+    let long = load(&kept.host, &chain(LONG_CHAIN_LENGTH));
+    let bare = bare::Bare::new(&courier(), "courier.send", ERRAND_BODY);
     let store = BareStore::new(folder);
-    for (disk, slower) in [("", Duration::ZERO), (", commits 1 ms longer", SLOWER)] {
+    for (disk, slower) in [("", Duration::ZERO), (", commits 1 ms longer", COMMIT_DELAY)] {
         kept.slow_down(slower);
         let ours = || timed(|| runtime.block_on(run(&kept.host, &short)));
         let theirs = || {
             timed(|| {
                 runtime.block_on(async {
-                    for _ in 0..CHAIN {
+                    for _ in 0..CHAIN_LENGTH {
                         bare.call().await;
                         store.commit(&body, slower);
                     }
@@ -157,9 +157,9 @@ pub(super) fn calls(folder: &Path) {
         runtime.block_on(run(&kept.host, &long));
         let before = kept.commits();
         let (ours, theirs) = medians(ours, theirs);
-        let commits = (kept.commits() - before) as f64 / (CHAIN * ROUNDS) as f64;
+        let commits = (kept.commits() - before) as f64 / (CHAIN_LENGTH * ROUNDS) as f64;
         println!(
-            "chain of {CHAIN} calls{disk}: {:.0} µs a step, a bare commit and a bare call {:.0} µs, ratio {:.2}; \
+            "chain of {CHAIN_LENGTH} calls{disk}: {:.0} µs a step, a bare commit and a bare call {:.0} µs, ratio {:.2}; \
              {commits:.2} commits a step",
             each(ours),
             each(theirs),
@@ -168,10 +168,10 @@ pub(super) fn calls(folder: &Path) {
         if slower.is_zero() {
             let (calls, commits) = medians(
                 || timed(|| runtime.block_on(run(&memory.host, &short))),
-                || timed(|| (0..CHAIN).for_each(|_| store.commit(&body, slower))),
+                || timed(|| (0..CHAIN_LENGTH).for_each(|_| store.commit(&body, slower))),
             );
             println!(
-                "chain of {CHAIN} calls in memory: {:.0} µs a step; a bare commit {:.0} µs",
+                "chain of {CHAIN_LENGTH} calls in memory: {:.0} µs a step; a bare commit {:.0} µs",
                 each(calls),
                 each(commits)
             );
@@ -180,15 +180,15 @@ pub(super) fn calls(folder: &Path) {
             kept.answers.0.lock().unwrap().clear();
             runtime.block_on(run(&kept.host, &long));
             let times = kept.answers.0.lock().unwrap();
-            let quarter = LONG_CHAIN / 4;
+            let quarter = LONG_CHAIN_LENGTH / 4;
             let first = times[quarter - 1] - times[0];
-            let last = times[LONG_CHAIN - 1] - times[LONG_CHAIN - quarter];
+            let last = times[LONG_CHAIN_LENGTH - 1] - times[LONG_CHAIN_LENGTH - quarter];
             (first, last)
         });
         let (first, last): (Vec<_>, Vec<_>) = quarters.unzip();
         let (first, last) = (median(first), median(last));
         println!(
-            "chain of {LONG_CHAIN} calls{disk}: first quarter {:.1} ms, last quarter {:.1} ms, ratio {:.2}",
+            "chain of {LONG_CHAIN_LENGTH} calls{disk}: first quarter {:.1} ms, last quarter {:.1} ms, ratio {:.2}",
             ms(first),
             ms(last),
             last.as_secs_f64() / first.as_secs_f64()
@@ -197,7 +197,7 @@ pub(super) fn calls(folder: &Path) {
 }
 
 fn each(lap: Duration) -> f64 {
-    lap.as_secs_f64() * 1e6 / CHAIN as f64
+    lap.as_secs_f64() * 1e6 / CHAIN_LENGTH as f64
 }
 
 /// Compares many chains of calls at once with one chain, and with as many chains on a store in memory.
@@ -206,13 +206,13 @@ pub(super) fn together(folder: &Path) {
     let runtime = runtime();
     let kept = World::new(&packs, Some(folder.join("state")));
     let memory = World::new(&packs, None);
-    let flow = load(&kept.host, &chain(CHAIN));
-    let in_memory = load(&memory.host, &chain(CHAIN));
+    let flow = load(&kept.host, &chain(CHAIN_LENGTH));
+    let in_memory = load(&memory.host, &chain(CHAIN_LENGTH));
     let steps = |world: &World, flow: &LoadedFlow, runs: usize| {
         let all = || runtime.block_on(join_all((0..runs).map(|_| run(&world.host, flow))));
-        (CHAIN * runs) as f64 / timed(|| drop(all())).as_secs_f64()
+        (CHAIN_LENGTH * runs) as f64 / timed(|| drop(all())).as_secs_f64()
     };
-    for (disk, slower) in [("", Duration::ZERO), (", commits 1 ms longer", SLOWER)] {
+    for (disk, slower) in [("", Duration::ZERO), (", commits 1 ms longer", COMMIT_DELAY)] {
         kept.slow_down(slower);
         // The first runs fill the caches and the store's log.
         steps(&kept, &flow, 10);
@@ -220,16 +220,16 @@ pub(super) fn together(folder: &Path) {
         let laps = (0..ROUNDS).map(|_| {
             let one = steps(&kept, &flow, 1);
             let before = kept.commits();
-            let many = steps(&kept, &flow, AT_ONCE);
-            let commits = (kept.commits() - before) as f64 / (CHAIN * AT_ONCE) as f64;
-            (one, many, commits, steps(&memory, &in_memory, AT_ONCE))
+            let many = steps(&kept, &flow, CHAINS_AT_ONCE);
+            let commits = (kept.commits() - before) as f64 / (CHAIN_LENGTH * CHAINS_AT_ONCE) as f64;
+            (one, many, commits, steps(&memory, &in_memory, CHAINS_AT_ONCE))
         });
         let laps: Vec<_> = laps.collect();
         let part = |part: fn(&(f64, f64, f64, f64)) -> f64| median(laps.iter().map(part).collect());
         let (one, many) = (part(|lap| lap.0), part(|lap| lap.1));
         let (commits, memory) = (part(|lap| lap.2), part(|lap| lap.3));
         println!(
-            "{AT_ONCE} chains of calls at once{disk}: {many:.0} steps/s, one {one:.0}, ratio {:.1}; in memory {memory:.0}, \
+            "{CHAINS_AT_ONCE} chains of calls at once{disk}: {many:.0} steps/s, one {one:.0}, ratio {:.1}; in memory {memory:.0}, \
              {:.0} %; {commits:.3} commits a step",
             many / one,
             many / memory * 100.0

@@ -11,10 +11,10 @@ use flowcell::{Host, Json, Reader, RunId, RunOptions, RunStatus, Runs, contract:
 
 use super::{flowcell, load, median, memory_of, ms, runtime, scaled};
 
-const FEW: usize = scaled(10_000);
-const MANY: usize = scaled(1_000_000);
+const FEW_EVENTS: usize = scaled(10_000);
+const MANY_EVENTS: usize = scaled(1_000_000);
 /// Events of one pass of the loop.
-const OF_A_PASS: usize = 8;
+const EVENTS_PER_PASS: usize = 8;
 const ROUNDS: usize = 5;
 
 const LOOP: &str = "
@@ -42,9 +42,9 @@ pub(super) fn events(folder: &Path) {
     let (state, cache) = (folder.join("state"), folder.join("cache"));
     let host = Host::builder().state_dir(&state).build().unwrap();
     let flow = load(&host, LOOP);
-    for (name, events) in [("few", FEW), ("many", MANY)] {
+    for (name, events) in [("few", FEW_EVENTS), ("many", MANY_EVENTS)] {
         let began = Instant::now();
-        let passes = events.div_ceil(OF_A_PASS) as u64;
+        let passes = events.div_ceil(EVENTS_PER_PASS) as u64;
         let input = Json::object([("passes", Json::from(passes))]);
         let run_id = Some(RunId::from(name));
         let options = RunOptions { input, run_id, without_events: true, ..RunOptions::default() };

@@ -14,10 +14,10 @@ use futures_util::{StreamExt, stream};
 
 use super::{ROUNDS, flowcell, load, median, medians, memory_of, ms, runtime, scaled, timed};
 
-const MANY: usize = scaled(100_000);
-const OWNED: usize = scaled(10_000);
+const PARKED_RUNS: usize = scaled(100_000);
+const OWNED_RUNS: usize = scaled(10_000);
 /// Runs that are begun at the same time, so that they share commits.
-const AT_A_TIME: usize = 512;
+const BEGUN_AT_A_TIME: usize = 512;
 
 const GATE: &str = "
 flow: { name: asks }
@@ -38,7 +38,7 @@ fn park(host: &Host, count: usize) {
         let runner = host.runner(&flow, RunOptions { without_events: true, ..RunOptions::default() }).unwrap();
         tokio::spawn(runner.run())
     });
-    let parked = runs.buffer_unordered(AT_A_TIME).for_each(async |result| {
+    let parked = runs.buffer_unordered(BEGUN_AT_A_TIME).for_each(async |result| {
         assert_eq!(result.unwrap().status, RunStatus::Parked);
     });
     runtime().block_on(parked);
@@ -48,18 +48,18 @@ fn park(host: &Host, count: usize) {
 pub(super) fn parked(folder: &Path) {
     let [many, empty] = ["many", "empty"].map(|name| folder.join(name));
     let host = Host::builder().state_dir(&many).build().unwrap();
-    let lap = timed(|| park(&host, MANY));
-    let commits = host.store().unwrap().commits() as f64 / MANY as f64;
+    let lap = timed(|| park(&host, PARKED_RUNS));
+    let commits = host.store().unwrap().commits() as f64 / PARKED_RUNS as f64;
     drop(host);
     drop(Host::builder().state_dir(&empty).build().unwrap());
     let seconds = lap.as_secs_f64();
-    println!("{MANY} runs parked: {:.0} runs/s, {commits:.3} commits a run", MANY as f64 / seconds);
+    println!("{PARKED_RUNS} runs parked: {:.0} runs/s, {commits:.3} commits a run", PARKED_RUNS as f64 / seconds);
 
     let cache = folder.join("cache");
     let (with, without) = medians(|| idle(&cache, &many), || idle(&cache, &empty));
-    let each = (with as f64 - without as f64) * 1024.0 / MANY as f64;
+    let each = (with as f64 - without as f64) * 1024.0 / PARKED_RUNS as f64;
     println!(
-        "owner of {MANY} parked runs: {:.1} MiB, of none: {:.1} MiB, {each:.0} bytes a run",
+        "owner of {PARKED_RUNS} parked runs: {:.1} MiB, of none: {:.1} MiB, {each:.0} bytes a run",
         with as f64 / 1024.0,
         without as f64 / 1024.0
     );
@@ -68,7 +68,7 @@ pub(super) fn parked(folder: &Path) {
     let tenant = Tenant::local();
     let looks = |name: &str, look: &dyn Fn(&Reader)| {
         let (with, without) = medians(|| timed(|| look(&many)), || timed(|| look(&empty)));
-        println!("{name} among {MANY} parked runs: {:.3} ms, among none {:.3} ms", ms(with), ms(without));
+        println!("{name} among {PARKED_RUNS} parked runs: {:.3} ms, among none {:.3} ms", ms(with), ms(without));
     };
     looks("looking for what to drive", &|reader| {
         assert!(reader.runnable(&tenant, u64::MAX >> 1, 64).unwrap().is_empty());
@@ -85,7 +85,7 @@ fn idle(cache: &Path, state: &Path) -> u64 {
     let mut drive = flowcell(cache, state).arg("drive").stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(drive.stderr.take().unwrap()).lines();
     assert!(said.next().unwrap().unwrap().starts_with("driving"));
-    rest(&drive);
+    wait_until_idle(&drive);
     let memory = memory_of(drive.id(), "VmRSS").unwrap();
     drive.kill().unwrap();
     drive.wait().unwrap();
@@ -93,7 +93,7 @@ fn idle(cache: &Path, state: &Path) -> u64 {
 }
 
 /// Waits until a process has used no CPU time for a while.
-fn rest(process: &Child) {
+fn wait_until_idle(process: &Child) {
     let used = || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
         let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().map(str::to_owned).collect();
@@ -109,13 +109,13 @@ fn rest(process: &Child) {
     }
 }
 
-/// Compares a small flow in a store with many parked runs, whose owner was killed, with the same flow in an empty
-/// store.
+/// Compares the time of a small flow in two stores: one with many parked runs, whose owner was killed, and an empty
+/// one.
 pub(super) fn killed(folder: &Path) {
     let [owned, cache, flow] = ["owned", "cache", "small.yaml"].map(|name| folder.join(name));
     fs::write(&flow, SMALL).unwrap();
     let mut owner = Command::new(std::env::current_exe().unwrap());
-    owner.arg("--own").arg(&owned).arg(OWNED.to_string());
+    owner.arg("--own").arg(&owned).arg(OWNED_RUNS.to_string());
     let mut owner = owner.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let said = BufReader::new(owner.stdout.take().unwrap()).lines().next().unwrap().unwrap();
     owner.kill().unwrap();
@@ -149,7 +149,7 @@ pub(super) fn killed(folder: &Path) {
     let part = |part: fn(&(Duration, Duration, Duration)) -> Duration| ms(median(laps.iter().map(part).collect()));
     let (after, new, small) = (part(|lap| lap.0), part(|lap| lap.1), part(|lap| lap.2));
     println!(
-        "a small flow after the owner of {OWNED} parked runs was killed: {after:.1} ms (a log of {} KiB), \
+        "a small flow after the owner of {OWNED_RUNS} parked runs was killed: {after:.1} ms (a log of {} KiB), \
          in a store of a few runs {small:.1} ms, ratio {:.2}; in a new store {new:.1} ms, ratio {:.2}",
         log >> 10,
         after / small,

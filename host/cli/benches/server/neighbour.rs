@@ -24,7 +24,7 @@ use super::{THREE, client::Served, guests::HOSTILE, percentile, post::Connection
 /// Runs of the measured tenant.
 const RUNS: usize = 400;
 /// Connections of the other tenant.
-const FLOOD: usize = 16;
+const FLOOD_CONNECTIONS: usize = 16;
 
 pub(crate) fn neighbour() {
     let node = |id: usize, node_type: &str| json!({ "id": format!("n{id}"), "type": node_type, "input": {}, "policy": { "timeoutMs": 20_000 } });
@@ -46,7 +46,7 @@ pub(crate) fn neighbour() {
         // Start a new server each time, so that no run is left from the previous measurement.
         let (served, tokens, _folder) = serve();
         let quiet = measure(&served, &tokens[1]);
-        let (noisy, begun) = beside(&served, &tokens, &bodies);
+        let (noisy, begun) = measure_beside_flood(&served, &tokens, &bodies);
         let limit = (quiet.start.1 * 2).max(quiet.start.1 + Duration::from_millis(20));
         let holds = if noisy.start.1 <= limit { "within" } else { "BEYOND" };
         let limit = limit.as_secs_f64() * 1e3;
@@ -93,12 +93,12 @@ impl Waits {
     }
 }
 
-/// Measures the second tenant while the first one begins as many of these runs as it can.
-fn beside(served: &Served, tokens: &[String], bodies: &[&String]) -> (Waits, u64) {
+/// Measures the runs of the second tenant while the first one keeps starting runs with these request bodies.
+fn measure_beside_flood(served: &Served, tokens: &[String], bodies: &[&String]) -> (Waits, u64) {
     let (ends, begun) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let (ends, begun) = (&ends, &begun);
-        for body in bodies.iter().cycle().take(FLOOD) {
+        for body in bodies.iter().cycle().take(FLOOD_CONNECTIONS) {
             scope.spawn(move || {
                 let mut connection = Connection::open(served).with_token(&tokens[0]);
                 while !ends.load(Ordering::Acquire) {

@@ -18,8 +18,8 @@ use super::{
 
 /// Runs for each median.
 const RUNS: usize = 1_000;
-/// Runs of each kind between two alternations.
-const TURN: usize = 100;
+/// The number of runs of one kind before the other kind has its turn.
+const RUNS_PER_TURN: usize = 100;
 /// Connections that send requests at the same time.
 const CONNECTIONS: usize = 8;
 
@@ -32,15 +32,15 @@ pub(crate) fn post() {
     let mut connection = Connection::open(&served);
     let (mut over, mut inside, mut whole, mut bare) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let flow = host.load_source(Source { name: "three.yaml".into(), text: THREE.into() }).unwrap();
-    for turn in 0..RUNS / TURN {
-        for run in 0..TURN {
+    for turn in 0..RUNS / RUNS_PER_TURN {
+        for run in 0..RUNS_PER_TURN {
             let (named, brought) = (connection.timed(r#"{"flow":"three"}"#), connection.timed(&inline()));
             let nothing = connection.bare();
             let since = Instant::now();
             let ended = runtime.block_on(runtime.spawn(host.runner(&flow, quiet()).unwrap().run())).unwrap();
             assert_eq!(ended.status, RunStatus::Succeeded);
             // Skip the first runs, which include compiling.
-            if turn > 0 || run > TURN / 2 {
+            if turn > 0 || run > RUNS_PER_TURN / 2 {
                 inside.push(since.elapsed());
                 over.push(named);
                 whole.push(brought);

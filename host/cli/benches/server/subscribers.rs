@@ -17,15 +17,15 @@ use super::client::{Served, connect, head, send};
 
 const SUBSCRIBERS: usize = 1_000;
 /// One subscriber in this number reads nothing.
-const SLOW: usize = 10;
+const SLOW_ONE_IN: usize = 10;
 /// Steps of the run, and the time in milliseconds that each waits.
 const STEPS: usize = 100;
 const WAIT_MS: u64 = 50;
 
 pub(crate) fn subscribers() {
     let served = Served::local();
-    let alone = watched(&served, "alone", 0);
-    let watched = watched(&served, "watched", SUBSCRIBERS);
+    let alone = measure_answer_to_end(&served, "alone", 0);
+    let watched = measure_answer_to_end(&served, "watched", SUBSCRIBERS);
     println!(
         "a run of {STEPS} steps of {WAIT_MS} ms that nobody watches takes {:.0} ms; with {SUBSCRIBERS} who watch, a tenth of \
          them reading nothing, {:.0} ms ({:+.1} %)",
@@ -36,7 +36,7 @@ pub(crate) fn subscribers() {
 }
 
 /// Measures the time from the answer at the gate to the end of the run.
-fn watched(served: &Served, run: &str, subscribers: usize) -> Duration {
+fn measure_answer_to_end(served: &Served, run: &str, subscribers: usize) -> Duration {
     let flow = json!({
         "flow": { "name": "steps" },
         "nodes": [
@@ -58,7 +58,7 @@ fn watched(served: &Served, run: &str, subscribers: usize) -> Duration {
         .map(|(index, stream)| {
             let (ends, heard) = (ends.clone(), heard.clone());
             let builder = thread::Builder::new().stack_size(64 << 10);
-            builder.spawn(move || listen(stream, index % SLOW == 0, &ends, &heard)).unwrap()
+            builder.spawn(move || listen(stream, index % SLOW_ONE_IN == 0, &ends, &heard)).unwrap()
         })
         .collect();
     let since = Instant::now();

@@ -25,7 +25,7 @@ pub(super) fn read<C: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<C
             Some(case) => (CliError::wrong(format!("{case} in {shown} is invalid")), None),
             None => (CliError::wrong(format!("{shown} is not a file of test cases")), Some(hint.to_owned())),
         };
-        let hint = meant(&cause).map(|meant| format!("did you mean `{meant}`?")).or(hint);
+        let hint = similar_name(&cause).map(|meant| format!("did you mean `{meant}`?")).or(hint);
         hint.into_iter().fold(problem.cause(&cause), CliError::hint)
     })
 }
@@ -41,7 +41,7 @@ fn wrong_case<C: DeserializeOwned>(text: &str) -> Option<String> {
 
 /// Reads an error of `serde`, such as "unknown field `a`, expected one of b, c". Returns the expected name that is
 /// most similar to the unknown one.
-fn meant(cause: &str) -> Option<&str> {
+fn similar_name(cause: &str) -> Option<&str> {
     let (_, told) = cause.lines().next()?.split_once("unknown ")?;
     let (unknown, known) = told.split_once("`, expected ")?;
     let known = known.trim_start_matches("one of ").split(|sign: char| !sign.is_alphanumeric() && sign != '_');
@@ -50,7 +50,7 @@ fn meant(cause: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::meant;
+    use super::similar_name;
 
     #[test]
     fn the_nearest_key_is_named() {
@@ -61,7 +61,7 @@ mod tests {
             ("unknown field `zzzzzz`, expected `cases`", None),
             ("invalid type: string \"x\", expected a sequence", None),
         ] {
-            assert_eq!(meant(cause), expected, "{cause}");
+            assert_eq!(similar_name(cause), expected, "{cause}");
         }
     }
 }

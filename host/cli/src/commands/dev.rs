@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// The time without changes after which the flow runs again.
-const SETTLED: Duration = Duration::from_millis(100);
+const QUIET_TIME: Duration = Duration::from_millis(100);
 /// The capacity of the queue of file events.
 const EVENT_QUEUE_CAPACITY: usize = 1_024;
 /// Folders that only tools and runs write to. Changes in them are ignored.
-const WRITTEN: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".flowcell", ".git"];
+const IGNORED_FOLDERS: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".flowcell", ".git"];
 
 /// Arguments of `flowcell dev`.
 #[derive(Args)]
@@ -105,7 +105,7 @@ impl Changes {
         Ok(Changes { seen, folders: watched, _watcher: watcher })
     }
 
-    /// Waits for a change, and then until no event has come for [`SETTLED`]. Returns the first path that changed.
+    /// Waits for a change, and then until no event has come for [`QUIET_TIME`]. Returns the first path that changed.
     fn wait_for_change(&self) -> Result<PathBuf, CliError> {
         let gone = || CliError::internal("the watch on the files has ended");
         let changed = loop {
@@ -114,7 +114,7 @@ impl Changes {
                 break path;
             }
         };
-        while self.seen.recv_timeout(SETTLED).is_ok() {}
+        while self.seen.recv_timeout(QUIET_TIME).is_ok() {}
         Ok(changed)
     }
 
@@ -126,15 +126,17 @@ impl Changes {
             EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
             _ => false,
         };
-        event.paths.into_iter().find(|path| content && !self.is_written(path))
+        event.paths.into_iter().find(|path| content && !self.is_ignored(path))
     }
 
     /// Returns whether the path lies in a folder that tools or runs write to.
-    fn is_written(&self, path: &Path) -> bool {
+    fn is_ignored(&self, path: &Path) -> bool {
         let inside = self.folders.iter().filter_map(|folder| path.strip_prefix(folder).ok());
         // The name of a watched folder itself does not count: a folder of packs may be called `dist`.
         inside.min_by_key(|inside| inside.components().count()).is_some_and(|inside| {
-            inside.components().any(|part| part.as_os_str().to_str().is_some_and(|part| WRITTEN.contains(&part)))
+            inside
+                .components()
+                .any(|part| part.as_os_str().to_str().is_some_and(|part| IGNORED_FOLDERS.contains(&part)))
         })
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use flowcell::{
     FlowRunner, Host, RunResult, StartError,
     contract::Tenant,
-    control::Driven,
+    control::QueueDriver,
     supervisor::{RunObserver, Supervisor},
 };
 use futures_util::future::BoxFuture;
@@ -66,7 +66,7 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     );
     let said = match place {
         StoreLocation::Folder(folder) => {
-            let owner = Arc::new(Driven(drive.admission()));
+            let owner = Arc::new(QueueDriver(drive.admission()));
             listen(&host, folder, owner, args.packs.reach(), terminal);
             format!("driving the runs in {}", folder.display())
         }
@@ -125,7 +125,7 @@ impl RunObserver for Watcher {
             runner.attach(Arc::new(Progress::new(screen.clone(), runner.flow())));
         }
         // Start the programs of channels only for a run that can be driven.
-        let attached = match self.channels.of_a_run() {
+        let attached = match self.channels.open_for_run() {
             Ok(attached) => attached,
             Err(problem) => {
                 problem.print(self.terminal);
@@ -134,7 +134,7 @@ impl RunObserver for Watcher {
         };
         attached.channels.iter().for_each(|channel| _ = runner.attach(channel.clone()));
         runner.wait_for_answers(attached.can_answer());
-        Some(Box::pin(async move { attached.until_deserted(runner).await }))
+        Some(Box::pin(async move { attached.drive_run(runner).await }))
     }
 
     fn ended(&self, result: &RunResult) {

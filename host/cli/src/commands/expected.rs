@@ -7,7 +7,7 @@ use regex_lite::Regex;
 /// Maximum number of differences that one comparison reports.
 const MAX_DIFFERENCES: usize = 20;
 /// Maximum number of characters of a value in a message.
-const SHOWN: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 
 /// The matchers, each an object with one member.
 const MATCHERS: [&str; 5] = ["$any", "$type", "$regex", "$contains", "$equals"];
@@ -43,7 +43,7 @@ enum Members {
 
 fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &mut Vec<String>) {
     if let Some((name, argument)) = matcher(expected) {
-        return found.extend(unmatched(place, name, argument, came));
+        return found.extend(matcher_differences(place, name, argument, came));
     }
     if let Some((name, meant)) = misspelt(expected) {
         return found.push(format!("{place}: unknown matcher `{name}`; did you mean `{meant}`?"));
@@ -74,7 +74,9 @@ fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &
             shown(came),
             shown(expected)
         )),
-        (Json::String(expected), Json::String(came)) if expected != came => found.push(texts(place, expected, came)),
+        (Json::String(expected), Json::String(came)) if expected != came => {
+            found.push(text_difference(place, expected, came))
+        }
         _ if expected == came => {}
         _ => found.push(format!("{place} is {}, not {}", shown(came), shown(expected))),
     }
@@ -95,7 +97,7 @@ fn misspelt(expected: &Json) -> Option<(&str, &'static str)> {
     Some((name, similar(name, MATCHERS)?))
 }
 
-fn unmatched(place: &str, name: &str, argument: &Json, came: &Json) -> Vec<String> {
+fn matcher_differences(place: &str, name: &str, argument: &Json, came: &Json) -> Vec<String> {
     let text = argument.as_str();
     match (name, text) {
         ("$any", _) if *argument == Json::from(true) => Vec::new(),
@@ -103,17 +105,17 @@ fn unmatched(place: &str, name: &str, argument: &Json, came: &Json) -> Vec<Strin
         ("$equals", _) if argument == came => Vec::new(),
         ("$equals", _) => vec![format!("{place} is {}, not {}", shown(came), shown(argument))],
         ("$type", Some(wanted)) if TYPES.contains(&wanted) => {
-            let is = is_of(wanted, came);
+            let is = is_of_type(wanted, came);
             (!is).then(|| format!("{place} is {}, which is not of type {wanted}", shown(came))).into_iter().collect()
         }
         ("$type", _) => vec![format!("{place}: `$type` must be one of {}, not {}", TYPES.join(", "), shown(argument))],
-        ("$regex", Some(pattern)) => unmatched_by(place, pattern, came).into_iter().collect(),
+        ("$regex", Some(pattern)) => regex_difference(place, pattern, came).into_iter().collect(),
         ("$regex", None) => vec![format!("{place}: `$regex` must be a text, not {}", shown(argument))],
-        _ => lacking(place, argument, came),
+        _ => missing_parts(place, argument, came),
     }
 }
 
-fn is_of(wanted: &str, came: &Json) -> bool {
+fn is_of_type(wanted: &str, came: &Json) -> bool {
     match came {
         Json::Null => wanted == "null",
         Json::Bool(_) => wanted == "boolean",
@@ -128,7 +130,7 @@ fn is_whole(number: &Json) -> bool {
     number.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 
-fn unmatched_by(place: &str, pattern: &str, came: &Json) -> Option<String> {
+fn regex_difference(place: &str, pattern: &str, came: &Json) -> Option<String> {
     let regex = match Regex::new(pattern) {
         Ok(regex) => regex,
         Err(error) => return Some(format!("{place}: `{pattern}` is not a regular expression: {error}")),
@@ -139,7 +141,7 @@ fn unmatched_by(place: &str, pattern: &str, came: &Json) -> Option<String> {
 
 /// Returns a sentence for each part that `$contains` requires and the value lacks: a part of a text, an item of a
 /// list, or a member of an object.
-fn lacking(place: &str, wanted: &Json, came: &Json) -> Vec<String> {
+fn missing_parts(place: &str, wanted: &Json, came: &Json) -> Vec<String> {
     let mut found = Vec::new();
     match (wanted, came) {
         (Json::String(part), Json::String(text)) if text.contains(&**part) => {}
@@ -156,12 +158,12 @@ fn lacking(place: &str, wanted: &Json, came: &Json) -> Vec<String> {
 }
 
 /// Describes the difference between two texts. Long texts are shown from the first different character.
-fn texts(place: &str, expected: &str, came: &str) -> String {
+fn text_difference(place: &str, expected: &str, came: &str) -> String {
     let same = expected.chars().zip(came.chars()).take_while(|(one, other)| one == other).count();
-    if expected.chars().count().max(came.chars().count()) <= SHOWN {
+    if expected.chars().count().max(came.chars().count()) <= MAX_SHOWN_CHARS {
         return format!("{place} is {came:?}, not {expected:?}");
     }
-    let from = |text: &str| text.chars().skip(same).take(SHOWN / 4).collect::<String>();
+    let from = |text: &str| text.chars().skip(same).take(MAX_SHOWN_CHARS / 4).collect::<String>();
     format!(
         "{place} differs from character {} on: it continues with {:?}, not {:?}",
         same + 1,
@@ -170,10 +172,10 @@ fn texts(place: &str, expected: &str, came: &str) -> String {
     )
 }
 
-/// Returns a value as JSON text, cut after [`SHOWN`] characters.
+/// Returns a value as JSON text, cut after [`MAX_SHOWN_CHARS`] characters.
 pub(super) fn shown(value: &Json) -> String {
     let mut text = value.to_text();
-    if let Some((cut, _)) = text.char_indices().nth(SHOWN) {
+    if let Some((cut, _)) = text.char_indices().nth(MAX_SHOWN_CHARS) {
         text.truncate(cut);
         text.push('…');
     }
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_that_differs_is_told() {
+    fn each_place_that_differs_is_reported() {
         for (expected, came, told) in [
             (r#"{"a":1,"b":[1,2]}"#, r#"{"b":[1,2],"a":1.0}"#, &[][..]),
             (r#"{"a":{"b":1}}"#, r#"{"a":{"b":2}}"#, &["output.a.b is 2, not 1"]),
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matcher_takes_many_values() {
+    fn a_matcher_accepts_several_values() {
         let value = r#"{"id":"run-7","n":3,"f":1.5,"list":[{"a":1,"b":2},"x"],"no":null,"deep":{"a":{"b":1,"c":2}}}"#;
         for (expected, fit) in [
             (r#"{"$any":true}"#, true),
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn more_members_than_expected_fit() {
+    fn members_beyond_the_expected_ones_are_accepted() {
         for (expected, came, fit) in [
             (r#"{"a":{"b":1}}"#, r#"{"a":{"b":1,"c":2},"d":3}"#, true),
             (r#"{"a":1}"#, r#"{"a":2}"#, false),

@@ -10,14 +10,14 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 /// A reply, and the calls that receive it.
 #[derive(Clone, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "WrittenReply")]
 pub(super) struct ReplyFixture(CallFixture);
 
 /// A [`ReplyFixture`] as the file of cases writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
-    #[serde(default = "http", deserialize_with = "called")]
+struct WrittenReply {
+    #[serde(default = "http", deserialize_with = "parse_capability")]
     capability: BuiltIn,
     node: Option<String>,
     method: Option<String>,
@@ -40,7 +40,7 @@ fn http() -> BuiltIn {
 
 /// Reads the name of a capability whose calls leave the host. `services` is not accepted: a fixture for a service has
 /// the member `service` instead.
-fn called<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BuiltIn, D::Error> {
+fn parse_capability<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BuiltIn, D::Error> {
     let name = String::deserialize(deserializer)?;
     let is_called = |capability: &BuiltIn| capability.effect().is_external() && *capability != BuiltIn::Services;
     BuiltIn::named(&name).filter(is_called).ok_or_else(|| {
@@ -91,10 +91,10 @@ impl ReplyFixture {
     }
 }
 
-impl TryFrom<Written> for ReplyFixture {
+impl TryFrom<WrittenReply> for ReplyFixture {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<ReplyFixture, String> {
+    fn try_from(written: WrittenReply) -> Result<ReplyFixture, String> {
         let capability = if written.service.is_some() { BuiltIn::Services } else { written.capability };
         let asked = [("method", written.method), ("url", written.url), ("service", written.service)];
         let asked = asked.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Json::from(value?))));
@@ -241,17 +241,17 @@ fn milliseconds(text: &str) -> Result<u64, String> {
     }
     let (day, rest) = text.split_once(['T', 't', ' ']).unwrap_or((text, ""));
     let time = rest.get(..8).unwrap_or_default();
-    if is_written_as(day, "0000-00-00") && day.parse::<jiff::civil::Date>().is_err() {
+    if matches_pattern(day, "0000-00-00") && day.parse::<jiff::civil::Date>().is_err() {
         return Err(format!("the day {day} does not exist"));
     }
-    if is_written_as(time, "00:00:00") && time.parse::<jiff::civil::Time>().is_err() {
+    if matches_pattern(time, "00:00:00") && time.parse::<jiff::civil::Time>().is_err() {
         return Err(format!("the time {time} does not exist"));
     }
     Err(format!("`{text}` is not a time; write it as `2026-01-31T23:59:00Z`"))
 }
 
 /// Returns true if a text has a digit wherever the pattern has `0`, and the pattern's characters everywhere else.
-fn is_written_as(text: &str, pattern: &str) -> bool {
+fn matches_pattern(text: &str, pattern: &str) -> bool {
     let is_like = |(sign, like): (u8, u8)| if like == b'0' { sign.is_ascii_digit() } else { sign == like };
     text.len() == pattern.len() && text.bytes().zip(pattern.bytes()).all(is_like)
 }
@@ -261,7 +261,7 @@ mod tests {
     use super::milliseconds;
 
     #[test]
-    fn a_time_that_is_not_there_is_told_from_one_that_is_written_wrongly() {
+    fn nonexistent_times_and_malformed_times_have_different_errors() {
         for (text, expected) in [
             ("1970-01-01T00:00:01Z", Ok(1000)),
             ("2026-02-31T23:59:00Z", Err("the day 2026-02-31 does not exist")),

@@ -27,9 +27,10 @@ use crate::{
 };
 
 /// Maximum number of flow names in a message.
-const LISTED: usize = 12;
+const MAX_LISTED_NAMES: usize = 12;
 
-/// The heading of the arguments of `flowcell --flow`, which the front page leaves out.
+/// The heading of the arguments of `flowcell --flow` in the help. The front page does not list arguments with this
+/// heading.
 pub(super) const HEADING: &str = "Agentic flows";
 
 /// Arguments of `flowcell --flow`.
@@ -72,8 +73,8 @@ pub(crate) struct FlowArgs {
 }
 
 /// Hides an argument in the brief help if the help of `flowcell run` explains it already.
-pub(super) fn briefly(arg: Arg) -> Arg {
-    const ELSEWHERE: [&str; 17] = [
+pub(super) fn hide_in_brief_help(arg: Arg) -> Arg {
+    const EXPLAINED_ELSEWHERE: [&str; 17] = [
         "events",
         "total_timeout",
         "channels",
@@ -92,7 +93,7 @@ pub(super) fn briefly(arg: Arg) -> Arg {
         "state",
         "store",
     ];
-    let elsewhere = ELSEWHERE.contains(&arg.get_id().as_str());
+    let elsewhere = EXPLAINED_ELSEWHERE.contains(&arg.get_id().as_str());
     arg.hide_short_help(elsewhere)
 }
 
@@ -125,7 +126,7 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
     let host = match Owner::of(plan.store.place()?, &plan.packs)? {
         Owner::Here(host) => host,
         Owner::Other(folder) => {
-            return beside(&args, &plan, &entry, folder, terminal);
+            return run_through_owner(&args, &plan, &entry, folder, terminal);
         }
     };
     let prefix = args.session.clone().unwrap_or_else(|| host.now().to_string());
@@ -142,14 +143,14 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
     match owner::block_on(session.open(input, args.delete, options))?? {
         Opened::Busy => {
             front.close();
-            busy(&session, host.sessions(), terminal)
+            report_run_in_progress(&session, host.sessions(), terminal)
         }
         Opened::Run(runner) => {
             let (result, interrupted) = front.until_end(&plan, *runner)?;
             // If two processes start this run at the same time, the store accepts one of them. The other process gets
             // `Running`.
             if result.status == RunStatus::Running {
-                return busy(&session, host.sessions(), terminal);
+                return report_run_in_progress(&session, host.sessions(), terminal);
             }
             if !plan.events_to_stdout() {
                 put_json(&session.envelope(host.sessions()).map_err(SessionError::from)?)?;
@@ -165,9 +166,9 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
     }
 }
 
-/// Prints the states of the steps, and reports that no run was started because another one of this prefix is in
-/// progress.
-fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<Exit, CliError> {
+/// Prints the states of the steps, and reports that no run was started, because another run with this session prefix is
+/// in progress.
+fn report_run_in_progress(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<Exit, CliError> {
     put_json(&session.envelope(of).map_err(SessionError::from)?)?;
     let problem =
         CliError::ending(Exit::Parked, "another run of this flow and prefix is in progress, so no run started");
@@ -175,9 +176,9 @@ fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<
     Ok(Exit::Parked)
 }
 
-/// Handles the command if another process owns the store. If a run of this prefix is in progress and `-D` is not
-/// given, prints its steps. Otherwise asks the owner of the store to run the flow.
-fn beside(
+/// Handles the command if another process owns the store. If a run with this session prefix is in progress and `-D` is
+/// not given, prints its steps. Otherwise asks the owner of the store to run the flow.
+fn run_through_owner(
     args: &FlowArgs,
     plan: &Plan,
     entry: &DiscoveredFile,
@@ -190,7 +191,7 @@ fn beside(
     let reader = Reader::open(folder).map_err(flowcell::Error::Store)?;
     let states = reader.states(&owner::local_tenant(), session.root()).map_err(SessionError::from)?;
     if !args.delete && states.iter().any(|state| state.status == StepStatus::Running) {
-        return busy(&session, &reader, terminal);
+        return report_run_in_progress(&session, &reader, terminal);
     }
     if !args.quiet {
         session.warnings().iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
@@ -210,8 +211,8 @@ fn beside(
     session::follow::hand_over(folder, plan, handed, terminal)
 }
 
-/// Merges the prompt, the arguments of the command line and those of the file, in this order. A later argument
-/// replaces an earlier one of the same name. Fails without the argument `prompt`.
+/// Merges the prompt, the arguments on the command line and the arguments in the file, in this order. A later argument
+/// replaces an earlier one of the same name. Fails if no argument is named `prompt`.
 fn arguments(args: &FlowArgs, graph: &Graph) -> Result<Json, CliError> {
     let properties = graph.input_schema.as_ref().and_then(|schema| schema.get("properties"));
     let wants_text = |key: &str| properties.and_then(|all| all.get(key)?.get("type")?.as_str()) == Some("string");
@@ -257,15 +258,15 @@ fn find(name: &str) -> Result<DiscoveredFile, CliError> {
     Err(match flowcell::similar(name, names.iter().copied()) {
         Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
         None if names.is_empty() => problem.hint("create a flow in one of these folders, as `NAME.yaml` in kebab-case"),
-        None => problem.hint(format!("the known flows are {}", listed(&names))),
+        None => problem.hint(format!("the known flows are {}", list_names(&names))),
     })
 }
 
-fn listed(names: &[&str]) -> String {
-    let mut text = names[..names.len().min(LISTED)].join(", ");
-    if names.len() > LISTED {
+fn list_names(names: &[&str]) -> String {
+    let mut text = names[..names.len().min(MAX_LISTED_NAMES)].join(", ");
+    if names.len() > MAX_LISTED_NAMES {
         // Writing to a string does not fail.
-        let _ = write!(text, " and {} more", names.len() - LISTED);
+        let _ = write!(text, " and {} more", names.len() - MAX_LISTED_NAMES);
     }
     text
 }

@@ -187,7 +187,7 @@ fn read(file: &Path) -> io::Result<String> {
         return fs::read_to_string(file);
     }
     let mut text = String::new();
-    io::stdin().take(flowcell::library::FLOW_BYTES as u64 + 1).read_to_string(&mut text)?;
+    io::stdin().take(flowcell::library::MAX_FLOW_BYTES as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -239,7 +239,7 @@ fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let front = front.with_handed_over(handed_over);
     let options = front.options(&plan, Json::Null);
     let runner = flows.prepare(&name, input, options)?;
-    session::say_warnings(&plan, library.load(&host, &name, None)?.warnings(), terminal);
+    session::print_warnings(&plan, library.load(&host, &name, None)?.warnings(), terminal);
     session::finish(&plan, front, host, runner, terminal)
 }
 

@@ -107,8 +107,9 @@ const EXAMPLES: &[&str] = &[
     "files rm 0f3a…",
 ];
 
-/// Options that a command accepts but does not use, so its help does not show them. Scripts that set them go on working.
-const UNUSED: &[(&[&str], &[&str])] = &[
+/// Options that a command accepts but does not use, so its help does not show them. Scripts that set them go on
+/// working.
+const UNUSED_OPTIONS: &[(&[&str], &[&str])] = &[
     (
         &["nodes ", "runs show ", "runs events ", "runs export "],
         &["allow_private", "files", "providers", "mcp", "secrets", "secret_key", "services", "simulate"],
@@ -130,15 +131,15 @@ pub(super) fn command() -> Command {
     })
 }
 
-/// Adds an example to the help of each command without subcommands, at and below `command`. `path` consists of the
-/// names that lead to it, each with a space after it.
+/// Adds an example to the help of each command without subcommands, at and below `command`. `path` has the names of the
+/// commands down to `command`, each followed by a space, such as `runs show `.
 fn with_examples(command: Command, path: &str) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
     let command = names.iter().fold(command, |command, name| {
         let path = format!("{path}{name} ");
         command.mut_subcommand(name, |below| with_examples(below, &path))
     });
-    let unused = UNUSED.iter().filter(|(paths, _)| paths.contains(&path)).flat_map(|(_, options)| *options);
+    let unused = UNUSED_OPTIONS.iter().filter(|(paths, _)| paths.contains(&path)).flat_map(|(_, options)| *options);
     let command = unused.fold(command, |command, option| command.mut_arg(option, |arg| arg.hide(true)));
     match example(path) {
         Some(example) if !command.has_subcommands() => command.before_help(format!("Example: flowcell {example}")),
@@ -168,17 +169,17 @@ mod tests {
     use super::*;
 
     /// Calls `visit` with the path of every visible command.
-    fn leaves(command: &Command, path: &str, visit: &mut impl FnMut(&str)) {
+    fn each_visible_command(command: &Command, path: &str, visit: &mut impl FnMut(&str)) {
         for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
             let path = format!("{path}{} ", below.get_name());
-            if below.has_subcommands() { leaves(below, &path, visit) } else { visit(&path) }
+            if below.has_subcommands() { each_visible_command(below, &path, visit) } else { visit(&path) }
         }
     }
 
     #[test]
     fn every_command_has_an_example_and_every_example_a_command() {
         let mut paths = Vec::new();
-        leaves(&Arguments::command(), "", &mut |path| paths.push(path.to_owned()));
+        each_visible_command(&Arguments::command(), "", &mut |path| paths.push(path.to_owned()));
         for path in &paths {
             assert!(example(path).is_some(), "{path}has no example");
         }
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn every_unused_option_is_hidden_from_the_help_of_its_command() {
         let command = command();
-        for (paths, options) in UNUSED {
+        for (paths, options) in UNUSED_OPTIONS {
             for path in *paths {
                 let below = path.split_whitespace().try_fold(&command, |command, name| command.find_subcommand(name));
                 let below = below.unwrap_or_else(|| panic!("`{path}` is no command"));

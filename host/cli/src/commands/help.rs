@@ -10,9 +10,9 @@ use crate::{
 };
 
 /// The name under which the topics are listed.
-const TOPICS: &str = "topics";
+const TOPICS_NAME: &str = "topics";
 /// The maximum number of lines of a page that a search prints.
-const LINES: usize = 3;
+const MAX_LINES_OF_PAGE: usize = 3;
 
 #[derive(Args)]
 pub(crate) struct HelpArgs {
@@ -24,7 +24,7 @@ pub(crate) struct HelpArgs {
 /// Prints the help of a command, then the page of the manual that has the same name.
 pub(crate) fn execute(args: &HelpArgs) -> Result<Exit, CliError> {
     let name = args.name.join(" ");
-    if name == TOPICS {
+    if name == TOPICS_NAME {
         put(&topics())?;
         return Ok(Exit::Good);
     }
@@ -55,8 +55,8 @@ fn command(names: &[String]) -> Option<String> {
     Some(command.render_long_help().to_string())
 }
 
-/// Returns the lines of the manual that contain a text, at most [`LINES`] of each page. Letters and digits next to the
-/// text do not match, and capital letters match small ones.
+/// Returns the lines of the manual that contain a text, at most [`MAX_LINES_OF_PAGE`] of each page. Letters and digits
+/// next to the text do not match, and capital letters match small ones.
 fn search(text: &str) -> String {
     let text = text.to_lowercase();
     let is_part = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
@@ -68,7 +68,7 @@ fn search(text: &str) -> String {
     let mut found = String::new();
     for page in manual::PAGES {
         let mut lines = page.text.lines().filter(|line| has(line));
-        let shown: Vec<&str> = lines.by_ref().take(LINES).collect();
+        let shown: Vec<&str> = lines.by_ref().take(MAX_LINES_OF_PAGE).collect();
         let more = lines.count();
         for line in &shown {
             found += &format!("\n{}: {}", page.topic, line.trim());
@@ -107,7 +107,10 @@ mod tests {
         assert!(found.contains("\nerrors: | `binding_error`"), "{found}");
         assert_eq!(search("inding_error"), "");
         let many = search("run");
-        assert!(many.lines().count() < manual::PAGES.len() * (LINES + 1) + 4 && many.contains(" more lines"), "{many}");
+        assert!(
+            many.lines().count() < manual::PAGES.len() * (MAX_LINES_OF_PAGE + 1) + 4 && many.contains(" more lines"),
+            "{many}"
+        );
         assert_eq!(search("no such text anywhere"), "");
     }
 

@@ -18,7 +18,7 @@ use crate::{
 /// The examples of this repository, with their tests and data.
 static FLOWS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../flows");
 const SCHEMA: &str = "flow.schema.json";
-const DEFAULT: &str = "hello";
+const DEFAULT_EXAMPLE: &str = "hello";
 
 /// An example flow that is compiled into the program.
 struct Example {
@@ -125,7 +125,7 @@ pub(crate) struct InitArgs {
     #[arg(default_value = ".", value_hint = ValueHint::DirPath)]
     dir: PathBuf,
     /// The example to start from; `--examples` lists them
-    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_EXAMPLE)]
     example: String,
     /// List the examples, and create nothing
     #[arg(long, conflicts_with_all = ["dir", "example"])]
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_an_example_is_carried() {
+    fn every_file_of_an_example_is_compiled_in() {
         for example in EXAMPLES {
             for (path, text) in contents(example) {
                 assert!(!text.is_empty(), "{}: {path}", example.name);

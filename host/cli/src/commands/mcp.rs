@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use flowcell::{
-    control::Driven,
+    control::QueueDriver,
     server::mcp::{self, PipeError},
 };
 
@@ -41,7 +41,7 @@ pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, CliErr
         let reach = args.packs.reach();
         let begun = move |admission| {
             if let StoreLocation::Folder(folder) = place {
-                listen(&own, folder, std::sync::Arc::new(Driven(admission)), reach, terminal);
+                listen(&own, folder, std::sync::Arc::new(QueueDriver(admission)), reach, terminal);
             }
         };
         Ok::<_, CliError>(mcp::serve(host, args.flows.clone(), begun, stop).await)

@@ -56,7 +56,7 @@ pub(super) fn find(catalog: &Catalog, wanted: &str) -> Result<NodeType, CliError
         }
         Lookup::Unknown => {
             let problem = CliError::wrong(format!("unknown node type `{wanted}`"));
-            Err(match meant(catalog, wanted).as_slice() {
+            Err(match similar_types(catalog, wanted).as_slice() {
                 [name] => problem.hint(format!("did you mean `{name}`?")),
                 names @ [_, ..] => problem.hint(format!("there are {}", names.join(", "))),
                 [] => problem.hint("`flowcell nodes` lists all types; `--packs DIR` adds more"),
@@ -67,7 +67,7 @@ pub(super) fn find(catalog: &Catalog, wanted: &str) -> Result<NodeType, CliError
 
 /// Returns the node types that the user may have meant: those of a pack with the name `wanted`, and those whose name
 /// ends with `.` and `wanted`. If there are none, returns the type with the most similar name.
-fn meant<'a>(catalog: &'a Catalog, wanted: &str) -> Vec<&'a str> {
+fn similar_types<'a>(catalog: &'a Catalog, wanted: &str) -> Vec<&'a str> {
     let part = |name: &&str| {
         let beside = name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.'));
         beside || name.strip_suffix(wanted).is_some_and(|rest| rest.ends_with('.'))

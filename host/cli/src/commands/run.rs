@@ -16,7 +16,7 @@ use crate::{
     options::{PackArgs, StoreArgs, StoreLocation, channels::ChannelArgs},
     output::{put_json, put_line},
     owner::{self, Owner, run_id},
-    session::{Plan, Session, answers, finish, follow, inputs, say_warnings},
+    session::{Plan, Session, answers, finish, follow, inputs, print_warnings},
     terminal::Terminal,
 };
 
@@ -119,7 +119,7 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, CliErro
     };
     let flow = load(&host, &plan, terminal)?;
     let input = inputs::collect(&inputs::kept_by(&host, &plan.input)?, plan.input_file.as_deref())?;
-    let input = flow.check_input(input).map_err(|error| owner::unfit(&error))?;
+    let input = flow.check_input(input).map_err(|error| owner::input_mismatch(&error))?;
     answers::check(&plan.answers, flow.graph())?;
     if is_dry {
         dry_run::print(&flow, plan.json)?;
@@ -159,7 +159,7 @@ fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, CliError> {
             (run_id, "`flowcell drive` drives it")
         }
         Owner::Other(folder) => {
-            let run_id = owner::ask_owner(folder, &start(plan, &plan.flow, false)?)?;
+            let run_id = owner::ask_owner(folder, &start_request(plan, &plan.flow, false)?)?;
             (run_id, "the process that owns the store drives it")
         }
     };
@@ -175,7 +175,7 @@ fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, CliError> {
 }
 
 /// Builds the request that asks the store's owner to start a flow.
-fn start(plan: &Plan, flow: &Path, follow: bool) -> Result<OwnerRequest, CliError> {
+fn start_request(plan: &Plan, flow: &Path, follow: bool) -> Result<OwnerRequest, CliError> {
     let flow = std::path::absolute(flow);
     let put = |name: &str, bytes| owner::put(&plan.store, name, bytes);
     let members = inputs::resolved(&plan.input, put)?;
@@ -198,7 +198,7 @@ pub(super) fn hand_over(folder: &Path, plan: &Plan, flow: &Path, terminal: Termi
         answers::check(&plan.answers, flow.graph())?;
     }
     let name = flow.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let run = follow::HandOver { before: Vec::new(), ask: start(plan, flow, true)?, flow: name, prints: None };
+    let run = follow::HandOver { before: Vec::new(), ask: start_request(plan, flow, true)?, flow: name, prints: None };
     follow::hand_over(folder, plan, run, terminal)
 }
 
@@ -206,7 +206,7 @@ fn load(host: &Host, plan: &Plan, terminal: Terminal) -> Result<LoadedFlow, CliE
     let checked = host.check_flow(&plan.flow)?;
     match checked.flow {
         Some(flow) => {
-            say_warnings(plan, &checked.diagnostics, terminal);
+            print_warnings(plan, &checked.diagnostics, terminal);
             Ok(flow)
         }
         None => Err(CliError::found(checked.diagnostics)),

@@ -98,7 +98,7 @@ pub(crate) struct RotateArgs {
 pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let (operation, keys, store) = match command {
         SecretCommand::Set(SetArgs { name, origins, from_env, secrets }) => {
-            let value = value(from_env.as_deref())?;
+            let value = read_secret_value(from_env.as_deref())?;
             (Operation::SetSecret { tenant: secrets.of.tenant, name, value, origins }, secrets.keys, secrets.of.store)
         }
         SecretCommand::List(ListArgs { secrets }) => {
@@ -117,7 +117,7 @@ pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit
             (Operation::RotateSecretKey { key }, keys, store)
         }
     };
-    let packs = PackArgs::of_keys(keys);
+    let packs = PackArgs::with_keys(keys);
     put_json(&operate_with(&packs, operation, &store)?)?;
     warn_if_exposed(&store, terminal)?;
     Ok(Exit::Good)
@@ -126,7 +126,7 @@ pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit
 /// Warns if other users may read the store's folder.
 pub(super) fn warn_if_exposed(store: &StoreArgs, terminal: Terminal) -> Result<(), CliError> {
     if let StoreLocation::Folder(folder) = store.place()?
-        && let Some(why) = vault::exposed(folder)
+        && let Some(why) = vault::exposure_warning(folder)
     {
         terminal.warn(&why.to_string());
     }
@@ -151,7 +151,7 @@ pub(super) fn warn_of_lost_secrets(host: &Host, terminal: Terminal) {
 
 /// Reads a secret from an environment variable, or for `None` from standard input. Removes one line end, since editors
 /// and `echo` add it.
-fn value(variable: Option<&str>) -> Result<Hidden, CliError> {
+fn read_secret_value(variable: Option<&str>) -> Result<Hidden, CliError> {
     let text = match variable {
         Some(name) => {
             env::var(name).map_err(|_| CliError::wrong(format!("the environment variable {name} is not set")))?

@@ -8,7 +8,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use clap::{Args, ValueHint};
 use flowcell::{
     AddressRange,
-    control::Driven,
+    control::QueueDriver,
     server::{Limits, ServeError, Server, Settings},
     tenants::callers::Callers,
 };
@@ -86,13 +86,13 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         };
         let mut signals =
             Signals::listen().map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;
-        let server = Server::bind(host.clone(), settings).await.map_err(refused)?;
+        let server = Server::bind(host.clone(), settings).await.map_err(start_error)?;
         if let StoreLocation::Folder(folder) = place {
-            let owner = Arc::new(Driven(server.admission()));
+            let owner = Arc::new(QueueDriver(server.admission()));
             listen(&host, folder, owner, args.packs.reach(), terminal);
         }
         terminal.say(&format!("listening on http://{}", server.address()));
-        until_stopped(server, &mut signals, terminal).await
+        serve_until_stopped(server, &mut signals, terminal).await
     });
     // Do not wait for attempts that the runs no longer need.
     runtime.shutdown_background();
@@ -124,7 +124,7 @@ fn raise_descriptors() {
 
 /// Serves until a signal arrives, and then waits until the server has parked its runs. A second signal ends the
 /// process at once.
-async fn until_stopped(server: Server, signals: &mut Signals, terminal: Terminal) -> Result<Exit, CliError> {
+async fn serve_until_stopped(server: Server, signals: &mut Signals, terminal: Terminal) -> Result<Exit, CliError> {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let mut serving = std::pin::pin!(server.run(async move { _ = stopped.await }));
     tokio::select! {
@@ -140,7 +140,7 @@ async fn until_stopped(server: Server, signals: &mut Signals, terminal: Terminal
     }
 }
 
-fn refused(error: ServeError) -> CliError {
+fn start_error(error: ServeError) -> CliError {
     let problem = CliError::wrong(error.to_string());
     match error {
         ServeError::Unguarded(_) | ServeError::UnguardedProxy(_) => problem

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use flowcell::{
     SqliteStore, open_whole_shared_store,
-    rows::copy_and_check::{Whole, check, copy},
+    rows::copy_and_check::{CopyableStore, check, copy},
     stop_process,
 };
 
@@ -84,7 +84,7 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
     Ok(Exit::Good)
 }
 
-fn open(place: StoreLocation<'_>) -> Result<Box<dyn Whole>, CliError> {
+fn open(place: StoreLocation<'_>) -> Result<Box<dyn CopyableStore>, CliError> {
     Ok(match place {
         StoreLocation::Folder(folder) => {
             Box::new(SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?)

@@ -170,7 +170,7 @@ pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit
     let enable = |name: &str, enabled| Operation::EnableTenant { name: name.to_owned(), enabled };
     let (operation, store) = match command {
         TenantCommand::Create(args) => {
-            announce_first(args, terminal)?;
+            warn_before_first_tenant(args, terminal)?;
             (Operation::CreateTenant { name: args.name.clone() }, &args.store)
         }
         TenantCommand::List(store) => (Operation::ListTenants, store),
@@ -187,7 +187,7 @@ pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit
 }
 
 /// Warns before the first tenant is created. Without tenants, a server treats every caller as the tenant `local`.
-fn announce_first(args: &OneTenant, terminal: Terminal) -> Result<(), CliError> {
+fn warn_before_first_tenant(args: &OneTenant, terminal: Terminal) -> Result<(), CliError> {
     let listed = operate(Operation::ListTenants, &args.store)?;
     if listed.as_array().is_none_or(|tenants| tenants.is_empty()) {
         let warning = "this is the first tenant: servers of this store now refuse all requests without a token, \

@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Maximum real time of a case. A case that takes longer fails.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const MAX_CASE_TIME: Duration = Duration::from_secs(60);
 
 /// Arguments of `flowcell test`.
 #[derive(Args)]
@@ -64,7 +64,7 @@ pub(crate) struct TestArgs {
 
 pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let host = args.packs.checking_host(&args.beside)?;
-    if once::is_meant(args) {
+    if once::runs_once(args) {
         return once::execute(&host, args, terminal);
     }
     let mut verdicts = Verdicts::default();
@@ -97,14 +97,14 @@ fn read(host: &Host, path: &Path) -> Result<(LoadedFlow, Vec<Case>), CliError> {
     Ok((host.load_flow(path)?, cases::read(path)?))
 }
 
-/// Drives a run to its end. Returns `None` if it has not ended after [`PATIENCE`].
+/// Drives a run to its end. Returns `None` if it has not ended after [`MAX_CASE_TIME`].
 fn run(runner: FlowRunner) -> Result<Option<RunResult>, CliError> {
     runner.start_session();
-    owner::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })
+    owner::block_on(async { tokio::time::timeout(MAX_CASE_TIME, runner.run()).await.ok() })
 }
 
-fn endless() -> String {
-    format!("it does not end within {} s", PATIENCE.as_secs())
+fn timeout_message() -> String {
+    format!("it does not end within {} s", MAX_CASE_TIME.as_secs())
 }
 
 fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<Verdict, CliError> {
@@ -127,7 +127,7 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
         Ok(runner) => {
             let mut wrong = match run(runner)? {
                 Some(result) => compare(case, &result, &route.take(), flow.graph()),
-                None => vec![endless()],
+                None => vec![timeout_message()],
             };
             let has_called = route.has_called.load(Ordering::Relaxed);
             wrong.extend(cases::unknown_nodes(case, flow.graph(), has_called));
@@ -135,15 +135,15 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
             wrong.extend(fixtures::unused(&script));
             wrong
         }
-        Err(StartError::Input(error)) => refused(&case.expect, &error),
+        Err(StartError::Input(error)) => compare_refusal(&case.expect, &error),
         Err(error) => return Err(error.into()),
     };
     Ok(Verdict { of: path.display().to_string(), case: case.name.clone(), took: began.elapsed(), wrong })
 }
 
-/// Compares the expected result with that of a case whose input does not fit the flow. Returns a sentence for each
-/// difference.
-fn refused(expect: &Expect, error: &InputError) -> Vec<String> {
+/// Compares the expected result of a case with the error for its input, which does not fit the flow. Returns a sentence
+/// for each difference.
+fn compare_refusal(expect: &Expect, error: &InputError) -> Vec<String> {
     let mut wrong = Vec::new();
     if expect.status != REFUSED {
         wrong.push(format!("the status is {REFUSED}, not {}: {error}", expect.status));
@@ -208,11 +208,11 @@ fn is_same_route(expected: &[String], route: &[String], graph: &Graph) -> bool {
     sorted(expected) == sorted(route) && (expected == route || expected.iter().enumerate().all(is_kept))
 }
 
-/// Returns a sentence for each answer or event that a parked run waits for. `answers` are those of the case.
+/// Returns a sentence for each answer or event that a parked run waits for. `answers` are the answers in the case.
 fn waiting_sentences(result: &RunResult, answers: &BTreeMap<String, String>) -> Vec<String> {
     let sentence = |waiting: &Waiting| match waiting {
         Waiting::Answer { address, question, .. } => {
-            let answered = given_to(address, answers).map(|answer| format!(", and refused `{answer}`"));
+            let answered = answer_for(address, answers).map(|answer| format!(", and refused `{answer}`"));
             let takes = match question.choices.iter().map(|choice| format!("`{}`", choice.value)).collect::<Vec<_>>() {
                 choices if choices.is_empty() => "a text".to_owned(),
                 choices => {
@@ -231,7 +231,7 @@ fn waiting_sentences(result: &RunResult, answers: &BTreeMap<String, String>) -> 
 }
 
 /// Returns the case's answer to the question at an address: one for this address, or one for the id of its node.
-fn given_to<'a>(address: &str, answers: &'a BTreeMap<String, String>) -> Option<&'a String> {
+fn answer_for<'a>(address: &str, answers: &'a BTreeMap<String, String>) -> Option<&'a String> {
     let last = address.rsplit('.').next().filter(|_| !address.contains('/'));
     answers.get(address).or_else(|| answers.get(last?))
 }

@@ -85,7 +85,7 @@ pub(crate) struct NewTrigger {
 
 impl NewTrigger {
     /// Returns the trigger as a flow's file would write it.
-    fn written(&self) -> Result<Value, CliError> {
+    fn definition(&self) -> Result<Value, CliError> {
         let mut trigger = json!({ "id": self.trigger.id });
         if let Some(cron) = &self.cron {
             trigger["cron"] = cron.clone().into();
@@ -117,7 +117,7 @@ impl NewTrigger {
 pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let (trigger, act) = match command {
         TriggerCommand::List(triggers) => return done(triggers, None, None),
-        TriggerCommand::Create(new) => (&new.trigger, Some(TriggerOperation::Create { trigger: new.written()? })),
+        TriggerCommand::Create(new) => (&new.trigger, Some(TriggerOperation::Create { trigger: new.definition()? })),
         TriggerCommand::Show(trigger) => (trigger, None),
         TriggerCommand::Enable(trigger) => (trigger, Some(TriggerOperation::Enable)),
         TriggerCommand::Disable(trigger) => (trigger, Some(TriggerOperation::Disable)),

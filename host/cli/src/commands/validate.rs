@@ -52,7 +52,7 @@ fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> R
     match host.check_flow(path) {
         Ok(checked) => {
             if !args.json {
-                tell(&shown, &checked, terminal)?;
+                print_report(&shown, &checked, terminal)?;
             }
             let found: Vec<_> = checked.diagnostics.iter().map(shape::finding).collect();
             Ok(json!({ "file": shown, "valid": checked.flow.is_some(), "diagnostics": found }))
@@ -68,7 +68,7 @@ fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> R
     }
 }
 
-fn tell(shown: &str, checked: &CheckedFlow, terminal: Terminal) -> Result<(), CliError> {
+fn print_report(shown: &str, checked: &CheckedFlow, terminal: Terminal) -> Result<(), CliError> {
     for found in &checked.diagnostics {
         terminal.say(&format!("{}\n", finding(found, terminal.paint())));
     }

@@ -29,7 +29,7 @@ impl Verdicts {
     pub(super) fn add(&mut self, verdict: Verdict, terminal: Terminal) {
         let paint = terminal.paint();
         let (of, case) = (inert(&verdict.of), inert(&verdict.case));
-        let mark = if verdict.wrong.is_empty() { paint.good("ok") } else { paint.bad("failed") };
+        let mark = if verdict.wrong.is_empty() { paint.success("ok") } else { paint.error("failed") };
         terminal.say(&format!("{of}  {}  {mark}", paint.name(&case)));
         for wrong in &verdict.wrong {
             terminal.say(&format!("  {}", inert(wrong)));

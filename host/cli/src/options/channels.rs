@@ -52,7 +52,7 @@ impl FromStr for ChannelSpec {
             ("webhook", "") => needs("webhook:https://example.com/hook"),
             ("webhook", url) => Ok(ChannelSpec::Webhook(url.to_owned())),
             ("exec", "") => needs("exec:./voice.sh --out say.wav"),
-            ("exec", line) => words(line).map(ChannelSpec::Program),
+            ("exec", line) => split_words(line).map(ChannelSpec::Program),
             _ => Err(match similar(kind, KINDS) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => "write `console`, `jsonl:FILE`, `webhook:URL` or `exec:PROGRAM ARGUMENT…`".into(),
@@ -62,7 +62,7 @@ impl FromStr for ChannelSpec {
 }
 
 /// Splits a command line at spaces. Quotes and backslashes work as in a shell; all other characters are literal.
-fn words(line: &str) -> Result<Vec<String>, String> {
+fn split_words(line: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut letters = line.chars();
     while let Some(letter) = letters.next() {
@@ -174,7 +174,7 @@ impl Channels {
 
     /// Opens the channels of one run. Each run has its own webhook channels and starts its own programs. All runs
     /// share the files.
-    pub(crate) fn of_a_run(&self) -> Result<Attached, CliError> {
+    pub(crate) fn open_for_run(&self) -> Result<Attached, CliError> {
         let channels = self.files.iter().map(|file| file.clone() as Arc<dyn Channel>).collect();
         let mut attached = Attached { channels, programs: Vec::new() };
         let Some(runtime) = &self.runtime else { return Ok(attached) };
@@ -224,9 +224,9 @@ impl Attached {
         !self.programs.is_empty()
     }
 
-    /// Drives the run to its end. Once all programs have ended, no channel can answer, so the run is parked as soon as
-    /// it needs an answer.
-    pub(crate) async fn until_deserted(&self, runner: FlowRunner) -> RunResult {
+    /// Drives the run until it ends or parks. After the end of all programs no channel can answer, so the run then
+    /// parks as soon as it needs an answer.
+    pub(crate) async fn drive_run(&self, runner: FlowRunner) -> RunResult {
         let hub = runner.hub();
         let mut run = pin!(runner.run());
         let programs = join_all(self.programs.iter().map(|program| program.ended()));
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_channel_has_a_kind() {
+    fn valid_channel_arguments_are_parsed() {
         let program = |words: &[&str]| ChannelSpec::Program(words.iter().map(|word| (*word).to_owned()).collect());
         let table = [
             ("console", ChannelSpec::Console),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_channel_says_why() {
+    fn invalid_channel_arguments_are_refused_with_a_reason() {
         let table = [
             ("webhok:https://example.com", "did you mean `webhook`?"),
             ("sound", "write `console`"),

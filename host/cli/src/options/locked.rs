@@ -22,7 +22,7 @@ pub(crate) struct LockArgs {
 impl LockArgs {
     /// Adds the lock file and the trust file to a host. Without arguments, those in the current folder are used.
     pub(crate) fn add_to(&self, builder: HostBuilder) -> HostBuilder {
-        let lock = self.lock.clone().or_else(|| there(LOCK_FILE));
+        let lock = self.lock.clone().or_else(|| existing_file(LOCK_FILE));
         let builder = lock.into_iter().fold(builder, HostBuilder::lock);
         self.trust_file().into_iter().fold(builder, HostBuilder::trust_file)
     }
@@ -38,10 +38,10 @@ impl LockArgs {
     }
 
     fn trust_file(&self) -> Option<PathBuf> {
-        self.trust.clone().or_else(|| there(TRUST_FILE))
+        self.trust.clone().or_else(|| existing_file(TRUST_FILE))
     }
 }
 
-fn there(file: &str) -> Option<PathBuf> {
+fn existing_file(file: &str) -> Option<PathBuf> {
     Some(PathBuf::from(file)).filter(|file| file.is_file())
 }

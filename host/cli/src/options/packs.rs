@@ -20,7 +20,7 @@ use crate::{cli_error::CliError, terminal::Terminal};
 
 /// Maximum number of concurrent attempts in a host of the command line. Most commands run one flow, so a fast start
 /// matters more than capacity. A flow runs 16 tasks at a time by default.
-const INSTANCES: u32 = 64;
+const MAX_ATTEMPTS: u32 = 64;
 
 /// Node types besides the built-in catalog, and everything outside the sandbox that nodes may reach.
 #[derive(Args, Default)]
@@ -77,7 +77,7 @@ pub(crate) struct BesideArgs {
 
 impl PackArgs {
     /// Returns options that set only these keys.
-    pub(crate) fn of_keys(keys: KeyArgs) -> PackArgs {
+    pub(crate) fn with_keys(keys: KeyArgs) -> PackArgs {
         PackArgs { keys, ..PackArgs::default() }
     }
 
@@ -135,7 +135,7 @@ impl PackArgs {
 
     /// Returns a builder with the node types, but without the services that nodes may reach.
     fn types(&self) -> HostBuilder {
-        let mut builder = Host::builder().instances(INSTANCES);
+        let mut builder = Host::builder().instances(MAX_ATTEMPTS);
         program::arm_watchdog();
         if let Some(program) = program::program() {
             builder = builder.compiler(program);
@@ -153,7 +153,7 @@ impl PackArgs {
             ("--services", &self.services, "services.yaml"),
         ];
         let usual = usual.into_iter().filter(|(_, given, _)| given.is_none());
-        let usual = usual.filter_map(|(option, _, name)| Some((option, absolute(&own_setting(name)?))));
+        let usual = usual.filter_map(|(option, _, name)| Some((option, absolute(&user_setting_file(name)?))));
         let given =
             self.options().into_iter().fold(Reach::default(), |reach, (option, _, values)| reach.with(option, values));
         usual.fold(given, |reach, (option, value)| reach.with(option, [value]))
@@ -173,8 +173,8 @@ impl PackArgs {
         ]
     }
 
-    /// Returns the options of the command line that the environment does not set as well. A later command that resumes
-    /// the run has to repeat them.
+    /// Returns the options that the command line sets and the environment does not, each with its value. A later
+    /// command that resumes the run has to repeat them.
     pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
         let is_set = |variable: &str, value: &str| {
             let set = env::var(variable).unwrap_or_default();
@@ -193,16 +193,16 @@ impl PackArgs {
         if let Some(folder) = &self.files {
             builder = builder.files(folder);
         }
-        if let Some(file) = self.providers.clone().or_else(|| own_setting("providers.yaml")) {
+        if let Some(file) = self.providers.clone().or_else(|| user_setting_file("providers.yaml")) {
             builder = builder.providers_file(file);
         }
-        if let Some(file) = self.mcp.clone().or_else(|| own_setting("mcp.yaml")) {
+        if let Some(file) = self.mcp.clone().or_else(|| user_setting_file("mcp.yaml")) {
             builder = builder.mcp_file(file);
         }
-        if let Some(file) = self.secrets.clone().or_else(|| own_setting("secrets.yaml")) {
+        if let Some(file) = self.secrets.clone().or_else(|| user_setting_file("secrets.yaml")) {
             builder = builder.secrets_file(file);
         }
-        if let Some(file) = self.services.clone().or_else(|| own_setting("services.yaml")) {
+        if let Some(file) = self.services.clone().or_else(|| user_setting_file("services.yaml")) {
             builder = builder.services_file(file);
         }
         builder.secret_keys(self.keys.secret_key.iter().cloned())
@@ -215,7 +215,7 @@ fn absolute(path: &Path) -> String {
 }
 
 /// Returns a file in the user's settings folder, if it exists.
-fn own_setting(file: &str) -> Option<PathBuf> {
+fn user_setting_file(file: &str) -> Option<PathBuf> {
     let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let settings = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
     Some(settings.join("flowcell").join(file)).filter(|file| file.is_file())

@@ -14,7 +14,7 @@ use flowcell::{
 };
 
 use super::{
-    lines::{Subject, callers},
+    lines::{Subject, caller_prefix},
     screen::Screen,
 };
 use crate::cli_error::CliError;
@@ -22,7 +22,7 @@ use crate::cli_error::CliError;
 /// The length of a question's digest in hexadecimal digits.
 const DIGEST_DIGITS: usize = 32;
 /// Maximum number of open questions that an error names.
-const NAMED: usize = 10;
+const MAX_NAMED_QUESTIONS: usize = 10;
 
 /// Splits `gate=value`. Fails without `=` or with an empty gate.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
@@ -85,22 +85,22 @@ pub(crate) fn answer(value: &str) -> Json {
 /// which counts for all passes. An address in a called flow needs an answer of its own.
 pub(crate) fn given<'a>(answers: &'a [(String, String)], address: &str) -> Option<&'a (String, String)> {
     let to = |name: &str| answers.iter().find(|(gate, _)| gate == name);
-    to(address).or_else(|| (!address.contains('/')).then(|| to(asked_here(address)))?)
+    to(address).or_else(|| (!address.contains('/')).then(|| to(node_part(address)))?)
 }
 
 /// Returns true if the question accepts this answer: any text, or one of its choices.
-pub(crate) fn is_admitted(question: &Question, value: &str) -> bool {
+pub(crate) fn is_accepted(question: &Question, value: &str) -> bool {
     question.allow_text || question.choices.iter().any(|choice| choice.value == value)
 }
 
 /// Fails if an answer names a node that the flow does not have, or if a question has two different answers.
 pub(crate) fn check(answers: &[(String, String)], graph: &Graph) -> Result<(), CliError> {
-    check_twice(answers)?;
-    answers.iter().try_for_each(|(gate, _)| check_one(gate, gate, graph, "the flow"))
+    refuse_two_answers(answers)?;
+    answers.iter().try_for_each(|(gate, _)| check_address(gate, gate, graph, "the flow"))
 }
 
 /// Fails if a question has two different answers.
-fn check_twice(answers: &[(String, String)]) -> Result<(), CliError> {
+fn refuse_two_answers(answers: &[(String, String)]) -> Result<(), CliError> {
     for (at, (gate, value)) in answers.iter().enumerate() {
         if let Some((_, other)) = answers[..at].iter().find(|(before, other)| before == gate && other != value) {
             return Err(CliError::wrong(format!("`{gate}` has two answers: `{other}` and `{value}`"))
@@ -113,21 +113,23 @@ fn check_twice(answers: &[(String, String)]) -> Result<(), CliError> {
 /// Checks the answers for an existing run. Fails as [`check`] does, also for addresses in the flows that the run has
 /// called, and if an open question does not accept its answer.
 pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) -> Result<(), CliError> {
-    check_twice(answers)?;
+    refuse_two_answers(answers)?;
     for (gate, value) in answers {
         let open = waiting::question(host, root, gate)?.map(|open| read_question(&Json::from(open)));
-        if let Some(takes) = open.and_then(|question| refusal(&question, value)) {
+        if let Some(takes) = open.and_then(|question| accepted_if_refused(&question, value)) {
             return Err(CliError::wrong(format!("`{gate}` refused the answer `{value}`; it takes {takes}")));
         }
         let (mut run, mut rest, mut flow) = (root.clone(), gate.as_str(), "the flow".to_owned());
         loop {
-            let checked = check_one(gate, rest, &*host.graph_of_run(&run)?, &flow);
-            checked.map_err(|problem| with_open(problem, host, root))?;
+            let checked = check_address(gate, rest, &*host.graph_of_run(&run)?, &flow);
+            checked.map_err(|problem| with_open_questions(problem, host, root))?;
             let Some((task, below)) = rest.split_once('/') else { break };
             let called = host.called_by(&run)?;
             // The address leads to a flow that is not called yet, so its nodes are unknown.
-            let Some(child) =
-                called.into_iter().rev().find(|child| callers(child.as_str(), run.as_str()) == format!("{task}/"))
+            let Some(child) = called
+                .into_iter()
+                .rev()
+                .find(|child| caller_prefix(child.as_str(), run.as_str()) == format!("{task}/"))
             else {
                 break;
             };
@@ -144,23 +146,23 @@ pub(crate) fn run_ended_error(run: &RunId, gate: &str) -> CliError {
         .hint(format!("`flowcell runs resume {run}` prints the result of the run"))
 }
 
-/// Adds a hint with the open questions of a run, at most [`NAMED`]. Without open questions, returns the error
-/// unchanged.
-pub(crate) fn with_open(problem: CliError, host: &Host, run: &RunId) -> CliError {
+/// Adds a hint with the open questions of a run, at most [`MAX_NAMED_QUESTIONS`]. Without open questions, returns the
+/// error unchanged.
+pub(crate) fn with_open_questions(problem: CliError, host: &Host, run: &RunId) -> CliError {
     let open = waiting::list(host, run).unwrap_or_default();
     let open = open.iter().filter(|open| open["kind"] == "gate").filter_map(|open| open["address"].as_str());
-    let open: Vec<_> = open.take(NAMED).map(|address| format!("`{address}`")).collect();
+    let open: Vec<_> = open.take(MAX_NAMED_QUESTIONS).map(|address| format!("`{address}`")).collect();
     if open.is_empty() { problem } else { problem.hint(format!("open questions: {}", open.join(", "))) }
 }
 
-/// Fails if the flow has no node at `address`, the part of the address that concerns this flow and its calls. `gate`
-/// is the whole address, for the error.
-fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(), CliError> {
+/// Fails if the flow has no node at `address`. For a called flow, `address` is the part of the whole address `gate`
+/// after the call: `approve` of `review/approve`. The error names `gate`.
+fn check_address(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(), CliError> {
     let ids = || graph.nodes.iter().map(|node| node.id.as_str());
     let asked = node_of(address);
     let Some(node) = graph.nodes.iter().find(|node| node.id.as_str() == asked) else {
         let problem = CliError::wrong(format!("{flow} has no gate `{gate}`"));
-        let gates = gates(graph);
+        let gates = gate_ids(graph);
         let problem = match similar(asked, ids()) {
             Some(id) => problem.hint(format!("did you mean `{id}`?")),
             None => problem,
@@ -170,15 +172,16 @@ fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(),
             false => problem.hint(format!("the gates are {}", gates.join(", "))),
         });
     };
-    if let Some(passes) = misplaced(address, node, graph) {
+    if let Some(passes) = corrected_address(address, node, graph) {
         return Err(CliError::wrong(format!("{flow} has no node at `{gate}`")).hint(format!("write `{passes}`")));
     }
     check_call(address, node)
 }
 
-/// Returns the correct form of an address if its passes do not lead to the node. Returns `None` if the address is
-/// correct.
-fn misplaced(address: &str, node: &Node, graph: &Graph) -> Option<String> {
+/// Checks the passes in an address. The address of a node in a body names each owner of a body around the node, with a
+/// pass: `process[3].approve`. An address without passes, `approve`, means the node in all passes. Returns `None` for a
+/// correct address, and otherwise the form that it should have, such as `process[N].approve`.
+fn corrected_address(address: &str, node: &Node, graph: &Graph) -> Option<String> {
     let here = address.split('/').next().unwrap_or(address);
     let mut written = here.split('.').rev().skip(1).peekable();
     // An address without passes means the node in all passes.
@@ -211,7 +214,7 @@ fn check_call(gate: &str, node: &Node) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A channel that warns if a question does not accept the answer that was given for it.
+/// A channel that warns if a question of the run does not accept the answer that the command line gives for it.
 pub(crate) struct Refusals {
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
@@ -235,14 +238,14 @@ impl Channel for Refusals {
             return;
         };
         let Some((gate, value)) = given(&self.given, &address) else { return };
-        if let Some(takes) = refusal(&question, value) {
+        if let Some(takes) = accepted_if_refused(&question, value) {
             self.screen.warn(&format!("`{gate}` refused the answer `{value}`; it takes {takes}"));
         }
     }
 }
 
 /// The questions of a run and their answers, as the journal records them.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedAnswers {
     /// The last answer to each question for which an answer is given, by the gate as the user wrote it. `None` for an
     /// open question.
     answers: HashMap<String, Option<String>>,
@@ -251,18 +254,18 @@ pub(crate) struct Recorded {
     is_over: bool,
 }
 
-impl Recorded {
+impl RecordedAnswers {
     /// Reads the events of a run, and of those called runs to which an address in `given` leads.
-    pub(crate) fn read(host: &Host, run: &RunId, given: &[(String, String)]) -> Result<Recorded, StartError> {
+    pub(crate) fn read(host: &Host, run: &RunId, given: &[(String, String)]) -> Result<RecordedAnswers, StartError> {
         let record = host.record(run).map_err(OpenError::Store)?;
         let kept = record.into_iter().flat_map(|record| record.answers);
         let kept = kept.filter_map(|(gate, answer)| Some((gate, answer.get("content")?.as_str()?.to_owned())));
-        let mut recorded = Recorded { answers: HashMap::new(), kept: kept.collect(), is_over: false };
-        recorded.look_through(host, run, run, given)?;
+        let mut recorded = RecordedAnswers { answers: HashMap::new(), kept: kept.collect(), is_over: false };
+        recorded.record_events(host, run, run, given)?;
         Ok(recorded)
     }
 
-    fn look_through(
+    fn record_events(
         &mut self,
         host: &Host,
         run: &RunId,
@@ -286,9 +289,9 @@ impl Recorded {
             ControlFlow::Continue(())
         })?;
         for child in host.called_by(run)? {
-            let above = callers(child.as_str(), root.as_str());
+            let above = caller_prefix(child.as_str(), root.as_str());
             if answers.iter().any(|(gate, _)| gate.starts_with(&above)) {
-                self.look_through(host, &child, root, answers)?;
+                self.record_events(host, &child, root, answers)?;
             }
         }
         Ok(())
@@ -352,16 +355,16 @@ impl Recorded {
 pub(crate) fn question_of(event: &Event, root: &str) -> Option<(String, Question)> {
     let question = event.data.get("question")?;
     let address = match question.get("address").and_then(Json::as_str) {
-        Some(address) => format!("{}{address}", callers(event.run_id.as_str(), root)),
+        Some(address) => format!("{}{address}", caller_prefix(event.run_id.as_str(), root)),
         None => Subject::of(event, root)?.address,
     };
     Some((address, read_question(question)))
 }
 
 /// If the question does not accept `value`, returns the answers that it accepts, as a text. Otherwise returns `None`.
-fn refusal(question: &Question, value: &str) -> Option<String> {
+fn accepted_if_refused(question: &Question, value: &str) -> Option<String> {
     let choices: Vec<_> = question.choices.iter().map(|choice| format!("`{}`", choice.value)).collect();
-    (!is_admitted(question, value)).then(|| choices.join(", "))
+    (!is_accepted(question, value)).then(|| choices.join(", "))
 }
 
 /// Reads a question from its JSON in an event or in a list of open waits. Missing members get defaults.
@@ -378,19 +381,19 @@ pub(crate) fn read_question(json: &Json) -> Question {
 
 /// Returns the part of an address that names a node, or a call of a node, of the flow in which the address begins:
 /// `approve` in `process[3].approve`, `review` in `review/approve`, `bot#3` in `each[0].bot#3`.
-fn asked_here(address: &str) -> &str {
+fn node_part(address: &str) -> &str {
     let here = address.split('/').next().unwrap_or(address);
     here.rsplit('.').next().unwrap_or(here)
 }
 
 /// Returns the id of the node that an address names in the flow in which it begins: `bot` in `each[0].bot#3`.
 pub(crate) fn node_of(address: &str) -> &str {
-    let here = asked_here(address);
+    let here = node_part(address);
     here.split('#').next().unwrap_or(here)
 }
 
 /// Returns the ids of the nodes that are gates: an example of their node type pauses for an answer.
-fn gates(graph: &Graph) -> Vec<&str> {
+fn gate_ids(graph: &Graph) -> Vec<&str> {
     let asks = |wakes: &Vec<String>| wakes.iter().any(|wake| wake == "answer");
     let nodes = graph
         .nodes
@@ -406,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_leads_to_a_node_of_the_flow() {
+    fn the_node_of_an_address_is_found() {
         let cases = [
             ("approve", "approve"),
             ("process[3].approve", "approve"),
@@ -421,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_may_name_its_question() {
+    fn an_answer_may_contain_the_digest_of_its_question() {
         let digest = "0123456789abcdef0123456789ABCDEF";
         let answer = named(&format!("bot#3@{digest}=a@b=c")).unwrap();
         assert_eq!(answer.pair(), ("bot#3".into(), "a@b=c".into()));
@@ -433,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_answer_is_taken() {
+    fn an_answer_for_one_pass_takes_precedence() {
         let answers =
             [("a", "of the node"), ("each[1].a", "of this pass"), ("b/a", "of the child"), ("bot#3", "of the call")];
         let answers = answers.map(|(gate, value)| (gate.to_owned(), value.to_owned()));

@@ -19,7 +19,7 @@ use super::{
 };
 
 /// The reason for the close of a question, if the event gives no other reason.
-const ELSEWHERE: &str = "it was answered elsewhere or timed out";
+const DEFAULT_CLOSE_REASON: &str = "it was answered elsewhere or timed out";
 
 /// A channel that asks the person the questions of a run. A [`QuestionQueue`] asks them one after the other on its own
 /// thread, because reading a line blocks.
@@ -28,7 +28,7 @@ pub(crate) struct Asker {
     given: Vec<(String, String)>,
     answering: Arc<Mutex<Option<Hub>>>,
     state: Mutex<State>,
-    deserted: Arc<Notify>,
+    input_ended: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -40,19 +40,19 @@ struct State {
 impl Asker {
     /// Creates an asker. It does not ask the person a question that accepts one of the given answers.
     pub(crate) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Asker {
-        let (answering, state, deserted) = Default::default();
-        Asker { screen, given: given.to_vec(), answering, state, deserted }
+        let (answering, state, input_ended) = Default::default();
+        Asker { screen, given: given.to_vec(), answering, state, input_ended }
     }
 
     /// Drives the run to its end. If the input of the terminal ends, stops driving the run, and returns a result with
     /// the status parked.
-    pub(crate) async fn until_deserted(&self, runner: FlowRunner, flow: &str) -> RunResult {
+    pub(crate) async fn drive_run(&self, runner: FlowRunner, flow: &str) -> RunResult {
         let run_id = runner.hub().run_id().clone();
         let began = Instant::now();
         tokio::select! {
             biased;
             result = runner.run() => result,
-            () = self.deserted.notified() => RunResult {
+            () = self.input_ended.notified() => RunResult {
                 run_id,
                 flow: flow.into(),
                 status: RunStatus::Parked,
@@ -80,9 +80,9 @@ impl Asker {
         Ok(())
     }
 
-    /// Returns the signal for the end of the terminal's input, after which no person can answer.
-    pub(crate) fn deserted(&self) -> Arc<Notify> {
-        self.deserted.clone()
+    /// Returns the signal that the terminal's input has ended, so that no person can answer any more.
+    pub(crate) fn input_ended(&self) -> Arc<Notify> {
+        self.input_ended.clone()
     }
 
     fn waiting(&self) -> Vec<Waiting> {
@@ -120,10 +120,10 @@ impl Asker {
                 self.answering.clone(),
                 self.screen.clone(),
                 self.given.clone(),
-                self.deserted.clone(),
+                self.input_ended.clone(),
             ) {
                 Ok(queue) => state.queue = Some(queue),
-                Err(_) => return self.deserted.notify_one(),
+                Err(_) => return self.input_ended.notify_one(),
             }
         }
         // Sending fails only after the thread has ended, and then the run is parked.
@@ -154,20 +154,20 @@ impl Channel for Asker {
                     // The run already has the given answer, and the question accepts it. If the question does not
                     // accept the given answer, the person is asked.
                     let given = answers::given(&self.given, &address);
-                    if given.is_some_and(|(_, value)| answers::is_admitted(&question, value)) {
+                    if given.is_some_and(|(_, value)| answers::is_accepted(&question, value)) {
                         return;
                     }
                     self.enqueue(Asked { address, question, asked });
                 }
             }
-            "agent:tool:decision" | "call:error" => self.close(of_call(&subject.address), ELSEWHERE),
+            "agent:tool:decision" | "call:error" => self.close(of_call(&subject.address), DEFAULT_CLOSE_REASON),
             // Any of these events closes the question.
-            "task:woken" | "session:reply" => self.close(subject.address, ELSEWHERE),
+            "task:woken" | "session:reply" => self.close(subject.address, DEFAULT_CLOSE_REASON),
             "task:complete" | "task:failed" | "task:cancelled" | "task:retry" => {
                 let calls = format!("{}#", subject.address);
                 let open: Vec<_> = self.state().open.iter().map(|asked| asked.address.clone()).collect();
                 let of_task = |address: &String| *address == subject.address || address.starts_with(&calls);
-                let why = if event.kind == "task:cancelled" { "it was cancelled" } else { ELSEWHERE };
+                let why = if event.kind == "task:cancelled" { "it was cancelled" } else { DEFAULT_CLOSE_REASON };
                 open.into_iter().filter(of_task).for_each(|address| self.close(address, why));
             }
             _ => {}

@@ -28,12 +28,13 @@ use super::{answers, question_queue::choose};
 use crate::{cli_error::CliError, terminal::Terminal};
 
 /// A command that is being sent to the run. Its error is a text for the person.
-type Asking = BoxFuture<'static, Result<(), String>>;
+type PendingCommand = BoxFuture<'static, Result<(), String>>;
 
 /// Sends a command to the run.
-type Ask = dyn Fn(RunCommand) -> Asking + Send + Sync;
+type SendCommand = dyn Fn(RunCommand) -> PendingCommand + Send + Sync;
 
-/// Is called when standard input ends and is not a terminal. Returns true if the conversation ends then, too.
+/// A function to call at the end of standard input, if that is not a terminal. It returns true if the conversation ends
+/// then, too.
 type OnInputEnd = dyn Fn() -> BoxFuture<'static, bool> + Send + Sync;
 
 /// The end of a conversation.
@@ -68,7 +69,7 @@ impl Chat {
     }
 
     fn begin(&self, run: &str) {
-        self.state.lock().conversation = Conversation::with(run);
+        self.state.lock().conversation = Conversation::new(run);
     }
 
     fn process(&self, event: &ChatEvent<'_>) {
@@ -92,7 +93,7 @@ impl Chat {
 
     /// Drives the run to its end, or until the person leaves. If the person leaves, the run counts as parked, and can
     /// be resumed. `again` is true for a resumed run, whose past conversation is shown first.
-    pub(crate) async fn with_runner(self: &Arc<Chat>, runner: FlowRunner, again: bool) -> Result<RunResult, CliError> {
+    pub(crate) async fn drive_run(self: &Arc<Chat>, runner: FlowRunner, again: bool) -> Result<RunResult, CliError> {
         let (hub, flow) = (runner.hub(), runner.flow().to_owned());
         let began = std::time::Instant::now();
         if again {
@@ -101,7 +102,7 @@ impl Chat {
             attached.map_err(|error| CliError::internal("cannot start the conversation").because(&error))?;
         }
         let asked = hub.clone();
-        let ask = move |request| -> Asking {
+        let ask = move |request| -> PendingCommand {
             let hub = asked.clone();
             Box::pin(async move { hub.request(request).await.map_err(|error: HubError| error.to_string()) })
         };
@@ -134,12 +135,12 @@ impl Chat {
     async fn converse<T>(
         &self,
         run: impl Future<Output = T>,
-        ask: &Ask,
+        ask: &SendCommand,
         on_input_end: &OnInputEnd,
     ) -> Result<End<T>, CliError> {
         let cannot = |error: std::io::Error| CliError::internal("cannot read standard input").because(&error);
         let mut lines = typed::lines().map_err(cannot)?;
-        let mut asking: OptionFuture<Asking> = None.into();
+        let mut asking: OptionFuture<PendingCommand> = None.into();
         let (mut busy, mut typing) = (false, true);
         let mut run = pin!(run);
         loop {
@@ -178,7 +179,7 @@ impl Chat {
         let asked = match typed {
             Typed::Nothing | Typed::Quit => return None,
             Typed::Help => Err(Shown::Note(typed::HELP.into())),
-            Typed::Who => Err(Shown::Note(conversation.who())),
+            Typed::Who => Err(Shown::Note(conversation.list_agents())),
             Typed::To(name) => Err(match conversation.choose(&name) {
                 Ok(agent) => Shown::Note(format!("your lines now go to {agent}")),
                 Err(why) => Shown::Trouble(why),

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use super::{
     Plan, Session,
-    answers::{self, Recorded},
+    answers::{self, RecordedAnswers},
     finish_as,
     interrupt::{Interruption, Interrupts},
     report::{self, Prints},
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The capacity of the queue of events from the owner's socket to the front ends.
-const QUEUED: usize = 1_024;
+const EVENT_QUEUE_CAPACITY: usize = 1_024;
 /// The longest time to wait until the store of an owner that has ended can be opened.
 const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval between two attempts to open the store after its owner has ended.
@@ -75,7 +75,7 @@ pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Ter
     }
     session.screen.note("the process that owns the store drives the run");
     if known.is_some() {
-        report::say_open(plan, &plan.packs.reading_host(&plan.store)?, &run, terminal)?;
+        report::print_open_questions(plan, &plan.packs.reading_host(&plan.store)?, &run, terminal)?;
     }
     let mut follower = Follower::new(folder, &run, plan, &session, prints.as_ref());
     let mut events = known;
@@ -89,7 +89,7 @@ pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Ter
             Followed::Gone => {}
         }
         match take_over(plan)? {
-            Some(host) => return go_on_here(host, &run, plan, session, prints.as_ref(), terminal),
+            Some(host) => return resume_here(host, &run, plan, session, prints.as_ref(), terminal),
             // Another process owns the store by now.
             None => _ = begin(folder, &OwnerRequest::Resume { run: run.clone(), reach: plan.packs.reach() })?,
         }
@@ -103,7 +103,7 @@ fn refuse_late(plan: &Plan, run: &RunId) -> Result<(), CliError> {
         return Ok(());
     }
     answers::check_in(&host, run, &plan.answers)?;
-    Recorded::read(&host, run, &plan.answers)?.check(run, &plan.answers)
+    RecordedAnswers::read(&host, run, &plan.answers)?.check(run, &plan.answers)
 }
 
 /// The past events of a run, and the stream of its later events.
@@ -165,7 +165,7 @@ fn take_over(plan: &Plan) -> Result<Option<Host>, CliError> {
 }
 
 /// Resumes a run in this process after the process that drove it has ended.
-fn go_on_here(
+fn resume_here(
     host: Host,
     run: &RunId,
     plan: &Plan,
@@ -218,7 +218,7 @@ impl<'a> Follower<'a> {
 
     fn follow(&mut self, watched: Watched) -> Result<Followed, CliError> {
         let Watched { before, mut events, known } = watched;
-        let (sender, mut queue) = mpsc::channel(QUEUED);
+        let (sender, mut queue) = mpsc::channel(EVENT_QUEUE_CAPACITY);
         let listen = move || {
             for event in events.by_ref() {
                 if sender.blocking_send(event).is_err() {
@@ -244,7 +244,7 @@ impl<'a> Follower<'a> {
         let (hub, forward) = Hub::remote(self.run.clone(), ask);
         let interrupts = Interrupts::watch(hub.clone(), self.session.screen.clone(), true)?;
         self.channels.iter().for_each(|channel| channel.on_start(&hub));
-        let deserted = self.session.asker.as_ref().map(|asker| asker.deserted());
+        let input_ended = self.session.asker.as_ref().map(|asker| asker.input_ended());
         block_on(async {
             let channels = if known { std::mem::take(&mut self.channels) } else { Vec::new() };
             let over = before.iter().fold(None, |over, event| match self.process(event) {
@@ -264,9 +264,9 @@ impl<'a> Follower<'a> {
                 asker.catch_up(&self.plan.packs.reading_host(&self.plan.store)?, &hub)?;
             }
             let mut forward = std::pin::pin!(forward);
-            let mut deserted = std::pin::pin!(async {
-                match &deserted {
-                    Some(deserted) => deserted.notified().await,
+            let mut input_ended = std::pin::pin!(async {
+                match &input_ended {
+                    Some(input_ended) => input_ended.notified().await,
                     None => std::future::pending().await,
                 }
             });
@@ -281,7 +281,7 @@ impl<'a> Follower<'a> {
                         },
                     },
                     () = &mut forward => break RunStatus::Parked,
-                    () = &mut deserted => break RunStatus::Parked,
+                    () = &mut input_ended => break RunStatus::Parked,
                 }
             };
             Ok(Followed::Over(Box::new(self.result(status)?), interrupts.first()))
@@ -296,12 +296,12 @@ impl<'a> Follower<'a> {
     /// Returns true if this process stops following a run with this status. A parked run is followed further if this
     /// process can answer questions, or if a timer resumes it at the time `due`.
     fn is_over(&self, status: RunStatus, due: Option<u64>) -> bool {
-        status != RunStatus::Parked || !self.answers() && !due.is_some_and(|due| self.goes_on_at(due))
+        status != RunStatus::Parked || !self.answers() && !due.is_some_and(|due| self.is_resumed_at(due))
     }
 
     /// Returns true if a timer resumes the run at this time. It returns false if the timer only denies an agent's
     /// question that expires then.
-    fn goes_on_at(&self, due: u64) -> bool {
+    fn is_resumed_at(&self, due: u64) -> bool {
         let is_denied = |waits: &Value| waits["expires"].as_u64() == Some(due);
         self.waits().is_ok_and(|waits| !waits.iter().any(is_denied))
     }
@@ -370,7 +370,7 @@ impl<'a> Follower<'a> {
         self.channels.iter().for_each(|channel| channel.on_complete(result));
         self.session.screen.close();
         let host = self.plan.packs.reading_host(&self.plan.store)?;
-        self.plan.say_unused(&host, &self.run, terminal)?;
+        self.plan.warn_of_unused_answers(&host, &self.run, terminal)?;
         let graph = host.graph_of_run(&self.run)?;
         let saved = self.plan.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
         let exit = report::print_as(

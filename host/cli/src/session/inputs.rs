@@ -23,8 +23,8 @@ pub(crate) enum Member {
     File(PathBuf),
 }
 
-/// Splits `key=value`. The value is JSON if it parses as JSON, and otherwise a text. A value that begins as a list, an
-/// object or a quoted text has to be valid JSON. `@PATH` is a file, and `@@…` a text that begins with `@`.
+/// Splits `key=value`. The value is JSON if it parses as JSON, and otherwise a text. A value that begins with `[`, `{`
+/// or `"` has to be valid JSON. `@PATH` is a file, and `@@…` a text that begins with `@`.
 pub(crate) fn pair(text: &str) -> Result<(String, Member), String> {
     let (key, value) = split(text)?;
     let member = match value.strip_prefix('@') {
@@ -53,9 +53,9 @@ fn split(text: &str) -> Result<(&str, &str), String> {
 fn json(key: &str, value: &str) -> Result<Json, String> {
     Ok(match Json::parse(value) {
         Ok(json) => json,
-        Err(error) if value.trim_start().starts_with(['[', '{', '"']) => return Err(no_json(key, value, &error)),
+        Err(error) if value.trim_start().starts_with(['[', '{', '"']) => return Err(invalid_json(key, value, &error)),
         // A number that is out of range is an error. It does not become a text.
-        Err(error) if serde_json::from_str::<Json>(value).is_ok() => return Err(no_json(key, value, &error)),
+        Err(error) if serde_json::from_str::<Json>(value).is_ok() => return Err(invalid_json(key, value, &error)),
         Err(_) => Json::from(value),
     })
 }
@@ -102,7 +102,7 @@ pub(crate) fn kept_by(host: &Host, members: &[(String, Member)]) -> Result<Vec<(
     })
 }
 
-fn no_json(key: &str, value: &str, error: &serde_json::Error) -> String {
+fn invalid_json(key: &str, value: &str, error: &serde_json::Error) -> String {
     let text = Json::from(value).to_text().replace('\'', r"'\''");
     format!("the value of `{key}` begins like JSON but is invalid: {error}; pass it as a text with -i '{key}={text}'")
 }

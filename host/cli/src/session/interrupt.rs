@@ -30,8 +30,8 @@ pub(crate) enum Interruption {
 pub(crate) struct Interrupts(Arc<AtomicU8>);
 
 impl Interrupts {
-    /// Starts the thread that listens, so that a second signal works even if the run is busy. `kept` is true for a
-    /// persistent store: SIGTERM then stops the process without cancelling the run.
+    /// Starts the thread that listens for signals, so that a second signal works even if the run is busy. `kept` is
+    /// true for a persistent store: SIGTERM then stops the process without cancelling the run.
     pub(crate) fn watch(hub: Hub, screen: Arc<Screen>, kept: bool) -> Result<Interrupts, CliError> {
         let happened = Arc::new(AtomicU8::new(Interruption::None as u8));
         let seen = happened.clone();
@@ -62,7 +62,7 @@ async fn listen(hub: &Hub, screen: &Screen, seen: &AtomicU8, kept: bool) {
         None => return,
     };
     seen.store(which as u8, Ordering::Release);
-    screen.break_in(match which {
+    screen.warn_on_new_line(match which {
         Interruption::Stopped => "stopping; the store keeps the run; a second signal quits immediately",
         _ => "interrupted: cancelling the run; Ctrl-C again quits immediately",
     });

@@ -37,7 +37,7 @@ impl Subject {
     pub(crate) fn of(event: &Event, root: &str) -> Option<Subject> {
         let task = event.data.get("taskId")?.as_str()?;
         let scope = event.data.get("scope").and_then(Json::as_str);
-        let callers = callers(event.run_id.as_str(), root);
+        let callers = caller_prefix(event.run_id.as_str(), root);
         let inner = scope.is_some() || !callers.is_empty();
         let here = scope.map_or_else(|| task.to_owned(), |scope| format!("{scope}.{task}"));
         Some(Subject { address: format!("{callers}{here}"), inner })
@@ -47,7 +47,7 @@ impl Subject {
 /// Returns the address of the tasks that called a child run of `root`, such as `review/`. For `root` itself, it is
 /// empty. A child's id consists of the parent's id, the address of the calling task, and the attempt, separated by
 /// dots. Since node ids are never numbers, a number ends an address.
-pub(crate) fn callers(run: &str, root: &str) -> String {
+pub(crate) fn caller_prefix(run: &str, root: &str) -> String {
     let below = run.strip_prefix(root).unwrap_or_default();
     below.split('.').filter(|part| !part.is_empty()).fold(String::new(), |address, part| {
         let between = match part.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -64,14 +64,14 @@ impl Line {
     pub(crate) fn about(event: &Event, subject: &Subject) -> Option<Line> {
         let data = &event.data;
         let (tone, text) = match event.kind {
-            "task:complete" => (Tone::Good, format!("done{}", took(data))),
-            "task:failed" => (Tone::Bad, format!("failed{}: {}", took(data), failure(data))),
+            "task:complete" => (Tone::Good, format!("done{}", duration_text(data))),
+            "task:failed" => (Tone::Bad, format!("failed{}: {}", duration_text(data), failure(data))),
             "task:cancelled" => (Tone::Odd, "cancelled".into()),
-            "task:skipped" => (Tone::Faint, format!("skipped{}", reason(data))),
-            "task:retry" => (Tone::Odd, retry(data)),
+            "task:skipped" => (Tone::Faint, format!("skipped{}", skip_reason(data))),
+            "task:retry" => (Tone::Odd, retry_text(data)),
             "task:blocked" => (Tone::Odd, format!("blocked: {}", member(data, "message"))),
             "task:paused" => (Tone::Faint, pause_text(data)?),
-            "call:start" => (Tone::Faint, asks(data)?),
+            "call:start" => (Tone::Faint, approval_question(data)?),
             "log" => (Tone::Faint, format!("[{}] {}", member(data, "level"), member(data, "message"))),
             _ => return None,
         };
@@ -88,9 +88,9 @@ impl Line {
     pub(crate) fn render(&self, paint: Paint) -> String {
         let text = inert(&self.text);
         let text = match self.tone {
-            Tone::Good => paint.good(&text),
-            Tone::Bad => paint.bad(&text),
-            Tone::Odd => paint.odd(&text),
+            Tone::Good => paint.success(&text),
+            Tone::Bad => paint.error(&text),
+            Tone::Odd => paint.warning(&text),
             Tone::Faint => paint.faint(&text),
         };
         format!("  {} {text}", paint.name(&self.address))
@@ -110,7 +110,7 @@ fn member<'a>(data: &'a Json, key: &str) -> &'a str {
     data.get(key).and_then(Json::as_str).unwrap_or_default()
 }
 
-fn took(data: &Json) -> String {
+fn duration_text(data: &Json) -> String {
     let millis = data.get("durationMs").and_then(Json::as_u64);
     millis.map_or_else(String::new, |millis| format!(" in {}", duration::show(Duration::from_millis(millis))))
 }
@@ -120,7 +120,7 @@ fn failure(data: &Json) -> String {
     format!("{}: {}", member(error, "code"), member(error, "message"))
 }
 
-fn reason(data: &Json) -> String {
+fn skip_reason(data: &Json) -> String {
     match member(data, "reason") {
         "" => String::new(),
         "when" => ": its `when` is false".into(),
@@ -130,7 +130,7 @@ fn reason(data: &Json) -> String {
     }
 }
 
-fn retry(data: &Json) -> String {
+fn retry_text(data: &Json) -> String {
     let delay = data.get("delayMs").and_then(Json::as_u64).unwrap_or_default();
     let attempt = data.get("attempt").and_then(Json::as_u64).unwrap_or_default();
     let delay = duration::show(Duration::from_millis(delay));
@@ -138,7 +138,7 @@ fn retry(data: &Json) -> String {
 }
 
 /// Returns the question about a call, or `None` if the call needs no approval.
-fn asks(data: &Json) -> Option<String> {
+fn approval_question(data: &Json) -> Option<String> {
     let call = data.get("call").and_then(Json::as_u64).unwrap_or_default();
     Some(format!("asks about its call {call}: {}", member(data.get("question")?, "prompt")))
 }
@@ -166,7 +166,7 @@ mod tests {
             ("run-1.review.1.inner.1", "review/inner/"),
         ];
         for (run, address) in cases {
-            assert_eq!(callers(run, "run-1"), address, "{run}");
+            assert_eq!(caller_prefix(run, "run-1"), address, "{run}");
         }
     }
 }

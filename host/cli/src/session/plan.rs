@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::PathBuf, time::Duration};
 use flowcell::{Host, Json, RunId};
 
 use super::{
-    answers::{self, Recorded},
+    answers::{self, RecordedAnswers},
     inputs,
 };
 use crate::{
@@ -51,9 +51,9 @@ impl Plan {
     }
 
     /// Warns of answers that the run has not used.
-    pub(crate) fn say_unused(&self, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), CliError> {
+    pub(crate) fn warn_of_unused_answers(&self, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), CliError> {
         if !self.answers.is_empty() {
-            for why in Recorded::read(host, run, &self.answers)?.unused(&self.answers) {
+            for why in RecordedAnswers::read(host, run, &self.answers)?.unused(&self.answers) {
                 terminal.warn(&inert(&why));
             }
         }

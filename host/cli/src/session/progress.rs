@@ -18,7 +18,7 @@ use crate::duration;
 /// Maximum number of lines about tasks in bodies and child runs that have succeeded or were skipped.
 const MAX_INNER_LINES: usize = 200;
 /// Maximum number of names of running tasks, and of waiting tasks, in the status line.
-const NAMED: usize = 4;
+const MAX_NAMED_TASKS: usize = 4;
 /// The shortest compile time of the components that is shown.
 const MIN_SHOWN_COMPILE_TIME: Duration = Duration::from_secs(1);
 
@@ -79,7 +79,7 @@ impl Channel for Progress {
         let Some(subject) = Subject::of(event, &tally.root) else { return };
         tally.count(event, &subject);
         let elsewhere = self.asked_elsewhere && event.data.get("question").is_some();
-        if let Some(line) = Line::about(event, &subject).filter(|line| !elsewhere && tally.admits(line)) {
+        if let Some(line) = Line::about(event, &subject).filter(|line| !elsewhere && tally.admit_line(line)) {
             self.screen.line(&line.render(self.screen.paint()));
         }
         self.screen.status(&tally.status());
@@ -93,7 +93,7 @@ impl Tally {
             "task:start" | "task:resumed" | "task:repeated" | "task:busy" | "task:woken" => (true, false),
             // Tasks that own a body or call a flow pause for their own nodes. Such a task is shown neither as running
             // nor as waiting.
-            "task:paused" => (false, waits_outside(&event.data)),
+            "task:paused" => (false, is_waiting_outside(&event.data)),
             "task:idle" | "task:retry" => (false, true),
             "task:blocked" | "task:complete" | "task:failed" | "task:cancelled" => (false, false),
             _ => return,
@@ -110,7 +110,7 @@ impl Tally {
 
     /// Returns true if this line may be shown: any line that is not routine, and the first [`MAX_INNER_LINES`] routine
     /// lines.
-    fn admits(&mut self, line: &Line) -> bool {
+    fn admit_line(&mut self, line: &Line) -> bool {
         if !line.is_routine() {
             return true;
         }
@@ -121,8 +121,8 @@ impl Tally {
     /// Returns the text of the status line.
     fn status(&self) -> String {
         let named = |what: &str, tasks: &BTreeSet<String>| {
-            let names: Vec<_> = tasks.iter().take(NAMED).map(String::as_str).collect();
-            let more = match tasks.len().saturating_sub(NAMED) {
+            let names: Vec<_> = tasks.iter().take(MAX_NAMED_TASKS).map(String::as_str).collect();
+            let more = match tasks.len().saturating_sub(MAX_NAMED_TASKS) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
@@ -133,7 +133,7 @@ impl Tally {
 }
 
 /// Returns whether a pause waits for a timer, an answer or an event.
-fn waits_outside(data: &Json) -> bool {
+fn is_waiting_outside(data: &Json) -> bool {
     let until = data.get("until").and_then(Json::as_array).unwrap_or_default();
     until.iter().filter_map(Json::as_str).any(|wake| matches!(wake, "after" | "event" | "answer"))
 }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_names_what_runs_and_what_waits() {
+    fn the_status_line_names_running_and_waiting_tasks() {
         let both = [("task:start", "long", ""), ("task:start", "short", "")];
         assert_eq!(status(&both), "0 done, running: long, short");
         let paused = [("task:paused", "long", "after"), ("task:paused", "short", "after")];

@@ -18,9 +18,9 @@ use tokio::sync::Notify;
 use super::{answers, lines::shown_choices, screen::Screen};
 use crate::terminal::{guarded, inert};
 
-/// The shortest reaction time of a person. A line that arrives sooner after a question appeared was typed for the
-/// question before it.
-pub(crate) const REACTION: Duration = Duration::from_millis(200);
+/// The shortest reaction time of a person. A line that arrives sooner after a question appears was typed for the
+/// previous question.
+pub(crate) const MIN_REACTION_TIME: Duration = Duration::from_millis(200);
 
 /// An open question of the run.
 #[derive(Clone, PartialEq)]
@@ -82,7 +82,7 @@ impl QuestionQueue {
         answering: Arc<Mutex<Option<Hub>>>,
         screen: Arc<Screen>,
         given: Vec<(String, String)>,
-        deserted: Arc<Notify>,
+        input_ended: Arc<Notify>,
     ) -> io::Result<mpsc::Sender<Message>> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let (questions, messages) = mpsc::channel();
@@ -99,7 +99,7 @@ impl QuestionQueue {
             // The senders live until the process ends.
             while let Ok(message) = messages.recv() {
                 if !at.handle(message) {
-                    return deserted.notify_one();
+                    return input_ended.notify_one();
                 }
             }
         })?;
@@ -128,7 +128,7 @@ impl QuestionQueue {
                 }
             }
         }
-        self.put_next(None)
+        self.show_next(None)
     }
 
     fn knows(&self, asked: &Asked) -> bool {
@@ -145,8 +145,8 @@ impl QuestionQueue {
         self.shown = None;
         self.is_released = true;
         release_begun_line();
-        self.screen.break_in(&format!("the question at `{address}` is closed; {why}"));
-        self.put_next(Some(Instant::now()));
+        self.screen.warn_on_new_line(&format!("the question at `{address}` is closed; {why}"));
+        self.show_next(Some(Instant::now()));
         if self.shown.is_none() {
             self.screen.release();
         }
@@ -158,7 +158,7 @@ impl QuestionQueue {
             return self.screen.warn_now(&format!("the line `{line}` is ignored, because no question is open"));
         };
         let is_begun = is_released && typed.in_parts;
-        if is_begun || instead.is_some_and(|since| typed.at < since + REACTION) {
+        if is_begun || instead.is_some_and(|since| typed.at < since + MIN_REACTION_TIME) {
             let why = format!("the line `{line}` is ignored, because you began it before `{}` asked", asked.address);
             self.screen.warn_now(&why);
             self.shown = Some(Shown { asked, instead: None });
@@ -176,12 +176,12 @@ impl QuestionQueue {
     /// Shows the next question, unless one is on the screen. First tries a given answer. `instead` is the time at
     /// which the last question closed, or `None` if that question was not closed but answered. Returns false if a
     /// question is on the screen but the input has ended.
-    fn put_next(&mut self, instead: Option<Instant>) -> bool {
+    fn show_next(&mut self, instead: Option<Instant>) -> bool {
         while self.shown.is_none()
             && let Some(asked) = self.queue.pop_front()
         {
             let given = answers::given(&self.given, &asked.address).map(|(_, value)| value.clone());
-            let given = given.filter(|value| answers::is_admitted(&asked.question, value));
+            let given = given.filter(|value| answers::is_accepted(&asked.question, value));
             if !given.is_some_and(|value| self.answer(&asked, &value)) {
                 self.put(asked, instead);
             }
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_is_answered_elsewhere_makes_room_at_once_and_no_line_is_taken_for_another() {
+    fn a_question_answered_elsewhere_closes_and_its_line_answers_no_other() {
         let (mut questions, replies, wishes) = new_queue(&[]);
         assert!(questions.handle(asked("a")) && questions.handle(asked("b")));
         assert_eq!(shown(&questions), Some("a"));
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(shown(&questions), Some("b"), "without a line");
         assert!(questions.handle(line("of a", now)));
         assert!(replies.try_recv().is_err() && shown(&questions) == Some("b"), "it was typed for the other question");
-        assert!(questions.handle(line("of b", now + 10 * REACTION)));
+        assert!(questions.handle(line("of b", now + 10 * MIN_REACTION_TIME)));
         assert_eq!(replies.try_recv().unwrap(), ("b".into(), "of b".into()));
         assert_eq!(wishes.try_iter().count(), 2, "one line is wanted at a time");
         assert!(questions.handle(line("of nobody", now)));
@@ -359,9 +359,9 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_begun_for_a_closed_question_answers_no_other_one() {
+    fn a_line_begun_for_a_closed_question_answers_no_other() {
         let (mut questions, replies, _wishes) = new_queue(&[]);
-        let late = Instant::now() + 10 * REACTION;
+        let late = Instant::now() + 10 * MIN_REACTION_TIME;
         let begun = || Message::Line(Some(Typed { line: "yes".into(), at: late, in_parts: true }));
         assert!(
             questions.handle(asked("a"))
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_asked_again_until_the_run_takes_an_answer() {
+    fn a_question_is_asked_again_until_the_run_accepts_an_answer() {
         let given = [("b".to_owned(), "yes".to_owned()), ("c".to_owned(), "perhaps".to_owned())];
         let (mut questions, replies, _wishes) = new_queue(&given);
         let now = Instant::now();
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_nobody_saw_is_taken_back_in_silence() {
+    fn a_question_that_was_not_shown_closes_silently() {
         let (mut questions, _replies, _wishes) = new_queue(&[]);
         assert!(
             questions.handle(asked("a"))

@@ -140,8 +140,8 @@ fn explanation(plan: &Plan, result: &RunResult, interrupted: Interruption) -> Op
 
 fn stopped(plan: &Plan, result: &RunResult) -> CliError {
     let problem = CliError::ending(Exit::Stopped, format!("the flow `{}` has not ended", result.flow));
-    let run = word(result.run_id.as_str());
-    let options = state(plan).unwrap_or_default() + &reach(plan);
+    let run = shell_word(result.run_id.as_str());
+    let options = store_arguments(plan).unwrap_or_default() + &reach(plan);
     problem.hint(format!("continue it with `flowcell runs resume {run}{options}` or `flowcell drive{options}`"))
 }
 
@@ -164,7 +164,7 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
         .iter()
         .filter_map(|waiting| match waiting {
             Waiting::Answer { address, question, asked } => {
-                let address = match state(plan) {
+                let address = match store_arguments(plan) {
                     Some(_) => answers::address_with_digest(address, asked),
                     // A run in memory cannot be resumed. The answer is for a new run, whose questions have other
                     // digests.
@@ -175,12 +175,12 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
             Waiting::Event { .. } | Waiting::Message { .. } | Waiting::Decision { .. } => None,
         })
         .collect();
-    let run = word(result.run_id.as_str());
-    let state = state(plan);
+    let run = shell_word(result.run_id.as_str());
+    let state = store_arguments(plan);
     let again = state.as_ref().map(|state| format!("runs resume {run}{state}{}", reach(plan)));
     let mut hints = Vec::new();
     if !options.is_empty() {
-        let anew = || format!("run {}{}", word(&plan.flow.display().to_string()), reach(plan));
+        let anew = || format!("run {}{}", shell_word(&plan.flow.display().to_string()), reach(plan));
         let command = again.clone().unwrap_or_else(anew);
         hints.push(format!("answer on a terminal, or with `flowcell {command} {}`", options.join(" ")));
     }
@@ -193,7 +193,7 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
         _ => None,
     });
     if let (Some(address), Some(again), Some(state)) = (message, &again, &state) {
-        let address = word(address);
+        let address = shell_word(address);
         hints.push(format!(
             "send a message with `flowcell send {run} --to {address} TEXT{state}`, or end the agent run with \
              `flowcell send {run} --to {address} --close{state}`; then run `flowcell {again}`"
@@ -210,12 +210,12 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
             }
             BlockReason::Nondeterministic { .. } => "--repeat (a new attempt), --output JSON or --fail WHY",
         };
-        let address = word(address);
+        let address = shell_word(address);
         hints.push(format!("decide with `flowcell runs resolve {run} {address}{state}` and one of {choices}"));
     }
     match (event, again, state) {
         (Some(name), Some(again), Some(state)) => {
-            let name = word(name);
+            let name = shell_word(name);
             hints.push(format!("send the event with `flowcell emit {run} {name}{state}`, then run `flowcell {again}`"));
         }
         (Some(_), ..) => {
@@ -228,26 +228,27 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
 
 /// Prints the open questions of a resumed run if no person can be asked at the terminal. No event repeats these
 /// questions.
-pub(crate) fn say_open(plan: &Plan, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), CliError> {
+pub(crate) fn print_open_questions(plan: &Plan, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), CliError> {
     if plan.quiet || terminal.interactive {
         return Ok(());
     }
     for open in waiting::list(host, run)?.iter().filter(|open| open["kind"] == "gate") {
         let text = |name: &str| open[name].as_str().unwrap_or_default().to_owned();
-        let (address, state) = (text("address"), state(plan).unwrap_or_default());
+        let (address, state) = (text("address"), store_arguments(plan).unwrap_or_default());
         terminal.say(&format!("  {} asks: {}", inert(&address), guarded(&text("prompt"))));
         let digest = match open["digest"].as_str() {
             Some(digest) if address.contains('#') => format!(" --digest {digest}"),
             _ => String::new(),
         };
-        let answer = format!("flowcell answer {} {} VALUE{digest}{state}", word(run.as_str()), word(&address));
+        let answer =
+            format!("flowcell answer {} {} VALUE{digest}{state}", shell_word(run.as_str()), shell_word(&address));
         terminal.say(&terminal.paint().faint(&format!("  answer with `{answer}`")));
     }
     Ok(())
 }
 
 /// Returns the arguments that select the same store in another command. Returns `None` for a store in memory.
-fn state(plan: &Plan) -> Option<String> {
+fn store_arguments(plan: &Plan) -> Option<String> {
     let folder = match plan.store.place().ok()? {
         StoreLocation::Memory => return None,
         // Do not print the URL: it may hold a password.
@@ -255,16 +256,19 @@ fn state(plan: &Plan) -> Option<String> {
         StoreLocation::Folder(folder) => folder,
     };
     let usual = folder == std::path::Path::new(".flowcell");
-    Some(if usual { String::new() } else { format!(" --state {}", word(&folder.display().to_string())) })
+    Some(if usual { String::new() } else { format!(" --state {}", shell_word(&folder.display().to_string())) })
 }
 
 /// Returns the options of this command that a later command has to repeat to resume the run.
 fn reach(plan: &Plan) -> String {
-    plan.packs.given().iter().fold(String::new(), |text, (option, value)| format!("{text} {option} {}", word(value)))
+    plan.packs
+        .given()
+        .iter()
+        .fold(String::new(), |text, (option, value)| format!("{text} {option} {}", shell_word(value)))
 }
 
 /// Quotes a word for a shell if it has characters other than letters, digits and `-_./`.
-fn word(text: &str) -> String {
+fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
     if text.chars().all(plain) { text.to_owned() } else { quoted(text) }
 }

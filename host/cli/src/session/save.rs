@@ -12,13 +12,13 @@ use flowcell::{Host, Json, files};
 use crate::cli_error::CliError;
 
 /// Maximum number of characters of a file name, without its number and extension.
-const NAME_CHARS: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 /// Writes every file among the outputs to a folder. The name of a file is its place in the outputs, such as
 /// `result.png` or `pages-1.pdf`. Returns the paths. Links never lead a write outside the folder.
 pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut found = Vec::new();
-    find(outputs, "", &mut found);
+    find_files(outputs, "", &mut found);
     let cannot = |error: io::Error| CliError::wrong(format!("cannot write to {}", folder.display())).because(&error);
     fs::create_dir_all(folder).map_err(cannot)?;
     let dir = Dir::open_ambient_dir(folder, ambient_authority()).map_err(cannot)?;
@@ -28,7 +28,7 @@ pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<Pa
             .file_bytes(file)
             .map_err(|error| CliError::wrong(format!("cannot save the output `{place}`: {error}")))?;
         let mime = file.get("mime").and_then(Json::as_str).unwrap_or_default();
-        let name = free(&place, files::ending(&bytes, mime), &mut taken);
+        let name = unique_name(&place, files::ending(&bytes, mime), &mut taken);
         dir.write(&name, &bytes).map_err(cannot)?;
         written.push(folder.join(name));
     }
@@ -36,24 +36,26 @@ pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<Pa
 }
 
 /// Finds the file values in a value, each with its place, such as `pages-1`.
-fn find<'a>(value: &'a Json, place: &str, found: &mut Vec<(String, &'a Json)>) {
+fn find_files<'a>(value: &'a Json, place: &str, found: &mut Vec<(String, &'a Json)>) {
     let below = |name: &str| if place.is_empty() { name.to_owned() } else { format!("{place}-{name}") };
     match value {
         Json::Object(_) if value.get("kind").and_then(Json::as_str) == Some("file") => {
             found.push((place.to_owned(), value));
         }
-        Json::Object(members) => members.iter().for_each(|(name, value)| find(value, &below(name), found)),
+        Json::Object(members) => members.iter().for_each(|(name, value)| find_files(value, &below(name), found)),
         Json::Array(items) => {
-            (1..).zip(items.iter()).for_each(|(number, value)| find(value, &below(&i32::to_string(&number)), found));
+            (1..)
+                .zip(items.iter())
+                .for_each(|(number, value)| find_files(value, &below(&i32::to_string(&number)), found));
         }
         _ => {}
     }
 }
 
 /// Returns a file name with safe characters that is not taken yet, and marks it as taken.
-fn free(place: &str, ending: &str, taken: &mut BTreeSet<String>) -> String {
+fn unique_name(place: &str, ending: &str, taken: &mut BTreeSet<String>) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || "-_".contains(letter) { letter } else { '_' };
-    let plain: String = place.chars().map(plain).take(NAME_CHARS).collect();
+    let plain: String = place.chars().map(plain).take(MAX_NAME_CHARS).collect();
     let plain = if plain.is_empty() { "output".to_owned() } else { plain };
     let numbered = (2..).map(|number: u32| format!("{plain}-{number}.{ending}"));
     let mut names = std::iter::once(format!("{plain}.{ending}")).chain(numbered);
@@ -65,14 +67,14 @@ fn free(place: &str, ending: &str, taken: &mut BTreeSet<String>) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::free;
+    use super::unique_name;
 
     #[test]
-    fn names_are_plain_and_differ() {
+    fn file_names_are_safe_and_unique() {
         let mut taken = BTreeSet::new();
         let names =
-            ["result", "Result", "../etc/passwd", "", ".ssh", "a b"].map(|place| free(place, "png", &mut taken));
+            ["result", "Result", "../etc/passwd", "", ".ssh", "a b"].map(|place| unique_name(place, "png", &mut taken));
         assert_eq!(names, ["result.png", "Result-2.png", "___etc_passwd.png", "output.png", "_ssh.png", "a_b.png"]);
-        assert!(free(&"x".repeat(500), "bin", &mut taken).len() < 110);
+        assert!(unique_name(&"x".repeat(500), "bin", &mut taken).len() < 110);
     }
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::terminal::{Paint, Terminal, inert};
 
 /// The interval between updates of the status line.
-const TICK: Duration = Duration::from_millis(100);
+const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of lines that are kept while a person is asked a question.
 const MAX_HELD: usize = 1_000;
 
@@ -70,17 +70,17 @@ impl Screen {
 
     /// Writes a warning above the status line, or keeps it while a person is asked.
     pub(crate) fn warn(&self, text: &str) {
-        self.line(&format!("{}: {}", self.paint().odd("warning"), inert(text)));
+        self.line(&format!("{}: {}", self.paint().warning("warning"), inert(text)));
     }
 
     /// Writes a warning at once, even while a person is being asked.
     pub(crate) fn warn_now(&self, text: &str) {
         let state = self.state.lock();
-        self.write(&state, &format!("{}: {}", self.paint().odd("warning"), inert(text)));
+        self.write(&state, &format!("{}: {}", self.paint().warning("warning"), inert(text)));
     }
 
     /// Writes a warning at once, on a new line if a person is typing.
-    pub(crate) fn break_in(&self, text: &str) {
+    pub(crate) fn warn_on_new_line(&self, text: &str) {
         if self.state.lock().held.is_some() {
             self.terminal.say("");
         }
@@ -146,6 +146,6 @@ fn status_line() -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}");
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    bar.enable_steady_tick(TICK);
+    bar.enable_steady_tick(STATUS_INTERVAL);
     bar
 }

@@ -28,7 +28,7 @@ fn outputs(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
 }
 
 #[test]
-fn a_flow_runs_again_when_it_or_a_node_of_it_is_saved() {
+fn a_flow_runs_again_after_it_or_one_of_its_nodes_is_saved() {
     let (folder, project) = project("shop", Language::Rust);
     let flow = folder.path().join("greeting.yaml");
     fs::write(&flow, FLOW).unwrap();

@@ -16,7 +16,7 @@ fn printed(language: Language) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn the_recipes_for_c_and_go_are_what_happens() {
+fn the_recipes_for_c_and_go_build_packs() {
     for language in [Language::C, Language::Go].into_iter().filter(|language| language.is_there("the recipe")) {
         let folder = tempfile::tempdir().unwrap();
         let (_, typed) = printed(language);
@@ -48,7 +48,7 @@ fn follow(folder: &Path, commands: &str) -> String {
 }
 
 #[test]
-fn what_the_recipes_install_is_what_they_are_tested_with() {
+fn the_recipes_install_the_versions_of_the_tests() {
     let ci = fs::read_to_string(kit::root().join(".ci/run")).unwrap();
     for language in [Language::C, Language::Go] {
         let workflow = format!("sdk/templates/{}/.github/workflows/ci.yml", language.name());
@@ -63,7 +63,7 @@ fn what_the_recipes_install_is_what_they_are_tested_with() {
 }
 
 #[test]
-fn a_script_that_builds_no_pack_is_told_what_is_wrong() {
+fn a_build_script_without_a_pack_gets_a_clear_error() {
     let (_folder, project) = project("shop", Language::C);
     let built = |script: &str| {
         fs::write(project.join("build.sh"), script).unwrap();

@@ -28,7 +28,7 @@ fn a_new_project_is_built_tested_and_run_in_every_language() {
 }
 
 #[test]
-fn a_case_that_does_not_hold_says_where() {
+fn a_failed_case_names_the_differences() {
     let (_folder, project) = project("shop", Language::Rust);
     fs::write(
         project.join("cases/shop.yaml"),
@@ -64,7 +64,7 @@ fn a_case_that_does_not_hold_says_where() {
 }
 
 #[test]
-fn what_cannot_be_made_or_built_is_told_with_a_way_out() {
+fn errors_of_new_and_build_name_a_solution() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |arguments: &[&str], expected: &[&str]| {
         let output = flowcell(folder.path()).args(arguments).env("PATH", "").output().unwrap();

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The longest time until a run makes its request.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A kind of store.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -243,7 +243,7 @@ const KILLED: [(&str, &str); 5] = [
     ("late-computed", "changed"),
 ];
 
-fn a_killed_servers_runs_go_on_elsewhere(kind: Kind) {
+fn check_runs_of_a_killed_server(kind: Kind) {
     let Some(folders) = Folders::new(kind) else { return };
     let first = Serving::start(folders.command(folders.home.path(), &["serve"]));
     for (flow, _) in KILLED {
@@ -251,7 +251,7 @@ fn a_killed_servers_runs_go_on_elsewhere(kind: Kind) {
         assert_eq!(begun["status"], "running", "{begun}");
     }
     // Each run is in the midst of a request when the process dies.
-    (0..KILLED.len()).for_each(|_| folders.bell.rings.recv_timeout(PATIENCE).unwrap());
+    (0..KILLED.len()).for_each(|_| folders.bell.rings.recv_timeout(TIMEOUT).unwrap());
     first.kill();
     folders.change();
     folders.bell.answer();
@@ -277,30 +277,29 @@ fn a_killed_servers_runs_go_on_elsewhere(kind: Kind) {
     }
 }
 
-/// The runs that wait for an answer when another process continues them: the run, the address of the question, the
-/// answer, and the expected text.
-const RESTING: [(&str, &str, &str, &str); 3] = [
+/// Parked runs that another process continues: the run, the address of its question, the answer, and the expected text.
+const PARKED: [(&str, &str, &str, &str); 3] = [
     ("asks-literal", "ask", "yes", "pinned"),
     ("asks-computed", "ask", "yes", "changed"),
     ("asks-agent", "agent#3", "allow", "pinned"),
 ];
 
-fn resting_runs_go_on_elsewhere(kind: Kind) {
+fn check_parked_runs(kind: Kind) {
     let Some(folders) = Folders::new(kind) else { return };
     folders.bell.answer();
     let path = |flow: &str| folders.home.path().join(format!("flows/{flow}.json"));
-    for (flow, ..) in RESTING {
+    for (flow, ..) in PARKED {
         let parked = folders.at_home(&["run", path(flow).to_str().unwrap(), "--run-id", flow, "--quiet"]);
         assert_eq!(parked.status.code(), Some(3), "{flow}: {}", stderr(&parked));
     }
     folders.change();
-    for (run, question, answer, _) in RESTING {
+    for (run, question, answer, _) in PARKED {
         let answered = folders.elsewhere(&["answer", run, question, answer]);
         assert!(answered.status.success(), "{run}: {}", stderr(&answered));
     }
     let driven = folders.elsewhere(&["drive", "--once"]);
     assert!(driven.status.success(), "{}", stderr(&driven));
-    for (run, question, answer, expected) in RESTING {
+    for (run, question, answer, expected) in PARKED {
         folders.called(run, &outputs(&folders.elsewhere(&["runs", "resume", run, "--quiet"])), expected);
         let (again, answer) = (format!("{run}-2"), format!("{question}={answer}"));
         let retried = folders.elsewhere(&["runs", "retry", run, "--run-id", &again, "--quiet", "--answer", &answer]);
@@ -310,22 +309,22 @@ fn resting_runs_go_on_elsewhere(kind: Kind) {
 
 #[test]
 fn y16_runs_of_a_killed_server_call_their_flows_from_a_folder() {
-    a_killed_servers_runs_go_on_elsewhere(Kind::Folder);
+    check_runs_of_a_killed_server(Kind::Folder);
 }
 
 #[test]
 fn y16_runs_of_a_killed_server_call_their_flows_from_mariadb() {
-    a_killed_servers_runs_go_on_elsewhere(Kind::Server(Dialect::MySql));
+    check_runs_of_a_killed_server(Kind::Server(Dialect::MySql));
 }
 
 #[test]
 fn y16_runs_of_a_killed_server_call_their_flows_from_postgresql() {
-    a_killed_servers_runs_go_on_elsewhere(Kind::Server(Dialect::Postgres));
+    check_runs_of_a_killed_server(Kind::Server(Dialect::Postgres));
 }
 
 #[test]
-fn y16_runs_that_rest_on_a_shared_store_call_their_flows() {
+fn y16_parked_runs_on_a_shared_store_call_their_flows() {
     for dialect in [Dialect::MySql, Dialect::Postgres] {
-        resting_runs_go_on_elsewhere(Kind::Server(dialect));
+        check_parked_runs(Kind::Server(dialect));
     }
 }

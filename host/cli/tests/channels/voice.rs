@@ -38,7 +38,7 @@ fn spoken(file: &Path) -> f64 {
 }
 
 #[test]
-fn what_agents_say_is_heard() {
+fn messages_of_agents_are_spoken() {
     if !can_speak() {
         return;
     }
@@ -64,7 +64,7 @@ fn what_agents_say_is_heard() {
 }
 
 #[test]
-fn what_is_typed_answers_what_was_asked_aloud() {
+fn a_typed_line_answers_a_spoken_question() {
     if !can_speak() {
         return;
     }

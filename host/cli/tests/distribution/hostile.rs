@@ -10,7 +10,7 @@ use crate::{
 
 /// N21: installing a pack with an unknown import is refused. So is a lock, written by hand, that names such a pack.
 #[test]
-fn n21_a_pack_that_imports_what_no_host_has_is_neither_installed_nor_loaded() {
+fn n21_a_pack_with_an_unknown_import_is_neither_installed_nor_loaded() {
     let project = Project::new();
     let bytes = fs::read(guests::build("liar", "forbidden").join("liar.wasm")).unwrap();
     project.write("liar.wasm", &bytes);
@@ -30,7 +30,7 @@ fn n21_a_pack_that_imports_what_no_host_has_is_neither_installed_nor_loaded() {
 
 /// N28: native code is refused as a pack, in every place and under every name.
 #[test]
-fn n28_native_code_is_no_pack() {
+fn n28_native_code_is_refused_as_a_pack() {
     let project = Project::new();
     let program = fs::read(env!("CARGO_BIN_EXE_flowcell")).unwrap();
     let head = &program[..4096];

@@ -46,7 +46,7 @@ fn a_pack_from_a_file_is_pinned_and_runs_from_the_lock_alone() {
 }
 
 #[test]
-fn a_program_that_embeds_a_host_has_the_lock_too() {
+fn a_program_that_embeds_a_host_can_use_the_lock() {
     let project = Project::new();
     project.pack("acme.wasm", Version::First);
     project.done(&["node", "install", "./acme.wasm"]);
@@ -60,7 +60,7 @@ fn a_program_that_embeds_a_host_has_the_lock_too() {
 }
 
 #[test]
-fn two_versions_stand_side_by_side_in_one_flow() {
+fn two_versions_of_a_pack_work_in_one_flow() {
     let project = Project::new();
     project.pack("first.wasm", Version::First);
     project.pack("second.wasm", Version::Second);
@@ -85,7 +85,7 @@ edges: [{ from: old, to: new }]
 }
 
 #[test]
-fn a_version_that_asks_for_more_is_refused_until_somebody_approves() {
+fn a_version_with_more_capabilities_needs_an_approval() {
     let project = Project::new();
     project.pack("first.wasm", Version::First);
     project.pack("greedy.wasm", Version::Greedy);
@@ -102,7 +102,7 @@ fn a_version_that_asks_for_more_is_refused_until_somebody_approves() {
 }
 
 #[test]
-fn what_the_lock_names_is_brought_again_and_checked() {
+fn missing_packs_of_the_lock_are_downloaded_and_checked() {
     let (project, file) = (Project::new(), "acme.wasm");
     project.pack(file, Version::First);
     project.done(&["node", "install", "./acme.wasm"]);
@@ -121,7 +121,7 @@ fn what_the_lock_names_is_brought_again_and_checked() {
 }
 
 #[test]
-fn a_lock_that_is_wrong_is_told_with_its_place() {
+fn an_invalid_lock_is_reported_with_its_place() {
     let project = Project::new();
     for (lock, words) in [
         ("version: 9\npacks: {}\n", ["flowcell.lock: line 1", "this program reads version 1"]),
@@ -137,7 +137,7 @@ fn a_lock_that_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn a_pack_from_a_url_is_pinned_by_what_it_is() {
+fn a_pack_from_a_url_is_pinned_by_its_digest() {
     let server = Server::start(|seen, _| {
         let path = seen.head.split(' ').nth(1).unwrap();
         let served = |bytes: Vec<u8>| {

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Returns a project with this default registry.
-fn beside(registry: &Registry) -> Project {
+fn project_with_registry(registry: &Registry) -> Project {
     Project::new().with("FLOWCELL_REGISTRY", &format!("{}/packs", registry.address))
 }
 
@@ -28,7 +28,7 @@ fn get(registry: &Registry, path: &str) -> Value {
 #[test]
 fn packs_are_pushed_listed_pulled_and_installed() {
     let Some(registry) = Registry::start(false) else { return };
-    let author = beside(&registry);
+    let author = project_with_registry(&registry);
     for (file, version) in [("first.wasm", Version::First), ("second.wasm", Version::Second)] {
         author.pack(file, version);
         author.done(&["node", "push", file, "acme"]);
@@ -37,7 +37,7 @@ fn packs_are_pushed_listed_pulled_and_installed() {
     assert_eq!(pushed.trim(), format!("{}/packs/acme@0.2.0", registry.address));
     author.refused(&["node", "push", "second.wasm", "acme@0.3.0"], &["the pack is acme@0.2.0, not version 0.3.0"]);
 
-    let user = beside(&registry);
+    let user = project_with_registry(&registry);
     assert_eq!(user.done(&["node", "pull", "acme"]).trim(), "acme.wasm");
     assert_eq!(fs::read(user.path().join("acme.wasm")).unwrap(), acme(Version::Second), "the highest version");
     let shown = user.done(&["node", "install", "acme@0.1.0"]);
@@ -59,9 +59,9 @@ fn packs_are_pushed_listed_pulled_and_installed() {
 }
 
 #[test]
-fn a_pack_is_an_artifact_as_other_tools_know_it() {
+fn a_pushed_pack_is_a_standard_oci_artifact() {
     let Some(registry) = Registry::start(false) else { return };
-    let author = beside(&registry);
+    let author = project_with_registry(&registry);
     author.pack("acme.wasm", Version::First);
     author.done(&["node", "push", "acme.wasm", "acme"]);
     let manifest = get(&registry, "/v2/packs/acme/manifests/0.1.0");
@@ -86,12 +86,12 @@ fn a_pack_is_an_artifact_as_other_tools_know_it() {
 }
 
 #[test]
-fn a_signature_travels_with_the_pack() {
+fn a_signature_is_pushed_and_installed_with_its_pack() {
     let Some(registry) = Registry::start(false) else { return };
-    let author = beside(&registry);
+    let author = project_with_registry(&registry);
     let key = author.done(&["node", "keygen", "ada.key"]);
     author.pack("acme.wasm", Version::First);
-    let user = beside(&registry);
+    let user = project_with_registry(&registry);
     user.write(
         "flowcell.trust.yaml",
         format!("keys: {{ ada: {{ key: \"{}\", packs: [acme] }} }}\n", key.trim()).as_bytes(),
@@ -106,15 +106,15 @@ fn a_signature_travels_with_the_pack() {
 }
 
 #[test]
-fn n29_a_published_version_stays_what_it_is() {
+fn n29_a_changed_version_in_a_registry_is_refused() {
     let Some(registry) = Registry::start(false) else { return };
-    let author = beside(&registry);
+    let author = project_with_registry(&registry);
     author.pack("acme.wasm", Version::First);
     author.done(&["node", "push", "acme.wasm", "acme"]);
     author.pack("acme.wasm", Version::Altered);
     author.refused(&["node", "push", "acme.wasm", "acme"], &["is already published", "versions never change"]);
     // The owner of the registry can move a tag nevertheless.
-    let user = beside(&registry);
+    let user = project_with_registry(&registry);
     user.pack("first.wasm", Version::First);
     user.done(&["node", "push", "first.wasm", "acme:next"]);
     user.done(&["node", "install", "acme:next"]);
@@ -126,17 +126,21 @@ fn n29_a_published_version_stays_what_it_is() {
 }
 
 #[test]
-fn a_private_registry_lets_in_whom_it_knows() {
+fn a_private_registry_requires_credentials() {
     let Some(registry) = Registry::start(true) else { return };
-    let stranger = beside(&registry);
+    let stranger = project_with_registry(&registry);
     stranger.pack("acme.wasm", Version::First);
     stranger.refused(
         &["node", "push", "acme.wasm", "acme"],
         &["denies access without credentials", "FLOWCELL_REGISTRY_USER"],
     );
-    let wrong = beside(&registry).with("FLOWCELL_REGISTRY_USER", "ada").with("FLOWCELL_REGISTRY_PASSWORD", "guessed");
+    let wrong = project_with_registry(&registry)
+        .with("FLOWCELL_REGISTRY_USER", "ada")
+        .with("FLOWCELL_REGISTRY_PASSWORD", "guessed");
     wrong.refused(&["node", "install", "acme"], &["denies access with these credentials"]);
-    let known = beside(&registry).with("FLOWCELL_REGISTRY_USER", "ada").with("FLOWCELL_REGISTRY_PASSWORD", PASSWORD);
+    let known = project_with_registry(&registry)
+        .with("FLOWCELL_REGISTRY_USER", "ada")
+        .with("FLOWCELL_REGISTRY_PASSWORD", PASSWORD);
     known.pack("acme.wasm", Version::First);
     known.done(&["node", "push", "acme.wasm", "acme"]);
     known.done(&["node", "install", "acme"]);
@@ -152,9 +156,9 @@ fn a_private_registry_lets_in_whom_it_knows() {
 }
 
 #[test]
-fn what_a_registry_does_not_have_is_told() {
+fn packs_missing_in_a_registry_are_reported() {
     let Some(registry) = Registry::start(false) else { return };
-    let project = beside(&registry);
+    let project = project_with_registry(&registry);
     project.refused(&["node", "install", "acme"], &["has no version", "packs/acme"]);
     project.pack("acme.wasm", Version::First);
     project.done(&["node", "push", "acme.wasm", "acme"]);

@@ -14,13 +14,13 @@ fn key(project: &Project, file: &str) -> String {
     project.done(&["node", "keygen", file]).trim().to_owned()
 }
 
-fn trust(project: &Project, unsigned: &str, key: &str, packs: &str) {
+fn write_trust_file(project: &Project, unsigned: &str, key: &str, packs: &str) {
     let text = format!("unsigned: {unsigned}\nkeys:\n  ada: {{ key: \"{key}\", packs: [{packs}] }}\n");
     project.write("flowcell.trust.yaml", text.as_bytes());
 }
 
 #[test]
-fn whose_word_counts_is_decided_when_a_pack_is_installed() {
+fn the_trust_file_is_checked_when_a_pack_is_installed() {
     let project = Project::new();
     let (ada, other) = (key(&project, "ada.key"), key(&project, "other.key"));
     project.pack(PACK, Version::First);
@@ -33,7 +33,7 @@ fn whose_word_counts_is_decided_when_a_pack_is_installed() {
         (&ada, "acm, 'acme-*'", Some("may not sign packs of this name")),
         (&other, "'*'", Some("the key that signed it is unknown")),
     ] {
-        trust(&project, "refuse", key, packs);
+        write_trust_file(&project, "refuse", key, packs);
         match refusal {
             None => assert!(project.done(&install).contains(&format!("signed by ada ({ada})"))),
             Some(why) => drop(project.refused(&install, &["acme@0.1.0 is not trusted", why])),
@@ -41,13 +41,13 @@ fn whose_word_counts_is_decided_when_a_pack_is_installed() {
         let _ = fs::remove_file(project.path().join("flowcell.lock"));
     }
     // A signature of another pack, then no signature.
-    trust(&project, "refuse", &ada, "acme");
+    write_trust_file(&project, "refuse", &ada, "acme");
     project.pack(PACK, Version::Second);
     project.refused(&install, &["acme@0.2.0 is not trusted", "is for another pack"]);
     project.refused(&["node", "push", PACK, "127.0.0.1:1/acme"], &["is for another pack"]);
     fs::remove_file(project.path().join("acme.wasm.sig")).unwrap();
     project.refused(&install, &["acme@0.2.0 is not trusted", "it is not signed"]);
-    trust(&project, "allow", &ada, "acme");
+    write_trust_file(&project, "allow", &ada, "acme");
     project.done(&install);
     // Without a trust file, an existing signature still has to be valid.
     fs::remove_file(project.path().join("flowcell.trust.yaml")).unwrap();
@@ -58,15 +58,15 @@ fn whose_word_counts_is_decided_when_a_pack_is_installed() {
 }
 
 #[test]
-fn whose_word_counts_is_decided_again_when_a_pack_is_loaded() {
+fn the_trust_file_is_checked_again_when_a_pack_is_loaded() {
     let project = Project::new();
     let (ada, other) = (key(&project, "ada.key"), key(&project, "other.key"));
     project.pack(PACK, Version::First);
     project.done(&["node", "sign", PACK, "--key", "file:ada.key"]);
     project.done(&["node", "install", "./acme.wasm"]);
-    trust(&project, "refuse", &ada, "acme");
+    write_trust_file(&project, "refuse", &ada, "acme");
     project.greeting("0.1");
-    trust(&project, "allow", &other, "acme");
+    write_trust_file(&project, "allow", &other, "acme");
     project.refused(&["run", "--store", "memory:", "greeting.yaml"], &["the key that signed it is unknown"]);
     project.refused(&["node", "install"], &["the key that signed it is unknown"]);
     // A lock without its signature.
@@ -74,7 +74,7 @@ fn whose_word_counts_is_decided_again_when_a_pack_is_loaded() {
     let without: String = project.lock().lines().filter(kept).map(|line| format!("{line}\n")).collect();
     assert_ne!(without, project.lock());
     project.write("flowcell.lock", without.as_bytes());
-    trust(&project, "refuse", &ada, "acme");
+    write_trust_file(&project, "refuse", &ada, "acme");
     project.refused(&["nodes"], &["acme@0.1.0 is not trusted", "it is not signed"]);
     project.refused(&["nodes", "--trust", "none.yaml"], &["cannot read none.yaml"]);
     project.write("flowcell.trust.yaml", b"unsigned: maybe\n");
@@ -82,7 +82,7 @@ fn whose_word_counts_is_decided_again_when_a_pack_is_loaded() {
 }
 
 #[test]
-fn another_signer_has_to_be_approved_of() {
+fn a_new_signer_needs_an_approval() {
     let project = Project::new();
     let (ada, other) = (key(&project, "ada.key"), key(&project, "other.key"));
     project.pack(PACK, Version::First);
@@ -101,7 +101,7 @@ fn another_signer_has_to_be_approved_of() {
 }
 
 #[test]
-fn a_key_is_its_owners_alone() {
+fn a_key_that_other_users_may_read_is_refused() {
     let project = Project::new();
     let public = key(&project, "ada.key");
     assert!(public.starts_with("ed25519:"));

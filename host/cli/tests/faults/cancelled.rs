@@ -11,10 +11,10 @@ use crate::{
 };
 
 /// Interval in commits between two cancel points. `FLOWCELL_TEST_SCALE` divides it.
-const MOMENTS: usize = 3;
+const COMMIT_STEP: usize = 3;
 /// Interval in events between two cancel points. An event may be reported after the end of the run.
-const EVENTS: usize = 14;
-const PATIENCE: Duration = Duration::from_secs(60);
+const EVENT_STEP: usize = 14;
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The state of the process during and after the cancellation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +23,7 @@ enum Process {
     Lives,
     /// The process dies after it has acknowledged the command.
     Dies,
-    /// The process has already died in the middle of a commit.
+    /// The process has died in the middle of a commit before the run is cancelled.
     IsDead,
 }
 
@@ -67,7 +67,7 @@ fn cancel_at(case: &Case, at: usize, process: Process) -> CancelResult {
             project.note(&lines);
             project.folder().join("bad-disk").exists()
         }
-        _ => life.as_ref().is_some_and(|life| life.await_lines(at, PATIENCE)),
+        _ => life.as_ref().is_some_and(|life| life.await_lines(at, TIMEOUT)),
     };
     let asked = cancel(&project);
     let cancelled = asked == Ok(true);
@@ -124,7 +124,7 @@ fn after_cancel(project: &Project) -> Vec<String> {
 
 /// R32: cancel a run at every point.
 #[test]
-fn r32_a_run_that_is_cancelled_anywhere_ends_and_begins_nothing_more() {
+fn r32_a_run_cancelled_at_any_point_ends_and_begins_nothing_more() {
     let (mut count, mut cancelled, mut wrong) = (0, 0, Vec::new());
     let mut cancel = |case: &Case, at: usize, process: Process| {
         let result = cancel_at(case, at, process);
@@ -133,7 +133,7 @@ fn r32_a_run_that_is_cancelled_anywhere_ends_and_begins_nothing_more() {
         wrong.extend(result.wrong);
         result.came
     };
-    let (moments, events) = (MOMENTS.div_ceil(scale()), EVENTS.div_ceil(scale()));
+    let (moments, events) = (COMMIT_STEP.div_ceil(scale()), EVENT_STEP.div_ceil(scale()));
     for (index, case) in cases().iter().enumerate() {
         let all = (1 + index % moments..).step_by(moments).take_while(|at| cancel(case, *at, Process::IsDead));
         all.for_each(drop);

@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use crate::ledger::{Book, Fate};
 
-/// Minimum of successful runs in a hundred. If no run succeeded, a test would prove nothing.
-const LEAST_SUCCEEDED: usize = 90;
+/// The minimum percentage of top runs that succeed. If no run succeeded, a test would prove nothing.
+const MIN_SUCCEEDED_PERCENT: usize = 90;
 
-/// Flows that write state only if its version is still the one that they have read.
-const RELYING: [&str; 1] = ["send"];
+/// Flows that write their state only if its version is still the one that they have read.
+const VERSION_CHECKING_FLOWS: [&str; 1] = ["send"];
 
-const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
+const ENDED_STATUSES: [&str; 3] = ["succeeded", "failed", "cancelled"];
 
 /// Everything that the processes have acknowledged or reported to the test.
 #[derive(Clone, Default)]
@@ -74,7 +74,7 @@ struct Unit {
 
 impl Run {
     pub(crate) fn has_ended(&self) -> bool {
-        ENDED.contains(&self.standing.as_str())
+        ENDED_STATUSES.contains(&self.standing.as_str())
     }
 
     /// Returns the records of the journal, each with its name.
@@ -263,7 +263,7 @@ pub(crate) fn check(
     check_left_over(store, &mut wrong);
     let top: Vec<_> = runs.iter().filter(|run| run.parent.is_none()).collect();
     let succeeded = top.iter().filter(|run| run.standing == "succeeded").count();
-    if succeeded * 100 < top.len() * LEAST_SUCCEEDED {
+    if succeeded * 100 < top.len() * MIN_SUCCEEDED_PERCENT {
         wrong.push(format!("I10 only {succeeded} of {} runs ended well", top.len()));
     }
     wrong
@@ -443,8 +443,9 @@ fn check_answers(runs: &[Run], claims: &Claims, wrong: &mut Vec<String>) {
     }
 }
 
-/// Checks that each outcome writes its state once. A run that depends on a version gets the version that it wrote;
-/// other runs may get the version of a later writer.
+/// Checks that the state of a flow has as many versions as outcomes report a write. In the flows of
+/// [`VERSION_CHECKING_FLOWS`] each outcome reports its own version; in other flows it may report the version of a later
+/// writer.
 fn check_state(store: &Path, runs: &[Run], wrong: &mut Vec<String>) {
     let connection = open(store);
     let mut select = connection.prepare("SELECT flow, version FROM state").unwrap();
@@ -463,7 +464,7 @@ fn check_state(store: &Path, runs: &[Run], wrong: &mut Vec<String>) {
     for (flow, mut versions) in written {
         versions.sort_unstable();
         let version = kept.get(flow).copied().unwrap_or_default();
-        let exact = !RELYING.contains(&flow) || versions.iter().copied().eq(1..=version);
+        let exact = !VERSION_CHECKING_FLOWS.contains(&flow) || versions.iter().copied().eq(1..=version);
         if versions.len() as u64 != version || !exact {
             wrong.push(format!("I6 {flow}: state has version {version}, and outcomes have {versions:?}"));
         }

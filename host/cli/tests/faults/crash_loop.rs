@@ -10,12 +10,12 @@ use crate::{
     process::{PACKS, Project, stderr},
 };
 
-/// The flow that each process drives besides the run that kills it. An accepted run that makes no progress is driven
-/// twice with others, twice alone, and then parked.
-const LIVES: [&str; 4] = ["each", "send", "wait", "each"];
-/// The first process that drives the run alone.
-const ALONE: usize = 2;
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The flows of the other runs: the process with this index drives one besides the run that kills it. An accepted run
+/// that makes no progress is driven twice with others, twice alone, and then parked.
+const FLOWS_BESIDE: [&str; 4] = ["each", "send", "wait", "each"];
+/// The index of the first process that drives the run alone.
+const FIRST_ALONE: usize = 2;
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn accept(project: &mut Project, run: &str, flow: &str) {
     let (flow, errand) = (format!("{flow}.yaml"), format!("errand={run}"));
@@ -35,12 +35,12 @@ fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     project.ledger.hold(Some("poison"));
     let poisoned =
         |project: &Project| project.ledger.book().arrivals.iter().filter(|one| one.errand == "poison/send").count();
-    for (life, other) in LIVES.iter().enumerate() {
+    for (life, other) in FLOWS_BESIDE.iter().enumerate() {
         accept(&mut project, &format!("{other}{life}"), other);
         let driving = project.start(&["drive", "--packs", packs]);
         // One line reports the start, and one the end of the other run, unless the poisoned run is driven alone.
-        let told = if life < ALONE { 2 } else { 1 };
-        assert!(driving.await_lines(told, PATIENCE), "{:?}", driving.errors());
+        let told = if life < FIRST_ALONE { 2 } else { 1 };
+        assert!(driving.await_lines(told, TIMEOUT), "{:?}", driving.errors());
         let arrivals = |count: usize| project.ledger.await_arrivals(count, Duration::from_millis(50));
         while poisoned(&project) <= life {
             assert!(!driving.is_silent(), "{:?}", driving.errors());
@@ -51,7 +51,7 @@ fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     accept(&mut project, "last", "pay");
     let driven = project.done(&["drive", "--once", "--packs", packs]);
     assert!(driven.status.success(), "{}", stderr(&driven));
-    assert_eq!(poisoned(&project), LIVES.len());
+    assert_eq!(poisoned(&project), FLOWS_BESIDE.len());
     for run in checker::runs(&project.store()) {
         let expected = if run.name == "poison" { ("parked", true) } else { ("succeeded", false) };
         assert_eq!((run.standing.as_str(), run.attention), expected, "{}", run.name);
@@ -73,7 +73,7 @@ fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
 
 /// R25: a healthy run next to such a run is not blamed.
 #[test]
-fn r25_a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_process() {
+fn r25_a_healthy_run_is_not_parked_with_the_one_that_kills_its_process() {
     let mut project = Project::new(1, 0);
     let packs = PACKS.to_str().unwrap();
     accept(&mut project, "poison", "send");
@@ -83,9 +83,9 @@ fn r25_a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_proce
     let arrived = |project: &Project, errand: &str| {
         project.ledger.book().arrivals.iter().filter(|one| one.errand == format!("{errand}/send")).count()
     };
-    for life in 0..LIVES.len() {
+    for life in 0..FLOWS_BESIDE.len() {
         let driving = project.start(&["drive", "--packs", packs]);
-        let both = life < ALONE;
+        let both = life < FIRST_ALONE;
         while arrived(&project, "poison") <= life || (both && arrived(&project, "beside") <= life) {
             assert!(!driving.is_silent(), "{:?}", driving.errors());
             project.ledger.await_arrivals(project.ledger.arrived() + 1, Duration::from_millis(20));
@@ -106,7 +106,7 @@ fn r25_a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_proce
 }
 
 /// R25: of the runs that were resumed without progress before, a process begins at most 16 in a second. So a process
-/// that dies at once makes only few of them suspects.
+/// that dies at once makes only few of them suspects, which are driven alone next time.
 #[test]
 fn r25_a_process_that_dies_at_once_suspects_few_of_its_runs() {
     // On a machine that stands still for a second, more begin before the process is killed.
@@ -132,7 +132,7 @@ fn suspects_of_a_process_that_dies() -> usize {
     }
     let drives = ["drive", "--packs", PACKS.to_str().unwrap()];
     let died = |project: &mut Project, driving, arrivals| {
-        assert!(project.ledger.await_arrivals(arrivals, PATIENCE), "{} of {arrivals}", project.ledger.arrived());
+        assert!(project.ledger.await_arrivals(arrivals, TIMEOUT), "{} of {arrivals}", project.ledger.arrived());
         project.kill(driving);
     };
     // Nothing is suspected before the second death.

@@ -103,7 +103,7 @@ fn grand(name: &str, says: &str) -> Value {
 }
 
 #[test]
-fn y16_a_run_that_rests_calls_the_flows_that_it_was_accepted_with() {
+fn y16_a_parked_run_calls_the_flows_that_it_was_accepted_with() {
     for (name, _, expected) in CALLERS {
         // Resume in the same command, or drive in another process.
         for drives in [false, true] {
@@ -126,7 +126,7 @@ fn y16_a_run_that_rests_calls_the_flows_that_it_was_accepted_with() {
 }
 
 #[test]
-fn y16_a_run_that_is_repeated_calls_the_flows_that_it_called_before() {
+fn y16_a_retried_run_calls_the_flows_that_it_called_before() {
     for (name, ..) in CALLERS {
         let homes = Homes::new();
         let flow = homes.flow(name);
@@ -147,7 +147,7 @@ fn y16_a_run_that_is_repeated_calls_the_flows_that_it_called_before() {
 /// A run is killed at any time before, while and after it calls a flow: by its name, by a computed name, or as the tool
 /// of an agent.
 #[test]
-fn y16_a_run_that_is_killed_calls_the_flows_that_it_was_accepted_with() {
+fn y16_a_killed_run_calls_the_flows_that_it_was_accepted_with() {
     let call = |name: &str| json!({ "id": "call", "type": "control.subflow", "input": { "name": name, "input": {} } });
     let by_agent = json!({ "id": "call", "type": "agent.run", "input": { "prompt": "Call it.", "tools": ["flow:kid"] },
         "config": { "permissions": { "default": "allow" } }, "grants": { "model": ["*"], "tools": ["flow:kid"] } });
@@ -176,7 +176,7 @@ fn y16_a_run_that_is_killed_calls_the_flows_that_it_was_accepted_with() {
             let begin = ["run", straight.to_str().unwrap(), "--run-id", "r", "--quiet", "--events", "-"];
             let life = homes.project.start(&[&begin, &providers[..]].concat());
             let reached = life.await_lines(events, std::time::Duration::from_secs(60));
-            life.strike();
+            life.send_sigkill();
             let (_, lines, _) = life.end();
             let ended = lines.iter().any(|line| line.contains("harness:complete") && line.contains("\"runId\":\"r\""));
             write_kid(homes.project.folder(), "changed");
@@ -201,7 +201,7 @@ fn y16_a_run_that_is_killed_calls_the_flows_that_it_was_accepted_with() {
 /// An agent may call a flow, by its name or by a pattern, if a person allows it. The agent is in the flow itself, or in
 /// a flow with a computed name.
 #[test]
-fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
+fn y16_a_parked_agent_calls_the_flow_that_was_approved() {
     for (granted, below) in [("flow:kid", false), ("flow:k*", false), ("flow:kid", true), ("flow:k*", true)] {
         let homes = Homes::new();
         let models_file = homes.write_models();
@@ -246,7 +246,7 @@ fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
 /// A run that an older version accepted has no recorded home folder. It calls the flows as they were stored with the
 /// run.
 #[test]
-fn y16_a_run_that_an_older_version_accepted_goes_on() {
+fn y16_a_run_accepted_by_an_older_version_continues() {
     let homes = Homes::new();
     let flow = homes.flow("literal");
     let parked = homes.project.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"]);

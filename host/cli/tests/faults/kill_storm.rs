@@ -21,8 +21,8 @@ const KILLS: usize = 7;
 const RUNS: usize = 12;
 /// Minimum of calls before a kill. The first call may be of a run that is driven alone. That run has made progress when
 /// the third call arrives.
-const FIRST: u64 = 3;
-const PATIENCE: Duration = Duration::from_secs(60);
+const MIN_CALLS: u64 = 3;
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns a flow of two calls with a pause between them, as JSON.
 pub(crate) fn flow(origin: &str) -> Value {
@@ -67,7 +67,7 @@ pub(crate) fn address(life: &Life) -> String {
     let mut lines = 0;
     loop {
         lines += 1;
-        assert!(life.await_lines(lines, PATIENCE), "{:?}", life.errors());
+        assert!(life.await_lines(lines, TIMEOUT), "{:?}", life.errors());
         let address = life.errors().iter().find_map(|line| Some(line.strip_prefix("listening on http://")?.to_owned()));
         if let Some(address) = address {
             return address;
@@ -83,15 +83,15 @@ fn r25_no_healthy_run_is_parked_however_often_the_process_is_killed() {
     for life in 0..(KILLS * scale()).max(1) {
         let serving = project.start(&serves());
         let address = address(&serving);
-        let until = project.ledger.arrived() + (FIRST + dice.below(16)) as usize;
+        let until = project.ledger.arrived() + (MIN_CALLS + dice.below(16)) as usize;
         let accepted = thread::scope(|threads| {
             let posting = threads.spawn(|| {
                 let runs = (0..RUNS).map(|run| format!("s{life}-{run}"));
                 let body = |run: &str| json!({ "flow": flow, "runId": run, "input": { "errand": run } }).to_string();
                 runs.filter(|run| post(&address, &body(run))).collect::<Vec<_>>()
             });
-            let arrived = project.ledger.await_arrivals(until, PATIENCE);
-            serving.strike();
+            let arrived = project.ledger.await_arrivals(until, TIMEOUT);
+            serving.send_sigkill();
             let accepted = posting.join().unwrap();
             assert!(arrived, "{:?}", serving.errors());
             accepted

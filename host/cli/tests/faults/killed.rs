@@ -13,12 +13,12 @@ const ROUNDS: usize = 30;
 /// Stores, multiplied by `FLOWCELL_TEST_SCALE`.
 const STORES: usize = 6;
 /// Limit of the unfinished runs.
-const UNDER_WAY: usize = 8;
+const MAX_UNFINISHED: usize = 8;
 /// Percentage of requests that are refused, and of those that are done without a response.
-const TROUBLE: u64 = 5;
+const TROUBLE_PERCENT: u64 = 5;
 const FLOWS: [&str; 8] = ["ask", "each", "loop", "parent", "pay", "scatter", "send", "wait"];
 /// Time limit for an expected event.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+const TIMEOUT: Duration = Duration::from_millis(1_500);
 
 fn seed() -> u64 {
     std::env::var("FLOWCELL_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
@@ -50,7 +50,7 @@ struct Story {
 impl Story {
     fn new(seed: u64) -> Story {
         Story {
-            project: Project::new(seed, TROUBLE),
+            project: Project::new(seed, TROUBLE_PERCENT),
             dice: Dice(seed ^ 0xdead),
             asked: BTreeMap::new(),
             open: Vec::new(),
@@ -69,11 +69,11 @@ impl Story {
 
     fn kill_at(&self, moment: Moment, life: &Life) {
         match moment {
-            Moment::Requests(count) => _ = self.project.ledger.await_arrivals(count, PATIENCE),
-            Moment::Lines(count) => _ = life.await_lines(count, PATIENCE),
+            Moment::Requests(count) => _ = self.project.ledger.await_arrivals(count, TIMEOUT),
+            Moment::Lines(count) => _ = life.await_lines(count, TIMEOUT),
             Moment::Time(time) => thread::sleep(time),
         }
-        life.strike();
+        life.send_sigkill();
     }
 
     /// Returns a run that is not accepted yet, and its flow.
@@ -89,7 +89,7 @@ impl Story {
     }
 
     /// Starts a run in the process that drives.
-    fn take_in(&mut self) {
+    fn start_run(&mut self) {
         let (run, flow) = self.next_run();
         let errand = format!("errand={run}");
         let packs = PACKS.to_str().unwrap();
@@ -128,8 +128,8 @@ impl Story {
         thread::scope(|threads| {
             threads.spawn(|| {
                 match moment {
-                    Moment::Requests(count) => _ = ledger.await_arrivals(count, PATIENCE),
-                    Moment::Lines(count) => _ = life.await_lines(count, PATIENCE),
+                    Moment::Requests(count) => _ = ledger.await_arrivals(count, TIMEOUT),
+                    Moment::Lines(count) => _ = life.await_lines(count, TIMEOUT),
                     Moment::Time(time) => thread::sleep(time),
                 }
                 killer.kill();
@@ -139,7 +139,7 @@ impl Story {
             life.await_lines(1, Duration::from_secs(60));
             while dead.try_recv().is_err() {
                 match self.dice.below(4) {
-                    0 | 1 if self.project.unfinished().len() < UNDER_WAY => self.take_in(),
+                    0 | 1 if self.project.unfinished().len() < MAX_UNFINISHED => self.start_run(),
                     2 => self.answer(),
                     3 => self.resolved += self.project.resolve(),
                     _ => thread::sleep(Duration::from_millis(1)),
@@ -169,11 +169,11 @@ impl Story {
         }
     }
 
-    /// Lets the server answer all requests from now on, and completes all runs.
+    /// Makes the server answer all requests from now on, and completes all runs.
     fn end(&mut self) {
         self.project.ledger.end_trouble();
         while !self.open.is_empty() {
-            self.take_in();
+            self.start_run();
         }
         for _ in 0..60 {
             let driven = self.project.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);

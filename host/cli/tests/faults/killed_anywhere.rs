@@ -8,7 +8,7 @@ use crate::process::{PACKS, Project, flows, scale, stderr};
 
 /// Interval in events between two kill points. `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 4;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const RUN: &str = "r";
 
 /// A flow with its arguments and its expected outputs.
@@ -57,7 +57,7 @@ pub(crate) fn live(project: &mut Project, case: &Case, after: After) -> bool {
     arguments.extend(case.arguments.iter().map(String::as_str));
     let (life, arrived) = (project.start(&arguments), project.ledger.arrived());
     let came = match after {
-        After::Events(count) => life.await_lines(count, PATIENCE),
+        After::Events(count) => life.await_lines(count, TIMEOUT),
         After::Requests(count) => loop {
             if project.ledger.await_arrivals(arrived + count, Duration::from_millis(20)) {
                 break true;

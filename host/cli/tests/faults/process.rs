@@ -115,7 +115,7 @@ impl Project {
         let mut resolved = 0;
         for run in runs.iter().filter(|run| !run.has_ended()) {
             for (address, key) in blocked(self, run) {
-                let (top, address) = from_the_top(&runs, run, address);
+                let (top, address) = top_run_and_address(&runs, run, address);
                 let reply = self.ledger.answer_to(&key);
                 let decision = match &reply {
                     Some(answer) => vec!["--reply".to_owned(), response(answer)],
@@ -203,7 +203,7 @@ fn blocked(project: &Project, run: &Run) -> Vec<(String, String)> {
 }
 
 /// Returns the top run above `run`, and the address of the task in that run.
-fn from_the_top<'a>(runs: &'a [Run], run: &'a Run, mut address: String) -> (&'a str, String) {
+fn top_run_and_address<'a>(runs: &'a [Run], run: &'a Run, mut address: String) -> (&'a str, String) {
     let mut run = run;
     while let Some(parent) = &run.parent {
         let call = run.name.strip_prefix(parent).unwrap().trim_start_matches('.');
@@ -276,7 +276,7 @@ impl Life {
     }
 
     /// Sends SIGKILL.
-    pub(crate) fn strike(&self) {
+    pub(crate) fn send_sigkill(&self) {
         self.child.kill();
     }
 

@@ -7,7 +7,7 @@ use crate::{
     process::{PACKS, Project, stderr},
 };
 
-fn good(project: &Project, arguments: &[&str]) -> String {
+fn run_ok(project: &Project, arguments: &[&str]) -> String {
     let output = project.done(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
     stderr(&output) + &String::from_utf8_lossy(&output.stdout)
@@ -19,21 +19,21 @@ fn standing(project: &Project) -> Vec<(String, String, bool)> {
     runs.map(|run| (run.name, run.standing, run.attention)).collect()
 }
 
-fn all(runs: [&str; 3], standing: &str, attention: bool) -> Vec<(String, String, bool)> {
+fn expected_standing(runs: [&str; 3], standing: &str, attention: bool) -> Vec<(String, String, bool)> {
     runs.map(|run| (run.to_owned(), standing.to_owned(), attention)).into()
 }
 
 #[test]
-fn t11_runs_of_an_older_copy_are_parked_and_nothing_is_done_again() {
+fn t11_runs_of_an_older_copy_are_parked_and_repeat_nothing() {
     let runs = ["parent", "pay", "send"];
     let project = Project::new(1, 0);
     let packs = PACKS.to_str().unwrap();
     for run in runs {
         let (flow, errand) = (format!("{run}.yaml"), format!("errand={run}"));
-        good(&project, &["run", &flow, "--run-id", run, "-i", &errand, "--detach", "--quiet", "--packs", packs]);
+        run_ok(&project, &["run", &flow, "--run-id", run, "-i", &errand, "--detach", "--quiet", "--packs", packs]);
     }
     let drive = ["drive", "--once", "--packs", packs];
-    good(&project, &["store", "backup", "saved"]);
+    run_ok(&project, &["store", "backup", "saved"]);
     // A copy without later commits is equivalent to the store.
     let database = project.store().join("flowcell.db");
     let bring_back = || {
@@ -43,26 +43,26 @@ fn t11_runs_of_an_older_copy_are_parked_and_nothing_is_done_again() {
         fs::copy(project.folder().join("saved/flowcell.db"), &database).unwrap();
     };
     bring_back();
-    let said = good(&project, &drive);
+    let said = run_ok(&project, &drive);
     assert!(!said.contains("older copy"), "{said}");
-    assert_eq!(standing(&project), all(runs, "succeeded", false));
+    assert_eq!(standing(&project), expected_standing(runs, "succeeded", false));
     let arrived = project.ledger.arrived();
     assert!(arrived > 0);
     // The server has received requests that the copy does not record.
     bring_back();
-    let said = good(&project, &drive);
+    let said = run_ok(&project, &drive);
     assert!(said.contains("restored from an older copy, so 3 unfinished runs"), "{said}");
-    assert_eq!(standing(&project), all(runs, "parked", true));
+    assert_eq!(standing(&project), expected_standing(runs, "parked", true));
     // The next process does not drive them either, and does not warn again.
-    let said = good(&project, &drive);
+    let said = run_ok(&project, &drive);
     assert!(!said.contains("older copy"), "{said}");
-    assert_eq!(standing(&project), all(runs, "parked", true));
+    assert_eq!(standing(&project), expected_standing(runs, "parked", true));
     assert_eq!(project.ledger.arrived(), arrived, "a call was made again");
-    let shown = good(&project, &["runs", "show", "send"]);
+    let shown = run_ok(&project, &["runs", "show", "send"]);
     assert!(shown.contains("the store was restored from an older copy"), "{shown}");
-    assert!(good(&project, &["store", "check"]).contains("\"damage\": []"));
+    assert!(run_ok(&project, &["store", "check"]).contains("\"damage\": []"));
     // A person has examined one of them, and allows to repeat it.
-    good(&project, &["runs", "resume", "send", "--quiet", "--packs", packs]);
+    run_ok(&project, &["runs", "resume", "send", "--quiet", "--packs", packs]);
     assert!(project.ledger.arrived() > arrived);
     assert_eq!(standing(&project)[2], ("send".to_owned(), "succeeded".to_owned(), false));
     assert!(project.ledger.book().wrong.is_empty());

@@ -23,7 +23,7 @@ fn found(flow: &str, settings: &[(&'static str, &'static str)]) -> Vec<String> {
 }
 
 #[test]
-fn nothing_is_found_where_nothing_is_broken() {
+fn the_checker_finds_nothing_in_a_correct_build() {
     for flow in ["pay.yaml", "send.yaml"] {
         assert_eq!(found(flow, &[HELD_BACK]), Vec::<String>::new());
     }

@@ -16,7 +16,7 @@ use crate::{
     process::{Life, Project, scale, stderr},
 };
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Starts runs, eight at a time.
 fn post_all(address: &str, runs: &[(String, Value)]) {
@@ -37,16 +37,16 @@ fn post_all(address: &str, runs: &[(String, Value)]) {
 /// faults.
 #[cfg(target_os = "linux")]
 #[test]
-fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
+fn r28_files_and_memory_of_a_busy_server_stay_bounded() {
     /// Rounds before the first measurement of the memory.
-    const WARM: usize = 2;
+    const WARM_UP_ROUNDS: usize = 2;
     /// Rounds after that, multiplied by `FLOWCELL_TEST_SCALE`.
     const ROUNDS: usize = 4;
     const RUNS: usize = 48;
     /// Limit in KiB of the server's growth over all rounds. The server's caches are bounded, but not full yet.
-    const GROWTH: u64 = 64 << 10;
+    const MAX_GROWTH_KIB: u64 = 64 << 10;
     /// Limit of the open files beyond those at the start. A leak in one round would exceed it.
-    const FILES: usize = 12;
+    const MAX_NEW_FILES: usize = 12;
 
     let mut project = Project::new(1, 0);
     let serving = project.start(&serves());
@@ -68,22 +68,22 @@ fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
             stream
         });
         let listeners: Vec<_> = listeners.collect();
-        assert!(project.ledger.await_arrivals((number + 1) * 2 * RUNS, PATIENCE), "{:?}", serving.errors());
+        assert!(project.ledger.await_arrivals((number + 1) * 2 * RUNS, TIMEOUT), "{:?}", serving.errors());
         drop(listeners);
         project.claims.accepted.extend(runs.into_iter().map(|(run, _)| run));
     };
-    let (open, rounds) = (files(), WARM + ROUNDS * scale().max(1));
-    (0..WARM).for_each(|number| round(&mut project, number));
+    let (open, rounds) = (files(), WARM_UP_ROUNDS + ROUNDS * scale().max(1));
+    (0..WARM_UP_ROUNDS).for_each(|number| round(&mut project, number));
     let resident = memory();
-    (WARM..rounds).for_each(|number| round(&mut project, number));
+    (WARM_UP_ROUNDS..rounds).for_each(|number| round(&mut project, number));
     let now = memory();
     // Unused connections time out.
     let begun = Instant::now();
-    while files() > open + FILES && begun.elapsed() < PATIENCE {
+    while files() > open + MAX_NEW_FILES && begun.elapsed() < TIMEOUT {
         thread::sleep(Duration::from_millis(20));
     }
-    assert!(files() <= open + FILES, "{open} open files became {}", files());
-    assert!(now <= resident + GROWTH, "{resident} KiB became {now} KiB");
+    assert!(files() <= open + MAX_NEW_FILES, "{open} open files became {}", files());
+    assert!(now <= resident + MAX_GROWTH_KIB, "{resident} KiB became {now} KiB");
     serving.signal("TERM");
     let (code, _, said) = serving.end();
     assert_eq!(code, Some(0), "{said}");

@@ -4,10 +4,10 @@ use std::{thread, time::Duration};
 
 use crate::process::{PACKS, Project, stderr};
 
-const STILL: Duration = Duration::from_millis(2_500);
+const SUSPENSION: Duration = Duration::from_millis(2_500);
 
 #[test]
-fn r12_timers_that_are_due_while_a_process_stands_still_fire_once() {
+fn r12_timers_due_while_a_process_is_suspended_fire_once() {
     let mut project = Project::new(1, 0);
     let flow = "
 flow: { name: timers, outputs: { waited: '{{ each.items }}' } }
@@ -33,7 +33,7 @@ edges: [{ from: one, to: two }]
     assert!(project.ledger.await_arrivals(1, Duration::from_secs(30)), "{:?}", life.errors());
     life.signal("STOP");
     project.ledger.hold(None);
-    thread::sleep(STILL);
+    thread::sleep(SUSPENSION);
     life.signal("CONT");
     let (code, lines, said) = life.end();
     assert_eq!(code, Some(0), "{said}");
@@ -49,7 +49,7 @@ edges: [{ from: one, to: two }]
 }
 
 #[test]
-fn a_process_that_is_told_to_end_hears_what_became_of_its_calls() {
+fn a_terminated_process_waits_for_the_replies_to_its_calls() {
     let mut project = Project::new(1, 0);
     let packs = PACKS.to_str().unwrap();
     let accepted = project.done(&["run", "pay.yaml", "--run-id", "r", "--detach", "--quiet", "--packs", packs]);

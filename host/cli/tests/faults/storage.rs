@@ -42,7 +42,7 @@ fn complete_and_check(
 }
 
 #[cfg(target_os = "linux")]
-fn sweep(what: &str, case: &Case, step: usize) -> (usize, Vec<String>) {
+fn run_with_each_fault(what: &str, case: &Case, step: usize) -> (usize, Vec<String>) {
     let library = crate::guests::bad_machine();
     let (mut faults, mut wrong) = (0, Vec::new());
     for number in (1..).step_by(step) {
@@ -66,7 +66,7 @@ fn sweep(what: &str, case: &Case, step: usize) -> (usize, Vec<String>) {
 #[test]
 fn r7_a_disk_that_becomes_full_loses_nothing() {
     let step = 9_usize.div_ceil(scale());
-    let told: Vec<_> = ["ask.yaml", "pay.yaml"].map(|flow| sweep("write", &case(flow), step)).into();
+    let told: Vec<_> = ["ask.yaml", "pay.yaml"].map(|flow| run_with_each_fault("write", &case(flow), step)).into();
     let faults: usize = told.iter().map(|(faults, _)| faults).sum();
     let wrong: Vec<_> = told.into_iter().flat_map(|(_, wrong)| wrong).collect();
     println!("{faults} processes with a disk that became full, {} violations", wrong.len());
@@ -77,7 +77,7 @@ fn r7_a_disk_that_becomes_full_loses_nothing() {
 #[cfg(target_os = "linux")]
 #[test]
 fn r8_a_disk_that_fails_to_make_durable_loses_nothing() {
-    let (faults, wrong) = sweep("sync", &case("send.yaml"), 1);
+    let (faults, wrong) = run_with_each_fault("sync", &case("send.yaml"), 1);
     println!("{faults} processes with a disk that failed, {} violations", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(faults > 10);
@@ -92,7 +92,7 @@ fn r8_a_disk_that_cannot_be_read_loses_nothing() {
     for flow in ["send.yaml", "ask.yaml"] {
         // From the start of the run, and from a later point.
         for left in [false, true] {
-            let (found, why) = unreadable(&case(flow), left, step);
+            let (found, why) = run_with_failing_reads(&case(flow), left, step);
             faults += found;
             wrong.extend(why);
         }
@@ -102,10 +102,11 @@ fn r8_a_disk_that_cannot_be_read_loses_nothing() {
     assert!(faults > 20);
 }
 
-/// Runs a flow on a disk whose reads fail from read `number` on, for numbers in steps of `step`. If `left` is true, an
-/// earlier process has begun the run. Returns the number of faults and all violations.
+/// Runs a flow repeatedly on a disk whose reads fail after some number of reads, which grows by `step` each time. If
+/// `left` is true, another process has begun the run on a good disk before. Returns the number of faults and all
+/// violations.
 #[cfg(target_os = "linux")]
-fn unreadable(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
+fn run_with_failing_reads(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
     let library = crate::guests::bad_machine();
     let (mut faults, mut wrong) = (0, Vec::new());
     for number in (1..).step_by(step) {

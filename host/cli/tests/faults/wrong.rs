@@ -12,12 +12,12 @@ use crate::{
 };
 
 /// A correct store, with the ledger's records and the reported events.
-struct Sound {
+struct CorrectStore {
     project: Project,
     events: BTreeMap<(String, u64), Value>,
 }
 
-static SOUND: LazyLock<Sound> = LazyLock::new(|| {
+static CORRECT: LazyLock<CorrectStore> = LazyLock::new(|| {
     let mut project = Project::new(1, 0);
     for flow in ["ask", "pay", "send", "wait"] {
         let name = format!("{flow}.yaml");
@@ -33,7 +33,7 @@ static SOUND: LazyLock<Sound> = LazyLock::new(|| {
     }
     project.claims.answered.insert(("ask".into(), "hello".into()));
     let events = project.events();
-    Sound { project, events }
+    CorrectStore { project, events }
 });
 
 /// A copy that a test falsifies.
@@ -68,7 +68,7 @@ fn rewrite(connection: &Connection, run: &str, change: impl FnOnce(&mut Vec<Vec<
 
 /// Returns the violations after a change.
 fn found(change: impl FnOnce(&mut Copy)) -> Vec<String> {
-    let sound = &*SOUND;
+    let sound = &*CORRECT;
     let folder = tempfile::tempdir().unwrap();
     for file in ["flowcell.db", "flowcell.db-wal"] {
         fs::copy(sound.project.store().join(file), folder.path().join(file)).unwrap();
@@ -96,12 +96,12 @@ fn double(units: &mut [Vec<Value>], fact: &str) {
 }
 
 #[test]
-fn a_sound_store_is_found_sound() {
+fn no_violation_is_found_in_a_correct_store() {
     assert_eq!(found(|_| {}), Vec::<String>::new());
 }
 
 #[test]
-fn what_is_wrong_about_runs_is_found() {
+fn violations_in_runs_are_found() {
     finds("I1 send: lost", |copy| {
         copy.connection
             .execute_batch(
@@ -135,7 +135,7 @@ fn what_is_wrong_about_runs_is_found() {
 }
 
 #[test]
-fn what_is_wrong_about_rows_is_found() {
+fn violations_in_rows_are_found() {
     let sql = |copy: &mut Copy, sql: &str| assert!(copy.connection.execute(sql, []).unwrap() > 0);
     let of_send = "run = (SELECT id FROM runs WHERE run = 'send')";
     finds("I5 a gap between", |copy| {
@@ -160,7 +160,7 @@ fn what_is_wrong_about_rows_is_found() {
 }
 
 #[test]
-fn what_is_wrong_about_what_was_told_is_found() {
+fn violations_in_reports_are_found() {
     let first = ("send".to_owned(), 0);
     finds("I8 send: what was told at 0 is not what is kept", |copy| _ = copy.events.remove(&first));
     finds("I8 send: what was told at 0 is not what is kept", |copy| {
@@ -181,7 +181,7 @@ fn call<'a>(book: &'a Book, errand: &str) -> &'a Arrival {
 }
 
 #[test]
-fn what_is_wrong_about_effects_is_found() {
+fn violations_in_effects_are_found() {
     let again = |copy: &mut Copy, errand: &str, fate: Fate| {
         let arrival = Arrival { fate, ..call(&copy.book, errand).clone() };
         copy.book.arrivals.push(arrival);
@@ -206,8 +206,8 @@ fn what_is_wrong_about_effects_is_found() {
 
 #[test]
 fn a_call_that_arrives_before_its_record_or_after_its_reply_is_found() {
-    let store = SOUND.project.store();
-    let key = call(&SOUND.project.ledger.book(), "send/send").key.clone();
+    let store = CORRECT.project.store();
+    let key = call(&CORRECT.project.ledger.book(), "send/send").key.clone();
     let wrong = |store: &Path, key: &str| checker::check_arrival(store, key).unwrap_or_default();
     assert_eq!(wrong(&store, &key), "a call was made again whose reply is recorded");
     assert_eq!(wrong(&store, "unknown"), "a call left that the journal does not know");

@@ -3,9 +3,9 @@
 use rand::{RngExt, rngs::StdRng};
 
 /// Limit of the changes of one pack.
-const CHANGES: usize = 6;
+const MAX_CHANGES: usize = 6;
 /// Limit of the bytes that one change moves, copies or removes.
-const LONGEST: usize = 64;
+const MAX_CHANGED_BYTES: usize = 64;
 /// Numbers at the limits: lengths, indices, and LEB128 without an end.
 const NUMBERS: [&[u8]; 8] = [
     &[0],
@@ -40,7 +40,7 @@ const WORDS: [&str; 16] = [
 /// Returns a mutated pack, perhaps with parts of another one.
 pub(crate) fn changed(pack: &[u8], other: &[u8], dice: &mut StdRng) -> Vec<u8> {
     let mut pack = pack.to_vec();
-    for _ in 0..dice.random_range(1..=CHANGES) {
+    for _ in 0..dice.random_range(1..=MAX_CHANGES) {
         change(&mut pack, other, dice);
     }
     pack
@@ -48,7 +48,7 @@ pub(crate) fn changed(pack: &[u8], other: &[u8], dice: &mut StdRng) -> Vec<u8> {
 
 fn change(pack: &mut Vec<u8>, other: &[u8], dice: &mut StdRng) {
     let at = dice.random_range(0..=pack.len());
-    let end = (at + dice.random_range(0..LONGEST)).min(pack.len());
+    let end = (at + dice.random_range(0..MAX_CHANGED_BYTES)).min(pack.len());
     match dice.random_range(0..8) {
         0 => pack.truncate(at),
         1 => drop(pack.drain(at..end)),
@@ -58,7 +58,7 @@ fn change(pack: &mut Vec<u8>, other: &[u8], dice: &mut StdRng) {
         }
         3 => {
             let from = dice.random_range(0..=other.len());
-            let to = (from + dice.random_range(0..LONGEST)).min(other.len());
+            let to = (from + dice.random_range(0..MAX_CHANGED_BYTES)).min(other.len());
             pack.splice(at..end, other[from..to].iter().copied());
         }
         4 => drop(pack.splice(at..at, NUMBERS[dice.random_range(0..NUMBERS.len())].iter().copied())),

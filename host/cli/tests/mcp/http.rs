@@ -102,7 +102,7 @@ fn greet() -> String {
 }
 
 #[test]
-fn a_tool_is_for_those_whose_token_allows_it() {
+fn a_token_sees_only_the_tools_of_its_scopes() {
     let (served, tokens) = served(&[("a", &ALL), ("a", &[SEEN]), ("a", &[SEEN, "run:create"])]);
     let all = Client::begin(&served, &tokens[0]);
     assert_eq!(all.call("flowcell_create_flow", json!({ "flow": greet() }))["structuredContent"]["version"], 1);
@@ -140,7 +140,7 @@ fn a_tool_is_for_those_whose_token_allows_it() {
 }
 
 #[test]
-fn another_tenants_sessions_flows_and_runs_are_not_there() {
+fn sessions_flows_and_runs_of_another_tenant_are_unknown() {
     let (served, tokens) = served(&[("a", &ALL), ("b", &ALL)]);
     let (a, b) = (Client::begin(&served, &tokens[0]), Client::begin(&served, &tokens[1]));
     a.call("flowcell_create_flow", json!({ "flow": greet() }));
@@ -159,7 +159,7 @@ fn another_tenants_sessions_flows_and_runs_are_not_there() {
 }
 
 #[test]
-fn h3_a_page_in_a_browser_is_no_client() {
+fn h3_requests_of_web_pages_are_refused() {
     let served = Served::local();
     let body = hello().to_string();
     let accept = ("Accept", "application/json, text/event-stream");
@@ -193,7 +193,7 @@ fn sessions_and_bodies_have_limits() {
 }
 
 #[test]
-fn without_a_session_a_gate_is_named() {
+fn without_a_session_a_call_returns_its_open_gates() {
     let served = Served::local();
     let choices = json!(["yes", "no"]);
     let flow = json!({
@@ -220,7 +220,7 @@ fn without_a_session_a_gate_is_named() {
 }
 
 #[test]
-fn a_script_is_checked_tested_kept_and_called() {
+fn a_script_is_checked_tested_stored_and_called() {
     let (served, tokens) = served(&[("a", &ALL)]);
     let client = Client::begin(&served, &tokens[0]);
     let script = "export const setup = flow => { flow.title('Asks'); flow.inText('who'); flow.outText('said') };

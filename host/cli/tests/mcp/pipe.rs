@@ -101,7 +101,7 @@ impl Client {
     }
 }
 
-fn place() -> tempfile::TempDir {
+fn project_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     put_flows(folder.path());
     folder
@@ -109,7 +109,7 @@ fn place() -> tempfile::TempDir {
 
 #[test]
 fn flows_are_tools() {
-    let folder = place();
+    let folder = project_folder();
     let mut client = Client::start(folder.path(), None);
     let tools = client.ask("tools/list", json!({}));
     let tools = tools["tools"].as_array().unwrap();
@@ -138,17 +138,17 @@ fn flows_are_tools() {
     assert_eq!(steps, [1.0, 2.0, 3.0], "{progress:?}");
     assert_eq!(progress[0]["params"]["total"], 3.0);
     assert_eq!(client.leave(), Some(0));
-    let runs = stdout(&done_list(folder.path()));
+    let runs = stdout(&list_runs(folder.path()));
     assert_eq!(runs.matches("test_simple_text").count(), 1, "the runs are kept: {runs}");
 }
 
-fn done_list(folder: &Path) -> std::process::Output {
+fn list_runs(folder: &Path) -> std::process::Output {
     output_of(folder, &["runs", "list", "--json"])
 }
 
 #[test]
 fn a_gate_is_a_question_to_the_person() {
-    let folder = place();
+    let folder = project_folder();
     let accepts = json!({ "action": "accept", "content": { "choice": "yes" } });
     let mut client = Client::start(folder.path(), Some(accepts));
     let answered = client.call("test_elicitation", json!({ "message": "Pay?" }));
@@ -164,7 +164,7 @@ fn a_gate_is_a_question_to_the_person() {
 
 #[test]
 fn without_a_person_the_gate_waits_and_survives_the_process() {
-    let folder = place();
+    let folder = project_folder();
     let mut client = Client::start(folder.path(), None);
     let parked = client.call("test_elicitation", json!({}));
     let run = parked["structuredContent"]["runId"].as_str().unwrap().to_owned();
@@ -184,8 +184,8 @@ fn without_a_person_the_gate_waits_and_survives_the_process() {
 }
 
 #[test]
-fn a_call_that_is_taken_back_cancels_its_run_and_a_killed_one_is_gone_on_with() {
-    let folder = place();
+fn a_cancelled_call_cancels_its_run_and_a_killed_run_is_resumed() {
+    let folder = project_folder();
     let wait = "flow: { name: slow }\nnodes:\n  - { id: go, type: control.noop }\n  - { id: hold, type: control.wait, \
                 input: { ms: 590000 } }\nedges: [{ from: go, to: hold }]\n";
     std::fs::write(folder.path().join("flows/slow.yaml"), wait).unwrap();
@@ -216,8 +216,8 @@ fn a_call_that_is_taken_back_cancels_its_run_and_a_killed_one_is_gone_on_with() 
 }
 
 #[test]
-fn whoever_writes_flows_has_tools_for_it() {
-    let folder = place();
+fn authors_of_flows_have_tools() {
+    let folder = project_folder();
     let mut client = Client::start(folder.path(), None);
     let types = client.call("flowcell_list_node_types", json!({}));
     assert!(types["structuredContent"]["nodes"].as_array().unwrap().len() > 20);
@@ -260,8 +260,8 @@ fn whoever_writes_flows_has_tools_for_it() {
 }
 
 #[test]
-fn what_is_no_client_is_told_so() {
-    let folder = place();
+fn a_program_that_is_not_a_client_gets_an_error() {
+    let folder = project_folder();
     let mut command = flowcell(folder.path());
     let output = command.arg("mcp").output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -271,8 +271,8 @@ fn what_is_no_client_is_told_so() {
 }
 
 #[test]
-fn a_flow_is_inspected_and_tested_and_nothing_of_it_is_kept() {
-    let folder = place();
+fn a_flow_is_inspected_and_tested_without_being_stored() {
+    let folder = project_folder();
     let mut client = Client::start(folder.path(), None);
     let flow = json!({
         "flow": { "name": "late", "description": "Waits.", "input": { "n": 1 },
@@ -294,13 +294,13 @@ fn a_flow_is_inspected_and_tested_and_nothing_of_it_is_kept() {
     let invalid = client.call("flowcell_inspect_flow", json!({ "flow": { "flow": { "name": "x" } } }));
     assert_eq!(invalid["structuredContent"]["error"]["code"], "invalid_flow", "{invalid}");
     assert_eq!(client.leave(), Some(0));
-    assert_eq!(stdout(&done_list(folder.path())).trim(), "[]");
+    assert_eq!(stdout(&list_runs(folder.path())).trim(), "[]");
 }
 
 /// Without the bound, the values of this test would take 240 MB.
 #[test]
 fn v13_a_test_of_a_flow_ends_when_its_values_are_too_large() {
-    let folder = place();
+    let folder = project_folder();
     let mut client = Client::start(folder.path(), None);
     let each = |items: u32| {
         let list: Vec<_> = (0..items).collect();

@@ -36,7 +36,7 @@ fn fetch(folder: &Path, node_type: &str, urls: &Value, body: &str, server: &Serv
 }
 
 #[test]
-fn requests_are_calls() {
+fn requests_are_recorded_as_calls() {
     let large = "x".repeat(200_000);
     let server = Server::start(move |seen, _| match seen.head.contains("/large") {
         true => answer("200 OK", &[("content-type", "application/x-something")], &large),
@@ -58,7 +58,7 @@ fn requests_are_calls() {
 }
 
 #[test]
-fn requests_that_are_not_granted_or_not_asked_for_are_not_made() {
+fn requests_without_a_grant_or_a_manifest_entry_are_not_made() {
     let server = Server::start(|_, _| answer("200 OK", &[], ""));
     let urls = json!([server.origin()]);
     for (node_type, grant, says) in [
@@ -108,7 +108,7 @@ fn n11_n12_odd_requests_end_in_an_error_and_nothing_is_sent() {
 }
 
 #[test]
-fn n18_a_file_that_may_only_be_read_stays_as_it_is() {
+fn n18_a_read_only_file_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("own");
     fs::create_dir_all(&own).unwrap();
@@ -124,7 +124,7 @@ fn n18_a_file_that_may_only_be_read_stays_as_it_is() {
 }
 
 #[test]
-fn files_are_calls_and_the_tenants_folder_is_all_there_is() {
+fn file_accesses_are_recorded_and_stay_in_the_tenants_folder() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("own");
     fs::create_dir_all(own.join("notes/deep")).unwrap();

@@ -57,7 +57,7 @@ fn bytes_become_a_file() {
 }
 
 #[test]
-fn a_busy_server_is_asked_again_when_it_says_with_the_same_key() {
+fn a_busy_server_gets_a_retry_with_the_same_key_when_it_asks() {
     let busy = |_: &_, before| match before {
         0 => answer("503 Busy", &[("retry-after", "0")], "later"),
         _ => answer("200 OK", &[], "done"),
@@ -73,7 +73,7 @@ fn a_busy_server_is_asked_again_when_it_says_with_the_same_key() {
 }
 
 #[test]
-fn a_status_that_is_not_expected_says_what_came() {
+fn an_unexpected_status_is_an_error_with_the_body() {
     let server =
         Server::start(|_, _| answer("404 Not Found", &[("content-type", "application/json")], r#"{"why":"gone"}"#));
     let folder = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ fn a_status_that_is_not_expected_says_what_came() {
 }
 
 #[test]
-fn what_is_not_granted_is_not_asked() {
+fn a_request_without_a_grant_is_not_sent() {
     let server = Server::start(|_, _| answer("200 OK", &[], ""));
     let folder = tempfile::tempdir().unwrap();
     let output = run(folder.path(), &server, "input: { url: '{{ flow.input.server }}' }", "https://api.example.com");
@@ -166,7 +166,7 @@ edges: [{{ from: get, to: all }}]
 }
 
 #[test]
-fn a_body_that_is_a_file_value_is_not_taken_for_its_content() {
+fn expressions_cannot_use_a_file_value_as_its_content() {
     let body = rows(100_000);
     let server = Server::start(move |_, _| answer("200 OK", &[("content-type", "application/json")], &body));
     let table = [

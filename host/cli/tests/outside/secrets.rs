@@ -70,7 +70,7 @@ fn echo(seen: &Seen) -> String {
 }
 
 /// Returns a folder with the operator's secret, and with a flow that has one node for each of these lines.
-fn place(server: &Server, nodes: &[String]) -> tempfile::TempDir {
+fn project_folder(server: &Server, nodes: &[String]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("key"), format!("{CANARY}\n")).unwrap();
     let secrets = format!("api-token: {{ keyFile: key, for: '{}' }}\n", server.origin());
@@ -91,7 +91,7 @@ fn run_with(folder: &Path, servers: &[&Server], more: &[&str]) -> Output {
 }
 
 /// Stores the secret in the store of a folder, and removes the operator's files. Returns the output of the command.
-fn keep(folder: &Path, server: &Server) -> Output {
+fn store_secret(folder: &Path, server: &Server) -> Output {
     fs::remove_file(folder.join("secrets.yaml")).unwrap();
     fs::remove_file(folder.join("key")).unwrap();
     let set = ["secret", "set", "api-token", "--for", &server.origin(), "--from-env", "CANARY"];
@@ -116,16 +116,16 @@ fn find(bytes: &[u8], what: &str) -> bool {
 }
 
 #[test]
-fn n24_a_secret_is_in_nothing_that_is_kept_or_told() {
-    look_for_the_canary(false);
+fn n24_a_secret_of_the_operator_is_in_no_file_and_no_output() {
+    check_secret_is_nowhere(false);
 }
 
 #[test]
-fn n24_a_secret_that_the_store_keeps_is_in_nothing_that_is_kept_or_told() {
-    look_for_the_canary(true);
+fn n24_a_stored_secret_is_in_no_file_and_no_output() {
+    check_secret_is_nowhere(true);
 }
 
-fn look_for_the_canary(kept: bool) {
+fn check_secret_is_nowhere(kept: bool) {
     let server = Server::start(|seen, _| echo(seen));
     let (origin, grant) = (server.origin(), "secrets: [{ name: api-token }]");
     let granted = format!("http: ['{origin}'], {grant}");
@@ -140,8 +140,8 @@ fn look_for_the_canary(kept: bool) {
             "{{ id: wrong, type: http.request, input: {{ url: '{origin}/wrong' }}, grants: {{ {granted} }} }}\nedges: [{{ from: text, to: note }}, {{ from: note, to: wrong }}]"
         ),
     ];
-    let folder = place(&server, &nodes);
-    let set = kept.then(|| keep(folder.path(), &server));
+    let folder = project_folder(&server, &nodes);
+    let set = kept.then(|| store_secret(folder.path(), &server));
     let more: &[&str] = if kept { &[] } else { &["--secrets", "secrets.yaml"] };
     let output = run_with(folder.path(), &[&server], more);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -170,22 +170,22 @@ fn look_for_the_canary(kept: bool) {
 }
 
 #[test]
-fn n24_an_encoding_that_nobody_asked_for_is_refused() {
+fn n24_a_content_encoding_that_was_not_requested_is_refused() {
     let server = Server::start(|seen, _| echo(seen));
     let granted = format!("http: ['{}'], secrets: [{{ name: api-token }}]", server.origin());
-    let folder = place(&server, &[node("a", &format!("{}/deflate", server.origin()), &granted)]);
+    let folder = project_folder(&server, &[node("a", &format!("{}/deflate", server.origin()), &granted)]);
     let output = run(folder.path(), &[&server]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("`deflate`"), "{}", stderr(&output));
 }
 
 #[test]
-fn a_secret_goes_to_whom_it_is_for() {
+fn a_secret_is_sent_only_to_its_servers() {
     let (server, other) =
         (Server::start(|_, _| answer("200 OK", &[], "")), Server::start(|_, _| answer("200 OK", &[], "")));
     let both =
         format!("http: ['{}', '{}'], secrets: [{{ name: api-token, header: x-key }}]", server.origin(), other.origin());
-    let folder = place(&server, &[node("a", &server.origin(), &both), node("b", &other.origin(), &both)]);
+    let folder = project_folder(&server, &[node("a", &server.origin(), &both), node("b", &other.origin(), &both)]);
     let output = run(folder.path(), &[&server, &other]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(server.seen()[0].header("x-key"), Some(CANARY));
@@ -193,12 +193,12 @@ fn a_secret_goes_to_whom_it_is_for() {
 }
 
 #[test]
-fn a_flow_does_not_widen_whom_a_secret_is_for() {
+fn a_flow_cannot_add_servers_to_a_secret() {
     let (server, other) =
         (Server::start(|_, _| answer("200 OK", &[], "")), Server::start(|_, _| answer("200 OK", &[], "")));
     let origin = other.origin();
     let grants = format!("http: ['{origin}'], secrets: [{{ name: api-token, for: '{origin}' }}]");
-    let folder = place(&server, &[node("a", &origin, &grants)]);
+    let folder = project_folder(&server, &[node("a", &origin, &grants)]);
     let output = run(folder.path(), &[&server, &other]);
     assert_eq!(output.status.code(), Some(2));
     let told = stderr(&output);
@@ -208,11 +208,11 @@ fn a_flow_does_not_widen_whom_a_secret_is_for() {
 }
 
 #[test]
-fn a_secret_that_the_store_keeps_comes_before_the_operators_and_is_seen_by_checks() {
+fn a_stored_secret_takes_precedence_and_is_known_to_checks() {
     let server = Server::start(|_, _| answer("200 OK", &[], ""));
     let grants = format!("http: ['{0}'], secrets: [{{ name: api-token, for: '{0}' }}]", server.origin());
-    let folder = place(&server, &[node("a", &server.origin(), &grants)]);
-    keep(folder.path(), &server);
+    let folder = project_folder(&server, &[node("a", &server.origin(), &grants)]);
+    store_secret(folder.path(), &server);
     let checked = output_of(folder.path(), &["validate", "one.yaml"]);
     assert!(checked.status.success(), "{}", stderr(&checked));
     assert_eq!(output_of(folder.path(), &["validate", "one.yaml", "--state", "elsewhere"]).status.code(), Some(2));
@@ -231,14 +231,14 @@ fn a_secret_that_the_store_keeps_comes_before_the_operators_and_is_seen_by_check
 }
 
 #[test]
-fn a_node_does_not_set_the_header_of_a_secret() {
+fn a_node_cannot_set_the_header_of_a_secret() {
     let server = Server::start(|_, _| answer("200 OK", &[], ""));
     let origin = server.origin();
     let node = format!(
         "{{ id: a, type: http.request, input: {{ url: '{origin}', headers: {{ Authorization: mine }} }}, grants: {{ http: \
          ['{origin}'], secrets: {{ name: api-token }} }} }}"
     );
-    let folder = place(&server, &[node]);
+    let folder = project_folder(&server, &[node]);
     let output = run(folder.path(), &[&server]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("from the secret `api-token`"), "{}", stderr(&output));
@@ -246,10 +246,10 @@ fn a_node_does_not_set_the_header_of_a_secret() {
 }
 
 #[test]
-fn a_flow_whose_secret_is_not_there_does_not_begin() {
+fn a_flow_with_a_missing_secret_does_not_start() {
     let server = Server::start(|_, _| answer("200 OK", &[], ""));
     let grants = format!("http: ['{}'], secrets: [{{ name: api-tokens }}]", server.origin());
-    let folder = place(&server, &[node("a", &server.origin(), &grants)]);
+    let folder = project_folder(&server, &[node("a", &server.origin(), &grants)]);
     let checked = output_of(folder.path(), &["validate", "one.yaml", "--secrets", "secrets.yaml"]);
     for output in [run(folder.path(), &[&server]), checked] {
         assert_eq!(output.status.code(), Some(2));

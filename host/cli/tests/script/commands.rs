@@ -42,7 +42,7 @@ fn json_of(folder: &Path, arguments: &[&str], code: i32) -> Value {
 }
 
 #[test]
-fn a_script_says_what_it_is() {
+fn inspect_prints_the_declarations_of_a_script() {
     let folder = folder(&[
         ("sum.flow.js", SUM),
         ("other.yaml", "flow: { name: other }\nnodes: [{ id: a, type: control.noop }]"),
@@ -58,7 +58,7 @@ fn a_script_says_what_it_is() {
 }
 
 #[test]
-fn a_text_that_is_no_javascript_is_told_with_line_and_column() {
+fn a_syntax_error_is_reported_with_line_and_column() {
     let folder = folder(&[("broken.flow.js", "function run() {\n  return 1 +;\n}\n")]);
     let output = output_of(folder.path(), &["validate", "broken.flow.js"]);
     assert_eq!(output.status.code(), Some(2));
@@ -69,7 +69,7 @@ fn a_text_that_is_no_javascript_is_told_with_line_and_column() {
 }
 
 #[test]
-fn a_run_gives_what_run_returned_beside_the_outputs() {
+fn a_run_gives_the_returned_value_beside_the_outputs() {
     let folder = folder(&[("sum.flow.js", SUM)]);
     let run = ["run", "--store", "memory:", "--quiet", "sum.flow.js", "-i", "numbers=[1,2.5]", "-i", "note=all"];
     let outputs = json_of(folder.path(), &run, 0);
@@ -82,7 +82,7 @@ fn a_run_gives_what_run_returned_beside_the_outputs() {
 }
 
 #[test]
-fn what_goes_wrong_has_its_line() {
+fn errors_of_a_script_have_their_line() {
     let folder = folder(&[("sum.flow.js", SUM)]);
     let run = ["run", "--store", "memory:", "--quiet", "--json", "sum.flow.js", "-i", "numbers=[-1]"];
     let error = json_of(folder.path(), &run, 1)["error"].clone();

@@ -19,24 +19,24 @@ fn flows() -> Vec<PathBuf> {
 }
 
 /// Returns the path next to a flow with another ending.
-fn beside(flow: &std::path::Path, ending: &str) -> PathBuf {
+fn expected_path(flow: &std::path::Path, ending: &str) -> PathBuf {
     let name = flow.file_name().unwrap().to_str().unwrap().split('.').next().unwrap();
     flow.with_file_name(format!("{name}.{ending}"))
 }
 
 #[test]
-fn every_example_gives_what_is_written_beside_it() {
+fn every_example_gives_the_expected_result() {
     let flows = flows();
     assert!(flows.len() >= 4, "only {} examples", flows.len());
     for flow in flows {
         let folder = tempfile::tempdir().unwrap();
-        let arguments = fs::read_to_string(beside(&flow, "args")).unwrap_or_default();
+        let arguments = fs::read_to_string(expected_path(&flow, "args")).unwrap_or_default();
         let mut all = vec!["run", "--quiet", "--store", "memory:", flow.to_str().unwrap()];
         all.extend(arguments.split_whitespace());
         let output = output_of(folder.path(), &all);
         assert!(output.status.success(), "{}: {}", flow.display(), stderr(&output));
         let given: Value = serde_json::from_str(&stdout(&output)).unwrap();
-        let expected = fs::read_to_string(beside(&flow, "expected.json")).unwrap();
+        let expected = fs::read_to_string(expected_path(&flow, "expected.json")).unwrap();
         assert_eq!(given, serde_json::from_str::<Value>(&expected).unwrap(), "{}", flow.display());
     }
 }

@@ -93,7 +93,7 @@ fn test_3_an_error_of_the_host_rejects_the_promise_and_its_text_is_told() {
 }
 
 #[test]
-fn test_runs_simulated_services_answer_as_it_is_written() {
+fn test_runs_simulated_services_answer_as_documented() {
     let script = "export async function run(services) {
         services.outputs('image', await services.img([services.inputs.photo], 'Blend', { size: '64x64' }));
         services.outputs('text', await services.agent('Hello'));

@@ -50,7 +50,7 @@ fn node(id: &str, body: &str, timeout_ms: u32) -> Value {
 }
 
 #[test]
-fn j8_harm_ends_with_whoever_means_it() {
+fn j8_hostile_scripts_harm_no_other_task() {
     let folder = tempfile::tempdir().unwrap();
     let mut nodes: Vec<_> =
         CASES.iter().enumerate().map(|(index, (_, body, ms, _))| node(&format!("h{index}"), body, *ms)).collect();
@@ -68,7 +68,7 @@ fn j8_harm_ends_with_whoever_means_it() {
 }
 
 #[test]
-fn j9_scripts_are_looked_through_without_harm() {
+fn j9_hostile_scripts_are_inspected_without_harm() {
     let folder = tempfile::tempdir().unwrap();
     for (text, why) in [
         ("const a = 'x'.repeat(100e6); function run() {}", "MiB of memory"),
@@ -97,7 +97,7 @@ const NESTED: [(&str, &str, &str); 8] = [
 ];
 
 #[test]
-fn j10_a_script_that_is_too_deep_to_be_read_is_told_so() {
+fn j10_a_script_nested_too_deeply_gets_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     for (open, close, code) in NESTED {
@@ -131,7 +131,7 @@ fn j10_a_script_that_is_too_deep_to_be_read_is_told_so() {
 }
 
 #[test]
-fn scripts_are_as_deep_as_people_write_them() {
+fn scripts_may_be_nested_as_deeply_as_people_write_them() {
     let folder = tempfile::tempdir().unwrap();
     for (open, close, _) in NESTED {
         let nested = format!("({}0{})", open.repeat(64), close.repeat(64));

@@ -24,7 +24,7 @@ export async function run(services) {
 ";
 
 #[test]
-fn what_a_killed_script_has_drawn_it_draws_again() {
+fn a_killed_script_draws_the_same_numbers_again() {
     let fake = Fake::start(|_, before| match before {
         // The process is killed while it waits for the second response.
         1 => Reply::Silence,

@@ -46,7 +46,7 @@ fn the_command_line_wins_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
-fn what_a_file_says_wrong_is_told_with_its_place() {
+fn errors_in_the_file_are_reported_with_their_place() {
     let table = [
         ("lisen: 127.0.0.1:0", "flowcell.yaml:1:1: unknown setting `lisen`", "did you mean `listen`?"),
         ("\nnothingLikeIt: 1", "flowcell.yaml:2:1: unknown setting `nothingLikeIt`", "the settings are listen"),
@@ -71,7 +71,7 @@ fn what_a_file_says_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn a_server_does_what_its_file_says() {
+fn a_server_uses_the_settings_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("flowcell.yaml"), "name: flows.test\nstate: kept\n").unwrap();
     let (child, address) = serve(folder.path(), &["--config", "flowcell.yaml"]);

@@ -54,7 +54,7 @@ pub(crate) fn stop(mut child: Child) -> Option<i32> {
 }
 
 #[test]
-fn a_server_ends_in_good_order_and_the_next_goes_on() {
+fn a_server_stops_cleanly_and_the_next_resumes_its_runs() {
     let folder = tempfile::tempdir().unwrap();
     let (child, address) = serve(folder.path(), &[]);
     let get = |address, path| ask(address, "GET", path, &[], "");
@@ -98,7 +98,7 @@ fn ask_until_end(address: SocketAddr, run: &str) -> String {
 }
 
 #[test]
-fn t7_a_server_without_tokens_serves_its_machine_alone() {
+fn t7_a_server_without_tokens_serves_only_its_own_machine() {
     let folder = tempfile::tempdir().unwrap();
     let output = output_of(folder.path(), &["serve", "--listen", "0.0.0.0:0"]);
     assert_eq!(output.status.code(), Some(2));
@@ -108,7 +108,7 @@ fn t7_a_server_without_tokens_serves_its_machine_alone() {
 }
 
 #[test]
-fn a_server_asks_for_tokens_from_the_first_tenant_on() {
+fn a_server_requires_tokens_once_a_tenant_exists() {
     let folder = tempfile::tempdir().unwrap();
     let (child, address) = serve(folder.path(), &[]);
     let runs = |token: Option<&str>| {

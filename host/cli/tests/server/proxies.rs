@@ -7,10 +7,10 @@ use crate::{
 };
 
 /// Maximum number of unknown tokens from one address in a minute.
-const FAILURES: usize = 100;
+const MAX_UNKNOWN_TOKENS: usize = 100;
 
 #[test]
-fn h18_the_program_believes_the_proxies_that_it_is_told_to_trust() {
+fn h18_the_program_trusts_the_proxies_of_its_option() {
     for (trusted, header, value, is_believed) in [
         (Some("127.0.0.0/8"), "Forwarded", "proto=https;for=\"203.0.113.{}:4711\"", true),
         (Some("10.0.0.0/8,127.0.0.1"), "X-Forwarded-For", "203.0.113.{}", true),
@@ -28,7 +28,7 @@ fn h18_the_program_believes_the_proxies_that_it_is_told_to_trust() {
             let headers = [("Authorization", "Bearer fct_0123456789abcdef_guessed"), (header, value.as_str())];
             ask(address, "GET", "/v1/runs", &headers, "").status
         };
-        for _ in 0..FAILURES {
+        for _ in 0..MAX_UNKNOWN_TOKENS {
             assert_eq!(guess(1), 401, "{trusted:?} {header}");
         }
         assert_eq!(guess(1), 429, "{trusted:?} {header}");

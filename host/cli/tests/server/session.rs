@@ -9,7 +9,7 @@ use crate::{
     process::{serve, stop},
 };
 
-/// Returns the printed session.
+/// Returns the session that the page prints: commands and their outputs.
 fn printed() -> String {
     let page = std::fs::read_to_string(root().join("host/server/manual/serve.md")).unwrap();
     let (_, section) = page.split_once("\n## A session\n").unwrap();
@@ -51,7 +51,7 @@ fn run(folder: &Path, command: &str) -> String {
 }
 
 #[test]
-fn session_in_the_manual_is_what_happens() {
+fn the_session_in_the_manual_works_as_printed() {
     if !has_program("curl") {
         return;
     }

@@ -68,7 +68,7 @@ fn one<'a>(spans: &'a [Span], name: &str) -> &'a Span {
 }
 
 #[test]
-fn a_run_is_one_trace_and_what_it_is_about_is_told_to_nobody() {
+fn a_run_is_one_trace_without_its_content() {
     let (folder, collector) = (tempfile::tempdir().unwrap(), Collector::start());
     let origin = collector.origin();
     keep_secret(folder.path(), &origin);
@@ -123,7 +123,7 @@ fn a_run_is_one_trace_and_what_it_is_about_is_told_to_nobody() {
 }
 
 #[test]
-fn a_run_that_goes_on_elsewhere_goes_on_in_its_trace() {
+fn a_run_resumed_by_another_process_continues_its_trace() {
     let (folder, collector) = (tempfile::tempdir().unwrap(), Collector::start());
     let origin = collector.origin();
     let (child, address, _) = serve_with_output(folder.path(), &["--otlp", &origin]);
@@ -147,7 +147,7 @@ fn a_run_that_goes_on_elsewhere_goes_on_in_its_trace() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_costs_a_warning() {
+fn an_unreachable_collector_causes_a_warning() {
     let (folder, collector) = (tempfile::tempdir().unwrap(), Collector::start());
     let origin = collector.origin();
     // The collector is gone.
@@ -163,7 +163,7 @@ fn a_collector_that_is_not_there_costs_a_warning() {
 }
 
 #[test]
-fn a_drive_tells_the_same() {
+fn drive_exports_the_same_telemetry() {
     let (folder, collector) = (tempfile::tempdir().unwrap(), Collector::start());
     let (child, address) = serve(folder.path(), &[]);
     assert_eq!(start(address, asks(), "g").json()["status"], "parked");

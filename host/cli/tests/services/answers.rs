@@ -13,7 +13,7 @@ profiles: { scripted: { dialect: simulated, model: one, script: [{ match: weathe
 ";
 
 #[test]
-fn what_stands_behind_a_name_is_the_operators() {
+fn the_operator_decides_what_a_service_name_stands_for() {
     let calls = json!([
         { "service": "agent", "args": ["the weather?"] },
         { "service": "agent", "args": [{ "prompt": "weather", "system": "Be short." }, { "maxTokens": 9 }] },
@@ -38,7 +38,7 @@ fn what_stands_behind_a_name_is_the_operators() {
 }
 
 #[test]
-fn what_cannot_be_done_is_an_answer_and_the_node_goes_on() {
+fn a_failed_service_call_is_an_answer_and_the_node_continues() {
     let fake = Fake::start(|_, _| Reply::Refused(400, "no such size"));
     let mut settings = Project::images(&fake);
     settings["pick"] = json!({ "tool": "data.pick" });
@@ -73,7 +73,7 @@ fn what_cannot_be_done_is_an_answer_and_the_node_goes_on() {
 }
 
 #[test]
-fn a_file_of_services_that_is_wrong_says_where() {
+fn an_invalid_file_of_services_is_reported_with_its_place() {
     let project = Project::new(&json!([]), &["img"], &json!({ "img": { "images": { "baseUrl": "nowhere" } } }));
     let output = project.run(&[]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));

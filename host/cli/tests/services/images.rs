@@ -70,7 +70,7 @@ fn a_prompt_alone_is_json_and_the_image_may_be_behind_a_url() {
 }
 
 #[test]
-fn calls_are_made_at_a_time() {
+fn calls_are_made_at_the_same_time() {
     // Answer only after both requests have arrived.
     let both = Barrier::new(2);
     let fake = Fake::start(move |seen, _| {
@@ -87,7 +87,7 @@ fn calls_are_made_at_a_time() {
 }
 
 #[test]
-fn an_image_that_is_recorded_is_not_made_again() {
+fn a_recorded_image_is_not_made_again() {
     let fake = Fake::start(|seen, before| match (seen.prompt().as_str(), before) {
         ("fast", _) => Reply::Image(png(1)),
         (_, 0 | 1) => Reply::Silence,

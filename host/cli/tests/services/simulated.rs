@@ -16,7 +16,7 @@ fn answers(project: &Project, more: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn stand_ins_answer_as_it_is_written() {
+fn simulated_services_answer_as_documented() {
     let calls = json!([
         { "service": "img", "args": [[], "Blend", { "size": "64x64" }] },
         { "service": "img", "args": [[], "Another"] },
@@ -50,7 +50,7 @@ fn every_service_can_be_simulated_and_grants_hold() {
 }
 
 #[test]
-fn only_what_is_there_is_simulated() {
+fn an_unknown_service_cannot_be_simulated() {
     let project = Project::new(&json!([]), &["img"], &json!({ "report": { "tool": "flow:report" } }));
     assert!(project.run(&["--simulate", "report,img,http"]).status.success());
     let output = project.run(&["--simulate", "modle"]);
@@ -63,7 +63,7 @@ fn only_what_is_there_is_simulated() {
 }
 
 #[test]
-fn a_case_gives_what_services_answer() {
+fn a_case_can_set_the_answers_of_services() {
     let calls = json!([{ "service": "img", "args": [[], "x"] }, { "service": "agent", "args": ["x"] }]);
     let project = Project::new(&calls, &["*"], &json!({}));
     let cases = json!({ "cases": [
@@ -95,7 +95,7 @@ fn a_case_gives_what_services_answer() {
 }
 
 #[test]
-fn a_flow_is_tried_without_cases() {
+fn a_flow_is_tested_without_cases() {
     let calls = json!([{ "service": "img", "args": [["{{ flow.input.photo }}"], "x"] }]);
     let project = Project::new(&calls, &["*"], &json!({}));
     project.write("photo.png", b"\x89PNG\r\n\x1a\n");

@@ -56,7 +56,7 @@ fn flows_are_found_in_the_folders_of_the_project_and_then_of_the_user() {
 }
 
 #[test]
-fn what_is_wrong_is_told_before_anything_runs() {
+fn errors_are_reported_before_anything_runs() {
     let project = Project::new();
     project.write(".flowcell/flows/off.yaml", &format!("disabled: true\n{ONE}"));
     project.write(".flowcell/flows/plain.yaml", "flow: { name: plain }\nnodes: [{ id: a, type: control.noop }]\n");
@@ -98,7 +98,7 @@ fn what_is_wrong_is_told_before_anything_runs() {
 /// `-p` gives every flow of agents a prompt, so a closed `args` schema need not declare it. Other unknown arguments are
 /// refused.
 #[test]
-fn closed_arguments_let_the_prompt_in() {
+fn a_closed_args_schema_accepts_the_prompt() {
     let closed =
         "{ type: object, additionalProperties: false, required: [issue], properties: { issue: { type: integer } } }";
     let schemas = [
@@ -133,12 +133,12 @@ fn events_of_agents_name_their_step() {
 }
 
 #[test]
-fn nobody_is_asked_and_what_is_denied_stays_denied() {
+fn without_a_person_calls_are_made_unasked_and_denied_ones_are_not() {
     let project = Project::new();
     let agent = "---\ntools: [data.set, data.merge]\npermissions: { '*': ask, data.merge: deny, data.set: { '*secret*': deny } }\n---\nYou count.\n";
     project.write(".flowcell/agents/counter.md", agent);
     project.write(".flowcell/flows/count.yaml", "flow: { steps: [{ id: count, agent: counter, prompt: Count }] }\n");
-    project.model(
+    project.set_script(
         "
       - match: Count
         toolCalls:

@@ -55,9 +55,9 @@ fn every_example_runs_to_its_end_without_a_key() {
 }
 
 #[test]
-fn a_question_is_answered_and_a_failure_handed_over() {
+fn a_question_is_answered_and_a_failure_takes_the_fallback() {
     let project = project();
-    project.model("\n      - { match: 'Which workflow', json: { workflow: QUESTION } }\n");
+    project.set_script("\n      - { match: 'Which workflow', json: { workflow: QUESTION } }\n");
     let run = |prefix: &str| {
         let output = project.done(&["-F", "resolve-issue", "-s", prefix, "-q", "-p", "Why?"]);
         assert!(output.status.success(), "{}", stderr(&output));
@@ -68,7 +68,7 @@ fn a_question_is_answered_and_a_failure_handed_over() {
     let file = project.path().join(".agents/flows/resolve-issue.yaml");
     let text = fs::read_to_string(&file).unwrap().replace("delay: 30", "delay: 0");
     fs::write(&file, text).unwrap();
-    project.model(
+    project.set_script(
         "
       - { match: 'Which workflow', json: { workflow: CORRECTION } }
       - { match: 'Do what the plan says', error: { code: model_invalid_request } }
@@ -80,10 +80,10 @@ fn a_question_is_answered_and_a_failure_handed_over() {
 }
 
 #[test]
-fn an_announcement_is_left_to_the_next_run() {
+fn a_postponed_announcement_is_done_by_the_next_run() {
     let project = project();
     let notes = r#"{ summary: New things, points: [one] }"#;
-    project.model(&format!("\n      - {{ match: 'Write release notes', json: {notes} }}\n"));
+    project.set_script(&format!("\n      - {{ match: 'Write release notes', json: {notes} }}\n"));
     let run = || {
         let arguments = ["-F", "release-notes", "-s", "p", "-q", "-p", "Things", "-A", "version=2.0.0"];
         let output = project.done(&arguments);

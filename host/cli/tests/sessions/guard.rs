@@ -14,7 +14,7 @@ const SLOW: &str = "\n      - { match: 'First', json: { route: go }, delayMs: 36
 
 /// Starts a process, and waits until it is in the first step.
 fn busy(project: &Project) -> Child {
-    project.model(SLOW);
+    project.set_script(SLOW);
     let arguments = ["-F", "matrix", "-s", "p", "-q", "-p", "go", "--events", "-"];
     let mut child = project.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -23,7 +23,7 @@ fn busy(project: &Project) -> Child {
 }
 
 #[test]
-fn while_somebody_drives_the_run_its_states_are_told_and_nothing_runs() {
+fn a_run_in_progress_is_reported_and_not_started_again() {
     let project = Project::new();
     let mut owner = busy(&project);
     let (exit, printed) = project.run("go", &[]);
@@ -37,7 +37,7 @@ fn while_somebody_drives_the_run_its_states_are_told_and_nothing_runs() {
     owner.kill().unwrap();
     owner.wait().unwrap();
     assert_eq!(project.states(), ["first running"]);
-    project.model(SCRIPT);
+    project.set_script(SCRIPT);
     let (exit, printed) = project.run("ignored", &[]);
     assert_eq!((exit, steps(&printed, "completed_steps")), (0, vec!["first".into(), "second".into()]));
     let events = project.events("p-matrix-first:1");
@@ -51,7 +51,7 @@ fn an_interrupted_run_is_cancelled_before_it_is_deleted() {
     let mut owner = busy(&project);
     owner.kill().unwrap();
     owner.wait().unwrap();
-    project.model(SCRIPT);
+    project.set_script(SCRIPT);
     let (exit, printed) = project.run("end", &["-D"]);
     assert_eq!((exit, steps(&printed, "completed_steps")), (0, vec!["first".into()]), "{printed}");
     let statuses = project.query("SELECT run || ' ' || standing FROM runs WHERE depth = 0 ORDER BY id");
@@ -59,7 +59,7 @@ fn an_interrupted_run_is_cancelled_before_it_is_deleted() {
 }
 
 #[test]
-fn a_cancelled_step_is_begun_again() {
+fn a_cancelled_step_begins_again() {
     let project = Project::new();
     let mut owner = busy(&project);
     owner.kill().unwrap();
@@ -68,7 +68,7 @@ fn a_cancelled_step_is_begun_again() {
     assert!(!project.done(&["runs", "resume", "p-matrix-first:1", "-q"]).status.success());
     assert_eq!(project.states(), ["first failed"]);
     assert_eq!(project.query("SELECT output FROM flow_states"), ["cancelled"]);
-    project.model(SCRIPT);
+    project.set_script(SCRIPT);
     let (exit, printed) = project.run("ignored", &[]);
     assert_eq!((exit, steps(&printed, "completed_steps")), (0, vec!["first".into(), "second".into()]), "{printed}");
     assert_eq!(project.query("SELECT args FROM flow_states WHERE step_id = 'first'"), [r#"{"prompt":"go"}"#]);
@@ -92,7 +92,7 @@ fn a_flow_beside_an_owner_of_the_store_is_handed_over_and_followed() {
     for owner in [&["drive"][..], &["-F", "matrix", "-s", "own", "-q", "-p", "go", "--events", "-"]] {
         let project = Project::new();
         let slow = SLOW.replace("'First'", "'First: slow'");
-        project.model(&format!("{slow}{SCRIPT}"));
+        project.set_script(&format!("{slow}{SCRIPT}"));
         let own: Vec<&str> = owner.iter().map(|word| if *word == "go" { "slow" } else { word }).collect();
         let mut child = project.command(&own).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);

@@ -40,7 +40,7 @@ fn killed_after(project: &Project, count: usize) -> bool {
 }
 
 #[test]
-fn states_say_what_the_journal_says_wherever_the_process_is_killed() {
+fn states_agree_with_the_journal_wherever_the_process_is_killed() {
     let mut kills = 0;
     for count in (1..40).step_by(4) {
         let project = Project::new();

@@ -35,7 +35,7 @@ const THIRD_FAILS: &str = "
 fn check(runs: &[Run]) -> Project {
     let project = Project::new();
     for (index, run) in runs.iter().enumerate() {
-        project.model(run.model.unwrap_or(SCRIPT));
+        project.set_script(run.model.unwrap_or(SCRIPT));
         let (exit, printed) = project.run(run.prompt, run.more);
         assert_eq!(exit, run.exit, "run {index}: {printed}");
         assert_eq!((&printed["flow_id"], &printed["root_session_id"]), (&json!("matrix"), &json!("p-matrix-first")));
@@ -86,7 +86,7 @@ fn a_postponed_step_is_run_by_the_next_run_with_its_own_arguments() {
 }
 
 #[test]
-fn a_failed_step_is_begun_again_and_nothing_before_it() {
+fn a_failed_step_begins_again_without_the_steps_before_it() {
     let failing = Run {
         exit: 1,
         model: Some(FAILS),
@@ -106,7 +106,7 @@ fn a_failed_step_is_begun_again_and_nothing_before_it() {
 }
 
 #[test]
-fn deleting_leaves_nothing_of_what_was_said() {
+fn deleting_removes_all_messages_and_states() {
     let delete: &[&str] = &["-D"];
     let anew = Run { more: delete, prompt: "end", ran: &["first"], completed: &["first"], ..RUN };
     let project = check(&[GOES, anew]);
@@ -127,7 +127,7 @@ fn deleting_leaves_nothing_of_what_was_said() {
 }
 
 #[test]
-fn prefixes_have_nothing_to_do_with_each_other() {
+fn prefixes_are_independent_of_each_other() {
     let project = Project::new();
     project.run("go", &[]);
     let other = project.done(&["-F", "matrix", "-s", "q", "-q", "-p", "end"]);
@@ -140,7 +140,7 @@ fn prefixes_have_nothing_to_do_with_each_other() {
 }
 
 #[test]
-fn what_is_left_and_not_there_any_more_is_told() {
+fn a_postponed_step_that_no_longer_exists_is_reported() {
     let project = check(&[LATER]);
     project.write(".flowcell/flows/matrix.yaml", &MATRIX.replace("third", "fourth"));
     let refused = project.done(&["-F", "matrix", "-s", "p", "-q", "-p", "go"]);
@@ -152,7 +152,7 @@ fn what_is_left_and_not_there_any_more_is_told() {
 }
 
 #[test]
-fn a_run_that_is_repeated_by_hand_is_one_of_the_prefix() {
+fn a_run_retried_by_hand_belongs_to_the_prefix() {
     let project = check(&[GOES]);
     let again = project.done(&["runs", "retry", "p-matrix-first:1", "--run-id", "again", "-q"]);
     assert!(again.status.success(), "{}", stderr(&again));
@@ -162,7 +162,7 @@ fn a_run_that_is_repeated_by_hand_is_one_of_the_prefix() {
 }
 
 #[test]
-fn a_fallback_goes_on_with_the_arguments_of_a_step_whose_prompt_lacks_one() {
+fn a_fallback_gets_the_arguments_of_a_step_whose_prompt_lacks_one() {
     let project = Project::new();
     let flow = r#"
 flow:

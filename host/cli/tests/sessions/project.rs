@@ -44,7 +44,7 @@ impl Project {
         project.write(".flowcell/flows/matrix.yaml", MATRIX);
         project.write(".flowcell/agents/helper.md", HELPER);
         fs::create_dir_all(project.path().join("home")).unwrap();
-        project.model(SCRIPT);
+        project.set_script(SCRIPT);
         project
     }
 
@@ -59,7 +59,7 @@ impl Project {
     }
 
     /// Replaces the script of the model.
-    pub(crate) fn model(&self, script: &str) {
+    pub(crate) fn set_script(&self, script: &str) {
         let head = "default: scripted\nprofiles:\n  scripted:\n    dialect: simulated\n    model: one\n    script:\n";
         self.write("providers.yaml", &format!("{head}{script}"));
     }

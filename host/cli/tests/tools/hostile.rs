@@ -19,7 +19,7 @@ fn errors_of(calls: &[(&str, Value)], granted: &[&str], config: &Value) -> Vec<S
 
 /// H17: each call of a model is checked before it is made.
 #[test]
-fn h17_what_a_model_asks_for_is_checked_before_it_is_done() {
+fn h17_each_call_of_a_model_is_checked_before_it_is_made() {
     let allow = json!({ "permissions": { "default": "allow", "rules": [{ "tool": "data.set", "action": "deny" }] } });
     let set = json!({ "object": {}, "path": "a", "value": 1 });
     for (name, calls, expected) in [
@@ -35,7 +35,7 @@ fn h17_what_a_model_asks_for_is_checked_before_it_is_done() {
 
 /// H17: a reply with many calls makes no more than the agent's limit.
 #[test]
-fn h17_a_thousand_calls_at_once_are_as_many_as_the_agent_may_make() {
+fn h17_a_thousand_calls_at_once_stop_at_the_limit_of_the_agent() {
     let call = ("data_pick", json!({ "object": {}, "keys": ["a"] }));
     let input = json!({ "prompt": "go", "tools": ["data.pick"] });
     let config = json!({ "permissions": { "default": "allow" }, "maxToolCalls": 20 });
@@ -47,7 +47,7 @@ fn h17_a_thousand_calls_at_once_are_as_many_as_the_agent_may_make() {
 
 /// H17: the result of a tool never changes which calls need an approval.
 #[test]
-fn h17_a_text_that_gives_orders_is_a_text() {
+fn h17_a_tool_result_cannot_change_the_permissions() {
     let config = json!({ "permissions": { "rules": [{ "tool": "data.template", "action": "allow" }] } });
     let input = json!({ "prompt": "go", "tools": ["data.*"] });
     let question = |text: &str| {
@@ -68,7 +68,7 @@ fn h17_a_text_that_gives_orders_is_a_text() {
 
 /// T5: an agent with a used-up budget makes no further model calls.
 #[test]
-fn t5_nothing_is_asked_of_a_model_when_the_budget_is_used_up() {
+fn t5_no_model_call_is_made_after_the_budget_is_used_up() {
     let spending = json!({ "match": "", "toolCalls": [{ "name": "data_pick", "input": { "object": {}, "keys": [] } }],
         "usage": { "input": 600, "output": 50 } });
     let input = json!({ "prompt": "go", "tools": ["data.pick"] });
@@ -80,7 +80,7 @@ fn t5_nothing_is_asked_of_a_model_when_the_budget_is_used_up() {
 }
 
 #[test]
-fn t6_an_approval_counts_once_for_one_call_and_not_for_ever() {
+fn t6_an_approval_counts_for_one_call_only() {
     let input = json!({ "prompt": "go", "tools": ["data.set"] });
     let set = |value: u32| calling(&[("data_set", json!({ "object": {}, "path": "a", "value": value }))]);
     let project = Project::new(&input, &json!({}), &["data.*"], &[set(1), set(2), saying("done")]);
@@ -126,7 +126,7 @@ fn w2_a_printed_command_answers_only_the_question_that_it_was_printed_for() {
 }
 
 #[test]
-fn w3_a_question_shows_every_argument_and_marks_what_is_cut() {
+fn w3_a_question_shows_every_argument_and_marks_cut_values() {
     let note = "harmless ".repeat(300);
     let arguments = json!({ "object": { "aaa": note, "to": "mallory" }, "path": "a", "value": 1_000_000 });
     let input = json!({ "prompt": "go", "tools": ["data.set"] });
@@ -157,7 +157,7 @@ fn w3_a_question_shows_every_argument_and_marks_what_is_cut() {
 
 /// T6: an approval that comes too late counts as a denial.
 #[test]
-fn t6_an_approval_that_is_too_late_is_a_denial() {
+fn t6_a_late_approval_counts_as_a_denial() {
     let input = json!({ "prompt": "go", "tools": ["data.set"] });
     let call = calling(&[("data_set", json!({ "object": {}, "path": "a", "value": 1 }))]);
     let project = Project::new(&input, &json!({ "approvalTimeoutMs": 1 }), &["data.*"], &[call, saying("done")]);
@@ -193,7 +193,7 @@ fn a_tool_that_nobody_waits_for_ends_with_the_run() {
 
 /// Y7: an input with template syntax stays a plain text.
 #[test]
-fn y7_what_comes_in_is_never_read_as_an_expression() {
+fn y7_an_input_is_never_evaluated_as_an_expression() {
     let text = "{{ 6 * 7 }} ${args.secret} {% raw %} {{ flow.input }}";
     let project = Project::new(&json!({ "prompt": "Say {{ flow.input.text }}" }), &json!({}), &[], &[]);
     let outputs = project.outputs(&["--simulate", "model", "-i", &format!("text={}", Value::from(text))]);

@@ -55,7 +55,7 @@ impl World {
 const WITH_SERVERS: [&str; 2] = ["--mcp", "mcp.yaml"];
 
 #[test]
-fn an_agent_calls_what_it_is_granted_of_a_server() {
+fn an_agent_calls_only_the_granted_tools_of_a_server() {
     let calls =
         [("mcp_fake_echo", json!({ "text": "hello" })), ("mcp_fake_fail", json!({})), ("mcp_fake_refuse", json!({}))];
     let world = World::new(&["mcp:fake/echo", "mcp:fake/fail"], &calls);
@@ -91,7 +91,7 @@ fn a_tool_that_may_have_run_is_not_called_again() {
 /// W11d: the tool server and its children end with a killed host.
 #[cfg(target_os = "linux")]
 #[test]
-fn w11d_a_program_and_what_it_started_end_with_a_host_that_is_killed() {
+fn w11d_a_tool_server_and_its_children_end_with_a_killed_host() {
     let world = World::new(&["mcp:*"], &[]);
     // The server and its children never read their input. One child is in its own session.
     let script = "sleep 600 & echo $! > child; setsid sleep 600 & echo $! > other; echo $$ > own; exec sleep 600";
@@ -123,7 +123,7 @@ fn until(what: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_file_of_servers_that_is_wrong_says_where() {
+fn an_invalid_file_of_servers_is_reported_with_its_place() {
     let world = World::new(&["mcp:*"], &[]);
     world.project.write("mcp.yaml", "fake: { command: x, url: y }\n");
     let output = world.project.run(&WITH_SERVERS);

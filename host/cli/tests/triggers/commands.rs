@@ -11,7 +11,7 @@ use crate::{
     kit::{Owner, output_of, stderr, stdout},
 };
 
-fn told_json(folder: &Path, arguments: &[&str]) -> Value {
+fn json_of_command(folder: &Path, arguments: &[&str]) -> Value {
     let output = output_of(folder, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
     serde_json::from_str(&stdout(&output)).unwrap()
@@ -23,7 +23,7 @@ fn triggers_are_bound_to_flows_on_the_command_line() {
     let folder = folder.path();
     write(folder, "report", "{ id: nightly, cron: \"0 2 * * *\" }");
     let create = ["trigger", "create", "report", "noon", "--cron", "0 12 * * *", "--time-zone", "Europe/Berlin"];
-    let made = told_json(folder, &[&create[..], &["--input", "{\"a\":1}"]].concat());
+    let made = json_of_command(folder, &[&create[..], &["--input", "{\"a\":1}"]].concat());
     assert_eq!(
         (&made["declared"], &made["enabled"], &made["input"]),
         (&json!(false), &json!(true), &json!({ "a": 1 }))
@@ -34,21 +34,21 @@ fn triggers_are_bound_to_flows_on_the_command_line() {
     assert!(stderr(&taken).contains("already"), "{}", stderr(&taken));
     let wrong = output_of(folder, &["trigger", "create", "report", "x", "--cron", "0 12 * *"]);
     assert!(stderr(&wrong).contains("invalid cron expression"), "{}", stderr(&wrong));
-    let listed = told_json(folder, &["trigger", "list"]);
+    let listed = json_of_command(folder, &["trigger", "list"]);
     let ids: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["nightly", "noon"]);
-    assert_eq!(told_json(folder, &["trigger", "disable", "report", "nightly"])["enabled"], false);
-    let shown = told_json(folder, &["trigger", "show", "report", "nightly"]);
+    assert_eq!(json_of_command(folder, &["trigger", "disable", "report", "nightly"])["enabled"], false);
+    let shown = json_of_command(folder, &["trigger", "show", "report", "nightly"]);
     assert!(shown["next"].is_null() && shown["declared"] == true, "{shown}");
-    assert!(told_json(folder, &["trigger", "enable", "report", "nightly"])["next"].is_string());
+    assert!(json_of_command(folder, &["trigger", "enable", "report", "nightly"])["next"].is_string());
     let kept = output_of(folder, &["trigger", "delete", "report", "nightly"]);
     assert!(stderr(&kept).contains("disable it"), "{}", stderr(&kept));
-    told_json(folder, &["trigger", "delete", "report", "noon"]);
+    json_of_command(folder, &["trigger", "delete", "report", "noon"]);
     assert!(stderr(&output_of(folder, &["trigger", "show", "report", "noon"])).contains("does not exist"));
 }
 
 #[test]
-fn what_a_trigger_names_and_is_not_there_is_shown_and_logged() {
+fn missing_objects_of_a_trigger_are_shown_and_logged() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write(
@@ -56,7 +56,7 @@ fn what_a_trigger_names_and_is_not_there_is_shown_and_logged() {
         "report",
         "{ id: posted, webhook: { secret: nokey } }, { id: after, event: { flow: nobuild } }, { id: nightly, cron: \"0 2 * * *\" }",
     );
-    let listed = told_json(folder, &["trigger", "list"]);
+    let listed = json_of_command(folder, &["trigger", "list"]);
     let problems =
         |id: &str| listed.as_array().unwrap().iter().find(|one| one["id"] == id).unwrap()["problems"].to_string();
     assert!(problems("posted").contains("nokey") && problems("after").contains("nobuild"), "{listed}");
@@ -68,7 +68,7 @@ fn what_a_trigger_names_and_is_not_there_is_shown_and_logged() {
 }
 
 #[test]
-fn a_server_starts_what_was_asked_for_and_what_follows() {
+fn a_server_fires_triggers_on_request_and_after_runs() {
     let folder = tempfile::tempdir().unwrap();
     let host = builder().state_dir(folder.path()).build().unwrap();
     let served = Served::over(host, folder, Arc::new(Local), Limits::default());

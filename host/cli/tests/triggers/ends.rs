@@ -3,7 +3,7 @@
 use flowcell::RunOptions;
 use serde_json::json;
 
-use crate::household::{Household, look, process, write};
+use crate::household::{Household, examine, process, write};
 
 /// Runs a flow of the library to its end.
 async fn run(household: &Household, flow: &str, id: &str) {
@@ -24,47 +24,47 @@ async fn the_end_of_a_run_starts_another_once() {
     let (household, triggers) = process(folder.path()).await;
     run(&household, "build", "before").await;
     let now = household.host.now();
-    assert!(look(&triggers, now + 1).await.is_empty(), "what was before the trigger starts nothing");
+    assert!(examine(&triggers, now + 1).await.is_empty(), "what was before the trigger starts nothing");
     run(&household, "build", "b1").await;
     // The process ends before the triggers are examined.
     drop((household, triggers));
     let (household, triggers) = process(folder.path()).await;
-    let started = look(&triggers, household.host.now()).await;
+    let started = examine(&triggers, household.host.now()).await;
     assert_eq!(started.len(), 1, "{started:?}");
     assert!(started[0].starts_with("event.tell.after.1."), "{started:?}");
-    assert!(look(&triggers, household.host.now()).await.is_empty());
+    assert!(examine(&triggers, household.host.now()).await.is_empty());
     let result = household.drive(&started[0].as_str().into()).await;
     let told = &result.outputs.to_serde()["say"]["value"];
     assert_eq!((&told["run"], &told["flow"], &told["status"]), (&json!("b1"), &json!("build"), &json!("succeeded")));
     assert!(told["outputs"]["say"].is_object(), "{told}");
     // An hour later the same ends start no run. A new end does.
     run(&household, "build", "b2").await;
-    let started = look(&triggers, household.host.now() + 3_600_000).await;
+    let started = examine(&triggers, household.host.now() + 3_600_000).await;
     assert_eq!(started.len(), 1, "{started:?}");
-    assert!(look(&triggers, household.host.now() + 7_200_000).await.is_empty());
+    assert!(examine(&triggers, household.host.now() + 7_200_000).await.is_empty());
     assert_eq!(household.count(), 5);
 }
 
 #[tokio::test]
-async fn flows_do_not_start_each_other_for_ever() {
+async fn flows_that_start_each_other_are_stopped() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "ping", "{ id: again, event: { flow: pong } }");
     write(folder.path(), "pong", "{ id: again, event: { flow: ping } }");
     let (household, triggers) = process(folder.path()).await;
-    look(&triggers, household.host.now()).await;
+    examine(&triggers, household.host.now()).await;
     run(&household, "ping", "first").await;
     let mut chain = 0;
     loop {
-        let started = look(&triggers, household.host.now()).await;
+        let started = examine(&triggers, household.host.now()).await;
         let [run] = started.as_slice() else { break };
         chain += 1;
         household.drive(&run.as_str().into()).await;
     }
-    assert_eq!(chain, flowcell::triggers::ends::DEPTH);
+    assert_eq!(chain, flowcell::triggers::ends::MAX_CHAIN_DEPTH);
 }
 
 #[tokio::test]
-async fn chains_grow_no_faster_than_their_tenant_may_and_lose_nothing() {
+async fn chained_starts_of_a_tenant_are_rate_limited_and_none_is_lost() {
     use flowcell::triggers::rate::{CHAINED_A_SECOND, CHAINED_AT_ONCE};
 
     let folder = tempfile::tempdir().unwrap();
@@ -73,26 +73,26 @@ async fn chains_grow_no_faster_than_their_tenant_may_and_lose_nothing() {
     write(folder.path(), "other", "{ id: t, event: { flow: calm } }");
     write(folder.path(), "calm", "");
     let (household, triggers) = process(folder.path()).await;
-    look(&triggers, household.host.now()).await;
+    examine(&triggers, household.host.now()).await;
     run(&household, "many", "first").await;
     let mut now = household.host.now();
-    let first = look(&triggers, now).await;
+    let first = examine(&triggers, now).await;
     assert_eq!(first.len(), 16, "what ends of other runs start is not limited");
     for run in &first {
         household.drive(&run.as_str().into()).await;
     }
-    let mut second = look(&triggers, now).await;
+    let mut second = examine(&triggers, now).await;
     assert_eq!(second.len() as u32, CHAINED_AT_ONCE);
     run(&household, "calm", "calm").await;
-    let calm = look(&triggers, now).await;
+    let calm = examine(&triggers, now).await;
     assert!(calm.len() == 1 && calm[0].starts_with("event.other.t.1."), "{calm:?}");
     while second.len() < 256 {
         now += 1_000;
-        let more = look(&triggers, now).await;
+        let more = examine(&triggers, now).await;
         assert!((1..=CHAINED_A_SECOND as usize).contains(&more.len()), "{more:?}");
         second.extend(more);
     }
     let distinct: std::collections::HashSet<_> = second.iter().collect();
     assert_eq!(distinct.len(), 256, "each once");
-    assert!(look(&triggers, now + 3_600_000).await.is_empty());
+    assert!(examine(&triggers, now + 3_600_000).await.is_empty());
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use flowcell::triggers::webhook::REFUSED_AT;
+use flowcell::triggers::webhook::REFUSAL_INTERVAL;
 use flowcell_server::{Limits, identity::Local};
 use ring::hmac;
 
@@ -66,7 +66,7 @@ fn runs(served: &Served) -> usize {
 }
 
 #[test]
-fn h7_posts_that_nobody_known_has_signed_start_nothing() {
+fn h7_posts_without_a_valid_signature_start_nothing() {
     let served = served();
     let (now, body) = (now(), r#"{"a":1}"#);
     let good = signed("m1", now, body);
@@ -99,7 +99,7 @@ fn h7_posts_that_nobody_known_has_signed_start_nothing() {
 }
 
 #[test]
-fn h7_what_comes_again_starts_nothing_again() {
+fn h7_a_repeated_post_starts_no_second_run() {
     let served = served();
     let (now, body) = (now(), r#"{"order":7}"#);
     let first = post(&served, PATH, &signed("m1", now, body), body);
@@ -126,7 +126,7 @@ fn h7_what_comes_again_starts_nothing_again() {
 }
 
 #[test]
-fn a_run_of_a_post_begins_with_the_runner_that_was_opened_for_it() {
+fn a_run_of_a_post_is_not_opened_again_to_start() {
     let served = served();
     let (now, body) = (now(), "{}");
     let run = post(&served, PATH, &signed("m1", now, body), body).json()["runId"].as_str().unwrap().to_owned();
@@ -148,7 +148,7 @@ fn json_of(served: &Served, run: &str) -> serde_json::Value {
 }
 
 #[test]
-fn h7_a_post_without_a_key_finds_out_nothing() {
+fn h7_a_post_without_a_key_learns_nothing() {
     let served = served();
     let (now, body) = (now(), "{}");
     let headers = signed("m1", now, body);
@@ -164,12 +164,12 @@ fn h7_a_post_without_a_key_finds_out_nothing() {
     for place in places {
         let (sent, answer) = (Instant::now(), post(&served, &format!("/v1/hooks/{place}"), &headers, body));
         assert_eq!((answer.status, &answer.body), (wrong.status, &wrong.body), "{place}");
-        assert!(sent.elapsed() >= REFUSED_AT, "{place}: the time tells whether a key was looked for");
+        assert!(sent.elapsed() >= REFUSAL_INTERVAL, "{place}: the time tells whether a key was looked for");
     }
     // An existing trigger takes the same time to refuse a request.
     let sent = Instant::now();
     assert_eq!(post(&served, PATH, &signed("m1", now, "another body"), body).status, 401);
-    assert!(sent.elapsed() >= REFUSED_AT);
+    assert!(sent.elapsed() >= REFUSAL_INTERVAL);
     let large = "x".repeat(flowcell::triggers::webhook::POST_BYTES + 1);
     assert_eq!(post(&served, PATH, &headers, &large).fault(), (413, "too_large".into()));
     assert_eq!(runs(&served), 0);

@@ -92,7 +92,7 @@ impl Household {
 }
 
 /// Examines the triggers at this time. Returns the ids of the started runs.
-pub(crate) async fn look(triggers: &Triggers, now: u64) -> Vec<String> {
+pub(crate) async fn examine(triggers: &Triggers, now: u64) -> Vec<String> {
     let started = triggers.look(&Tenant::local(), now).await.unwrap();
     started.iter().map(ToString::to_string).collect()
 }

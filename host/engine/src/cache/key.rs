@@ -11,7 +11,7 @@ use std::{
 use rand::Rng;
 
 /// The name of the file that holds the key.
-pub(super) const NAME: &str = "key";
+pub(super) const KEY_FILE: &str = "key";
 
 /// Creates the folder, with access for its owner only.
 pub(super) fn make_private_dir(dir: &Path) -> io::Result<()> {
@@ -24,22 +24,22 @@ pub(super) fn make_private_dir(dir: &Path) -> io::Result<()> {
 
 /// Reads the key, or creates one. If several processes create a key at the same time, all get the same one.
 pub(super) fn load(dir: &Path) -> io::Result<[u8; 32]> {
-    let path = dir.join(NAME);
+    let path = dir.join(KEY_FILE);
     let mut key = [0; 32];
     rand::rng().fill_bytes(&mut key);
-    let (fresh, file) = temporary(dir)?;
+    let (fresh, file) = create_temporary(dir)?;
     let made = write_and_close(file, &[&key]).and_then(|()| {
         if let Some(key) = read(&path, &fresh)? {
             return Ok(key);
         }
-        remove_if_there(&path)?;
+        remove_if_exists(&path)?;
         match fs::hard_link(&fresh, &path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         read(&path, &fresh)?.ok_or_else(|| io::Error::other("the key of the cache is not trusted"))
     });
-    remove_if_there(&fresh)?;
+    remove_if_exists(&fresh)?;
     made
 }
 
@@ -69,10 +69,10 @@ fn is_private(_: &fs::Metadata, _: &fs::Metadata) -> bool {
 
 /// Writes a file under a temporary name and renames it.
 pub(super) fn write_whole(dir: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
-    let (path, file) = temporary(dir)?;
+    let (path, file) = create_temporary(dir)?;
     let written = write_and_close(file, parts).and_then(|()| fs::rename(&path, dir.join(name)));
     if written.is_err() {
-        remove_if_there(&path)?;
+        remove_if_exists(&path)?;
     }
     written
 }
@@ -81,7 +81,7 @@ fn write_and_close(mut file: File, parts: &[&[u8]]) -> io::Result<()> {
     parts.iter().try_for_each(|part| file.write_all(part))
 }
 
-fn temporary(dir: &Path) -> io::Result<(PathBuf, File)> {
+fn create_temporary(dir: &Path) -> io::Result<(PathBuf, File)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -98,7 +98,7 @@ fn temporary(dir: &Path) -> io::Result<(PathBuf, File)> {
     }
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

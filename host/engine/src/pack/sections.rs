@@ -8,7 +8,7 @@ use wasmparser::{Encoding, Instance, Parser, Payload, Validator, WasmFeatures};
 use super::PackErrorKind;
 
 /// The custom section that holds a manifest, in the component or in one of its core modules.
-pub(super) const MANIFEST: &str = "flowcell:manifest";
+pub(super) const MANIFEST_SECTION: &str = "flowcell:manifest";
 
 /// The custom sections of a component, as [`Sections::read`] finds them.
 #[derive(Clone, Debug, Default)]
@@ -45,15 +45,15 @@ impl Sections {
                 }
                 Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
-                _ => sections.note(&payload, depth).map_err(refuse)?,
+                _ => sections.add_payload(&payload, depth).map_err(refuse)?,
             }
         }
         Ok(sections)
     }
 
-    fn note(&mut self, payload: &Payload<'_>, depth: usize) -> wasmparser::Result<()> {
+    fn add_payload(&mut self, payload: &Payload<'_>, depth: usize) -> wasmparser::Result<()> {
         match payload {
-            Payload::CustomSection(section) if section.name() == MANIFEST => {
+            Payload::CustomSection(section) if section.name() == MANIFEST_SECTION => {
                 let start = section.data_offset();
                 self.manifests.push(start..start + section.data().len());
             }
@@ -80,7 +80,7 @@ impl Sections {
 
 /// Returns the component with a manifest as its last section.
 pub(super) fn with_manifest(mut component: Vec<u8>, manifest: &str) -> Vec<u8> {
-    let section = CustomSection { name: MANIFEST.into(), data: manifest.as_bytes().into() };
+    let section = CustomSection { name: MANIFEST_SECTION.into(), data: manifest.as_bytes().into() };
     section.append_to_component(&mut component);
     component
 }

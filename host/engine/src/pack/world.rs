@@ -5,15 +5,15 @@ use flowcell_contract::BuiltIn;
 use super::PackErrorKind;
 
 /// The interface that every pack exports.
-pub(super) const NODE: &str = "flowcell:node/node@0.1.0";
+pub(super) const NODE_INTERFACE: &str = "flowcell:node/node@0.1.0";
 
 /// The interfaces of `flowcell:host` that are not capabilities.
-const HOST: [&str; 2] = ["calls", "queue"];
+const HOST_INTERFACES: [&str; 2] = ["calls", "queue"];
 
 /// The packages that a pack may import, without `flowcell:host` (see [`is_of_host`]): name, leading parts of the
 /// version, and interfaces. The interfaces of `wasi` reach nothing outside the sandbox, except `wasi:http` (capability
 /// `http`) and `wasi:filesystem` (capability `files`).
-const KNOWN: &[(&str, &str, &[&str])] = &[
+const KNOWN_PACKAGES: &[(&str, &str, &[&str])] = &[
     ("flowcell:node", "0.1.", &["types", "context"]),
     ("wasi:io", "0.2.", &["error", "poll", "streams"]),
     ("wasi:clocks", "0.2.", &["wall-clock", "monotonic-clock"]),
@@ -48,7 +48,7 @@ pub(super) fn check(imports: &[String], exports: &[String]) -> Result<(), PackEr
     if let Some(import) = imports.iter().find(|import| !is_known(import)) {
         return Err(PackErrorKind::Import(import.clone()));
     }
-    let (node, _) = NODE.split_once('@').unwrap_or((NODE, ""));
+    let (node, _) = NODE_INTERFACE.split_once('@').unwrap_or((NODE_INTERFACE, ""));
     let is_node = |export: &String| {
         export.split_once('@').is_some_and(|(name, version)| name == node && version.starts_with("0.1."))
     };
@@ -61,13 +61,13 @@ fn is_known(import: &str) -> bool {
     if package == "flowcell:host" {
         return version.starts_with("0.1.") && is_of_host(interface);
     }
-    KNOWN.iter().any(|(name, line, interfaces)| {
+    KNOWN_PACKAGES.iter().any(|(name, line, interfaces)| {
         *name == package && version.starts_with(line) && interfaces.contains(&interface)
     })
 }
 
 fn is_of_host(interface: &str) -> bool {
-    HOST.contains(&interface) || BuiltIn::named(interface).is_some()
+    HOST_INTERFACES.contains(&interface) || BuiltIn::named(interface).is_some()
 }
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_known_interfaces_are_known() {
+    fn only_listed_interfaces_are_accepted() {
         let cases = [
             ("flowcell:host/log@0.1.0", true),
             ("flowcell:host/log@0.1.7", true),

@@ -37,7 +37,7 @@ impl tools::Host for Sandbox {
     async fn find(&mut self, patterns: Vec<String>) -> Answer<String> {
         let args = Json::object([("patterns", Json::array(patterns.into_iter().map(Json::from)))]);
         let reply = self.call(BuiltIn::Tools, "find", args).await?;
-        self.tick();
+        self.update_clock();
         Ok(text(reply))
     }
 
@@ -120,7 +120,7 @@ async fn ask(sandbox: &mut Sandbox, capability: BuiltIn, function: &str, request
         Err(failure) => return sandbox.refuse(failure),
     };
     let reply = sandbox.call(capability, function, args).await?;
-    sandbox.tick();
+    sandbox.update_clock();
     Ok(text(reply))
 }
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The maximum number of bytes in one read of a file.
-const FILE_PIECE: u32 = 1 << 20;
+const MAX_PIECE_BYTES: u32 = 1 << 20;
 
 fn value_of(sandbox: &Sandbox, part: Part) -> Option<&Value> {
     match part {
@@ -44,7 +44,7 @@ fn read_piece(sandbox: &mut Sandbox, file: &str, offset: u64, length: u32) -> Re
         }
     };
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-    let end = start.saturating_add(length.min(FILE_PIECE) as usize).min(bytes.len());
+    let end = start.saturating_add(length.min(MAX_PIECE_BYTES) as usize).min(bytes.len());
     Ok(bytes[start..end].to_vec())
 }
 
@@ -70,7 +70,10 @@ impl Host for Sandbox {
         let Some(found) = find(self, part, &path) else { return Ok(None) };
         // Values from bindings share their parts, but as text each part is repeated.
         if let Err(misfit) = found.measure(VALUE_BYTES) {
-            return Err(Stop::with(code::INVALID_INPUT, format!("the part of the input that the node reads {misfit}")));
+            return Err(Stop::from_code(
+                code::INVALID_INPUT,
+                format!("the part of the input that the node reads {misfit}"),
+            ));
         }
         if path.is_empty() {
             // For a whole part, the value keeps its text, so repeated reads serialise it at most once.

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elapsed_time_is_shown_from_a_millisecond_on() {
+    fn elapsed_time_starts_at_a_millisecond() {
         let clock = Clock::new(5);
         assert_eq!(HostMonotonicClock::now(&clock), 1_000_000);
         clock.show(12);

@@ -9,14 +9,14 @@ use crate::{
 };
 
 /// The maximum size of a file that a guest receives whole, in bytes. A larger file is a file value.
-const WHOLE_BYTES: u64 = 1 << 20;
+const MAX_WHOLE_BYTES: u64 = 1 << 20;
 
 impl files::Host for Sandbox {
     async fn read(&mut self, path: String, form: Form) -> Answer<Content> {
         let form_name = if form == Form::Text { "text" } else { "file" };
         let args = Json::object([("path", Json::from(path)), ("as", Json::from(form_name))]);
         let reply = self.call(BuiltIn::Files, "read", args).await?;
-        self.tick();
+        self.update_clock();
         Ok(reply.and_then(|reply| content_of(&*self.calls, &reply, form)).map_err(failure::to_guest))
     }
 
@@ -26,7 +26,7 @@ impl files::Host for Sandbox {
             Err(failure) => return self.refuse(failure),
         };
         let reply = self.call(BuiltIn::Files, "write", Json::object([("path", Json::from(path)), content])).await?;
-        self.tick();
+        self.update_clock();
         let size =
             |reply: Value| reply.json().get("size").and_then(Json::as_u64).ok_or_else(|| unexpected_reply("write"));
         Ok(reply.and_then(size).map_err(failure::to_guest))
@@ -34,7 +34,7 @@ impl files::Host for Sandbox {
 
     async fn list(&mut self, path: String) -> Answer<Vec<Entry>> {
         let reply = self.call(BuiltIn::Files, "list", Json::object([("path", Json::from(path))])).await?;
-        self.tick();
+        self.update_clock();
         let entries = |reply: Value| {
             let entries =
                 reply.json().get("entries").and_then(Json::as_array).ok_or_else(|| unexpected_reply("list"))?;
@@ -45,7 +45,7 @@ impl files::Host for Sandbox {
 
     async fn stat(&mut self, path: String) -> Answer<Option<Entry>> {
         let reply = self.call(BuiltIn::Files, "stat", Json::object([("path", Json::from(path))])).await?;
-        self.tick();
+        self.update_clock();
         let found = |reply: Value| match reply.json() {
             Json::Null => Ok(None),
             found => entry(found).map(Some).ok_or_else(|| unexpected_reply("stat")),
@@ -55,7 +55,7 @@ impl files::Host for Sandbox {
 
     async fn remove(&mut self, path: String) -> Answer<bool> {
         let reply = self.call(BuiltIn::Files, "remove", Json::object([("path", Json::from(path))])).await?;
-        self.tick();
+        self.update_clock();
         let was_there = |reply: Value| match reply.json() {
             Json::Bool(was_there) => Ok(*was_there),
             _ => Err(unexpected_reply("remove")),
@@ -95,8 +95,8 @@ fn content_of(calls: &dyn Calls, reply: &Value, form: Form) -> Result<Content, F
     let file = json.get("file").ok_or_else(|| unexpected_reply("read"))?;
     let blob = Value::from(file.clone()).blob().ok_or_else(|| unexpected_reply("read"))?;
     match form {
-        Form::Bytes if blob.size > WHOLE_BYTES => {
-            let message = format!("the file has more than {WHOLE_BYTES} bytes; read it as a file value");
+        Form::Bytes if blob.size > MAX_WHOLE_BYTES => {
+            let message = format!("the file has more than {MAX_WHOLE_BYTES} bytes; read it as a file value");
             Err(Failure::new("file_too_large", message))
         }
         Form::Bytes => Ok(Content::Bytes(calls.bytes(&blob)?.to_vec())),

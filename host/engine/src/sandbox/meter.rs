@@ -50,7 +50,7 @@ impl Meter {
     pub(super) fn count_call(&mut self) -> wasmtime::Result<()> {
         match self.calls_left.checked_sub(1) {
             Some(left) => self.calls_left = left,
-            None => return Err(Stop::limit("the node made more host calls than one attempt may make")),
+            None => return Err(Stop::limit_exceeded("the node made more host calls than one attempt may make")),
         }
         Ok(())
     }
@@ -90,7 +90,7 @@ impl ResourceLimiter for Meter {
         let Some(left) = self.memory_left.checked_sub(by) else {
             let limit = self.memory >> 20;
             let message = format!("the node exceeded its {limit} MiB of memory");
-            return Err(Stop::with(code::OUT_OF_MEMORY, message));
+            return Err(Stop::from_code(code::OUT_OF_MEMORY, message));
         };
         let beyond = |left: usize| (self.memory - left).saturating_sub(MEMORY_INCLUDED);
         if !self.reserve((beyond(left) - beyond(self.memory_left)) as u64) {
@@ -104,7 +104,7 @@ impl ResourceLimiter for Meter {
     fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         if desired > self.table_elements {
             let limit = self.table_elements;
-            return Err(Stop::limit(format!("the node exceeded the limit of {limit} elements in a table")));
+            return Err(Stop::limit_exceeded(format!("the node exceeded the limit of {limit} elements in a table")));
         }
         Ok(true)
     }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn more_memory_than_every_attempt_has_is_taken_from_what_there_is() {
+    fn memory_beyond_the_included_part_comes_from_the_pool() {
         let (semaphore, limits) = (FairSemaphore::new(10 << 20), Limits::default());
         let meters = || [(), ()].map(|()| Meter::new(&limits, "t".into(), semaphore.clone()));
         let [mut one, mut other] = meters();

@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// The maximum size of an answer that a guest receives whole, in bytes. A larger answer is a file value.
-const WHOLE_BYTES: u64 = 64 << 10;
+const MAX_WHOLE_BYTES: u64 = 64 << 10;
 /// The maximum length of a stored file's media type, in bytes.
-const MIME_BYTES: usize = 255;
+const MAX_MIME_BYTES: usize = 255;
 
 impl http::Host for Sandbox {
     async fn send(&mut self, request: Request) -> Answer<Response> {
@@ -29,7 +29,7 @@ impl http::Host for Sandbox {
             Err(failure) => return self.refuse(failure),
         };
         let reply = self.call(BuiltIn::Http, "send", args).await?;
-        self.tick();
+        self.update_clock();
         Ok(reply.and_then(|reply| response(&*self.calls, &reply)).map_err(failure::to_guest))
     }
 
@@ -59,7 +59,7 @@ impl http::Host for Sandbox {
         self.meter.count_call()?;
         let mime = mime.trim();
         let shown =
-            !mime.is_empty() && mime.len() <= MIME_BYTES && mime.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+            !mime.is_empty() && mime.len() <= MAX_MIME_BYTES && mime.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         let mime = if shown { mime } else { BINARY };
         let kept = self.calls.keep(bytes.into(), mime).map(|blob| Value::from(blob).text().to_owned());
         Ok(kept.map_err(failure::to_guest))
@@ -89,7 +89,7 @@ impl queue::Host for Sandbox {
         self.meter.count_call()?;
         self.forward_output(false).await;
         let arrival = self.calls.next(timeout_ms).await;
-        self.tick();
+        self.update_clock();
         Ok(arrival.map(|arrival| match arrival {
             Arrival::Ended { id, outcome } => {
                 let outcome = match self.open_service_calls.remove(&id) {
@@ -158,7 +158,7 @@ fn response(calls: &dyn Calls, reply: &Value) -> Result<Response, Failure> {
 }
 
 fn content_of(calls: &dyn Calls, blob: &BlobRef, file: &Json) -> Result<Content, Failure> {
-    if blob.size > WHOLE_BYTES {
+    if blob.size > MAX_WHOLE_BYTES {
         return Ok(Content::File(file.to_text()));
     }
     Ok(Content::Bytes(calls.bytes(blob)?.to_vec()))

@@ -11,9 +11,9 @@ use super::{
 use crate::{bindings::services, failure};
 
 /// The maximum length of a guest's own id for a call, in bytes.
-const CALL_ID_BYTES: usize = 256;
+const MAX_CALL_ID_BYTES: usize = 256;
 /// The maximum length of a service's name, in bytes.
-const NAME_BYTES: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// A service call as the guest wrote it.
 struct Request {
@@ -55,12 +55,12 @@ impl Request {
         if member("kind") != "flow-service-call" {
             return Err(wrong("`kind` must be `flow-service-call`"));
         }
-        if call_id.is_empty() || call_id.len() > CALL_ID_BYTES {
-            return Err(wrong(&format!("`callId` must be a text of 1 to {CALL_ID_BYTES} bytes")));
+        if call_id.is_empty() || call_id.len() > MAX_CALL_ID_BYTES {
+            return Err(wrong(&format!("`callId` must be a text of 1 to {MAX_CALL_ID_BYTES} bytes")));
         }
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-        if service.is_empty() || service.len() > NAME_BYTES || !service.bytes().all(plain) {
-            let message = format!("`service` must be a name of 1 to {NAME_BYTES} letters, digits, `-` and `_`");
+        if service.is_empty() || service.len() > MAX_NAME_BYTES || !service.bytes().all(plain) {
+            let message = format!("`service` must be a name of 1 to {MAX_NAME_BYTES} letters, digits, `-` and `_`");
             return Err(wrong(&message));
         }
         let args = json.get("args").filter(|args| args.as_array().is_some());
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_what_the_interface_says() {
+    fn malformed_service_calls_are_refused() {
         let good = r#"{"kind":"flow-service-call","callId":"a","service":"img","args":[[],"x"]}"#;
         let read = Request::read(good.into()).unwrap();
         assert_eq!(
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_is_an_answer() {
+    fn results_and_failures_become_answers() {
         let good = answer("a".into(), Ok(Value::from(Json::from(7u32))));
         assert_eq!(good, r#"{"kind":"flow-service-response","callId":"a","ok":true,"result":7}"#);
         let bad = answer("a".into(), Err(Failure::retryable("denied", "no")));

@@ -12,10 +12,10 @@ use wasmtime_wasi::{
 
 use crate::{Limits, failure::Stop, text::single_line};
 
-/// The end of standard error that a trap's message shows, in bytes.
-const TRAP_TEXT_BYTES: usize = 1024;
+/// The maximum number of bytes from the end of standard error that a trap's message shows.
+const MAX_TRAP_TEXT_BYTES: usize = 1024;
 /// The maximum length of a line, in bytes. Longer lines are cut.
-const LINE_BYTES: usize = 8 << 10;
+const MAX_LINE_BYTES: usize = 8 << 10;
 
 /// The standard output and standard error of one attempt.
 pub(crate) struct Stdio {
@@ -80,13 +80,15 @@ impl Capture {
 impl Buffer {
     fn write(&mut self, bytes: &[u8]) -> StreamResult<()> {
         self.writes = self.writes.checked_sub(1).ok_or_else(|| {
-            StreamError::Trap(Stop::limit("the node wrote to its standard output more often than one attempt may"))
+            StreamError::Trap(Stop::limit_exceeded(
+                "the node wrote to its standard output more often than one attempt may",
+            ))
         })?;
         let kept = &bytes[..bytes.len().min(self.room)];
         self.room -= kept.len();
         self.pending.extend_from_slice(kept);
-        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TRAP_TEXT_BYTES)..]);
-        let surplus = self.tail.len().saturating_sub(TRAP_TEXT_BYTES);
+        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(MAX_TRAP_TEXT_BYTES)..]);
+        let surplus = self.tail.len().saturating_sub(MAX_TRAP_TEXT_BYTES);
         self.tail.drain(..surplus);
         Ok(())
     }
@@ -95,10 +97,10 @@ impl Buffer {
         let mut from = 0;
         while from < self.pending.len() {
             let rest = &self.pending[from..];
-            let line = &rest[..rest.len().min(LINE_BYTES)];
+            let line = &rest[..rest.len().min(MAX_LINE_BYTES)];
             let (line, next) = match line.iter().position(|byte| *byte == b'\n') {
                 Some(at) => (&line[..at], at + 1),
-                None if end || line.len() == LINE_BYTES => (line, line.len()),
+                None if end || line.len() == MAX_LINE_BYTES => (line, line.len()),
                 None => break,
             };
             each(String::from_utf8_lossy(line).trim_end_matches('\r').to_owned());
@@ -171,7 +173,7 @@ mod tests {
         let long = "x".repeat(1 << 20) + "\n\x1b panicked:\n\tat the end\n";
         stdio.err().0.lock().write(long.as_bytes()).unwrap();
         let words = stdio.last_words().unwrap();
-        assert!(words.ends_with("x panicked: at the end") && words.len() <= TRAP_TEXT_BYTES, "{words}");
+        assert!(words.ends_with("x panicked: at the end") && words.len() <= MAX_TRAP_TEXT_BYTES, "{words}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ fn entries(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn n28_code_is_kept_and_damaged_code_is_made_anew() {
+async fn n28_code_is_cached_and_damaged_code_is_compiled_again() {
     let dir = tempfile::tempdir().unwrap();
     let done = |result| matches!(result, Ok(Step::Done(_)));
     assert!(done(run_with(dir.path()).await));
@@ -46,7 +46,7 @@ async fn n28_code_is_kept_and_damaged_code_is_made_anew() {
 }
 
 #[tokio::test]
-async fn kept_code_is_not_written_again() {
+async fn cached_code_is_not_written_again() {
     let dir = tempfile::tempdir().unwrap();
     run_with(dir.path()).await.unwrap();
     let written = fs::metadata(&entries(dir.path())[0].0).unwrap().modified().unwrap();
@@ -55,13 +55,13 @@ async fn kept_code_is_not_written_again() {
 }
 
 #[tokio::test]
-async fn without_a_place_to_keep_it_code_is_compiled() {
+async fn code_is_compiled_if_the_cache_cannot_be_opened() {
     let file = tempfile::NamedTempFile::new().unwrap();
     run_with(file.path()).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_is_known_of_a_pack_is_kept_and_checked_too() {
+async fn properties_of_a_pack_are_cached_and_verified() {
     let dir = tempfile::tempdir().unwrap();
     let config = || Config { cache_dir: Some(dir.path().to_owned()), ..Config::default() };
     let (_, first) = engine(config());

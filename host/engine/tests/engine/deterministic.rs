@@ -33,7 +33,7 @@ async fn n22_n25_the_world_is_empty_and_its_time_stands_still() {
 }
 
 #[tokio::test]
-async fn a_seed_decides_everything_random() {
+async fn random_values_depend_only_on_the_seed() {
     let (engine, pack) = engine(Config::default());
     let first = world(&engine, &pack, 5, 7).await;
     assert_eq!(world(&engine, &pack, 5, 7).await, first);

@@ -35,7 +35,7 @@ async fn rest(engine: &Engine, pack: &Pack, round: u32) -> Step {
 }
 
 #[tokio::test]
-async fn pauses_arrive_as_they_were_asked_for() {
+async fn pauses_arrive_unchanged() {
     let (engine, pack) = engine(Config::default());
     let question = Question {
         prompt: "really?".into(),
@@ -89,7 +89,7 @@ async fn more_attempts_than_instances_take_turns() {
 }
 
 #[tokio::test]
-async fn many_may_be_the_first_to_use_a_pack() {
+async fn concurrent_first_attempts_share_one_compilation() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config { cache_dir: Some(dir.path().into()), limits: Limits::default(), ..Config::default() };
     let (engine, pack) = engine(config);
@@ -148,7 +148,7 @@ impl Calls for Outside {
 }
 
 #[tokio::test]
-async fn calls_at_a_time_are_told_as_they_end_and_answers_are_taken_once() {
+async fn concurrent_calls_are_announced_as_they_end_and_answers_are_taken_once() {
     let (engine, pack) = engine(Config::default());
     let result = engine.run(attempt(&pack, "hostile.scatter", "{}"), Arc::new(Outside::default())).await;
     let expected = r#"{"heard":["2: http_connect","1: {\"status\":204}"],"status":204,"body":3,"again":"invalid_input",

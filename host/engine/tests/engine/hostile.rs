@@ -97,7 +97,7 @@ fn nested(depth: usize) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_handed_on_is_no_deeper_than_json_may_be() {
+async fn values_in_an_answer_are_no_deeper_than_json_permits() {
     let (engine, pack) = engine(Config::default());
     let wrapped = async |depth| {
         let attempt = Attempt { input: nested(depth), ..attempt(&pack, "hostile.wrap", "null") };
@@ -116,7 +116,7 @@ async fn what_is_handed_on_is_no_deeper_than_json_may_be() {
 }
 
 #[tokio::test]
-async fn what_is_handed_on_twice_counts_twice() {
+async fn a_part_that_is_repeated_in_an_answer_counts_twice() {
     let (engine, pack) = engine(Config::default());
     let mut input = Value::from(Json::object([("a", Json::from("x".repeat(20 << 20)))]));
     for fits in [true, false] {
@@ -144,7 +144,7 @@ async fn a_fan_out_needs_a_list() {
 }
 
 #[tokio::test]
-async fn n1_n13_n32_a_guest_that_never_ends_delays_nobody_and_ends_when_it_is_dropped() {
+async fn n1_n13_n32_an_endless_guest_delays_no_other_attempt_and_ends_when_dropped() {
     let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
     for name in ["hostile.spin", "hostile.sleep"] {
         let calls = Arc::new(Memory::default());
@@ -201,7 +201,7 @@ async fn a_panic_is_in_the_log_too() {
 }
 
 #[tokio::test]
-async fn values_are_held_to_their_schemas() {
+async fn inputs_and_outputs_must_match_their_schemas() {
     let (engine, pack) = engine(Config::default());
     for (input, code) in
         [(r#"{"n":"x"}"#, code::INVALID_INPUT), ("{}", code::INVALID_INPUT), (r#"{"n":1}"#, code::INVALID_OUTPUT)]
@@ -254,7 +254,7 @@ async fn y3_schemas_that_cost_much_fail_their_attempt_alone() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_is_linked() {
+async fn a_capability_that_a_node_type_asks_for_is_live() {
     let (engine, pack) = engine(Config::default());
     let calls = Arc::new(Memory::default());
     for count in 1..4 {
@@ -296,7 +296,7 @@ const GROW_TABLE: &str = "(table 1 funcref)
 const GROW_MEMORY: &str = "(memory 1) (func $f (loop (drop (memory.grow (i32.const 100))) (br 0))) (start $f)";
 
 #[tokio::test]
-async fn n2_spinning_in_start_delays_nobody() {
+async fn n2_a_start_function_that_spins_delays_no_other_attempt() {
     let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
     let component = by_hand("(func $f (loop (br 0))) (start $f)", "");
     let manifest = "{ name: hand, version: 1.0.0, nodes: [{ type: hand.x, title: X }] }";

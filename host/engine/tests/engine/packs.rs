@@ -14,7 +14,7 @@ fn refusal(component: Vec<u8>) -> String {
 }
 
 #[test]
-fn n14_n21_n26_n28_only_packs_are_taken() {
+fn n14_n21_n26_n28_only_valid_packs_are_accepted() {
     let plain = || by_hand("", "");
     let import = |name: &str| with_manifest(by_hand("", &format!(r#"(import "{name}" (instance))"#)), MANIFEST);
     let instances = |count| {
@@ -65,7 +65,7 @@ fn n14_n21_n26_n28_only_packs_are_taken() {
 }
 
 #[test]
-fn n20_there_are_no_sockets_and_no_names_to_resolve() {
+fn n20_other_versions_of_socket_interfaces_are_refused() {
     // A pack may import sockets, so that ported code loads. They open nothing, as
     // `n22_n25_the_world_is_empty_and_its_time_stands_still` tests.
     for interface in ["tcp", "udp", "ip-name-lookup"] {
@@ -85,7 +85,7 @@ fn invalid_code_is_refused_when_the_pack_is_added() {
 }
 
 #[test]
-fn reserved_prefixes_are_for_what_is_built_in() {
+fn reserved_prefixes_are_for_built_in_packs() {
     let engine = Engine::new(Config::default()).unwrap();
     let component = with_manifest(by_hand("", ""), &MANIFEST.replace("acme", "control"));
     let digest = digest(&component);

@@ -8,9 +8,9 @@ use flowcell_engine::{Config, Limits};
 use crate::support::{attempt, engine, run};
 
 /// The environment variable that is set in the process that measures.
-const ALONE: &str = "FLOWCELL_TEST_ALONE";
+const ALONE_VARIABLE: &str = "FLOWCELL_TEST_ALONE";
 /// The memory that the host may take in addition to the guest's own, in bytes.
-const BESIDE: u64 = 32 << 20;
+const MAX_HOST_BYTES: u64 = 32 << 20;
 
 /// Returns a value of `/proc/self/status` in bytes, such as `VmRSS:` or its maximum `VmHWM:`.
 fn resident(which: &str) -> u64 {
@@ -20,11 +20,11 @@ fn resident(which: &str) -> u64 {
 }
 
 #[test]
-fn n4_a_guest_that_hogs_memory_takes_what_it_may_and_little_more() {
-    if env::var_os(ALONE).is_none() {
-        let alone = "resident::n4_a_guest_that_hogs_memory_takes_what_it_may_and_little_more";
+fn n4_the_resident_memory_of_a_guest_is_bounded() {
+    if env::var_os(ALONE_VARIABLE).is_none() {
+        let alone = "resident::n4_the_resident_memory_of_a_guest_is_bounded";
         let mut command = Command::new(env::current_exe().unwrap());
-        let done = command.args(["--exact", alone, "--nocapture"]).env(ALONE, "1").output().unwrap();
+        let done = command.args(["--exact", alone, "--nocapture"]).env(ALONE_VARIABLE, "1").output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"), "the test is named otherwise");
         return;
@@ -41,11 +41,11 @@ fn n4_a_guest_that_hogs_memory_takes_what_it_may_and_little_more() {
         let taken = resident("VmHWM:") - before;
         assert_eq!(failure.code, code::OUT_OF_MEMORY);
         assert!(taken > may / 2, "{taken} bytes are not what it takes");
-        assert!(taken <= may + BESIDE, "{taken} bytes were taken");
+        assert!(taken <= may + MAX_HOST_BYTES, "{taken} bytes were taken");
         // A second attempt uses the same memory as the first.
         run(&engine, attempt(&pack, "hostile.hog", "{}")).await.0.unwrap_err();
         echo().await.0.unwrap();
         let taken = resident("VmHWM:") - before;
-        assert!(taken <= may + BESIDE, "{taken} bytes were taken");
+        assert!(taken <= may + MAX_HOST_BYTES, "{taken} bytes were taken");
     });
 }

@@ -30,7 +30,7 @@ fn spinners(engine: &Engine, pack: &Pack, tenant: &str, number: usize) -> JoinSe
 }
 
 #[tokio::test]
-async fn one_who_takes_every_instance_leaves_some_to_the_next() {
+async fn a_tenant_that_takes_all_instances_leaves_some_to_others() {
     let (engine, pack) = engine(Config { threads: Some(1), instances: Some(32), ..Config::default() });
     let spinning = spinners(&engine, &pack, "a", 100);
     let others = async {
@@ -46,13 +46,13 @@ async fn one_who_takes_every_instance_leaves_some_to_the_next() {
 }
 
 #[tokio::test]
-async fn two_who_compute_get_half_of_the_time_each_however_many_attempts_they_have() {
+async fn two_computing_tenants_get_half_of_the_time_each() {
     let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
     let spinning = [spinners(&engine, &pack, "a", 20), spinners(&engine, &pack, "b", 1)];
     let mut computed = [Duration::ZERO; 2];
     while computed[1] < Duration::from_millis(200) && computed[0] < Duration::from_secs(20) {
         tokio::task::yield_now().await;
-        let now = engine.take_computed();
+        let now = engine.take_computing_times();
         // Times from before both tenants were running do not count.
         if now.len() == 2 || !computed[1].is_zero() {
             for (tenant, computed) in ["a", "b"].into_iter().zip(&mut computed) {
@@ -65,7 +65,7 @@ async fn two_who_compute_get_half_of_the_time_each_however_many_attempts_they_ha
 }
 
 #[tokio::test]
-async fn one_who_wants_more_memory_than_there_is_fails_and_the_next_goes_on() {
+async fn a_tenant_that_exceeds_the_memory_fails_alone() {
     let (engine, pack) = engine(Config { memory: Some(8 << 20), ..Config::default() });
     let failure = run(&engine, of("a", &pack, "hostile.hog")).await.0.unwrap_err();
     assert_eq!((failure.code.as_str(), failure.retryable), (code::OUT_OF_MEMORY, true), "{failure}");
@@ -73,9 +73,9 @@ async fn one_who_wants_more_memory_than_there_is_fails_and_the_next_goes_on() {
 }
 
 #[tokio::test]
-async fn a_tenant_has_no_more_instances_than_it_is_let() {
+async fn a_tenant_never_exceeds_its_bound_on_instances() {
     let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
-    engine.bound(&"a".into(), Some(1), None);
+    engine.set_bounds(&"a".into(), Some(1), None);
     let held = Arc::new(Held::default());
     let first = tokio::spawn(engine.run(of("a", &pack, "hostile.state"), held.clone()));
     held.reached.notified().await;
@@ -115,7 +115,7 @@ fn marked(mark: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn packs_of_one_tenant_that_take_long_to_compile_leave_compilers_to_others() {
+async fn slow_compilations_of_one_tenant_leave_compilers_to_others() {
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
     // A compiler that does not end while it has a slow pack, and refuses the others.

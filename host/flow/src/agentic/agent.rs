@@ -110,7 +110,7 @@ pub(crate) fn agent_in_mode(source: &Source, mode: CheckMode) -> CheckedAgent {
     let id = name::file_stem(&source.name);
     if !is_kebab_case(id) {
         let message = format!("`{}` is not a valid agent name", for_message(id));
-        diagnostics.error("bad_file_name", start, message, Some(name::rename(&source.name)));
+        diagnostics.error("bad_file_name", start, message, Some(name::rename_help(&source.name)));
     }
     let mut agent = AgentDefinition { id: id.to_owned(), ..AgentDefinition::default() };
     match split(&source.text) {
@@ -137,9 +137,9 @@ pub(crate) fn agent_in_mode(source: &Source, mode: CheckMode) -> CheckedAgent {
     CheckedAgent { agent: sound.then_some(agent), diagnostics: diagnostics.finish() }
 }
 
-/// Splits a file into its front matter and the text after it. Every byte of the front matter keeps its offset in the
-/// file. A file without front matter consists only of the system prompt. Returns an error if no line ends the front
-/// matter.
+/// Splits a file into its front matter and the text after it. Every byte of the front matter has the same offset as in
+/// the file. In a file without front matter, the whole text is the system prompt. Returns an error if no line ends the
+/// front matter.
 fn split(text: &str) -> Result<(String, &str), ()> {
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Warns of arguments that are probably misspelled: no schema declares them, but a schema declares a similar name.
+//! Warns of arguments that are probably misspelled, because no schema declares them but a schema declares a similar
+//! name.
 
 use std::collections::{BTreeMap, BTreeSet};
 

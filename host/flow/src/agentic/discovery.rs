@@ -6,11 +6,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 
 use crate::{
-    agentic::name::{file_stem, is_kebab_case, rename},
+    agentic::name::{file_stem, is_kebab_case, rename_help},
     diagnostic::{Diagnostic, Location, Severity},
 };
 
-/// The kind of a folder: of a project, or in the user's settings. Files of the project take precedence.
+/// The level of a folder: it belongs to a project, or to the settings of the user. Files of the project take
+/// precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The project's folder.
@@ -68,7 +69,7 @@ pub const AGENT_FOLDERS: [Folder; 6] = [
 /// A file in one of the searched folders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFile {
-    /// Scope of the file's folder.
+    /// Level of the file's folder.
     pub level: Level,
     /// Path as messages show it.
     pub path: String,
@@ -79,11 +80,11 @@ pub struct ListedFile {
 pub struct DiscoveredFile {
     /// The file's name without its extension.
     pub id: String,
-    /// Scope of the file's folder.
+    /// Level of the file's folder.
     pub level: Level,
     /// Path as messages show it.
     pub path: String,
-    /// Paths of the files with the same id that this file hides, because they have lower precedence.
+    /// Paths of the files that this file hides: they have the same id and a lower precedence.
     pub hides: Vec<String>,
 }
 
@@ -92,7 +93,7 @@ pub struct DiscoveredFile {
 pub struct Discovery {
     /// The files by id.
     pub entries: BTreeMap<String, DiscoveredFile>,
-    /// Files with invalid names, and files of one level that have the same name.
+    /// Errors about files with invalid names, and about files of one level that have the same name.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -105,7 +106,7 @@ pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
     for ListedFile { level, path } in listing {
         let id = file_stem(path);
         if !is_kebab_case(id) {
-            found.diagnostics.push(bad_name(path, id));
+            found.diagnostics.push(bad_name_error(path, id));
             continue;
         }
         match found.entries.get_mut(id) {
@@ -115,7 +116,7 @@ pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
             }
             Some(entry) => {
                 if entry.level == *level {
-                    found.diagnostics.push(hidden(path, entry));
+                    found.diagnostics.push(hidden_file_error(path, entry));
                 }
                 entry.hides.push(path.clone());
             }
@@ -139,12 +140,12 @@ fn start_of(path: &str) -> Location {
     Location { file: path.to_owned(), line: 1, column: 1, len: 1 }
 }
 
-fn bad_name(path: &str, id: &str) -> Diagnostic {
+fn bad_name_error(path: &str, id: &str) -> Diagnostic {
     let message = format!("`{id}` is not a kebab-case name, so the file is ignored");
-    Diagnostic::error("bad_file_name", "", start_of(path), &message, Some(&rename(path)))
+    Diagnostic::error("bad_file_name", "", start_of(path), &message, Some(&rename_help(path)))
 }
 
-fn hidden(path: &str, by: &DiscoveredFile) -> Diagnostic {
+fn hidden_file_error(path: &str, by: &DiscoveredFile) -> Diagnostic {
     let message = format!("`{}` hides this file, which has the same name", by.path);
     let mut diagnostic = Diagnostic::error("hidden_file", "", start_of(path), &message, Some("rename one of them"));
     diagnostic.severity = Severity::Warning;

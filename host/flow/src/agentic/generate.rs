@@ -35,7 +35,7 @@ pub(crate) struct Generator<'a> {
     pub(crate) flow: &'a RawSteps<'a>,
     pub(crate) links: &'a Links,
     pub(crate) agents: &'a [StepAgent],
-    /// The steps that a run starts with, as indices. They do not run a second time.
+    /// The indices of the steps that a run starts with. A run executes them only once.
     pub(crate) begin: &'a [usize],
     /// True if the run starts as the flow defines it, false if it starts with postponed steps.
     pub(crate) at_first: bool,
@@ -69,7 +69,7 @@ impl<'a> Generator<'a> {
     /// Generates nodes for the steps that a run can reach.
     pub(crate) fn generate(self) -> Generated<'a> {
         let reached = self.links.reached(self.begin, false);
-        let edges = self.links.all.iter().filter(|link| self.fires(link, &reached));
+        let edges = self.links.all.iter().filter(|link| self.can_fire(link, &reached));
         let edges = edges.map(|link| GeneratedEdge { link, when: self.when(link) }).collect();
         let steps = (0..self.flow.steps.len()).filter(|step| reached.contains(step));
         let nodes = steps.map(|step| self.node(step, &reached)).collect();
@@ -77,9 +77,9 @@ impl<'a> Generator<'a> {
         Generated { generator: self, args, nodes, edges }
     }
 
-    /// Returns true if a link can fire. A link to a step in `begin`, and a link from a step to itself, never fire,
+    /// Returns true if a link can fire. A link to a step in `begin` and a link from a step to itself never fire,
     /// because a step runs only once.
-    fn fires(&self, link: &Link, reached: &HashSet<usize>) -> bool {
+    fn can_fire(&self, link: &Link, reached: &HashSet<usize>) -> bool {
         !link.postponed && link.from != link.to && reached.contains(&link.from) && !self.begin.contains(&link.to)
     }
 
@@ -114,7 +114,7 @@ impl<'a> Generator<'a> {
                 false => Origin::Postponed(self.flow.steps[index].id.clone()),
             };
         }
-        let ways = || self.links.to(index).filter(|link| self.fires(link, reached)).map(|link| link.kind);
+        let ways = || self.links.to(index).filter(|link| self.can_fire(link, reached)).map(|link| link.kind);
         Origin::Edges {
             success: ways().any(|kind| kind != LinkKind::Fallback),
             error: ways().any(|kind| kind == LinkKind::Fallback),

@@ -1,4 +1,5 @@
-//! Data that the agentic dialect needs at run time. It travels in opaque labels that the runtime does not read.
+//! Data of the agentic dialect that is used at run time. Nodes and graphs carry it in labels that the runtime does not
+//! read.
 
 use flowcell_contract::Json;
 use flowcell_expr::Condition;
@@ -10,8 +11,8 @@ use crate::graph::{Graph, Node};
 pub(crate) const LABEL: &str = "agentic";
 /// The name of the label that contains a node's step id. The events of the node's agent runs include it.
 pub(crate) const STEP_ID: &str = "flowStepId";
-/// If the preceding step failed, the next step receives this text and the reason of the failure in place of the
-/// output.
+/// The beginning of the text that a step receives in place of the output if the preceding step failed. The reason of
+/// the failure follows.
 pub(crate) const FAILED_BEFORE: &str = "The step before failed: ";
 
 /// The agentic label of a graph.
@@ -128,8 +129,8 @@ pub fn state_key(prefix: &str, flow: &str, step: &str) -> String {
     format!("session/{flow}/{step}/{prefix}")
 }
 
-/// Creates the record of a postponed or restarted step. `before` is the preceding step: its id, its output as text, and
-/// whether it failed.
+/// Creates the record of a step that a later run starts with. `before` is the preceding step, if there is one: its id,
+/// its output as text, and true if it failed.
 pub fn postponed_step(step: &str, args: Json, before: Option<(&str, &str, bool)>) -> Postponed {
     let (from, output, failed) = before.unwrap_or_default();
     let previous = if failed { format!("{FAILED_BEFORE}{output}") } else { output.to_owned() };

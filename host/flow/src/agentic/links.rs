@@ -11,7 +11,7 @@ use crate::{
     yaml::Span,
 };
 
-/// The origin of a link: a rule of the step, or the step's fallback.
+/// The kind of a link: it comes from a rule of the step, or from the fallback of the step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkKind {
     /// The rule with this index.
@@ -40,9 +40,9 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Finds the targets of all rules and fallbacks. Reports duplicate ids and unknown targets.
+    /// Finds the target of each rule and each fallback. Reports duplicate ids and unknown targets.
     pub(crate) fn new(flow: &RawSteps<'_>, diagnostics: &mut Diagnostics<'_>) -> Links {
-        let by_id = shape::by_id(flow.steps.iter().map(|step| (step.id.as_str(), step.id_span)), diagnostics);
+        let by_id = shape::index_by_id(flow.steps.iter().map(|step| (step.id.as_str(), step.id_span)), diagnostics);
         let none = vec![Vec::new(); flow.steps.len()];
         let mut links = Links { by_id, all: Vec::new(), from: none.clone(), to: none };
         for (from, step) in flow.steps.iter().enumerate() {

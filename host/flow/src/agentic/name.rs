@@ -1,14 +1,14 @@
 //! Kebab-case names of flows, agents and steps. The names of flows and agents come from their files.
 
 /// Maximum length of a name.
-const LENGTH: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// Returns true for names such as `my-flow`: lowercase letters and digits with single dashes between them, at most 64
 /// characters.
 pub fn is_kebab_case(text: &str) -> bool {
     let word =
         |word: &str| !word.is_empty() && word.bytes().all(|sign| sign.is_ascii_lowercase() || sign.is_ascii_digit());
-    text.len() <= LENGTH && text.split('-').all(word)
+    text.len() <= MAX_NAME_CHARS && text.split('-').all(word)
 }
 
 /// Converts a text to kebab-case: `myFlow_2` becomes `my-flow-2`. Returns `None` if no valid name results.
@@ -36,7 +36,7 @@ pub(crate) fn file_stem(path: &str) -> &str {
 }
 
 /// Returns the help text for a file with an invalid name.
-pub(crate) fn rename(path: &str) -> String {
+pub(crate) fn rename_help(path: &str) -> String {
     match kebab_case(file_stem(path)) {
         Some(name) => format!("rename the file: its name without the extension must be `{name}`"),
         None => {

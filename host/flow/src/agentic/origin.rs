@@ -10,12 +10,13 @@ pub(crate) enum Origin {
     /// An earlier run postponed the step with this id. The run starts at the step with the data in
     /// `flow.input.steps[id]`.
     Postponed(String),
-    /// Edges lead to the step. `success` is true if one fires after a success, `error` if one fires after a failure.
+    /// Edges lead to the step. `success` is true if one of them fires after a success, `error` if one of them fires
+    /// after a failure.
     Edges { success: bool, error: bool },
 }
 
 impl Origin {
-    /// Returns the expression of all arguments.
+    /// Returns the expression with which a step reads all of its arguments.
     pub(crate) fn args(&self, begins_at_first: bool) -> String {
         let initial = if begins_at_first { "flow.input" } else { "flow.input.args" };
         // A step that failed before it had an input passes no arguments on.
@@ -44,7 +45,7 @@ impl Origin {
         }
     }
 
-    /// Returns the expression of the preceding step's id; `None` for the first step.
+    /// Returns the expression that gives the id of the preceding step; `None` for the first step.
     pub(crate) fn from(&self) -> Option<String> {
         match self {
             Origin::First => None,

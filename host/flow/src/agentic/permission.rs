@@ -57,8 +57,8 @@ pub fn decide(rules: &[Permission], tool: &str, args: &str) -> Option<Action> {
     rules.iter().rev().find(fitting).map(|rule| rule.action)
 }
 
-/// Reads `permissions`: one action for all tools, or a map from tools to an action or to a map from argument patterns
-/// to actions.
+/// Reads `permissions`: one action for all tools, or a map from tools. The value of a tool is an action, or a map from
+/// patterns of arguments to actions.
 pub(crate) fn read(tree: Option<&Tree>, diagnostics: &mut Diagnostics<'_>) -> Vec<Permission> {
     let Some(tree) = tree else { return Vec::new() };
     let mut rules = Vec::new();

@@ -14,30 +14,31 @@ const PROMPT: &str = "prompt";
 /// Schema keywords that forbid or restrict undeclared arguments.
 const CLOSING: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 
-/// A path in a schema: the keys and indices that lead to it.
+/// The keys and indices that lead to a part of a schema.
 type SchemaPath = Vec<String>;
 
 /// Returns the schema of the arguments, changed so that it accepts `prompt`. If the schema itself declares `prompt`,
 /// this declaration still restricts the value.
 pub(super) fn with_prompt(schema: &Tree) -> Tree {
-    let paths = applicable(schema);
+    let paths = schemas_of_arguments(schema);
     let declares =
-        |path: &SchemaPath| at(schema, path).and_then(|part| part.member("properties")?.member(PROMPT)).is_some();
+        |path: &SchemaPath| part_at(schema, path).and_then(|part| part.member("properties")?.member(PROMPT)).is_some();
     let is_declared = paths.iter().any(declares);
     let mut schema = schema.clone();
     for path in &paths {
-        if let Some(part) = at_mut(&mut schema, path) {
+        if let Some(part) = part_at_mut(&mut schema, path) {
             accept_prompt(part, is_declared);
         }
     }
     schema
 }
 
-/// Returns the paths of all subschemas that check the arguments themselves, not their members. References are followed.
-fn applicable(schema: &Tree) -> BTreeSet<SchemaPath> {
+/// Returns the paths of all subschemas that check the object of arguments itself, and not one of its members.
+/// References are followed.
+fn schemas_of_arguments(schema: &Tree) -> BTreeSet<SchemaPath> {
     let (mut found, mut open, mut anchors) = (BTreeSet::new(), vec![SchemaPath::new()], None);
     while let Some(path) = open.pop() {
-        let Some(Kind::Map(entries)) = at(schema, &path).map(|part| &part.kind) else { continue };
+        let Some(Kind::Map(entries)) = part_at(schema, &path).map(|part| &part.kind) else { continue };
         if !found.insert(path.clone()) {
             continue;
         }
@@ -98,7 +99,7 @@ fn anchors_of(schema: &Tree) -> HashMap<String, Vec<SchemaPath>> {
     anchors
 }
 
-fn at<'t>(schema: &'t Tree, path: &SchemaPath) -> Option<&'t Tree> {
+fn part_at<'t>(schema: &'t Tree, path: &SchemaPath) -> Option<&'t Tree> {
     path.iter().try_fold(schema, |at, key| match &at.kind {
         Kind::Map(_) => at.member(key),
         Kind::List(items) => items.get(key.parse::<usize>().ok()?),
@@ -106,7 +107,7 @@ fn at<'t>(schema: &'t Tree, path: &SchemaPath) -> Option<&'t Tree> {
     })
 }
 
-fn at_mut<'t>(schema: &'t mut Tree, path: &SchemaPath) -> Option<&'t mut Tree> {
+fn part_at_mut<'t>(schema: &'t mut Tree, path: &SchemaPath) -> Option<&'t mut Tree> {
     path.iter().try_fold(schema, |at, key| match &mut at.kind {
         Kind::Map(entries) => entries.iter_mut().find(|entry| *entry.key == *key).map(|entry| &mut entry.value),
         Kind::List(items) => items.get_mut(key.parse::<usize>().ok()?),
@@ -114,8 +115,8 @@ fn at_mut<'t>(schema: &'t mut Tree, path: &SchemaPath) -> Option<&'t mut Tree> {
     })
 }
 
-/// Changes one schema so that an additional `prompt` makes no difference to it. If `is_declared` is true, limits of the
-/// number of members still count `prompt`.
+/// Changes one schema so that an additional argument `prompt` does not change its verdict. If `is_declared` is true,
+/// limits of the number of members still count `prompt`.
 fn accept_prompt(schema: &mut Tree, is_declared: bool) {
     let span = schema.span;
     let Kind::Map(entries) = &mut schema.kind else { return };

@@ -63,11 +63,11 @@ pub(crate) struct Fallback {
     pub(crate) to: Option<(String, Span)>,
 }
 
-const TOP: [&str; 4] = ["name", "disabled", "description", "flow"];
-const FLOW: [&str; 2] = ["args", "steps"];
-const STEP: [&str; 7] = ["id", "agent", "session", "prompt", "output", "rules", "fallback"];
-const RULE: [&str; 3] = ["if", "then", "postpone"];
-const FALLBACK: [&str; 3] = ["retry", "delay", "to"];
+const TOP_LEVEL_KEYS: [&str; 4] = ["name", "disabled", "description", "flow"];
+const FLOW_KEYS: [&str; 2] = ["args", "steps"];
+const STEP_KEYS: [&str; 7] = ["id", "agent", "session", "prompt", "output", "rules", "fallback"];
+const RULE_KEYS: [&str; 3] = ["if", "then", "postpone"];
+const FALLBACK_KEYS: [&str; 3] = ["retry", "delay", "to"];
 /// Keys of other workflow formats, and the Flowcell keys that replace them.
 const RENAMED: [(&str, &str); 8] = [
     ("type", "agent"),
@@ -90,12 +90,12 @@ pub(crate) fn is_agentic(tree: &Tree) -> bool {
 
 /// Reads a flow.
 pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> RawSteps<'t> {
-    check_keys(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
+    check_keys(entries(tree, "a flow", diagnostics), &TOP_LEVEL_KEYS, diagnostics);
     let mut member = |key| text(tree, key, diagnostics).map(|(text, _)| text);
     let (title, description) = (member("name"), member("description"));
     let disabled = flag(tree, "disabled", diagnostics).unwrap_or_default();
     let head = tree.member("flow").unwrap_or(tree);
-    check_keys_or(entries(head, "`flow`", diagnostics), &FLOW, suggest_top_level, diagnostics);
+    check_keys_or(entries(head, "`flow`", diagnostics), &FLOW_KEYS, suggest_top_level, diagnostics);
     let args = map(head, "args", diagnostics);
     if let Some(args) = args {
         agent::check_object(args, "`args`", diagnostics);
@@ -111,7 +111,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
 
 /// Suggests the right place for a key that belongs beside `flow`.
 fn suggest_top_level(entry: &Entry) -> Option<String> {
-    TOP.contains(&&*entry.key).then(|| format!("write `{}` beside `flow`, not in it", entry.key))
+    TOP_LEVEL_KEYS.contains(&&*entry.key).then(|| format!("write `{}` beside `flow`, not in it", entry.key))
 }
 
 fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawStep<'t>> {
@@ -122,7 +122,7 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
     }
     check_keys_or(
         entries(tree, "a step", diagnostics),
-        &STEP,
+        &STEP_KEYS,
         |entry| key_hints::renamed(entry, &RENAMED),
         diagnostics,
     );
@@ -173,7 +173,7 @@ fn read_rule(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawRule> 
         diagnostics.error("wrong_type", tree.span, message, Some("write `{ if: …, then: … }`".into()));
         return None;
     }
-    check_keys(entries(tree, "a rule", diagnostics), &RULE, diagnostics);
+    check_keys(entries(tree, "a rule", diagnostics), &RULE_KEYS, diagnostics);
     let condition = tree.member("if");
     Some(RawRule {
         when: condition.and_then(|tree| Predicate::read(tree, diagnostics)),
@@ -185,7 +185,7 @@ fn read_rule(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawRule> 
 }
 
 fn read_fallback(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Fallback {
-    check_keys(entries(tree, "`fallback`", diagnostics), &FALLBACK, diagnostics);
+    check_keys(entries(tree, "`fallback`", diagnostics), &FALLBACK_KEYS, diagnostics);
     let retry = whole_number(tree, "retry", (0, MAX_ATTEMPTS - 1), diagnostics).unwrap_or_default();
     let delay = whole_number(tree, "delay", (0, MAX_TIMEOUT_MS / 1_000), diagnostics).unwrap_or_default();
     if retry > 10 && delay == 0 {

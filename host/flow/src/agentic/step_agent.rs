@@ -101,11 +101,11 @@ fn unknown(name: &str, names: &[String]) -> AgentError {
 }
 
 /// Maximum number of agent names in a help text.
-const LISTED: usize = 12;
+const MAX_LISTED_NAMES: usize = 12;
 
 fn shown_list(names: &[&str]) -> String {
-    let mut listed: Vec<_> = names.iter().take(LISTED).map(|name| for_message(name)).collect();
-    if names.len() > LISTED {
+    let mut listed: Vec<_> = names.iter().take(MAX_LISTED_NAMES).map(|name| for_message(name)).collect();
+    if names.len() > MAX_LISTED_NAMES {
         listed.push("…".to_owned());
     }
     listed.join(", ")

@@ -48,8 +48,8 @@ impl Template {
         Template(pieces)
     }
 
-    /// Returns the binding that renders the prompt; `args` is the expression of all arguments. Rendering fails if an
-    /// argument is missing; the error names it.
+    /// Returns the binding that renders the prompt; `args` is the expression of all arguments. If an argument is
+    /// missing, rendering fails with an error that names it.
     pub(crate) fn binding(&self, args: &str) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => escaped(text),

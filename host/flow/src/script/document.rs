@@ -8,7 +8,7 @@ use crate::{
     yaml::Tree,
 };
 
-const TOP: [&str; 2] = ["name", "script"];
+const TOP_LEVEL_KEYS: [&str; 2] = ["name", "script"];
 
 /// Returns true if a document has this form.
 pub(crate) fn is_document(tree: &Tree) -> bool {
@@ -18,7 +18,7 @@ pub(crate) fn is_document(tree: &Tree) -> bool {
 
 /// Returns the equivalent script file; `None` if the document has errors.
 pub(crate) fn read(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Source> {
-    check_keys(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
+    check_keys(entries(tree, "a flow", diagnostics), &TOP_LEVEL_KEYS, diagnostics);
     let name = flow_name(tree, diagnostics);
     let (text, _) = required(tree, "script", "flow", diagnostics);
     (!diagnostics.has_errors()).then(|| Source { name: format!("{name}{ENDING}"), text })

@@ -1,4 +1,4 @@
-//! Data about a step for the logs of runs. It travels in an opaque label that the runtime does not read.
+//! Data about a step for the logs of runs. Nodes carry it in a label that the runtime does not read.
 
 use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};

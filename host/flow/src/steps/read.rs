@@ -48,10 +48,10 @@ impl RawStep<'_> {
     }
 }
 
-const TOP: [&str; 5] = ["name", "description", "inputs", "steps", "output"];
-const STEP: [&str; 5] = ["id", "tool", "params", "save_as", "grants"];
+const TOP_LEVEL_KEYS: [&str; 5] = ["name", "description", "inputs", "steps", "output"];
+const STEP_KEYS: [&str; 5] = ["id", "tool", "params", "save_as", "grants"];
 /// Keys that distinguish a step of this dialect from those of others.
-const OWN: [&str; 3] = ["tool", "params", "save_as"];
+const DISTINCTIVE_STEP_KEYS: [&str; 3] = ["tool", "params", "save_as"];
 /// Keys of other workflow formats, and the Flowcell keys that replace them.
 const RENAMED: [(&str, &str); 8] = [
     ("type", "tool"),
@@ -68,7 +68,7 @@ const RENAMED: [(&str, &str); 8] = [
 /// `steps` may have a wrong type.
 pub(crate) fn is_steps(tree: &Tree) -> bool {
     let Some(steps) = tree.member("steps") else { return false };
-    let is_own = |step: &Tree| OWN.iter().any(|key| step.member(key).is_some());
+    let is_own = |step: &Tree| DISTINCTIVE_STEP_KEYS.iter().any(|key| step.member(key).is_some());
     let own = match &steps.kind {
         Kind::List(items) => items.is_empty() || items.iter().any(is_own),
         Kind::Map(entries) => is_own(steps) || entries.iter().any(|entry| is_own(&entry.value)),
@@ -79,7 +79,7 @@ pub(crate) fn is_steps(tree: &Tree) -> bool {
 
 /// Reads a flow.
 pub(super) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> RawSteps<'t> {
-    check_keys(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
+    check_keys(entries(tree, "a flow", diagnostics), &TOP_LEVEL_KEYS, diagnostics);
     let name = flow_name(tree, diagnostics);
     let written = list(tree, "steps", diagnostics);
     if let Some(steps) =
@@ -134,7 +134,7 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
     }
     check_keys_or(
         entries(tree, "a step", diagnostics),
-        &STEP,
+        &STEP_KEYS,
         |entry| key_hints::renamed(entry, &RENAMED),
         diagnostics,
     );

@@ -11,15 +11,15 @@ use super::{
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::for_message,
-    input::{OpenMarks, below},
+    input::{OpenMarks, marks_below},
     literal,
     yaml::{Entry, Kind, Span, Tree},
 };
 
 /// Maximum number of names that are compared with a misspelled one.
-const NAMES: usize = 1_000;
+const MAX_COMPARED_NAMES: usize = 1_000;
 
-/// The steps that save each name, in their order.
+/// For each name, the indices of the steps that save their result under it, in order.
 pub(super) struct SavedNames<'a>(HashMap<&'a str, Vec<usize>>);
 
 impl<'a> SavedNames<'a> {
@@ -31,7 +31,7 @@ impl<'a> SavedNames<'a> {
         SavedNames(saved)
     }
 
-    fn by(&self, name: &str) -> &[usize] {
+    fn steps_that_save(&self, name: &str) -> &[usize] {
         self.0.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 }
@@ -40,7 +40,7 @@ impl<'a> SavedNames<'a> {
 pub(super) struct Resolver<'a> {
     pub(super) flow: &'a RawSteps<'a>,
     pub(super) saved: &'a SavedNames<'a>,
-    /// Number of steps before this position.
+    /// Number of steps before the reference. Only their results are available.
     pub(super) before: usize,
     /// The references that were resolved so far, by their positions in the text.
     pub(super) references: &'a RefCell<HashMap<Span, String>>,
@@ -72,12 +72,12 @@ impl Resolver<'_> {
             _ if marks.iter().any(is_evaluated) => tree.kind.clone(),
             Kind::Scalar(_) => tree.kind.clone(),
             Kind::List(items) => {
-                let marks = below(marks, "*");
+                let marks = marks_below(marks, "*");
                 Kind::List(items.iter().map(|item| self.value(item, &marks, diagnostics)).collect())
             }
             Kind::Map(entries) => {
                 let member = |entry: &Entry| {
-                    let value = self.value(&entry.value, &below(marks, &entry.key), diagnostics);
+                    let value = self.value(&entry.value, &marks_below(marks, &entry.key), diagnostics);
                     Entry { key: entry.key.clone(), key_span: entry.key_span, value }
                 };
                 Kind::Map(entries.iter().map(member).collect())
@@ -90,7 +90,7 @@ impl Resolver<'_> {
     fn expression(&self, found: &Reference<'_>, text: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> Json {
         let (base, is_there) = match found.root {
             Root::Inputs => (input_path(found.name), self.input(found.name, span, diagnostics)),
-            Root::Ctx => match self.saved(found.name, span, diagnostics) {
+            Root::Ctx => match self.find_saving_step(found.name, span, diagnostics) {
                 Some(step) => (node_path(step), true),
                 None => return Json::Null,
             },
@@ -121,21 +121,21 @@ impl Resolver<'_> {
 
     /// Returns the last step before this position that saves the name. Reports an unknown name and returns `None` for
     /// it.
-    fn saved(&self, name: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<&RawStep<'_>> {
-        let by = self.saved.by(name);
+    fn find_saving_step(&self, name: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<&RawStep<'_>> {
+        let by = self.saved.steps_that_save(name);
         if let Some(last) = by[..by.partition_point(|step| *step < self.before)].last() {
             return self.flow.steps.get(*last);
         }
         let (message, help) = match diagnostics.is_full() {
             true => Default::default(),
-            false => self.missing(name, by.first().copied()),
+            false => self.explain_missing(name, by.first().copied()),
         };
         diagnostics.error("unknown_name", span, message, help);
         None
     }
 
     /// Explains why no earlier step saves a name. `later` is the first later step that does.
-    fn missing(&self, name: &str, later: Option<usize>) -> (String, Option<String>) {
+    fn explain_missing(&self, name: &str, later: Option<usize>) -> (String, Option<String>) {
         let (written, steps) = (for_message(name), &self.flow.steps);
         let before = &steps[..self.before];
         match (later, before.iter().find(|step| step.id == name)) {
@@ -150,7 +150,7 @@ impl Resolver<'_> {
                 (message, Some(format!("write `$ctx.{}`", step.saved_as())))
             }
             (None, None) => {
-                let known = before.iter().take(NAMES).map(|step| step.saved_as());
+                let known = before.iter().take(MAX_COMPARED_NAMES).map(|step| step.saved_as());
                 (format!("`$ctx.{written}`: no step saves `{written}`"), did_you_mean(name, known))
             }
         }

@@ -11,13 +11,13 @@ use flowcell_runtime::{FlowRunner, OpenError, PolicyOverride, Repeat, RunOptions
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::{OwnerReply, OwnerRequest, refused};
+use super::{OwnerReply, OwnerRequest, refusal};
 use crate::{
     Host, LoadError, StartError,
     control::Reach,
     drive::{
         sessions::{Opened, SessionError},
-        supervisor::{AdmissionQueue, AdmitError, Begun, Overflow, PATIENCE},
+        supervisor::{AdmissionQueue, AdmitError, FirstEvent, MAX_TIMER_WAIT, Overflow},
     },
     host::blocking::blocking,
 };
@@ -33,9 +33,9 @@ pub trait Driver: Send + Sync {
 }
 
 /// A driver that passes handed-over runs to the admission queue of a supervisor.
-pub struct Driven(pub AdmissionQueue);
+pub struct QueueDriver(pub AdmissionQueue);
 
-impl Driver for Driven {
+impl Driver for QueueDriver {
     fn notify_ready(&self) {
         self.0.ready_signal().notify_one();
     }
@@ -53,12 +53,12 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
     | OwnerRequest::Resume { reach: asked, .. }
     | OwnerRequest::Retry { reach: asked, .. }) = &ask
     else {
-        return refused("bad_request", &"this command starts no run");
+        return refusal("bad_request", &"this command starts no run");
     };
     let lacking = asked.lacking(reach);
     if !lacking.is_empty() {
         let why = format!("the process that owns the store has other options: {}", lacking.join(", "));
-        return refused("option_lacking", &why);
+        return refusal("option_lacking", &why);
     }
     let follows = !matches!(&ask, OwnerRequest::Start { follow: false, .. });
     let prepared = match ask {
@@ -76,7 +76,7 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
     }
     match owner.admit(runner, follows).await {
         Ok(()) => OwnerReply::Done { run },
-        Err(error) => refused("not_accepted", &error),
+        Err(error) => refusal("not_accepted", &error),
     }
 }
 
@@ -88,53 +88,53 @@ fn prepare(host: &Host, ask: OwnerRequest) -> Result<FlowRunner, Box<OwnerReply>
             StartError::Renewed(_) => "invalid_flow",
             _ => "not_accepted",
         };
-        Box::new(refused(code, &error))
+        Box::new(refusal(code, &error))
     };
     match ask {
         OwnerRequest::Start { flow, input, run, total_timeout_ms, answers, follow, .. } => {
             let flow = blocking(|| host.load_flow(&flow)).map_err(|error| match error {
-                LoadError::Host(_) => Box::new(refused("flow_not_found", &error)),
-                LoadError::Invalid(_) => Box::new(refused("invalid_flow", &error)),
+                LoadError::Host(_) => Box::new(refusal("flow_not_found", &error)),
+                LoadError::Invalid(_) => Box::new(refusal("invalid_flow", &error)),
             })?;
             let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
             let answers = answers.into_iter().collect();
-            let patience = (!follow).then_some(PATIENCE);
-            let options = RunOptions { run_id: run, input, policy, answers, patience, ..options() };
+            let patience = (!follow).then_some(MAX_TIMER_WAIT);
+            let options = RunOptions { run_id: run, input, policy, answers, patience, ..handed_over_options() };
             host.runner(&flow, options).map_err(not_accepted)
         }
         OwnerRequest::Resume { run, .. } => {
-            blocking(|| host.resume(&run, RunOptions { by_hand: true, ..options() })).map_err(not_accepted)
+            blocking(|| host.resume(&run, RunOptions { by_hand: true, ..handed_over_options() })).map_err(not_accepted)
         }
         OwnerRequest::Retry { run, from, keep_answers, new, answers, .. } => {
             let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers };
             let answers = answers.into_iter().collect();
-            let options = RunOptions { run_id: new, answers, ..options() };
+            let options = RunOptions { run_id: new, answers, ..handed_over_options() };
             blocking(|| host.retry(&run, repeat, options)).map_err(not_accepted)
         }
-        _ => Err(Box::new(refused("bad_request", &"this command starts no run"))),
+        _ => Err(Box::new(refusal("bad_request", &"this command starts no run"))),
     }
 }
 
 /// Prepares a run of an agentic flow.
 async fn prepare_session(host: &Host, ask: OwnerRequest) -> Result<FlowRunner, Box<OwnerReply>> {
     let OwnerRequest::Flow { flow, prefix, args, delete, total_timeout_ms, .. } = ask else {
-        return Err(Box::new(refused("bad_request", &"this command starts no run")));
+        return Err(Box::new(refusal("bad_request", &"this command starts no run")));
     };
-    let not_accepted = |error: SessionError| Box::new(refused("not_accepted", &error));
+    let not_accepted = |error: SessionError| Box::new(refusal("not_accepted", &error));
     let session = blocking(|| host.flow_session(&flow, &prefix)).map_err(not_accepted)?;
     let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
-    match session.open(args, delete, RunOptions { policy, ..options() }).await.map_err(not_accepted)? {
+    match session.open(args, delete, RunOptions { policy, ..handed_over_options() }).await.map_err(not_accepted)? {
         Opened::Run(runner) => Ok(*runner),
-        Opened::Busy => Err(Box::new(refused("flow_busy", &"another run of this flow and prefix is in progress"))),
+        Opened::Busy => Err(Box::new(refusal("flow_busy", &"another run of this flow and prefix is in progress"))),
     }
 }
 
-fn options() -> RunOptions {
+fn handed_over_options() -> RunOptions {
     RunOptions { without_events: true, ..RunOptions::default() }
 }
 
-/// A driver for a process whose purpose is one run of its own. In addition, this driver drives the handed-over runs
-/// that their callers follow. It stores other handed-over runs and does not drive them.
+/// A driver for a process that was started for one run of its own. It drives the handed-over runs whose callers follow
+/// the events. It only stores the other handed-over runs.
 pub struct HandedOverRuns {
     host: Host,
     runs: Mutex<State>,
@@ -143,8 +143,8 @@ pub struct HandedOverRuns {
 #[derive(Default)]
 struct State {
     closed: bool,
-    /// The handed-over runs, each with the thread that drives it. The thread returns whether the run has ended.
-    /// `None`: the run could not be resumed. [`Driver::notify_ready`] removes ended runs, and resumes parked runs and
+    /// The handed-over runs, each with the thread that drives it. The thread returns whether the run has ended. `None`:
+    /// the last try to resume the run failed. [`Driver::notify_ready`] removes ended runs, and resumes parked runs and
     /// those with `None`.
     threads: HashMap<RunId, Option<JoinHandle<bool>>>,
 }
@@ -173,7 +173,7 @@ impl HandedOverRuns {
     }
 
     /// Drives a run on its own thread until the run ends or parks.
-    fn begin(&self, runner: FlowRunner) -> Result<(), AdmitError> {
+    fn drive(&self, runner: FlowRunner) -> Result<(), AdmitError> {
         let failed = |error: std::io::Error| OpenError::Store(StoreError(error.to_string().into()));
         let mut state = self.runs.lock();
         if state.closed {
@@ -208,7 +208,7 @@ impl Driver for HandedOverRuns {
             over.into_iter().filter(rests).collect()
         };
         for run in resting {
-            match self.host.resume(&run, options()).map(|runner| self.begin(runner)) {
+            match self.host.resume(&run, handed_over_options()).map(|runner| self.drive(runner)) {
                 Ok(Ok(())) => {}
                 // The next call of `notify_ready` tries it again.
                 Ok(Err(_)) | Err(_) => _ = self.runs.lock().threads.insert(run, None),
@@ -220,11 +220,11 @@ impl Driver for HandedOverRuns {
         if !follows {
             return Box::pin(async move { Ok(runner.accept().await?) });
         }
-        let begun = Begun::watch(&mut runner);
-        let entered = self.begin(runner);
+        let begun = FirstEvent::watch(&mut runner);
+        let entered = self.drive(runner);
         Box::pin(async move {
             entered?;
-            begun.stored().await
+            begun.wait_until_stored().await
         })
     }
 }

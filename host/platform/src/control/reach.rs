@@ -1,5 +1,5 @@
-//! The access of a process's runs, as the command-line options that decide it. Before the owner of a store accepts a
-//! handed-over run, it compares the options of the other process with its own.
+//! The access of a process's runs to the outside, described by the command-line options that set it. Before the owner
+//! of a store accepts a handed-over run, it compares the options of the other process with its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -13,12 +13,12 @@ use std::{
 };
 
 const SOCKET: &str = "control.sock";
-/// Bytes of a socket path that every Unix accepts.
+/// Maximum number of bytes of a socket path that every Unix accepts.
 const SOCKET_PATH_BYTES: usize = 103;
 
 /// Connects to the process that listens in a folder.
 pub(super) fn connect(folder: &Path) -> io::Result<UnixStream> {
-    let place = SocketPath::of(folder)?;
+    let place = SocketPath::new(folder)?;
     UnixStream::connect(&place.path)
 }
 
@@ -26,7 +26,7 @@ pub(super) fn connect(folder: &Path) -> io::Result<UnixStream> {
 pub(super) fn bind(folder: &Path) -> io::Result<UnixListener> {
     let path = folder.join(SOCKET);
     let _ = std::fs::remove_file(&path);
-    let place = SocketPath::of(folder)?;
+    let place = SocketPath::new(folder)?;
     let listener = UnixListener::bind(&place.path)?;
     std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
     Ok(listener)
@@ -40,16 +40,16 @@ struct SocketPath {
 }
 
 impl SocketPath {
-    fn of(folder: &Path) -> io::Result<SocketPath> {
+    fn new(folder: &Path) -> io::Result<SocketPath> {
         let path = folder.join(SOCKET);
         if path.as_os_str().as_bytes().len() <= SOCKET_PATH_BYTES {
             return Ok(SocketPath { path, _folder: None });
         }
-        SocketPath::through(folder)
+        SocketPath::through_open_folder(folder)
     }
 
     #[cfg(target_os = "linux")]
-    fn through(folder: &Path) -> io::Result<SocketPath> {
+    fn through_open_folder(folder: &Path) -> io::Result<SocketPath> {
         let folder = File::open(folder)?;
         let number = std::os::fd::AsRawFd::as_raw_fd(&folder);
         let path = PathBuf::from(format!("/proc/self/fd/{number}/{SOCKET}"));
@@ -57,7 +57,7 @@ impl SocketPath {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn through(folder: &Path) -> io::Result<SocketPath> {
+    fn through_open_folder(folder: &Path) -> io::Result<SocketPath> {
         let most = SOCKET_PATH_BYTES - SOCKET.len() - 1;
         let message = format!("the path {} is longer than the {most} bytes that this system allows", folder.display());
         Err(io::Error::new(io::ErrorKind::InvalidInput, message))

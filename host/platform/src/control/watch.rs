@@ -19,12 +19,12 @@ use flowcell_runtime::{Channel, Event, LiveEvent, RunResult};
 use tokio::runtime::Runtime;
 
 use super::{OwnerReply, OwnerRequest, socket};
-use crate::{Host, drive::channels::Outbox, host::task_inputs::calling};
+use crate::{Host, drive::channels::Outbox, host::task_inputs::calling_task};
 
 /// Interval between checks whether the run is driven and the watcher is still connected.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum number of lines, and of bytes, in one write.
-const AT_ONCE: (usize, usize) = (100, 64 * 1024);
+const MAX_WRITE: (usize, usize) = (100, 64 * 1024);
 
 /// Watches a run through the process that owns the store in a folder. Returns the owner's reply, and the events of the
 /// run and its child runs, from the first to the run's end. A `watch:now` line separates the past events from the new
@@ -52,15 +52,15 @@ impl Iterator for Events {
 
 /// Sends a run's events to a watcher until the run ends or the watcher disconnects.
 pub(super) fn send_events(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runtime) -> io::Result<()> {
-    let _watching = host.watched().begin(run);
-    stream.set_read_timeout(Some(LOOK))?;
+    let _watching = host.watched().register(run);
+    stream.set_read_timeout(Some(CHECK_INTERVAL))?;
     let mut watcher = Watcher { stream, root: run, next: HashMap::new(), ended: false };
     watcher.catch_up(host, run)?;
     watcher.write(br#"{"v":1,"type":"watch:now"}"#)?;
     while !watcher.ended && !watcher.has_gone()? {
         match host.hubs().get(host.tenant(), run) {
             Some(hub) => {
-                let relay = Arc::new(EventReceiver::new(run, watcher.next(run)));
+                let relay = Arc::new(EventReceiver::new(run, watcher.next_seq(run)));
                 // If the run has ended meanwhile, its remaining events come from its journal.
                 if runtime.block_on(hub.attach(relay.clone())).is_ok() {
                     let told = watcher.relay(host, &relay, runtime);
@@ -84,14 +84,14 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    fn next(&self, run: &RunId) -> u64 {
+    fn next_seq(&self, run: &RunId) -> u64 {
         self.next.get(run).copied().unwrap_or(0)
     }
 
     /// Sends the new events of a run and its child runs from the journal. All events of a child run come before the
     /// event with which the task that called it continues.
     fn catch_up(&mut self, host: &Host, run: &RunId) -> io::Result<()> {
-        let from = self.next(run);
+        let from = self.next_seq(run);
         let mut below = None;
         let mut told = Ok(());
         let visit = |event: Event| {
@@ -115,7 +115,7 @@ impl Watcher<'_> {
     ) -> io::Result<()> {
         let below = match below {
             Some(below) => below,
-            None => below.insert(runs_below(host, run)?),
+            None => below.insert(child_runs_by_task(host, run)?),
         };
         take_continued(event, below).iter().try_for_each(|child| self.catch_up(host, child))?;
         self.next.insert(run.clone(), event.seq + 1);
@@ -124,12 +124,12 @@ impl Watcher<'_> {
 
     /// Sends the events that `relay` receives until the run parks or ends.
     fn relay(&mut self, host: &Host, relay: &EventReceiver, runtime: &Runtime) -> io::Result<()> {
-        let (most, bytes) = AT_ONCE;
+        let (most, bytes) = MAX_WRITE;
         let mut is_first = true;
         loop {
             // A driver that stops just before the relay is attached sends it nothing.
             let is_driven = host.hubs().get(host.tenant(), &relay.run).is_some();
-            let look = async { tokio::time::timeout(LOOK, relay.outbox.take(most, bytes)).await };
+            let look = async { tokio::time::timeout(CHECK_INTERVAL, relay.outbox.take(most, bytes)).await };
             match runtime.block_on(look) {
                 Ok(None) => {
                     self.ended = relay.ended.load(Ordering::Acquire);
@@ -139,13 +139,13 @@ impl Watcher<'_> {
                 Ok(Some(lines)) => {
                     // Child runs that ended before the relay was attached have sent it nothing.
                     if std::mem::take(&mut is_first) {
-                        for child in runs_below(host, &relay.run)?.into_values().flatten() {
+                        for child in child_runs_by_task(host, &relay.run)?.into_values().flatten() {
                             self.catch_up(host, &child)?;
                         }
                     }
                     for line in lines {
                         if let Some((run, seq)) = &line.event {
-                            if *seq < self.next(run) {
+                            if *seq < self.next_seq(run) {
                                 continue;
                             }
                             self.next.insert(run.clone(), seq + 1);
@@ -163,7 +163,8 @@ impl Watcher<'_> {
         self.stream.write_all(&[line, b"\n"].concat())
     }
 
-    /// Returns whether the watcher has disconnected. A watcher sends nothing, so this usually blocks for [`LOOK`].
+    /// Returns whether the watcher has disconnected. A watcher sends nothing, so this usually blocks for
+    /// [`CHECK_INTERVAL`].
     fn has_gone(&mut self) -> io::Result<bool> {
         let mut stream = self.stream;
         match stream.read(&mut [0; 64]) {
@@ -174,11 +175,11 @@ impl Watcher<'_> {
     }
 }
 
-/// Returns the child runs of a run, by the tasks that called them.
-fn runs_below(host: &Host, run: &RunId) -> io::Result<BTreeMap<String, Vec<RunId>>> {
+/// Returns the child runs of a run. The key is the address of the task that called them.
+fn child_runs_by_task(host: &Host, run: &RunId) -> io::Result<BTreeMap<String, Vec<RunId>>> {
     let mut below: BTreeMap<String, Vec<RunId>> = BTreeMap::new();
     for child in host.called_by(run).map_err(io::Error::other)? {
-        if let Some(task) = calling(run, &child) {
+        if let Some(task) = calling_task(run, &child) {
             below.entry(task.to_owned()).or_default().push(child.clone());
         }
     }
@@ -220,12 +221,12 @@ impl Channel for EventReceiver {
             self.ended.store(true, Ordering::Release);
         }
         if !own || event.seq >= self.from {
-            self.outbox.event(event);
+            self.outbox.put_event(event);
         }
     }
 
     fn on_live(&self, event: &LiveEvent) {
-        self.outbox.live(event);
+        self.outbox.put_live_event(event);
     }
 
     fn on_complete(&self, _result: &RunResult) {

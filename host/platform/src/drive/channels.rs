@@ -7,8 +7,8 @@
 //! | channel | receives |
 //! |---|---|
 //! | [`JsonLines`] | every event as a line of JSON, when it happens |
-//! | [`WebhookChannel`] | events in order, many in a body: `{ "v": 1, "runId", "events": [...] }` |
-//! | [`ProgramChannel`] | events as lines of JSON; the lines that the program writes are commands, see [`verb`] |
+//! | [`WebhookChannel`] | events in order, several in one request: `{ "v": 1, "runId", "events": [...] }` |
+//! | [`ProgramChannel`] | events as lines of JSON; the lines that the program writes are commands, see [`command`] |
 //!
 //! All of them also receive live events, such as text while a model writes it. A live event has no `seq` and is not
 //! repeated.
@@ -19,16 +19,16 @@
 //! "to" }` in their place, with the numbers (`seq`) of the first and last one. `flowcell runs events RUN --from SEQ`
 //! reads them. Beyond 1,000 lines it drops live events silently, since later recorded events contain their text.
 
+pub mod command;
 mod file;
 mod outbox;
 mod program;
-pub mod verb;
 mod webhook;
 
 use std::{sync::Arc, time::Duration};
 
 pub(crate) use self::outbox::Outbox;
-pub use self::{file::JsonLines, program::ProgramChannel, verb::VerbError, webhook::WebhookChannel};
+pub use self::{command::CommandError, file::JsonLines, program::ProgramChannel, webhook::WebhookChannel};
 
 #[cfg(doc)]
 use crate::Channel;

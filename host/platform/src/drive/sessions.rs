@@ -1,4 +1,6 @@
-//! Sessions keep the state of an agentic flow's steps between runs under one prefix.
+//! Keeps the state of an agentic flow's steps between runs. Each step has a session: its conversation and its state in
+//! the store. A prefix, which the caller chooses, is part of the sessions' ids. So runs under the same prefix continue
+//! the same sessions.
 //!
 //! | state of the earlier run under this prefix | next run |
 //! |---|---|
@@ -38,7 +40,7 @@ use crate::host::{
 };
 
 /// Maximum size in bytes of a prefix. The ids of sessions and runs contain it.
-const PREFIX_BYTES: usize = 60;
+const MAX_PREFIX_BYTES: usize = 60;
 
 /// An error of a flow's session.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +48,7 @@ pub enum SessionError {
     /// The flow cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The flow has changed, so that a new run cannot begin with the steps that the last run left.
+    /// The flow has changed, so a new run cannot continue with the steps that the last run left unfinished.
     #[error("the flow cannot continue its last run: {0}")]
     Left(LoadError),
     /// The run cannot start or continue.
@@ -56,7 +58,7 @@ pub enum SessionError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The prefix is invalid.
-    #[error("`{0}` is not a prefix: use 1 to {PREFIX_BYTES} letters, digits, and - _ .")]
+    #[error("`{0}` is not a prefix: use 1 to {MAX_PREFIX_BYTES} letters, digits, and - _ .")]
     Prefix(String),
     /// The flow is not agentic.
     #[error("{} is not an agentic flow: it has no `flow.steps`", .0.display())]
@@ -111,7 +113,7 @@ impl Host {
     /// Loads an agentic flow to run it under a prefix.
     pub fn flow_session(&self, path: impl AsRef<Path>, prefix: &str) -> Result<FlowSession, SessionError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if !(1..=PREFIX_BYTES).contains(&prefix.len()) || !prefix.bytes().all(plain) {
+        if !(1..=MAX_PREFIX_BYTES).contains(&prefix.len()) || !prefix.bytes().all(plain) {
             return Err(SessionError::Prefix(prefix.to_owned()));
         }
         let path = path.as_ref().to_owned();
@@ -146,12 +148,12 @@ impl FlowSession {
         Ok(Envelope::new(self.flow.name(), &self.root, &self.label, states))
     }
 
-    /// Begins a run with these arguments, or continues with the unfinished run or with the steps that the last run
-    /// left. With `delete`, an unfinished run is cancelled, and the new run's first write removes the sessions and
-    /// states of the flow under the prefix.
+    /// Starts a run with these arguments. If the earlier run has not ended, continues that run instead. If it left
+    /// unfinished steps, starts a run of these steps. With `delete`, an unfinished run is cancelled, and the new run's
+    /// first write removes the sessions and states of the flow under the prefix.
     pub async fn open(&self, args: Json, delete: bool, options: RunOptions) -> Result<Opened, SessionError> {
         self.check_ids()?;
-        let begun = match self.earlier()? {
+        let begun = match self.find_earlier()? {
             Earlier::Driven(run) if delete => return Err(SessionError::Driven(run)),
             Earlier::Driven(_) => return Ok(Opened::Busy),
             Earlier::Unfinished(run) if delete => {
@@ -165,7 +167,9 @@ impl FlowSession {
                 let states = self.host.sessions().states(self.host.tenant(), &self.root)?;
                 match self.unfinished_steps(&states)? {
                     left if left.is_empty() => self.new_run(args, delete, Some(&run), options),
-                    left => self.run_of_unfinished_steps(&initial(&states, &self.root, args), &left, &run, options),
+                    left => {
+                        self.run_of_unfinished_steps(&first_arguments(&states, &self.root, args), &left, &run, options)
+                    }
                 }
             }
             Earlier::Ended(run) => self.new_run(args, delete, Some(&run), options),
@@ -195,7 +199,7 @@ impl FlowSession {
         }
     }
 
-    fn earlier(&self) -> Result<Earlier, SessionError> {
+    fn find_earlier(&self) -> Result<Earlier, SessionError> {
         let tenant = self.host.tenant().clone();
         let Some(Session { run, .. }) = self.host.sessions().session(&tenant, &self.root)? else {
             return Ok(Earlier::None);
@@ -231,13 +235,13 @@ impl FlowSession {
     ) -> Result<FlowRunner, SessionError> {
         let root = self.root.clone();
         let rows = vec![if delete { Change::Clear { root } } else { Change::Renew { root } }];
-        let writes = if delete { self.emptied()? } else { Vec::new() };
-        let run_id = Some(self.next_run(before)?);
+        let writes = if delete { self.emptying_writes()? } else { Vec::new() };
+        let run_id = Some(self.next_run_id(before)?);
         let options = RunOptions { run_id, input: args, rows, writes, ..options };
         Ok(self.host.runner(&self.flow, options)?)
     }
 
-    /// Prepares a run that begins with the steps that the last run left.
+    /// Prepares a run that begins with the steps that the last run left unfinished.
     fn run_of_unfinished_steps(
         &self,
         initial: &Json,
@@ -248,11 +252,11 @@ impl FlowSession {
         let steps = left.iter().map(|left| left.step.clone()).collect();
         let start = Start { begin: Begin::At(steps), prefix: Some(self.prefix.clone()) };
         let (flow, _) = self.host.load_flow_as(&self.path, &start).map_err(SessionError::Left)?;
-        let run_id = Some(self.next_run(Some(before))?);
+        let run_id = Some(self.next_run_id(Some(before))?);
         Ok(self.host.runner(&flow, RunOptions { run_id, input: resume_input(initial, left), ..options })?)
     }
 
-    /// Returns the steps that the last run left: failed steps without a handler, and postponed steps.
+    /// Returns the steps that the last run left unfinished: failed steps without a handler, and postponed steps.
     fn unfinished_steps(&self, states: &[StepState]) -> Result<Vec<Postponed>, StoreError> {
         let sessions = self.host.sessions().sessions(self.host.tenant(), &self.root)?;
         let is_left = |state: &&StepState| match state.status {
@@ -276,7 +280,7 @@ impl FlowSession {
 
     /// Returns the id of the prefix's next run. Concurrent callers get the same id, so that only one run begins. If
     /// the id of the run `before` has another form, such as that of a retried run, the first unused id is returned.
-    fn next_run(&self, before: Option<&RunId>) -> Result<RunId, StoreError> {
+    fn next_run_id(&self, before: Option<&RunId>) -> Result<RunId, StoreError> {
         let nth = |count: u64| RunId::from(format!("{}:{count}", self.root));
         let Some(before) = before else { return Ok(nth(1)) };
         let count = before.as_str().strip_prefix(&*self.root).and_then(|rest| rest.strip_prefix(':')?.parse().ok());
@@ -291,7 +295,7 @@ impl FlowSession {
     }
 
     /// Returns writes that empty the conversations of the prefix's sessions.
-    fn emptied(&self) -> Result<Vec<Write>, StoreError> {
+    fn emptying_writes(&self) -> Result<Vec<Write>, StoreError> {
         let name = self.flow.name();
         let states = self.host.sessions().states(self.host.tenant(), &self.root)?;
         let steps: BTreeSet<&str> =
@@ -308,6 +312,6 @@ impl FlowSession {
 }
 
 /// Returns the arguments that the flow's first step got, or `given` if the store has no state of that step.
-fn initial(states: &[StepState], root: &str, given: Json) -> Json {
+fn first_arguments(states: &[StepState], root: &str, given: Json) -> Json {
     states.iter().find(|state| state.session == root).map_or(given, |state| state.args.clone())
 }

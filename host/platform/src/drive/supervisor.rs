@@ -1,10 +1,9 @@
 //! Drives every run that is ready: interrupted, detached, answered and new runs, and runs with a due timer.
 //!
-//! When a process dies, each run that it was driving may be the cause, or only a bystander. A run is a suspect if the
-//! process has died so often, without progress of the run, that the next death would park the run. A suspect is tried
-//! alone: until it makes progress, no other run begins. A run was resumed in vain if its process died after the
-//! resumption and before progress of the run. Such runs begin a few at a time, so that the next death makes few of
-//! them suspects.
+//! When a process dies, any of the runs that it was driving may be the cause. A run is a suspect if its process has
+//! died so often without progress of the run that one more death would park it. A suspect is tried alone: until it
+//! makes progress, no other run begins. A run was resumed in vain if its process died before the resumed run made
+//! progress. Such runs begin a few at a time, so that another death makes only these few suspects.
 //!
 //! The recovery of a run after a crash, from its journal, is in the driver of the runtime (`driver.rs`, `recover`).
 //!
@@ -42,10 +41,10 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-pub(crate) use self::admission::Begun;
+pub(crate) use self::admission::FirstEvent;
 pub use self::admission::{Admission, AdmissionQueue, AdmitError, Overflow};
 use self::{
-    admission::{ARRIVALS, Admitted, Arrival},
+    admission::{Admitted, Arrival, MAX_ARRIVALS},
     outage::Outage,
     spread::Spread,
     trial::Trial,
@@ -53,27 +52,27 @@ use self::{
 use crate::{Host, StartError};
 
 /// Maximum number of runs that are driven at the same time. The permits are shared fairly between tenants.
-pub const DRIVEN: usize = 128;
+pub const MAX_DRIVEN: usize = 128;
 /// Maximum number of admitted runs that wait for their turn. The permits are shared fairly between tenants.
-pub const WAITING: usize = 2_048;
+pub const MAX_WAITING: usize = 2_048;
 /// A driven run that waits only for timers is parked if no timer is due within this time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const MAX_TIMER_WAIT: Duration = Duration::from_secs(1);
 /// Interval between looks in a shared store, since other processes send no signals.
-const LOOK: Duration = Duration::from_millis(200);
+const SHARED_LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum interval between looks in a store that only this process uses.
-const REST: Duration = Duration::from_secs(3_600);
+const MAX_LOOK_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Interval between checks whether a shared store can be read again.
-const AWAY: Duration = Duration::from_secs(1);
+const OUTAGE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time after which a run of a shared store that could not be opened is tried again.
-const OPEN_AGAIN: Duration = Duration::from_secs(60);
+const REOPEN_DELAY: Duration = Duration::from_secs(60);
 
 /// A run of a tenant.
 type Key = (Tenant, RunId);
 
-/// Decides which tenants' runs a supervisor drives, drives the runs with their front ends, and is notified of their
-/// ends.
+/// Chooses the tenants whose runs a supervisor drives, connects each run with its front ends, and is notified when a
+/// run ends.
 pub trait RunObserver: Send + Sync {
     /// Returns the tenants whose runs are driven.
     fn tenants(&self) -> Vec<Tenant> {
@@ -106,7 +105,7 @@ pub struct AdmissionReceiver {
 impl AdmissionReceiver {
     /// Opens an empty queue.
     pub fn open() -> AdmissionReceiver {
-        let (sender, queue) = mpsc::channel(ARRIVALS);
+        let (sender, queue) = mpsc::channel(MAX_ARRIVALS);
         AdmissionReceiver { admission: AdmissionQueue::new(sender, Arc::default()), queue }
     }
 
@@ -174,7 +173,7 @@ impl Supervisor {
         Supervisor {
             host,
             observer,
-            permits: FairSemaphore::new(DRIVEN as u64),
+            permits: FairSemaphore::new(MAX_DRIVEN as u64),
             driving: JoinSet::new(),
             hubs: HashMap::new(),
             begun: HashSet::new(),
@@ -211,16 +210,17 @@ impl Supervisor {
 
     /// Looks for ready runs and begins them, if anything has happened since the last call.
     ///
-    /// A shared store cannot be read while its database restarts, so the next look follows after [`AWAY`]. Until the
-    /// store can be read, [`Supervisor::unreadable`] returns the error. The error of any other store is returned.
+    /// A shared store cannot be read while its database restarts, so the next look follows after
+    /// [`OUTAGE_LOOK_INTERVAL`]. Until the store can be read, [`Supervisor::unreadable`] returns the error. The error
+    /// of any other store is returned.
     pub fn refresh(&mut self) -> Result<(), StoreError> {
         if !self.stale {
             return Ok(());
         }
         let pause = match self.look_and_begin() {
             Err(error) if self.host.shared().is_some() => {
-                self.outage.add(error);
-                AWAY
+                self.outage.record(error);
+                OUTAGE_LOOK_INTERVAL
             }
             looked => {
                 let pause = looked?;
@@ -244,15 +244,15 @@ impl Supervisor {
     fn look_and_begin(&mut self) -> Result<Duration, StoreError> {
         self.look()?;
         self.begin();
-        self.pause()
+        self.max_sleep()
     }
 
     /// Waits for the end of a driven run, a new run, a signal or the time of the next look, and handles it. The future
     /// is cancellation-safe.
     pub async fn wait(&mut self) {
         tokio::select! {
-            Some(result) = self.driving.join_next() => self.ended(result),
-            Some(arrival) = self.arrivals.recv() => self.arrived(arrival),
+            Some(result) = self.driving.join_next() => self.handle_end(result),
+            Some(arrival) = self.arrivals.recv() => self.handle_arrival(arrival),
             () = self.moved.notified() => self.stale = true,
             () = self.host.wait_until(self.next_look) => self.stale = true,
         }
@@ -267,7 +267,7 @@ impl Supervisor {
         let hubs = std::mem::take(&mut self.hubs);
         hubs.into_values().for_each(|hub| _ = tokio::spawn(async move { hub.stop().await }));
         while let Some(result) = self.driving.join_next().await {
-            self.ended(result);
+            self.handle_end(result);
         }
         if let Some(store) = self.host.shared() {
             store.retire();
@@ -283,7 +283,7 @@ impl Supervisor {
         self.found_too_many = false;
         let mut found = VecDeque::new();
         for tenant in self.observer.tenants() {
-            found.push_back(self.runnable(&tenant)?);
+            found.push_back(self.find_ready_runs(&tenant)?);
         }
         // Takes one run of each tenant in turn.
         while let Some(mut runs) = found.pop_front() {
@@ -294,15 +294,15 @@ impl Supervisor {
         Ok(())
     }
 
-    fn runnable(&self, tenant: &Tenant) -> Result<VecDeque<Found>, StoreError> {
+    fn find_ready_runs(&self, tenant: &Tenant) -> Result<VecDeque<Found>, StoreError> {
         if let Some(store) = self.host.shared() {
-            let free = usize::try_from(self.permits.left(tenant)).unwrap_or(DRIVEN);
+            let free = usize::try_from(self.permits.available(tenant)).unwrap_or(MAX_DRIVEN);
             let offers = store.work(tenant, self.host.now(), free)?;
             let found = |offer: Offer| Found { key: (tenant.clone(), offer.run.clone()), offer: Some(offer) };
             return Ok(offers.into_iter().map(found).collect());
         }
         let Some(lists) = self.host.runs() else { return Ok(VecDeque::new()) };
-        let runs = lists.runnable(tenant, self.host.now(), DRIVEN + self.begun.len())?;
+        let runs = lists.runnable(tenant, self.host.now(), MAX_DRIVEN + self.begun.len())?;
         Ok(runs.into_iter().map(|run| Found { key: (tenant.clone(), run), offer: None }).collect())
     }
 
@@ -328,7 +328,7 @@ impl Supervisor {
         let mut ready = Vec::new();
         while let Some(held) = self.held.pop_front() {
             let unopened = self.unopened.len();
-            match self.runner(&held.key) {
+            match self.open_runner(&held.key) {
                 Some(runner) => ready.push((held, runner)),
                 // If the database cannot be reached, opening each further run would block. The next look finds these
                 // runs again.
@@ -339,9 +339,9 @@ impl Supervisor {
             }
         }
         let suspects = ready.iter().enumerate().filter(|(_, (_, runner))| runner.is_suspect());
-        let Some((suspect, _)) = suspects.min_by_key(|(_, (_, runner))| runner.suspicion()) else {
+        let Some((suspect, _)) = suspects.min_by_key(|(_, (_, runner))| runner.suspect_order()) else {
             for (held, runner) in ready {
-                match !runner.was_resumed_in_vain() || self.spread.take() {
+                match !runner.was_resumed_in_vain() || self.spread.try_take() {
                     true => self.drive(held.key, held.permit, runner),
                     false => self.held.push_back(held),
                 }
@@ -362,9 +362,9 @@ impl Supervisor {
         self.begun_alone = alone.then_some(key);
     }
 
-    fn runner(&mut self, key: &Key) -> Option<FlowRunner> {
+    fn open_runner(&mut self, key: &Key) -> Option<FlowRunner> {
         self.admission.release(key);
-        let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
+        let options = RunOptions { patience: Some(MAX_TIMER_WAIT), without_events: true, ..RunOptions::default() };
         let Some(host) = self.observer.host(&self.host, &key.0) else {
             // A later look finds the run again.
             self.begun.remove(key);
@@ -381,7 +381,7 @@ impl Supervisor {
             Err(error) => {
                 // The database cannot be reached, or the run is damaged.
                 if self.host.shared().is_some() && matches!(error, StartError::Open(OpenError::Store(_))) {
-                    let again = self.host.now() + OPEN_AGAIN.as_millis() as u64;
+                    let again = self.host.now() + REOPEN_DELAY.as_millis() as u64;
                     self.unopened.push((again, key.clone()));
                 }
                 self.observer.refused(error);
@@ -408,17 +408,17 @@ impl Supervisor {
     }
 
     /// Handles an arrival: the run begins now, waits until others have ended, or is refused.
-    fn arrived(&mut self, arrival: Arrival) {
+    fn handle_arrival(&mut self, arrival: Arrival) {
         let Arrival { tenant, runner, answer } = arrival;
         let key = (tenant, runner.run_id().clone());
-        let first = self.trial.is_none() && !self.admission.has_waiting(&key.0);
+        let first = self.trial.is_none() && !self.admission.has_waiting_runs_of(&key.0);
         let admitted = if self.begun.contains(&key) {
             Admitted::Driven
         } else if let Some(permit) = first.then(|| self.permits.try_take(&key.0, 1)).flatten() {
             self.begun.insert(key.clone());
             self.drive(key, permit, runner);
             Admitted::Begun
-        } else if self.admission.wait(key) {
+        } else if self.admission.enqueue(key) {
             Admitted::Waits(Box::new(runner))
         } else {
             Admitted::Full(Box::new(runner))
@@ -427,31 +427,32 @@ impl Supervisor {
         let _ = answer.send(admitted);
     }
 
-    /// Returns the time until runs may become ready without a signal.
-    fn pause(&self) -> Result<Duration, StoreError> {
+    /// Returns the maximum time to sleep before the next look: the rest of a trial, else the time until the next held
+    /// run may begin, else the time until a timer is due, but at most the interval between looks.
+    fn max_sleep(&self) -> Result<Duration, StoreError> {
         if let Some(trial) = &self.trial {
-            return Ok(trial.rest());
+            return Ok(trial.remaining_time());
         }
         if !self.held.is_empty() {
-            return Ok(self.spread.rest());
+            return Ok(self.spread.time_to_next_step());
         }
         // A run without a due timer becomes ready only by an action, such as an answer. Other processes send no
         // signal about their actions, so the supervisor of a shared store must look often.
-        let longest = if self.host.shared().is_some() { LOOK } else { REST };
+        let longest = if self.host.shared().is_some() { SHARED_LOOK_INTERVAL } else { MAX_LOOK_INTERVAL };
         let Some(lists) = self.host.runs() else { return Ok(longest) };
         let mut due = None;
         for tenant in self.observer.tenants() {
             due = due.into_iter().chain(lists.next_due(&tenant)?).min();
         }
-        Ok(due.map_or(longest, |due| self.until(due).min(longest)))
+        Ok(due.map_or(longest, |due| self.time_until(due).min(longest)))
     }
 
-    fn until(&self, due: u64) -> Duration {
+    fn time_until(&self, due: u64) -> Duration {
         // The minimum prevents a busy loop over a due run that cannot be driven.
         Duration::from_millis(due.saturating_sub(self.host.now()).max(100))
     }
 
-    fn ended(&mut self, result: Result<(Tenant, RunResult), JoinError>) {
+    fn handle_end(&mut self, result: Result<(Tenant, RunResult), JoinError>) {
         let Ok((tenant, result)) = result else { return };
         let over = matches!(result.status, RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled);
         let key = (tenant, result.run_id.clone());
@@ -462,7 +463,7 @@ impl Supervisor {
             self.stale = true;
         }
         // The end of a run makes no other run ready. But a run that waits for a permit may begin now.
-        self.stale |= !over || self.found_too_many || !self.held.is_empty() || self.admission.is_crowded();
+        self.stale |= !over || self.found_too_many || !self.held.is_empty() || self.admission.has_waiting_runs();
         self.observer.ended(&result);
     }
 }

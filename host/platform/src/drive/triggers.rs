@@ -1,7 +1,7 @@
 //! Triggers start flows: at times, on incoming posts, and when a run of another flow has ended.
 //!
 //! A look reads the triggers of one tenant from its flows and documents, and starts the runs that are due. Every
-//! [`SCAN`](ends::SCAN), a look also scans the store for runs that have ended.
+//! [`SCAN_INTERVAL`](ends::SCAN_INTERVAL), a look also scans the store for runs that have ended.
 //!
 //! | module | contents |
 //! |---|---|
@@ -49,17 +49,17 @@ use tokio::{
 };
 
 use self::{
-    ends::Ended,
+    ends::EndedRun,
     lanes::{Job, Lanes},
-    live::Live,
+    live::TenantTrigger,
     rate::Rate,
 };
 use crate::{FlowLibrary, Host, drive::supervisor::AdmitError};
 
 /// Maximum interval between looks at folders and the document store.
-pub const LOOK: Duration = Duration::from_secs(5);
-/// Maximum number of reported ends of runs in the queue. Scans find further ends in the store.
-const ENDS: usize = 1_024;
+pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum number of ended runs in the queue of reports. Scans find the others in the store.
+const MAX_REPORTED_ENDS: usize = 1_024;
 
 /// The tenants whose triggers are active, with their hosts and flows, and the admission of the runs that triggers
 /// start.
@@ -97,18 +97,18 @@ pub enum LookError {
 pub struct Triggers {
     owners: Arc<dyn TriggerTenants>,
     /// The triggers at the last look.
-    seen: Mutex<HashMap<Tenant, Arc<[Live]>>>,
+    seen: Mutex<HashMap<Tenant, Arc<[TenantTrigger]>>>,
     changed: Notify,
-    ends: mpsc::Sender<(Tenant, Ended)>,
-    ended: tokio::sync::Mutex<mpsc::Receiver<(Tenant, Ended)>>,
+    ends: mpsc::Sender<(Tenant, EndedRun)>,
+    ended: tokio::sync::Mutex<mpsc::Receiver<(Tenant, EndedRun)>>,
     /// The rate limit of chained starts.
     rate: Rate,
 }
 
 impl Triggers {
-    /// Creates the triggers of the flows of `owners`.
+    /// Creates the triggers of these tenants.
     pub fn new(owners: Arc<dyn TriggerTenants>) -> Triggers {
-        let (ends, ended) = mpsc::channel(ENDS);
+        let (ends, ended) = mpsc::channel(MAX_REPORTED_ENDS);
         Triggers {
             owners,
             seen: Mutex::default(),
@@ -135,14 +135,14 @@ impl Triggers {
         lanes.set_tenants(self.owners.tenants(), Instant::now());
         loop {
             let (now, draining) = (Instant::now(), self.owners.is_draining());
-            working.extend(lanes.jobs(now, !draining).into_iter().map(|(tenant, job)| self.work(tenant, job)));
-            let until = if draining { now + LOOK } else { lanes.next(now) };
+            working.extend(lanes.take_jobs(now, !draining).into_iter().map(|(tenant, job)| self.run_job(tenant, job)));
+            let until = if draining { now + LOOK_INTERVAL } else { lanes.next_look(now) };
             tokio::select! {
-                Some((tenant, next)) = working.next() => lanes.done(&tenant, next, Instant::now()),
-                Some((tenant, end)) = ended.recv() => lanes.end(tenant, end, now),
+                Some((tenant, next)) = working.next() => lanes.finish_job(&tenant, next, Instant::now()),
+                Some((tenant, end)) = ended.recv() => lanes.queue_end(tenant, end, now),
                 () = self.changed.notified() => {
                     lanes.set_tenants(self.owners.tenants(), now);
-                    lanes.change(Instant::now());
+                    lanes.make_looks_due(Instant::now());
                 }
                 () = tokio::time::sleep_until(until) => lanes.set_tenants(self.owners.tenants(), now),
             }
@@ -150,22 +150,22 @@ impl Triggers {
     }
 
     /// Runs a job for a tenant. After a look, it returns the time until the next one.
-    async fn work(&self, tenant: Tenant, job: Job) -> (Tenant, Option<Duration>) {
+    async fn run_job(&self, tenant: Tenant, job: Job) -> (Tenant, Option<Duration>) {
         let next = match job {
             Job::Ended(end) => {
-                ends::has_ended(self, &tenant, &end).await;
+                ends::start_waiting_flows(self, &tenant, &end).await;
                 None
             }
             Job::Look { scans } => Some(self.look_now(&tenant, scans).await.unwrap_or_else(|error| {
                 tracing::warn!("cannot check the triggers of `{tenant}`: {error}");
-                LOOK
+                LOOK_INTERVAL
             })),
         };
         (tenant, next)
     }
 
     /// Reports that a run of this process has ended, so that the flows that wait for its end start at once.
-    pub fn report_end(&self, tenant: &Tenant, end: Ended) {
+    pub fn report_end(&self, tenant: &Tenant, end: EndedRun) {
         // If the queue is full, a look finds the end in the store.
         _ = self.ends.try_send((tenant.clone(), end));
     }
@@ -176,7 +176,7 @@ impl Triggers {
     }
 
     /// Returns the current triggers of a tenant.
-    pub async fn refresh(&self, tenant: &Tenant) -> Result<Arc<[Live]>, LookError> {
+    pub async fn refresh(&self, tenant: &Tenant) -> Result<Arc<[TenantTrigger]>, LookError> {
         match self.owners.host(tenant) {
             Some(host) => self.read(&host).await,
             None => Ok([].into()),
@@ -191,32 +191,32 @@ impl Triggers {
     }
 
     async fn look_now(&self, tenant: &Tenant, scans: bool) -> Result<Duration, LookError> {
-        let Some(host) = self.owners.host(tenant) else { return Ok(LOOK) };
+        let Some(host) = self.owners.host(tenant) else { return Ok(LOOK_INTERVAL) };
         let live = self.read(&host).await?;
         self.start(&host, &live, host.now(), scans).await?;
-        Ok(times::until_next(&live, host.now()).unwrap_or(LOOK))
+        Ok(times::time_until_next(&live, host.now()).unwrap_or(LOOK_INTERVAL))
     }
 
-    async fn read(&self, host: &Host) -> Result<Arc<[Live]>, LookError> {
+    async fn read(&self, host: &Host) -> Result<Arc<[TenantTrigger]>, LookError> {
         let (blocking, library) = (host.clone(), self.owners.library(host.tenant()));
         let read = tokio::task::spawn_blocking(move || live::read(&blocking, &library)).await;
-        let live: Arc<[Live]> = read.map_err(|error| StoreError(error.to_string().into()))??.into();
+        let live: Arc<[TenantTrigger]> = read.map_err(|error| StoreError(error.to_string().into()))??.into();
         self.seen.lock().insert(host.tenant().clone(), live.clone());
         Ok(live)
     }
 
     /// Starts the runs that are due at `now`, and the runs that users start by hand. With `scans`, it also scans for
     /// ended runs, and starts the flows that wait for them.
-    async fn start(&self, host: &Host, live: &[Live], now: u64, scans: bool) -> Result<Vec<RunId>, LookError> {
+    async fn start(&self, host: &Host, live: &[TenantTrigger], now: u64, scans: bool) -> Result<Vec<RunId>, LookError> {
         let mut started = times::start_due(&*self.owners, host, live, now).await?;
-        started.extend(times::start_asked(&*self.owners, host, live).await?);
+        started.extend(times::start_requested(&*self.owners, host, live).await?);
         if scans {
             started.extend(ends::look_for_ends(self, host, live, now).await?);
         }
         Ok(started)
     }
 
-    fn known(&self, tenant: &Tenant) -> Arc<[Live]> {
+    fn triggers_at_last_look(&self, tenant: &Tenant) -> Arc<[TenantTrigger]> {
         self.seen.lock().get(tenant).cloned().unwrap_or_else(|| [].into())
     }
 }

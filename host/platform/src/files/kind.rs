@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_content_tells_first_and_the_name_second() {
+    fn the_content_decides_the_media_type_before_the_name() {
         let png: &[u8] = b"\x89PNG\r\n\x1a\n";
         for (bytes, name, mime) in [
             (png, "a.jpg", "image/png"),

@@ -14,18 +14,18 @@ pub type Lister = fn() -> Vec<ListedFile>;
 /// Returns the agentic flows by name. The folders are listed on first use, and again after
 /// [`invalidate`](DiscoveryCache::invalidate).
 pub fn flows() -> DiscoveryCache<Lister> {
-    DiscoveryCache::new(FileKind::Flows, || listing(&FLOW_FOLDERS))
+    DiscoveryCache::new(FileKind::Flows, || list_in_current_project(&FLOW_FOLDERS))
 }
 
 /// Returns the agents by name, without the built-in ones.
 pub fn agents() -> DiscoveryCache<Lister> {
-    DiscoveryCache::new(FileKind::Agents, || listing(&AGENT_FOLDERS))
+    DiscoveryCache::new(FileKind::Agents, || list_in_current_project(&AGENT_FOLDERS))
 }
 
 /// Returns the agents of a project folder and of the user. An empty path means the current folder.
 pub(crate) fn agents_in(project: &Path) -> DiscoveryCache<impl Fn() -> Vec<ListedFile>> {
     let project = project.to_owned();
-    DiscoveryCache::new(FileKind::Agents, move || listing_in(&project, &AGENT_FOLDERS))
+    DiscoveryCache::new(FileKind::Agents, move || list_files(&project, &AGENT_FOLDERS))
 }
 
 /// Returns the path of the file of an agent, or `None` if no folder has the agent.
@@ -33,12 +33,12 @@ pub(crate) fn agent_file(project: &Path, name: &str) -> Option<PathBuf> {
     Some(PathBuf::from(agents_in(project).get(name)?.path))
 }
 
-fn listing(folders: &[Folder]) -> Vec<ListedFile> {
-    listing_in(Path::new(""), folders)
+fn list_in_current_project(folders: &[Folder]) -> Vec<ListedFile> {
+    list_files(Path::new(""), folders)
 }
 
 /// Lists the files in the folders, in the order of the folders.
-fn listing_in(project: &Path, folders: &[Folder]) -> Vec<ListedFile> {
+fn list_files(project: &Path, folders: &[Folder]) -> Vec<ListedFile> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let mut listing = Vec::new();
     for folder in folders {

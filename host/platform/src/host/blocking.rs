@@ -11,13 +11,13 @@ use tokio::{
 
 /// Maximum number of concurrent checks of inputs against flows' schemas. The permits are shared fairly between
 /// tenants.
-pub(crate) const INPUTS: u64 = 8;
+pub(crate) const MAX_INPUT_CHECKS: u64 = 8;
 
 /// Maximum number of concurrent evaluations of costly expressions. The permits are shared fairly between tenants.
-pub(crate) const EXPRESSIONS: u64 = 8;
+pub(crate) const MAX_COSTLY_EXPRESSIONS: u64 = 8;
 /// Maximum number of runs that evaluate a costly expression or wait for a permit to do so. Each such run blocks a
 /// thread, and the tokio runtime needs some threads for other work.
-pub(crate) const WAITING_EXPRESSIONS: u64 = 256;
+pub(crate) const MAX_WAITING_EXPRESSIONS: u64 = 256;
 
 /// Returns the tokio runtime of this thread if it has several threads, so that one of them may block.
 fn runtime() -> Option<Handle> {

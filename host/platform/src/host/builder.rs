@@ -30,14 +30,14 @@ use super::{
     Host, Shared,
     checked::CheckedFlows,
     known_pack::KnownPack,
-    loading::{add_file, add_locked, pack_files, register},
-    stores::{Stores, Where},
+    loading::{add_locked_pack, add_pack_file, pack_files, register},
+    stores::{StorePlace, Stores},
     watched::Watched,
 };
 use crate::{
     cache,
     host::{
-        blocking::{EXPRESSIONS, INPUTS, WAITING_EXPRESSIONS},
+        blocking::{MAX_COSTLY_EXPRESSIONS, MAX_INPUT_CHECKS, MAX_WAITING_EXPRESSIONS},
         catalog,
         error::Error,
         folder::Folder,
@@ -75,7 +75,7 @@ pub struct HostBuilder {
     limits: Limits,
     compiler: Option<Compiler>,
     instances: Option<u32>,
-    place: Where,
+    place: StorePlace,
     egress: EgressPolicy,
     capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
     files: Option<PathBuf>,
@@ -163,14 +163,14 @@ impl HostBuilder {
     /// Stores runs, state and events in this folder, which this process then owns. By default they are in memory and
     /// are lost when the process ends.
     pub fn state_dir(mut self, path: impl Into<PathBuf>) -> HostBuilder {
-        self.place = Where::Folder(path.into());
+        self.place = StorePlace::Folder(path.into());
         self
     }
 
     /// Stores runs, state and events on this server, which other processes share. The URL starts with `mysql://` or
     /// `postgres://`. Needs the feature `shared-stores`; without it [`HostBuilder::build`] returns an error.
     pub fn server(mut self, url: impl Into<String>) -> HostBuilder {
-        self.place = Where::Server(url.into());
+        self.place = StorePlace::Server(url.into());
         self
     }
 
@@ -187,7 +187,7 @@ impl HostBuilder {
         self
     }
 
-    /// Answers the calls that `simulate` covers by stand-ins, so that these calls do not leave the host.
+    /// Lets stand-ins answer the calls that `simulate` covers, so that these calls do not leave the host.
     pub fn simulate(mut self, simulate: Simulate) -> HostBuilder {
         self.simulate = simulate;
         self
@@ -247,13 +247,13 @@ impl HostBuilder {
 
     /// Opens the runs of a store for reading only. Another process may own the store.
     pub fn reads(mut self, reader: Arc<Reader>) -> HostBuilder {
-        self.place = Where::Beside(reader);
+        self.place = StorePlace::Beside(reader);
         self
     }
 
     /// Starts the engine and reads the manifests. Code is compiled on its first use.
     pub fn build(mut self) -> Result<Host, Error> {
-        let engine = self.engine()?;
+        let engine = self.start_engine()?;
         let (catalog, packs) = self.read_packs(&engine)?;
         let keys = std::mem::take(&mut self.secret_keys);
         let key_place = if keys.is_empty() { self.place.key_place() } else { KeyPlace::Given(keys) };
@@ -267,11 +267,11 @@ impl HostBuilder {
         let blobs: Arc<dyn Blobs> = Arc::new(CountedBlobs { blobs, usage: usage.clone() });
         let vault = Arc::new(Vault::new(documents.clone(), timers.clone(), key_place));
         let resolver = Arc::new(SharedResolver::default());
-        let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(refused)?.resolved_by(resolver);
+        let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(invalid_setting)?.with_resolver(resolver);
         let (telemetry, observers) = self.observers(&egress, &metrics)?;
         let simulate = Arc::new(std::mem::take(&mut self.simulate));
         let ExternalCapabilities { capabilities, mcp, secrets, simulated_model, services, services_home } =
-            self.outside(&egress, &blobs, &usage, &vault)?;
+            self.external_capabilities(&egress, &blobs, &usage, &vault)?;
         check_simulated(&simulate, &services)?;
         let shared = Arc::new(Shared {
             engine,
@@ -304,17 +304,17 @@ impl HostBuilder {
             store,
             shared,
             checked: CheckedFlows::default(),
-            inputs: FairSemaphore::new(INPUTS),
-            expressions: FairSemaphore::new(EXPRESSIONS),
-            waiting_expressions: FairSemaphore::new(WAITING_EXPRESSIONS),
+            inputs: FairSemaphore::new(MAX_INPUT_CHECKS),
+            expressions: FairSemaphore::new(MAX_COSTLY_EXPRESSIONS),
+            waiting_expressions: FairSemaphore::new(MAX_WAITING_EXPRESSIONS),
             packs: Mutex::new(packs),
         });
         Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate, library: None })
     }
 
-    fn engine(&mut self) -> Result<Engine, Error> {
+    fn start_engine(&mut self) -> Result<Engine, Error> {
         let cache_dir = match std::mem::take(&mut self.cache) {
-            CacheDir::OfTheUser => cache::of_the_user(),
+            CacheDir::OfTheUser => cache::user_folder(),
             CacheDir::At(path) => Some(path),
             CacheDir::None => None,
         };
@@ -335,7 +335,7 @@ impl HostBuilder {
         }
         for path in self.packs.iter().map(|path| pack_files(path)) {
             for file in path? {
-                let (digest, bytes) = add_file(engine, &mut catalog, &file, &file)?;
+                let (digest, bytes) = add_pack_file(engine, &mut catalog, &file, &file)?;
                 packs.insert(digest, KnownPack::new(bytes));
             }
         }
@@ -343,7 +343,7 @@ impl HostBuilder {
         let locked =
             self.lock.as_deref().map(|lock| locked_packs(lock, self.pack_store.as_ref(), &trust)).transpose()?;
         for pack in locked.into_iter().flatten() {
-            let (digest, bytes) = add_locked(engine, &mut catalog, pack)?;
+            let (digest, bytes) = add_locked_pack(engine, &mut catalog, pack)?;
             packs.insert(digest, KnownPack::new(bytes));
         }
         Ok((catalog, packs))
@@ -359,7 +359,7 @@ impl HostBuilder {
     }
 
     /// Creates the capabilities that leave the host, from the operator's files.
-    fn outside(
+    fn external_capabilities(
         self,
         egress: &Egress,
         blobs: &Arc<dyn Blobs>,
@@ -374,9 +374,9 @@ impl HostBuilder {
         let providers = match (self.providers, &self.providers_file) {
             (Some(providers), _) => providers,
             (None, Some(file)) => read_beside(file, Providers::parse)?,
-            (None, None) => Providers::built_in().map_err(refused)?,
+            (None, None) => Providers::built_in().map_err(invalid_setting)?,
         };
-        let simulated = providers.simulated(Vec::new()).map_err(refused)?;
+        let simulated = providers.simulated(Vec::new()).map_err(invalid_setting)?;
         let counted = |providers| -> Arc<dyn Capability> {
             let models = ModelCapability::new(&client, blobs.clone(), providers);
             Arc::new(CountedModels { models, usage: usage.clone() })
@@ -398,7 +398,7 @@ impl HostBuilder {
     }
 }
 
-/// The capabilities that leave the host, and what the operator has configured for them.
+/// The capabilities that leave the host, and the operator's settings for them.
 struct ExternalCapabilities {
     capabilities: HashMap<Arc<str>, Arc<dyn Capability>>,
     mcp: McpTools,
@@ -408,7 +408,7 @@ struct ExternalCapabilities {
     services_home: Arc<Home>,
 }
 
-fn refused(failure: Failure) -> Error {
+fn invalid_setting(failure: Failure) -> Error {
     Error::Services(failure.message)
 }
 
@@ -416,7 +416,7 @@ fn refused(failure: Failure) -> Error {
 pub(super) fn check_simulated(simulate: &Simulate, services: &Settings) -> Result<(), Error> {
     let mut known: Vec<&str> = simulate::capabilities().chain([ALL, AGENT, IMAGES]).collect();
     known.extend(services.names());
-    match simulate.named().find(|name| !known.contains(name)) {
+    match simulate.service_names().find(|name| !known.contains(name)) {
         None => Ok(()),
         Some(name) => {
             let meant = flowcell_contract::similar(name, known);

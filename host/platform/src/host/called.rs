@@ -7,7 +7,7 @@ use flowcell_flow::graph::Graph;
 use flowcell_runtime::{Flows, OpenError, Pinned, ports::Pin};
 use parking_lot::Mutex;
 
-use super::{Host, error::StartError, homes::Homes, loaded::log_kept, renewal::Renewals};
+use super::{Host, error::StartError, homes::Homes, loaded::log_broken_rules, renewal::Renewals};
 use crate::{
     host::{
         content::Content,
@@ -32,30 +32,30 @@ pub(super) struct CallableFlows {
 impl CallableFlows {
     /// Creates the library of the flows that a run with this home, and its child runs, can call.
     pub(super) fn new(host: Host, home: Arc<Home>) -> CallableFlows {
-        let homes = Arc::new(Homes::of_runs(host.clone(), home));
+        let homes = Arc::new(Homes::new(host.clone(), home));
         let (called, pinned, renewals) = (Mutex::default(), Mutex::default(), Mutex::default());
         CallableFlows { host, homes, known: None, called, pinned, renewals }
     }
 
     /// Returns the same library with the content of the run's pin.
-    pub(super) fn knowing(self, pin: Pin, content: Content) -> CallableFlows {
-        self.homes.know(&pin, self.homes.usual());
+    pub(super) fn with_content(self, pin: Pin, content: Content) -> CallableFlows {
+        self.homes.record(&pin, self.homes.usual());
         CallableFlows { known: Some((pin, content)), ..self }
     }
 
     /// Returns the same library with the renewed flows of a retry, see [`Renewals`].
-    pub(super) fn repeating(self, renewals: Renewals) -> CallableFlows {
+    pub(super) fn with_renewals(self, renewals: Renewals) -> CallableFlows {
         CallableFlows { renewals: Mutex::new(renewals), ..self }
     }
 
     /// Pins a flow for a run of the home.
     pub(super) fn pin(&self, flow: &LoadedFlow) -> Pinned {
-        self.pin_at(flow, self.homes.usual())
+        self.pin_with_home(flow, self.homes.usual())
     }
 
-    fn pin_at(&self, flow: &LoadedFlow, home: &Arc<Home>) -> Pinned {
+    fn pin_with_home(&self, flow: &LoadedFlow, home: &Arc<Home>) -> Pinned {
         let pinned = self.host.pin(flow, home);
-        self.homes.know(&pinned.pin, home);
+        self.homes.record(&pinned.pin, home);
         pinned
     }
 
@@ -71,12 +71,12 @@ impl CallableFlows {
 }
 
 impl Host {
-    /// Returns the same host with the simulation that a run began with. The run then makes no real calls when another
-    /// process continues it.
+    /// Returns the same host with the simulation that a run began with. So a simulated run makes no real calls when
+    /// another process continues it.
     fn simulating_with(&self, content: &Content) -> Host {
         match self.simulate.includes(&content.simulate) {
             true => self.clone(),
-            false => Host { simulate: Arc::new(self.simulate.and(content.simulate.clone())), ..self.clone() },
+            false => Host { simulate: Arc::new(self.simulate.union(content.simulate.clone())), ..self.clone() },
         }
     }
 
@@ -93,7 +93,7 @@ impl Host {
         let Some(record) = self.shared.journal.find(&self.tenant, run)? else { return Ok(None) };
         let content = self.content_of(&record.pin).map_err(OpenError::Pin)?;
         let home = Arc::new(self.home_in(&content));
-        Ok(Some(CallableFlows::new(self.simulating_with(&content), home).knowing(record.pin, content)))
+        Ok(Some(CallableFlows::new(self.simulating_with(&content), home).with_content(record.pin, content)))
     }
 
     /// Returns the flows that the repetition of a run can call.
@@ -103,13 +103,15 @@ impl Host {
         // A retry that has begun continues as it was accepted.
         if let Some(begun) = new.map(|new| self.library_of(new)).transpose()?.flatten() {
             let graph = self.pinned(&pin).map_err(OpenError::Pin)?;
-            return Ok(begun.repeating(Renewals::begun(pin, graph)));
+            return Ok(begun.with_renewals(Renewals::of_begun_retry(pin, graph)));
         }
         let mut renewals = Renewals::default();
-        let flow = renewals.repeated(self, &pin)?;
+        let flow = renewals.renew(self, &pin)?;
         let content = self.content_of(&flow.pin).map_err(OpenError::Pin)?;
         let home = Arc::new(self.home_in(&content));
-        Ok(CallableFlows::new(self.simulating_with(&content), home).knowing(flow.pin, content).repeating(renewals))
+        Ok(CallableFlows::new(self.simulating_with(&content), home)
+            .with_content(flow.pin, content)
+            .with_renewals(renewals))
     }
 }
 
@@ -121,14 +123,14 @@ impl Flows for CallableFlows {
             return Ok(flow.clone());
         }
         let flow = self.host.called(&self.homes.find(caller)?, name)?;
-        let flow = self.pin_at(&flow, &self.host.bind(&flow));
+        let flow = self.pin_with_home(&flow, &self.host.bind(&flow));
         called.insert(key, flow.clone());
         Ok(flow)
     }
 
     fn repeated(&self, pin: &Pin) -> Result<Pinned, Failure> {
         let mut renewals = self.renewals.lock();
-        let flow = renewals.repeated(&self.host, pin);
+        let flow = renewals.renew(&self.host, pin);
         flow.map_err(|error| Failure::new(code::FLOW_NOT_FOUND, error.to_string()))
     }
 
@@ -159,7 +161,7 @@ impl Flows for CallableFlows {
             Some((known, content)) if known == pin => self.host.check_content(content)?,
             _ => self.host.check_pinned(pin)?,
         };
-        log_kept(self.host.tenant(), &warnings);
+        log_broken_rules(self.host.tenant(), &warnings);
         pinned.insert(pin.clone(), graph.clone());
         Ok(graph)
     }

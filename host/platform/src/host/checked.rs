@@ -16,14 +16,15 @@ use crate::host::{
     reading::{Lookup, Surroundings},
 };
 
-/// Maximum number of remembered flows per tenant. One more clears the tenant's flows.
-const FLOWS: usize = 64;
-/// Maximum number of remembered bytes of text of all tenants. More clears everything.
-const TEXT: usize = 64 * 1024 * 1024;
+/// Maximum number of remembered flows per tenant. When one more is added, the earlier flows of the tenant are
+/// forgotten.
+const MAX_FLOWS: usize = 64;
+/// Maximum number of remembered bytes of text of all tenants. When they are exceeded, all flows are forgotten.
+const MAX_TEXT_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum size in bytes of text of a remembered flow, with the files that it names.
-const TEXT_OF_ONE: usize = TEXT / 64;
+const MAX_FLOW_TEXT_BYTES: usize = MAX_TEXT_BYTES / 64;
 /// Maximum number of lookups of a remembered flow's check.
-const LOOKUPS: usize = 256;
+const MAX_LOOKUPS: usize = 256;
 
 /// The checked flows of all tenants.
 #[derive(Default)]
@@ -46,7 +47,7 @@ struct Key {
 }
 
 impl Key {
-    fn of(source: &Source, folder: &Folder) -> Key {
+    fn new(source: &Source, folder: &Folder) -> Key {
         Key { folder: folder.path(), rules: folder.mode(), file: source.name.clone(), text: source.text.clone() }
     }
 }
@@ -59,7 +60,7 @@ struct Remembered {
 }
 
 impl Remembered {
-    fn checked(&self) -> CheckedFlow {
+    fn to_checked_flow(&self) -> CheckedFlow {
         CheckedFlow { flow: Some(self.flow.clone()), diagnostics: self.flow.warnings.to_vec() }
     }
 }
@@ -67,41 +68,41 @@ impl Remembered {
 impl CheckedFlows {
     fn find(&self, tenant: &Tenant, source: &Source, folder: &Folder) -> Option<Arc<Remembered>> {
         // A flow that is too large to be remembered is not even compared.
-        if source.text.len() > TEXT_OF_ONE {
+        if source.text.len() > MAX_FLOW_TEXT_BYTES {
             return None;
         }
-        let key = Key::of(source, folder);
+        let key = Key::new(source, folder);
         self.0.lock().flows.get(tenant)?.get(&key).cloned()
     }
 
     /// Returns the remembered result if the check made no lookups.
-    pub(super) fn at_once(&self, tenant: &Tenant, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
-        self.find(tenant, source, folder).filter(|known| known.lookups.is_empty()).map(|known| known.checked())
+    pub(super) fn get_without_lookups(&self, tenant: &Tenant, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
+        self.find(tenant, source, folder).filter(|known| known.lookups.is_empty()).map(|known| known.to_checked_flow())
     }
 
     /// Returns the remembered result if every lookup of the check still gives the same.
     pub(super) fn get(&self, tenant: &Tenant, source: &Source, around: &Surroundings) -> Option<CheckedFlow> {
         let known = self.find(tenant, source, &around.folder)?;
-        known.lookups.iter().all(|is_as_before| is_as_before(around)).then(|| known.checked())
+        known.lookups.iter().all(|is_as_before| is_as_before(around)).then(|| known.to_checked_flow())
     }
 
     /// Remembers a flow without errors. `lookups` are the lookups of its check.
     pub(super) fn put(&self, tenant: &Tenant, source: &Source, checked: &CheckedFlow, lookups: Vec<Lookup>) {
         let Some(flow) = checked.flow.clone() else { return };
         let text = flow.content.size();
-        if lookups.len() > LOOKUPS || text > TEXT_OF_ONE {
+        if lookups.len() > MAX_LOOKUPS || text > MAX_FLOW_TEXT_BYTES {
             return;
         }
         let mut known = self.0.lock();
-        if known.text + text > TEXT {
+        if known.text + text > MAX_TEXT_BYTES {
             *known = Known::default();
         }
         let Known { flows, text: sum } = &mut *known;
         let flows = flows.entry(tenant.clone()).or_default();
-        if flows.len() >= FLOWS {
+        if flows.len() >= MAX_FLOWS {
             *sum -= flows.drain().map(|(_, flow)| flow.text).sum::<usize>();
         }
-        let key = Key::of(source, &flow.folder);
+        let key = Key::new(source, &flow.folder);
         let before = flows.insert(key, Arc::new(Remembered { flow, lookups, text }));
         *sum = *sum + text - before.map_or(0, |before| before.text);
     }
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_names_is_looked_at_again() {
+    fn a_changed_file_that_the_flow_names_is_noticed() {
         let (host, folder) = (host(), tempfile::tempdir().unwrap());
         let prompt = folder.path().join("prompt.md");
         let source = flow("type: control.gate, promptFile: prompt.md");
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_asked_for_again() {
+    fn a_grant_is_checked_against_the_current_policy() {
         let (host, folder) = (host(), tempfile::tempdir().unwrap());
         let source = flow("type: file.read, input: { path: a }, grants: { files: { read: ['data/*'] } }");
         let first = graph(check(&host, &source, folder.path()));
@@ -185,15 +186,15 @@ mod tests {
     }
 
     #[test]
-    fn one_tenant_forgets_its_own() {
+    fn a_tenant_with_too_many_flows_loses_only_its_own() {
         let (host, folder) = (host(), tempfile::tempdir().unwrap());
         let numbered = |number: usize| flow(&format!("type: control.noop, input: {{ value: {number} }}"));
         let other = host.for_tenant("other".into());
         let kept = graph(check(&other, &numbered(0), folder.path()));
         let first = graph(check(&host, &numbered(0), folder.path()));
-        (1..FLOWS).for_each(|number| _ = graph(check(&host, &numbered(number), folder.path())));
+        (1..MAX_FLOWS).for_each(|number| _ = graph(check(&host, &numbered(number), folder.path())));
         assert!(Arc::ptr_eq(&first, &graph(check(&host, &numbered(0), folder.path()))));
-        graph(check(&host, &numbered(FLOWS), folder.path()));
+        graph(check(&host, &numbered(MAX_FLOWS), folder.path()));
         assert!(!Arc::ptr_eq(&first, &graph(check(&host, &numbered(0), folder.path()))));
         assert!(Arc::ptr_eq(&kept, &graph(check(&other, &numbered(0), folder.path()))));
         // The count equals the remembered text.

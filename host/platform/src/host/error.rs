@@ -24,7 +24,8 @@ pub enum Error {
         /// The I/O error.
         source: io::Error,
     },
-    /// A flow from the network, or of a tenant other than `local`, names the file of a pack.
+    /// A flow from the network, or of a tenant other than `local`, names a pack by its file. Only flows in files of
+    /// `local` may do so.
     #[error("a flow in a request cannot have packs; the operator adds packs with `--packs DIR`")]
     NoFolder,
     /// A file is not a pack, or the pack asks for forbidden access.
@@ -83,7 +84,7 @@ pub enum LoadError {
     #[error(transparent)]
     Host(#[from] Error),
     /// The flow has errors.
-    #[error("{}", Findings(.0))]
+    #[error("{}", ErrorList(.0))]
     Invalid(Vec<Diagnostic>),
 }
 
@@ -106,7 +107,7 @@ pub enum StartError {
     #[error(
         "the flow of the repeated run has errors now, such as grants that the tenant's policy no longer allows; start \
          the present flow, or ask the operator to widen the policy\n\n{}",
-        Findings(.0)
+        ErrorList(.0)
     )]
     Renewed(Vec<Diagnostic>),
     /// The tenant is over quota.
@@ -149,9 +150,9 @@ impl InputError {
     }
 }
 
-struct Findings<'a>(&'a [Diagnostic]);
+struct ErrorList<'a>(&'a [Diagnostic]);
 
-impl fmt::Display for Findings<'_> {
+impl fmt::Display for ErrorList<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors = self.0.iter().filter(|finding| finding.severity == Severity::Error);
         for (index, finding) in errors.enumerate() {

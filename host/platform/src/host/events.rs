@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
 
 use flowcell_contract::RunId;
-use flowcell_runtime::{Event, OpenError, limits::READ_UNITS, ports::Unit, publish::Projector};
+use flowcell_runtime::{Event, OpenError, limits::MAX_READ_UNITS, ports::Unit, publish::Projector};
 
 use super::Host;
 use crate::host::error::StartError;
@@ -70,7 +70,7 @@ impl EventReader {
     fn next_unit(&mut self) -> Result<Option<Arc<Unit>>, StartError> {
         if self.units.is_empty() {
             let journal = &self.host.shared.journal;
-            let page = journal.read(&self.host.tenant, &self.run, self.at, READ_UNITS);
+            let page = journal.read(&self.host.tenant, &self.run, self.at, MAX_READ_UNITS);
             self.units = page.map_err(OpenError::Store)?.into();
         }
         Ok(self.units.pop_front())
@@ -82,7 +82,7 @@ impl EventReader {
     }
 
     /// Drops the units that were read ahead. The reader reads them again on demand.
-    pub fn pause(&mut self) {
+    pub fn drop_read_ahead(&mut self) {
         self.units.clear();
     }
 }

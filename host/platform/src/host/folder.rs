@@ -16,7 +16,7 @@ use crate::host::agentic;
 /// Maximum number of bytes that are read of a file: one more than a flow may have, so that the checker sees and
 /// reports a flow that is too large.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 + 1;
-/// The usual size of a flow, which one read covers.
+/// The usual size of a flow in bytes, which the buffer for reading one has at first.
 const USUAL_BYTES: usize = 8 * 1024;
 /// The endings of flow files, in the order of the lookup.
 const ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
@@ -27,9 +27,10 @@ pub struct Folder {
     path: PathBuf,
     /// The folder of the project, where agents are found. Empty for the current folder.
     project: PathBuf,
-    /// True for a flow without a folder, such as one from the network. Such a flow may read no files.
+    /// True for a flow that is in no file, such as one from the network. Such a flow may read no files.
     nowhere: bool,
-    /// The library whose flows the triggers of a flow without a folder may name. `None`: the library is unknown.
+    /// For a flow without a folder: the library with the flows that its triggers may name. `None`: the library is
+    /// unknown.
     beside: Option<PathBuf>,
     /// True if the folder is a tenant's library.
     library: bool,
@@ -40,23 +41,23 @@ pub struct Folder {
 impl Folder {
     /// Returns the folder of a file.
     pub(crate) fn of(file: &Path) -> Folder {
-        Folder::at(file.parent().map(Path::to_path_buf).unwrap_or_default(), PathBuf::new(), false)
+        Folder::in_project(file.parent().map(Path::to_path_buf).unwrap_or_default(), PathBuf::new(), false)
     }
 
     /// Returns the folder of a tenant's library, for the flows in it.
-    pub(crate) fn library(path: PathBuf) -> Folder {
-        Folder::at(path, PathBuf::new(), true)
+    pub(crate) fn of_library(path: PathBuf) -> Folder {
+        Folder::in_project(path, PathBuf::new(), true)
     }
 
-    /// Returns a folder of a project.
-    pub(crate) fn at(path: PathBuf, project: PathBuf, library: bool) -> Folder {
+    /// Returns the folder `path` of a project. `library` is true if it is a tenant's library.
+    pub(crate) fn in_project(path: PathBuf, project: PathBuf, library: bool) -> Folder {
         Folder { path, project, nowhere: false, beside: None, library, rules: CheckMode::New }
     }
 
-    /// Returns the folder of a flow without a folder, such as one from the network. The flow reads no files of this
+    /// Returns the folder for a flow that is in no file, such as one from the network. The flow reads no files of this
     /// machine.
     pub fn nowhere() -> Folder {
-        Folder { nowhere: true, ..Folder::at(PathBuf::new(), PathBuf::new(), false) }
+        Folder { nowhere: true, ..Folder::in_project(PathBuf::new(), PathBuf::new(), false) }
     }
 
     /// Returns the folder of a flow from the network, for a tenant with this library. The flow reads no files. Its
@@ -80,7 +81,7 @@ impl Folder {
         Folder { rules, ..self }
     }
 
-    /// Returns the path, or `None` for a flow without a folder.
+    /// Returns the path, or `None` for a flow that is in no file.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         (!self.nowhere).then(|| self.path.clone())
     }
@@ -91,7 +92,7 @@ impl Folder {
     }
 
     /// Resolves the path of a pack's file, which is relative to the folder. The file may be outside the folder.
-    pub(crate) fn pack(&self, path: &str) -> io::Result<PathBuf> {
+    pub(crate) fn resolve_pack(&self, path: &str) -> io::Result<PathBuf> {
         guard::resolve(&self.path, Path::new(path))
     }
 
@@ -118,7 +119,7 @@ impl Folder {
     }
 
     /// Explains why an existing flow file is not read, such as a link that leads outside.
-    pub(crate) fn refused(&self, name: &str) -> Option<String> {
+    pub(crate) fn explain_refusal(&self, name: &str) -> Option<String> {
         ENDINGS.iter().filter(|_| is_flow_name(name)).find_map(|ending| {
             let file = format!("{name}.{ending}");
             let error = self.read_within(&file).err().filter(|error| error.kind() != io::ErrorKind::NotFound)?;
@@ -133,18 +134,18 @@ impl Folder {
                 "this flow is not in a file, so it cannot name files next to it",
             ));
         }
-        limited(guard::open(&self.path, path)?)
+        read_limited(guard::open(&self.path, path)?)
     }
 }
 
 /// Reads a flow's file.
 pub(crate) fn read_source(path: &Path) -> io::Result<Source> {
-    let text = limited(std::fs::File::open(path)?)?;
+    let text = read_limited(std::fs::File::open(path)?)?;
     Ok(Source { name: path.display().to_string(), text })
 }
 
-/// Reads a text. Of a text that is too large, it reads one byte more than the limit.
-pub(crate) fn limited(file: impl Read) -> io::Result<String> {
+/// Reads a text. If it is too large, reads only one byte more than the limit.
+pub(crate) fn read_limited(file: impl Read) -> io::Result<String> {
     let mut text = String::with_capacity(USUAL_BYTES);
     file.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(text)
@@ -176,7 +177,7 @@ impl CheckContext for Folder {
 
     fn has_flow(&self, name: &str) -> bool {
         match (&self.beside, self.nowhere) {
-            (Some(library), _) => Folder::library(library.clone()).flow(name).is_some(),
+            (Some(library), _) => Folder::of_library(library.clone()).flow(name).is_some(),
             (None, nowhere) => nowhere || self.flow(name).is_some(),
         }
     }
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_outside_is_read() {
+    fn no_file_outside_the_folder_is_read() {
         let outer = tempfile::tempdir().unwrap();
         std::fs::write(outer.path().join("secret.md"), "secret").unwrap();
         let inner = outer.path().join("flows");
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn nowhere_has_nothing() {
+    fn a_flow_without_a_folder_reads_no_files() {
         let nowhere = Folder::nowhere();
         assert!(nowhere.read("./Cargo.toml").unwrap_err().contains("cannot name files next to it"));
         assert!(nowhere.read("Cargo.toml").is_err() && nowhere.flow("child").is_none());

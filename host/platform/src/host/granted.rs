@@ -46,7 +46,7 @@ fn check_form(by: &Granting, capability: &str, item: &Json) -> Result<(), String
         Some(GrantShape::Origins) => OriginGrants::parse(item).map(drop),
         Some(GrantShape::Paths) => FileGrants::parse(item).map(drop),
         Some(GrantShape::Secrets) => by.secrets.check(&by.tenant, &SecretGrant::parse(item)?),
-        Some(GrantShape::Patterns(example)) => check_pattern(BuiltIn::named(capability), pattern(item, example)?),
+        Some(GrantShape::Patterns(example)) => check_pattern(BuiltIn::named(capability), pattern_text(item, example)?),
         None => Ok(()),
     }
 }
@@ -64,7 +64,7 @@ fn check_pattern(capability: Option<BuiltIn>, text: &str) -> Result<(), String> 
     }
 }
 
-fn pattern<'a>(item: &'a Json, example: &str) -> Result<&'a str, String> {
+fn pattern_text<'a>(item: &'a Json, example: &str) -> Result<&'a str, String> {
     match item.as_str() {
         Some(text) if !text.is_empty() => Ok(text),
         Some(_) => Err(format!("the pattern is empty; write for example `{example}`")),

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Maximum number of flows that a run pins in addition to its own. Other flows are looked up when the run calls them.
-pub(crate) const PINNED_FLOWS: usize = 256;
+pub(crate) const MAX_PINNED_FLOWS: usize = 256;
 
 /// The location of a flow, as its runs record it. A flow from the network has no folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub(crate) struct FlowLocation {
 
 impl FlowLocation {
     /// Returns the location of a folder, independent of the current folder of this process.
-    pub(crate) fn of(folder: &Folder) -> FlowLocation {
+    pub(crate) fn from_folder(folder: &Folder) -> FlowLocation {
         let absolute = |path: &Path| {
             let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
             std::path::absolute(here).ok()?.to_str().map(str::to_owned)
@@ -48,8 +48,8 @@ impl FlowLocation {
     pub(crate) fn open(&self, library: Option<PathBuf>) -> Folder {
         let project = PathBuf::from(self.project.as_deref().unwrap_or_default());
         match (self.folder.as_ref().map(PathBuf::from), library.filter(|_| self.library)) {
-            (Some(folder), Some(library)) if !folder.is_dir() => Folder::library(library),
-            (Some(folder), _) => Folder::at(folder, project, self.library),
+            (Some(folder), Some(library)) if !folder.is_dir() => Folder::of_library(library),
+            (Some(folder), _) => Folder::in_project(folder, project, self.library),
             (None, _) => Folder::nowhere(),
         }
     }
@@ -88,7 +88,7 @@ impl Home {
     }
 
     /// Returns the sorted names of the flows that an agent may call as tools.
-    pub(crate) fn names(&self) -> BTreeSet<String> {
+    pub(crate) fn tool_flow_names(&self) -> BTreeSet<String> {
         let mut names: BTreeSet<_> = self.folder.flows().into_iter().collect();
         names.extend(self.flows.keys().cloned());
         names.retain(|name| self.has(name));

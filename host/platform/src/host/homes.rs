@@ -18,8 +18,8 @@ use crate::{
         blocking::blocking,
         content::Content,
         folder::{Folder, library_of},
-        home::{Callee, FlowLocation, Home, PINNED_FLOWS, granted_flows},
-        loaded::{LoadedFlow, log_kept},
+        home::{Callee, FlowLocation, Home, MAX_PINNED_FLOWS, granted_flows},
+        loaded::{LoadedFlow, log_broken_rules},
     },
     world::simulate::Simulate,
 };
@@ -35,12 +35,12 @@ pub(super) struct Homes {
 
 impl Homes {
     /// Uses one home for all runs.
-    pub(super) fn only(usual: Arc<Home>) -> Homes {
+    pub(super) fn with_one(usual: Arc<Home>) -> Homes {
         Homes { usual, host: None, known: Mutex::default() }
     }
 
     /// Creates the homes of a host's runs. `usual` is the home of the run that the world is made for.
-    pub(super) fn of_runs(host: Host, usual: Arc<Home>) -> Homes {
+    pub(super) fn new(host: Host, usual: Arc<Home>) -> Homes {
         Homes { usual, host: Some(host), known: Mutex::default() }
     }
 
@@ -50,7 +50,7 @@ impl Homes {
     }
 
     /// Records the home that a flow was pinned with.
-    pub(super) fn know(&self, pin: &Pin, home: &Arc<Home>) {
+    pub(super) fn record(&self, pin: &Pin, home: &Arc<Home>) {
         self.known.lock().insert(pin.clone(), home.clone());
     }
 
@@ -86,8 +86,8 @@ impl Host {
     /// Adds to a home the flows that `flow` can call. Flows that the home has already pinned stay unchanged.
     fn pin_called(&self, mut home: Home, flow: &LoadedFlow) -> Home {
         let beside = Home::new(flow.folder.clone());
-        let most = home.flows.len() + PINNED_FLOWS;
-        let mut open: VecDeque<String> = named(flow);
+        let most = home.flows.len() + MAX_PINNED_FLOWS;
+        let mut open: VecDeque<String> = called_names(flow);
         while let Some(name) = open.pop_front() {
             if home.flows.contains_key(&name) {
                 continue;
@@ -95,14 +95,14 @@ impl Host {
             if home.flows.len() >= most {
                 tracing::warn!(
                     flow = flow.name(),
-                    "the flow can call more than {PINNED_FLOWS} flows; a run finds the others when it calls them"
+                    "the flow can call more than {MAX_PINNED_FLOWS} flows; a run finds the others when it calls them"
                 );
                 break;
             }
             let callee = match self.load_called(&beside, &name) {
                 Ok(called) => {
-                    open.extend(named(&called));
-                    Callee::Pinned(self.keep(self.content(&called)))
+                    open.extend(called_names(&called));
+                    Callee::Pinned(self.store_content(self.content(&called)))
                 }
                 Err(failure) => Callee::Unusable(failure.message),
             };
@@ -121,7 +121,7 @@ impl Host {
                 flows: content.called.clone(),
             };
         }
-        let folder = library.map_or_else(|| self.current_folder(), Folder::library);
+        let folder = library.map_or_else(|| self.current_folder(), Folder::of_library);
         let texts = content.flows.iter();
         let flows = texts.map(|(name, (file, text))| (name.clone(), Callee::Text(file.clone(), text.clone())));
         Home { folder: Arc::new(folder.with_mode(CheckMode::Stored)), flows: flows.collect() }
@@ -157,7 +157,7 @@ impl Host {
             Some(Callee::Pinned(hash)) => {
                 let content = self.content_of(&Pin(hash.clone()))?;
                 let (graph, warnings) = self.check_content(&content)?;
-                log_kept(&self.tenant, &warnings);
+                log_broken_rules(&self.tenant, &warnings);
                 let (folder, content, warnings) = (home.folder.clone(), Arc::new(content), warnings.into());
                 return Ok(LoadedFlow { graph, folder, content, home: None, warnings });
             }
@@ -175,7 +175,7 @@ impl Host {
             folder if folder.is_library() => format!("the library has no flow `{name}`"),
             _ => format!("the file `{name}.yaml` next to the calling flow does not exist"),
         };
-        let source = source.ok_or_else(|| unusable(home.folder.refused(name).unwrap_or_else(missing)))?;
+        let source = source.ok_or_else(|| unusable(home.folder.explain_refusal(name).unwrap_or_else(missing)))?;
         let loaded = blocking(|| self.load_in(&source, home.folder.clone()));
         let flow = loaded.map_err(|error| unusable(format!("cannot use the flow `{name}`: {error}")))?;
         match flow_label(flow.graph()).is_some_and(|label| label.disabled) {
@@ -188,14 +188,14 @@ impl Host {
     pub(super) fn content_at(&self, flow: &LoadedFlow, home: &Home) -> Content {
         let (place, called) = match home.is_old() {
             true => (None, BTreeMap::new()),
-            false => (Some(FlowLocation::of(&home.folder)), home.flows.clone()),
+            false => (Some(FlowLocation::from_folder(&home.folder)), home.flows.clone()),
         };
         Content { home: place, called, simulate: Simulate::clone(&self.simulate), ..self.content(flow) }
     }
 }
 
 /// Returns the names of the flows that a flow calls by a literal name, or may call as tools.
-fn named(flow: &LoadedFlow) -> VecDeque<String> {
+fn called_names(flow: &LoadedFlow) -> VecDeque<String> {
     let called = flow.content.flows.keys().cloned();
     called.chain(granted_flows(flow.graph(), &flow.folder)).collect()
 }

@@ -16,9 +16,9 @@ use crate::host::{
 };
 
 /// Maximum number of mismatches that an input check reports.
-const FINDINGS: usize = 20;
+const MAX_MISMATCHES: usize = 20;
 /// Maximum number of characters of a reported mismatch. It quotes the wrong value, which may be as large as the input.
-const FINDING_CHARS: usize = 200;
+const MAX_MISMATCH_CHARS: usize = 200;
 /// The name of the schema in a message about an output.
 const OUTPUT_SCHEMA: &str = "the output schema";
 
@@ -83,17 +83,17 @@ impl LoadedFlow {
     /// 2 s.
     pub fn check_given_output(&self, node: &str, output: &Json) -> Result<(), Vec<String>> {
         let Some(node) = self.graph.nodes.iter().find(|known| known.id.as_str() == node) else { return Ok(()) };
-        check(&in_part(&node.node_type.output), OUTPUT_SCHEMA, output).map_err(findings)
+        check(&with_optional_members(&node.node_type.output), OUTPUT_SCHEMA, output).map_err(mismatches)
     }
 }
 
 /// Checks an output that a person records for a task against the output schema of the node type. The error has a
 /// sentence for each mismatch. It may block for about 2 s.
 pub(crate) fn check_whole_output(node_type: &NodeType, output: &Json) -> Result<(), Vec<String>> {
-    check(&node_type.output, OUTPUT_SCHEMA, output).map_err(findings)
+    check(&node_type.output, OUTPUT_SCHEMA, output).map_err(mismatches)
 }
 
-fn findings(error: InputError) -> Vec<String> {
+fn mismatches(error: InputError) -> Vec<String> {
     match error {
         InputError::Unfit { findings } => findings,
         InputError::TooCostly(error) => vec![error.to_string()],
@@ -123,26 +123,26 @@ fn check(schema: &Value, name: &str, value: &Json) -> Result<(), InputError> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(InputError::Unfit { findings: errors.iter().take(FINDINGS).map(describe).collect() })
+    Err(InputError::Unfit { findings: errors.iter().take(MAX_MISMATCHES).map(describe).collect() })
 }
 
 /// Returns a schema that also accepts values with omitted members.
-fn in_part(schema: &Value) -> Value {
-    const OF_MISSING: [&str; 8] =
+fn with_optional_members(schema: &Value) -> Value {
+    const KEYWORDS_ON_ABSENCE: [&str; 8] =
         ["required", "minProperties", "dependentRequired", "dependentSchemas", "not", "if", "then", "else"];
-    const OF_VALUES: [&str; 4] = ["const", "enum", "default", "examples"];
+    const KEYWORDS_WITH_VALUES: [&str; 4] = ["const", "enum", "default", "examples"];
     match schema {
-        Value::Array(schemas) => schemas.iter().map(in_part).collect(),
+        Value::Array(schemas) => schemas.iter().map(with_optional_members).collect(),
         Value::Object(keywords) => {
             // A member may be called `required`, but then it has a schema.
             let is_kept = |(key, value): &(&String, &Value)| {
-                !OF_MISSING.contains(&key.as_str()) || (*key == "required" && !value.is_array())
+                !KEYWORDS_ON_ABSENCE.contains(&key.as_str()) || (*key == "required" && !value.is_array())
             };
             let keyword = |(key, value): (&String, &Value)| match key.as_str() {
-                key if OF_VALUES.contains(&key) => (key.to_owned(), value.clone()),
+                key if KEYWORDS_WITH_VALUES.contains(&key) => (key.to_owned(), value.clone()),
                 // A partial value may match several alternatives.
-                "oneOf" => ("anyOf".to_owned(), in_part(value)),
-                key => (key.to_owned(), in_part(value)),
+                "oneOf" => ("anyOf".to_owned(), with_optional_members(value)),
+                key => (key.to_owned(), with_optional_members(value)),
             };
             Value::Object(keywords.iter().filter(is_kept).map(keyword).collect())
         }
@@ -151,7 +151,7 @@ fn in_part(schema: &Value) -> Value {
 }
 
 /// Logs the newer rules that a stored flow breaks, with the line of each. Such a flow still runs.
-pub(super) fn log_kept(tenant: &Tenant, diagnostics: &[Diagnostic]) {
+pub(super) fn log_broken_rules(tenant: &Tenant, diagnostics: &[Diagnostic]) {
     let kept = |finding: &&Diagnostic| finding.new_rule && finding.severity == Severity::Warning;
     for Diagnostic { code, location, message, help, .. } in diagnostics.iter().filter(kept) {
         let help = help.as_deref().unwrap_or_default();
@@ -168,9 +168,9 @@ fn describe(error: &ValidationError<'_>) -> String {
     let place = place.trim_start_matches('/').replace('/', ".");
     let message = error.to_string();
     // The masked message still explains the mismatch without the value.
-    let message = match message.chars().nth(FINDING_CHARS) {
+    let message = match message.chars().nth(MAX_MISMATCH_CHARS) {
         None => message,
-        Some(_) => error.masked().to_string().chars().take(FINDING_CHARS).collect(),
+        Some(_) => error.masked().to_string().chars().take(MAX_MISMATCH_CHARS).collect(),
     };
     if place.is_empty() { message } else { format!("`{place}`: {message}") }
 }

@@ -18,8 +18,8 @@ use crate::{
         folder::{Folder, read_source},
         granted::Granting,
         inspector::Inspector,
-        loaded::{CheckedFlow, LoadedFlow, log_kept},
-        reading::{Reading, Surroundings},
+        loaded::{CheckedFlow, LoadedFlow, log_broken_rules},
+        reading::{RecordingContext, Surroundings},
     },
     packs::{InstallError, LockedPack, PackId},
 };
@@ -72,7 +72,7 @@ impl Host {
 
     /// Returns the remembered result of a flow's check, if it is valid without reading any files.
     pub fn checked_before(&self, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
-        self.shared.checked.at_once(&self.tenant, source, folder)
+        self.shared.checked.get_without_lookups(&self.tenant, source, folder)
     }
 
     fn check_anew(&self, source: &Source, around: Surroundings, start: &Start) -> CheckedFlow {
@@ -82,12 +82,12 @@ impl Host {
         let (catalog, mut diagnostics) = self.catalog_with(&named, source, &folder);
         let sound = diagnostics.is_empty();
         let inspector = Inspector::new(self.shared.engine.clone(), catalog.clone(), self.tenant.clone());
-        let reading = Reading::of(around, inspector);
+        let reading = RecordingContext::new(around, inspector);
         let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
         let graph = checked.graph.filter(|_| sound);
         diagnostics.extend(checked.diagnostics);
         diagnostics.sort_by_key(|finding| (finding.location.line, finding.location.column));
-        log_kept(&self.tenant, &diagnostics);
+        log_broken_rules(&self.tenant, &diagnostics);
         let flow = graph.map(|graph| {
             let content = Arc::new(reading.content(source, &graph, start));
             let warnings = diagnostics.as_slice().into();
@@ -95,7 +95,7 @@ impl Host {
         });
         let checked = CheckedFlow { flow, diagnostics };
         // The engine has already charged for the scripts.
-        self.shared.engine.charge(&self.tenant, since.elapsed().saturating_sub(reading.spent()));
+        self.shared.engine.charge(&self.tenant, since.elapsed().saturating_sub(reading.time_spent()));
         // A flow that names pack files is not remembered, since the files may change.
         if named.is_empty() && *start == Start::default() {
             self.shared.checked.put(&self.tenant, source, &checked, reading.lookups());
@@ -113,7 +113,7 @@ impl Host {
 
     /// Returns the capabilities that flows of any folder may grant.
     pub(crate) fn grantable(&self) -> Vec<String> {
-        let homes = Arc::new(Homes::only(self.unpinned_home()));
+        let homes = Arc::new(Homes::with_one(self.unpinned_home()));
         let outside = self.capabilities(&homes, &self.shared.blobs);
         let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
         let free = BuiltIn::ALL.iter().filter(|capability| capability.grant().is_none());
@@ -136,20 +136,20 @@ impl Host {
                 continue;
             }
             let shown = folder.join(path);
-            let found = folder.pack(path).map_err(|source| Error::Read { path: shown.clone(), source });
-            let added = found.and_then(|file| add_file(&self.shared.engine, &mut catalog, &file, &shown));
+            let found = folder.resolve_pack(path).map_err(|source| Error::Read { path: shown.clone(), source });
+            let added = found.and_then(|file| add_pack_file(&self.shared.engine, &mut catalog, &file, &shown));
             match added {
                 Ok((digest, _)) if !self.policy.allows_pack(&digest.0) => {
                     findings.push(pack_denied(source, place.clone(), &digest.0));
                 }
-                Ok((digest, bytes)) => self.remember(digest, bytes),
+                Ok((digest, bytes)) => self.remember_pack(digest, bytes),
                 Err(error) => findings.push(error.at(source, place.clone())),
             }
         }
         (Arc::new(catalog), findings)
     }
 
-    fn remember(&self, digest: Digest, bytes: Arc<[u8]>) {
+    fn remember_pack(&self, digest: Digest, bytes: Arc<[u8]>) {
         let mut packs = self.shared.packs.lock();
         packs.entry(digest).or_insert(KnownPack::new(bytes));
     }
@@ -167,7 +167,7 @@ fn accept(checked: CheckedFlow) -> Result<LoadedFlow, LoadError> {
 
 /// Adds the pack of a file to an engine and a catalog, and returns its digest and bytes. Error messages name the file
 /// as `shown`.
-pub(super) fn add_file(
+pub(super) fn add_pack_file(
     engine: &Engine,
     catalog: &mut Catalog,
     file: &Path,
@@ -183,7 +183,7 @@ pub(super) fn add_file(
 
 /// Adds a pinned pack to an engine and a catalog, and returns its digest and bytes. It fails if the pack's name and
 /// version differ from those in the lock.
-pub(super) fn add_locked(
+pub(super) fn add_locked_pack(
     engine: &Engine,
     catalog: &mut Catalog,
     locked: LockedPack,

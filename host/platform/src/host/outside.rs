@@ -1,4 +1,4 @@
-//! The capabilities that leave the host, such as `http`, for the runs of a tenant and of their homes.
+//! The capabilities that leave the host, such as `http`, for the runs of a tenant.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     host::home::Home,
     world::{
         services::{self, Services},
-        test_run::Simulated,
+        test_run::SimulatedHttp,
         tools::{self, Tools},
     },
 };
@@ -27,7 +27,7 @@ impl Host {
         if self.simulate.covers(http::INTERFACE)
             && let Some(http) = capabilities.get_mut(http::INTERFACE)
         {
-            *http = Arc::new(Simulated(http.clone()));
+            *http = Arc::new(SimulatedHttp(http.clone()));
         }
         if self.simulate.covers(model::INTERFACE) {
             capabilities.insert(model::INTERFACE.into(), self.shared.simulated_model.clone());
@@ -87,7 +87,7 @@ struct ToolsOfRuns {
 }
 
 impl ToolsOfRuns {
-    fn of(&self, caller: &Caller) -> Result<Tools, Failure> {
+    fn tools_for(&self, caller: &Caller) -> Result<Tools, Failure> {
         let home = self.homes.find(&Pin(caller.pin.clone()))?;
         Ok(Tools { flows: Arc::new(CalledFlows { host: self.host.clone(), home }), ..self.tools.clone() })
     }
@@ -95,11 +95,11 @@ impl ToolsOfRuns {
 
 impl Capability for ToolsOfRuns {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
-        self.of(caller)?.admit(call, caller)
+        self.tools_for(caller)?.admit(call, caller)
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
-        match self.of(&outgoing.caller) {
+        match self.tools_for(&outgoing.caller) {
             Ok(tools) => tools.perform(outgoing),
             Err(failure) => Box::pin(ready(Err(failure))),
         }
@@ -115,7 +115,7 @@ mod tests {
     use crate::Host;
 
     #[test]
-    fn every_capability_of_the_table_is_there() {
+    fn every_built_in_capability_is_performed() {
         let host = Host::builder().without_cache().instances(1).build().unwrap();
         let there = host.grantable();
         for capability in BuiltIn::ALL.iter().map(|capability| capability.name()) {

@@ -15,7 +15,7 @@ const MIME_OF_PACKS: &str = "application/wasm";
 impl Host {
     /// Stores the content of a flow and its home, so that a run no longer depends on files.
     pub(super) fn pin(&self, flow: &LoadedFlow, home: &Home) -> Pinned {
-        Pinned { graph: flow.graph.clone(), pin: Pin(self.keep(self.content_at(flow, home))) }
+        Pinned { graph: flow.graph.clone(), pin: Pin(self.store_content(self.content_at(flow, home))) }
     }
 
     /// Stores the packs of a flow, and returns the flow's content with the ids of their blobs.
@@ -32,7 +32,7 @@ impl Host {
     }
 
     /// Stores the content of a flow and returns its hash.
-    pub(super) fn keep(&self, content: Content) -> Arc<str> {
+    pub(super) fn store_content(&self, content: Content) -> Arc<str> {
         let bytes = serde_json::to_vec(&content).unwrap_or_default();
         self.shared.blobs.put(&self.tenant, bytes.into(), MIME).file_id
     }
@@ -79,8 +79,8 @@ impl Host {
 
     /// Reads the pinned content.
     pub(super) fn content_of(&self, pin: &Pin) -> Result<Content, Failure> {
-        let bytes = self.kept(&pin.0, MIME)?;
-        serde_json::from_slice(&bytes).map_err(|error| lost(&error))
+        let bytes = self.read_stored(&pin.0, MIME)?;
+        serde_json::from_slice(&bytes).map_err(|error| pin_error(&error))
     }
 
     /// Checks a flow from its content, and returns it with its warnings.
@@ -89,8 +89,8 @@ impl Host {
         let error = checked.diagnostics.iter().find(|finding| finding.severity == Severity::Error);
         match (checked.graph, error) {
             (Some(graph), _) => Ok((Arc::new(graph), checked.diagnostics)),
-            (None, Some(error)) => Err(lost(&error.message)),
-            (None, None) => Err(lost(&"it cannot be checked")),
+            (None, Some(error)) => Err(pin_error(&error.message)),
+            (None, None) => Err(pin_error(&"it cannot be checked")),
         }
     }
 
@@ -99,7 +99,7 @@ impl Host {
         let mut catalog = Catalog::default();
         for (digest, blob) in &content.packs {
             let digest = Digest(digest.as_str().into());
-            let kept = |blob| self.kept(blob, MIME_OF_PACKS).map(|bytes| bytes.to_vec());
+            let kept = |blob| self.read_stored(blob, MIME_OF_PACKS).map(|bytes| bytes.to_vec());
             let came_along = content.built_in.contains(&*digest.0);
             let pack = match (blob, catalog::find(&digest.0)) {
                 (_, Some(built_in)) => self.shared.engine.add_built_in(built_in.bytes, digest, built_in.name),
@@ -109,25 +109,25 @@ impl Host {
                     self.shared.engine.add_built_in(kept(blob)?, digest, &origin)
                 }
                 (Some(blob), None) => self.shared.engine.add_pack(kept(blob)?, &digest.0),
-                (None, None) => return Err(lost(&format!("the store does not have the pack {digest}"))),
+                (None, None) => return Err(pin_error(&format!("the store does not have the pack {digest}"))),
             };
-            let pack = pack.map_err(|error| lost(&error.kind))?;
-            register(&mut catalog, pack, &content.name).map_err(|error| lost(&error))?;
+            let pack = pack.map_err(|error| pin_error(&error.kind))?;
+            register(&mut catalog, pack, &content.name).map_err(|error| pin_error(&error))?;
         }
         Ok(flowcell_flow::load_from(&content.source(), &catalog, files, &content.start))
     }
 
-    fn kept(&self, hash: &Arc<str>, mime: &str) -> Result<Arc<[u8]>, Failure> {
+    fn read_stored(&self, hash: &Arc<str>, mime: &str) -> Result<Arc<[u8]>, Failure> {
         let blob = BlobRef { file_id: hash.clone(), size: 0, mime: mime.into() };
         match self.shared.blobs.get(&self.tenant, &blob) {
             Ok(Some(bytes)) => Ok(bytes),
-            Ok(None) => Err(lost(&format!("the store does not have {hash}"))),
-            Err(error) => Err(lost(&error)),
+            Ok(None) => Err(pin_error(&format!("the store does not have {hash}"))),
+            Err(error) => Err(pin_error(&error)),
         }
     }
 }
 
-fn lost(why: &dyn std::fmt::Display) -> Failure {
+fn pin_error(why: &dyn std::fmt::Display) -> Failure {
     Failure::new(code::FLOW_NOT_FOUND, format!("cannot use the files that the run has pinned: {why}"))
 }
 
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_on_with_the_catalog_that_it_began_with() {
+    fn a_run_continues_with_the_catalog_that_it_began_with() {
         let folder = tempfile::tempdir().unwrap();
         let host = Host::builder().without_cache().instances(4).state_dir(folder.path()).build().unwrap();
         let flow = host.load_source(Source { name: "old.yaml".into(), text: FLOW.into() }).unwrap();
         let pinned = host.pin(&flow, &host.bind(&flow));
         assert!(host.pinned(&pinned.pin).is_ok());
 
-        let bytes = host.kept(&pinned.pin.0, MIME).unwrap();
+        let bytes = host.read_stored(&pinned.pin.0, MIME).unwrap();
         let mut content: Content = serde_json::from_slice(&bytes).unwrap();
         let older = older();
         let digest = hex::encode(Sha256::digest(&older));

@@ -45,7 +45,7 @@ impl Surroundings {
 pub(crate) type Lookup = Box<dyn Fn(&Surroundings) -> bool + Send + Sync>;
 
 /// A context that records the lookups of a check, and the texts that the check reads.
-pub(crate) struct Reading {
+pub(crate) struct RecordingContext {
     around: Surroundings,
     inspector: Inspector,
     lookups: RefCell<Vec<Lookup>>,
@@ -55,16 +55,16 @@ pub(crate) struct Reading {
     outline: RefCell<Option<Outline>>,
 }
 
-impl Reading {
-    pub(crate) fn of(around: Surroundings, inspector: Inspector) -> Reading {
+impl RecordingContext {
+    pub(crate) fn new(around: Surroundings, inspector: Inspector) -> RecordingContext {
         let (files, flows, agents) = (RefCell::default(), RefCell::default(), RefCell::default());
         let (lookups, outline) = (RefCell::default(), RefCell::default());
-        Reading { around, inspector, lookups, files, flows, agents, outline }
+        RecordingContext { around, inspector, lookups, files, flows, agents, outline }
     }
 
     /// Returns the time that the inspection of scripts has taken.
-    pub(crate) fn spent(&self) -> Duration {
-        self.inspector.spent()
+    pub(crate) fn time_spent(&self) -> Duration {
+        self.inspector.time_spent()
     }
 
     /// Returns the content that the flow was checked from.
@@ -104,7 +104,7 @@ impl Reading {
     }
 }
 
-impl CheckContext for Reading {
+impl CheckContext for RecordingContext {
     fn mode(&self) -> CheckMode {
         self.around.folder.mode()
     }

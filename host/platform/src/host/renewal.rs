@@ -24,18 +24,18 @@ pub(super) struct Renewals(HashMap<Pin, Pinned>);
 
 impl Renewals {
     /// Creates renewals for a retry that has begun. The retry's own flow keeps its pin.
-    pub(super) fn begun(pin: Pin, graph: Arc<Graph>) -> Renewals {
+    pub(super) fn of_begun_retry(pin: Pin, graph: Arc<Graph>) -> Renewals {
         Renewals([(pin.clone(), Pinned { graph, pin })].into())
     }
 
     /// Returns the flow for the repetition of a run with this pin.
-    pub(super) fn repeated(&mut self, host: &Host, pin: &Pin) -> Result<Pinned, StartError> {
+    pub(super) fn renew(&mut self, host: &Host, pin: &Pin) -> Result<Pinned, StartError> {
         if let Some(flow) = self.0.get(pin) {
             return Ok(flow.clone());
         }
         let content = host.content_of(pin).map_err(OpenError::Pin)?;
-        let (content, graph) = host.renewed(content, self)?;
-        let flow = Pinned { graph, pin: Pin(host.keep(content)) };
+        let (content, graph) = host.renew_content(content, self)?;
+        let flow = Pinned { graph, pin: Pin(host.store_content(content)) };
         self.0.insert(pin.clone(), flow.clone());
         Ok(flow)
     }
@@ -45,7 +45,11 @@ impl Host {
     /// Checks the pinned content of an earlier run again, and returns the content and the flow for the run's
     /// repetition. Fails if the flow grants more than the tenant's current policy allows. A callee that grants more
     /// becomes [`Callee::Unusable`] instead.
-    fn renewed(&self, mut content: Content, renewals: &mut Renewals) -> Result<(Content, Arc<Graph>), StartError> {
+    fn renew_content(
+        &self,
+        mut content: Content,
+        renewals: &mut Renewals,
+    ) -> Result<(Content, Arc<Graph>), StartError> {
         if !self.policy.limits_flows() {
             return self.check_renewed(&content).map(|graph| (content, graph));
         }
@@ -53,7 +57,7 @@ impl Host {
         let graph = self.check_renewed(&content)?;
         for (name, callee) in &mut content.called {
             let Callee::Pinned(hash) = callee else { continue };
-            *callee = match renewals.repeated(self, &Pin(hash.clone())) {
+            *callee = match renewals.renew(self, &Pin(hash.clone())) {
                 Ok(flow) => Callee::Pinned(flow.pin.0),
                 Err(error) => Callee::Unusable(format!("cannot use the flow `{name}`: {error}")),
             };
@@ -62,7 +66,7 @@ impl Host {
     }
 
     fn check_renewed(&self, content: &Content) -> Result<Arc<Graph>, StartError> {
-        let files = Renewed { content, policy: &self.policy };
+        let files = RenewalContext { content, policy: &self.policy };
         let mut checked = self.check_with(content, &files).map_err(OpenError::Pin)?;
         checked.diagnostics.extend(self.denied_packs(content));
         let denied = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
@@ -86,12 +90,12 @@ impl Host {
 }
 
 /// The content of a run, with the policy that limits its grants.
-struct Renewed<'a> {
+struct RenewalContext<'a> {
     content: &'a Content,
     policy: &'a Policy,
 }
 
-impl CheckContext for Renewed<'_> {
+impl CheckContext for RenewalContext<'_> {
     fn mode(&self) -> CheckMode {
         self.content.mode()
     }
@@ -132,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pack_that_may_not_be_brought_now_is_told_with_its_line() {
+    fn a_pack_that_the_policy_forbids_is_reported_with_its_line() {
         let host = Host::builder().without_cache().instances(4).build().unwrap();
         let text = "flow: { name: brings }\nnodes: [{ id: a, type: control.noop }]\nedges: []\n";
         let flow = host.load_source(Source { name: "brings.yaml".into(), text: text.into() }).unwrap();

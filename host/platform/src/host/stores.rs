@@ -16,7 +16,7 @@ use std::{
 use flowcell_runtime::{
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryDocuments, MemoryJournal, MemoryState},
     ports::{Blobs, CacheStore, DocumentStore, Inbox, Journal, Leases, Sessions, StateStore, Sweep},
-    rows::copy_and_check::Whole,
+    rows::copy_and_check::CopyableStore,
     shared::SharedRuns,
     sqlite::{Reader, SqliteStore, stop_process},
 };
@@ -33,13 +33,13 @@ pub fn open_shared_runs(url: &str) -> Result<Box<dyn SharedRuns>, Error> {
 }
 
 /// Opens the shared store at a URL for checks and copies of the whole store.
-pub fn open_whole_shared_store(url: &str) -> Result<Box<dyn Whole>, Error> {
+pub fn open_whole_shared_store(url: &str) -> Result<Box<dyn CopyableStore>, Error> {
     server::open_whole(url)
 }
 
 /// The place of the store.
 #[derive(Default)]
-pub(super) enum Where {
+pub(super) enum StorePlace {
     /// In memory, until the process ends.
     #[default]
     Memory,
@@ -51,18 +51,18 @@ pub(super) enum Where {
     Server(String),
 }
 
-impl Where {
+impl StorePlace {
     /// Returns the place of the operator's keys if the operator has configured none.
     pub(super) fn key_place(&self) -> KeyPlace {
         match self {
-            Where::Memory => KeyPlace::Memory,
-            Where::Folder(folder) => KeyPlace::Beside(folder.clone()),
-            Where::Beside(_) | Where::Server(_) => KeyPlace::Missing,
+            StorePlace::Memory => KeyPlace::Memory,
+            StorePlace::Folder(folder) => KeyPlace::Beside(folder.clone()),
+            StorePlace::Beside(_) | StorePlace::Server(_) => KeyPlace::Missing,
         }
     }
 }
 
-/// The ports of a store.
+/// An open store: its parts, each behind a trait of `flowcell_runtime::ports`.
 pub(super) struct Stores {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) state: Arc<dyn StateStore>,
@@ -78,7 +78,7 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    pub(super) fn open(place: Where) -> Result<Stores, Error> {
+    pub(super) fn open(place: StorePlace) -> Result<Stores, Error> {
         let journal = Arc::new(MemoryJournal::default());
         let memory = Stores {
             journal: journal.clone(),
@@ -94,17 +94,17 @@ impl Stores {
             shared: None,
         };
         Ok(match place {
-            Where::Memory => memory,
-            Where::Beside(reader) => {
+            StorePlace::Memory => memory,
+            StorePlace::Beside(reader) => {
                 let (journal, sessions, documents) = (reader.clone(), reader.clone(), reader.clone());
                 Stores { journal, sessions, documents, blobs: Arc::new(MemoryBlobs::over(reader)), ..memory }
             }
-            Where::Folder(folder) => Stores::embedded(&folder, memory)?,
-            Where::Server(url) => server::open(&url)?,
+            StorePlace::Folder(folder) => Stores::open_folder(&folder, memory)?,
+            StorePlace::Server(url) => server::open(&url)?,
         })
     }
 
-    fn embedded(folder: &Path, memory: Stores) -> Result<Stores, Error> {
+    fn open_folder(folder: &Path, memory: Stores) -> Result<Stores, Error> {
         let store = Arc::new(SqliteStore::open(folder, stop_process).map_err(Error::Store)?);
         if std::env::var_os(HOLD_BACK).is_some() {
             store.hold_back();

@@ -44,7 +44,7 @@ pub(crate) fn run_at<'a>(
 ) -> Result<(RunId, Option<&'a str>), StoreError> {
     let (mut run, mut task) = (run.clone(), address);
     while let Some((owner, below)) = task.split_once('/') {
-        let child = children(&run)?.into_iter().rev().find(|child| calling(&run, child) == Some(owner));
+        let child = children(&run)?.into_iter().rev().find(|child| calling_task(&run, child) == Some(owner));
         let Some(child) = child else { return Ok((run, None)) };
         (run, task) = (child, below);
     }
@@ -53,7 +53,7 @@ pub(crate) fn run_at<'a>(
 
 /// Returns the address of the task in `parent` that called the run `child`. The address is in the child's id, before
 /// the attempt. `None`: the run is not a child run of `parent`.
-pub(crate) fn calling<'a>(parent: &RunId, child: &'a RunId) -> Option<&'a str> {
+pub(crate) fn calling_task<'a>(parent: &RunId, child: &'a RunId) -> Option<&'a str> {
     let rest = child.as_str().strip_prefix(parent.as_str())?.strip_prefix('.')?;
     Some(rest.rsplit_once('.')?.0)
 }

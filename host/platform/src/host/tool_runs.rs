@@ -33,7 +33,7 @@ impl CalledFlows {
         runner.enter().await?;
         runner.start_session();
         // If its caller stops waiting, the child ends with the agent's run.
-        outputs(runner.run().await)
+        outputs_of(runner.run().await)
     }
 }
 
@@ -43,7 +43,7 @@ impl RunFlows for CalledFlows {
     }
 
     fn names(&self) -> BTreeSet<String> {
-        self.home.names()
+        self.home.tool_flow_names()
     }
 
     fn has(&self, name: &str) -> bool {
@@ -81,7 +81,7 @@ impl RunFlows for CalledFlows {
     }
 }
 
-fn outputs(result: RunResult) -> Result<Json, Failure> {
+fn outputs_of(result: RunResult) -> Result<Json, Failure> {
     match (result.status, result.error) {
         (RunStatus::Succeeded, _) => Ok(result.outputs),
         (_, Some(error)) => Err(error.failure),

@@ -15,22 +15,22 @@ pub(crate) struct Watched {
 
 impl Watched {
     /// Registers a watcher of a run.
-    pub(crate) fn begin<'a>(&'a self, run: &'a RunId) -> Watching<'a> {
+    pub(crate) fn register<'a>(&'a self, run: &'a RunId) -> WatcherRegistration<'a> {
         self.runs.lock().push(run.clone());
-        Watching(self, run)
+        WatcherRegistration(self, run)
     }
 
     /// Waits until the watchers of an ended run have received its end, at most for the time `most`.
-    pub(crate) fn wait(&self, run: &RunId, most: Duration) {
+    pub(crate) fn wait_for_watchers(&self, run: &RunId, most: Duration) {
         let watched = |runs: &mut Vec<RunId>| runs.contains(run);
         self.told.wait_while_for(&mut self.runs.lock(), watched, most);
     }
 }
 
 /// A registered watcher. Dropping it removes the registration.
-pub(crate) struct Watching<'a>(&'a Watched, &'a RunId);
+pub(crate) struct WatcherRegistration<'a>(&'a Watched, &'a RunId);
 
-impl Drop for Watching<'_> {
+impl Drop for WatcherRegistration<'_> {
     fn drop(&mut self) {
         let mut runs = self.0.runs.lock();
         if let Some(at) = runs.iter().position(|run| run == self.1) {

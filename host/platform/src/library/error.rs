@@ -38,14 +38,14 @@ pub enum LibraryError {
         newest: u32,
     },
     /// The text is too large.
-    #[error("the flow's text is larger than {} bytes", super::FLOW_BYTES)]
+    #[error("the flow's text is larger than {} bytes", super::MAX_FLOW_BYTES)]
     TooLarge,
     /// The library is full.
     #[error(
         "the library is full: its limits are {} flows and {} MiB for all versions, each counted as at least 4 KiB; \
          delete flows",
-        super::FLOWS,
-        super::LIBRARY_BYTES >> 20
+        super::MAX_FLOWS,
+        super::MAX_LIBRARY_BYTES >> 20
     )]
     Full,
     /// A link is not followed, since it leads out of the folder or is among the library's own files.

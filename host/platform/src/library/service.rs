@@ -40,7 +40,7 @@ use flowcell_runtime::{FlowRunner, RunOptions, RunResult};
 pub use self::log::StepLine;
 use self::{
     log::StepLog,
-    steps::{Following, Steps},
+    steps::{StepLogger, Steps},
 };
 use crate::{
     host::{Host, error::StartError},
@@ -48,7 +48,7 @@ use crate::{
 };
 
 /// Maximum number of lines that one read of a log returns.
-pub const FLOW_RUNS: usize = 1_000;
+pub const MAX_LOG_LINES: usize = 1_000;
 
 /// The flows of one tenant. A library stores the flows, and a host runs them. Each step of a run is logged in
 /// `tool_logs`, a folder beside the library's folder.
@@ -132,7 +132,7 @@ impl FlowService {
         if self.host.knows(&run).map_err(|error| StartError::Open(error.into()))? {
             self.log_past(name, &run, &mut steps)?;
         }
-        runner.attach(Arc::new(Following::new(steps, self.log.clone())));
+        runner.attach(Arc::new(StepLogger::new(steps, self.log.clone())));
         Ok(runner)
     }
 
@@ -151,7 +151,7 @@ impl FlowService {
     fn log_past(&self, name: &str, run: &RunId, steps: &mut Steps) -> Result<(), FlowError> {
         let mut past = Vec::new();
         self.host.each_event(run, 0, |event| {
-            past.extend(steps.follow(&event));
+            past.extend(steps.handle(&event));
             std::ops::ControlFlow::Continue(())
         })?;
         self.log.add_missing(name, run.as_str(), &past).map_err(|source| self.log_error(name, source))
@@ -160,7 +160,7 @@ impl FlowService {
     /// Returns the last lines of a flow's log, the newest last. It also works for a deleted flow.
     pub fn get_flow_runs(&self, name: &str, limit: usize) -> Result<Vec<StepLine>, FlowError> {
         let known = self.library.get(name, None).map(drop);
-        match self.log.last(name, limit.min(FLOW_RUNS)).map_err(|source| self.log_error(name, source))? {
+        match self.log.last(name, limit.min(MAX_LOG_LINES)).map_err(|source| self.log_error(name, source))? {
             Some(lines) if !matches!(known, Err(LibraryError::BadName(_))) => Ok(lines),
             _ => known.map(|()| Vec::new()).map_err(FlowError::from),
         }

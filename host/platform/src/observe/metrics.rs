@@ -19,18 +19,18 @@ use prometheus_client::{
 };
 
 use self::names::Names;
-use crate::observe::observed::{Ended, Observer, Tokens, What};
+use crate::observe::observed::{EndedSpan, Observer, SpanSubject, Tokens};
 
 /// Maximum number of tenants with a label value of their own. Later tenants count as `other`.
-pub(crate) const TENANTS: usize = 200;
+pub(crate) const MAX_TENANT_LABELS: usize = 200;
 /// Maximum number of node types with a label value of their own.
-pub(crate) const NODE_TYPES: usize = 500;
+pub(crate) const MAX_NODE_TYPE_LABELS: usize = 500;
 /// Maximum number of call interfaces with a label value of their own. The same limit applies to providers, and to
 /// models.
-pub(crate) const INTERFACES: usize = 100;
+pub(crate) const MAX_INTERFACE_LABELS: usize = 100;
 
 /// Buckets in seconds for network and model calls, and for whole runs.
-const LONG: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 600.0];
+const LONG_BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 600.0];
 
 type Label = (&'static str, Arc<str>);
 type Counts<const N: usize> = Family<[Label; N], Counter>;
@@ -66,10 +66,10 @@ struct Families {
 }
 
 /// Values that the caller reads at the time of a scrape.
-pub struct Now {
+pub struct ScrapeValues {
     /// New runs that wait for their turn.
     pub runs_waiting: u64,
-    /// Driven child runs.
+    /// Child runs that this process drives.
     pub runs_below: u64,
     /// Requests that are being answered.
     pub requests_active: u64,
@@ -80,27 +80,27 @@ pub struct Now {
 }
 
 /// Counts a run as driven until it is dropped.
-pub struct Driven(Metrics);
+pub struct DrivenRun(Metrics);
 
-impl Drop for Driven {
+impl Drop for DrivenRun {
     fn drop(&mut self) {
         self.0.0.runs_driven.dec();
     }
 }
 
 fn durations<const N: usize>() -> Durations<N> {
-    Family::new_with_constructor(|| Histogram::new(LONG))
+    Family::new_with_constructor(|| Histogram::new(LONG_BUCKETS))
 }
 
 impl Default for Metrics {
     fn default() -> Metrics {
         let mut families = Families {
             registry: Registry::with_prefix("flowcell"),
-            tenants: Names::new(TENANTS),
-            node_types: Names::new(NODE_TYPES),
-            interfaces: Names::new(INTERFACES),
-            providers: Names::new(INTERFACES),
-            models: Names::new(INTERFACES),
+            tenants: Names::new(MAX_TENANT_LABELS),
+            node_types: Names::new(MAX_NODE_TYPE_LABELS),
+            interfaces: Names::new(MAX_INTERFACE_LABELS),
+            providers: Names::new(MAX_INTERFACE_LABELS),
+            models: Names::new(MAX_INTERFACE_LABELS),
             runs_started: Family::default(),
             runs_ended: Family::default(),
             run_seconds: durations(),
@@ -152,7 +152,7 @@ impl Families {
 
 impl Metrics {
     /// Returns all metrics in the text format of Prometheus.
-    pub fn render(&self, now: &Now) -> String {
+    pub fn render(&self, now: &ScrapeValues) -> String {
         let set = |gauge: &Gauge, value: u64| _ = gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         set(&self.0.runs_waiting, now.runs_waiting);
         set(&self.0.runs_below, now.runs_below);
@@ -168,25 +168,25 @@ impl Metrics {
     }
 
     /// Counts a run as driven until the returned value is dropped.
-    pub fn drives(&self) -> Driven {
+    pub fn count_driven_run(&self) -> DrivenRun {
         self.0.runs_driven.inc();
-        Driven(self.clone())
+        DrivenRun(self.clone())
     }
 
     /// Adds computing time of a tenant's attempts to the metrics.
-    pub(crate) fn computed(&self, tenant: &Tenant, time: Duration) {
-        let labels = [("tenant", self.0.tenants.of(tenant.as_str()))];
+    pub(crate) fn add_compute_time(&self, tenant: &Tenant, time: Duration) {
+        let labels = [("tenant", self.0.tenants.label(tenant.as_str()))];
         self.0.computed.get_or_create(&labels).inc_by(time.as_secs_f64());
     }
 
     /// Adds the tokens of a model's turn that has ended, by provider and model.
-    pub(crate) fn turn(&self, reply: &Result<Value, Failure>) {
+    pub(crate) fn add_turn_tokens(&self, reply: &Result<Value, Failure>) {
         let told = match reply {
             Ok(value) => Some(value.json()),
             Err(failure) => failure.details.as_ref(),
         };
         let Some((told, usage)) = told.and_then(|told| Some((told, told.get("usage")?))) else { return };
-        let name = |names: &Names, member| names.of(told.get(member).and_then(Json::as_str).unwrap_or("unknown"));
+        let name = |names: &Names, member| names.label(told.get(member).and_then(Json::as_str).unwrap_or("unknown"));
         let (provider, model) = (name(&self.0.providers, "provider"), name(&self.0.models, "model"));
         if let Some(Tokens { input, output }) = Tokens::read(usage) {
             for (kind, count) in [("input", input), ("output", output)] {
@@ -197,14 +197,14 @@ impl Metrics {
     }
 
     /// Adds costs of a tenant, in USD.
-    pub(crate) fn spent(&self, tenant: &Tenant, usd: f64) {
+    pub(crate) fn add_cost(&self, tenant: &Tenant, usd: f64) {
         if usd > 0.0 {
-            self.0.cost.get_or_create(&[("tenant", self.0.tenants.of(tenant.as_str()))]).inc_by(usd);
+            self.0.cost.get_or_create(&[("tenant", self.0.tenants.label(tenant.as_str()))]).inc_by(usd);
         }
     }
 
     /// Counts a request. `took` is the time until its answer began.
-    pub fn request(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+    pub fn count_request(&self, method: &'static str, route: &str, status: u16, took: Duration) {
         let labels = [("method", method.into()), ("route", route.into()), ("status", status.to_string().into())];
         self.0.requests.get_or_create(&labels).observe(took.as_secs_f64());
     }
@@ -212,27 +212,27 @@ impl Metrics {
 
 impl Observer for Metrics {
     fn started(&self, tenant: &Tenant, _run: &RunId, _flow: &str) {
-        self.0.runs_started.get_or_create(&[("tenant", self.0.tenants.of(tenant.as_str()))]).inc();
+        self.0.runs_started.get_or_create(&[("tenant", self.0.tenants.label(tenant.as_str()))]).inc();
     }
 
-    fn ended(&self, _root: &RunId, ended: &Ended) {
+    fn ended(&self, _root: &RunId, ended: &EndedSpan) {
         let outcome: Arc<str> = ended.outcome.into();
         let seconds = Duration::from_millis(ended.ended - ended.began).as_secs_f64();
         match &ended.what {
-            What::Run { .. } => {
+            SpanSubject::Run { .. } => {
                 self.0.run_seconds.get_or_create(&[("status", outcome.clone())]).observe(seconds);
-                let labels = [("tenant", self.0.tenants.of(ended.tenant.as_str())), ("status", outcome)];
+                let labels = [("tenant", self.0.tenants.label(ended.tenant.as_str())), ("status", outcome)];
                 self.0.runs_ended.get_or_create(&labels).inc();
             }
-            What::Attempt { node_type, .. } => {
-                let labels = [("node_type", self.0.node_types.of(node_type)), ("outcome", outcome)];
+            SpanSubject::Attempt { node_type, .. } => {
+                let labels = [("node_type", self.0.node_types.label(node_type)), ("outcome", outcome)];
                 self.0.attempts.get_or_create(&labels).inc();
             }
-            What::Call { call, .. } => {
-                let labels = [("interface", self.0.interfaces.of(&call.interface)), ("outcome", outcome)];
+            SpanSubject::Call { call, .. } => {
+                let labels = [("interface", self.0.interfaces.label(&call.interface)), ("outcome", outcome)];
                 self.0.calls.get_or_create(&labels).observe(seconds);
             }
-            What::Agent { .. } => {}
+            SpanSubject::Agent { .. } => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 use flowcell_contract::{RunId, Tenant};
 use flowcell_services::egress::Egress;
 
-use crate::observe::observed::{Ended, Observer};
+use crate::observe::observed::{EndedSpan, Observer};
 
 /// An empty type, since this build cannot reach a collector.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ impl Telemetry {
 }
 
 impl Observer for Telemetry {
-    fn ended(&self, _: &RunId, _: &Ended) {
+    fn ended(&self, _: &RunId, _: &EndedSpan) {
         match *self {}
     }
 }

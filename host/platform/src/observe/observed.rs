@@ -1,8 +1,8 @@
 //! Derives the spans of runs from their events, for metrics, traces and logs.
 //!
-//! A [`Watch`] is a channel of one run and its child runs. It stores open spans and passes each span to [`Observers`]
-//! when the span ends. Spans contain only names, durations, outcomes and codes of the host. They contain no inputs,
-//! messages or outputs of nodes.
+//! A [`RunWatch`] is a channel of one run and its child runs. It stores open spans and passes each span to
+//! [`Observers`] when the span ends. Spans contain only names, durations, outcomes and codes of the host. They contain
+//! no inputs, messages or outputs of nodes.
 //!
 //! Each process watches a run by itself. A span that began in another process is reported by its end alone. Then an
 //! attempt has no known type, and a call has no known names.
@@ -18,20 +18,20 @@ use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_runtime::{Channel, Event};
 use parking_lot::Mutex;
 
-use self::open::Open;
+use self::open::OpenSpans;
 
 /// Maximum number of characters of a name in a span.
 pub(crate) const NAME_CHARS: usize = 128;
 
-/// The reason of parking that needs no person.
+/// The reason of parking for a run that waits for an answer, a message or a timer, and so needs nobody to resume it.
 const WAITING: &str = "waiting";
 
 /// A span that has ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Ended {
+pub(crate) struct EndedSpan {
     pub(crate) tenant: Tenant,
     pub(crate) run: RunId,
-    pub(crate) what: What,
+    pub(crate) what: SpanSubject,
     /// The start, in milliseconds since 1970.
     pub(crate) began: u64,
     pub(crate) ended: u64,
@@ -43,20 +43,20 @@ pub(crate) struct Ended {
 
 /// The subject of a span.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum SpanSubject {
     /// A run of a flow.
     Run { flow: String },
     /// An attempt of a task.
-    Attempt { task: Attempted, node_type: String },
+    Attempt { task: AttemptId, node_type: String },
     /// A call of an attempt.
-    Call { task: Attempted, agent: Option<String>, call: Called },
+    Call { task: AttemptId, agent: Option<String>, call: CallTarget },
     /// An agent run.
-    Agent { task: Attempted, id: String, model: Option<String>, usage: Option<Tokens> },
+    Agent { task: AttemptId, id: String, model: Option<String>, usage: Option<Tokens> },
 }
 
 /// The identity of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Attempted {
+pub(crate) struct AttemptId {
     /// The address of the task.
     pub(crate) task: String,
     pub(crate) attempt: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Attempted {
 
 /// The interface, function and target of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct Called {
+pub(crate) struct CallTarget {
     pub(crate) ordinal: u64,
     pub(crate) interface: String,
     pub(crate) function: String,
@@ -102,31 +102,31 @@ pub(crate) trait Observer: Send + Sync {
 
     /// Reports a span that has ended in the run `root` or a child run. The reports follow the order of the run's
     /// events. The method must return quickly.
-    fn ended(&self, root: &RunId, ended: &Ended);
+    fn ended(&self, root: &RunId, ended: &EndedSpan);
 }
 
 /// The receivers of a process's spans.
 pub(crate) type Observers = Arc<[Arc<dyn Observer>]>;
 
 /// Watches one run and its child runs.
-pub(crate) struct Watch {
+pub(crate) struct RunWatch {
     observers: Observers,
     root: RunId,
-    open: Mutex<Open>,
+    open: Mutex<OpenSpans>,
 }
 
-impl Watch {
+impl RunWatch {
     /// Watches a run. `flow` is the name of the run's own flow.
-    pub(crate) fn new(observers: Observers, run: RunId, flow: &str) -> Watch {
-        Watch { observers, root: run.clone(), open: Mutex::new(Open::new(run, flow)) }
+    pub(crate) fn new(observers: Observers, run: RunId, flow: &str) -> RunWatch {
+        RunWatch { observers, root: run.clone(), open: Mutex::new(OpenSpans::new(run, flow)) }
     }
 
-    fn tell(&self, ended: &Ended) {
+    fn report(&self, ended: &EndedSpan) {
         self.observers.iter().for_each(|observer| observer.ended(&self.root, ended));
     }
 }
 
-impl Channel for Watch {
+impl Channel for RunWatch {
     fn on_event(&self, event: &Event) {
         if event.kind == "harness:start" {
             let flow = name_in(&event.data, "name").unwrap_or_default();
@@ -138,7 +138,7 @@ impl Channel for Watch {
             self.observers.iter().for_each(|observer| observer.needs_attention(&event.tenant, &event.run_id, &reason));
         }
         let mut open = self.open.lock();
-        open.take_in(event, &mut |ended| self.tell(&ended));
+        open.apply(event, &mut |ended| self.report(&ended));
     }
 }
 

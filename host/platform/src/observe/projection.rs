@@ -18,10 +18,10 @@ use flowcell_runtime::{
 /// The output of a cancelled step.
 const CANCELLED: &str = "cancelled";
 
-/// Creates projections for flows whose labels name a session prefix.
-pub(crate) struct OfLabels;
+/// Creates projections, which derive the rows of sessions, for flows whose labels name a session prefix.
+pub(crate) struct LabelProjections;
 
-impl Projections for OfLabels {
+impl Projections for LabelProjections {
     fn of(&self, graph: &Arc<Graph>) -> Option<Box<dyn Projection>> {
         let flow = flow_label(graph)?;
         let prefix = flow.prefix.clone()?;
@@ -32,7 +32,7 @@ impl Projections for OfLabels {
     }
 }
 
-/// Follows the steps of one run.
+/// The projection of one run: derives the rows of its steps.
 struct Steps {
     name: String,
     flow: FlowLabel,
@@ -61,7 +61,7 @@ impl Steps {
         }
     }
 
-    fn begins(&self, step: &str, status: StepStatus, args: Json) -> Change {
+    fn begin_step(&self, step: &str, status: StepStatus, args: Json) -> Change {
         Change::Begun {
             session: self.session_of(step),
             root: self.root.clone(),
@@ -72,7 +72,7 @@ impl Steps {
         }
     }
 
-    fn ends(&self, step: &str, status: StepStatus, output: String, is_struct_output: bool) -> Change {
+    fn end_step(&self, step: &str, status: StepStatus, output: String, is_struct_output: bool) -> Change {
         Change::Ended { session: self.session_of(step), status, output, is_struct_output }
     }
 
@@ -80,11 +80,11 @@ impl Steps {
         self.steps.get(&task.node).filter(|_| task.scope == ScopeId::ROOT)
     }
 
-    fn begun(&mut self, task: TaskKey, input: &Json) -> Option<[Change; 2]> {
+    fn begin(&mut self, task: TaskKey, input: &Json) -> Option<[Change; 2]> {
         let step = self.step(task)?.step.clone();
         let before = input.get("from").and_then(Json::as_str).filter(|from| !from.is_empty());
         let args = input.get("args").cloned().unwrap_or_default();
-        let changes = [self.session(&step, before), self.begins(&step, StepStatus::Running, args)];
+        let changes = [self.session(&step, before), self.begin_step(&step, StepStatus::Running, args)];
         self.begun.insert(step);
         Some(changes)
     }
@@ -94,10 +94,11 @@ impl Steps {
     fn succeeded(&self, task: TaskKey, output: &Json) -> Vec<Change> {
         let Some(label) = self.step(task) else { return Vec::new() };
         let is_struct_output = output.get("structuredOutput").is_some_and(|structured| !structured.is_null());
-        let mut changes = vec![self.ends(&label.step, StepStatus::Completed, output_text(output), is_struct_output)];
+        let mut changes =
+            vec![self.end_step(&label.step, StepStatus::Completed, output_text(output), is_struct_output)];
         for left in postponed(label, output).into_iter().filter(|left| !self.begun.contains(&left.step)) {
             changes.push(self.session(&left.step, Some(&label.step)));
-            changes.push(self.begins(&left.step, StepStatus::Postponed, left.args));
+            changes.push(self.begin_step(&left.step, StepStatus::Postponed, left.args));
         }
         changes
     }
@@ -105,7 +106,7 @@ impl Steps {
     /// Builds the change for a step that ended without an output. Returns `None` if the step had not begun.
     fn failed(&self, task: TaskKey, why: &str) -> Option<Change> {
         let step = &self.step(task)?.step;
-        self.begun.contains(step).then(|| self.ends(step, StepStatus::Failed, why.to_owned(), false))
+        self.begun.contains(step).then(|| self.end_step(step, StepStatus::Failed, why.to_owned(), false))
     }
 }
 
@@ -115,7 +116,7 @@ impl Projection for Steps {
         for fact in &unit.facts {
             match fact {
                 Fact::RunStarted { .. } => changes.push(self.session(&self.flow.first, None)),
-                Fact::AttemptStarted { task } => changes.extend(self.begun(*task, &input(*task)).into_iter().flatten()),
+                Fact::AttemptStarted { task } => changes.extend(self.begin(*task, &input(*task)).into_iter().flatten()),
                 Fact::TaskSucceeded { task, output, .. } => changes.extend(self.succeeded(*task, output.json())),
                 Fact::TaskFailed { task, failure, .. } => changes.extend(self.failed(*task, &failure.message)),
                 Fact::TaskCancelled { task, .. } => changes.extend(self.failed(*task, CANCELLED)),

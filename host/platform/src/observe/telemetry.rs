@@ -37,18 +37,19 @@ use tokio::{
 };
 
 use self::{collector::Collector, numbers::Numbers};
-use crate::observe::observed::{Ended, Observer, What};
+use crate::observe::observed::{EndedSpan, Observer, SpanSubject};
 
 /// Maximum number of spans in the queue. Further spans are dropped.
-pub(crate) const QUEUE: usize = 4_096;
+pub(crate) const MAX_QUEUED_SPANS: usize = 4_096;
 /// Maximum number of spans per request.
-pub(crate) const BATCH: usize = 512;
+pub(crate) const MAX_REQUEST_SPANS: usize = 512;
 /// Time for which spans are gathered before they are sent.
-const GATHER: Duration = Duration::from_millis(500);
+const GATHER_TIME: Duration = Duration::from_millis(500);
 /// Maximum time that an ending process waits for the collector.
-pub(crate) const LAST: Duration = Duration::from_secs(5);
-/// Maximum number of unfinished runs with a link to a caller's trace. Beyond it, the link of any one run is dropped.
-const LINKS: usize = 10_000;
+pub(crate) const MAX_STOP_TIME: Duration = Duration::from_secs(5);
+/// Maximum number of unfinished runs with a link to a caller's trace. Beyond it, the link of an arbitrary run is
+/// dropped.
+const MAX_LINKS: usize = 10_000;
 
 /// Sends telemetry to a collector. Cloning is cheap.
 #[derive(Clone)]
@@ -82,7 +83,7 @@ impl Telemetry {
     pub(crate) fn new(url: &str, egress: &Egress) -> Result<Telemetry, TelemetryError> {
         let wrong = |failure: Failure| TelemetryError::Address(url.to_owned(), failure.message);
         let collector = Collector::new(url, egress).map_err(wrong)?;
-        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (queue, waiting) = mpsc::channel(MAX_QUEUED_SPANS);
         Ok(Telemetry(Arc::new(Shared {
             collector,
             queue,
@@ -105,12 +106,12 @@ impl Telemetry {
         exporter.set_resource(&resource());
         // Counts from before this moment are not sent.
         let _ = self.0.numbers.set(Numbers::new(collector, resource())?);
-        let sending = tokio::spawn(send(self.0.clone(), waiting, exporter));
+        let sending = tokio::spawn(send_batches(self.0.clone(), waiting, exporter));
         *self.0.sending.lock() = Some(sending);
         Ok(())
     }
 
-    /// Sends the remaining data and ends. It waits at most [`LAST`] for the collector.
+    /// Sends the remaining data and ends. It waits at most [`MAX_STOP_TIME`] for the collector.
     pub(crate) async fn stop(&self) {
         let sending = self.0.sending.lock().take();
         let Some(sending) = sending else { return };
@@ -118,14 +119,14 @@ impl Telemetry {
         let shared = self.0.clone();
         let numbers = tokio::task::spawn_blocking(move || shared.numbers.get().map(Numbers::stop));
         // If the collector does not answer in time, the remaining data is lost.
-        let _ = tokio::time::timeout(LAST, async { tokio::join!(sending, numbers) }).await;
+        let _ = tokio::time::timeout(MAX_STOP_TIME, async { tokio::join!(sending, numbers) }).await;
     }
 
     /// Links a run to the caller's trace, named by a `traceparent` of W3C Trace Context.
     pub(crate) fn link(&self, tenant: &Tenant, run: &RunId, traceparent: &str) {
-        let Some(context) = context(traceparent) else { return };
+        let Some(context) = parse_traceparent(traceparent) else { return };
         let mut links = self.0.links.lock();
-        if links.len() >= LINKS
+        if links.len() >= MAX_LINKS
             && let Some(any) = links.keys().next().cloned()
         {
             // This run may have ended in another process long ago.
@@ -136,40 +137,40 @@ impl Telemetry {
 }
 
 impl Observer for Telemetry {
-    fn ended(&self, root: &RunId, ended: &Ended) {
+    fn ended(&self, root: &RunId, ended: &EndedSpan) {
         if let Some(numbers) = self.0.numbers.get() {
             numbers.count(ended);
         }
         let link = match ended.what {
-            What::Run { .. } => {
+            SpanSubject::Run { .. } => {
                 let mut links = self.0.links.lock();
                 links.remove(&(ended.tenant.clone(), ended.run.clone()))
             }
             _ => None,
         };
-        if self.0.queue.try_send(span::of(root, ended, link)).is_err() {
+        if self.0.queue.try_send(span::to_open_telemetry(root, ended, link)).is_err() {
             self.0.collector.warn("it accepts spans too slowly, so some are dropped");
         }
     }
 }
 
 /// Sends the queued spans in batches, until [`Telemetry::stop`] ends it.
-async fn send(shared: Arc<Shared>, mut waiting: mpsc::Receiver<SpanData>, exporter: SpanExporter) {
+async fn send_batches(shared: Arc<Shared>, mut waiting: mpsc::Receiver<SpanData>, exporter: SpanExporter) {
     let mut ends = false;
     while !ends {
         let mut batch = Vec::new();
         tokio::select! {
-            _ = waiting.recv_many(&mut batch, BATCH) => {}
+            _ = waiting.recv_many(&mut batch, MAX_REQUEST_SPANS) => {}
             () = shared.ends.notified() => ends = true,
         }
         if !ends {
             tokio::select! {
-                () = tokio::time::sleep(GATHER) => {}
+                () = tokio::time::sleep(GATHER_TIME) => {}
                 () = shared.ends.notified() => ends = true,
             }
         }
         loop {
-            while batch.len() < BATCH
+            while batch.len() < MAX_REQUEST_SPANS
                 && let Ok(span) = waiting.try_recv()
             {
                 batch.push(span);
@@ -195,7 +196,7 @@ fn resource() -> Resource {
 }
 
 /// Parses a `traceparent`: `00-<trace>-<span>-<flags>`.
-fn context(traceparent: &str) -> Option<SpanContext> {
+fn parse_traceparent(traceparent: &str) -> Option<SpanContext> {
     let mut parts = traceparent.split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let hexadecimal = |text: &str, len| {
@@ -216,9 +217,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_traceparent_is_read_or_left_alone() {
+    fn only_a_valid_traceparent_is_parsed() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let read = context(good).unwrap();
+        let read = parse_traceparent(good).unwrap();
         assert_eq!(read.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
         assert!(read.is_remote() && read.is_sampled());
         for wrong in [
@@ -230,7 +231,7 @@ mod tests {
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
         ] {
-            assert!(context(wrong).is_none(), "{wrong}");
+            assert!(parse_traceparent(wrong).is_none(), "{wrong}");
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) const AUDIT: &str = "audit";
 /// Maximum number of tries to append an entry while other writers append to the same chain.
 const MAX_WRITE_TRIES: usize = 100;
 /// Maximum number of characters of a caller's text in an entry.
-const MAX_TEXT: usize = 256;
+const MAX_TEXT_CHARS: usize = 256;
 
 /// The outcome of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub struct AuditEntry {
 
 impl AuditEntry {
     fn after(last: Option<&AuditEntry>, ts: u64, act: &Act) -> AuditEntry {
-        let cut = |text: &str| text.chars().take(MAX_TEXT).collect::<String>();
+        let cut = |text: &str| text.chars().take(MAX_TEXT_CHARS).collect::<String>();
         let mut entry = AuditEntry {
             seq: last.map_or(1, |last| last.seq + 1),
             ts,

@@ -79,15 +79,15 @@ impl Documents<'_> {
 
 /// Parses a document.
 pub(crate) fn read<T: DeserializeOwned>(found: &Document) -> Result<T, DocumentError> {
-    serde_json::from_str(&found.value.to_text()).map_err(|error| damaged(&found.key, &error))
+    serde_json::from_str(&found.value.to_text()).map_err(|error| damaged_error(&found.key, &error))
 }
 
 /// Converts a value to the JSON of a document.
 pub(crate) fn to_json<T: Serialize>(key: &str, document: &T) -> Result<Json, DocumentError> {
-    let text = serde_json::to_string(document).map_err(|error| damaged(key, &error))?;
-    Json::restore(&text).map_err(|error| damaged(key, &error))
+    let text = serde_json::to_string(document).map_err(|error| damaged_error(key, &error))?;
+    Json::restore(&text).map_err(|error| damaged_error(key, &error))
 }
 
-fn damaged(key: &str, why: &dyn std::fmt::Display) -> DocumentError {
+fn damaged_error(key: &str, why: &dyn std::fmt::Display) -> DocumentError {
     DocumentError::Damaged(key.to_owned(), why.to_string())
 }

@@ -13,13 +13,13 @@ pub enum Scope {
     FlowRead,
     /// Creates and removes flows.
     FlowWrite,
-    /// Permits to start runs.
+    /// Starts runs.
     RunCreate,
     /// Reads runs, their events and their open questions.
     RunRead,
     /// Controls runs: cancels, resumes, retries, sends messages.
     RunControl,
-    /// Permits to answer gates.
+    /// Answers gates.
     GateDecide,
     /// Sets, lists and removes secrets, but never reads their values.
     SecretWrite,
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_is_had_or_not() {
+    fn a_set_contains_only_its_own_scopes() {
         let scopes: Scopes = [Scope::RunRead, Scope::Admin].into_iter().collect();
         for scope in Scope::ALL {
             assert_eq!(scopes.has(scope), matches!(scope, Scope::RunRead | Scope::Admin), "{scope}");

@@ -18,7 +18,7 @@ use crate::operate::documents::Documents;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Policy {
     /// The maximum grants of flows, by capability. Unlisted capabilities cannot be granted. Patterns of `http` are
-    /// origins, see [`OriginGrants::policy`]. In all others `*` matches any characters.
+    /// origins, see [`OriginGrants::from_policy`]. In all others `*` matches any characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<BTreeMap<String, Vec<String>>>,
     /// The packs that flows may bring, by the SHA-256 of their files.
@@ -70,15 +70,15 @@ pub(crate) const POLICY: &str = "policy";
 
 impl Policy {
     /// Reads the policy of a tenant. Default: no limits.
-    pub(crate) fn of(documents: &dyn DocumentStore, tenant: &Tenant) -> Result<Policy, StoreError> {
+    pub(crate) fn read(documents: &dyn DocumentStore, tenant: &Tenant) -> Result<Policy, StoreError> {
         let found = Documents { store: documents, tenant: &Tenant::from(OPERATORS) }.get(POLICY, tenant.as_str())?;
         Ok(found.map(|(policy, _)| policy).unwrap_or_default())
     }
 
-    /// Sets the tenant's limits in an engine and among the driven runs.
-    pub(crate) fn bound(&self, engine: &Engine, live: &LiveRuns, tenant: &Tenant) {
-        live.bound(tenant, self.max_live_runs);
-        engine.bound(tenant, self.max_concurrency, self.max_memory_mib.map(|mib| mib << 20));
+    /// Applies the tenant's limits to its attempts in an engine, and to the number of its live runs.
+    pub(crate) fn apply_limits(&self, engine: &Engine, live: &LiveRuns, tenant: &Tenant) {
+        live.set_limit(tenant, self.max_live_runs);
+        engine.set_bounds(tenant, self.max_concurrency, self.max_memory_mib.map(|mib| mib << 20));
     }
 
     /// Returns the maximum grants of a capability, as patterns. `None` means no limit.
@@ -93,7 +93,7 @@ impl Policy {
             return Err("the operator does not allow this tenant to grant it".into());
         };
         let refused = match GrantShape::named(capability) {
-            Some(GrantShape::Origins) => outside(most, item)?.then(|| plain(item)),
+            Some(GrantShape::Origins) => is_outside(most, item)?.then(|| plain_text(item)),
             shape => unmatched(most, shape, item),
         };
         let Some(refused) = refused else { return Ok(()) };
@@ -113,7 +113,7 @@ impl Policy {
         let are_origins = |name: &str| GrantShape::named(name) == Some(GrantShape::Origins);
         for (name, patterns) in self.grants.iter().flatten().filter(|(name, _)| are_origins(name)) {
             for pattern in patterns {
-                OriginGrants::policy(pattern).map_err(|why| format!("`grants.{name}`: {why}"))?;
+                OriginGrants::from_policy(pattern).map_err(|why| format!("`grants.{name}`: {why}"))?;
             }
         }
         for digest in self.packs.iter().flatten() {
@@ -143,9 +143,9 @@ impl Policy {
 
 /// Returns whether no pattern of a policy contains the origin of an item. It compares parsed origins and paths, never
 /// texts.
-fn outside(most: &[String], item: &Json) -> Result<bool, String> {
+fn is_outside(most: &[String], item: &Json) -> Result<bool, String> {
     let granted = OriginGrants::parse(item)?;
-    let contains = |pattern: &String| match OriginGrants::policy(pattern) {
+    let contains = |pattern: &String| match OriginGrants::from_policy(pattern) {
         Ok(allowed) => allowed.first_not_contained(&granted).is_none(),
         // Older versions compared texts, so a store may have patterns that are not origins.
         Err(why) => {
@@ -167,21 +167,21 @@ fn unmatched(most: &[String], shape: Option<GrantShape>, item: &Json) -> Option<
 /// Returns the texts of an item that are compared with a policy's patterns. For a secret the text is its name. For
 /// files each text is `read:` or `write:` with a pattern of paths. Otherwise the text is the item itself.
 fn texts(shape: Option<GrantShape>, item: &Json) -> Vec<String> {
-    let Some(members) = item.as_object() else { return vec![plain(item)] };
+    let Some(members) = item.as_object() else { return vec![plain_text(item)] };
     if let Some(name) = item.get("name").filter(|_| shape == Some(GrantShape::Secrets)) {
-        return vec![plain(name)];
+        return vec![plain_text(name)];
     }
     let of_member = |(key, value): (&Arc<str>, &Json)| match value.as_array() {
-        Some(items) => items.iter().map(|item| format!("{key}:{}", plain(item))).collect(),
-        None => vec![format!("{key}:{}", plain(value))],
+        Some(items) => items.iter().map(|item| format!("{key}:{}", plain_text(item))).collect(),
+        None => vec![format!("{key}:{}", plain_text(value))],
     };
     let texts: Vec<_> = members.iter().flat_map(of_member).collect();
     // An item of files without paths grants nothing. For other capabilities, the meaning of an empty item is unknown
     // here.
-    if texts.is_empty() && shape != Some(GrantShape::Paths) { vec![plain(item)] } else { texts }
+    if texts.is_empty() && shape != Some(GrantShape::Paths) { vec![plain_text(item)] } else { texts }
 }
 
-fn plain(item: &Json) -> String {
+fn plain_text(item: &Json) -> String {
     item.as_str().map_or_else(|| item.to_text(), str::to_owned)
 }
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_at_most_what_the_policy_says() {
+    fn a_grant_stays_within_the_policy() {
         let api = "https://api.example.com";
         assert!(check(&[api], api) && check(&["https://*"], api) && check(&["no", "*"], api));
         assert!(check(&["https://*.example.com"], "https://*.example.com"));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_for_secrets_only() {
+    fn only_a_secret_is_compared_by_its_name() {
         let grants = [("secrets".to_owned(), vec!["a".to_owned()]), ("robot".to_owned(), vec!["a".to_owned()])];
         let policy = Policy { grants: Some(grants.into()), ..Policy::default() };
         let allows = |capability: &str, item: &str| policy.check_grant(capability, &Json::parse(item).unwrap()).is_ok();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_seen_as_one() {
+    fn items_that_are_not_texts_are_compared_by_their_texts() {
         let most = |pattern: &str| vec![pattern.to_owned()];
         let grants = [("files".to_owned(), most("read:data/*")), ("secrets".to_owned(), most("api-*"))];
         let policy = Policy { grants: Some(grants.into()), ..Policy::default() };
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_there_is_is_told() {
+    fn errors_in_a_policy_are_reported_with_their_place() {
         let known = ["http".to_owned(), "model".to_owned()];
         for (policy, told) in [
             (r#"{ "grants": { "http": ["https://*"], "model": [] }, "perDay": { "modelUsd": 0.5 } }"#, None),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn only_packs_of_the_list_are_brought() {
+    fn only_listed_packs_are_allowed() {
         let only = Policy { packs: Some(vec!["abc".into()]), ..Policy::default() };
         assert!(only.allows_pack("abc") && !only.allows_pack("abd") && Policy::default().allows_pack("abd"));
     }

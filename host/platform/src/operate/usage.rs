@@ -31,7 +31,7 @@ use flowcell_runtime::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use self::shares::{Server, Shares};
+use self::shares::{SharedServer, Shares};
 use crate::{
     observe::metrics::Metrics,
     operate::{
@@ -44,11 +44,11 @@ use crate::{
 /// The document kind of a day's usage.
 const USAGE: &str = "usage";
 /// Seconds of a day.
-const DAY: u64 = 24 * 60 * 60;
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// Maximum number of tries to change a day's document while other processes change it.
 const MAX_WRITE_TRIES: usize = 100;
 /// Interval between calls of [`Usage::flush`].
-pub const SETTLES: Duration = Duration::from_secs(1);
+pub const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The usage of a tenant in a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -147,7 +147,7 @@ impl Usage {
 
     /// Waits for a permit of a server, which is returned to the server on drop. Returns `None` if tenants share
     /// nothing.
-    pub(crate) async fn permit(&self, tenant: &Tenant, server: Server<'_>) -> Result<Option<Permit>, Failure> {
+    pub(crate) async fn permit(&self, tenant: &Tenant, server: SharedServer<'_>) -> Result<Option<Permit>, Failure> {
         match self.counts() {
             true => self.0.shares.take(tenant, server).await.map(Some),
             false => Ok(None),
@@ -170,8 +170,8 @@ impl Usage {
     /// Adds the counts to the day's documents in the store. Reads the usage and the policy of each tenant again, and
     /// sets the policy's limits.
     pub fn flush(&self) -> Result<(), StoreError> {
-        for (tenant, computed) in self.0.engine.take_computed() {
-            self.0.metrics.computed(&tenant, computed);
+        for (tenant, computed) in self.0.engine.take_computing_times() {
+            self.0.metrics.add_compute_time(&tenant, computed);
             self.count(&tenant, |used| used.compute_ms += computed.as_secs_f64() * 1e3);
         }
         let tenants: Vec<_> = self.0.tenants.lock().keys().cloned().collect();
@@ -180,8 +180,8 @@ impl Usage {
 
     fn flush_one(&self, tenant: &Tenant) -> Result<(), StoreError> {
         let (today, _) = self.today();
-        let policy = Policy::of(&*self.0.documents, tenant)?;
-        policy.bound(&self.0.engine, &self.0.live, tenant);
+        let policy = Policy::read(&*self.0.documents, tenant)?;
+        policy.apply_limits(&self.0.engine, &self.0.live, tenant);
         // The counts are taken first, since another caller may flush at the same time.
         let fresh = self.0.tenants.lock().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
         let fresh = fresh.unwrap_or_default();
@@ -233,7 +233,7 @@ impl Usage {
     /// Returns the current day, and the seconds until it ends.
     fn today(&self) -> (u64, u64) {
         let now = self.0.timers.now() / 1_000;
-        (now / DAY, DAY - now % DAY)
+        (now / DAY_SECONDS, DAY_SECONDS - now % DAY_SECONDS)
     }
 }
 

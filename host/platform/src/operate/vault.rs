@@ -8,7 +8,7 @@
 //! |---|---|
 //! | key | the operator's keys: their sources and their creation |
 //! | seal | encryption and decryption |
-//! | rotation | encrypting everything with a new key, and removing what no key opens |
+//! | rotation | encrypting everything with a new key, and removing the secrets that no key opens |
 //! | serving | errors of secrets as failures of runs |
 //! | hidden | strings that are not printed |
 //! | error | errors of the vault |
@@ -41,7 +41,7 @@ pub(crate) use self::key::{KeyPlace, write_new as write_private};
 pub use self::{
     error::VaultError,
     hidden::Hidden,
-    key::{FILE as KEY_FILE, KeySource, exposed},
+    key::{KEY_FILE, KeySource, exposure_warning},
     rotation::{LostSecrets, Rotated},
 };
 use self::{
@@ -78,10 +78,10 @@ pub struct Vault {
     noted: Mutex<HashSet<(Tenant, String)>>,
 }
 
-/// A stored data key, which a key of the operator's encrypts.
+/// A stored data key, encrypted with a key of the operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct DataKey {
-    /// The name of the operator's key.
+    /// The name of the operator's key that encrypts this data key.
     under: String,
     created: u64,
     sealed: Sealed,
@@ -89,7 +89,7 @@ struct DataKey {
 
 /// A stored secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Kept {
+struct StoredSecret {
     origins: Vec<String>,
     version: u64,
     created: u64,
@@ -115,9 +115,9 @@ pub struct SecretRow {
     pub updated: u64,
 }
 
-impl Kept {
+impl StoredSecret {
     fn row(self, name: String) -> SecretRow {
-        let Kept { origins, version, created, updated, .. } = self;
+        let StoredSecret { origins, version, created, updated, .. } = self;
         SecretRow { name, origins, version, created, updated }
     }
 
@@ -137,7 +137,7 @@ impl Kept {
     }
 
     /// Returns the same secret with `value` as its encrypted value.
-    fn sealed(mut self, tenant: &Tenant, name: &str, key: &KeyBytes, value: &str) -> Result<Kept, VaultError> {
+    fn sealed(mut self, tenant: &Tenant, name: &str, key: &KeyBytes, value: &str) -> Result<StoredSecret, VaultError> {
         let version = self.version.to_string();
         let sealed = seal::seal(key, &self.place(tenant, name, &version), value.as_bytes());
         self.sealed = sealed.ok_or(VaultError::Value)?;
@@ -166,7 +166,7 @@ impl Vault {
         }
         parse_origins(origins)?;
         for _ in 0..MAX_WRITE_TRIES {
-            let found = self.kept(tenant, name)?;
+            let found = self.find_secret(tenant, name)?;
             if found.is_none() && self.list(tenant)?.len() >= MAX_SECRETS {
                 return Err(VaultError::TooMany);
             }
@@ -175,7 +175,7 @@ impl Vault {
             let seen = found.as_ref().map_or(0, |(_, seen)| *seen);
             let (version, created) = found.map_or((1, now), |(kept, _)| (kept.version + 1, kept.created));
             let sealed = Sealed::default();
-            let kept = Kept { origins: origins.to_vec(), version, created, updated: now, key: number, sealed };
+            let kept = StoredSecret { origins: origins.to_vec(), version, created, updated: now, key: number, sealed };
             let kept = kept.sealed(tenant, name, &key, value)?;
             if self.documents(tenant).put(SECRET, name, Some(&kept), seen)? {
                 self.note(tenant, actor, "secret.set", name, Outcome::Done)?;
@@ -187,19 +187,19 @@ impl Vault {
 
     /// Returns the secrets of a tenant, sorted by name.
     pub fn list(&self, tenant: &Tenant) -> Result<Vec<SecretRow>, VaultError> {
-        let all = self.documents(tenant).all::<Kept>(SECRET)?;
+        let all = self.documents(tenant).all::<StoredSecret>(SECRET)?;
         Ok(all.into_iter().map(|(name, kept)| kept.row(name)).collect())
     }
 
     /// Returns the metadata of a secret.
     pub fn find(&self, tenant: &Tenant, name: &str) -> Result<Option<SecretRow>, VaultError> {
-        Ok(self.kept(tenant, name)?.map(|(kept, _)| kept.row(name.to_owned())))
+        Ok(self.find_secret(tenant, name)?.map(|(kept, _)| kept.row(name.to_owned())))
     }
 
     /// Removes a secret. The audit log records the actor.
     pub fn remove(&self, tenant: &Tenant, actor: &str, name: &str) -> Result<(), VaultError> {
-        let (_, seen) = self.kept(tenant, name)?.ok_or_else(|| VaultError::Unknown(name.to_owned()))?;
-        match self.documents(tenant).put::<Kept>(SECRET, name, None, seen)? {
+        let (_, seen) = self.find_secret(tenant, name)?.ok_or_else(|| VaultError::Unknown(name.to_owned()))?;
+        match self.documents(tenant).put::<StoredSecret>(SECRET, name, None, seen)? {
             true => self.note(tenant, actor, "secret.rm", name, Outcome::Done),
             false => Err(VaultError::Changed(name.to_owned())),
         }
@@ -207,9 +207,9 @@ impl Vault {
 
     /// Decrypts a secret. The audit log records a failed decryption.
     pub fn open(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, VaultError> {
-        let Some((kept, _)) = self.kept(tenant, name)? else { return Ok(None) };
+        let Some((kept, _)) = self.find_secret(tenant, name)? else { return Ok(None) };
         let opened = self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, name, &key));
-        if opened.as_ref().is_err_and(VaultError::is_refusal) {
+        if opened.as_ref().is_err_and(VaultError::is_decryption_failure) {
             self.note_refusal(tenant, name);
         }
         opened.map(Some)
@@ -243,7 +243,7 @@ impl Vault {
         Documents { store: &*self.documents, tenant }
     }
 
-    fn kept(&self, tenant: &Tenant, name: &str) -> Result<Option<(Kept, u64)>, VaultError> {
+    fn find_secret(&self, tenant: &Tenant, name: &str) -> Result<Option<(StoredSecret, u64)>, VaultError> {
         // An invalid name cannot have a secret.
         match check_name(name) {
             Ok(()) => Ok(self.documents(tenant).get(SECRET, name)?),
@@ -254,7 +254,7 @@ impl Vault {
     /// Returns the data key that encrypts the tenant's new secrets.
     fn current_key(&self, tenant: &Tenant) -> Result<(String, KeyBytes), VaultError> {
         for _ in 0..MAX_WRITE_TRIES {
-            let last = self.documents.last(tenant, DATA_KEY).map_err(doc)?.map(|last| last.key);
+            let last = self.documents.last(tenant, DATA_KEY).map_err(document_error)?.map(|last| last.key);
             let next = match &last {
                 None => 1,
                 Some(last) => match self.data_key(tenant, last) {
@@ -278,7 +278,7 @@ impl Vault {
         under: &Kek,
     ) -> Result<Option<(String, KeyBytes)>, VaultError> {
         let (number, key) = (format!("{number:08x}"), seal::new_key());
-        let data_key = wrapped(tenant, &number, under, &key, self.timers.now())?;
+        let data_key = wrap_key(tenant, &number, under, &key, self.timers.now())?;
         let made = self.documents(tenant).put(DATA_KEY, &number, Some(&data_key), 0)?;
         Ok(made.then_some((number, key)))
     }
@@ -287,11 +287,11 @@ impl Vault {
         let damaged = || VaultError::DamagedKey(tenant.to_string(), number.to_owned());
         let (kept, _) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)?.ok_or_else(damaged)?;
         let under = self.with_keys(|keys| keys.iter().find(|key| key.name == kept.under).cloned())?;
-        let under = under.map_or_else(|| Err(self.other_key(&kept.under)), Ok)?;
-        unwrapped(tenant, number, &under, &kept).ok_or_else(damaged)
+        let under = under.map_or_else(|| Err(self.wrong_key_error(&kept.under)), Ok)?;
+        unwrap_key(tenant, number, &under, &kept).ok_or_else(damaged)
     }
 
-    fn other_key(&self, wanted: &str) -> VaultError {
+    fn wrong_key_error(&self, wanted: &str) -> VaultError {
         let names = |keys: &[Kek]| keys.iter().map(|key| key.name.clone()).collect::<Vec<_>>().join(", ");
         let given = self.with_keys(names).ok().filter(|names| !names.is_empty());
         VaultError::OtherKey { wanted: wanted.to_owned(), given: given.unwrap_or_else(|| "none".into()) }
@@ -340,18 +340,18 @@ pub(crate) fn parse_origins(origins: &[String]) -> Result<OriginGrants, VaultErr
     OriginGrants::parse(&origins).map_err(VaultError::Origins)
 }
 
-fn wrapped(tenant: &Tenant, number: &str, under: &Kek, key: &KeyBytes, now: u64) -> Result<DataKey, VaultError> {
+fn wrap_key(tenant: &Tenant, number: &str, under: &Kek, key: &KeyBytes, now: u64) -> Result<DataKey, VaultError> {
     let sealed = seal::seal(&under.bytes, &[DATA_KEY, tenant.as_str(), number, &under.name], &key[..]);
     let sealed = sealed.ok_or_else(|| VaultError::Key("the key cannot encrypt".into()))?;
     Ok(DataKey { under: under.name.clone(), created: now, sealed })
 }
 
-fn unwrapped(tenant: &Tenant, number: &str, under: &Kek, kept: &DataKey) -> Option<KeyBytes> {
+fn unwrap_key(tenant: &Tenant, number: &str, under: &Kek, kept: &DataKey) -> Option<KeyBytes> {
     let bytes = seal::open(&under.bytes, &[DATA_KEY, tenant.as_str(), number, &under.name], &kept.sealed)?;
     Some(Zeroizing::new(bytes.as_slice().try_into().ok()?))
 }
 
-fn doc(error: flowcell_runtime::ports::StoreError) -> VaultError {
+fn document_error(error: flowcell_runtime::ports::StoreError) -> VaultError {
     VaultError::Document(error.into())
 }
 

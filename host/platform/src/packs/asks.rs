@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_asks_for_is_compared_by_node_type() {
+    fn requests_of_two_versions_are_compared_by_node_type() {
         let first = asks(&[("a.x", &["log", "http"]), ("a.y", &[])]);
         let cases = [
             (first.clone(), "", false),

@@ -48,7 +48,7 @@ impl PackClient {
     }
 
     /// Fetches a pack, and its signature if there is one.
-    pub async fn bring(&self, source: &Source) -> Result<Arrival, InstallError> {
+    pub async fn fetch(&self, source: &Source) -> Result<Arrival, InstallError> {
         match source {
             Source::File(file) => read(file),
             _ if self.offline => Err(InstallError::Offline(source.to_string())),
@@ -64,19 +64,23 @@ impl PackClient {
         let bytes = get(url, max_pack_bytes()).await?.ok_or_else(|| InstallError::Nothing(url.to_owned()))?;
         let (path, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
         let beside = get(&format!("{path}{ENDING}{query}"), MAX_SIGNATURE).await?;
-        let signature = beside.map(|bytes| signature(&String::from_utf8_lossy(&bytes))).transpose()?;
+        let signature = beside.map(|bytes| parse_signature(&String::from_utf8_lossy(&bytes))).transpose()?;
         Ok(Arrival { source: Source::Url(url.to_owned()), bytes, signature })
     }
 
     async fn pull(&self, reference: &Reference) -> Result<Arrival, InstallError> {
-        let registry = self.registry(reference)?;
+        let registry = self.open_registry(reference)?;
         let wanted = match &reference.wanted {
             Wanted::Highest => Wanted::Version(registry.highest().await.map_err(InstallError::Outside)?),
             wanted => wanted.clone(),
         };
         let artifact = registry.pull(&wanted, max_pack_bytes()).await.map_err(InstallError::Outside)?;
-        let signature = artifact.annotations.get(ANNOTATION).map(|text| signature(text)).transpose()?;
-        Ok(Arrival { source: Source::Registry(reference.with(wanted)), bytes: artifact.bytes.to_vec(), signature })
+        let signature = artifact.annotations.get(ANNOTATION).map(|text| parse_signature(text)).transpose()?;
+        Ok(Arrival {
+            source: Source::Registry(reference.with_wanted(wanted)),
+            bytes: artifact.bytes.to_vec(),
+            signature,
+        })
     }
 
     /// Publishes a pack to a registry. An existing version stays unchanged, but a signature may be added to it.
@@ -89,7 +93,7 @@ impl PackClient {
         if self.offline {
             return Err(InstallError::Offline(reference.to_string()));
         }
-        let registry = self.registry(reference)?;
+        let registry = self.open_registry(reference)?;
         if let Wanted::Version(version) = &reference.wanted {
             let there = registry.digest(version).await.map_err(InstallError::Outside)?;
             let here = flowcell_engine::digest(&artifact.bytes);
@@ -101,14 +105,14 @@ impl PackClient {
         registry.push(&artifact, &reference.wanted).await.map_err(InstallError::Outside)
     }
 
-    fn registry(&self, reference: &Reference) -> Result<Registry, InstallError> {
+    fn open_registry(&self, reference: &Reference) -> Result<Registry, InstallError> {
         let own = self.credentials.clone().filter(|_| self.home.as_ref() == Some(&reference.registry));
         let credentials = match own {
             Some(own) => Some(own),
-            None => Credentials::of_docker(&reference.registry).map_err(InstallError::Outside)?,
+            None => Credentials::from_docker_login(&reference.registry).map_err(InstallError::Outside)?,
         };
-        let registry = Registry::of(&self.egress, reference, credentials).map_err(InstallError::Outside)?;
-        Ok(registry.trusting(&self.realms))
+        let registry = Registry::open(&self.egress, reference, credentials).map_err(InstallError::Outside)?;
+        Ok(registry.with_realms(&self.realms))
     }
 }
 
@@ -131,7 +135,7 @@ fn read(file: &Path) -> Result<Arrival, InstallError> {
     // One byte more than the limit reveals a file that is too large.
     let bytes = bounded(file, max_pack_bytes())?.ok_or_else(|| InstallError::Nothing(file.display().to_string()))?;
     let beside = bounded(&signature_file(file), MAX_SIGNATURE)?;
-    let signature = beside.map(|bytes| signature(&String::from_utf8_lossy(&bytes))).transpose()?;
+    let signature = beside.map(|bytes| parse_signature(&String::from_utf8_lossy(&bytes))).transpose()?;
     Ok(Arrival { source: Source::File(file.to_owned()), bytes, signature })
 }
 
@@ -140,6 +144,6 @@ fn max_pack_bytes() -> usize {
     Limits::default().component
 }
 
-fn signature(text: &str) -> Result<Signature, InstallError> {
+fn parse_signature(text: &str) -> Result<Signature, InstallError> {
     text.parse().map_err(InstallError::Source)
 }

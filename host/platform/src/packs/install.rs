@@ -5,7 +5,7 @@ use flowcell_engine::{Inspection, PackErrorKind, inspect, is_reserved};
 
 use super::{
     Difference, InstallError, Lock, Locked, PackId, PackStore, RequestedCapabilities, Signature, Signer, Source, Trust,
-    store::Kept,
+    store::FoundPack,
 };
 
 /// Maximum number of characters of an installed pack's name.
@@ -120,7 +120,7 @@ impl Installer<'_> {
     /// Returns whether the store has the pinned pack, unchanged.
     pub fn has(&self, id: &PackId) -> Result<bool, InstallError> {
         let Some(locked) = self.lock.get(id) else { return Ok(false) };
-        Ok(matches!(self.store.get(&locked.digest)?, Kept::Pack(_)))
+        Ok(matches!(self.store.get(&locked.digest)?, FoundPack::Pack(_)))
     }
 
     /// Returns the pack that was installed from a source, if the store has it unchanged.
@@ -172,7 +172,7 @@ mod tests {
     use super::{MAX_NAME, Source, changed_repository, check_name};
 
     #[test]
-    fn a_pack_has_a_name_that_can_be_written() {
+    fn names_that_a_flow_cannot_contain_are_refused() {
         let long = "a".repeat(MAX_NAME + 1);
         for (name, good) in [
             ("shop", true),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_from_another_repository_is_to_be_approved_of() {
+    fn a_version_from_another_repository_needs_approval() {
         for (before, now, told) in [
             ("ghcr.io/acme/shop@0.1.0", "ghcr.io/acme/shop@0.2.0", None),
             (

@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use super::{InstallError, Lock, PackId, PackStore, Trust, store::Kept};
+use super::{InstallError, Lock, PackId, PackStore, Trust, store::FoundPack};
 
 /// A pinned pack with its bytes from the store.
 pub(crate) struct LockedPack {
@@ -29,9 +29,11 @@ pub(crate) fn locked_packs(
         trust.admit(id, &locked.digest, locked.signature.as_ref())?;
         let (id, digest) = (id.clone(), locked.digest.clone());
         match own.get(&digest)? {
-            Kept::Pack(bytes) => Ok(LockedPack { id, bytes }),
-            Kept::Nothing => Err(InstallError::Missing { id, digest }),
-            Kept::Changed(found) => Err(InstallError::Damaged { id, path: own.file(&digest), locked: digest, found }),
+            FoundPack::Pack(bytes) => Ok(LockedPack { id, bytes }),
+            FoundPack::Nothing => Err(InstallError::Missing { id, digest }),
+            FoundPack::Changed(found) => {
+                Err(InstallError::Damaged { id, path: own.file(&digest), locked: digest, found })
+            }
         }
     };
     lock.packs().map(load).collect()

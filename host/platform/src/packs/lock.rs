@@ -44,7 +44,7 @@ pub struct Locked {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct LockFile {
     #[serde(deserialize_with = "read_version")]
     version: u32,
     packs: BTreeMap<PackId, Locked>,
@@ -53,19 +53,19 @@ struct Written {
 impl Lock {
     /// Reads a lock. A missing file pins nothing.
     pub fn read(file: &Path) -> Result<Lock, InstallError> {
-        let written: Option<Written> = yaml::read(file)?;
+        let written: Option<LockFile> = yaml::read(file)?;
         Ok(Lock { file: file.to_owned(), packs: written.map(|written| written.packs).unwrap_or_default() })
     }
 
     /// Writes the file atomically.
     pub fn write(&self) -> Result<(), InstallError> {
-        let text = self.text();
+        let text = self.to_text();
         let cannot = |source| InstallError::Write { path: self.file.clone(), source };
-        write_whole(&self.file, text.map_err(|why| cannot(io::Error::other(why)))?.as_bytes()).map_err(cannot)
+        write_atomically(&self.file, text.map_err(|why| cannot(io::Error::other(why)))?.as_bytes()).map_err(cannot)
     }
 
-    fn text(&self) -> Result<String, serde_yaml::ser::Error> {
-        let written = Written { version: VERSION, packs: self.packs.clone() };
+    fn to_text(&self) -> Result<String, serde_yaml::ser::Error> {
+        let written = LockFile { version: VERSION, packs: self.packs.clone() };
         // One line per item makes line diffs of two locks readable.
         let options = serde_yaml::ser_options! { prefer_block_scalars: false, compact_list_indent: false };
         let text = serde_yaml::to_string_with_options(&written, options)?;
@@ -106,7 +106,7 @@ impl Lock {
 }
 
 /// Writes a file atomically. Its permissions follow the user's umask.
-pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_sorted_by_version_and_comes_back_as_it_was() {
+    fn a_lock_is_sorted_by_version_and_is_read_as_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
         let mut lock = Lock::read(&folder.path().join("flowcell.lock")).unwrap();
         for (name, digit) in [("acme@10.0.0", "1"), ("acme@9.0.0", "9"), ("acme@1.0.0-rc.1", "0"), ("zoo@1.0.0", "2")] {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_lock_is_told_with_its_place() {
+    fn errors_in_a_lock_are_reported_with_their_place() {
         let pack = |key: &str, digest: &str, more: &str| {
             format!(
                 "version: 1\npacks:\n  {key}:\n    source: a.wasm\n    digest: {digest}\n    imports: []\n    nodes: {{}}\n{more}"
@@ -198,9 +198,9 @@ mod tests {
             (pack("acme@1.0.0", &good, "    size: 7\n"), vec!["line 8", "size"]),
             (pack("acme@1.0.0", &good, "    signature: me\n"), vec!["line 8", "is not a signature"]),
         ] {
-            let told = yaml::parse::<Written>(Path::new("flowcell.lock"), &text).err().unwrap().to_string();
+            let told = yaml::parse::<LockFile>(Path::new("flowcell.lock"), &text).err().unwrap().to_string();
             assert!(expected.iter().all(|part| told.contains(part)), "{text}\n{told}");
         }
-        assert!(yaml::parse::<Written>(Path::new("flowcell.lock"), &pack("acme@1.0.0", &good, "")).is_ok());
+        assert!(yaml::parse::<LockFile>(Path::new("flowcell.lock"), &pack("acme@1.0.0", &good, "")).is_ok());
     }
 }

@@ -84,7 +84,7 @@ impl FromStr for PublicKey {
     type Err = String;
 
     fn from_str(text: &str) -> Result<PublicKey, String> {
-        let bytes = text.strip_prefix(SCHEME).and_then(|rest| rest.strip_prefix(':')).and_then(decoded);
+        let bytes = text.strip_prefix(SCHEME).and_then(|rest| rest.strip_prefix(':')).and_then(decode);
         bytes.map(PublicKey).ok_or_else(|| format!("`{text}` is not a key: write `{SCHEME}:` and 32 bytes in base64"))
     }
 }
@@ -95,13 +95,13 @@ impl FromStr for Signature {
     fn from_str(text: &str) -> Result<Signature, String> {
         let read = || {
             let (key, bytes) = text.trim().rsplit_once(':')?;
-            Some(Signature { key: key.parse().ok()?, bytes: decoded(bytes)? })
+            Some(Signature { key: key.parse().ok()?, bytes: decode(bytes)? })
         };
         read().ok_or_else(|| format!("`{}` is not a signature: write `{SCHEME}:KEY:SIGNATURE`", text.trim()))
     }
 }
 
-fn decoded<const LENGTH: usize>(text: &str) -> Option<[u8; LENGTH]> {
+fn decode<const LENGTH: usize>(text: &str) -> Option<[u8; LENGTH]> {
     STANDARD.decode(text).ok()?.try_into().ok()
 }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_holds_for_one_pack_alone() {
+    fn a_signature_is_valid_for_one_pack_only() {
         let folder = tempfile::tempdir().unwrap();
         let key = key(folder.path(), &"0f".repeat(32));
         let (id, digest) = ("acme@1.0.0".parse::<PackId>().unwrap(), Digest("a".repeat(64).into()));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signature_is_refused() {
+    fn malformed_signatures_are_refused() {
         for text in ["", "ed25519", "ed25519:AA==:AA==", "rsa:AA==:AA=="] {
             assert!(text.parse::<Signature>().is_err() && text.parse::<PublicKey>().is_err(), "{text}");
         }

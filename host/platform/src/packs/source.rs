@@ -47,7 +47,7 @@ impl Source {
         match self {
             Source::File(file) => match lock.parent().filter(|folder| !folder.as_os_str().is_empty()) {
                 Some(folder) => {
-                    file.strip_prefix(folder).map_or_else(|_| absolute(file), Path::to_owned).display().to_string()
+                    file.strip_prefix(folder).map_or_else(|_| to_absolute(file), Path::to_owned).display().to_string()
                 }
                 None => file.display().to_string(),
             },
@@ -72,7 +72,7 @@ impl Source {
     }
 }
 
-fn absolute(file: &Path) -> PathBuf {
+fn to_absolute(file: &Path) -> PathBuf {
     std::path::absolute(file).unwrap_or_else(|_| file.to_owned())
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_told_apart() {
+    fn the_kind_of_a_source_is_recognized() {
         let read = |text: &str| Source::parse(text, Some("localhost:5000/acme")).unwrap();
         assert_eq!(read("./acme"), Source::File("./acme".into()));
         assert_eq!(read("packs/acme.wasm"), Source::File("packs/acme.wasm".into()));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_pinned_as_seen_from_the_lock() {
+    fn files_are_pinned_relative_to_the_lock() {
         let source = |file: &str| Source::File(file.into());
         assert_eq!(source("a/b.wasm").pinned(Path::new("flowcell.lock")), "a/b.wasm");
         assert_eq!(source("a/b.wasm").pinned(Path::new("a/flowcell.lock")), "b.wasm");

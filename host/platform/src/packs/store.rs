@@ -7,7 +7,7 @@ use std::{
 
 use flowcell_contract::Digest;
 
-use super::{InstallError, lock::write_whole};
+use super::{InstallError, lock::write_atomically};
 use crate::cache;
 
 /// A folder with packs by their digests. Users may delete it, since pinned packs can be fetched again.
@@ -18,7 +18,7 @@ pub struct PackStore {
 
 /// The result of reading a digest from a store.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum FoundPack {
     /// The store has no such file.
     Nothing,
     /// The file has another digest, so it was changed.
@@ -35,7 +35,7 @@ impl PackStore {
 
     /// Returns the user's store: `packs` in the user's cache folder.
     pub fn of_the_user() -> Result<PackStore, InstallError> {
-        cache::of_the_user().map(|folder| PackStore::at(folder.join("packs"))).ok_or(InstallError::NoStore)
+        cache::user_folder().map(|folder| PackStore::at(folder.join("packs"))).ok_or(InstallError::NoStore)
     }
 
     /// Returns the path of the pack with this digest.
@@ -44,15 +44,15 @@ impl PackStore {
     }
 
     /// Reads a pack and checks its digest.
-    pub(crate) fn get(&self, digest: &Digest) -> Result<Kept, InstallError> {
+    pub(crate) fn get(&self, digest: &Digest) -> Result<FoundPack, InstallError> {
         let path = self.file(digest);
         let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FoundPack::Nothing),
             bytes => bytes.map_err(|source| InstallError::Read { path, source })?,
         };
         match flowcell_engine::digest(&bytes) {
-            found if found == *digest => Ok(Kept::Pack(bytes)),
-            found => Ok(Kept::Changed(found)),
+            found if found == *digest => Ok(FoundPack::Pack(bytes)),
+            found => Ok(FoundPack::Changed(found)),
         }
     }
 
@@ -60,7 +60,7 @@ impl PackStore {
     pub(super) fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), InstallError> {
         let path = self.file(digest);
         let written =
-            fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).and_then(|()| write_whole(&path, bytes));
+            fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).and_then(|()| write_atomically(&path, bytes));
         written.map_err(|source| InstallError::Write { path, source })
     }
 }
@@ -72,16 +72,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_is_not_what_was_kept() {
+    fn a_changed_pack_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let store = PackStore::at(folder.path().join("packs"));
         let digest = flowcell_engine::digest(b"pack");
-        assert_eq!(store.get(&digest).unwrap(), Kept::Nothing);
+        assert_eq!(store.get(&digest).unwrap(), FoundPack::Nothing);
         store.put(&digest, b"pack").unwrap();
-        assert_eq!(store.get(&digest).unwrap(), Kept::Pack(b"pack".into()));
+        assert_eq!(store.get(&digest).unwrap(), FoundPack::Pack(b"pack".into()));
         fs::write(store.file(&digest), b"paci").unwrap();
-        assert_eq!(store.get(&digest).unwrap(), Kept::Changed(flowcell_engine::digest(b"paci")));
+        assert_eq!(store.get(&digest).unwrap(), FoundPack::Changed(flowcell_engine::digest(b"paci")));
         store.put(&digest, b"pack").unwrap();
-        assert_eq!(store.get(&digest).unwrap(), Kept::Pack(b"pack".into()));
+        assert_eq!(store.get(&digest).unwrap(), FoundPack::Pack(b"pack".into()));
     }
 }

@@ -17,15 +17,15 @@ use super::{InstallError, PackId, PublicKey, Signature, yaml};
 ///   ada: { key: "ed25519:…", packs: [acme, "acme-*"] }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Trust(Option<Written>);
+pub struct Trust(Option<TrustFile>);
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct TrustFile {
     #[serde(default)]
     unsigned: Unsigned,
     #[serde(default)]
-    keys: BTreeMap<String, Known>,
+    keys: BTreeMap<String, TrustedKey>,
 }
 
 /// The handling of unsigned packs.
@@ -40,7 +40,7 @@ enum Unsigned {
 /// A trusted key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Known {
+struct TrustedKey {
     key: PublicKey,
     /// Patterns of the names of the packs that this key may sign.
     packs: Vec<String>,
@@ -84,7 +84,7 @@ impl Trust {
         }
         let Some(written) = &self.0 else { return Ok(Some(Signer { name: None, key })) };
         let of_key: Vec<_> = written.keys.iter().filter(|(_, known)| known.key == key).collect();
-        let signs = |known: &Known| known.packs.iter().any(|pattern| pattern::matches(pattern, &id.name));
+        let signs = |known: &TrustedKey| known.packs.iter().any(|pattern| pattern::matches(pattern, &id.name));
         match (of_key.iter().find(|(_, known)| signs(known)), of_key.first()) {
             (Some((name, _)), _) => Ok(Some(Signer { name: Some(name.to_string()), key })),
             (None, Some((name, _))) => Err(refuse(format!("`{name}` ({key}) may not sign packs of this name"))),

@@ -21,7 +21,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Instal
     let mut text = String::new();
     file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(cannot)?;
     if text.len() as u64 > MAX_FILE {
-        return Err(wrong(path, format!("it is larger than {MAX_FILE} bytes")));
+        return Err(document_error(path, format!("it is larger than {MAX_FILE} bytes")));
     }
     parse(path, &text).map(Some)
 }
@@ -33,10 +33,10 @@ pub(super) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, I
         // Some messages already contain the place.
         let why = why.split_once(": ").map_or(why, |(head, rest)| if head.starts_with("line ") { rest } else { why });
         let place = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
-        wrong(path, place.unwrap_or_default() + why)
+        document_error(path, place.unwrap_or_default() + why)
     })
 }
 
-fn wrong(path: &Path, why: String) -> InstallError {
+fn document_error(path: &Path, why: String) -> InstallError {
     InstallError::Document { path: path.to_owned(), why }
 }

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::{Host, StartError};
 
-/// Approximate size in bytes of a task as JSON text, without its id and its error. It includes a pass for the task.
-const TWIG_BYTES: usize = 96;
+/// Approximate size in bytes of a task as JSON text, without its id and its error. It includes the JSON of one pass.
+const TASK_BYTES: usize = 96;
 
-/// A task.
+/// A task in the tree of a run, with the passes of its body if it owns one.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +35,7 @@ pub struct Twig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     error: Option<Value>,
-    /// The passes of the body.
+    /// The passes of the task's body. Empty for a task without a body.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(no_recursion))]
     passes: Vec<Pass>,
@@ -92,18 +92,18 @@ impl Tree {
         let number = |key: &str| event.data.get(key).and_then(Json::as_u64);
         let (Some(id), scope) = (event.data.get("taskId").and_then(Json::as_str), text("scope")) else { return };
         let is_call = matches!(event.kind, "call:start" | "service:call");
-        let status = status(event.kind);
+        let status = status_after(event.kind);
         if !is_call && status.is_none() {
             return;
         }
-        if self.bytes > PAGE_BYTES && find(&self.tasks, scope, id).is_none() {
+        if self.bytes > PAGE_BYTES && find_task(&self.tasks, scope, id).is_none() {
             // Each task becomes ready once for its first attempt, so this counts it once.
             self.left_out += u64::from(event.kind == "task:ready");
             return;
         }
         let error = event.data.get("error").map(Json::to_serde);
         let bytes = error.as_ref().map_or(0, |error| error.to_string().len());
-        let task = self.task(scope, id);
+        let task = self.task_at(scope, id);
         match status {
             None => task.calls += 1,
             Some(status) => {
@@ -116,12 +116,12 @@ impl Tree {
         }
     }
 
-    fn task(&mut self, scope: &str, id: &str) -> &mut Twig {
+    fn task_at(&mut self, scope: &str, id: &str) -> &mut Twig {
         let (mut tasks, bytes) = (&mut self.tasks, &mut self.bytes);
         for (owner, index) in passes(scope) {
-            tasks = &mut pass(&mut twig(tasks, owner, bytes).passes, index).tasks;
+            tasks = &mut find_or_add_pass(&mut find_or_add_task(tasks, owner, bytes).passes, index).tasks;
         }
-        twig(tasks, id, bytes)
+        find_or_add_task(tasks, id, bytes)
     }
 }
 
@@ -133,7 +133,7 @@ fn passes(scope: &str) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
-fn find<'a>(mut tasks: &'a [Twig], scope: &str, id: &str) -> Option<&'a Twig> {
+fn find_task<'a>(mut tasks: &'a [Twig], scope: &str, id: &str) -> Option<&'a Twig> {
     for (owner, index) in passes(scope) {
         let passes = &tasks.iter().find(|task| task.id == owner)?.passes;
         tasks = &passes[passes.binary_search_by_key(&index, |pass| pass.index).ok()?].tasks;
@@ -141,16 +141,16 @@ fn find<'a>(mut tasks: &'a [Twig], scope: &str, id: &str) -> Option<&'a Twig> {
     tasks.iter().find(|task| task.id == id)
 }
 
-fn twig<'a>(tasks: &'a mut Vec<Twig>, id: &str, bytes: &mut u64) -> &'a mut Twig {
+fn find_or_add_task<'a>(tasks: &'a mut Vec<Twig>, id: &str, bytes: &mut u64) -> &'a mut Twig {
     let at = tasks.iter().position(|task| task.id == id).unwrap_or_else(|| {
-        *bytes += (TWIG_BYTES + id.len()) as u64;
+        *bytes += (TASK_BYTES + id.len()) as u64;
         tasks.push(Twig { id: id.to_owned(), status: "running", ..Twig::default() });
         tasks.len() - 1
     });
     &mut tasks[at]
 }
 
-fn pass(passes: &mut Vec<Pass>, index: u64) -> &mut Pass {
+fn find_or_add_pass(passes: &mut Vec<Pass>, index: u64) -> &mut Pass {
     let at = match passes.binary_search_by_key(&index, |pass| pass.index) {
         Ok(at) => at,
         Err(at) => {
@@ -161,7 +161,7 @@ fn pass(passes: &mut Vec<Pass>, index: u64) -> &mut Pass {
     &mut passes[at]
 }
 
-fn status(kind: &str) -> Option<&'static str> {
+fn status_after(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "task:ready" | "task:woken" | "task:due" => "ready",
         "task:start" | "task:resumed" | "task:repeated" | "task:resolved" => "running",

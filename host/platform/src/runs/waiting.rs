@@ -1,46 +1,49 @@
-//! Derives the waits of a run from its events. A wait is something that a task waits for: an answer, a message, a
-//! named event, or the decision of a person about a blocked task.
+//! Derives the waits of a run from its events. A wait is something that a task waits for: an answer, a message, a named
+//! event, or the decision of a person about a blocked task. The address of a task is its path in the run: `ask`,
+//! `each[2].ask` in a pass of the body of `each`, or `review/ask` in the child run that `review` called.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
 use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{
     Event, OpenError,
-    paging::{Filling, Most, PAGE_BYTES},
+    paging::{Filling, PAGE_BYTES, PageLimits},
 };
 use serde_json::{Value, json};
 
-use crate::{Host, StartError, host::task_inputs::calling};
+use crate::{Host, StartError, host::task_inputs::calling_task};
 
 /// Maximum number of levels of child runs that are searched.
-const DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;
 /// Maximum size in bytes of a question's arguments in a list, as JSON text.
-pub(crate) const LISTED_BYTES: usize = 16 * 1024;
+pub(crate) const MAX_LISTED_BYTES: usize = 16 * 1024;
 
 /// Lists the waits of a run and its child runs, up to [`PAGE_BYTES`]. If some do not fit, a last item `{ "kind":
-/// "more", "leftOut" }` has their number. Arguments of more than [`LISTED_BYTES`] are omitted, and `wholeAt` has the
-/// URL path of the whole question.
+/// "more", "leftOut" }` has their number. Arguments of more than [`MAX_LISTED_BYTES`] are omitted, and `wholeAt` has
+/// the URL path of the whole question.
 pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
-    let mut filling = Filling::new(Most { items: usize::MAX, bytes: PAGE_BYTES });
+    let mut filling = Filling::new(PageLimits { items: usize::MAX, bytes: PAGE_BYTES });
     let (mut found, mut left_out) = (Vec::new(), 0_u64);
     let mut take = |mut waits: Value| {
         if waits.get("argumentsBytes").is_some() {
             let address = waits["address"].as_str().unwrap_or_default();
-            waits["wholeAt"] = format!("/v1/runs/{}/gates/{}", escaped(run.as_str()), escaped(address)).into();
+            waits["wholeAt"] =
+                format!("/v1/runs/{}/gates/{}", escape_segment(run.as_str()), escape_segment(address)).into();
         }
         match filling.take(waits.to_string().len() as u64) {
             true => found.push(waits),
             false => left_out += 1,
         }
     };
-    Search { host, whole: false }.below(run, "", DEPTH, &mut take)?;
+    Search { host, whole: false }.list_waits(run, "", MAX_DEPTH, &mut take)?;
     if left_out > 0 {
         found.push(json!({ "kind": "more", "leftOut": left_out }));
     }
     Ok(found)
 }
 
-/// Finds the open question at an address, with its whole arguments. Returns `None` if no question is open there.
+/// Finds the open question of the task at an address, with its whole arguments. Returns `None` if no question is open
+/// there.
 pub fn question(host: &Host, run: &RunId, address: &str) -> Result<Option<Value>, StartError> {
     let mut found = None;
     let mut take = |waits: Value| {
@@ -48,20 +51,26 @@ pub fn question(host: &Host, run: &RunId, address: &str) -> Result<Option<Value>
             found = Some(waits);
         }
     };
-    Search { host, whole: true }.below(run, "", DEPTH, &mut take)?;
+    Search { host, whole: true }.list_waits(run, "", MAX_DEPTH, &mut take)?;
     Ok(found)
 }
 
 /// A search through a run and its child runs.
 struct Search<'a> {
     host: &'a Host,
-    /// True to keep arguments of any size. False to omit those of more than [`LISTED_BYTES`].
+    /// True to keep arguments of any size. False to omit those of more than [`MAX_LISTED_BYTES`].
     whole: bool,
 }
 
 impl Search<'_> {
-    fn below(&self, run: &RunId, prefix: &str, depth: usize, take: &mut dyn FnMut(Value)) -> Result<(), StartError> {
-        let mut open = Open { whole: self.whole, ..Open::default() };
+    fn list_waits(
+        &self,
+        run: &RunId,
+        prefix: &str,
+        depth: usize,
+        take: &mut dyn FnMut(Value),
+    ) -> Result<(), StartError> {
+        let mut open = OpenWaits { whole: self.whole, ..OpenWaits::default() };
         self.host.each_event(run, 0, |event| {
             open.apply(&event);
             ControlFlow::Continue(())
@@ -76,8 +85,8 @@ impl Search<'_> {
         }
         // An ended child run has no waits, so only unfinished ones are searched.
         for child in self.host.live_runs_below(run).map_err(OpenError::Store)? {
-            if let Some(task) = calling(run, &child) {
-                self.below(&child, &format!("{prefix}{task}/"), depth - 1, take)?;
+            if let Some(task) = calling_task(run, &child) {
+                self.list_waits(&child, &format!("{prefix}{task}/"), depth - 1, take)?;
             }
         }
         Ok(())
@@ -85,7 +94,7 @@ impl Search<'_> {
 }
 
 /// Escapes a segment of a URL's path.
-fn escaped(text: &str) -> String {
+fn escape_segment(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
         match plain(byte) {
@@ -98,15 +107,15 @@ fn escaped(text: &str) -> String {
 
 /// The open waits of each task, by the task's address. A task may have several waits with different names.
 #[derive(Default)]
-pub(crate) struct Open {
-    /// True to keep arguments of any size. False to omit those of more than [`LISTED_BYTES`].
+pub(crate) struct OpenWaits {
+    /// True to keep arguments of any size. False to omit those of more than [`MAX_LISTED_BYTES`].
     whole: bool,
     waits: BTreeMap<String, Vec<(String, Value)>>,
     /// The ids of agent runs that have an inbox, by the addresses of their tasks.
     listening: BTreeMap<String, String>,
 }
 
-impl Open {
+impl OpenWaits {
     pub(crate) fn apply(&mut self, event: &Event) {
         if event.kind == "harness:complete" {
             return self.waits.clear();
@@ -115,13 +124,13 @@ impl Open {
         let Some(node) = text("nodeId") else { return };
         let address = text("scope").map_or_else(|| node.to_owned(), |scope| format!("{scope}.{node}"));
         match event.kind {
-            "task:paused" => self.paused(event, &address),
+            "task:paused" => self.add_pause(event, &address),
             "call:start" => {
                 if let Some(question) = event.data.get("question") {
-                    self.asks(&address, &format!("call {}", number(event, "call")), question);
+                    self.add_question(&address, &format!("call {}", number_in(event, "call")), question);
                 }
             }
-            "agent:tool:decision" => self.remove(&address, &format!("call {}", number(event, "call"))),
+            "agent:tool:decision" => self.remove(&address, &format!("call {}", number_in(event, "call"))),
             "task:blocked" => {
                 let (reason, message) = (text("reason"), text("message"));
                 let waits = json!({ "kind": "decision", "address": address, "reason": reason, "message": message });
@@ -149,21 +158,21 @@ impl Open {
         }
     }
 
-    fn paused(&mut self, event: &Event, address: &str) {
+    fn add_pause(&mut self, event: &Event, address: &str) {
         self.waits.remove(address);
         if let Some(question) = event.data.get("question") {
-            self.asks(address, "question", question);
+            self.add_question(address, "question", question);
         }
         if let Some(name) = event.data.get("event").and_then(Json::as_str) {
             self.add(address, "event", json!({ "kind": "event", "address": address, "event": name }));
         }
     }
 
-    fn asks(&mut self, task: &str, name: &str, question: &Json) {
+    fn add_question(&mut self, task: &str, name: &str, question: &Json) {
         let mut waits = question.to_serde();
         waits["kind"] = "gate".into();
         let bytes = waits.get("arguments").map_or(0, |arguments| arguments.to_string().len());
-        if !self.whole && bytes > LISTED_BYTES {
+        if !self.whole && bytes > MAX_LISTED_BYTES {
             waits["argumentsBytes"] = bytes.into();
             waits.as_object_mut().map(|members| members.remove("arguments"));
         }
@@ -182,7 +191,7 @@ impl Open {
     }
 }
 
-fn number(event: &Event, key: &str) -> u64 {
+fn number_in(event: &Event, key: &str) -> u64 {
     event.data.get(key).and_then(Json::as_u64).unwrap_or_default()
 }
 
@@ -227,13 +236,13 @@ edges: []
     fn a_child_names_the_task_that_called_it() {
         let parent = RunId::from("run-1.x");
         for (child, task) in [("run-1.x.review.1", "review"), ("run-1.x.each[3].review.2-1", "each[3].review")] {
-            assert_eq!(calling(&parent, &child.into()), Some(task));
+            assert_eq!(calling_task(&parent, &child.into()), Some(task));
         }
-        assert_eq!(calling(&parent, &"run-2.review.1".into()), None);
+        assert_eq!(calling_task(&parent, &"run-2.review.1".into()), None);
     }
 
     #[test]
     fn an_address_is_one_segment_of_a_path() {
-        assert_eq!(escaped("review/each[0].ask#3"), "review%2Feach%5B0%5D.ask%233");
+        assert_eq!(escape_segment("review/each[0].ask#3"), "review%2Feach%5B0%5D.ask%233");
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn verify(tenants: &Tenants, tenant: &str, noted: Option<&str>) -> Re
         let page = tenants.audit(tenant, at, PAGE)?;
         let Some(last) = page.last() else { break };
         for entry in &page {
-            verified.look_at(entry, at + 1);
+            verified.check_entry(entry, at + 1);
             seen |= noted == Some(&*entry.hash);
             at = entry.seq;
         }
@@ -39,7 +39,7 @@ pub(super) fn verify(tenants: &Tenants, tenant: &str, noted: Option<&str>) -> Re
 }
 
 impl Verified {
-    fn look_at(&mut self, entry: &AuditEntry, expected: u64) {
+    fn check_entry(&mut self, entry: &AuditEntry, expected: u64) {
         let mut wrong = |what: &str| self.damage.push(format!("entry {}: {what}", entry.seq));
         if entry.seq != expected {
             wrong(&format!("the entries from {expected} before it are missing"));

@@ -21,7 +21,7 @@ use crate::{
 
 /// While no tenant exists, requests without a token check at most once in this interval whether one exists now. A
 /// request with a token always checks it.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The callers of a server on the store of a host.
 pub struct Callers {
@@ -36,12 +36,12 @@ impl Callers {
     pub fn of(host: &Host) -> Result<Callers, TenantError> {
         let callers =
             Callers { tenants: Tenants::of(host), asks_for_tokens: AtomicBool::new(false), looked: Mutex::default() };
-        callers.look()?;
+        callers.check_for_tenants()?;
         Ok(callers)
     }
 
     /// Checks whether a tenant exists. If so, every caller needs a token from now on, and usage is counted.
-    fn look(&self) -> Result<bool, TenantError> {
+    fn check_for_tenants(&self) -> Result<bool, TenantError> {
         let is_there = !self.tenants.document_store().list(self.tenants.host.tenant(), TENANT, "", 1)?.is_empty();
         if is_there {
             self.tenants.host.usage().begin();
@@ -50,10 +50,10 @@ impl Callers {
         Ok(is_there)
     }
 
-    fn look_is_due(&self) -> bool {
+    fn check_is_due(&self) -> bool {
         let mut looked = self.looked.lock();
         let now = Instant::now();
-        let due = looked.is_none_or(|last| now >= last + LOOK);
+        let due = looked.is_none_or(|last| now >= last + CHECK_INTERVAL);
         if due {
             *looked = Some(now);
         }
@@ -64,12 +64,13 @@ impl Callers {
 impl Identify for Callers {
     fn identify(&self, bearer: Option<&str>) -> Result<Caller, AuthError> {
         let is_asked = self.asks_for_tokens()
-            || (bearer.is_some() || self.look_is_due()) && self.look().map_err(|_| AuthError::Unavailable)?;
+            || (bearer.is_some() || self.check_is_due())
+                && self.check_for_tenants().map_err(|_| AuthError::Unavailable)?;
         if is_asked { self.tenants.identify(bearer) } else { Local.identify(bearer) }
     }
 
     fn still_knows(&self, caller: &Caller) -> bool {
-        let is_asked = self.asks_for_tokens() || self.look_is_due() && self.look().unwrap_or(true);
+        let is_asked = self.asks_for_tokens() || self.check_is_due() && self.check_for_tenants().unwrap_or(true);
         !is_asked || self.tenants.still_knows(caller)
     }
 

@@ -180,16 +180,18 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
             Ok(to_json("triggers", &act_on_trigger(tenants, tenant, folder, trigger.as_ref(), act.as_ref())?)?)
         }
         Operation::SetSecret { tenant, name, value, origins } => {
-            let row = tenants.vault().set(&tenants.known(tenant)?, OPERATOR, name, value.text(), origins)?;
+            let row = tenants.vault().set(&tenants.existing_tenant(tenant)?, OPERATOR, name, value.text(), origins)?;
             Ok(to_json("secret", &row)?)
         }
-        Operation::ListSecrets { tenant } => Ok(to_json("secrets", &tenants.vault().list(&tenants.known(tenant)?)?)?),
+        Operation::ListSecrets { tenant } => {
+            Ok(to_json("secrets", &tenants.vault().list(&tenants.existing_tenant(tenant)?)?)?)
+        }
         Operation::RemoveSecret { tenant, name } => {
-            tenants.vault().remove(&tenants.known(tenant)?, OPERATOR, name)?;
+            tenants.vault().remove(&tenants.existing_tenant(tenant)?, OPERATOR, name)?;
             Ok(done)
         }
         Operation::ResetSecrets { tenant, remove } => {
-            let tenant = tenants.known(tenant)?;
+            let tenant = tenants.existing_tenant(tenant)?;
             let lost = match remove {
                 true => tenants.vault().reset(&tenant, OPERATOR)?,
                 false => tenants.vault().lost(&tenant)?,
@@ -197,10 +199,10 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
             Ok(to_json("secrets", &lost)?)
         }
         Operation::File { tenant, deed } => {
-            Ok(tenants.host.for_tenant(tenants.known(tenant)?).files().operate(deed)?)
+            Ok(tenants.host.for_tenant(tenants.existing_tenant(tenant)?).files().operate(deed)?)
         }
         Operation::CollectRuns { tenant, older_than_ms, keep } => {
-            let host = tenants.host.for_tenant(tenants.known(tenant)?);
+            let host = tenants.host.for_tenant(tenants.existing_tenant(tenant)?);
             let failed = |error: StartError| TenantError::Store(StoreError(error.to_string().into()));
             let runs = host.collect(older_than_ms.map(Duration::from_millis), *keep).map_err(failed)?;
             let removed = CollectedRuns { runs, swept: host.sweep().map_err(failed)? };
@@ -208,7 +210,7 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
             Ok(to_json("runs", &removed)?)
         }
         Operation::RotateSecretKey { key } => {
-            let rotated = tenants.vault().rotate(&tenants.owners()?, OPERATOR, key.as_ref().map(Hidden::text))?;
+            let rotated = tenants.vault().rotate(&tenants.all_tenants()?, OPERATOR, key.as_ref().map(Hidden::text))?;
             Ok(to_json("rotated", &rotated)?)
         }
         Operation::VerifyAudit { tenant, head } => {

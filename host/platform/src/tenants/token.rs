@@ -58,7 +58,7 @@ pub struct NewToken {
 }
 
 /// Splits a token into its id and its secret.
-pub(super) fn parts(token: &str) -> Option<(&str, &str)> {
+pub(super) fn split_token(token: &str) -> Option<(&str, &str)> {
     token.strip_prefix(PREFIX)?.split_once('_')
 }
 
@@ -67,7 +67,7 @@ impl Token {
     ///
     /// It compares hashes, so the time of the comparison reveals nothing about the secret.
     pub(super) fn accepts(&self, secret: &str, now: u64) -> bool {
-        self.is_valid_at(now) && hash(secret) == self.hash
+        self.is_valid_at(now) && hash_secret(secret) == self.hash
     }
 
     /// Returns true if the token is neither expired nor revoked at `now`.
@@ -85,7 +85,7 @@ impl Token {
     }
 }
 
-fn hash(secret: &str) -> String {
+fn hash_secret(secret: &str) -> String {
     hex::encode(Sha256::digest(secret))
 }
 
@@ -108,7 +108,7 @@ impl Tenants {
         let expires = lasts.map(|lasts| created.saturating_add(lasts));
         let token = Token {
             tenant: tenant.to_owned(),
-            hash: hash(&secret),
+            hash: hash_secret(&secret),
             scopes: scopes.to_vec(),
             note: note.to_owned(),
             created,

@@ -11,21 +11,21 @@ use flowcell_services::egress::{Resolve, SystemResolver};
 use futures_util::future::BoxFuture;
 
 /// Concurrent look-ups of all tenants. A tenant gets at most as many as it leaves free.
-pub(crate) const LOOK_UPS: u64 = 64;
+pub(crate) const MAX_LOOK_UPS: u64 = 64;
 
 /// Finds the addresses of a name, and blocks until it has them.
-type Find = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
+type LookUp = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
 /// A resolver that tenants share.
 pub(crate) struct SharedResolver {
     semaphore: FairSemaphore,
-    find: Arc<Find>,
+    find: Arc<LookUp>,
 }
 
 impl Default for SharedResolver {
     /// Uses the system's resolver.
     fn default() -> SharedResolver {
-        SharedResolver { semaphore: FairSemaphore::new(LOOK_UPS), find: Arc::new(SystemResolver::addresses) }
+        SharedResolver { semaphore: FairSemaphore::new(MAX_LOOK_UPS), find: Arc::new(SystemResolver::addresses) }
     }
 }
 

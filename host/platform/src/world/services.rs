@@ -25,7 +25,7 @@ pub(crate) use crate::world::simulate::SERVICES as INTERFACE;
 use crate::{
     operate::{
         policy::Policy,
-        usage::{Usage, counted::Paid, shares::Server},
+        usage::{Usage, counted::PaidCall, shares::SharedServer},
     },
     world::{simulate::Simulate, tools::Tools},
 };
@@ -36,7 +36,8 @@ const SERVICE_NOT_FOUND: &str = "service_not_found";
 const SHOWN_CHARS: usize = 500;
 
 /// The images of a service as a paid call.
-const PICTURES: Paid = Paid { needs: "the service needs `usdPerImage`", cost: Images::cost, reserved_before: 0.0 };
+const PICTURES: PaidCall =
+    PaidCall { needs: "the service needs `usdPerImage`", cost: Images::cost, reserved_before: 0.0 };
 
 /// The services that flows may call.
 #[derive(Clone)]
@@ -67,7 +68,7 @@ impl<'a> Request<'a> {
         let service = args.get("service").and_then(Json::as_str);
         match (&*call.function, service, args.get("args").and_then(Json::as_array)) {
             ("start-call", Some(service), Some(args)) => Ok(Request { service, args }),
-            ("start-call", ..) => Err(wrong("a call of a service must have a `service` and a list of `args`")),
+            ("start-call", ..) => Err(invalid_call("a call of a service must have a `service` and a list of `args`")),
             (other, ..) => Err(Failure::new(code::DENIED, format!("`services` has no function `{other}`"))),
         }
     }
@@ -114,14 +115,14 @@ impl Services {
             return Ok(Box::pin(ready(Ok(answer))));
         }
         match self.find(service)? {
-            Service::Images(images) => Ok(self.pictures(images.clone(), args.to_vec(), outgoing)),
+            Service::Images(images) => Ok(self.make_images(images.clone(), args.to_vec(), outgoing)),
             Service::Model(model) => {
                 let turn = model.turn(args, &outgoing)?;
                 let reply = self.models.perform(turn);
                 Ok(Box::pin(async move { reply.await.map(|reply| agent::answer(&reply)) }))
             }
             Service::Tool(tool) => {
-                let input = input(args)?;
+                let input = tool_input(args)?;
                 let (tools, tool) = (self.tools.clone(), tool.clone());
                 Ok(Box::pin(async move { tools.call_named(&tool, input, &outgoing).await.map(Value::from) }))
             }
@@ -129,7 +130,7 @@ impl Services {
     }
 
     /// Makes images and charges the tenant for them.
-    fn pictures(
+    fn make_images(
         &self,
         images: Box<Images>,
         args: Vec<Json>,
@@ -141,7 +142,7 @@ impl Services {
         Box::pin(async move {
             let within = Duration::from_millis(images.profile().timeout_ms());
             let permits = images.profile().max_calls();
-            let server = Server { name: &name, permits, within, code: flowcell_services::code::MODEL_OVERLOADED };
+            let server = SharedServer { name: &name, permits, within, code: flowcell_services::code::MODEL_OVERLOADED };
             let _permit = usage.permit(&outgoing.caller.tenant, server).await?;
             let (most, made) = (|| images.max_cost(&args, outgoing.effect), images.make(&args, &outgoing));
             usage.pay(&outgoing.caller.tenant, &PICTURES, most, made).await
@@ -168,11 +169,11 @@ impl Capability for Services {
 
 /// Returns the input of a service that a node type or a flow implements: the only argument, which must be an object.
 /// Without arguments it is an empty object.
-fn input(args: &[Json]) -> Result<Json, Failure> {
+fn tool_input(args: &[Json]) -> Result<Json, Failure> {
     match args {
         [] => Ok(Json::object::<&str>([])),
         [input] if input.as_object().is_some() => Ok(input.clone()),
-        _ => Err(wrong("this service takes one argument, an object with its input")),
+        _ => Err(invalid_call("this service takes one argument, an object with its input")),
     }
 }
 
@@ -182,6 +183,6 @@ fn is_granted(caller: &Caller, service: &str) -> bool {
     listed.iter().chain(grant).filter_map(Json::as_str).any(|granted| pattern::matches(granted, service))
 }
 
-fn wrong(message: &str) -> Failure {
+fn invalid_call(message: &str) -> Failure {
     Failure::new(code::INVALID_INPUT, message)
 }

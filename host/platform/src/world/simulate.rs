@@ -1,4 +1,4 @@
-//! Names the capabilities and services whose calls stand-ins answer. Simulated calls do not leave the host.
+//! The simulated capabilities and services. Stand-ins answer their calls, so that these calls do not leave the host.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -47,7 +47,7 @@ impl Simulate {
     }
 
     /// Returns the union of two simulations.
-    pub(crate) fn and(&self, other: Simulate) -> Simulate {
+    pub(crate) fn union(&self, other: Simulate) -> Simulate {
         Simulate(self.0.iter().cloned().chain(other.0).collect())
     }
 
@@ -62,13 +62,13 @@ impl Simulate {
     }
 
     /// Returns the names of this simulation and one more name, in the form of `--simulate`.
-    pub(crate) fn with(&self, name: &str) -> String {
+    pub(crate) fn names_with(&self, name: &str) -> String {
         let names: Vec<&str> = self.0.iter().map(String::as_str).chain([name]).collect();
         names.join(",")
     }
 
     /// Returns the names of the services that are simulated one by one.
-    pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn service_names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str).filter(|name| !is_whole(name))
     }
 
@@ -80,7 +80,7 @@ impl Simulate {
 
     /// Returns whether a service is simulated.
     pub(crate) fn covers_service(&self, service: &str) -> bool {
-        self.covers(SERVICES) || self.named().any(|name| name == service)
+        self.covers(SERVICES) || self.service_names().any(|name| name == service)
     }
 
     /// Returns whether a stand-in answers a call.
@@ -103,11 +103,11 @@ mod tests {
     use super::Simulate;
 
     #[test]
-    fn what_is_named_is_simulated_and_nothing_else() {
+    fn only_the_named_capabilities_and_services_are_simulated() {
         let some = Simulate::of(["http", "img"]);
         assert!(some.covers("http") && some.covers_service("img"));
         assert!(!some.covers("model") && !some.covers("img") && !some.covers_service("agent"));
-        assert_eq!(some.named().collect::<Vec<_>>(), ["img"]);
+        assert_eq!(some.service_names().collect::<Vec<_>>(), ["img"]);
         let all = Simulate::of(["all"]);
         assert!(all.covers("tools") && all.covers_service("report") && !all.covers("files"));
         assert!(Simulate::of(["services"]).covers_service("report") && !Simulate::default().covers("http"));

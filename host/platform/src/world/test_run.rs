@@ -23,12 +23,12 @@ use parking_lot::Mutex;
 
 use crate::world::simulate::Simulate;
 
-/// The fixture of a node, which is not run.
+/// The fixture of a node. The node itself does not run.
 #[derive(Clone, Debug)]
 pub enum NodeFixture {
     /// The output of the node.
     Output(Json),
-    /// A failure, of every attempt.
+    /// The failure of every attempt of the node.
     Failure(Failure),
 }
 
@@ -43,14 +43,15 @@ pub struct CallFixture {
     pub about: Vec<(String, Json)>,
     /// The reply, or a failure.
     pub reply: Result<Json, Failure>,
-    /// Maximum number of calls that get this reply. `None` means no limit.
+    /// The number of calls that may still get this reply. `None` means no limit.
     pub times: Option<u32>,
 }
 
 /// The fixtures and settings of a test run.
 #[derive(Debug, Default)]
 pub struct Fixtures {
-    /// The fixtures of nodes: by address, or by id for every pass.
+    /// The fixtures of nodes. The key is the address of a node, such as `each[2].pay`, or its id, which means the node
+    /// in every pass.
     pub nodes: HashMap<String, NodeFixture>,
     /// The replies of calls. The first match applies, and a call without a match fails.
     pub calls: Mutex<Vec<CallFixture>>,
@@ -63,12 +64,12 @@ pub struct Fixtures {
 }
 
 /// Files in memory, within a budget. The run ends when the budget is used up.
-pub(crate) struct Budgeted {
+pub(crate) struct BudgetedBlobs {
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) budget: Arc<MemoryBudget>,
 }
 
-impl Blobs for Budgeted {
+impl Blobs for BudgetedBlobs {
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
         self.budget.take(bytes.len() as u64);
         self.blobs.put(tenant, bytes, mime)
@@ -123,14 +124,14 @@ impl Capability for Stub {
         match self.script.reply(&outgoing, &about) {
             Some(reply) => Box::pin(ready(reply)),
             None if self.simulate.answers(&outgoing.call) => self.real.perform(outgoing),
-            None => Box::pin(ready(Err(not_given(&outgoing, &about, &self.simulate)))),
+            None => Box::pin(ready(Err(missing_reply(&outgoing, &about, &self.simulate)))),
         }
     }
 }
 
 /// Returns the failure of a call that has no reply. Its message suggests the fixture to write, and the simulation to
 /// enable.
-fn not_given(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Failure {
+fn missing_reply(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Failure {
     let (node, call) = (&outgoing.caller.node_id, &outgoing.call);
     let service = about.get("service").and_then(Json::as_str);
     let built_in = BuiltIn::named(&call.interface);
@@ -143,7 +144,8 @@ fn not_given(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Failure 
         }
         _ => (format!("{{ capability: {}, node: {node}, reply: … }}", call.interface), simulated),
     };
-    let more = name.map(|name| format!(", or simulate it: `--simulate {}` or `--simulate all`", simulate.with(name)));
+    let more =
+        name.map(|name| format!(", or simulate it: `--simulate {}` or `--simulate all`", simulate.names_with(name)));
     let message = format!(
         "the case has no reply for this call of `{node}`: {} {}; add one under `calls`, such as `{case}`{}",
         call.interface,
@@ -154,9 +156,9 @@ fn not_given(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Failure 
 }
 
 /// Wraps `http` and answers every request with status 200 and a text that contains the request's method and URL.
-pub(crate) struct Simulated(pub(crate) Arc<dyn Capability>);
+pub(crate) struct SimulatedHttp(pub(crate) Arc<dyn Capability>);
 
-impl Capability for Simulated {
+impl Capability for SimulatedHttp {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
         self.0.admit(call, caller)
     }
@@ -186,8 +188,9 @@ impl FixtureRunner {
         FixtureRunner { runner, script, clock }
     }
 
-    /// Returns the fixture of a node: by address, or by id for every pass.
-    fn given(&self, attempt: &Attempt) -> Option<StepResult> {
+    /// Returns the result that the fixture of a node gives, or `None` if the node has no fixture. A fixture for the
+    /// node's address comes before one for its id.
+    fn find_fixture(&self, attempt: &Attempt) -> Option<StepResult> {
         let address = attempt.scope.address(&attempt.node_id);
         let given = self.script.nodes.get(&address).or_else(|| self.script.nodes.get(attempt.node_id.as_str()))?;
         Some(match given {
@@ -200,14 +203,14 @@ impl FixtureRunner {
 impl NodeRunner for FixtureRunner {
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
         // The node counts as running until the run has taken its answer.
-        let busy = Busy::new(&self.clock);
-        if let Some(given) = self.given(&attempt) {
+        let busy = BusyGuard::new(&self.clock);
+        if let Some(given) = self.find_fixture(&attempt) {
             return Box::pin(async move {
                 drop(busy);
                 given
             });
         }
-        let calls = Idling { calls, clock: self.clock.clone(), started: AtomicUsize::new(0) };
+        let calls = IdlingCalls { calls, clock: self.clock.clone(), started: AtomicUsize::new(0) };
         let answer = self.runner.run(attempt, Arc::new(calls));
         Box::pin(async move {
             let answer = answer.await;
@@ -240,10 +243,10 @@ struct Waiting {
 /// 1 January 2030, so that tests do not depend on the current date.
 const BEGIN_MS: u64 = 1_893_456_000_000;
 /// Number of times that a timer yields to other tokio tasks before it may let time jump.
-const TURNS: u32 = 16;
+const YIELDS_BEFORE_JUMP: u32 = 16;
 
 impl Clock {
-    /// Creates the clock of a script.
+    /// Creates the clock of a test run with these fixtures.
     pub(crate) fn new(script: &Fixtures) -> Clock {
         let now = script.begin.unwrap_or(BEGIN_MS);
         let state = Waiting { now, due: BTreeSet::new(), wakers: HashMap::new(), next: 0, notices: 0 };
@@ -262,14 +265,14 @@ impl Clock {
 }
 
 /// The calls of a node. A node that waits for a message or a timer, without a call in progress, counts as idle.
-struct Idling {
+struct IdlingCalls {
     calls: Arc<dyn Calls>,
     clock: Arc<Clock>,
     /// The number of calls in progress.
     started: AtomicUsize,
 }
 
-impl Calls for Idling {
+impl Calls for IdlingCalls {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>> {
         self.calls.call(call)
     }
@@ -290,7 +293,7 @@ impl Calls for Idling {
                 Poll::Ready(arrived) => arrived,
                 Poll::Pending => {
                     let waits = self.started.load(Ordering::SeqCst) == 0;
-                    let _idle = waits.then(|| Idle::new(&self.clock));
+                    let _idle = waits.then(|| IdleGuard::new(&self.clock));
                     next.await
                 }
             };
@@ -314,34 +317,34 @@ impl Calls for Idling {
     }
 }
 
-/// Counts a waiting node as idle until it is dropped.
-struct Idle(Arc<Clock>);
+/// Counts a waiting node as idle until the guard is dropped.
+struct IdleGuard(Arc<Clock>);
 
-impl Idle {
-    fn new(clock: &Arc<Clock>) -> Idle {
+impl IdleGuard {
+    fn new(clock: &Arc<Clock>) -> IdleGuard {
         clock.running.fetch_sub(1, Ordering::SeqCst);
         clock.notify_timers();
-        Idle(clock.clone())
+        IdleGuard(clock.clone())
     }
 }
 
-impl Drop for Idle {
+impl Drop for IdleGuard {
     fn drop(&mut self) {
         self.0.running.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// Counts a running node until it is dropped.
-struct Busy(Arc<Clock>);
+/// Counts a running node until the guard is dropped.
+struct BusyGuard(Arc<Clock>);
 
-impl Busy {
-    fn new(clock: &Arc<Clock>) -> Busy {
+impl BusyGuard {
+    fn new(clock: &Arc<Clock>) -> BusyGuard {
         clock.running.fetch_add(1, Ordering::SeqCst);
-        Busy(clock.clone())
+        BusyGuard(clock.clone())
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
         self.0.notify_timers();
@@ -366,7 +369,7 @@ impl Timers for VirtualTimers {
         Box::pin(async move {
             loop {
                 let seen = sleep.clock.state.lock().notices;
-                for _ in 0..TURNS {
+                for _ in 0..YIELDS_BEFORE_JUMP {
                     tokio::task::yield_now().await;
                 }
                 if sleep.try_jump() {

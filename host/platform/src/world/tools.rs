@@ -23,7 +23,7 @@ use flowcell_flow::{Source, graph::Graph};
 use flowcell_services::mcp::McpTools;
 use futures_util::future::BoxFuture;
 
-use crate::operate::usage::{Usage, shares::Server};
+use crate::operate::usage::{Usage, shares::SharedServer};
 use approval::Action;
 use shown::Shown;
 use tool_list::{Kind, Named, Tool};
@@ -109,7 +109,7 @@ impl Tools {
 
     /// Returns the granted tools that match the patterns and that the node's rules do not deny, as the reply of
     /// `tools.find`.
-    async fn offer(self, outgoing: Outgoing) -> Result<Value, Failure> {
+    async fn list_tools(self, outgoing: Outgoing) -> Result<Value, Failure> {
         let Outgoing { call, caller, .. } = outgoing;
         let patterns = call.args.json().get("patterns").and_then(Json::as_array).unwrap_or_default();
         let patterns: Vec<&str> = patterns.iter().filter_map(Json::as_str).collect();
@@ -160,7 +160,7 @@ impl Tools {
     /// for lists of tools.
     async fn permit(&self, tenant: &Tenant, server: &str, name: &str) -> Result<Option<Permit>, Failure> {
         let Some((permits, within)) = self.mcp.limits(server) else { return Ok(None) };
-        let server = Server { name, permits, within, code: flowcell_services::code::MCP_CONNECT };
+        let server = SharedServer { name, permits, within, code: flowcell_services::code::MCP_CONNECT };
         self.usage.permit(tenant, server).await
     }
 
@@ -181,7 +181,7 @@ impl Tools {
 impl Capability for Tools {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
         if &*call.function == "find" {
-            approval::check_any(caller)?;
+            approval::check_any_grant(caller)?;
             let about = Json::object([("patterns", call.args.json().get("patterns").cloned().unwrap_or_default())]);
             return Ok(Admission::new(Effect::Idempotent, about));
         }
@@ -209,7 +209,7 @@ impl Capability for Tools {
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
         match &*outgoing.call.function {
-            "find" => Box::pin(self.clone().offer(outgoing)),
+            "find" => Box::pin(self.clone().list_tools(outgoing)),
             _ => Box::pin(self.clone().perform_call(outgoing)),
         }
     }

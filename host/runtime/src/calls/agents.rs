@@ -1,4 +1,4 @@
-//! Reports of a component on its agent runs, and messages to them.
+//! The calls by which a component opens, reports on and closes its agent runs.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     agents::agent_run_id,
     decide::Input,
     fact::{AgentFact, ForAgent},
-    limits::{MAX_AGENT_RUNS, MAX_INBOX_MESSAGES, MAX_TOLD_BYTES},
+    limits::{MAX_AGENT_REPORT_BYTES, MAX_AGENT_RUNS, MAX_INBOX_MESSAGES},
 };
 
 /// Performs `agent.open`, `agent.tell` and `agent.close`.
@@ -17,7 +17,7 @@ pub(super) async fn answer(calls: &AttemptCalls, call: &Call) -> Result<Value, F
     let args = call.args.json();
     match &*call.function {
         "open" => open(calls, args).await,
-        "tell" => tell(calls, args).await,
+        "tell" => report_on_agent(calls, args).await,
         "close" => close(calls, args).await,
         _ => Err(super::unknown(call)),
     }
@@ -46,11 +46,11 @@ async fn open(calls: &AttemptCalls, args: &Json) -> Result<Value, Failure> {
         progress.agents.push((id.clone(), inbox.is_some()));
         (progress.mark(), id)
     };
-    report(calls, AgentFact::Opened { mark, id: id.clone(), about }).await;
+    send_report(calls, AgentFact::Opened { mark, id: id.clone(), about }).await;
     Ok(Value::from(Json::from(id)))
 }
 
-async fn tell(calls: &AttemptCalls, args: &Json) -> Result<Value, Failure> {
+async fn report_on_agent(calls: &AttemptCalls, args: &Json) -> Result<Value, Failure> {
     let id = open_agent_run(calls, args)?;
     let kind = super::inside::text(args, "kind")?;
     let named = kind.len() <= 64 && kind.contains('.') && kind.chars().all(|char| char.is_ascii_graphic());
@@ -61,7 +61,7 @@ async fn tell(calls: &AttemptCalls, args: &Json) -> Result<Value, Failure> {
     let data = args.get("data").cloned().unwrap_or_default();
     limited(&data)?;
     let mark = calls.progress.lock().mark();
-    report(calls, AgentFact::Told { mark, id, kind: kind.into(), data }).await;
+    send_report(calls, AgentFact::Told { mark, id, kind: kind.into(), data }).await;
     Ok(Value::null())
 }
 
@@ -76,7 +76,7 @@ async fn close(calls: &AttemptCalls, args: &Json) -> Result<Value, Failure> {
         progress.agents.retain(|(open, _)| *open != id);
         progress.mark()
     };
-    report(calls, AgentFact::Closed { mark, id, outcome, discarded: Box::default() }).await;
+    send_report(calls, AgentFact::Closed { mark, id, outcome, discarded: Box::default() }).await;
     Ok(Value::null())
 }
 
@@ -89,10 +89,10 @@ fn open_agent_run(calls: &AttemptCalls, args: &Json) -> Result<Arc<str>, Failure
     open.ok_or_else(|| Failure::new(code::INVALID_INPUT, format!("no agent run `{id}` of this attempt is open")))
 }
 
-async fn report(calls: &AttemptCalls, told: AgentFact) {
-    let before = calls.take_heard();
+async fn send_report(calls: &AttemptCalls, report: AgentFact) {
+    let before = calls.take_observations();
     let (task, attempt) = (calls.attempting.task, calls.attempting.number);
-    calls.send_input(Input::Told { task, attempt, told, before }).await;
+    calls.send_input(Input::AgentReport { task, attempt, report, before }).await;
 }
 
 /// Returns the agent run that makes a call. `None`: the arguments name none.
@@ -105,8 +105,8 @@ pub(super) fn agent_of(calls: &AttemptCalls, args: &Json) -> Result<Option<Box<F
 }
 
 fn limited(data: &Json) -> Result<(), Failure> {
-    if data.to_text().len() > MAX_TOLD_BYTES {
-        let message = format!("one update of an agent run may have at most {MAX_TOLD_BYTES} bytes");
+    if data.to_text().len() > MAX_AGENT_REPORT_BYTES {
+        let message = format!("one update of an agent run may have at most {MAX_AGENT_REPORT_BYTES} bytes");
         return Err(Failure::new(code::LIMIT_EXCEEDED, message));
     }
     Ok(())

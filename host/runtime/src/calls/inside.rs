@@ -41,9 +41,9 @@ pub(super) async fn answer(calls: &AttemptCalls, call: &Call) -> Result<Value, F
             write_again(calls, call, &reply);
             reply.map_err(|failure| *failure)
         }
-        Some(Ok(Observed::Answered(..))) => calls.diverged("it read other state than before").await,
-        Some(Ok(_)) => calls.diverged("it read state where it waited before").await,
-        Some(Err(expected)) => calls.diverged(&format!("it read state where it {expected} before")).await,
+        Some(Ok(Observed::Answered(..))) => calls.report_divergence("it read other state than before").await,
+        Some(Ok(_)) => calls.report_divergence("it read state where it waited before").await,
+        Some(Err(expected)) => calls.report_divergence(&format!("it read state where it {expected} before")).await,
     }
 }
 

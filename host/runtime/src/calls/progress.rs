@@ -149,7 +149,7 @@ impl Progress {
         self.once.get(key).cloned()
     }
 
-    pub(super) fn arrive(&mut self, ordinal: u32, ts: u64, reply: Reply) {
+    pub(super) fn record_end(&mut self, ordinal: u32, ts: u64, reply: Reply) {
         self.count_event();
         self.ended.push_back(Ended { ordinal, ts, reply });
         self.under_way.remove(&ordinal);
@@ -256,7 +256,7 @@ mod tests {
                 false => !progress.is_under_way(call),
             };
             assert_eq!(progress.waits_for_people(ready), None, "its call is under way");
-            progress.arrive(call, 1, Ok(Value::null()));
+            progress.record_end(call, 1, Ok(Value::null()));
             assert_eq!(progress.waits_for_people(ready), None, "the reply is there");
             progress.listening.remove(&call);
             assert!(progress.take(call).is_some());

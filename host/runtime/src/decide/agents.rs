@@ -13,8 +13,8 @@ use crate::{
     limits::{MAX_INBOX_BYTES, MAX_INBOX_MESSAGES},
 };
 
-pub(super) fn tell(decider: &mut Decider<'_>, task: TaskKey, told: AgentFact) {
-    decider.emit(Fact::Agent { task, told: Box::new(told), before: Box::default() });
+pub(super) fn record_agent_fact(decider: &mut Decider<'_>, task: TaskKey, agent_fact: AgentFact) {
+    decider.emit(Fact::Agent { task, agent_fact: Box::new(agent_fact), before: Box::default() });
 }
 
 /// Records a component's report on its agent runs. Ignores a report that the journal already has.
@@ -22,24 +22,25 @@ pub(super) fn report(
     decider: &mut Decider<'_>,
     task: TaskKey,
     attempt: (u32, u32),
-    mut told: AgentFact,
+    mut report: AgentFact,
     before: Box<[Observed]>,
 ) {
     if !decider.state.is_running(task, attempt) {
         return;
     }
     let known = decider.state.task(task).agents.as_ref().map_or(0, |agents| agents.marks);
-    let (AgentFact::Opened { mark, .. } | AgentFact::Told { mark, .. } | AgentFact::Closed { mark, .. }) = &told else {
+    let (AgentFact::Opened { mark, .. } | AgentFact::Told { mark, .. } | AgentFact::Closed { mark, .. }) = &report
+    else {
         return;
     };
     if *mark <= known {
         return;
     }
     apply_messages(decider, task, &before);
-    if let AgentFact::Closed { id, discarded, .. } = &mut told {
+    if let AgentFact::Closed { id, discarded, .. } = &mut report {
         *discarded = waiting_messages(decider, task, &id.clone());
     }
-    decider.emit(Fact::Agent { task, told: Box::new(told), before });
+    decider.emit(Fact::Agent { task, agent_fact: Box::new(report), before });
 }
 
 fn waiting_messages(decider: &Decider<'_>, task: TaskKey, run: &str) -> Box<[Arc<str>]> {
@@ -58,7 +59,7 @@ pub(super) fn apply_messages(decider: &mut Decider<'_>, task: TaskKey, before: &
         };
         if let Some(InboxMessage { run, id, .. }) = meant {
             let (id, message) = (run.clone(), id.clone());
-            tell(decider, task, AgentFact::Applied { id, message });
+            record_agent_fact(decider, task, AgentFact::Applied { id, message });
         }
     }
 }
@@ -68,9 +69,13 @@ pub(super) fn apply_messages(decider: &mut Decider<'_>, task: TaskKey, before: &
 pub(super) fn call_started(decider: &mut Decider<'_>, task: TaskKey, call: &CallRecord) {
     apply_messages(decider, task, &call.before);
     if let Some(agent) = call.agent.as_ref().filter(|_| *call.interface == *BuiltIn::Tools.name()) {
-        tell(decider, task, AgentFact::ToolStarted { id: agent.agent_run.clone(), ordinal: call.ordinal });
+        record_agent_fact(decider, task, AgentFact::ToolStarted { id: agent.agent_run.clone(), ordinal: call.ordinal });
         if call.ask.is_some() {
-            tell(decider, task, AgentFact::ToolAsked { id: agent.agent_run.clone(), ordinal: call.ordinal });
+            record_agent_fact(
+                decider,
+                task,
+                AgentFact::ToolAsked { id: agent.agent_run.clone(), ordinal: call.ordinal },
+            );
         }
     }
 }
@@ -85,12 +90,12 @@ pub(super) fn call_ended(
 ) {
     let Some((id, is_tool)) = of else { return };
     if is_tool {
-        return tell(decider, task, AgentFact::ToolEnded { id, ordinal });
+        return record_agent_fact(decider, task, AgentFact::ToolEnded { id, ordinal });
     }
     let Ok(reply) = reply else { return };
-    tell(decider, task, AgentFact::Spoke { id: id.clone(), ordinal });
+    record_agent_fact(decider, task, AgentFact::Spoke { id: id.clone(), ordinal });
     if let Some(usage) = reply.json().get("usage").cloned() {
-        tell(decider, task, AgentFact::Used { id, usage });
+        record_agent_fact(decider, task, AgentFact::Used { id, usage });
     }
 }
 
@@ -103,7 +108,7 @@ pub(super) fn end_all(decider: &mut Decider<'_>, task: TaskKey, failure: Option<
         let discarded = waiting_messages(decider, task, &id);
         let cancelled = || Failure::new(code::CANCELLED, "its task has ended");
         let outcome = Err(Box::new(failure.cloned().unwrap_or_else(cancelled)));
-        tell(decider, task, AgentFact::Closed { mark: 0, id, outcome, discarded });
+        record_agent_fact(decider, task, AgentFact::Closed { mark: 0, id, outcome, discarded });
     }
 }
 
@@ -129,13 +134,13 @@ pub(super) fn write(
     message: Option<String>,
     value: Value,
 ) -> Result<(), HubError> {
-    let (task, id) = agent_run(decider, to).ok_or(HubError::AgentNotActive)?;
+    let (task, id) = find_open_agent_run(decider, to).ok_or(HubError::AgentNotActive)?;
     let agents = decider.state.task(task).agents.as_ref();
     let Some((run, agents)) = agents.and_then(|agents| Some((agents.open(&id)?, agents))) else {
         return Err(HubError::AgentNotActive);
     };
     let message: Arc<str> = message.map_or_else(|| format!("m-{}", decider.state.events).into(), Into::into);
-    if run.knows(&message) {
+    if run.has_seen(&message) {
         return Ok(());
     }
     let capacity = run.capacity.filter(|_| !run.closing).ok_or(HubError::AgentNotActive)?;
@@ -144,23 +149,23 @@ pub(super) fn write(
     if agents.waiting(&id).count() as u64 >= capacity || !fits {
         return Err(HubError::InboxFull);
     }
-    tell(decider, task, AgentFact::Written { id, message, value });
+    record_agent_fact(decider, task, AgentFact::Written { id, message, value });
     Ok(())
 }
 
 /// Asks an agent run to finish.
 pub(super) fn close(decider: &mut Decider<'_>, to: &str) -> Result<(), HubError> {
-    let (task, id) = agent_run(decider, to).ok_or(HubError::AgentNotActive)?;
+    let (task, id) = find_open_agent_run(decider, to).ok_or(HubError::AgentNotActive)?;
     let agents = decider.state.task(task).agents.as_ref();
     if agents.and_then(|agents| agents.open(&id)).is_some_and(|run| !run.closing) {
-        tell(decider, task, AgentFact::Closing { id });
+        record_agent_fact(decider, task, AgentFact::Closing { id });
     }
     Ok(())
 }
 
 /// Returns the open agent run with this id, or the latest of the task at this address.
-fn agent_run(decider: &Decider<'_>, to: &str) -> Option<(TaskKey, Arc<str>)> {
-    if let Some(key) = decider.state.task_at(to) {
+fn find_open_agent_run(decider: &Decider<'_>, recipient: &str) -> Option<(TaskKey, Arc<str>)> {
+    if let Some(key) = decider.state.task_at(recipient) {
         let runs = &decider.state.task(key).agents.as_ref()?.runs;
         return runs.iter().rev().find(|run| run.is_open()).map(|run| (key, run.id.clone()));
     }
@@ -169,5 +174,5 @@ fn agent_run(decider: &Decider<'_>, to: &str) -> Option<(TaskKey, Arc<str>)> {
         let nodes = &decider.state.graph.body(scope.body).nodes;
         nodes.iter().zip(&scope.tasks).map(|(node, task)| (TaskKey { scope: *id, node: *node }, task))
     });
-    tasks.find_map(|(key, task)| Some((key, task.agents.as_ref()?.open(to)?.id.clone())))
+    tasks.find_map(|(key, task)| Some((key, task.agents.as_ref()?.open(recipient)?.id.clone())))
 }

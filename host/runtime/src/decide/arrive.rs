@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Decides about an input. Edges and scopes are settled afterwards.
-pub(super) fn arrive(decider: &mut Decider<'_>, input: Input) -> Result<(), HubError> {
+pub(super) fn handle_input(decider: &mut Decider<'_>, input: Input) -> Result<(), HubError> {
     if decider.state.end.is_some() {
         return Err(HubError::RunEnded);
     }
@@ -48,9 +48,9 @@ pub(super) fn arrive(decider: &mut Decider<'_>, input: Input) -> Result<(), HubE
                 decider.emit(Fact::Noted { task, note: Box::new(note) });
             }
         }
-        Input::Told { task, attempt, told, before } => agents::report(decider, task, attempt, told, before),
-        Input::Waits { task, attempt, due } => agents::attempt_idle(decider, task, attempt, due),
-        Input::Waited { task, attempt } => agents::attempt_busy(decider, task, attempt),
+        Input::AgentReport { task, attempt, report, before } => agents::report(decider, task, attempt, report, before),
+        Input::AttemptIdle { task, attempt, due } => agents::attempt_idle(decider, task, attempt, due),
+        Input::AttemptBusy { task, attempt } => agents::attempt_busy(decider, task, attempt),
         Input::Command(command) => return follow(decider, command),
     }
     Ok(())

@@ -4,7 +4,7 @@ use flowcell_contract::{Failure, Json, Value};
 
 use super::{Decider, close, ready};
 use crate::{
-    capture::{fits, with_last},
+    capture::{check_size, with_last},
     fact::{Fact, PassOutcome, ScopeId, TaskKey},
     limits::DEFAULT_FAN_OUT,
     state::Phase,
@@ -31,7 +31,7 @@ pub(super) fn fill_fan_out(decider: &mut Decider<'_>, owner: TaskKey) {
         let failure = each.failure.clone();
         if each.done == count || (failure.is_some() && details.passes.is_empty()) {
             let results = each.results.iter().map(|result| result.clone().unwrap_or_default());
-            let results = || fits(Json::array(results), "the list of the results of the passes").map(Value::from);
+            let results = || check_size(Json::array(results), "the list of the results of the passes").map(Value::from);
             let outcome = failure.map_or_else(results, Err);
             return decider.wake(owner, 0, outcome);
         }
@@ -55,7 +55,7 @@ pub(super) fn ended(decider: &mut Decider<'_>, owner: TaskKey, outcome: PassOutc
     let details = task.details.as_deref();
     match task.phase {
         Phase::Closing if details.is_none_or(|details| details.passes.is_empty()) => close::finish(decider, owner),
-        Phase::Paused if details.is_some_and(|details| details.each.is_some()) => fan_out_went_on(decider, owner),
+        Phase::Paused if details.is_some_and(|details| details.each.is_some()) => continue_fan_out(decider, owner),
         Phase::Paused => {
             let outcome = match outcome {
                 PassOutcome::Done(value) => Ok(Value::from(value)),
@@ -77,10 +77,10 @@ pub(super) fn with_collected(decider: &Decider<'_>, owner: TaskKey, output: Valu
     let items = Json::array(details.map(|details| details.collected.as_slice()).unwrap_or_default().iter().cloned());
     let members = members.iter().map(|(key, value)| (key.clone(), value.clone()));
     let whole = Json::object(members.chain([(member.clone(), items)]));
-    fits(whole, "the list of the results of the passes").map(Value::from)
+    check_size(whole, "the list of the results of the passes").map(Value::from)
 }
 
-fn fan_out_went_on(decider: &mut Decider<'_>, owner: TaskKey) {
+fn continue_fan_out(decider: &mut Decider<'_>, owner: TaskKey) {
     let details = decider.state.task(owner).details.as_deref();
     let stopped = details.and_then(|details| details.each.as_ref()).is_some_and(|each| each.failure.is_some());
     if stopped {

@@ -51,13 +51,13 @@ fn check_model(reply: &Json) -> Result<(), String> {
         return Err("`content` must be a list of objects with a `type`".to_owned());
     }
     match reply.get("stop").and_then(Json::as_str) {
-        Some(stop) if STOPS.contains(&stop) => Ok(()),
-        _ => Err(format!("`stop` must be one of {}", STOPS.join(", "))),
+        Some(stop) if STOP_VALUES.contains(&stop) => Ok(()),
+        _ => Err(format!("`stop` must be one of {}", STOP_VALUES.join(", "))),
     }
 }
 
 /// The values of `stop` in a reply of a model.
-const STOPS: [&str; 8] =
+const STOP_VALUES: [&str; 8] =
     ["end", "tool_calls", "max_tokens", "stop_sequence", "refusal", "content_filter", "context_exceeded", "paused"];
 
 fn check_members(value: &Json, what: &str, known: &[&str]) -> Result<(), String> {

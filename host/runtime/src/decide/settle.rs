@@ -7,7 +7,7 @@ use super::{Decider, close, passes, ready};
 use crate::{
     capture,
     fact::{CancelReason, Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey},
-    limits::FAILED_ITEM_BYTES,
+    limits::MAX_FAILED_ITEM_BYTES,
     outcome,
     state::Phase,
 };
@@ -128,7 +128,7 @@ fn end_scope(decider: &mut Decider<'_>, id: ScopeId) {
 fn pass_outcome(decider: &Decider<'_>, id: ScopeId) -> PassOutcome {
     let scope = decider.state.scope(id);
     if let Some((task, failure)) = &scope.failure {
-        return PassOutcome::Failed(Box::new(placed_in_body(decider, id, Some(*task), failure.clone())));
+        return PassOutcome::Failed(Box::new(add_body_place(decider, id, Some(*task), failure.clone())));
     }
     if scope.closing {
         return PassOutcome::Cancelled;
@@ -143,13 +143,13 @@ fn pass_outcome(decider: &Decider<'_>, id: ScopeId) -> PassOutcome {
         }
         Outcome::Output(binding) => match capture::render_in(decider.state, id, binding) {
             Ok(value) => PassOutcome::Done(value),
-            Err(failure) => PassOutcome::Failed(Box::new(placed_in_body(decider, id, None, failure))),
+            Err(failure) => PassOutcome::Failed(Box::new(add_body_place(decider, id, None, failure))),
         },
     }
 }
 
 /// Adds the node, the pass and the item of a failure to its details.
-fn placed_in_body(decider: &Decider<'_>, id: ScopeId, task: Option<TaskKey>, failure: Failure) -> Failure {
+fn add_body_place(decider: &Decider<'_>, id: ScopeId, task: Option<TaskKey>, failure: Failure) -> Failure {
     let scope = decider.state.scope(id);
     let mut place = vec![("pass", Json::from(scope.index))];
     if let Some(task) = task {
@@ -157,10 +157,10 @@ fn placed_in_body(decider: &Decider<'_>, id: ScopeId, task: Option<TaskKey>, fai
         place.push(("task", Json::from(decider.state.address(task))));
     }
     if let Some(item) = scope.variables.get("item") {
-        let fits = item.measure(FAILED_ITEM_BYTES).is_ok();
+        let fits = item.measure(MAX_FAILED_ITEM_BYTES).is_ok();
         place.push(if fits { ("item", item.clone()) } else { ("itemTooLarge", Json::from(true)) });
     }
-    outcome::placed(failure, "body", place)
+    outcome::add_place(failure, "body", place)
 }
 
 fn end_run(decider: &mut Decider<'_>) {
@@ -211,11 +211,11 @@ fn run_end(decider: &Decider<'_>) -> RunEnd {
         return RunEnd::Failed { outputs: outputs(decider), failure: failure.clone(), task };
     }
     match &state.graph.outputs {
-        None => match capture::fits(decider.state.recorded_outputs(), "the outputs of the run's nodes") {
+        None => match capture::check_size(decider.state.recorded_outputs(), "the outputs of the run's nodes") {
             Ok(outputs) => RunEnd::Succeeded { outputs },
             Err(failure) => RunEnd::Failed { outputs: outputs(decider), failure, task: None },
         },
-        Some(outputs) => match capture::render_in(state, ScopeId::ROOT, outputs) {
+        Some(binding) => match capture::render_in(state, ScopeId::ROOT, binding) {
             Ok(outputs) => RunEnd::Succeeded { outputs },
             Err(failure) => RunEnd::Failed { outputs: outputs(decider), failure, task: None },
         },
@@ -225,5 +225,5 @@ fn run_end(decider: &Decider<'_>) -> RunEnd {
 /// Returns the outputs of all nodes of the flow itself, or an empty object if together they exceed the limit of a
 /// value.
 fn outputs(decider: &Decider<'_>) -> Json {
-    capture::fits(decider.state.recorded_outputs(), "the outputs").unwrap_or_else(|_| Json::object::<&str>([]))
+    capture::check_size(decider.state.recorded_outputs(), "the outputs").unwrap_or_else(|_| Json::object::<&str>([]))
 }

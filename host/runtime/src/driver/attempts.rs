@@ -32,7 +32,8 @@ pub(super) struct Answered {
     pub(super) result: StepResult,
     pub(super) writes: Vec<Write>,
     pub(super) heard: Box<[Observed]>,
-    /// The recorded form of the attempt's input. `None`: no other thread has computed it.
+    /// The recorded form of the attempt's input, if another thread has computed it. `Some(None)`: the input is too
+    /// large for a digest.
     pub(super) received: Option<Option<Received>>,
 }
 
@@ -93,7 +94,7 @@ impl Attempts {
             };
             let result = result.await;
             done.finish(&result).await;
-            let (writes, heard) = (done.take_writes(), done.take_heard());
+            let (writes, heard) = (done.take_writes(), done.take_observations());
             Answered { task, attempt, result, writes, heard, received }
         };
         let (answered, abort) = abortable(answer);
@@ -182,7 +183,8 @@ impl Attempts {
         is_kept: bool,
     ) -> Option<BoxFuture<'static, Option<Received>>> {
         let long = attempt.as_ref().ok().filter(|attempt| Received::takes_long(&attempt.input, &attempt.config));
-        let long = long.filter(|_| !is_kept).map(|attempt| off_thread(attempt.input.clone(), attempt.config.clone()));
+        let long =
+            long.filter(|_| !is_kept).map(|attempt| digest_off_thread(attempt.input.clone(), attempt.config.clone()));
         let given = match attempt {
             Ok(_) if is_kept => PendingInput::Known(Some(Received::Nothing)),
             Ok(attempt) => PendingInput::Parts(attempt.input.clone(), attempt.config.clone()),
@@ -198,7 +200,7 @@ impl Attempts {
     }
 
     /// Writes the recorded input of an attempt into the fact that ends or pauses the attempt.
-    pub(super) fn stamp(&mut self, facts: &mut [Fact]) {
+    pub(super) fn record_inputs(&mut self, facts: &mut [Fact]) {
         for fact in facts {
             if let Some((task, received)) = fact.end_of_attempt()
                 && let Some(given) = self.given.remove(&task)
@@ -230,7 +232,7 @@ impl Attempts {
 }
 
 /// Computes a digest on a blocking thread.
-fn off_thread(input: Value, config: Value) -> BoxFuture<'static, Option<Received>> {
+fn digest_off_thread(input: Value, config: Value) -> BoxFuture<'static, Option<Received>> {
     Box::pin(async move {
         let digest = tokio::task::spawn_blocking(move || Received::digest_of(&input, &config));
         digest.await.ok().flatten()

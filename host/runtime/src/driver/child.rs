@@ -141,7 +141,7 @@ fn result_of(run: &RunId, end: Option<&RunEnd>) -> Result<Value, Failure> {
         Some(RunEnd::Failed { failure, task, .. }) => {
             let mut place = vec![("run", Json::from(run.as_str()))];
             place.extend(task.as_ref().map(|task| ("task", Json::from(task.as_str()))));
-            Err(outcome::placed(failure.clone(), "child", place))
+            Err(outcome::add_place(failure.clone(), "child", place))
         }
         Some(RunEnd::Cancelled { .. }) | None => Err(Failure::new(code::CANCELLED, "the child run was cancelled")),
     }

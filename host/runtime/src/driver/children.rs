@@ -71,8 +71,8 @@ impl Children {
         self.permit.is_some()
     }
 
-    /// Records in the live permit whether the run itself is idle. No work inside the process ends an idle run and frees
-    /// its permit; see [`crate::live`].
+    /// Records in the run's live permit whether the run itself is idle. No work of this process ends an idle run, so
+    /// waiting runs cannot expect its permit; see [`crate::live`].
     pub(super) fn set_idle(&mut self, is_idle: bool) {
         if let Some(permit) = &mut self.permit {
             permit.set_idle(is_idle);
@@ -180,7 +180,7 @@ impl Children {
         enter: impl FnOnce() -> LivePermit,
         commands: &mpsc::Sender<Command>,
     ) -> Option<Result<LivePermit, Failure>> {
-        let mut waiting = self.permit.get_or_insert_with(enter).below(run);
+        let mut waiting = self.permit.get_or_insert_with(enter).request_below(run);
         if let Some(permit) = (&mut waiting).now_or_never() {
             return Some(permit);
         }
@@ -196,7 +196,7 @@ impl Children {
 
     /// Removes and returns the queued call of a task, if this attempt made it. With `attempt: None`, any attempt may
     /// have made it.
-    pub(super) fn leave_queue(&mut self, task: TaskKey, attempt: Option<u32>) -> Option<Queued> {
+    pub(super) fn take_queued(&mut self, task: TaskKey, attempt: Option<u32>) -> Option<Queued> {
         let is_meant = |queued: &&Queued| attempt.is_none_or(|attempt| queued.attempt == attempt);
         self.queued.get(&task).filter(is_meant)?;
         self.queued.remove(&task)

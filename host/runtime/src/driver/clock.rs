@@ -9,7 +9,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::{outstanding::Timer, ports::Timers, state::RunState, timing::TimerHeap};
 
-/// The time at which a timer continues an idle run.
+/// When the next timer of an idle run continues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextDue {
     /// A timer is due soon enough for the driver to wait for it.
@@ -58,8 +58,8 @@ impl Clock {
         self.heap.live(state)
     }
 
-    /// Returns when timers continue the run. With `patience_ms`, [`NextDue::Soon`] means that a timer is due within
-    /// this time.
+    /// Returns when the next timer continues the run. With `patience_ms`, [`NextDue::Soon`] means that a timer is due
+    /// within this time.
     ///
     /// Without it, [`NextDue::Soon`] means that the run has a timer that continues it. A timer that only limits the
     /// time of the run or of a person's answer counts only once it is due.
@@ -82,7 +82,7 @@ impl Clock {
 
     /// Makes the driver wake at this time or earlier. A sleep that ends earlier is kept. Most timers are withdrawn
     /// before they are due, and starting a new sleep costs more than one needless wake.
-    pub(super) fn sleep_until(&mut self, due: Option<u64>) {
+    pub(super) fn set_wake(&mut self, due: Option<u64>) {
         match (due, &self.sleeping) {
             (None, _) => self.sleeping = None,
             (Some(due), Some((sleeping, _))) if *sleeping <= due => {}

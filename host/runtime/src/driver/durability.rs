@@ -108,9 +108,9 @@ impl DurabilityQueue {
     }
 }
 
-/// Returns true if the driver has to force the journal for a fact, because a caller of the host waits for it. `top`:
-/// the run has no parent. Callers wait for the calls, parks and questions of a child run. They do not wait for its
-/// start and end, which concern only its parent.
+/// Returns true if the driver has to force the journal for a fact, because a caller of the host waits for it. Callers
+/// wait for the calls, parks and questions of every run. They wait for the start and the end only of a run without a
+/// parent (`top`).
 pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
     match fact {
         Fact::RunStarted { .. } | Fact::RunEnded { .. } => top,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn effects_wait_until_a_child_has_told_everything() {
+    fn effects_wait_until_a_child_has_published_all_events() {
         block(async {
             let mut queue = DurabilityQueue::default();
             let (release, released) = oneshot::channel::<()>();

@@ -9,7 +9,7 @@ use flowcell_contract::{RunId, Tenant};
 
 use super::options::Identity;
 use crate::{
-    limits::READ_UNITS,
+    limits::MAX_READ_UNITS,
     ports::{Journal, StoreError, Unit},
     state::RunState,
 };
@@ -23,7 +23,7 @@ pub fn each_unit(
 ) -> Result<(), StoreError> {
     let mut from = 0;
     loop {
-        let page = journal.read(tenant, run, from, READ_UNITS)?;
+        let page = journal.read(tenant, run, from, MAX_READ_UNITS)?;
         let Some(last) = page.last() else { return Ok(()) };
         from = last.next_seq();
         page.into_iter().for_each(&mut visit);

@@ -45,7 +45,7 @@ pub(crate) struct DriveOptions {
     pub(crate) alone: bool,
 }
 
-/// What a drive begins with.
+/// The run with which a drive begins.
 pub(crate) enum Begin {
     /// A new run, with its whole input.
     New(Json),

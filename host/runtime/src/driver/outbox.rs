@@ -36,7 +36,7 @@ pub(super) struct Outbox {
     pub(super) rows: Vec<Change>,
     /// The message of the store's inbox that the next unit records as delivered.
     pub(super) delivered: Option<u64>,
-    /// Derives the changes of session rows from facts. `None`: the flow has no such rows.
+    /// Derives the changes of sessions and step states from facts. `None`: the flow has no sessions.
     projection: Option<Box<dyn Projection>>,
     queue: DurabilityQueue,
     /// True if a caller waits for the journal, and the journal is not forced yet.
@@ -74,7 +74,7 @@ impl Outbox {
         }
     }
 
-    /// Adds a unit, and returns its entry for the journal. `top`: no parent run waits for this one.
+    /// Adds a unit, and returns its entry for the journal. `top`: the run has no parent.
     pub(super) fn add(&mut self, unit: &Arc<Unit>, state: &RunState, top: bool) -> Entry {
         self.next_seq = unit.next_seq();
         // Any fact after a park makes the run active.
@@ -115,7 +115,7 @@ impl Outbox {
     }
 
     /// Records that all units so far are durable and published.
-    pub(super) fn recovered(&mut self) {
+    pub(super) fn finish_recovery(&mut self) {
         self.record = None;
         self.queue = DurabilityQueue::from(self.next_seq);
     }

@@ -19,7 +19,7 @@ impl Parent {
     }
 
     /// Reports to the parent, once for each change, that this run is idle.
-    pub(super) async fn tell_idle(&mut self, idle: Idle) {
+    pub(super) async fn report_idle(&mut self, idle: Idle) {
         if self.reported.as_ref() != Some(&idle) {
             self.reported = Some(idle.clone());
             self.send(idle).await;
@@ -27,7 +27,7 @@ impl Parent {
     }
 
     /// Reports to the parent that this run is parked, and due at once.
-    pub(super) async fn tell_parked(&self) {
+    pub(super) async fn report_parked(&self) {
         self.send(Idle { waiting: Vec::new(), due: None }).await;
     }
 
@@ -56,12 +56,12 @@ mod tests {
     };
 
     #[test]
-    fn an_idle_state_is_told_once_until_the_run_moves() {
+    fn an_idle_state_is_reported_once_until_the_run_continues() {
         let (sender, mut commands) = mpsc::channel(8);
         let task = TaskKey { scope: ScopeId::ROOT, node: NodeIx(3) };
         let mut parent = Parent::new(sender, task);
         let mut tell = |parent: &mut Parent, due| {
-            parent.tell_idle(Idle { waiting: Vec::new(), due }).now_or_never().unwrap();
+            parent.report_idle(Idle { waiting: Vec::new(), due }).now_or_never().unwrap();
             match commands.try_recv() {
                 Ok(Command::ChildIdle { task: told, idle: Some(idle) }) if told == task => Some(idle.due),
                 _ => None,

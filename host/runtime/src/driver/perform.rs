@@ -50,7 +50,7 @@ impl Driver {
                 Fact::CallEnded { task, attempt, ordinal, reply } => {
                     self.deliver_reply((*task, *attempt, *ordinal), unit.ts, reply);
                 }
-                Fact::Agent { task, told, .. } => self.hand_message(*task, told),
+                Fact::Agent { task, agent_fact, .. } => self.hand_message(*task, agent_fact),
                 Fact::CallDecided { task, attempt, ordinal, allowed, .. } => {
                     self.call_decided((*task, *attempt, *ordinal), *allowed);
                 }
@@ -129,7 +129,9 @@ impl Driver {
             Command::CallAgain { task, attempt, ordinal, outgoing } => {
                 self.call_again((task, attempt, ordinal), outgoing);
             }
-            Command::Waits { task, attempt, due, heard } => self.attempt_waits_for_people(task, attempt, due, heard),
+            Command::AttemptIdle { task, attempt, due, heard } => {
+                self.attempt_waits_for_people(task, attempt, due, heard)
+            }
             Command::Live { task, kind, members } => {
                 if self.state.find(task).is_some_and(|task| task.phase == Phase::Running) {
                     self.outbox.publish_live(self.clock.now(), self.state.graph.node(task.node), kind, &members);
@@ -151,7 +153,7 @@ impl Driver {
                 let _ = self.apply_input(Input::ChildEnded { task, attempt, result });
             }
             Command::ChildPermit { task, attempt, permit } => {
-                if let Some(queued) = self.children.leave_queue(task, Some(attempt)) {
+                if let Some(queued) = self.children.take_queued(task, Some(attempt)) {
                     self.start_child((task, attempt), &queued.call, permit);
                 }
             }
@@ -247,7 +249,7 @@ impl Driver {
     /// Records that an attempt waits for people, unless an event has arrived for it meanwhile.
     fn attempt_waits_for_people(&mut self, task: TaskKey, attempt: AttemptNumber, due: Option<u64>, heard: u64) {
         if self.attempts.calls_of(task).is_some_and(|calls| calls.events_arrived() == heard) {
-            let _ = self.apply_input(Input::Waits { task, attempt, due });
+            let _ = self.apply_input(Input::AttemptIdle { task, attempt, due });
             self.check_later(task, attempt);
         }
     }
@@ -299,8 +301,8 @@ impl Driver {
 
     /// Passes a message or a request to finish to the attempt of the agent run. If the attempt is evicted, begins it
     /// again.
-    fn hand_message(&mut self, task: TaskKey, told: &AgentFact) {
-        let entry = match told {
+    fn hand_message(&mut self, task: TaskKey, agent_fact: &AgentFact) {
+        let entry = match agent_fact {
             AgentFact::Written { id, message, value } => {
                 InboxMessage { run: id.clone(), id: Some(message.clone()), value: value.clone(), applied: false }
             }
@@ -353,7 +355,7 @@ impl Driver {
         // A call of an attempt that was withdrawn meanwhile does not leave.
         let running = |task: &&Task| task.phase == Phase::Running && task.attempt == attempt;
         let Some(found) = self.state.find(task).filter(running) else { return };
-        outgoing.lost = found.calls.as_ref().map_or(0, |calls| calls.lost((attempt, ordinal)));
+        outgoing.lost = found.calls.as_ref().map_or(0, |calls| calls.lost_processes((attempt, ordinal)));
         if is_under_way(found, key) {
             self.schedule_dispatch(key, outgoing);
         } else if found.calls.iter().any(|calls| calls.asked().any(|(call, ..)| call == (attempt, ordinal))) {
@@ -405,7 +407,7 @@ impl Driver {
         self.calls.settle(key);
         if self.state.find(task).is_some_and(|task| task.attempt == attempt) {
             match self.attempts.calls_of(task) {
-                Some(calls) => calls.arrive(ordinal, ts, reply.clone()),
+                Some(calls) => calls.deliver_reply(ordinal, ts, reply.clone()),
                 None => self.rehydrate(task),
             }
         }
@@ -450,7 +452,7 @@ impl Driver {
 
     /// Cancels the run that a task has called, or that waits for a live permit.
     fn cancel_child(&mut self, task: TaskKey) {
-        if let Some(queued) = self.children.leave_queue(task, None) {
+        if let Some(queued) = self.children.take_queued(task, None) {
             let failure = Failure::new(code::CANCELLED, "the child run was cancelled before it began");
             self.child_failed(task, queued.attempt, failure);
         }

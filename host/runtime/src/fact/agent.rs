@@ -17,7 +17,7 @@ pub enum AgentFact {
         /// The description of the agent run for people.
         about: Json,
     },
-    /// The component of the agent run reported an event.
+    /// The component reported a state or an event of its agent run.
     Told {
         /// The number of this report among the attempt's reports on agent runs, from 1.
         mark: u32,
@@ -56,7 +56,7 @@ pub enum AgentFact {
         /// The id of the message. `None`: the request to finish.
         message: Option<Arc<str>>,
     },
-    /// A person requested that the agent run finishes.
+    /// A person asked the agent run to finish.
     Closing {
         /// The id of the agent run.
         id: Arc<str>,

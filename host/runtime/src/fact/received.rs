@@ -8,14 +8,14 @@ use sha2::{Digest, Sha256};
 use super::{Fact, Received, TaskKey};
 
 /// Bytes of JSON text that are hashed at a time.
-const PIECE: usize = 4 * 1024;
+const HASHED_PIECE_BYTES: usize = 4 * 1024;
 /// Approximate bytes of JSON text whose digest takes at most a millisecond.
-const SHORT: u64 = 256 * 1024;
+const MAX_QUICK_BYTES: u64 = 256 * 1024;
 
 impl Received {
     /// Returns the digest of an input and a config. `None`: one of them is too large to be written as text.
     pub(crate) fn digest_of(input: &Value, config: &Value) -> Option<Received> {
-        let mut out = BufWriter::with_capacity(PIECE, Sha256::new());
+        let mut out = BufWriter::with_capacity(HASHED_PIECE_BYTES, Sha256::new());
         for part in [input, config] {
             // Values share parts, so the text may be far larger than the value in memory.
             part.json().measure(VALUE_BYTES).ok()?;
@@ -27,7 +27,7 @@ impl Received {
 
     /// Returns true if the digest takes so long that a blocking thread has to compute it.
     pub(crate) fn takes_long(input: &Value, config: &Value) -> bool {
-        [input, config].iter().any(|part| part.json().measure(SHORT).is_err())
+        [input, config].iter().any(|part| part.json().measure(MAX_QUICK_BYTES).is_err())
     }
 }
 

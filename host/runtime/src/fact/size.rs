@@ -5,8 +5,8 @@ use flowcell_contract::{Failure, Json, Pause, Value, Wake};
 use super::{AgentFact, Fact, Note, Observed, PassOutcome, Resolution, RunEnd, Write};
 use crate::limits::MAX_RUN_BYTES;
 
-/// Bytes that each fact counts in addition to its contents.
-const EVERY: u64 = 64;
+/// Bytes that [`Fact::size`] adds to the contents of each fact.
+const FACT_OVERHEAD_BYTES: u64 = 64;
 
 impl Fact {
     /// Returns the approximate bytes of the fact's JSON text. A fact that is larger than the limit of a whole run
@@ -36,7 +36,9 @@ impl Fact {
                 Note::Log { message, .. } => message.len() as u64,
                 Note::Metric { tags, .. } => of(tags),
             },
-            Fact::Agent { told, before, .. } => of_agent(told) + before.iter().map(of_observed).sum::<u64>(),
+            Fact::Agent { agent_fact, before, .. } => {
+                of_agent(agent_fact) + before.iter().map(of_observed).sum::<u64>()
+            }
             Fact::RunEnded { end } => match &**end {
                 RunEnd::Succeeded { outputs } | RunEnd::Failed { outputs, .. } | RunEnd::Cancelled { outputs } => {
                     of(outputs)
@@ -44,7 +46,7 @@ impl Fact {
             },
             _ => 0,
         };
-        EVERY + values
+        FACT_OVERHEAD_BYTES + values
     }
 }
 
@@ -94,8 +96,8 @@ fn of_observed(observed: &Observed) -> u64 {
     }
 }
 
-fn of_agent(told: &AgentFact) -> u64 {
-    match told {
+fn of_agent(fact: &AgentFact) -> u64 {
+    match fact {
         AgentFact::Opened { about: json, .. } | AgentFact::Told { data: json, .. } => of(json),
         AgentFact::Used { usage: json, .. } | AgentFact::Closed { outcome: Ok(json), .. } => of(json),
         AgentFact::Written { value, .. } => of_value(value),

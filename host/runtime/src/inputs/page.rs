@@ -9,12 +9,12 @@ use serde::Serialize;
 use super::{InputDigest, MadeCall, Rendered, TaskPosition, Visited, each_attempt};
 use crate::{
     fact::Received,
-    paging::{Filling, Most},
+    paging::{Filling, PageLimits},
     ports::{Journal, Record, StoreError},
 };
 
 /// Maximum number of addresses in [`TaskInputs::elsewhere`].
-const NAMED: usize = 5;
+const MAX_ELSEWHERE: usize = 5;
 
 /// The part of a task's attempts that a page contains.
 #[derive(Clone, Copy, Debug)]
@@ -157,13 +157,13 @@ impl TaskInputs {
         (tenant, run): (&Tenant, &RunId),
         (address, window): (&str, Window),
     ) -> Result<TaskInputs, StoreError> {
-        let place = TaskPosition::of(address);
+        let place = TaskPosition::parse(address);
         let mut inputs = TaskInputs::none(run.clone(), address);
         if !graph.nodes.iter().any(|node| node.id.as_str() == place.node) {
             inputs.absence = Absence::UnknownNode;
             return Ok(inputs);
         }
-        let most = Most { items: window.limit, bytes: window.bytes };
+        let most = PageLimits { items: window.limit, bytes: window.bytes };
         let filling = Filling::new(most);
         let mut page = Page { inputs, from: window.from, filling, seen: 0, last: None, elsewhere: BTreeSet::new() };
         let mut visit = |visited: &Visited<'_>| match visited.is_at(&place) {
@@ -233,7 +233,7 @@ impl Page {
         let address = visited.address();
         let numbers = address.split(|char: char| !char.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
         self.elsewhere.insert((numbers.collect(), address));
-        if self.elsewhere.len() > NAMED {
+        if self.elsewhere.len() > MAX_ELSEWHERE {
             self.elsewhere.pop_last();
         }
         ControlFlow::Continue(())
@@ -269,16 +269,16 @@ impl AttemptInput {
     pub(crate) fn bytes(&self) -> u64 {
         let input = match &self.input {
             Input::Whole { input, config } => {
-                measured(input.json()) + config.as_ref().map_or(0, |config| measured(config.json()))
+                json_bytes(input.json()) + config.as_ref().map_or(0, |config| json_bytes(config.json()))
             }
-            Input::Failed { input, .. } => measured(input.json()),
+            Input::Failed { input, .. } => json_bytes(input.json()),
             Input::Same { .. } | Input::TooLarge { .. } => 0,
         };
-        input + self.calls.iter().map(|call| measured(&call.about) + measured(&call.preview)).sum::<u64>()
+        input + self.calls.iter().map(|call| json_bytes(&call.about) + json_bytes(&call.preview)).sum::<u64>()
     }
 }
 
-fn measured(json: &Json) -> u64 {
+fn json_bytes(json: &Json) -> u64 {
     json.measure(VALUE_BYTES).unwrap_or(VALUE_BYTES)
 }
 

@@ -15,7 +15,7 @@ pub(super) type Key = u64;
 /// The order of waiting runs: the deepest first, then the one that came first.
 pub(super) type Order = (Reverse<u32>, u64);
 
-const SPARE: u64 = MAX_DEPTH as u64;
+const SPARE_PERMITS: u64 = MAX_DEPTH as u64;
 
 /// All driven and waiting runs of a process.
 #[derive(Default)]
@@ -83,22 +83,22 @@ struct Waiter {
 }
 
 impl Share {
-    /// Returns true if the tenant's limit leaves a permit. Without `spare`, the spare permits are reserved:
-    /// [`SPARE`], but at most half of the limit.
-    fn has_place(&self, spare: bool) -> bool {
-        let kept = |most: u64| if spare { 0 } else { SPARE.min(most / 2) };
+    /// Returns true if the tenant's limit leaves a permit. If `spare` is false, some permits stay reserved:
+    /// [`SPARE_PERMITS`], but at most half of the limit.
+    fn has_permit(&self, spare: bool) -> bool {
+        let kept = |most: u64| if spare { 0 } else { SPARE_PERMITS.min(most / 2) };
         self.most.is_none_or(|most| self.runs < most - kept(most))
     }
 
     fn may_take(&self, tree: &Tree, all: u64) -> bool {
         // A tenant gets a permit only if afterwards more permits are free than it held. The first few are always
         // allowed.
-        let is_fair = self.children < SPARE || self.children < MAX_LIVE_CHILDREN.saturating_sub(all + 1);
-        tree.children < MAX_TREE_CHILDREN && is_fair && self.has_place(false)
+        let is_fair = self.children < SPARE_PERMITS || self.children < MAX_LIVE_CHILDREN.saturating_sub(all + 1);
+        tree.children < MAX_TREE_CHILDREN && is_fair && self.has_permit(false)
     }
 
     fn may_take_spare(&self) -> bool {
-        self.spare < SPARE && self.has_place(true)
+        self.spare < SPARE_PERMITS && self.has_permit(true)
     }
 
     fn deepest(&self) -> Option<(Key, Order)> {
@@ -119,7 +119,7 @@ impl Share {
 }
 
 impl Table {
-    pub(super) fn bound(&mut self, tenant: &Tenant, most: Option<u64>) {
+    pub(super) fn set_limit(&mut self, tenant: &Tenant, most: Option<u64>) {
         if most.is_some() || self.tenants.contains_key(tenant) {
             self.tenants.entry(tenant.clone()).or_default().most = most;
             self.forget(tenant);
@@ -175,7 +175,7 @@ impl Table {
 
     /// Adds a run that waits for a permit below a parent. Returns its position in the queue, or `None` if it will get
     /// no permit.
-    pub(super) fn wait(
+    pub(super) fn enqueue(
         &mut self,
         parent: Key,
         run: &RunId,
@@ -186,7 +186,7 @@ impl Table {
         self.next += 1;
         let waits = self.tenants.get_mut(&tenant)?.trees.get_mut(&tree)?;
         if waits.begun + waits.waiting.len() as u64 >= MAX_TREE_RUNS {
-            _ = give.send(Err(too_many_runs(run)));
+            _ = give.send(Err(too_many_runs_failure(run)));
             return None;
         }
         waits.waiting.insert(order, Waiter { parent, run: run.clone(), give });
@@ -196,7 +196,7 @@ impl Table {
     }
 
     /// Removes a waiting run.
-    pub(super) fn give_up(&mut self, parent: Key, order: Order) {
+    pub(super) fn remove_waiter(&mut self, parent: Key, order: Order) {
         let Some(live) = self.runs.get(&parent) else { return };
         let (tenant, tree) = (live.tenant.clone(), live.tree);
         self.take_waiter(&tenant, tree, order);
@@ -206,8 +206,8 @@ impl Table {
         self.update(key, |live| live.idle = idle);
     }
 
-    /// Removes a run.
-    pub(super) fn leave(&mut self, key: Key) {
+    /// Removes a driven run, which frees its permit.
+    pub(super) fn remove_run(&mut self, key: Key) {
         self.update(key, |live| live.idle = true);
         let Some(live) = self.runs.remove(&key) else { return };
         let id = (live.tenant.clone(), live.run.clone());
@@ -264,7 +264,7 @@ impl Table {
     /// Gives free permits to waiting runs, as long as the limits allow it.
     pub(super) fn settle(&mut self) {
         while self.waiting > 0 {
-            if let Some((tenant, tree, order)) = self.next_place() {
+            if let Some((tenant, tree, order)) = self.next_waiter() {
                 self.give(&tenant, tree, order, false);
             } else if let Some((tenant, (tree, order))) = self.next_stuck() {
                 match self.tenants.get(&tenant).is_some_and(Share::may_take_spare) {
@@ -279,7 +279,7 @@ impl Table {
 
     /// Returns the waiting run that gets the next free permit. It belongs to the tenant with the fewest children, and
     /// among the tenant's trees to the one with the fewest children.
-    fn next_place(&self) -> Option<(Tenant, Key, Order)> {
+    fn next_waiter(&self) -> Option<(Tenant, Key, Order)> {
         let mut best: Option<((u64, u64, Order), &Tenant, Key)> = None;
         for (tenant, share) in &self.tenants {
             for (key, tree) in &share.trees {
@@ -305,16 +305,16 @@ impl Table {
         let key = self.add(Live { tenant, run, tree, parent: parent_key, depth, below, waiting, idle, spare });
         self.update(parent, |live| live.below += 1);
         if give.send(Ok(key)).is_err() {
-            self.leave(key);
+            self.remove_run(key);
         }
     }
 
     fn refuse(&mut self, tenant: &Tenant, tree: Key, order: Order) {
         let Some(share) = self.tenants.get(tenant) else { return };
-        let most = share.most.filter(|_| !share.has_place(true));
+        let most = share.most.filter(|_| !share.has_permit(true));
         let Some(Waiter { run, give, .. }) = self.take_waiter(tenant, tree, order) else { return };
         // The receiver is dropped if the caller no longer wants the run.
-        _ = give.send(Err(no_place(&run, most)));
+        _ = give.send(Err(no_permit_failure(&run, most)));
     }
 
     /// Forgets a tenant without runs and without a limit.
@@ -325,7 +325,7 @@ impl Table {
     }
 }
 
-fn no_place(run: &RunId, most: Option<u64>) -> Failure {
+fn no_permit_failure(run: &RunId, most: Option<u64>) -> Failure {
     match most {
         Some(most) => Failure::new(
             code::QUOTA_EXCEEDED,
@@ -345,7 +345,7 @@ fn no_place(run: &RunId, most: Option<u64>) -> Failure {
     }
 }
 
-fn too_many_runs(run: &RunId) -> Failure {
+fn too_many_runs_failure(run: &RunId) -> Failure {
     let message = format!(
         "the run `{run}` cannot begin: the same run has already called {MAX_TREE_RUNS} runs; split the work into \
          several runs"

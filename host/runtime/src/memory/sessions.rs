@@ -1,4 +1,4 @@
-//! Sessions and the states of steps in memory.
+//! Sessions and step states in memory.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::ports::{Change, Entry, Session, Sessions, StepState, StoreError};
 
 type Key = (Tenant, String);
 
-/// The sessions and the states of steps, by tenant and id.
+/// The sessions and step states, by tenant and the id of the session.
 #[derive(Default)]
 pub(super) struct Tables {
     sessions: BTreeMap<Key, Session>,

@@ -8,11 +8,12 @@ use std::{
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use crate::{limits::CLOCK_LOOK_MS, ports::Timers};
+use crate::{limits::CLOCK_RECHECK_MS, ports::Timers};
 
-/// A clock that shows the later of two times: the wall clock, and the wall clock of the start plus the monotonic time
-/// since then. So setting the wall clock back delays no timer, and setting it ahead wakes the timers that are due by
-/// then. While the machine is suspended, the monotonic clock stops and the wall clock continues.
+/// A clock that shows the later of two times: the present time of the wall clock, and the time that the wall clock had
+/// at the start plus the monotonic time since then. So setting the wall clock back delays no timer, and setting it
+/// ahead wakes the timers that are due by then. While the machine is suspended, the monotonic clock stops and the wall
+/// clock continues.
 #[derive(Clone)]
 pub struct SystemTimers {
     started: Instant,
@@ -45,8 +46,8 @@ impl Timers for SystemTimers {
         Box::pin(async move {
             loop {
                 let left = due.saturating_sub(timers.now());
-                tokio::time::sleep(Duration::from_millis(left.min(CLOCK_LOOK_MS))).await;
-                if left <= CLOCK_LOOK_MS {
+                tokio::time::sleep(Duration::from_millis(left.min(CLOCK_RECHECK_MS))).await;
+                if left <= CLOCK_RECHECK_MS {
                     return;
                 }
             }

@@ -25,7 +25,7 @@ pub struct Entry {
     pub record: Option<Record>,
     /// The state writes of the flow.
     pub writes: Option<Staged>,
-    /// Changes of sessions and steps, in order.
+    /// Changes of sessions and step states, in order.
     pub rows: Vec<Change>,
     /// The new status of the run, if the unit changes it.
     pub status: Option<StoredStatus>,

@@ -52,7 +52,7 @@ pub trait Runs: Journal {
     fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError>;
 
     /// Lists at most `limit` top runs that have ended at `since` or later, in the order of their ends. With `after`,
-    /// the last run of the previous page, the list begins behind that run.
+    /// the last run of the previous page, the list begins after that run.
     fn ended(
         &self,
         tenant: &Tenant,

@@ -1,5 +1,6 @@
-//! Sessions and the states of steps: rows beside the journal. A store writes them together with the facts that cause
-//! them, so the two always agree. A [`Projection`] derives the rows from the facts and the flow's labels.
+//! Sessions and step states of agentic flows: rows that a store keeps beside the journal. The rows outlive a run, and
+//! the next run of the flow under the same prefix continues from them. A store writes them together with the facts that
+//! cause them, so rows and facts always agree. A [`Projection`] derives the rows from the facts and the flow's labels.
 
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::{StoreError, Unit};
 use crate::fact::TaskKey;
 
-/// The session of one step of a flow, which continues run after run.
+/// The session of one step of an agentic flow. Each run under the same prefix continues it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     /// The id of the session.
     pub id: String,
-    /// The session of the previous step. The root of a tree has none.
+    /// The id of the session of the step before. `None`: this session is the root of its tree.
     pub parent: Option<String>,
     /// The root of the session's tree.
     pub root: String,
@@ -65,7 +66,7 @@ impl StepStatus {
     }
 }
 
-/// The state of a session's step.
+/// The state of the step that has this session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepState {
@@ -91,15 +92,15 @@ pub struct StepState {
     pub updated: u64,
 }
 
-/// A change of the rows. Its run and time are those of the unit with which it is written.
+/// A change of sessions or step states. Its run and time are those of the unit with which it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Removes the sessions of a tree and the states of their steps.
+    /// Removes the sessions of a tree, with their step states.
     Clear {
         /// The root of the tree.
         root: String,
     },
-    /// Removes the states of the steps of a tree, and keeps its sessions.
+    /// Removes the step states of a tree, and keeps its sessions.
     Renew {
         /// The root of the tree.
         root: String,
@@ -117,7 +118,7 @@ pub enum Change {
     },
     /// Starts a step, or postpones it to the next run.
     Begun {
-        /// The session of the step, which exists.
+        /// The id of the step's session, which exists already.
         session: String,
         /// The root of the tree.
         root: String,
@@ -143,7 +144,7 @@ pub enum Change {
     },
 }
 
-/// Reads sessions and states. Shows only durable changes.
+/// Reads sessions and step states. Shows only durable changes.
 pub trait Sessions: Send + Sync {
     /// Returns the session with this id.
     fn session(&self, tenant: &Tenant, id: &str) -> Result<Option<Session>, StoreError>;
@@ -151,7 +152,7 @@ pub trait Sessions: Send + Sync {
     /// Lists the sessions of a tree, the oldest first.
     fn sessions(&self, tenant: &Tenant, root: &str) -> Result<Vec<Session>, StoreError>;
 
-    /// Lists the states of a tree's steps, the oldest first.
+    /// Lists the step states of a tree, the oldest first.
     fn states(&self, tenant: &Tenant, root: &str) -> Result<Vec<StepState>, StoreError>;
 }
 
@@ -164,13 +165,13 @@ pub trait Projection: Send {
     fn project(&mut self, unit: &Unit, input: &dyn Fn(TaskKey) -> Json) -> Vec<Change>;
 }
 
-/// Selects the flows that have rows.
+/// Selects the flows that have sessions.
 pub trait Projections: Send + Sync {
-    /// Returns the projection of a run of this flow. Returns `None` if the flow has no rows.
+    /// Returns the projection of a run of this flow. Returns `None` if the flow has no sessions.
     fn of(&self, graph: &Arc<Graph>) -> Option<Box<dyn Projection>>;
 }
 
-/// Selects no flow: no run has rows.
+/// Selects no flow: no run has sessions.
 pub struct NoProjections;
 
 impl Projections for NoProjections {

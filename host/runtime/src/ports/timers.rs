@@ -1,8 +1,8 @@
-//! Timers: the clock of runs.
+//! The clock of a process: the current time, and waits until a later time.
 
 use futures_util::future::BoxFuture;
 
-/// The clock of a process, and waits for a time.
+/// Reads the clock of a process, and waits until it shows a given time.
 pub trait Timers: Send + Sync {
     /// Returns the current time in milliseconds since 1970.
     fn now(&self) -> u64;

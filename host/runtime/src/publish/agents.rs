@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Maximum size in bytes of the part of a tool's answer that its event shows.
-const SUMMARY_BYTES: usize = 1_024;
+const MAX_SUMMARY_BYTES: usize = 1_024;
 
 /// The label of a node that names the step of a flow to which its agent runs belong.
 pub(crate) const FLOW_STEP: &str = "flowStepId";
@@ -26,8 +26,8 @@ pub(super) struct AgentCall {
 }
 
 impl Projector {
-    /// Remembers a call of an agent run for a later event.
-    pub(super) fn agent_calls(&mut self, task: TaskKey, call: &CallRecord) {
+    /// Remembers a call if an agent run makes it, for a later event.
+    pub(super) fn record_agent_call(&mut self, task: TaskKey, call: &CallRecord) {
         if call.agent.is_some() {
             let open = AgentCall { call: Some(Box::new(call.clone())), ..AgentCall::default() };
             self.open_agent_calls.insert((task, call.ordinal), open);
@@ -59,8 +59,8 @@ impl Projector {
         }
     }
 
-    pub(super) fn agent_event(&mut self, task: TaskKey, told: &AgentFact) -> (&'static str, Members) {
-        let (kind, mut more) = match told {
+    pub(super) fn agent_event(&mut self, task: TaskKey, agent_fact: &AgentFact) -> (&'static str, Members) {
+        let (kind, mut more) = match agent_fact {
             AgentFact::Opened { about, .. } => ("agent:start", members_of(about)),
             AgentFact::Told { kind, data, .. } => match &**kind {
                 "state" => ("agent:state", members_of(data)),
@@ -83,7 +83,7 @@ impl Projector {
             AgentFact::ToolAsked { ordinal, .. } => ("agent:tool:permission", self.asked(task, *ordinal)),
             AgentFact::ToolEnded { ordinal, .. } => self.tool_ended(task, *ordinal),
         };
-        let id = told.agent_run().clone();
+        let id = agent_fact.agent_run().clone();
         let mut members = self.with(task, [("agentRunId", Json::from(id))]);
         members.extend(self.step_of(task));
         members.append(&mut more);
@@ -213,8 +213,8 @@ fn members_of(data: &Json) -> Members {
 
 fn summary(output: &Json) -> String {
     let mut text = output.as_str().map_or_else(|| output.to_text(), str::to_owned);
-    if text.len() > SUMMARY_BYTES {
-        let cut = (0..=SUMMARY_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    if text.len() > MAX_SUMMARY_BYTES {
+        let cut = (0..=MAX_SUMMARY_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(cut);
         text.push('…');
     }

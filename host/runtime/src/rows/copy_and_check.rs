@@ -6,12 +6,12 @@ use flowcell_contract::{BlobRef, RunId, Tenant, Value};
 use serde::Serialize;
 
 use crate::{
-    limits::READ_UNITS,
+    limits::MAX_READ_UNITS,
     ports::{Blobs, Document, Journal, Session, StateStore, StepState, StoreError, Unit, blob_ref},
 };
 
 /// The maximum number of rows of one read.
-const PAGE: usize = 500;
+const PAGE_ROWS: usize = 500;
 /// The approximate size of the blobs of one write, in bytes.
 const BATCH_BYTES: usize = 8 << 20;
 
@@ -33,7 +33,7 @@ pub struct KeptRun {
     /// The metadata as JSON; empty if the run was removed.
     pub record: String,
     /// The status: `active`, `parked`, `succeeded`, `failed`, `cancelled` or `removed`.
-    pub standing: String,
+    pub status: String,
     /// The time of the run's next timer (milliseconds since 1970).
     pub due: Option<u64>,
     /// True if a person has to decide something.
@@ -79,9 +79,9 @@ pub enum Kept {
     Units(Tenant, RunId, Vec<Arc<Unit>>),
     /// A value of a flow's state.
     State(KeptState),
-    /// A session of a step.
+    /// A session of an agentic flow.
     Session(Tenant, Session),
-    /// The state of a step, after its session.
+    /// A step state, after its session.
     Step(Tenant, StepState),
     /// A document, with its kind.
     Document(Tenant, String, Document),
@@ -90,7 +90,7 @@ pub enum Kept {
 }
 
 /// A store that can be checked and copied as a whole.
-pub trait Whole: Journal + Blobs + StateStore {
+pub trait CopyableStore: Journal + Blobs + StateStore {
     /// Lists at most `limit` runs whose row number is greater than `after`, including runs that were removed.
     fn kept_runs(&self, after: i64, limit: usize) -> Result<Vec<KeptRun>, StoreError>;
 
@@ -107,8 +107,7 @@ pub trait Whole: Journal + Blobs + StateStore {
     /// Lists at most `limit` sessions after the tenant and id `after`, in the order of tenants and ids.
     fn kept_sessions(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, Session)>, StoreError>;
 
-    /// Lists at most `limit` states of steps after the tenant and session `after`, in the order of tenants and
-    /// sessions.
+    /// Lists at most `limit` step states after the tenant and session `after`, in the order of tenants and sessions.
     fn kept_steps(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, StepState)>, StoreError>;
 
     /// Lists at most `limit` documents after the tenant, kind and key `after`, in this order.
@@ -136,9 +135,9 @@ pub struct Amount {
     pub values: u64,
     /// Number of blobs.
     pub blobs: u64,
-    /// Number of sessions of steps.
+    /// Number of sessions of agentic flows.
     pub sessions: u64,
-    /// Number of states of steps.
+    /// Number of step states.
     pub steps: u64,
     /// Number of documents of operators.
     pub registered: u64,
@@ -154,11 +153,11 @@ pub struct Checked {
 }
 
 /// Checks everything in a store. Fails only if the store does not answer.
-pub fn check(store: &dyn Whole) -> Result<Checked, StoreError> {
+pub fn check(store: &dyn CopyableStore) -> Result<Checked, StoreError> {
     let mut checked = Checked::default();
     each_run(store, |run| {
         checked.amount.runs += 1;
-        if run.standing == "removed" {
+        if run.status == "removed" {
             return Ok(());
         }
         let found = store.find(&run.tenant, &run.run).map(drop);
@@ -201,7 +200,7 @@ pub fn check(store: &dyn Whole) -> Result<Checked, StoreError> {
 
 /// Copies everything from one store to an empty one. Fails while another process may write to either. After a failure
 /// the target keeps the rows so far, and the copy has to start again with an empty store.
-pub fn copy(from: &dyn Whole, to: &dyn Whole) -> Result<Amount, StoreError> {
+pub fn copy(from: &dyn CopyableStore, to: &dyn CopyableStore) -> Result<Amount, StoreError> {
     for store in [from, to] {
         if store.is_in_use()? {
             return Err(StoreError("another process uses the store; stop it first".into()));
@@ -242,7 +241,7 @@ pub fn copy(from: &dyn Whole, to: &dyn Whole) -> Result<Amount, StoreError> {
     Ok(amount)
 }
 
-fn copy_blobs(from: &dyn Whole, to: &dyn Whole, amount: &mut Amount) -> Result<(), StoreError> {
+fn copy_blobs(from: &dyn CopyableStore, to: &dyn CopyableStore, amount: &mut Amount) -> Result<(), StoreError> {
     let (mut batch, mut size) = (Vec::new(), 0);
     each_blob(from, |blob| {
         let Some(bytes) = bytes(from, blob)? else { return Ok(()) };
@@ -258,15 +257,18 @@ fn copy_blobs(from: &dyn Whole, to: &dyn Whole, amount: &mut Amount) -> Result<(
     if batch.is_empty() { Ok(()) } else { to.take_over(batch) }
 }
 
-fn bytes(store: &dyn Whole, blob: &KeptBlob) -> Result<Option<Arc<[u8]>>, StoreError> {
+fn bytes(store: &dyn CopyableStore, blob: &KeptBlob) -> Result<Option<Arc<[u8]>>, StoreError> {
     let named = BlobRef { file_id: blob.hash.as_str().into(), size: 0, mime: blob.mime.as_str().into() };
     Blobs::get(store, &blob.tenant, &named).map_err(|failure| StoreError(failure.message.to_string().into()))
 }
 
-fn each_run(store: &dyn Whole, mut visit: impl FnMut(KeptRun) -> Result<(), StoreError>) -> Result<(), StoreError> {
+fn each_run(
+    store: &dyn CopyableStore,
+    mut visit: impl FnMut(KeptRun) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let mut after = 0;
     loop {
-        let page = store.kept_runs(after, PAGE)?;
+        let page = store.kept_runs(after, PAGE_ROWS)?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.number;
         page.into_iter().try_for_each(&mut visit)?;
@@ -274,13 +276,13 @@ fn each_run(store: &dyn Whole, mut visit: impl FnMut(KeptRun) -> Result<(), Stor
 }
 
 fn each_page(
-    store: &dyn Whole,
+    store: &dyn CopyableStore,
     run: &KeptRun,
     mut visit: impl FnMut(Vec<Arc<Unit>>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut from = 0;
     loop {
-        let page = store.read(&run.tenant, &run.run, from, READ_UNITS)?;
+        let page = store.read(&run.tenant, &run.run, from, MAX_READ_UNITS)?;
         let Some(last) = page.last() else { return Ok(()) };
         from = last.next_seq();
         visit(page)?;
@@ -288,22 +290,25 @@ fn each_page(
 }
 
 fn each_key(
-    store: &dyn Whole,
+    store: &dyn CopyableStore,
     mut visit: impl FnMut(&(Tenant, String, String)) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut after = (Tenant::from(""), String::new(), String::new());
     loop {
-        let page = store.kept_keys(&after, PAGE)?;
+        let page = store.kept_keys(&after, PAGE_ROWS)?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.clone();
         page.iter().try_for_each(&mut visit)?;
     }
 }
 
-fn each_blob(store: &dyn Whole, mut visit: impl FnMut(&KeptBlob) -> Result<(), StoreError>) -> Result<(), StoreError> {
+fn each_blob(
+    store: &dyn CopyableStore,
+    mut visit: impl FnMut(&KeptBlob) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let mut after = KeptBlob { tenant: Tenant::from(""), hash: String::new(), mime: String::new() };
     loop {
-        let page = store.kept_blobs(&after, PAGE)?;
+        let page = store.kept_blobs(&after, PAGE_ROWS)?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.clone();
         page.iter().try_for_each(&mut visit)?;
@@ -311,12 +316,12 @@ fn each_blob(store: &dyn Whole, mut visit: impl FnMut(&KeptBlob) -> Result<(), S
 }
 
 fn each_session(
-    store: &dyn Whole,
+    store: &dyn CopyableStore,
     mut visit: impl FnMut(Tenant, Session) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut after = (Tenant::from(""), String::new());
     loop {
-        let page = store.kept_sessions(&after, PAGE)?;
+        let page = store.kept_sessions(&after, PAGE_ROWS)?;
         let Some((tenant, last)) = page.last() else { return Ok(()) };
         after = (tenant.clone(), last.id.clone());
         page.into_iter().try_for_each(|(tenant, session)| visit(tenant, session))?;
@@ -324,12 +329,12 @@ fn each_session(
 }
 
 fn each_step(
-    store: &dyn Whole,
+    store: &dyn CopyableStore,
     mut visit: impl FnMut(Tenant, StepState) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut after = (Tenant::from(""), String::new());
     loop {
-        let page = store.kept_steps(&after, PAGE)?;
+        let page = store.kept_steps(&after, PAGE_ROWS)?;
         let Some((tenant, last)) = page.last() else { return Ok(()) };
         after = (tenant.clone(), last.session.clone());
         page.into_iter().try_for_each(|(tenant, step)| visit(tenant, step))?;
@@ -337,12 +342,12 @@ fn each_step(
 }
 
 fn each_document(
-    store: &dyn Whole,
+    store: &dyn CopyableStore,
     mut visit: impl FnMut(Tenant, String, Document) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut after = (Tenant::from(""), String::new(), String::new());
     loop {
-        let page = store.kept_documents(&after, PAGE)?;
+        let page = store.kept_documents(&after, PAGE_ROWS)?;
         let Some((tenant, kind, last)) = page.last() else { return Ok(()) };
         after = (tenant.clone(), kind.clone(), last.key.clone());
         page.into_iter().try_for_each(|(tenant, kind, document)| visit(tenant, kind, document))?;

@@ -4,7 +4,7 @@
 //! *repeat* is a value that equals an earlier value of the same row and is not written again. For example, a pass
 //! that ends passes its value to its owner in the same row. A repeat also leaves a hole.
 //!
-//! A value is cut if its text is larger than [`INLINE_BYTES`], not counting the parts that were cut inside of it. So
+//! A value is cut if its text is larger than [`MAX_INLINE_BYTES`], not counting the parts that were cut inside of it. So
 //! each cut is as small as possible, and a large part is the same blob in every place: in an output, in the input of
 //! the next node, in an item of a list. Blobs hold plain JSON, with holes for the parts that were cut inside of them.
 //! The row lists the positions of all holes.
@@ -21,7 +21,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    limits::{INLINE_BYTES, REPEATED_BYTES},
+    limits::{MAX_INLINE_BYTES, MIN_REPEATED_BYTES},
     ports::blob_ref,
 };
 
@@ -33,9 +33,9 @@ const HOLE: &str = "null";
 
 /// Nesting levels around a member of a fact: the list of facts, the fact, and its members:
 /// `[{"TaskSucceeded":{"output":…}}]`.
-const LEVELS_OF_FACTS: usize = 3;
+const LEVELS_AROUND_MEMBERS: usize = 3;
 /// Nesting levels of a text that are searched for repeats. The limit keeps deep values as cheap as flat ones.
-const LEVELS_OF_REPEATS: usize = 16;
+const MAX_REPEAT_LEVELS: usize = 16;
 
 /// The row of a text whose large values are in blobs.
 #[derive(Debug, PartialEq)]
@@ -89,7 +89,7 @@ impl ExternalizedRow {
     /// Cuts the large values and the repeats out of a list of facts. Only members of facts, and values inside them,
     /// are cut.
     pub(crate) fn of_facts(text: String) -> Result<ExternalizedRow, serde_json::Error> {
-        let (text, cuts, blobs) = cut(text, LEVELS_OF_FACTS);
+        let (text, cuts, blobs) = cut(text, LEVELS_AROUND_MEMBERS);
         let repeats = find_repeats(&text, &cuts);
         if repeats.is_empty() {
             return ExternalizedRow::new(text, cuts, blobs);
@@ -123,7 +123,7 @@ impl ExternalizedRow {
 /// Cuts the large values of a text that have at least `depth` levels around them. Returns the remaining text, the
 /// cuts and the blobs.
 fn cut(text: String, depth: usize) -> (String, Vec<Cut>, Vec<Blob>) {
-    if text.len() <= INLINE_BYTES {
+    if text.len() <= MAX_INLINE_BYTES {
         return (text, Vec::new(), Vec::new());
     }
     let mut cutter = Cutter { text: &text, holes: Vec::new(), blobs: Vec::new() };
@@ -142,11 +142,11 @@ fn cut(text: String, depth: usize) -> (String, Vec<Cut>, Vec<Blob>) {
     (left, cuts, blobs)
 }
 
-/// Finds the values of at least [`REPEATED_BYTES`] that equal an earlier value. For each, in order, returns its
+/// Finds the values of at least [`MIN_REPEATED_BYTES`] that equal an earlier value. For each, in order, returns its
 /// position, the position of the first copy, and the length of a copy in bytes. Skips values with a hole, because all
 /// holes have the same text.
 fn find_repeats(text: &str, cuts: &[Cut]) -> Vec<(usize, usize, usize)> {
-    if text.len() < 2 * REPEATED_BYTES {
+    if text.len() < 2 * MIN_REPEATED_BYTES {
         return Vec::new();
     }
     let mut holes = Vec::new();
@@ -161,8 +161,8 @@ fn find_repeats(text: &str, cuts: &[Cut]) -> Vec<(usize, usize, usize)> {
     let mut values = Vec::new();
     let mut lengths: HashMap<usize, usize> = HashMap::new();
     walk(text, |start, end, depth| {
-        let searched = (LEVELS_OF_FACTS..LEVELS_OF_FACTS + LEVELS_OF_REPEATS).contains(&depth);
-        if searched && end - start >= REPEATED_BYTES && !has_hole(start, end) {
+        let searched = (LEVELS_AROUND_MEMBERS..LEVELS_AROUND_MEMBERS + MAX_REPEAT_LEVELS).contains(&depth);
+        if searched && end - start >= MIN_REPEATED_BYTES && !has_hole(start, end) {
             values.push((start, Reverse(end)));
             *lengths.entry(end - start).or_default() += 1;
         }
@@ -185,7 +185,7 @@ fn find_repeats(text: &str, cuts: &[Cut]) -> Vec<(usize, usize, usize)> {
     repeats
 }
 
-/// Calls `close` with the start, the end and the depth of each text, list and object of a JSON text, except for keys.
+/// Calls `close` with the start, the end and the depth of each string, list and object in a JSON text, except for keys.
 /// Inner values come before outer ones.
 fn walk(text: &str, mut close: impl FnMut(usize, usize, usize)) {
     let bytes = text.as_bytes();
@@ -228,15 +228,15 @@ struct Hole {
 }
 
 impl Cutter<'_> {
-    /// Cuts a value if its text is larger than [`INLINE_BYTES`], not counting the parts that are already cut inside
+    /// Cuts a value if its text is larger than [`MAX_INLINE_BYTES`], not counting the parts that are already cut inside
     /// it.
     fn close(&mut self, start: usize, end: usize) {
-        if end - start <= INLINE_BYTES {
+        if end - start <= MAX_INLINE_BYTES {
             return;
         }
         let before = self.holes.partition_point(|hole| hole.start < start);
         let holes: usize = self.holes[before..].iter().map(|hole| hole.end - hole.start - HOLE.len()).sum();
-        if end - start - holes <= INLINE_BYTES {
+        if end - start - holes <= MAX_INLINE_BYTES {
             return;
         }
         let (text, inner) = without(self.text, start, end, self.holes.split_off(before));
@@ -248,7 +248,7 @@ impl Cutter<'_> {
     }
 }
 
-/// Returns the place after the quote that ends a string.
+/// Returns the position after the quote that ends a string.
 fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     while let Some(next) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))) {
         at += next;
@@ -375,10 +375,10 @@ mod tests {
 
     #[test]
     fn a_row_has_a_repeated_value_once() {
-        let once = json!([{ "id": 1, "name": "x".repeat(REPEATED_BYTES) }]);
+        let once = json!([{ "id": 1, "name": "x".repeat(MIN_REPEATED_BYTES) }]);
         let (text, cuts) = round_trip(&pass(&once));
-        assert!(text < REPEATED_BYTES + 200 && cuts < 150, "{text} {cuts}");
-        let small = json!("x".repeat(REPEATED_BYTES - 3));
+        assert!(text < MIN_REPEATED_BYTES + 200 && cuts < 150, "{text} {cuts}");
+        let small = json!("x".repeat(MIN_REPEATED_BYTES - 3));
         assert_eq!(round_trip(&pass(&small)), (serde_json::to_string(&pass(&small)).unwrap().len(), 2));
     }
 
@@ -388,7 +388,7 @@ mod tests {
         let (text, _) = round_trip(&json!([{ "F": { "a": a, "b": b } }]));
         assert!(text > 10_000);
         // Both lists look alike after their large texts are cut out.
-        let list = |letter: &str| json!(["same".repeat(500), letter.repeat(INLINE_BYTES + 1)]);
+        let list = |letter: &str| json!(["same".repeat(500), letter.repeat(MAX_INLINE_BYTES + 1)]);
         round_trip(&json!([{ "F": { "a": list("x"), "b": list("y"), "c": list("x"), "d": list("y") } }]));
     }
 
@@ -415,7 +415,7 @@ mod tests {
         let leaf = prop_oneof![
             "[a-z\\\"{}é\u{1F600}]{0,8}".prop_map(Value::from),
             (1_000..3_000_usize, "[xyé\"]").prop_map(|(length, letter)| letter.repeat(length).into()),
-            Just(Value::from("z".repeat(INLINE_BYTES + 10))),
+            Just(Value::from("z".repeat(MAX_INLINE_BYTES + 10))),
             any::<i32>().prop_map(Value::from),
             Just(Value::Null),
         ];

@@ -41,7 +41,7 @@ struct Waiting<T> {
     since: Option<Instant>,
     /// True if a caller waits for the items.
     forced: bool,
-    /// True if the writer found no items at its last look.
+    /// True if the writer found no items when it checked last.
     idle: bool,
     /// True if the next item has to wake the writer.
     asleep: bool,
@@ -124,8 +124,8 @@ impl<T> FlushQueue<T> {
         self.slowed.store(each.as_nanos() as u64, Relaxed);
     }
 
-    /// Counts a commit of the writer. Then blocks the thread for the duration of [`FlushQueue::slow_down`].
-    pub(crate) fn committed(&self) {
+    /// Counts a commit of the writer. Then sleeps for the duration that [`FlushQueue::slow_down`] has set.
+    pub(crate) fn count_commit(&self) {
         self.commits.fetch_add(1, Relaxed);
         let slowed = self.slowed.load(Relaxed);
         if slowed > 0 {

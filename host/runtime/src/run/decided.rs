@@ -15,12 +15,12 @@ use crate::{
 };
 
 /// The last part of a tool run's id is this prefix, followed by the key of the call that started the run.
-const TOOL: &str = "tool-";
+const TOOL_RUN_PREFIX: &str = "tool-";
 
 /// Returns the nodes of the flow itself at which a person has decided something, in the run or in the runs that it
 /// partly repeats. If the store no longer has one of these runs, its decisions are unknown. The result is then all
 /// nodes.
-pub(super) fn decided(world: &World, graph: &Graph, run: &RunId) -> Result<HashSet<NodeIx>, StoreError> {
+pub(super) fn nodes_with_decisions(world: &World, graph: &Graph, run: &RunId) -> Result<HashSet<NodeIx>, StoreError> {
     let mut found = HashSet::new();
     let (mut next, mut left) = (Some(run.clone()), MAX_REPEATS);
     while let Some(run) = next.take() {
@@ -108,7 +108,7 @@ impl Trace {
     /// Returns the node of the flow itself that has started a child.
     fn starter_of(&self, graph: &Graph, run: &RunId, child: &RunId) -> Option<NodeIx> {
         let rest = child.as_str().strip_prefix(run.as_str())?.strip_prefix('.')?;
-        if let Some(key) = rest.strip_prefix(TOOL) {
+        if let Some(key) = rest.strip_prefix(TOOL_RUN_PREFIX) {
             return self.calls.get(key).copied();
         }
         let id = rest.split(['.', '[']).next()?;

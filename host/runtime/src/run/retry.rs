@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use flowcell_contract::{NodeId, RunId};
 use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
 
-use super::{FlowRunner, OpenError, RunOptions, decided::decided};
+use super::{FlowRunner, OpenError, RunOptions, decided::nodes_with_decisions};
 use crate::{
     driver::{KeptOutputs, each_unit},
     fact::{Fact, ScopeId},
@@ -36,7 +36,7 @@ pub enum NoStart {
     KeepsNothing {
         /// The node at which the repetition begins.
         from: NodeId,
-        /// A node that asks: the first node itself, or one behind it.
+        /// A node that asks: the first node itself, or one after it.
         gate: NodeId,
     },
 }
@@ -72,7 +72,7 @@ impl FlowRunner {
         let again = from.map(|from| Again { run: run.clone(), from, asks_again: !keep_answers });
         let kept = again.as_ref().map(|again| kept_outputs(&world, &flow.graph, again)).transpose()?;
         if let Some(again) = again.as_ref().filter(|again| !again.asks_again) {
-            require_kept(&world, &flow.graph, again)?;
+            check_answers_kept(&world, &flow.graph, again)?;
         }
         let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(kept) };
         let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, ..options })?;
@@ -97,9 +97,9 @@ pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Resul
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let from = of_flow.iter().copied().find(|node| graph.node(*node).id == again.from);
     let from = from.ok_or_else(|| NoStart::Unknown(again.from.clone()))?;
-    let mut anew = behind(graph, from);
+    let mut anew = node_and_followers(graph, from);
     if again.asks_again {
-        ask_again(graph, decided(world, graph, &again.run)?, &mut anew);
+        ask_again(graph, nodes_with_decisions(world, graph, &again.run)?, &mut anew);
     }
     let mut kept = KeptOutputs::new();
     each_unit(&*world.journal, &world.tenant, &again.run, |unit| {
@@ -116,12 +116,12 @@ pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Resul
     Ok(kept)
 }
 
-/// Refuses to keep answers if the repeated part asks for each of them again: at its first node, or behind it.
-fn require_kept(world: &World, graph: &Graph, again: &Again) -> Result<(), OpenError> {
+/// Refuses to keep answers if the repeated part asks for each of them again: at its first node, or after it.
+fn check_answers_kept(world: &World, graph: &Graph, again: &Again) -> Result<(), OpenError> {
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let Some(from) = of_flow.iter().find(|node| graph.node(**node).id == again.from) else { return Ok(()) };
-    let anew = behind(graph, *from);
-    let decided = decided(world, graph, &again.run)?;
+    let anew = node_and_followers(graph, *from);
+    let decided = nodes_with_decisions(world, graph, &again.run)?;
     let asked = decided.iter().copied().filter(|node| anew.contains(node));
     let gate = if decided.contains(from) { Some(*from) } else { asked.min() };
     match gate {
@@ -134,7 +134,7 @@ fn require_kept(world: &World, graph: &Graph, again: &Again) -> Result<(), OpenE
 
 /// Adds the nodes with decisions of people that nodes in `anew` depend on, and everything after them.
 fn ask_again(graph: &Graph, decided: HashSet<NodeIx>, anew: &mut HashSet<NodeIx>) {
-    let mut open: Vec<_> = decided.into_iter().map(|node| behind(graph, node)).collect();
+    let mut open: Vec<_> = decided.into_iter().map(|node| node_and_followers(graph, node)).collect();
     loop {
         let (depended, rest): (Vec<_>, Vec<_>) = open.into_iter().partition(|after| !after.is_disjoint(anew));
         if depended.is_empty() {
@@ -146,7 +146,7 @@ fn ask_again(graph: &Graph, decided: HashSet<NodeIx>, anew: &mut HashSet<NodeIx>
 }
 
 /// Returns a node and all nodes that its edges lead to.
-fn behind(graph: &Graph, from: NodeIx) -> HashSet<NodeIx> {
+fn node_and_followers(graph: &Graph, from: NodeIx) -> HashSet<NodeIx> {
     let mut found = HashSet::from([from]);
     let mut open = vec![from];
     while let Some(node) = open.pop() {

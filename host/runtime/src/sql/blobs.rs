@@ -58,7 +58,7 @@ impl CommitBlobs {
     pub(super) async fn write(self, shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
         for (tenant, mut blobs) in self.tenants {
             blobs.sort_by(|a, b| a.0.cmp(&b.0));
-            for some in blobs.chunks(ASKED) {
+            for some in blobs.chunks(MAX_LOOKUP_BLOBS) {
                 write_some(shared, connection, &tenant, some).await?;
             }
         }
@@ -75,7 +75,7 @@ impl CommitBlobs {
 }
 
 /// The maximum number of blobs of one lookup.
-const ASKED: usize = 64;
+const MAX_LOOKUP_BLOBS: usize = 64;
 
 async fn write_some(
     shared: &Shared,

@@ -82,14 +82,14 @@ impl Claims {
     }
 
     /// Records a renewal of the lease that was requested at the time `asked`.
-    pub(super) fn renewed(&self, owner: i64, asked: Instant) {
+    pub(super) fn record_renewal(&self, owner: i64, asked: Instant) {
         let mut held = self.held.lock();
         held.owner = owner;
         held.renewed = asked;
     }
 
     /// Returns the time since the last renewal.
-    pub(super) fn age(&self) -> Duration {
+    pub(super) fn since_renewal(&self) -> Duration {
         self.held.lock().renewed.elapsed()
     }
 
@@ -120,7 +120,7 @@ impl Claims {
     }
 
     /// Records the claim of a tree for one of its runs, with one lease.
-    pub(super) fn claimed(&self, run: &Key, top: &Key, row: Option<i64>, epoch: i64, flow: Option<Arc<str>>) {
+    pub(super) fn record_claim(&self, run: &Key, top: &Key, row: Option<i64>, epoch: i64, flow: Option<Arc<str>>) {
         let mut held = self.held.lock();
         let flows = flow.into_iter().collect();
         held.tops.insert(run.clone(), top.clone());
@@ -137,7 +137,7 @@ impl Claims {
     }
 
     /// Records the release of a tree.
-    pub(super) fn released(&self, lease: &TreeLease) {
+    pub(super) fn record_release(&self, lease: &TreeLease) {
         let mut held = self.held.lock();
         if held.trees.get(&lease.top).is_some_and(|tree| tree.epoch == lease.epoch && tree.leases == 0) {
             held.trees.remove(&lease.top);
@@ -145,7 +145,7 @@ impl Claims {
         }
     }
 
-    /// Records the flow of a run and its place in the tree.
+    /// Records the flow of a run and the top run of its tree.
     pub(super) fn record_run(&self, run: &Key, record: &Record) {
         let mut held = self.held.lock();
         let top = match &record.parent {

@@ -67,7 +67,7 @@ impl Commit<'_> {
             self.lock_tops(&entries).await?;
         }
         self.find_rows(&entries).await?;
-        if self.in_doubt && self.was_done(&entries).await? {
+        if self.in_doubt && self.is_done(&entries).await? {
             return Ok(written);
         }
         let entries: Vec<&Entry> = entries.into_iter().map(|(entry, _)| entry).collect();
@@ -80,7 +80,7 @@ impl Commit<'_> {
     /// lost.
     fn fences(&self, items: &[Item]) -> Vec<Option<Fence>> {
         let claims = &self.shared.claims;
-        if claims.age() > self.shared.options.lease {
+        if claims.since_renewal() > self.shared.options.lease {
             claims.lose_all();
         }
         let entries = || items.iter().filter_map(|item| if let Item::Entry(entry) = item { Some(entry) } else { None });
@@ -161,7 +161,7 @@ impl Commit<'_> {
             let (ready, later): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|(entry, _)| now(entry));
             match ready.is_empty() {
                 true => self.find_parents(&later).await?,
-                false => self.make_rows(&ready).await?,
+                false => self.insert_rows(&ready).await?,
             }
             unknown = later;
         }
@@ -184,7 +184,7 @@ impl Commit<'_> {
         if found { Ok(()) } else { Err(SqlError::Permanent("a run's parent is unknown".into())) }
     }
 
-    async fn make_rows(&mut self, runs: &[(&Entry, &Fence)]) -> Result<(), SqlError> {
+    async fn insert_rows(&mut self, runs: &[(&Entry, &Fence)]) -> Result<(), SqlError> {
         let mut rows = Vec::new();
         for (entry, fence) in runs {
             if let Some(record) = &entry.record {
@@ -243,7 +243,7 @@ impl Commit<'_> {
     }
 
     /// Returns whether the first entry exists. Then all entries exist, because a commit is all or nothing.
-    async fn was_done(&mut self, entries: &[(&Entry, &Fence)]) -> Result<bool, SqlError> {
+    async fn is_done(&mut self, entries: &[(&Entry, &Fence)]) -> Result<bool, SqlError> {
         let Some((entry, _)) = entries.first() else { return Ok(false) };
         let Some(at) = self.rows.get(&key(entry)) else { return Ok(false) };
         let sql = "SELECT ts, body FROM flowcell_units WHERE run = ? AND first_seq = ?";
@@ -290,13 +290,13 @@ impl Commit<'_> {
         }
         blobs.write(self.shared, self.connection).await?;
         self.connection.insert("flowcell_units (run, first_seq, facts, ts, body, cuts, checksum)", units, "").await?;
-        self.note_ends(changes, epochs).await?;
+        self.update_ends(changes, epochs).await?;
         self.rows.extend(ends);
         Ok(())
     }
 
     /// Updates the ends of the journals and the statuses of the runs, if the trees have the given epochs.
-    async fn note_ends(
+    async fn update_ends(
         &mut self,
         changes: BTreeMap<i64, RowChange>,
         epochs: &BTreeMap<i64, i64>,

@@ -18,7 +18,7 @@ pub(super) use super::{
     values::{Arg, Row, args, placeholders},
 };
 use crate::{
-    limits::{SERVER_CONNECTIONS, STATEMENT_BYTES},
+    limits::{MAX_STATEMENT_BYTES, SERVER_CONNECTIONS},
     ports::StoreError,
 };
 
@@ -159,7 +159,7 @@ impl Connection {
     }
 
     /// Executes a statement that cannot be prepared.
-    pub(super) async fn plain(&mut self, statement: &str) -> Result<(), SqlError> {
+    pub(super) async fn run_unprepared(&mut self, statement: &str) -> Result<(), SqlError> {
         let sql = AssertSqlSafe(self.dialect.sql(statement));
         self.attempt(async |pooled| match pooled {
             PooledConnection::My(pooled) => (&mut **pooled).execute(sqlx::raw_sql(sql)).await.map(drop),
@@ -175,9 +175,9 @@ impl Connection {
             // The number of different statements stays small, so that they remain prepared.
             let mut count = 1;
             let mut bytes = size(&rows[0]);
-            while count * 2 <= rows.len().min(ROWS) {
+            while count * 2 <= rows.len().min(MAX_INSERTED_ROWS) {
                 bytes += rows[count..count * 2].iter().map(|row| size(row)).sum::<usize>();
-                if bytes > STATEMENT_BYTES {
+                if bytes > MAX_STATEMENT_BYTES {
                     break;
                 }
                 count *= 2;
@@ -194,10 +194,10 @@ impl Connection {
     /// Begins a transaction that reads the present data, regardless of concurrent writes.
     pub(super) async fn snapshot(&mut self) -> Result<(), SqlError> {
         match self.dialect {
-            Dialect::Postgres => self.plain("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await,
+            Dialect::Postgres => self.run_unprepared("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await,
             Dialect::MySql => {
-                self.plain("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
-                self.plain("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY").await
+                self.run_unprepared("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
+                self.run_unprepared("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY").await
             }
         }
     }
@@ -208,18 +208,18 @@ impl Connection {
     }
 
     pub(super) async fn begin(&mut self) -> Result<(), SqlError> {
-        self.plain("BEGIN").await
+        self.run_unprepared("BEGIN").await
     }
 
     /// Commits the transaction. If the connection is lost meanwhile, it is unknown whether the commit happened.
     pub(super) async fn commit(&mut self) -> Result<(), SqlError> {
-        self.plain("COMMIT").await
+        self.run_unprepared("COMMIT").await
     }
 
     /// Rolls the transaction back. If the connection is lost, the server does so itself.
     pub(super) async fn roll_back(&mut self) {
         if self.pooled.is_some() {
-            let _ = self.plain("ROLLBACK").await;
+            let _ = self.run_unprepared("ROLLBACK").await;
         }
     }
 
@@ -250,4 +250,4 @@ impl Connection {
 }
 
 /// The maximum number of rows of one insertion.
-const ROWS: usize = 64;
+const MAX_INSERTED_ROWS: usize = 64;

@@ -15,12 +15,12 @@ use crate::{
     ports::{Document, Session, StepState, StoreError, Unit},
     rows::{
         checksum,
-        copy_and_check::{Kept, KeptBlob, KeptRun, KeptState, Whole},
+        copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState},
         cut::ExternalizedRow,
     },
 };
 
-impl Whole for SharedStore {
+impl CopyableStore for SharedStore {
     fn kept_runs(&self, after: i64, limit: usize) -> Result<Vec<KeptRun>, StoreError> {
         self.worker.read(async move |connection| kept_runs(connection, after, limit).await)
     }
@@ -131,7 +131,7 @@ async fn kept_runs(connection: &mut Connection, after: i64, limit: usize) -> Res
             depth: row.int(4)? as u32,
             parent: row.maybe_text(5)?.map(RunId::from),
             record: row.text(6)?,
-            standing: row.text(7)?,
+            status: row.text(7)?,
             due: row.maybe_number(8)?,
             attention: row.int(9)? != 0,
             created: row.number(10)?,
@@ -180,8 +180,8 @@ async fn take_run(connection: &mut Connection, run: &KeptRun) -> Result<(), SqlE
         above = (Some(id), Some(row.maybe_number(1)?.map_or(id, |top| top as i64)));
     }
     let standings = ["active", "parked", "succeeded", "failed", "cancelled", "removed"];
-    let standing = standings.into_iter().find(|known| *known == run.standing);
-    let standing = standing.ok_or_else(|| SqlError::Permanent(format!("`{}` is not a status", run.standing)))?;
+    let standing = standings.into_iter().find(|known| *known == run.status);
+    let standing = standing.ok_or_else(|| SqlError::Permanent(format!("`{}` is not a status", run.status)))?;
     let row = args![
         run.tenant.as_str(),
         hash(run.run.as_str()),

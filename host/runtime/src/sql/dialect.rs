@@ -48,7 +48,7 @@ impl Dialect {
         numbered
     }
 
-    /// Returns the end of an insertion that changes an existing row with the same key instead.
+    /// Returns the end of an `INSERT` that changes the existing row if there is one with the same key.
     pub(super) fn or_update(self, key: &str, columns: &[&str]) -> String {
         let change = |column: &&str| match self {
             Dialect::MySql => format!("{column} = VALUES({column})"),
@@ -61,7 +61,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the end of an insertion that leaves an existing row with the same key unchanged.
+    /// Returns the end of an `INSERT` that changes nothing if there is a row with the same key.
     pub(super) fn or_leave(self, key: &str) -> String {
         let first = key.split(',').next().unwrap_or_default();
         match self {
@@ -78,8 +78,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the first statements of every session. If the server can, it ends a transaction that is idle for 10 s,
-    /// so that a suspended process does not block rows.
+    /// Returns the statements that each connection executes first. They make the server end transactions that are idle
+    /// for 10 s, if it can, so that a suspended process does not block rows.
     pub(super) fn session(self, mariadb: bool) -> &'static [&'static str] {
         match self {
             Dialect::MySql if mariadb => &[
@@ -101,7 +101,7 @@ impl Dialect {
         }
     }
 
-    /// Returns whether the server has ended the session with this error. The statement may have been executed.
+    /// Returns whether the server closes the connection with this error. The statement may have been executed.
     pub(super) fn ends_session(self, code: &str) -> bool {
         match self {
             Dialect::MySql => matches!(code, "1053" | "1927" | "3032" | "4031"),

@@ -9,12 +9,12 @@ use super::{
 };
 
 /// The time after which the row of a dead owner is removed, in milliseconds.
-const FORGOTTEN_MS: u64 = 24 * 3_600 * 1_000;
+const DEAD_OWNER_KEPT_MS: u64 = 24 * 3_600 * 1_000;
 
 /// Makes this process an owner for the time of a lease. Returns the id of its row in the table of owners.
-pub(super) async fn enter(connection: &mut Connection, name: &str, lease_ms: u64) -> Result<i64, SqlError> {
+pub(super) async fn become_owner(connection: &mut Connection, name: &str, lease_ms: u64) -> Result<i64, SqlError> {
     let dead = "DELETE FROM flowcell_owners WHERE until < {now} - ?";
-    connection.run(dead, args![FORGOTTEN_MS]).await?;
+    connection.run(dead, args![DEAD_OWNER_KEPT_MS]).await?;
     let sql = "INSERT INTO flowcell_owners (name, until) VALUES (?, {now} + ?)";
     connection.run(sql, args![name, lease_ms]).await?;
     let sql = connection.dialect().pick("SELECT last_insert_id()", "SELECT lastval()");
@@ -23,23 +23,23 @@ pub(super) async fn enter(connection: &mut Connection, name: &str, lease_ms: u64
 
 /// Renews the lease repeatedly. A process that could not renew it for too long stops its drivers. A process whose
 /// lease has ended becomes a new owner.
-pub(super) async fn beat(shared: Arc<Shared>) {
+pub(super) async fn renew_repeatedly(shared: Arc<Shared>) {
     let options = &shared.options;
     loop {
         tokio::time::sleep(options.renew()).await;
         if shared.queue.is_closed() {
             return;
         }
-        if shared.claims.age() > options.give_up() {
+        if shared.claims.since_renewal() > options.give_up() {
             shared.claims.lose_all();
         }
-        let left = options.give_up().saturating_sub(shared.claims.age()).max(options.renew());
+        let left = options.give_up().saturating_sub(shared.claims.since_renewal()).max(options.renew());
         match tokio::time::timeout(left, renew(&shared)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!("cannot renew the lease: {error}"),
             Err(_) => tracing::warn!("cannot renew the lease: the server does not answer"),
         }
-        if shared.claims.age() > options.give_up() {
+        if shared.claims.since_renewal() > options.give_up() {
             shared.claims.lose_all();
         }
     }
@@ -53,15 +53,15 @@ async fn renew(shared: &Shared) -> Result<(), SqlError> {
     let (asked, owner) = (Instant::now(), shared.claims.owner());
     let sql = "UPDATE flowcell_owners SET until = {now} + ? WHERE id = ? AND until > {now}";
     if connection.run(sql, args![lease, owner]).await? == 1 {
-        shared.claims.renewed(owner, asked);
+        shared.claims.record_renewal(owner, asked);
         return sweep::old_messages(&mut connection).await;
     }
-    begin_again(shared, &mut connection).await
+    replace_owner(shared, &mut connection).await
 }
 
 /// Ensures that the lease covers the next claim. A process that was suspended for too long becomes a new owner first.
-pub(super) async fn ensure(shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
-    let is_held = || shared.claims.age() <= shared.options.give_up();
+pub(super) async fn ensure_lease(shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
+    let is_held = || shared.claims.since_renewal() <= shared.options.give_up();
     if is_held() {
         return Ok(());
     }
@@ -69,19 +69,19 @@ pub(super) async fn ensure(shared: &Shared, connection: &mut Connection) -> Resu
     if is_held() {
         return Ok(());
     }
-    begin_again(shared, connection).await
+    replace_owner(shared, connection).await
 }
 
 /// Makes this process a new owner. Other processes may have taken its runs, so it stops all drivers.
-async fn begin_again(shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
+async fn replace_owner(shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
     shared.claims.lose_all();
     let asked = Instant::now();
-    let owner = enter(connection, &shared.options.name, shared.options.lease.as_millis() as u64).await?;
-    shared.claims.renewed(owner, asked);
+    let owner = become_owner(connection, &shared.options.name, shared.options.lease.as_millis() as u64).await?;
+    shared.claims.record_renewal(owner, asked);
     Ok(())
 }
 
 /// Releases all runs of this process at once.
-pub(super) async fn leave(connection: &mut Connection, owner: i64) -> Result<(), SqlError> {
+pub(super) async fn release_runs(connection: &mut Connection, owner: i64) -> Result<(), SqlError> {
     connection.run("DELETE FROM flowcell_owners WHERE id = ?", args![owner]).await.map(drop)
 }

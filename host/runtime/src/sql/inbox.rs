@@ -106,7 +106,7 @@ impl Deliverer {
                     let (world, worker, under_way) = (self.world.clone(), self.worker.clone(), under_way.clone());
                     tokio::task::spawn_local(async move {
                         let number = message.number;
-                        hand_over(&world, &worker, message).await;
+                        deliver_message(&world, &worker, message).await;
                         under_way.borrow_mut().remove(&number);
                     });
                 }
@@ -114,14 +114,14 @@ impl Deliverer {
             let poll = tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS));
             match &mut listener {
                 None => poll.await,
-                Some(told) => tokio::select! { () = poll => {}, _ = told.recv() => {} },
+                Some(listener) => tokio::select! { () = poll => {}, _ = listener.recv() => {} },
             }
         }
     }
 }
 
 /// Delivers a message to the driver of the run in this process, or records it in a run without a driver.
-async fn hand_over(world: &Weak<World>, worker: &Worker, message: Waiting) {
+async fn deliver_message(world: &Weak<World>, worker: &Worker, message: Waiting) {
     let Some(world) = world.upgrade() else { return };
     let Waiting { number, tenant, run, command, mine } = message;
     let outcome = match world.hubs.get(&tenant, &run) {
@@ -139,12 +139,12 @@ async fn hand_over(world: &Weak<World>, worker: &Worker, message: Waiting) {
     if matches!(outcome, Ok(()) | Err(HubError::RunEnded)) {
         return;
     }
-    let Ok(told) = text(&outcome) else { return };
-    let told = worker.read(async move |connection| {
+    let Ok(outcome) = text(&outcome) else { return };
+    let recorded = worker.read(async move |connection| {
         let sql = "UPDATE flowcell_inbox SET outcome = ? WHERE id = ? AND outcome IS NULL";
-        connection.run(sql, args![told.clone(), number]).await
+        connection.run(sql, args![outcome.clone(), number]).await
     });
-    if let Err(error) = told {
+    if let Err(error) = recorded {
         tracing::warn!("cannot record the outcome of a message: {error}");
     }
 }

@@ -29,7 +29,7 @@ fn new_lease(shared: &Arc<Shared>, driven: Option<Key>, lease: TreeLease) -> Lea
 
 impl SharedRuns for SharedStore {
     fn work(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<Offer>, StoreError> {
-        let found = self.worker.turn(|told| Turn::Work { tenant: tenant.clone(), now, limit, told })?;
+        let found = self.worker.turn(|answer| Turn::Work { tenant: tenant.clone(), now, limit, answer })?;
         let offer = |(run, lease): (Key, TreeLease)| Offer {
             tenant: run.0,
             run: run.1,
@@ -54,7 +54,7 @@ impl SharedRuns for SharedStore {
         let _ = self.settle();
         let owner = self.shared.claims.owner();
         // If the server does not answer, the claims end with the lease.
-        let _ = self.worker.read(async move |connection| heartbeat::leave(connection, owner).await);
+        let _ = self.worker.read(async move |connection| heartbeat::release_runs(connection, owner).await);
     }
 
     fn serve(&self, world: &Arc<World>) -> Result<(), StoreError> {
@@ -73,7 +73,7 @@ impl Leases for SharedStore {
         let held = claims.add_lease(&key, &claims.top(&key));
         let claimed = match held {
             Some(lease) => Ok(Some(lease)),
-            None => self.worker.turn(|told| Turn::Claim(key.clone(), told)),
+            None => self.worker.turn(|answer| Turn::Claim(key.clone(), answer)),
         };
         match claimed {
             Ok(Some(lease)) => Some(new_lease(&self.shared, Some(key), lease)),

@@ -43,7 +43,7 @@ pub(super) enum Turn {
     /// Claims a run.
     Claim(Key, Sender<Result<Option<TreeLease>, StoreError>>),
     /// Claims runs that no process drives.
-    Work { tenant: Tenant, now: u64, limit: usize, told: Sender<Result<Vec<(Key, TreeLease)>, StoreError>> },
+    Work { tenant: Tenant, now: u64, limit: usize, answer: Sender<Result<Vec<(Key, TreeLease)>, StoreError>> },
     /// Removes the blobs that nothing refers to.
     Sweep(Tenant, Sender<Result<Swept, StoreError>>),
     /// Reports that all items before it are written.
@@ -56,10 +56,10 @@ impl Item {
         let Item::Turn(turn) = self else { return false };
         // The caller may have disconnected.
         match turn {
-            Turn::Claim(_, told) => _ = told.send(Err(error.clone())),
-            Turn::Work { told, .. } => _ = told.send(Err(error.clone())),
-            Turn::Sweep(_, told) => _ = told.send(Err(error.clone())),
-            Turn::Settle(told) => _ = told.send(Err(error.clone())),
+            Turn::Claim(_, answer) => _ = answer.send(Err(error.clone())),
+            Turn::Work { answer, .. } => _ = answer.send(Err(error.clone())),
+            Turn::Sweep(_, answer) => _ = answer.send(Err(error.clone())),
+            Turn::Settle(answer) => _ = answer.send(Err(error.clone())),
         }
         true
     }

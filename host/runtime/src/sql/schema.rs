@@ -167,7 +167,7 @@ pub(super) async fn migrate(connection: &mut Connection) -> Result<(), OpenShare
     let done = migrate_alone(connection).await;
     let over =
         connection.dialect().pick("DO RELEASE_LOCK('flowcell migrate')", "SELECT pg_advisory_unlock(7165065861)");
-    connection.plain(over).await?;
+    connection.run_unprepared(over).await?;
     done
 }
 
@@ -176,7 +176,7 @@ async fn migrate_alone(connection: &mut Connection) -> Result<(), OpenSharedStor
     if found > VERSION {
         return Err(OpenSharedStoreError::Newer { found, known: VERSION });
     }
-    connection.plain("CREATE TABLE IF NOT EXISTS flowcell_version (version BIGINT NOT NULL) {table}").await?;
+    connection.run_unprepared("CREATE TABLE IF NOT EXISTS flowcell_version (version BIGINT NOT NULL) {table}").await?;
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
         for statement in *migration {
             make(connection, statement).await?;
@@ -187,12 +187,12 @@ async fn migrate_alone(connection: &mut Connection) -> Result<(), OpenSharedStor
 }
 
 async fn make(connection: &mut Connection, statement: &str) -> Result<(), SqlError> {
-    let made = connection.plain(statement).await;
+    let made = connection.run_unprepared(statement).await;
     let index = statement.contains("CREATE INDEX") && connection.dialect() == Dialect::MySql;
     match made {
         // MySQL itself has no `IF NOT EXISTS` for indexes; MariaDB and PostgreSQL do.
         Err(SqlError::Permanent(_)) if index => {
-            match connection.plain(&statement.replace("IF NOT EXISTS ", "")).await {
+            match connection.run_unprepared(&statement.replace("IF NOT EXISTS ", "")).await {
                 Err(SqlError::DuplicateIndex(_)) => Ok(()),
                 made => made,
             }

@@ -1,4 +1,4 @@
-//! Sessions and the states of steps in a shared store.
+//! Sessions and step states in a shared store.
 
 use flowcell_contract::{Json, RunId, Tenant};
 
@@ -108,7 +108,7 @@ pub(super) async fn take_session(
     connection.insert(INTO_SESSIONS, vec![session_row(tenant.as_str(), session)], &after).await
 }
 
-/// Inserts a state of another store, after its session, unless it exists.
+/// Inserts a step state of another store, after its session, unless it exists.
 pub(super) async fn take_state(
     connection: &mut Connection,
     tenant: &Tenant,
@@ -134,7 +134,7 @@ pub(super) fn session(row: &Row) -> Result<Session, SqlError> {
     })
 }
 
-/// The columns of a state.
+/// The columns of a step state.
 pub(super) const STATE: &str = "session_id, root_session_id, flow_id, step_id, status, args, output, is_struct_output,
     created_at, updated_at, tenant FROM flowcell_flow_states";
 

@@ -7,14 +7,14 @@ use super::{
 };
 
 /// The size of a statement that a server must accept: twice the largest file that a node may send.
-const LARGEST_STATEMENT: u64 = 64 << 20;
+const LARGEST_STATEMENT_BYTES: u64 = 64 << 20;
 
 /// Refuses a server that is too old, or whose settings could lose acknowledged data.
 pub(super) async fn check(connection: &mut Connection) -> Result<(), OpenSharedStoreError> {
     let row = connection.row("SELECT version()", args![]).await?;
     let version = row.map(|row| row.text(0)).transpose()?.unwrap_or_default();
-    let (name, least) = least(connection.dialect(), &version);
-    if numbers(&version) < least {
+    let (name, least) = min_version(connection.dialect(), &version);
+    if parse_version(&version) < least {
         let (major, minor) = least;
         return Err(OpenSharedStoreError::TooOld { name, found: version, least: format!("{major}.{minor}") });
     }
@@ -25,7 +25,7 @@ pub(super) async fn check(connection: &mut Connection) -> Result<(), OpenSharedS
 }
 
 /// Returns the name of the server, and the first version that can skip locked rows.
-fn least(dialect: Dialect, version: &str) -> (&'static str, (u32, u32)) {
+fn min_version(dialect: Dialect, version: &str) -> (&'static str, (u32, u32)) {
     match dialect {
         Dialect::MySql if version.contains("MariaDB") => ("MariaDB", (10, 6)),
         Dialect::MySql => ("MySQL", (8, 0)),
@@ -33,8 +33,8 @@ fn least(dialect: Dialect, version: &str) -> (&'static str, (u32, u32)) {
     }
 }
 
-/// Returns the first two numbers of a version, such as `10.11.14-MariaDB` or `PostgreSQL 15.14 (Debian …)`.
-fn numbers(version: &str) -> (u32, u32) {
+/// Returns the first two parse_version of a version, such as `10.11.14-MariaDB` or `PostgreSQL 15.14 (Debian …)`.
+fn parse_version(version: &str) -> (u32, u32) {
     let text = version.trim_start_matches("PostgreSQL ");
     let mut parts = text.split(|letter: char| !letter.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
@@ -68,8 +68,8 @@ async fn check_mysql(connection: &mut Connection) -> Result<(), OpenSharedStoreE
         return Err(unsafe_setting("innodb_doublewrite", doublewrite, why, fix));
     }
     let packet = of(connection, "max_allowed_packet").await?.unwrap_or_default();
-    if packet.parse().unwrap_or(0) < LARGEST_STATEMENT {
-        let fix = format!("SET GLOBAL max_allowed_packet = {LARGEST_STATEMENT}");
+    if packet.parse().unwrap_or(0) < LARGEST_STATEMENT_BYTES {
+        let fix = format!("SET GLOBAL max_allowed_packet = {LARGEST_STATEMENT_BYTES}");
         return Err(unsafe_setting("max_allowed_packet", packet, "the store could not hold large files", fix));
     }
     Ok(())
@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn versions_are_compared_as_numbers() {
-        assert_eq!(numbers("PostgreSQL 15.14 (Debian 15.14-0+deb12u1) on x86_64"), (15, 14));
-        assert!(numbers("10.11.14-MariaDB-0+deb12u2") >= least(Dialect::MySql, "10.11.14-MariaDB").1);
-        assert!(numbers("8.4.3") >= least(Dialect::MySql, "8.4.3").1);
-        assert!(numbers("5.7.44-log") < least(Dialect::MySql, "5.7.44-log").1);
-        assert!(numbers("PostgreSQL 12.22") < least(Dialect::Postgres, "").1);
+        assert_eq!(parse_version("PostgreSQL 15.14 (Debian 15.14-0+deb12u1) on x86_64"), (15, 14));
+        assert!(parse_version("10.11.14-MariaDB-0+deb12u2") >= min_version(Dialect::MySql, "10.11.14-MariaDB").1);
+        assert!(parse_version("8.4.3") >= min_version(Dialect::MySql, "8.4.3").1);
+        assert!(parse_version("5.7.44-log") < min_version(Dialect::MySql, "5.7.44-log").1);
+        assert!(parse_version("PostgreSQL 12.22") < min_version(Dialect::Postgres, "").1);
     }
 }

@@ -21,7 +21,7 @@ pub(super) async fn write(
     if !delivered.is_empty() {
         let places = placeholders(delivered.len());
         let sql = format!("UPDATE flowcell_inbox SET outcome = ? WHERE id IN ({places}) AND outcome IS NULL");
-        connection.run(&sql, args![TAKEN].into_iter().chain(delivered).collect()).await?;
+        connection.run(&sql, args![ACCEPTED].into_iter().chain(delivered).collect()).await?;
     }
     cache::write(connection, items).await?;
     for item in items {
@@ -43,4 +43,4 @@ pub(super) async fn write(
 }
 
 /// The outcome of a message that a run has accepted.
-const TAKEN: &str = "{\"Ok\":null}";
+const ACCEPTED: &str = "{\"Ok\":null}";

@@ -21,7 +21,7 @@ impl Sweep for SharedStore {
     }
 
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
-        self.worker.turn(|told| Turn::Sweep(tenant.clone(), told))
+        self.worker.turn(|answer| Turn::Sweep(tenant.clone(), answer))
     }
 }
 
@@ -51,11 +51,11 @@ pub(super) async fn forget(
 }
 
 /// The time for which the store keeps the outcome of a message to recognise repeated messages, in milliseconds.
-const KEPT_MS: u64 = 24 * 3_600 * 1_000;
+const OUTCOME_KEPT_MS: u64 = 24 * 3_600 * 1_000;
 /// The maximum number of rows of one read.
-const PAGE: u64 = 200;
+const PAGE_ROWS: u64 = 200;
 /// The maximum number of blobs that one statement removes.
-const REMOVED: usize = 200;
+const MAX_REMOVED_BLOBS: usize = 200;
 
 /// Removes the blobs of a tenant that no text refers to, except the spared ones.
 pub(super) async fn sweep(shared: &Shared, connection: &mut Connection, tenant: &Tenant) -> Result<Swept, SqlError> {
@@ -73,25 +73,25 @@ pub(super) async fn sweep(shared: &Shared, connection: &mut Connection, tenant: 
             unnamed.insert(hash, row.number(1)?);
         }
     }
-    look_at_runs(connection, tenant, &mut unnamed, &mut named).await?;
-    look_at_state(connection, tenant, &mut unnamed, &mut named).await?;
-    look_at_steps(connection, tenant, &mut unnamed, &mut named).await?;
-    look_at_files(connection, tenant, &mut unnamed, &mut named).await?;
+    search_runs(connection, tenant, &mut unnamed, &mut named).await?;
+    search_state(connection, tenant, &mut unnamed, &mut named).await?;
+    search_steps(connection, tenant, &mut unnamed, &mut named).await?;
+    search_files(connection, tenant, &mut unnamed, &mut named).await?;
     while let Some(hash) = named.pop() {
         let sql = "SELECT bytes FROM flowcell_blobs WHERE tenant = ? AND hash = ?";
         if let Some(row) = connection.row(sql, args![tenant.as_str(), hash]).await? {
-            look_at(&row.bytes(0)?, &mut unnamed, &mut named);
+            search_text(&row.bytes(0)?, &mut unnamed, &mut named);
         }
     }
     remove(connection, tenant, before, unnamed).await
 }
 
-/// Moves the hashes that a text contains from `unnamed` to `named`.
-fn look_at(text: &[u8], unnamed: &mut HashMap<String, u64>, named: &mut Vec<String>) {
+/// Searches a text for the hashes of blobs, and moves each hash that it contains from `unnamed` to `named`.
+fn search_text(text: &[u8], unnamed: &mut HashMap<String, u64>, named: &mut Vec<String>) {
     named.extend(hashes(text).filter(|hash| unnamed.remove(*hash).is_some()).map(str::to_owned));
 }
 
-async fn look_at_runs(
+async fn search_runs(
     connection: &mut Connection,
     tenant: &Tenant,
     unnamed: &mut HashMap<String, u64>,
@@ -104,23 +104,23 @@ async fn look_at_runs(
             return Ok(());
         };
         run = row.int(0)?;
-        look_at(&row.bytes(1)?, unnamed, named);
+        search_text(&row.bytes(1)?, unnamed, named);
         let mut from = -1;
         loop {
             let sql = "SELECT first_seq, body, cuts FROM flowcell_units WHERE run = ? AND first_seq > ?
                 ORDER BY first_seq LIMIT ?";
-            let page = connection.rows(sql, args![run, from, PAGE]).await?;
+            let page = connection.rows(sql, args![run, from, PAGE_ROWS]).await?;
             let Some(last) = page.last() else { break };
             from = last.int(0)?;
             for row in &page {
-                look_at(&row.bytes(1)?, unnamed, named);
-                look_at(row.maybe_text(2)?.unwrap_or_default().as_bytes(), unnamed, named);
+                search_text(&row.bytes(1)?, unnamed, named);
+                search_text(row.maybe_text(2)?.unwrap_or_default().as_bytes(), unnamed, named);
             }
         }
     }
 }
 
-async fn look_at_steps(
+async fn search_steps(
     connection: &mut Connection,
     tenant: &Tenant,
     unnamed: &mut HashMap<String, u64>,
@@ -130,18 +130,18 @@ async fn look_at_steps(
     loop {
         let sql = "SELECT session_id, args, output FROM flowcell_flow_states WHERE tenant = ? AND session_id > ?
             ORDER BY session_id LIMIT ?";
-        let page = connection.rows(sql, args![tenant.as_str(), after.as_str(), PAGE]).await?;
+        let page = connection.rows(sql, args![tenant.as_str(), after.as_str(), PAGE_ROWS]).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.text(0)?;
         for row in &page {
-            look_at(row.maybe_text(1)?.unwrap_or_default().as_bytes(), unnamed, named);
-            look_at(row.maybe_text(2)?.unwrap_or_default().as_bytes(), unnamed, named);
+            search_text(row.maybe_text(1)?.unwrap_or_default().as_bytes(), unnamed, named);
+            search_text(row.maybe_text(2)?.unwrap_or_default().as_bytes(), unnamed, named);
         }
     }
 }
 
-/// Moves the hashes of uploaded files from `unnamed` to `named`.
-async fn look_at_files(
+/// Searches the documents about uploaded files, which contain the hashes of the files.
+async fn search_files(
     connection: &mut Connection,
     tenant: &Tenant,
     unnamed: &mut HashMap<String, u64>,
@@ -151,16 +151,16 @@ async fn look_at_files(
     loop {
         let sql = "SELECT name, value FROM flowcell_registry WHERE tenant = ? AND kind = 'file' AND name > ?
             ORDER BY name LIMIT ?";
-        let page = connection.rows(sql, args![tenant.as_str(), after.as_str(), PAGE]).await?;
+        let page = connection.rows(sql, args![tenant.as_str(), after.as_str(), PAGE_ROWS]).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.text(0)?;
         for row in &page {
-            look_at(row.text(1)?.as_bytes(), unnamed, named);
+            search_text(row.text(1)?.as_bytes(), unnamed, named);
         }
     }
 }
 
-async fn look_at_state(
+async fn search_state(
     connection: &mut Connection,
     tenant: &Tenant,
     unnamed: &mut HashMap<String, u64>,
@@ -171,12 +171,12 @@ async fn look_at_state(
         let sql = "SELECT flow, name, value, cuts FROM flowcell_state WHERE tenant = ? AND (flow > ? OR (flow = ? AND name > ?))
             ORDER BY flow, name LIMIT ?";
         let (flow, name) = (after.0.as_str(), after.1.as_str());
-        let page = connection.rows(sql, args![tenant.as_str(), flow, flow, name, PAGE]).await?;
+        let page = connection.rows(sql, args![tenant.as_str(), flow, flow, name, PAGE_ROWS]).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = (last.text(0)?, last.text(1)?);
         for row in &page {
-            look_at(&row.bytes(2)?, unnamed, named);
-            look_at(row.maybe_text(3)?.unwrap_or_default().as_bytes(), unnamed, named);
+            search_text(&row.bytes(2)?, unnamed, named);
+            search_text(row.maybe_text(3)?.unwrap_or_default().as_bytes(), unnamed, named);
         }
     }
 }
@@ -191,7 +191,7 @@ async fn remove(
     let mut swept = Swept::default();
     let mut hashes: Vec<(String, u64)> = unnamed.into_iter().collect();
     hashes.sort();
-    for some in hashes.chunks(REMOVED) {
+    for some in hashes.chunks(MAX_REMOVED_BLOBS) {
         let of = |hash: &str| args![tenant.as_str(), before].into_iter().chain(args![hash]).collect::<Vec<Arg>>();
         let places = placeholders(some.len());
         let all =
@@ -214,5 +214,5 @@ async fn remove(
 /// Removes old messages that have an outcome, because their senders no longer repeat them.
 pub(super) async fn old_messages(connection: &mut Connection) -> Result<(), SqlError> {
     let old = "DELETE FROM flowcell_inbox WHERE outcome IS NOT NULL AND put_at < {now} - ?";
-    connection.run(old, args![KEPT_MS]).await.map(drop)
+    connection.run(old, args![OUTCOME_KEPT_MS]).await.map(drop)
 }

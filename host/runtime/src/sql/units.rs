@@ -13,13 +13,13 @@ use super::{
     values::hash,
 };
 use crate::{
-    limits::READ_BYTES,
+    limits::MAX_READ_BYTES,
     ports::{Entry, Journal, Record, Runs, StoreError, Unit},
     rows::{UnitPosition, UnitRow, damaged, removed},
 };
 
 /// The maximum number of rows of one read.
-const PAGE: usize = 100;
+const PAGE_ROWS: usize = 100;
 
 /// Returns the metadata of a run.
 async fn find(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> Answer<Option<Record>> {
@@ -58,11 +58,11 @@ async fn units_now(
         return Ok(Ok(Vec::new()));
     };
     let (id, end) = (row.int(0)?, UnitPosition { next_seq: row.number(1)?, checksum: row.number(2)? as u32 });
-    let mut at = place_before(connection, id, from).await?;
+    let mut at = position_before(connection, id, from).await?;
     let mut cut_out = CutOut::new(tenant);
     let (mut units, mut bytes) = (Vec::new(), 0);
-    while units.len() < limit && bytes < READ_BYTES {
-        let page = PAGE.min(limit - units.len());
+    while units.len() < limit && bytes < MAX_READ_BYTES {
+        let page = PAGE_ROWS.min(limit - units.len());
         let sql = "SELECT first_seq, facts, ts, body, cuts, checksum FROM flowcell_units
             WHERE run = ? AND first_seq >= ? ORDER BY first_seq LIMIT ?";
         let rows = connection.rows(sql, args![id, at.next_seq, page as u64]).await?;
@@ -74,15 +74,15 @@ async fn units_now(
             if let Err(error) = stored.check(at, run) {
                 return Ok(Err(error));
             }
-            at = stored.place_after();
+            at = stored.position_after();
             let body = cut_out.put_back(connection, std::mem::take(&mut stored.body), stored.cuts.as_deref()).await?;
-            let (unit, size) = match stored.whole(body, run) {
+            let (unit, size) = match stored.into_unit(body, run) {
                 Ok(whole) => whole,
                 Err(error) => return Ok(Err(error)),
             };
             bytes += size;
             units.push(Arc::new(unit));
-            if bytes >= READ_BYTES {
+            if bytes >= MAX_READ_BYTES {
                 break;
             }
         }
@@ -102,7 +102,7 @@ fn unit_row(row: &Row) -> Result<UnitRow, SqlError> {
 }
 
 /// Returns the position before the unit that contains a fact.
-async fn place_before(connection: &mut Connection, id: i64, fact: u64) -> Result<UnitPosition, SqlError> {
+async fn position_before(connection: &mut Connection, id: i64, fact: u64) -> Result<UnitPosition, SqlError> {
     // Bounded by `first_seq < ?` so that the server seeks in the index instead of scanning from its end.
     let sql = "SELECT first_seq + facts, checksum FROM flowcell_units
         WHERE run = ? AND first_seq < ? AND first_seq + facts <= ? ORDER BY first_seq DESC LIMIT 1";

@@ -12,10 +12,10 @@ use super::{
 };
 
 /// Selects the owners with a valid lease, by the server's clock.
-const LIVE: &str = "SELECT id FROM flowcell_owners WHERE until > {now}";
+const LIVE_OWNERS: &str = "SELECT id FROM flowcell_owners WHERE until > {now}";
 
 /// The columns of a claim.
-const COLUMNS: &str = "id, run, flow, epoch, owner";
+const CLAIM_COLUMNS: &str = "id, run, flow, epoch, owner";
 
 /// Claims the tree of a run. Returns `None` if another process drives it.
 pub(super) async fn claim(
@@ -26,11 +26,11 @@ pub(super) async fn claim(
     let sql = "SELECT id, top FROM flowcell_runs WHERE tenant = ? AND hash = ?";
     let Some(row) = connection.row(sql, args![run.0.as_str(), hash(run.1.as_str())]).await? else {
         // A run without a row belongs to the process that writes its first unit.
-        shared.claims.claimed(run, run, None, 1, None);
+        shared.claims.record_claim(run, run, None, 1, None);
         return Ok(Some(TreeLease { top: run.clone(), epoch: 1 }));
     };
     let top = row.maybe_number(1)?.map_or(row.int(0)?, |top| top as i64);
-    let sql = format!("SELECT {COLUMNS} FROM flowcell_runs WHERE id = ? FOR UPDATE");
+    let sql = format!("SELECT {CLAIM_COLUMNS} FROM flowcell_runs WHERE id = ? FOR UPDATE");
     let Some(row) = connection.row(&sql, args![top]).await? else { return Err(SqlError::Again) };
     let top_run: Key = (run.0.clone(), RunId::from(row.text(1)?));
     let owner = row.maybe_number(4)?.map(|owner| owner as i64);
@@ -40,7 +40,7 @@ pub(super) async fn claim(
         return Ok(Some(lease));
     }
     if let Some(owner) = owner.filter(|owner| *owner != shared.claims.owner())
-        && connection.row(&format!("{LIVE} AND id = ?"), args![owner]).await?.is_some()
+        && connection.row(&format!("{LIVE_OWNERS} AND id = ?"), args![owner]).await?.is_some()
     {
         return Ok(None);
     }
@@ -57,13 +57,13 @@ pub(super) async fn take(
     now: u64,
     limit: usize,
 ) -> Result<Vec<(Key, TreeLease)>, SqlError> {
-    let free = format!("tenant = ? AND depth = 0 AND (owner IS NULL OR owner NOT IN ({LIVE}))");
+    let free = format!("tenant = ? AND depth = 0 AND (owner IS NULL OR owner NOT IN ({LIVE_OWNERS}))");
     let mut found = Vec::new();
     // The order follows the index, so that the statement locks no more rows than it takes.
     for (which, due) in [("standing = 'active' AND due IS NULL", false), ("standing = 'parked' AND due <= ?", true)] {
         let left = limit.saturating_sub(found.len()) as u64;
         let sql = format!(
-            "SELECT {COLUMNS} FROM flowcell_runs {{by work}} WHERE {free} AND {which} ORDER BY due, id LIMIT ?
+            "SELECT {CLAIM_COLUMNS} FROM flowcell_runs {{by work}} WHERE {free} AND {which} ORDER BY due, id LIMIT ?
                 FOR UPDATE SKIP LOCKED"
         );
         let mut args = args![tenant.as_str()];
@@ -97,6 +97,6 @@ async fn assign(shared: &Shared, connection: &mut Connection, ids: &[i64]) -> Re
 /// under the claim.
 fn record_claim(shared: &Shared, run: &Key, top: &Key, row: &Row) -> Result<TreeLease, SqlError> {
     let epoch = row.int(3)? + 1;
-    shared.claims.claimed(run, top, Some(row.int(0)?), epoch, Some(Arc::from(row.text(2)?)));
+    shared.claims.record_claim(run, top, Some(row.int(0)?), epoch, Some(Arc::from(row.text(2)?)));
     Ok(TreeLease { top: top.clone(), epoch })
 }

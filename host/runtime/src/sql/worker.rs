@@ -41,14 +41,14 @@ impl Worker {
         &self,
         work: impl AsyncFnOnce(&Arc<Shared>) -> Result<T, SqlError> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, SqlError>> {
-        let (told, answer) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |shared| {
             // The caller may have disconnected.
-            async move { _ = told.send(work(&shared).await) }.boxed_local()
+            async move { _ = answer.send(work(&shared).await) }.boxed_local()
         });
         // If the thread has ended, the receiver fails.
         let _ = self.jobs.send(job);
-        answer
+        answered
     }
 
     /// Reads on the store's thread, and waits for the result.
@@ -56,11 +56,11 @@ impl Worker {
         &self,
         work: impl AsyncFn(&mut Connection) -> Result<T, SqlError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (told, answer) = mpsc::channel();
+        let (answer, answered) = mpsc::channel();
         let job: Job =
-            Box::new(move |shared| async move { _ = told.send(writer::read(&shared, work).await) }.boxed_local());
+            Box::new(move |shared| async move { _ = answer.send(writer::read(&shared, work).await) }.boxed_local());
         let _ = self.jobs.send(job);
-        Ok(answer.recv().map_err(|_| StoreError("the store is closed".into()))??)
+        Ok(answered.recv().map_err(|_| StoreError("the store is closed".into()))??)
     }
 
     /// Like [`Worker::read`], for data that may be damaged. Damage is an error.
@@ -76,8 +76,8 @@ impl Worker {
         &self,
         turn: impl FnOnce(mpsc::Sender<Result<T, StoreError>>) -> Turn,
     ) -> Result<T, StoreError> {
-        let (told, answer) = mpsc::channel();
-        self.shared.queue.push(Item::Turn(turn(told)));
-        answer.recv().map_err(|_| StoreError("the store accepts no more writes".into()))?
+        let (answer, answered) = mpsc::channel();
+        self.shared.queue.push(Item::Turn(turn(answer)));
+        answered.recv().map_err(|_| StoreError("the store accepts no more writes".into()))?
     }
 }

@@ -17,9 +17,9 @@ use super::{
 use crate::ports::{Entry, StoreError};
 
 /// The number of runs whose rows the writer remembers.
-const REMEMBERED: usize = 10_000;
+const MAX_REMEMBERED_RUNS: usize = 10_000;
 /// The first pause and the longest pause between two tries of a statement or commit.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
 pub(super) struct Writer {
     shared: Arc<Shared>,
@@ -58,23 +58,25 @@ impl Writer {
         if items.is_empty() {
             return true;
         }
-        if self.rows.len() > REMEMBERED {
+        if self.rows.len() > MAX_REMEMBERED_RUNS {
             self.rows.clear();
         }
-        let (mut in_doubt, mut pause) = (false, PAUSES.0);
+        let (mut in_doubt, mut pause) = (false, RETRY_PAUSES.0);
         let began = Instant::now();
         loop {
             match self.try_commit(&items, in_doubt).await {
                 Ok(written) => {
-                    self.shared.queue.committed();
+                    self.shared.queue.count_commit();
                     record_new_rows(&self.shared, &self.rows, &items);
-                    self.tell(&items, &written);
+                    self.report_written(&items, &written);
                     return true;
                 }
                 Err(SqlError::Again) => self.rows.clear(),
                 Err(error) if error.is_transient() => {
                     // Closing the store does not wait for an unreachable server.
-                    if self.shared.queue.is_closed() && self.shared.claims.age() > self.shared.options.patience {
+                    if self.shared.queue.is_closed()
+                        && self.shared.claims.since_renewal() > self.shared.options.patience
+                    {
                         return self.fail(&error);
                     }
                     tracing::warn!("retrying the store: {error}");
@@ -86,7 +88,7 @@ impl Writer {
                     in_doubt |= matches!(error, SqlError::Lost(_));
                     self.rows.clear();
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSES.1);
+                    pause = (pause * 2).min(RETRY_PAUSES.1);
                 }
                 Err(error) => return self.fail(&error),
             }
@@ -130,7 +132,7 @@ impl Writer {
     }
 
     /// Reports that the items are durable or refused, and drops their copies in memory.
-    fn tell(&self, items: &[Item], written: &[bool]) {
+    fn report_written(&self, items: &[Item], written: &[bool]) {
         let mut visible = self.shared.visible();
         let mut fates = written.iter();
         for item in items {
@@ -143,7 +145,7 @@ impl Writer {
                     }
                 }
                 Item::Entry(entry) => visible.settle(entry, fates.next().copied().unwrap_or(false)),
-                Item::Release(lease) => self.shared.claims.released(lease),
+                Item::Release(lease) => self.shared.claims.record_release(lease),
                 Item::Forget { .. } | Item::Turn(_) => {}
             }
         }
@@ -162,33 +164,33 @@ impl Writer {
         let shared = self.shared.clone();
         // The caller may have disconnected.
         match turn {
-            Turn::Claim(run, told) => {
+            Turn::Claim(run, answer) => {
                 let claimed = self.retry(async |connection| work::claim(&shared, connection, &run).await).await;
-                _ = told.send(claimed);
+                _ = answer.send(claimed);
             }
-            Turn::Work { tenant, now, limit, told } => {
+            Turn::Work { tenant, now, limit, answer } => {
                 let found =
                     self.retry(async |connection| work::take(&shared, connection, &tenant, now, limit).await).await;
-                _ = told.send(found);
+                _ = answer.send(found);
             }
-            Turn::Sweep(tenant, told) => {
+            Turn::Sweep(tenant, answer) => {
                 let swept = self.retry(async |connection| sweep::sweep(&shared, connection, &tenant).await).await;
-                _ = told.send(swept);
+                _ = answer.send(swept);
             }
-            Turn::Settle(told) => _ = told.send(Ok(())),
+            Turn::Settle(answer) => _ = answer.send(Ok(())),
         }
         self.rows.clear();
     }
 
     /// Does work in a transaction of its own. Repeats it until the patience of the store ends.
     async fn retry<T>(&mut self, work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>) -> Result<T, StoreError> {
-        let mut pause = PAUSES.0;
+        let mut pause = RETRY_PAUSES.0;
         let began = Instant::now();
         loop {
             let done = match self.connection().await {
                 Err(error) => Err(error),
                 Ok(mut connection) => {
-                    let done = match heartbeat::ensure(&self.shared, &mut connection).await {
+                    let done = match heartbeat::ensure_lease(&self.shared, &mut connection).await {
                         Ok(()) => in_transaction(&mut connection, &work).await,
                         Err(error) => Err(error),
                     };
@@ -203,7 +205,7 @@ impl Writer {
                 }
                 Err(_) => tokio::time::sleep(pause).await,
             }
-            pause = (pause * 2).min(PAUSES.1);
+            pause = (pause * 2).min(RETRY_PAUSES.1);
         }
     }
 }
@@ -234,7 +236,7 @@ pub(super) async fn read<T>(
     shared: &Shared,
     work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>,
 ) -> Result<T, SqlError> {
-    let (began, mut pause) = (Instant::now(), PAUSES.0);
+    let (began, mut pause) = (Instant::now(), RETRY_PAUSES.0);
     loop {
         let done = match shared.connections.acquire(shared.options.patience).await {
             Err(error) => Err(error),
@@ -243,7 +245,7 @@ pub(super) async fn read<T>(
         match done {
             Err(error) if error.is_transient() && began.elapsed() < shared.options.patience => {
                 tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSES.1);
+                pause = (pause * 2).min(RETRY_PAUSES.1);
             }
             done => return done,
         }

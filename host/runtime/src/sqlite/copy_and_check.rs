@@ -10,12 +10,12 @@ use super::{SqliteStore, blobs::MIME, documents, private, schema, sessions, unit
 use crate::{
     ports::{Document, Session, StepState, StoreError, Unit},
     rows::{
-        copy_and_check::{Kept, KeptBlob, KeptRun, KeptState, Whole},
+        copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState},
         cut::ExternalizedRow,
     },
 };
 
-impl Whole for SqliteStore {
+impl CopyableStore for SqliteStore {
     fn kept_runs(&self, after: i64, limit: usize) -> Result<Vec<KeptRun>, StoreError> {
         let connection = self.reader.0.lock();
         let sql = "SELECT id, tenant, run, flow, depth, parent, record, standing, due, attention, created, updated
@@ -157,7 +157,7 @@ fn run_row(row: &Row<'_>) -> Result<KeptRun, rusqlite::Error> {
         depth: row.get(4)?,
         parent: row.get::<_, Option<String>>(5)?.map(RunId::from),
         record: row.get(6)?,
-        standing: row.get(7)?,
+        status: row.get(7)?,
         due: row.get(8)?,
         attention: row.get(9)?,
         created: row.get(10)?,
@@ -175,7 +175,7 @@ fn take_run(transaction: &Transaction<'_>, run: &KeptRun) -> Result<(), StoreErr
         run.depth,
         run.parent.as_ref().map(RunId::as_str),
         run.record,
-        run.standing,
+        run.status,
         run.due,
         run.attention,
         run.created,

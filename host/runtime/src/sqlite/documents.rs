@@ -14,7 +14,7 @@ use super::{Reader, SqliteStore, schema};
 use crate::ports::{Document, DocumentStore, StoreError};
 
 /// The maximum number of remembered documents. Lookups of missing documents, such as unknown tokens, count too.
-const REMEMBERED: usize = 4_096;
+const MAX_REMEMBERED_DOCUMENTS: usize = 4_096;
 
 /// Tenant, kind and key of a document.
 type Key = (Tenant, String, String);
@@ -34,25 +34,29 @@ struct Memory {
 }
 
 impl Remembered {
-    /// Returns a remembered document, or the number of writes so far, for `end_read`.
+    /// Begins a read. Returns the document if it is remembered (`None` inside: the store has no such document).
+    /// Otherwise returns, as the error, the number of writes so far. The caller then reads the store, and passes this
+    /// number to `end_read`.
     fn start_read(&self, key: &Key) -> Result<Option<Document>, u64> {
         let memory = self.0.lock();
         memory.known.get(key).cloned().ok_or(memory.writes)
     }
 
-    /// Remembers a document that was read, if no write was under way meanwhile. Otherwise a reader that has seen the
-    /// new version could get the previous one after it.
+    /// Remembers a document that was read from the store, unless a write was in progress at any time since
+    /// `start_read`. Such a read may have the previous version, and a reader that has already seen the new version must
+    /// not get it.
     fn end_read(&self, key: Key, found: &Option<Document>, writes: u64) {
         let mut memory = self.0.lock();
         if memory.writing == 0 && memory.writes == writes {
-            if memory.known.len() >= REMEMBERED {
+            if memory.known.len() >= MAX_REMEMBERED_DOCUMENTS {
                 memory.known.clear();
             }
             memory.known.insert(key, found.clone());
         }
     }
 
-    /// Writes, and forgets all documents before it. A write that fails may have been committed.
+    /// Calls `write`, and forgets all remembered documents before. It does so even if the write fails, because a failed
+    /// write may have been committed.
     pub(super) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
         self.start_write();
         let written = write();

@@ -25,7 +25,7 @@ use crate::{
 /// The file beside the database.
 const FILE: &str = "epoch";
 /// The minimum time between two increments. A copy older than this is detected.
-const EVERY: Duration = Duration::from_secs(60);
+const MIN_INCREMENT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The number, and the time of its next increment.
 pub(super) struct Epoch {
@@ -49,7 +49,7 @@ impl Epoch {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             epoch.parked = park_all(&transaction)?;
             transaction.execute("DELETE FROM registry WHERE kind = ?", [MARK])?;
-            epoch.count(&transaction)?;
+            epoch.write_next_number(&transaction)?;
             transaction.commit()?;
             epoch.increment_durable();
         }
@@ -60,12 +60,12 @@ impl Epoch {
     pub(super) fn increment_if_due(&mut self, connection: &Connection) -> Result<bool, rusqlite::Error> {
         let is_due = self.due.is_none_or(|due| Instant::now() >= due);
         if is_due {
-            self.count(connection)?;
+            self.write_next_number(connection)?;
         }
         Ok(is_due)
     }
 
-    fn count(&self, connection: &Connection) -> Result<(), rusqlite::Error> {
+    fn write_next_number(&self, connection: &Connection) -> Result<(), rusqlite::Error> {
         connection.prepare_cached("UPDATE epoch SET number = ?")?.execute([self.number + 1])?;
         Ok(())
     }
@@ -73,7 +73,7 @@ impl Epoch {
     /// Records that the increment is durable in the database, and writes the number to the file.
     pub(super) fn increment_durable(&mut self) {
         self.number += 1;
-        self.due = Some(Instant::now() + EVERY);
+        self.due = Some(Instant::now() + MIN_INCREMENT_INTERVAL);
         // Without the file, the next process does not detect an older copy. Nothing else depends on the file.
         if let Err(error) = private::write(&self.file, &format!("{}\n", self.number)) {
             tracing::warn!("cannot write {}: {error}", self.file.display());
@@ -97,7 +97,7 @@ fn park_all(transaction: &Transaction<'_>) -> Result<usize, rusqlite::Error> {
         |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?));
     let live = select.query_map([], found)?.collect::<Result<Vec<_>, _>>()?;
     for (tenant, run, id) in &live {
-        let Some(end) = unit_index::end(transaction, *id)? else { continue };
+        let Some(end) = unit_index::end_position(transaction, *id)? else { continue };
         Row::find(transaction, tenant, run)?.append(transaction, end.next_seq, 1, now, &body)?;
         let sql =
             "UPDATE runs SET standing = 'parked', due = NULL, attention = 1, updated = ?, next_seq = ? WHERE id = ?";

@@ -29,7 +29,7 @@ pub(super) enum Item {
     /// Removes the blobs that nothing refers to. Sends the result once the removal is durable.
     Sweep {
         tenant: Tenant,
-        told: Sender<Swept>,
+        answer: Sender<Swept>,
     },
     /// Sends a message once all items before it are durable.
     Settle(Sender<()>),

@@ -5,7 +5,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
-use super::{FILE, OpenStoreError, own, schema};
+use super::{FILE, OpenStoreError, lock_owner_file, schema};
 use crate::ports::StoreError;
 
 /// Reads a store of this process or of another one. Shows only durable data.
@@ -23,7 +23,7 @@ impl Reader {
     pub fn open(folder: &Path) -> Result<Reader, OpenStoreError> {
         let (connection, found) = connect(folder)?;
         if found < schema::VERSION {
-            let _owner = own(folder)?;
+            let _owner = lock_owner_file(folder)?;
             schema::connect(&folder.join(FILE))
                 .and_then(|mut connection| schema::migrate(&mut connection))
                 .map_err(|error| unusable(folder, &error))?;

@@ -13,7 +13,9 @@ impl Runs for Reader {
         let mut select = connection.prepare_cached(&sql)?;
         let found = |row: &Row<'_>| Ok((run_row(row)?, row.get("id")?));
         let found = select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?;
-        found.map(|(row, id)| Ok((row, unit_index::end(&connection, id)?.map_or(0, |end| end.next_seq)))).transpose()
+        found
+            .map(|(row, id)| Ok((row, unit_index::end_position(&connection, id)?.map_or(0, |end| end.next_seq))))
+            .transpose()
     }
 
     fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {

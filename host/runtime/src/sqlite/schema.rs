@@ -7,10 +7,10 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 /// The application id that marks the file as a store of Flowcell ("Flow").
 const APPLICATION: u32 = 0x466c_6f77;
 /// The first sufficient version of SQLite. Older versions lost data when a checkpoint met a reset of the log.
-const LEAST_SQLITE: i32 = 3_051_003;
+const MIN_SQLITE_VERSION: i32 = 3_051_003;
 
 /// The number of statements that a connection keeps prepared. All statements of the store fit.
-const STATEMENTS: usize = 128;
+const MAX_PREPARED_STATEMENTS: usize = 128;
 
 /// The version that this program writes: the number of migrations.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -212,7 +212,7 @@ INSERT INTO noted SELECT coalesce(max(place), 0) FROM units;
 
 /// Opens the file for its owner.
 pub(super) fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
-    assert!(rusqlite::version_number() >= LEAST_SQLITE, "this version of SQLite is too old for a journal");
+    assert!(rusqlite::version_number() >= MIN_SQLITE_VERSION, "this version of SQLite is too old for a journal");
     let connection = Connection::open(file)?;
     // SQLite reports a refusal of the disk after the row with the result. Without a further read, the store would
     // stay in another mode.
@@ -238,7 +238,7 @@ pub(super) fn connect_read_only(file: &Path) -> Result<Connection, rusqlite::Err
 }
 
 fn ready(connection: &Connection) -> Result<(), rusqlite::Error> {
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.set_prepared_statement_cache_capacity(MAX_PREPARED_STATEMENTS);
     connection.busy_timeout(std::time::Duration::from_secs(5))
 }
 

@@ -1,4 +1,4 @@
-//! Sessions and the states of steps in the embedded store.
+//! Sessions and step states in the embedded store.
 
 use flowcell_contract::{Json, RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
@@ -69,7 +69,7 @@ pub(super) fn session(row: &Row<'_>) -> Result<Session, rusqlite::Error> {
     })
 }
 
-/// The columns of a state.
+/// The columns of a step state.
 pub(super) const STATE: &str = "session_id, root_session_id, flow_id, step_id, status, args, output, is_struct_output,
     created_at, updated_at, tenant FROM flow_states";
 
@@ -104,7 +104,7 @@ pub(super) fn take_session(connection: &Connection, tenant: &Tenant, session: &S
     Ok(connection.prepare_cached(sql)?.execute(values).map(drop)?)
 }
 
-/// Inserts a state of another store, after its session.
+/// Inserts a step state of another store, after its session.
 pub(super) fn take_state(connection: &Connection, tenant: &Tenant, state: &StepState) -> Result<(), StoreError> {
     let sql = "INSERT INTO flow_states (tenant, session_id, root_session_id, flow_id, step_id, status, args, output,
         is_struct_output, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";

@@ -27,9 +27,9 @@ impl Sweep for SqliteStore {
 
     /// Spares the blobs that this process has put in the last [`SPARED_MS`], because a text may soon refer to them.
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
-        let (told, answer) = mpsc::channel();
-        self.queue.push(Item::Sweep { tenant: tenant.clone(), told });
-        answer.recv().map_err(|_| StoreError("the store accepts no more writes".into()))
+        let (answer, answered) = mpsc::channel();
+        self.queue.push(Item::Sweep { tenant: tenant.clone(), answer });
+        answered.recv().map_err(|_| StoreError("the store accepts no more writes".into()))
     }
 }
 
@@ -70,11 +70,11 @@ pub(super) fn sweep(
     let mut named: Vec<String> = unnamed.keys().filter(|hash| spared(hash)).cloned().collect();
     named.iter().for_each(|hash| _ = unnamed.remove(hash));
     for sql in TEXTS {
-        look_through(connection, sql, params![tenant.as_str()], &mut unnamed, &mut named)?;
+        search_rows(connection, sql, params![tenant.as_str()], &mut unnamed, &mut named)?;
     }
     while let Some(hash) = named.pop() {
         let sql = "SELECT bytes FROM blobs WHERE tenant = ? AND hash = ?";
-        look_through(connection, sql, params![tenant.as_str(), hash], &mut unnamed, &mut named)?;
+        search_rows(connection, sql, params![tenant.as_str(), hash], &mut unnamed, &mut named)?;
     }
     let mut delete = connection.prepare("DELETE FROM blobs WHERE tenant = ? AND hash = ?")?;
     unnamed.keys().try_for_each(|hash| delete.execute(params![tenant.as_str(), hash]).map(drop))?;
@@ -88,7 +88,7 @@ fn sizes(connection: &Connection, tenant: &Tenant) -> Result<HashMap<String, u64
 }
 
 /// Searches rows for hashes, and moves each hash that it finds from `unnamed` to `named`.
-fn look_through(
+fn search_rows(
     connection: &Connection,
     sql: &str,
     values: &[&dyn rusqlite::ToSql],

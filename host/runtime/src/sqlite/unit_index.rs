@@ -1,18 +1,18 @@
 //! The index of units by run.
 //!
 //! The table of units has the order of the commits, over all runs, so that a commit writes few pages. Indexing each
-//! unit at once would cost as many pages as the commit has runs, so the store indexes [`AT_A_TIME`] units together.
+//! unit at once would cost as many pages as the commit has runs, so the store indexes [`INDEXED_TOGETHER`] units together.
 //! Units that are not indexed yet are the last of the table, and a reader scans them.
 //!
-//! The index shows that the last units of a journal are missing. After the run has parked or ended, its row shows it
-//! too. For an active run, the loss of units that were not indexed yet is not detected.
+//! If the last units of a journal are missing, a reader detects it by the index, and, after the run has parked or
+//! ended, by the row of the run. For an active run, the loss of units that were not indexed yet is not detected.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::rows::UnitPosition;
 
 /// The number of units that are indexed together.
-pub(super) const AT_A_TIME: i64 = 128;
+pub(super) const INDEXED_TOGETHER: i64 = 128;
 
 /// A unit that is not indexed yet.
 pub(super) struct UnindexedUnit {
@@ -22,9 +22,10 @@ pub(super) struct UnindexedUnit {
     after: UnitPosition,
 }
 
-/// Indexes all units that are not indexed yet, after every [`AT_A_TIME`]-th unit was appended.
-pub(super) fn appended(connection: &Connection, place: i64) -> Result<(), rusqlite::Error> {
-    if place % AT_A_TIME != 0 {
+/// Indexes all units that are not indexed yet, if `place` is a multiple of [`INDEXED_TOGETHER`]. `place` is that of a
+/// unit that was just appended.
+pub(super) fn index_if_due(connection: &Connection, place: i64) -> Result<(), rusqlite::Error> {
+    if place % INDEXED_TOGETHER != 0 {
         return Ok(());
     }
     let sql = "INSERT INTO places (run, first_seq, place) SELECT run, first_seq, place FROM units
@@ -46,23 +47,24 @@ pub(super) fn remove(connection: &Connection, run: i64) -> Result<(), rusqlite::
 }
 
 /// Returns the units of a run that are not indexed yet, in order.
-pub(super) fn late(connection: &Connection, run: i64) -> Result<Vec<UnindexedUnit>, rusqlite::Error> {
+pub(super) fn unindexed(connection: &Connection, run: i64) -> Result<Vec<UnindexedUnit>, rusqlite::Error> {
     let sql = "SELECT first_seq + facts, checksum, place, first_seq FROM units
         WHERE place > (SELECT upto FROM noted) AND run = ? ORDER BY place";
-    let found = |row: &Row<'_>| Ok(UnindexedUnit { after: after(row)?, place: row.get(2)?, first_seq: row.get(3)? });
+    let found =
+        |row: &Row<'_>| Ok(UnindexedUnit { after: read_position(row)?, place: row.get(2)?, first_seq: row.get(3)? });
     connection.prepare_cached(sql)?.query_map([run], found)?.collect()
 }
 
 /// Returns the position after the last unit of a run. Returns `None` if it has no units.
-pub(super) fn end(connection: &Connection, run: i64) -> Result<Option<UnitPosition>, rusqlite::Error> {
-    match late(connection, run)?.last() {
+pub(super) fn end_position(connection: &Connection, run: i64) -> Result<Option<UnitPosition>, rusqlite::Error> {
+    match unindexed(connection, run)?.last() {
         Some(last) => Ok(Some(last.after)),
         None => last_indexed(connection, run, i64::MAX as u64),
     }
 }
 
 /// Returns the position before the unit that contains a fact.
-pub(super) fn before(
+pub(super) fn position_before(
     connection: &Connection,
     run: i64,
     late: &[UnindexedUnit],
@@ -80,9 +82,9 @@ fn last_indexed(connection: &Connection, run: i64, fact: u64) -> Result<Option<U
     let sql = "SELECT units.first_seq + facts, checksum FROM places CROSS JOIN units USING (place)
         WHERE places.run = ?1 AND places.first_seq < ?2 AND units.first_seq + facts <= ?2
         ORDER BY places.first_seq DESC LIMIT 1";
-    connection.prepare_cached(sql)?.query_row(params![run, fact.min(i64::MAX as u64)], after).optional()
+    connection.prepare_cached(sql)?.query_row(params![run, fact.min(i64::MAX as u64)], read_position).optional()
 }
 
-fn after(row: &Row<'_>) -> Result<UnitPosition, rusqlite::Error> {
+fn read_position(row: &Row<'_>) -> Result<UnitPosition, rusqlite::Error> {
     Ok(UnitPosition { next_seq: row.get(0)?, checksum: row.get(1)? })
 }

@@ -13,7 +13,7 @@ use super::{
     runs, unit_index,
 };
 use crate::{
-    limits::{INLINE_BYTES, READ_BYTES},
+    limits::{MAX_INLINE_BYTES, MAX_READ_BYTES},
     ports::{Entry, Journal, Record, Runs, StoreError, Unit},
     rows::{UnitPosition, UnitRow, checksum, cut::ExternalizedRow, damaged, removed},
 };
@@ -36,9 +36,9 @@ pub(super) struct OpenUnit {
 
 impl OpenUnit {
     /// Returns true if the next unit becomes part of the same row: it has the same time, and the texts together are
-    /// smaller than [`INLINE_BYTES`].
+    /// smaller than [`MAX_INLINE_BYTES`].
     pub(super) fn can_extend(&self, next: &OpenUnit) -> bool {
-        self.ts == next.ts && self.text.len() + next.text.len() < INLINE_BYTES
+        self.ts == next.ts && self.text.len() + next.text.len() < MAX_INLINE_BYTES
     }
 
     pub(super) fn extend(&mut self, next: &OpenUnit) {
@@ -54,7 +54,7 @@ impl Row {
     pub(super) fn find(connection: &Connection, tenant: &str, run: &str) -> Result<Row, rusqlite::Error> {
         let sql = "SELECT id FROM runs WHERE tenant = ? AND run = ?";
         let id = connection.prepare_cached(sql)?.query_row(params![tenant, run], |row| row.get(0))?;
-        Ok(Row { id, tail: unit_index::end(connection, id)?.unwrap_or_default().checksum })
+        Ok(Row { id, tail: unit_index::end_position(connection, id)?.unwrap_or_default().checksum })
     }
 
     /// Appends an open unit.
@@ -83,7 +83,7 @@ impl Row {
         let unit = params![self.id, first_seq, facts, ts, checksum, body.text, body.cuts];
         let place = connection.prepare_cached(sql)?.insert(unit)?;
         self.tail = checksum;
-        unit_index::appended(connection, place)
+        unit_index::index_if_due(connection, place)
     }
 }
 
@@ -121,14 +121,14 @@ struct Page<'a> {
 
 impl Page<'_> {
     fn is_full(&self, limit: usize) -> bool {
-        self.units.len() >= limit || self.bytes >= READ_BYTES
+        self.units.len() >= limit || self.bytes >= MAX_READ_BYTES
     }
 
     fn add(&mut self, mut stored: UnitRow) -> Result<(), StoreError> {
         stored.check(self.at, self.run)?;
-        self.at = stored.place_after();
+        self.at = stored.position_after();
         let body = self.cut_out.put_back(std::mem::take(&mut stored.body), stored.cuts.as_deref());
-        let (unit, size) = stored.whole(body, self.run)?;
+        let (unit, size) = stored.into_unit(body, self.run)?;
         self.bytes += size;
         self.units.push(Arc::new(unit));
         Ok(())
@@ -183,8 +183,8 @@ impl Journal for Reader {
         // The transaction reads rows and blobs as of one time, regardless of concurrent removals.
         let transaction = connection.transaction()?;
         let Some((id, least)) = end_of(&transaction, tenant, run)? else { return Ok(Vec::new()) };
-        let late = unit_index::late(&transaction, id)?;
-        let before = unit_index::before(&transaction, id, &late, from)?;
+        let late = unit_index::unindexed(&transaction, id)?;
+        let before = unit_index::position_before(&transaction, id, &late, from)?;
         let mut page =
             Page { run, at: before, cut_out: CutOut::new(&transaction, tenant), units: Vec::new(), bytes: 0 };
         let sql = format!(

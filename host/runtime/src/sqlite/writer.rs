@@ -18,10 +18,10 @@ use super::{
 use crate::ports::{Entry, StoreError, Swept};
 
 /// The number of runs whose rows the writer remembers.
-const REMEMBERED: usize = 10_000;
+const MAX_REMEMBERED_RUNS: usize = 10_000;
 
 /// The number of items for which the list keeps its capacity between two commits.
-const ROOM: usize = 1_000;
+const MAX_KEPT_CAPACITY: usize = 1_000;
 
 pub(super) struct Writer {
     connection: Connection,
@@ -73,7 +73,7 @@ impl Writer {
             return;
         }
         match self.commit(&items) {
-            Ok(swept) => self.tell(&items, swept),
+            Ok(swept) => self.report_written(&items, swept),
             // The writer does not try again: a second attempt could succeed although pages of the first one are lost.
             Err(error) => {
                 self.queue.abandon();
@@ -81,13 +81,13 @@ impl Writer {
             }
         }
         items.clear();
-        items.shrink_to(ROOM);
+        items.shrink_to(MAX_KEPT_CAPACITY);
         self.written = items;
     }
 
     /// Writes all items, or none. Returns the results of sweeps, in order.
     fn commit(&mut self, items: &[Item]) -> Result<Vec<Swept>, rusqlite::Error> {
-        if self.rows.of.len() > REMEMBERED {
+        if self.rows.of.len() > MAX_REMEMBERED_RUNS {
             self.rows.of.clear();
         }
         // The statement is prepared like all others: parsing it for each commit takes longer than appending a unit.
@@ -104,7 +104,7 @@ impl Writer {
         if counts {
             self.epoch.increment_durable();
         }
-        self.queue.committed();
+        self.queue.count_commit();
         Ok(swept)
     }
 
@@ -135,7 +135,7 @@ impl Writer {
     }
 
     /// Reports that the items are durable, and drops their copies in memory.
-    fn tell(&self, items: &[Item], swept: Vec<Swept>) {
+    fn report_written(&self, items: &[Item], swept: Vec<Swept>) {
         let mut visible = self.visible.lock();
         for item in items {
             match item {
@@ -158,8 +158,8 @@ impl Writer {
             match item {
                 Item::Entry(entry) => entry.durable.advance(entry.unit.next_seq()),
                 // The caller may have disconnected.
-                Item::Sweep { told, .. } => _ = swept.next().map(|swept| told.send(swept)),
-                Item::Settle(told) => _ = told.send(()),
+                Item::Sweep { answer, .. } => _ = swept.next().map(|swept| answer.send(swept)),
+                Item::Settle(answer) => _ = answer.send(()),
                 Item::Blob { .. } | Item::Forget { .. } => {}
             }
         }

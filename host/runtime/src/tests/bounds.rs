@@ -73,8 +73,8 @@ fn an_inbox_is_full_by_number_and_by_bytes() {
     let (mut state, task, mut bring) = begun();
     for (mark, id) in [(1, "one"), (2, "two")] {
         let about = Json::object([("inbox", Json::object([("capacity", Json::from(1_000u64))]))]);
-        let told = AgentFact::Opened { mark, id: id.into(), about };
-        bring(&mut state, Input::Told { task, attempt: (1, 0), told, before: Box::default() }).unwrap();
+        let report = AgentFact::Opened { mark, id: id.into(), about };
+        bring(&mut state, Input::AgentReport { task, attempt: (1, 0), report, before: Box::default() }).unwrap();
     }
     let mut write = |to: &str, value: Value| {
         bring(&mut state, Input::Command(RunCommand::Write { to: to.into(), message: None, value }))

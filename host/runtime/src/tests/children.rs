@@ -17,7 +17,7 @@ fn calls(times: usize, child: &PlannedBody, most: u32, options: RunOptions) -> (
     let plans = (0..times).map(|_| Planned::new(Plan::Call("child"))).collect();
     let scripted = lower(&PlannedBody { nodes: plans, edges: vec![] }, FlowPolicy::default());
     let world = world(&scripted, Some(lower(child, FlowPolicy::default())));
-    world.live.bound(&Tenant::local(), Some(most));
+    world.live.set_limit(&Tenant::local(), Some(most));
     let live = world.live.clone();
     let options = RunOptions { run_id: Some("run-1".into()), ..options };
     let flow = Pinned { graph: Arc::new(scripted.graph), pin: Pin("planned".into()) };
@@ -32,7 +32,7 @@ fn run(times: usize, child: &PlannedBody, most: u32) -> RunResult {
 }
 
 #[test]
-fn more_children_than_there_are_places_take_turns() {
+fn more_children_than_live_permits_take_turns() {
     for most in [2, 3, 100] {
         let result = run(20, &chain(vec![Plan::Done, Plan::Done]), most);
         assert_eq!(result.status, RunStatus::Succeeded, "{most}: {:?}", result.error);
@@ -40,7 +40,7 @@ fn more_children_than_there_are_places_take_turns() {
 }
 
 #[test]
-fn a_child_that_can_get_no_place_fails() {
+fn a_child_that_can_get_no_permit_fails() {
     assert_eq!(run(2, &chain(vec![Plan::Done]), 1).status, RunStatus::Failed);
     // The runs with permits wait for a person. Without a failure, the run without a permit would wait forever.
     assert_eq!(run(3, &chain(vec![Plan::Ask]), 3).status, RunStatus::Failed);
@@ -48,7 +48,7 @@ fn a_child_that_can_get_no_place_fails() {
 }
 
 #[test]
-fn a_run_with_children_that_wait_for_places_is_cancelled_at_once() {
+fn a_run_with_children_that_wait_for_permits_is_cancelled_at_once() {
     let options = RunOptions { wait_for_answers: true, ..RunOptions::default() };
     let (runner, live) = calls(9, &chain(vec![Plan::Hang]), 3, options);
     let hub = runner.start_session().hub();

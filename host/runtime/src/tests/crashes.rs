@@ -126,7 +126,8 @@ impl Story {
         Arc::new(world)
     }
 
-    /// Runs one life of the process, as the command line does when a user repeats the same command.
+    /// Runs the flow in a new process, as the command line does when a user repeats the same command. The power fails
+    /// after this number of appends. Returns `None` if it failed before the run ended or parked.
     fn live(&mut self, fails_after: u64) -> Option<RunResult> {
         self.lives += 1;
         let world = self.world();
@@ -147,7 +148,7 @@ impl Story {
         self.powered(runner.run())
     }
 
-    /// Returns the result of a future, if the power does not fail.
+    /// Polls a future to its end. Returns its result, or `None` if the power failed before.
     fn powered<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         let disk = self.disk.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -397,7 +398,7 @@ fn vary_plans(flow: &mut PlannedBody, dice: &mut Counter) {
     }
 }
 
-/// Runs a flow to its end through power failures.
+/// Runs a flow again after each power failure, until it ends.
 fn run_story(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
     let mut dice = Counter(seed);
     let mut story = Story::new(flow, seed, permits, lies);

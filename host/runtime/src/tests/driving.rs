@@ -132,7 +132,7 @@ fn line(event: &Event) -> String {
 }
 
 #[test]
-fn a_chain_is_told_from_start_to_end() {
+fn a_chain_publishes_its_events_in_order() {
     let result = run(&chain(vec![Plan::Done, Plan::Done]), RunOptions::default());
     let expected = [
         "0 harness:start",
@@ -178,7 +178,7 @@ fn an_attempt_that_hangs_times_out_and_its_neighbour_goes_on() {
 }
 
 #[test]
-fn fail_fast_cancels_what_still_runs() {
+fn fail_fast_cancels_the_running_tasks() {
     let body = flow(vec![Planned::new(Plan::Hang), Planned::new(Plan::Fail)], vec![]);
     let result = run(&body, RunOptions::default());
     assert_eq!(result.status, RunStatus::Failed);
@@ -226,7 +226,7 @@ fn a_question_parks_the_run_unless_its_answer_was_given_before() {
 }
 
 #[test]
-fn the_hub_refuses_what_makes_no_sense() {
+fn the_hub_refuses_commands_that_do_not_fit_the_run() {
     let options = RunOptions { wait_for_answers: true, ..RunOptions::default() };
     let runner = start(&chain(vec![Plan::Ask, Plan::Event("go")]), None, FlowPolicy::default(), options);
     let hub = runner.hub();
@@ -310,7 +310,7 @@ impl Channel for Recorder {
 }
 
 #[test]
-fn a_channel_sees_everything_and_its_panics_harm_nobody() {
+fn a_channel_gets_all_events_and_its_panics_harm_no_run() {
     let recorder = Arc::new(Recorder::default());
     let options = RunOptions { channels: vec![recorder.clone()], ..RunOptions::default() };
     let result = run(&chain(vec![Plan::Done]), options);

@@ -62,7 +62,7 @@ pub(crate) struct Planned {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlannedBody {
     pub(crate) nodes: Vec<Planned>,
-    /// The edges: source, target, and the end that fires them.
+    /// The edges: source, target, and the outcome of the source that fires the edge.
     pub(crate) edges: Vec<(usize, usize, On)>,
 }
 

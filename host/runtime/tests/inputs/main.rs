@@ -231,7 +231,7 @@ fn flow(nodes: &str, edges: &str) -> String {
 }
 
 #[test]
-fn what_is_shown_is_what_the_component_was_given() {
+fn the_shown_input_is_the_one_that_the_component_got() {
     let cases = [
         (
             "success, with a config and a float",
@@ -348,7 +348,7 @@ fn a_long_input_has_its_digest_when_its_attempt_ends() {
 }
 
 #[test]
-fn a_flow_below_is_a_run_of_its_own() {
+fn the_inputs_of_a_called_flow_are_in_its_own_run() {
     let process = Process::new(&flow("  - { id: a, type: t.flow, input: { of: x, float: 1.1 } }", ""));
     assert_eq!(process.run("r"), RunStatus::Succeeded);
     let child = process.journal.children_of(&Tenant::local(), &"r".into()).unwrap().remove(0);
@@ -388,7 +388,7 @@ fn a_process_that_died_leaves_an_attempt_that_has_not_ended() {
 }
 
 #[test]
-fn what_was_kept_from_another_run_was_given_to_nobody() {
+fn a_kept_output_has_no_input() {
     let process = Process::new(&flow(
         "  - { id: a, type: t.noop, input: { x: '{{ flow.input.n }}' } }
   - { id: b, type: t.noop, input: { y: '{{ a.x }}' } }",
@@ -459,7 +459,7 @@ fn many_attempts_come_in_pages_and_each_has_one_at_least() {
 }
 
 #[test]
-fn passes_are_named_by_their_numbers_and_not_by_who_ended_first() {
+fn passes_are_sorted_by_number_and_not_by_end() {
     let list = (0..12).map(|index| if index == 0 { "1000" } else { "0" }).collect::<Vec<_>>().join(", ");
     let each = format!("  - {{ id: l, type: t.each, input: {{ list: [{list}] }},\n      body: {{ nodes: [");
     let process = Process::new(&flow(&(each + "{ id: i, type: t.late, input: { turns: '{{ l.item }}' } }] } }"), ""));

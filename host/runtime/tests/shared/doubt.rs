@@ -35,7 +35,7 @@ fn write(store: &SharedStore, seq: u64, durable: &Arc<Durable>) {
 }
 
 /// R15: the connection breaks before a commit arrives at the server, or after it has arrived but before its answer.
-pub(crate) fn r15_a_commit_whose_end_nobody_knows_is_done_once(backend: &Backend) {
+pub(crate) fn r15_a_commit_with_an_unknown_outcome_is_done_once(backend: &Backend) {
     let (server, database) = server(backend);
     let proxy = Proxy::to(server.port);
     let store = SharedStore::open(&server.url_by(proxy.port, database), Options::default()).unwrap();
@@ -78,7 +78,7 @@ fn end_connections(server: &Server, database: &str) {
 
 /// R16: the server ends all connections, as after a restart. PostgreSQL also refuses writes for a while, as after a
 /// failover.
-pub(crate) fn r16_connections_that_are_ended_cost_nothing(backend: &Backend) {
+pub(crate) fn r16_ended_connections_lose_no_data(backend: &Backend) {
     let (server, database) = server(backend);
     let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
@@ -104,7 +104,7 @@ pub(crate) fn r16_connections_that_are_ended_cost_nothing(backend: &Backend) {
 }
 
 /// R16: another transaction has locked the rows of the runs. A write waits for it.
-pub(crate) fn r16_rows_that_somebody_else_has_locked_are_waited_for(backend: &Backend) {
+pub(crate) fn r16_a_write_waits_for_locked_rows(backend: &Backend) {
     let (server, database) = server(backend);
     let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
@@ -120,7 +120,7 @@ pub(crate) fn r16_rows_that_somebody_else_has_locked_are_waited_for(backend: &Ba
 
 /// R17: nothing arrives at the server any more. The process stops driving before its lease is over. When the connection
 /// works again, the process can claim the run again.
-pub(crate) fn r17_who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards(backend: &Backend) {
+pub(crate) fn r17_a_process_without_connection_stops_before_others_begin(backend: &Backend) {
     let (server, database) = server(backend);
     let proxy = Proxy::to(server.port);
     let lease = Duration::from_millis(3_000);

@@ -47,7 +47,7 @@ fn reply_to(gate: &str, answer: Json) -> RunCommand {
 
 /// R18: three processes send the same message a hundred times to a run of a fourth process. The run receives it once,
 /// and each sender gets the same answer.
-pub(crate) fn r18_a_message_that_is_sent_a_hundred_times_is_taken_in_once(backend: &Backend) {
+pub(crate) fn r18_a_message_sent_a_hundred_times_is_applied_once(backend: &Backend) {
     let stores: Vec<_> = (0..4).map(|_| open(backend)).collect();
     let driving = stores[0].clone();
     let driver = thread::spawn(move || {
@@ -80,7 +80,7 @@ pub(crate) fn r18_a_message_that_is_sent_a_hundred_times_is_taken_in_once(backen
 
 /// Any process that finds a message for a parked run can record it. The process that drives the run next processes the
 /// message.
-pub(crate) fn a_run_that_nobody_drives_takes_messages_in_too(backend: &Backend) {
+pub(crate) fn a_run_without_a_driver_accepts_messages(backend: &Backend) {
     let (one, two) = (open(backend), open(backend));
     assert_eq!(block_on(runner(&one, options("r")).run()).status, RunStatus::Parked);
     let world = one.world(ASKS);

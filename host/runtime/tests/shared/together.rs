@@ -33,7 +33,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// R18: four processes start the same run a hundred times. It starts once.
-pub(crate) fn r18_of_many_that_begin_the_same_run_one_does(backend: &Backend) {
+pub(crate) fn r18_a_run_that_many_processes_start_starts_once(backend: &Backend) {
     let stores: Vec<_> = (0..4).map(|_| open(backend)).collect();
     let begin = |index: usize| {
         let store = stores[index % 4].clone();
@@ -54,7 +54,7 @@ pub(crate) fn r18_of_many_that_begin_the_same_run_one_does(backend: &Backend) {
     assert_eq!(starts.count(), 1);
 }
 
-pub(crate) fn work_is_shared_out_once(backend: &Backend) {
+pub(crate) fn each_run_is_offered_to_one_process(backend: &Backend) {
     let stores: Vec<_> = (0..4).map(|_| open(backend)).collect();
     for run in 0..40 {
         stores[0].append(with_status(&format!("r{run}"), unit(0), StoredStatus::Active));

@@ -78,7 +78,7 @@ pub(crate) fn r34_without_fences_a_stopped_process_is_noticed_to_write(backend: 
 
 /// The store refuses a write once the epoch of the claim in the database has changed, even if the process still
 /// believes that it owns the run.
-pub(crate) fn what_somebody_else_has_claimed_is_not_written(backend: &Backend) {
+pub(crate) fn a_run_claimed_by_another_process_is_not_written(backend: &Backend) {
     let store = open(backend);
     let (lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
     assert!(write(&store, "r", 0, &durable));
@@ -97,7 +97,7 @@ pub(crate) fn what_somebody_else_has_claimed_is_not_written(backend: &Backend) {
 }
 
 /// If the store refuses the writes of a process, the process reports the run as running, and its progress is lost.
-pub(crate) fn a_driver_that_is_refused_says_that_the_run_goes_on(backend: &Backend) {
+pub(crate) fn a_refused_driver_reports_the_run_as_running(backend: &Backend) {
     let store = backend.open_with(Options { lease: LEASE, ..Options::default() });
     let block_on = |runner: FlowRunner| {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(runner.run())
@@ -121,7 +121,7 @@ pub(crate) fn a_driver_that_is_refused_says_that_the_run_goes_on(backend: &Backe
     assert_eq!(block_on(prepare()).status, RunStatus::Succeeded);
 }
 
-pub(crate) fn a_run_of_somebody_who_died_is_taken_over(backend: &Backend) {
+pub(crate) fn a_run_of_a_dead_process_is_taken_over(backend: &Backend) {
     let mut process = Process::start(&url(backend), LEASE, false);
     assert_eq!(process.command("claim r"), "claimed");
     assert_eq!(process.command("write r 0"), "durable");
@@ -138,7 +138,7 @@ pub(crate) fn a_run_of_somebody_who_died_is_taken_over(backend: &Backend) {
 
 /// Two processes write state from the same version. The store refuses one of the writes, and the writes of every run
 /// that may have read the refused value.
-pub(crate) fn what_was_seen_and_never_written_takes_its_readers_with_it(backend: &Backend) {
+pub(crate) fn a_refused_state_write_stops_the_runs_that_read_it(backend: &Backend) {
     let (one, two) = (open(backend), open(backend));
     let set = |store: &SharedStore, run: &str, value: u64, durable: &Arc<Durable>| {
         let write = Write { key: "k".into(), value: Value::from(Json::from(value)), expected: None };

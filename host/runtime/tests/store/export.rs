@@ -4,7 +4,7 @@ use flowcell_contract::Json;
 use flowcell_runtime::{
     Flows, NoFlows, RunOptions,
     export::{ExportError, export},
-    limits::INLINE_BYTES,
+    limits::MAX_INLINE_BYTES,
     ports::{Entry, Journal, Record, Sweep},
     sqlite::Reader,
 };
@@ -21,7 +21,7 @@ fn document(reader: &Reader, flows: &dyn Flows, run: &str) -> Result<Json, Expor
 fn a_document_has_the_record_the_units_the_events_and_the_children() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    let input = Json::object([("a", Json::from("ü".repeat(INLINE_BYTES)))]);
+    let input = Json::object([("a", Json::from("ü".repeat(MAX_INLINE_BYTES)))]);
     let result = run(&store, COUNTS, RunOptions { input: input.clone(), ..options("r") });
     let record = store.find(&tenant(), &"r".into()).unwrap().unwrap();
     for (child, parent) in [("r/1", "r"), ("r/1/1", "r/1"), ("r/2", "r")] {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
     fact::{Fact, ScopeId, TaskKey, Write},
-    limits::{INLINE_BYTES, READ_BYTES},
+    limits::{MAX_INLINE_BYTES, MAX_READ_BYTES},
     memory::MemoryJournal,
     ports::{Entry, Journal, Record, StateStore, Unit},
     sqlite::Reader,
@@ -63,7 +63,7 @@ fn count(connection: &rusqlite::Connection, sql: &str) -> u64 {
 }
 
 #[test]
-fn what_passes_through_many_nodes_is_kept_once() {
+fn a_value_that_passes_through_many_nodes_is_stored_once() {
     let folder = tempfile::tempdir().unwrap();
     let rows = Json::array((0..50_000_u64).map(Json::from));
     let wrapped = |node: u64| Json::object([("node", Json::from(node)), ("rows", rows.clone())]);
@@ -84,7 +84,7 @@ fn what_passes_through_many_nodes_is_kept_once() {
 #[test]
 fn a_list_of_large_items_is_kept_as_its_items() {
     let folder = tempfile::tempdir().unwrap();
-    let items: Vec<_> = (0..4).map(|item| text(INLINE_BYTES + item)).collect();
+    let items: Vec<_> = (0..4).map(|item| text(MAX_INLINE_BYTES + item)).collect();
     // The rest of the list is large by itself, and holds the items as holes.
     let rest = (0..20_000_u64).map(Json::from);
     let list = Json::array(items.iter().cloned().chain(rest));
@@ -112,23 +112,23 @@ fn a_value_as_deep_as_json_may_be_is_read_again() {
 }
 
 #[test]
-fn what_fits_into_a_row_stays_in_it() {
+fn values_that_fit_into_a_row_stay_in_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     // With its quotes the first is as long as can be; the facts together are longer, and still no value.
-    let units = outputs([text(INLINE_BYTES - 2), text(INLINE_BYTES - 1)]);
+    let units = outputs([text(MAX_INLINE_BYTES - 2), text(MAX_INLINE_BYTES - 1)]);
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
     drop(store);
     let connection = database(folder.path());
     assert_eq!(count(&connection, "SELECT count(*) FROM units WHERE first_seq = 0 AND cuts IS NULL"), 1);
     assert_eq!(count(&connection, "SELECT count(*) FROM units WHERE first_seq = 1 AND cuts IS NOT NULL"), 1);
-    assert_eq!(count(&connection, "SELECT length(bytes) FROM blobs"), INLINE_BYTES as u64 + 1);
+    assert_eq!(count(&connection, "SELECT length(bytes) FROM blobs"), MAX_INLINE_BYTES as u64 + 1);
 }
 
 #[test]
 fn a_large_state_is_kept_beside_its_row_and_shared_with_the_journal() {
     let folder = tempfile::tempdir().unwrap();
-    let large = Json::object([("a", text(2 * INLINE_BYTES)), ("b", Json::array([Json::from("ü"), Json::Null]))]);
+    let large = Json::object([("a", text(2 * MAX_INLINE_BYTES)), ("b", Json::array([Json::from("ü"), Json::Null]))]);
     let store = open(folder.path());
     let write = Write { key: "k".into(), value: Value::from(large.clone()), expected: None };
     let staged = store.stage(&tenant(), &"f".into(), vec![write]).unwrap();
@@ -147,7 +147,7 @@ fn a_large_state_is_kept_beside_its_row_and_shared_with_the_journal() {
 fn units_that_are_large_together_are_read_one_after_another() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    let units = outputs((0..5).map(|_| text(READ_BYTES / 2)));
+    let units = outputs((0..5).map(|_| text(MAX_READ_BYTES / 2)));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
     drop(store);
     let reader = Reader::open(folder.path()).unwrap();
@@ -159,10 +159,10 @@ fn units_that_are_large_together_are_read_one_after_another() {
 
 /// A changed bit in a blob is detected, and so is a change of the position at which the blob belongs.
 #[test]
-fn a_large_value_that_is_damaged_or_gone_is_told_with_its_place() {
+fn a_damaged_or_missing_large_value_is_reported_with_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    for unit in outputs([Json::Null, Json::object([("a", text(INLINE_BYTES))])]) {
+    for unit in outputs([Json::Null, Json::object([("a", text(MAX_INLINE_BYTES))])]) {
         store.append(entry("r", unit));
     }
     drop(store);
@@ -198,7 +198,7 @@ fn a_large_value_that_is_damaged_or_gone_is_told_with_its_place() {
 
 /// Texts that are short, or need escapes, or are about as long as the values that a store moves into blobs.
 fn texts() -> impl Strategy<Value = Json> {
-    let around = INLINE_BYTES - 40..INLINE_BYTES + 40;
+    let around = MAX_INLINE_BYTES - 40..MAX_INLINE_BYTES + 40;
     let filled = (around, prop::sample::select(vec!["x", "ü", "\"", "\\", "\u{1}", "🦀", "{[", ":null"]));
     prop_oneof![
         4 => "\\PC{0,8}".prop_map(Json::from),
@@ -208,7 +208,8 @@ fn texts() -> impl Strategy<Value = Json> {
 }
 
 fn values() -> impl Strategy<Value = Json> {
-    let numbers = (0..INLINE_BYTES / 3).prop_map(|count| Json::array((0..count as u64).map(|n| Json::from(n % 100))));
+    let numbers =
+        (0..MAX_INLINE_BYTES / 3).prop_map(|count| Json::array((0..count as u64).map(|n| Json::from(n % 100))));
     let leaf = prop_oneof![
         1 => Just(Json::Null),
         1 => any::<bool>().prop_map(Json::from),
@@ -220,7 +221,7 @@ fn values() -> impl Strategy<Value = Json> {
     leaf.prop_recursive(4, 24, 4, |inner| {
         let repeated = (inner.clone(), 1..3_usize).prop_map(|(value, times)| Json::array(vec![value; times]));
         let list = vec(inner.clone(), 0..4).prop_map(Json::array);
-        let key = prop_oneof!["[a-d]{1,2}", "\\PC{0,4}", Just("\":".to_owned()), Just("k".repeat(INLINE_BYTES))];
+        let key = prop_oneof!["[a-d]{1,2}", "\\PC{0,4}", Just("\":".to_owned()), Just("k".repeat(MAX_INLINE_BYTES))];
         let object = prop::collection::btree_map(key, inner, 0..4).prop_map(Json::object);
         prop_oneof![list, object, repeated]
     })
@@ -236,7 +237,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_appended_is_read_as_a_journal_in_memory_has_it(
+    fn appended_units_are_read_as_from_a_journal_in_memory(
         values in vec(values(), 1..6),
         again in vec(any::<prop::sample::Index>(), 0..4),
         from in 0..12_u64,
@@ -264,7 +265,7 @@ proptest! {
         }
         // Beside its output a fact has little, and a key stays where it is.
         let longest = count(&connection, "SELECT max(length(CAST(body AS BLOB))) FROM units");
-        prop_assert!(longest <= INLINE_BYTES as u64 + 100);
+        prop_assert!(longest <= MAX_INLINE_BYTES as u64 + 100);
         let store = open(folder.path());
         for (from, limit) in [(0, 100), (from, limit)] {
             let expected = memory.read(&tenant(), &"r".into(), from, limit).unwrap();
@@ -301,7 +302,7 @@ fn units_of_one_moment_that_are_committed_together_are_one_row() {
 /// A JSON text from a client or server may have at most 1,000,000 values. A value that the host has built from several
 /// such texts may have more, and can still be read from the store.
 #[test]
-fn what_has_more_values_than_a_text_from_outside_is_read_again() {
+fn a_value_with_more_parts_than_an_outside_text_is_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let many = Value::from(Json::array((0..1_000_001_u64).map(Json::from)));
     let units = outputs([many.json().clone()]);

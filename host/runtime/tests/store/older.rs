@@ -70,7 +70,7 @@ fn r24_a_store_of_version_1_is_upgraded_and_its_runs_go_on() {
 }
 
 #[test]
-fn whoever_only_reads_upgrades_a_store_that_nobody_owns() {
+fn a_reader_upgrades_a_store_without_an_owner() {
     let (_new, old) = version_1();
     let mut lock = fs::File::create(old.path().join("owner.lock")).unwrap();
     lock.lock().unwrap();

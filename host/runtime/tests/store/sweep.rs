@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use flowcell_contract::{BlobRef, Blobs, Json, Tenant, Value};
 use flowcell_runtime::{
     fact::Write,
-    limits::INLINE_BYTES,
+    limits::MAX_INLINE_BYTES,
     ports::{Entry, Journal, Pin, Record, StateStore, Sweep, Swept},
     sqlite::SqliteStore,
 };
@@ -34,38 +34,38 @@ fn swept(sizes: &[usize]) -> Swept {
 }
 
 #[test]
-fn what_only_removed_runs_have_named_is_removed_with_them() {
+fn blobs_that_only_removed_runs_named_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    let (shared, own) = (text(INLINE_BYTES), text(INLINE_BYTES + 1));
+    let (shared, own) = (text(MAX_INLINE_BYTES), text(MAX_INLINE_BYTES + 1));
     append(&store, "a", Json::array([shared.clone(), own]));
     append(&store, "b", Json::array([shared.clone()]));
     assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[]));
     assert_eq!(blobs(folder.path()), 2);
     store.forget(&tenant(), &"a".into());
     assert_eq!(store.sweep(&Tenant::from("other")).unwrap(), swept(&[]));
-    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[INLINE_BYTES + 3]));
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[MAX_INLINE_BYTES + 3]));
     assert_eq!(everything(store.reader(), "b").len(), 1);
     // A removed blob is written again when its content is stored again.
-    append(&store, "c", Json::array([text(INLINE_BYTES + 1)]));
+    append(&store, "c", Json::array([text(MAX_INLINE_BYTES + 1)]));
     assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[]));
     assert_eq!(everything(store.reader(), "c").len(), 1);
     store.forget(&tenant(), &"b".into());
     store.forget(&tenant(), &"c".into());
-    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[INLINE_BYTES + 2, INLINE_BYTES + 3]));
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[MAX_INLINE_BYTES + 2, MAX_INLINE_BYTES + 3]));
     assert_eq!(blobs(folder.path()), 0);
 }
 
 /// A sweep spares every blob that a run refers to: the blob of its pin and the blobs that this blob refers to, files in
 /// values, and files inside large values.
 #[test]
-fn what_a_kept_run_names_in_whatever_way_stays() {
+fn blobs_that_a_kept_run_names_stay() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     let pack = put(&store, b"a pack");
     let pinned = put(&store, format!("{{\"packs\":{{\"p\":\"{}\"}}}}", pack.file_id).as_bytes());
     let [file, inner] = [put(&store, b"a file"), put(&store, b"another file")];
-    let large = Json::array([Value::from(inner.clone()).json().clone(), text(INLINE_BYTES - 20)]);
+    let large = Json::array([Value::from(inner.clone()).json().clone(), text(MAX_INLINE_BYTES - 20)]);
     let record =
         Record { pin: Pin(pinned.file_id.clone()), ..entry("r", outputs([Json::Null]).remove(0)).record.unwrap() };
     let unit = outputs([Json::array([Value::from(file.clone()).json().clone(), large])]).remove(0);
@@ -87,21 +87,21 @@ fn what_a_kept_run_names_in_whatever_way_stays() {
 fn state_keeps_its_latest_value() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    for (seq, size) in [(0, INLINE_BYTES), (1, INLINE_BYTES + 5)] {
+    for (seq, size) in [(0, MAX_INLINE_BYTES), (1, MAX_INLINE_BYTES + 5)] {
         let write = Write { key: "k".into(), value: Value::from(text(size)), expected: None };
         let writes = store.stage(&tenant(), &"f".into(), vec![write]).unwrap();
         let unit = outputs([Json::Null, Json::Null]).remove(seq);
         store.append(Entry { writes: Some(writes), ..entry("r", unit) });
     }
-    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[INLINE_BYTES + 2]));
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[MAX_INLINE_BYTES + 2]));
     let (value, _) = StateStore::get(&*store, &tenant(), "f", "k").unwrap().unwrap();
-    assert_eq!(value.json(), &text(INLINE_BYTES + 5));
+    assert_eq!(value.json(), &text(MAX_INLINE_BYTES + 5));
 }
 
 /// A sweep spares a blob that this process has stored, because a fact may soon refer to it. After a restart, a blob is
 /// spared only if something refers to it or this process has stored it again.
 #[test]
-fn what_was_put_just_now_is_spared() {
+fn recently_put_blobs_are_spared() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     let early = put(&store, b"early");
@@ -125,7 +125,7 @@ fn a_sweep_that_fails_removes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     for size in 0..3 {
-        append(&store, &format!("r{size}"), Json::array([text(INLINE_BYTES + size)]));
+        append(&store, &format!("r{size}"), Json::array([text(MAX_INLINE_BYTES + size)]));
     }
     drop(store);
     let full = "CREATE TRIGGER full BEFORE DELETE ON blobs WHEN (SELECT count(*) FROM blobs) = 2

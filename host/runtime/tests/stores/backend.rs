@@ -19,8 +19,8 @@ use super::{
     servers::{Server, server},
 };
 
-/// The place of a store: memory, a folder, or a database on a server. A store that is opened again in a folder or on a
-/// server has the same data as before.
+/// Where a store is: in memory, in a folder, or in a database on a server. A store that is opened again in a folder or
+/// on a server has the same data as before.
 pub(crate) enum Backend {
     Memory,
     Folder(tempfile::TempDir),

@@ -3,9 +3,9 @@
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
     fact::Write,
-    limits::INLINE_BYTES,
+    limits::MAX_INLINE_BYTES,
     ports::{Entry, Filter, MARK, Record, StepStatus, StoredStatus},
-    rows::copy_and_check::{Amount, Whole, check, copy},
+    rows::copy_and_check::{Amount, CopyableStore, check, copy},
     sql::Dialect,
     sqlite::{SqliteStore, stop_process},
 };
@@ -21,7 +21,7 @@ use super::{
 /// Returns a store with data of every kind, such as runs, state, sessions, documents and blobs.
 fn filled(backend: &Backend) -> Store {
     let store = backend.open();
-    let large = Json::array([text(INLINE_BYTES), text(INLINE_BYTES + 1), Json::from("ü\u{0}")]);
+    let large = Json::array([text(MAX_INLINE_BYTES), text(MAX_INLINE_BYTES + 1), Json::from("ü\u{0}")]);
     let units = outputs((0..20_u64).map(Json::from).chain([large.clone()]));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
     store.append(with_status("r", unit(21), StoredStatus::Parked { due: Some(9), needs_attention: true }));
@@ -45,7 +45,7 @@ fn filled(backend: &Backend) -> Store {
     store
 }
 
-fn whole(store: &Store) -> &dyn Whole {
+fn whole(store: &Store) -> &dyn CopyableStore {
     match (&store.sqlite, &store.server) {
         (Some(store), _) => &**store,
         (_, Some(store)) => &**store,
@@ -80,7 +80,7 @@ fn backends() -> Vec<Backend> {
 }
 
 #[test]
-fn a_copy_tells_what_the_original_does() {
+fn a_copy_has_the_content_of_the_original() {
     for from in backends() {
         let original = filled(&from);
         let expected = content(&original);
@@ -138,7 +138,7 @@ fn r31_a_backup_is_a_store() {
 }
 
 #[test]
-fn t11_a_copy_that_is_brought_back_knows_not_how_far_triggers_had_come() {
+fn t11_a_restored_copy_has_no_progress_of_triggers() {
     let backend = Backend::sqlite();
     let store = filled(&backend);
     let marks =

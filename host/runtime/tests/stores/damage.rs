@@ -1,7 +1,7 @@
 //! The reaction of every store to damaged data.
 
 use flowcell_contract::Json;
-use flowcell_runtime::{limits::INLINE_BYTES, sql::Dialect};
+use flowcell_runtime::{limits::MAX_INLINE_BYTES, sql::Dialect};
 
 use super::{
     backend::Backend,
@@ -66,12 +66,12 @@ pub(crate) fn a_journal_that_has_lost_its_end_is_noticed(backend: &Backend) {
     }
 }
 
-pub(crate) fn large_values_that_are_damaged_are_told(backend: &Backend) {
+pub(crate) fn damaged_large_values_are_reported(backend: &Backend) {
     if !backend.lasts() {
         return;
     }
     let store = backend.open();
-    store.append(entry("r", outputs([Json::object([("a", text(INLINE_BYTES))])]).remove(0)));
+    store.append(entry("r", outputs([Json::object([("a", text(MAX_INLINE_BYTES))])]).remove(0)));
     let store = reopen(backend, store);
     let told = || store.journal.read(&tenant(), &"r".into(), 0, 1).unwrap_err().to_string();
     backend.execute("UPDATE blobs SET bytes = x'31'", "UPDATE flowcell_blobs SET bytes = '1'");

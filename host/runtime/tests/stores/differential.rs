@@ -6,7 +6,7 @@ use flowcell_contract::{Json, Tenant, Value};
 use flowcell_runtime::{
     RunStatus,
     fact::Write,
-    limits::INLINE_BYTES,
+    limits::MAX_INLINE_BYTES,
     ports::{Entry, Filter, Record, StageError, Staged, StoredStatus, Unit},
     sql::Dialect,
 };
@@ -52,7 +52,7 @@ enum Operation {
 }
 
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
-    let size = prop_oneof![4 => 0_usize..50, 1 => INLINE_BYTES - 3..INLINE_BYTES + 3];
+    let size = prop_oneof![4 => 0_usize..50, 1 => MAX_INLINE_BYTES - 3..MAX_INLINE_BYTES + 3];
     let status = prop_oneof![
         Just(StoredStatus::Active),
         (prop::option::of(0_u64..100), any::<bool>())

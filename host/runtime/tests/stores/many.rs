@@ -22,7 +22,7 @@ const PAGE: usize = 500;
 const BOUND: Duration = Duration::from_secs(10);
 
 #[test]
-fn r27_a_hundred_thousand_runs_that_wait_are_found_piece_by_piece() {
+fn r27_a_hundred_thousand_ready_runs_are_found_page_by_page() {
     let backend = Backend::sqlite();
     let store = backend.open();
     let runs = RUNS * scale().max(1);

@@ -1,4 +1,4 @@
-//! The rows that a unit changes besides the journal: sessions, and the states of their steps.
+//! The rows that a unit changes besides the journal: sessions and step states.
 
 use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::{Change, Entry, StepState, StepStatus};
@@ -119,7 +119,7 @@ pub(crate) fn rows_are_there_for_the_next_process(backend: &Backend) {
     assert_eq!((states(&store), store.sessions.sessions(&tenant(), ROOT).unwrap()), before);
 }
 
-pub(crate) fn what_a_state_names_is_not_swept(backend: &Backend) {
+pub(crate) fn a_blob_that_a_step_state_names_is_not_swept(backend: &Backend) {
     let store = backend.open();
     let blob = store.blobs.put(&tenant(), b"a file".as_slice().into(), "text/plain");
     let args = Json::object([("file", Json::from(blob.file_id.clone()))]);

@@ -35,7 +35,7 @@ fn a_postgres_that_does_not_wait_for_the_disk_is_refused() {
 }
 
 #[test]
-fn a_store_of_a_later_version_is_refused_and_so_is_no_server() {
+fn a_store_of_a_later_version_and_a_missing_server_are_refused() {
     for dialect in [Dialect::MySql, Dialect::Postgres] {
         let Some(server) = server(dialect) else { continue };
         let database = server.database();

@@ -6,7 +6,7 @@ use flowcell_contract::{Json, Tenant, Value};
 use flowcell_runtime::{
     FlowRunner, OpenError, Pinned, RunOptions, RunResult, RunStatus,
     fact::Write,
-    limits::{INLINE_BYTES, READ_BYTES},
+    limits::{MAX_INLINE_BYTES, MAX_READ_BYTES},
     ports::{Entry, Filter, Pin, Record, StageError, StoredStatus},
 };
 
@@ -61,7 +61,7 @@ pub(crate) fn the_same_id_with_another_input_is_refused(backend: &Backend) {
     assert_eq!(refused.to_string(), "the run `r` exists, and its input is another");
 }
 
-pub(crate) fn a_run_is_driven_by_one(backend: &Backend) {
+pub(crate) fn a_run_has_at_most_one_driver(backend: &Backend) {
     let store = backend.open();
     let lease = store.leases.claim(&tenant(), &"r".into()).unwrap();
     assert!(matches!(prepare(&store, COUNTS, options("r")), Err(OpenError::Driven(_))));
@@ -89,11 +89,11 @@ pub(crate) fn units_are_read_from_anywhere(backend: &Backend) {
 
 pub(crate) fn large_values_are_put_back_to_the_byte(backend: &Backend) {
     let store = backend.open();
-    let items: Vec<_> = (0..4).map(|item| text(INLINE_BYTES + item)).collect();
+    let items: Vec<_> = (0..4).map(|item| text(MAX_INLINE_BYTES + item)).collect();
     let list = Json::array(items.iter().cloned().chain((0..20_000_u64).map(Json::from)));
     let deep = Json::parse(&format!("{}{}", "[".repeat(127), "]".repeat(127))).unwrap();
-    let odd = Json::from("\u{0}\u{1}\\\"🦀ü".repeat(INLINE_BYTES / 4));
-    let units = outputs(items.into_iter().chain([list.clone(), list, deep, odd, text(INLINE_BYTES - 2)]));
+    let odd = Json::from("\u{0}\u{1}\\\"🦀ü".repeat(MAX_INLINE_BYTES / 4));
+    let units = outputs(items.into_iter().chain([list.clone(), list, deep, odd, text(MAX_INLINE_BYTES - 2)]));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
     let store = reopen(backend, store);
     assert_eq!(everything(&*store.journal, "r").iter().map(|unit| (**unit).clone()).collect::<Vec<_>>(), units);
@@ -101,7 +101,7 @@ pub(crate) fn large_values_are_put_back_to_the_byte(backend: &Backend) {
 
 pub(crate) fn units_that_are_large_together_are_read_one_after_another(backend: &Backend) {
     let store = backend.open();
-    let units = outputs((0..5).map(|_| text(READ_BYTES / 2)));
+    let units = outputs((0..5).map(|_| text(MAX_READ_BYTES / 2)));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
     let store = reopen(backend, store);
     let mut pages = Vec::new();
@@ -167,7 +167,7 @@ pub(crate) fn keys_are_bytes(backend: &Backend) {
 
 pub(crate) fn large_state_is_put_back(backend: &Backend) {
     let store = backend.open();
-    let large = Json::object([("a", text(2 * INLINE_BYTES)), ("b", Json::array([Json::from("ü"), Json::Null]))]);
+    let large = Json::object([("a", text(2 * MAX_INLINE_BYTES)), ("b", Json::array([Json::from("ü"), Json::Null]))]);
     let staged = store.state.stage(&tenant(), &"f".into(), vec![write("k", large.clone(), None)]).unwrap();
     store.append(Entry { writes: Some(staged), ..entry("r", outputs([large.clone()]).remove(0)) });
     let store = reopen(backend, store);
@@ -219,7 +219,7 @@ fn all_standings(store: &Store) {
     store.append(Entry { record: Some(below), ..entry("active.child", unit(0)) });
 }
 
-pub(crate) fn lists_tell_how_runs_stand(backend: &Backend) {
+pub(crate) fn lists_show_the_status_of_runs(backend: &Backend) {
     if !backend.lasts() {
         return;
     }
@@ -264,7 +264,7 @@ pub(crate) fn lists_tell_how_runs_stand(backend: &Backend) {
     assert_eq!(ended(0, Some("cancelled"), 10), [""; 0]);
 }
 
-pub(crate) fn work_is_what_is_active_or_due(backend: &Backend) {
+pub(crate) fn active_and_due_runs_are_runnable(backend: &Backend) {
     if !backend.lasts() {
         return;
     }
@@ -303,13 +303,13 @@ pub(crate) fn a_forgotten_run_leaves_a_tombstone(backend: &Backend) {
     }
 }
 
-pub(crate) fn what_is_named_in_whatever_way_stays(backend: &Backend) {
+pub(crate) fn every_blob_that_a_text_names_stays(backend: &Backend) {
     let store = backend.open();
     let put = |bytes: &[u8]| store.blobs.put(&tenant(), bytes.into(), "text/plain");
     let pack = put(b"a pack");
     let pinned = put(format!("{{\"packs\":{{\"p\":\"{}\"}}}}", pack.file_id).as_bytes());
     let [file, inner, orphan] = [put(b"a file"), put(b"another file"), put(b"an orphan")];
-    let large = Json::array([Value::from(inner.clone()).json().clone(), text(INLINE_BYTES - 20)]);
+    let large = Json::array([Value::from(inner.clone()).json().clone(), text(MAX_INLINE_BYTES - 20)]);
     let pin = Record { pin: Pin(pinned.file_id.clone()), ..record("r") };
     let first = outputs([Json::array([Value::from(file.clone()).json().clone(), large])]).remove(0);
     store.append(Entry { record: Some(pin), ..entry("r", first) });

@@ -26,9 +26,9 @@ use flowcell_platform::{
 };
 
 /// The `Retry-After` of a busy server, in seconds.
-const RETRY_AFTER: u32 = 1;
+const RETRY_AFTER_SECONDS: u32 = 1;
 /// The `Retry-After` of a server that stops, in seconds. Another server may have taken over by then.
-const RETRY_AFTER_STOP: u32 = 5;
+const RETRY_AFTER_STOP_SECONDS: u32 = 5;
 
 /// An error that becomes the response to a request.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl ApiError {
     }
 
     /// Adds details for programs.
-    pub(crate) fn with(mut self, details: Value) -> ApiError {
+    pub(crate) fn with_details(mut self, details: Value) -> ApiError {
         self.details = Some(details);
         self
     }
@@ -86,13 +86,13 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", why)
     }
 
-    /// Returns 404. Objects of other tenants get the same answer as objects that do not exist.
+    /// Returns 404 with this code. An object of another tenant gets the same answer as a missing one.
     pub(crate) fn not_found(code: &'static str, why: impl Display) -> ApiError {
         ApiError::new(StatusCode::NOT_FOUND, code, why)
     }
 
     /// Returns 404 `run_not_found`.
-    pub(crate) fn no_run(run: &str) -> ApiError {
+    pub(crate) fn run_not_found(run: &str) -> ApiError {
         ApiError::not_found("run_not_found", format!("the run `{run}` does not exist"))
     }
 
@@ -105,17 +105,17 @@ impl ApiError {
     /// Returns 429 with `Retry-After` for a server that has too much to do.
     pub(crate) fn busy(code: &'static str, why: impl Display) -> ApiError {
         let fault = ApiError::new(StatusCode::TOO_MANY_REQUESTS, code, why);
-        ApiError { retry_after: Some(RETRY_AFTER), ..fault }
+        ApiError { retry_after: Some(RETRY_AFTER_SECONDS), ..fault }
     }
 
     /// Sets the header `Retry-After`, in seconds.
-    pub(crate) fn after(self, seconds: u32) -> ApiError {
+    pub(crate) fn with_retry_after(self, seconds: u32) -> ApiError {
         ApiError { retry_after: Some(seconds), ..self }
     }
 
     /// Returns 429 and closes the connection. Use it for permits that clients hold for long, such as those of event
     /// streams: a refused client then does not occupy a connection while it waits.
-    pub(crate) fn crowded(code: &'static str, why: impl Display) -> ApiError {
+    pub(crate) fn busy_and_close(code: &'static str, why: impl Display) -> ApiError {
         ApiError { closes: true, ..ApiError::busy(code, why) }
     }
 
@@ -123,7 +123,7 @@ impl ApiError {
     pub(crate) fn draining() -> ApiError {
         let why = "the server is stopping and accepts no new runs; try another server";
         let fault = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", why);
-        ApiError { retry_after: Some(RETRY_AFTER_STOP), ..fault }
+        ApiError { retry_after: Some(RETRY_AFTER_STOP_SECONDS), ..fault }
     }
 
     /// Returns 503 `store_unavailable`. The reason goes to the log.
@@ -134,13 +134,13 @@ impl ApiError {
             "store_unavailable",
             "the store does not answer; try again later",
         );
-        ApiError { retry_after: Some(RETRY_AFTER), ..fault }
+        ApiError { retry_after: Some(RETRY_AFTER_SECONDS), ..fault }
     }
 
     /// Returns 403 `forbidden`, with the missing scope in the details.
     pub(crate) fn forbidden(scope: Scope) -> ApiError {
         let why = format!("the token does not have the scope `{scope}`");
-        ApiError::new(StatusCode::FORBIDDEN, "forbidden", why).with(json!({ "scope": scope.name() }))
+        ApiError::new(StatusCode::FORBIDDEN, "forbidden", why).with_details(json!({ "scope": scope.name() }))
     }
 
     /// Returns 422 `invalid_flow`, with the diagnostics of the flow in the details.
@@ -149,7 +149,7 @@ impl ApiError {
         let first = findings.iter().find(|finding| finding.severity == Severity::Error).or(findings.first());
         let first = first.map_or_else(String::new, |finding| format!(": {}", finding.message));
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_flow", format!("the flow cannot run{first}"))
-            .with(json!({ "diagnostics": found }))
+            .with_details(json!({ "diagnostics": found }))
     }
 
     /// Returns the HTTP status.
@@ -197,7 +197,7 @@ impl From<AuthError> for ApiError {
     fn from(refused: AuthError) -> ApiError {
         if refused == AuthError::Unavailable {
             let fault = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", refused);
-            return ApiError { retry_after: Some(RETRY_AFTER), ..fault };
+            return ApiError { retry_after: Some(RETRY_AFTER_SECONDS), ..fault };
         }
         ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", refused)
     }
@@ -265,7 +265,7 @@ impl From<TriggerError> for ApiError {
         match error {
             TriggerError::Unknown(_) => of(StatusCode::NOT_FOUND),
             TriggerError::Taken(_) | TriggerError::Declared(_) => of(StatusCode::CONFLICT),
-            TriggerError::Invalid(ref found) => of(StatusCode::UNPROCESSABLE_ENTITY).with(findings(found)),
+            TriggerError::Invalid(ref found) => of(StatusCode::UNPROCESSABLE_ENTITY).with_details(findings(found)),
             TriggerError::TooMany(_) => ApiError::busy(error.code(), error),
             TriggerError::Flow(error) => error.into(),
             TriggerError::Store(error) => error.into(),
@@ -311,7 +311,7 @@ impl From<StartError> for ApiError {
         let conflict = |code| ApiError::new(StatusCode::CONFLICT, code, &error);
         match &error {
             StartError::Input(input) => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, input.code(), &error)
-                .with(json!({ "findings": input.findings() })),
+                .with_details(json!({ "findings": input.findings() })),
             StartError::Renewed(findings) => ApiError::invalid_flow(findings),
             StartError::Disabled(_) => conflict("flow_disabled"),
             StartError::TenantDisabled(_) => conflict("tenant_disabled"),
@@ -325,7 +325,7 @@ impl From<StartError> for ApiError {
                 ApiError { retry_after: seconds, ..fault }
             }
             StartError::Open(OpenError::Store(error)) => ApiError::unavailable(error),
-            StartError::Open(OpenError::Unknown(run)) => ApiError::no_run(run.as_str()),
+            StartError::Open(OpenError::Unknown(run)) => ApiError::run_not_found(run.as_str()),
             StartError::Open(OpenError::NoNode(NoStart::Unknown(_))) => ApiError::not_found("node_not_found", &error),
             StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => conflict("no_answer_kept"),
             StartError::Open(
@@ -348,7 +348,7 @@ mod tests {
 
     /// W11: an unreachable store gives 503, not 500.
     #[test]
-    fn a_start_that_the_store_cannot_take_may_be_tried_again() {
+    fn a_start_with_an_unreachable_store_gets_503() {
         let lost = || StoreError("the database is locked".into());
         for error in [StartError::Open(OpenError::Store(lost())), StartError::Quota(QuotaError::Store(lost()))] {
             let fault = ApiError::from(error);

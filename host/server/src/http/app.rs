@@ -21,27 +21,27 @@ use super::{
     broadcast::Broadcasts,
     identity::{Caller, Identify},
     limits::Limits,
-    permit::{HOOK_BYTES, REQUEST_BYTES, RESPONSE_BYTES, RequestPermit},
+    permit::{MAX_HOOK_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, RequestPermit},
     tenant_directory::TenantDirectory,
 };
 use flowcell_platform::{FlowLibrary, Host, LibraryError, supervisor::AdmissionQueue, triggers::Triggers, waiting};
 
 /// Maximum number of requests that the server answers at the same time. A [`FairSemaphore`] divides them among
 /// tenants.
-pub(crate) const REQUESTS: u64 = 1_024;
+pub(crate) const MAX_REQUESTS: u64 = 1_024;
 /// Maximum number of flows that the server checks or prepares at the same time. A [`FairSemaphore`] divides them among
 /// tenants.
-const CHECKS: u64 = 8;
+const MAX_CHECKS: u64 = 8;
 /// Maximum number of requests that read whole journals at the same time. A [`FairSemaphore`] divides them among
 /// tenants.
-const JOURNALS: u64 = 8;
-/// The number of locks for starts whose run id is known before, from `runId` or `Idempotency-Key`. Starts whose ids
-/// hash to the same lock run one after the other.
+const MAX_JOURNAL_READS: u64 = 8;
+/// The number of locks for starts whose run id follows from the request, by `runId` or `Idempotency-Key`. Starts whose
+/// ids hash to the same lock run one after the other.
 const START_LOCKS: usize = 64;
 
 /// Runs a change and the write of its audit entry to their end, in a tokio task of their own. Both continue even if the
 /// caller disconnects or stops waiting.
-pub(crate) async fn finish<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
+pub(crate) async fn finish_detached<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
     match tokio::spawn(change.in_current_span()).await {
         Ok(made) => made,
         Err(broken) => std::panic::resume_unwind(broken.into_panic()),
@@ -60,13 +60,14 @@ pub(crate) struct App {
     pub(crate) heartbeat: Duration,
     pub(crate) requests: FairSemaphore,
     pub(crate) failures: AuthRateLimiter,
-    /// Permits for CPU-heavy work of requests, such as checking a flow; see [`CHECKS`].
+    /// Permits for CPU-heavy work of requests, such as checking a flow; see [`MAX_CHECKS`].
     pub(crate) checks: FairSemaphore,
-    /// Permits for requests that read whole journals; see [`JOURNALS`].
+    /// Permits for requests that read whole journals; see [`MAX_JOURNAL_READS`].
     pub(crate) journals: FairSemaphore,
     /// Permits for the bytes of request bodies.
     pub(crate) bodies: FairSemaphore,
-    /// Permits for the bytes of posts to triggers. Client addresses share them, because a post has no tenant yet.
+    /// Permits for the bytes of posts to triggers. Client addresses share them, because nothing proves the tenant of a
+    /// post before its signature is checked.
     pub(crate) posts: FairSemaphore,
     /// Permits for the bytes of responses other than pages.
     pub(crate) responses: FairSemaphore,
@@ -94,13 +95,13 @@ impl App {
             broadcasts,
             subscribers: FairSemaphore::new(limits.subscribers),
             heartbeat: limits.heartbeat,
-            requests: FairSemaphore::new(REQUESTS),
+            requests: FairSemaphore::new(MAX_REQUESTS),
             failures: AuthRateLimiter::default(),
-            checks: FairSemaphore::new(CHECKS),
-            journals: FairSemaphore::new(JOURNALS),
-            bodies: FairSemaphore::new(REQUEST_BYTES),
-            posts: FairSemaphore::new(HOOK_BYTES),
-            responses: FairSemaphore::new(RESPONSE_BYTES),
+            checks: FairSemaphore::new(MAX_CHECKS),
+            journals: FairSemaphore::new(MAX_JOURNAL_READS),
+            bodies: FairSemaphore::new(MAX_REQUEST_BYTES),
+            posts: FairSemaphore::new(MAX_HOOK_BYTES),
+            responses: FairSemaphore::new(MAX_RESPONSE_BYTES),
             sockets: FairSemaphore::new(limits.sockets),
             document: OnceLock::new(),
             ends: watch::Sender::new(false),
@@ -196,7 +197,7 @@ impl Request {
     /// Returns a run's row and the number of its next event. Returns 404 if the run does not exist or was removed.
     pub(crate) fn row(&self, run: &RunId) -> Result<(RunRow, u64), ApiError> {
         let row = self.runs()?.run(self.tenant(), run)?;
-        row.filter(|(row, _)| row.status != "removed").ok_or_else(|| ApiError::no_run(run.as_str()))
+        row.filter(|(row, _)| row.status != "removed").ok_or_else(|| ApiError::run_not_found(run.as_str()))
     }
 
     /// Runs work on a thread that it may block. The work continues if the caller disconnects, and then holds the

@@ -13,16 +13,16 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::seats::bucket;
+use super::seats::counted_address;
 
 /// Maximum number of unknown tokens from one address in a [`WINDOW`]. Above it, an unknown token from the address gets
 /// 429 instead of 401. Look-ups of tokens from all addresses above this limit run one after the other.
-pub(crate) const FAILURES: u32 = 100;
+pub(crate) const MAX_UNKNOWN_TOKENS: u32 = 100;
 /// The length of an address's counting window, which begins with its first unknown token.
 const WINDOW: Duration = Duration::from_secs(60);
 /// The maximum number of addresses in the table. If it is full of addresses whose windows have not ended, it is
 /// cleared.
-const ADDRESSES: usize = 10_000;
+const MAX_ADDRESSES: usize = 10_000;
 
 /// The address of the client that sent a request.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +30,12 @@ pub(crate) struct ClientAddr(pub(crate) IpAddr);
 
 /// Counts the unknown tokens of each client address.
 pub(crate) struct AuthRateLimiter {
-    tries: Mutex<HashMap<IpAddr, Tries>>,
-    /// Serializes the look-ups for addresses with too many failures.
+    tries: Mutex<HashMap<IpAddr, UnknownTokens>>,
+    /// One permit: the look-ups of tokens from addresses with too many unknown tokens run one after the other.
     turn: Semaphore,
 }
 
-struct Tries {
+struct UnknownTokens {
     since: Instant,
     failed: u32,
 }
@@ -47,9 +47,9 @@ impl Default for AuthRateLimiter {
 }
 
 impl AuthRateLimiter {
-    /// For an address with too many unknown tokens, waits until no other such look-up runs, and returns its permit.
-    /// For any other address, returns `None` at once.
-    pub(crate) async fn turn(&self, from: IpAddr, now: Instant) -> Option<SemaphorePermit<'_>> {
+    /// Waits for the permit to look up a token from an address with too many unknown tokens, and returns it. Returns
+    /// `None` at once for any other address, which needs no permit.
+    pub(crate) async fn wait_for_turn(&self, from: IpAddr, now: Instant) -> Option<SemaphorePermit<'_>> {
         self.retry_after(from, now)?;
         // The semaphore is never closed, so this cannot fail.
         self.turn.acquire().await.ok()
@@ -58,29 +58,31 @@ impl AuthRateLimiter {
     /// Returns the time for which unknown tokens from this address still get 429. `None` means that they get 401.
     pub(crate) fn retry_after(&self, from: IpAddr, now: Instant) -> Option<Duration> {
         let tries = self.tries.lock();
-        let tries = tries.get(&bucket(from)).filter(|tries| tries.count_at(now) && tries.failed >= FAILURES)?;
+        let tries = tries
+            .get(&counted_address(from))
+            .filter(|tries| tries.is_current(now) && tries.failed >= MAX_UNKNOWN_TOKENS)?;
         Some(WINDOW.saturating_sub(now.saturating_duration_since(tries.since)))
     }
 
     /// Counts an unknown token from this address.
-    pub(crate) fn failed(&self, from: IpAddr, now: Instant) {
-        let (mut all, from) = (self.tries.lock(), bucket(from));
-        if all.len() >= ADDRESSES {
-            all.retain(|_, tries| tries.count_at(now));
+    pub(crate) fn count_unknown_token(&self, from: IpAddr, now: Instant) {
+        let (mut all, from) = (self.tries.lock(), counted_address(from));
+        if all.len() >= MAX_ADDRESSES {
+            all.retain(|_, tries| tries.is_current(now));
         }
-        if all.len() >= ADDRESSES && !all.contains_key(&from) {
+        if all.len() >= MAX_ADDRESSES && !all.contains_key(&from) {
             all.clear();
         }
-        let tries = all.entry(from).or_insert_with(|| Tries { since: now, failed: 0 });
-        if !tries.count_at(now) {
+        let tries = all.entry(from).or_insert_with(|| UnknownTokens { since: now, failed: 0 });
+        if !tries.is_current(now) {
             (tries.since, tries.failed) = (now, 0);
         }
         tries.failed = tries.failed.saturating_add(1);
     }
 }
 
-impl Tries {
-    fn count_at(&self, now: Instant) -> bool {
+impl UnknownTokens {
+    fn is_current(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) < WINDOW
     }
 }
@@ -93,25 +95,25 @@ mod tests {
     const THERE: IpAddr = IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);
 
     #[test]
-    fn h18_failures_count_for_a_minute_and_for_their_address() {
+    fn h18_unknown_tokens_count_for_one_minute_and_one_address() {
         let (failures, now) = (AuthRateLimiter::default(), Instant::now());
-        (0..FAILURES - 1).for_each(|_| failures.failed(HERE, now));
+        (0..MAX_UNKNOWN_TOKENS - 1).for_each(|_| failures.count_unknown_token(HERE, now));
         assert_eq!(failures.retry_after(HERE, now), None);
-        failures.failed(HERE, now);
+        failures.count_unknown_token(HERE, now);
         let second = Duration::from_secs(1);
         assert_eq!(failures.retry_after(HERE, now + second), Some(WINDOW - second));
         assert_eq!(failures.retry_after(THERE, now), None);
         assert_eq!(failures.retry_after(HERE, now + WINDOW), None);
-        failures.failed(HERE, now + WINDOW);
+        failures.count_unknown_token(HERE, now + WINDOW);
         assert_eq!(failures.retry_after(HERE, now + WINDOW), None);
     }
 
     #[test]
-    fn no_more_addresses_are_remembered_than_a_number() {
+    fn the_number_of_remembered_addresses_is_bounded() {
         let (failures, now) = (AuthRateLimiter::default(), Instant::now());
-        for address in 0..ADDRESSES as u32 + 10 {
-            failures.failed(std::net::Ipv4Addr::from(address).into(), now);
+        for address in 0..MAX_ADDRESSES as u32 + 10 {
+            failures.count_unknown_token(std::net::Ipv4Addr::from(address).into(), now);
         }
-        assert!(failures.tries.lock().len() <= ADDRESSES);
+        assert!(failures.tries.lock().len() <= MAX_ADDRESSES);
     }
 }

@@ -20,27 +20,27 @@ use flowcell_contract::{RunId, Tenant};
 use flowcell_engine::{FairSemaphore, Permit};
 use flowcell_runtime::{
     Channel, Event, FlowRunner, LiveEvent,
-    limits::READ_BYTES,
-    paging::{Filling, Most},
+    limits::MAX_READ_BYTES,
+    paging::{Filling, PageLimits},
 };
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
 
-use self::ring::{KEPT_BYTES, Lagged, Listener, Ring};
+use self::ring::{Lagged, Listener, MAX_EVENTS_BYTES, Ring};
 use super::api_error::ApiError;
 use flowcell_platform::{Host, host::events::EventReader};
 
 /// Maximum size in bytes of the events in all rings together. A [`FairSemaphore`] divides it among tenants.
-pub(crate) const RINGS_BYTES: u64 = 256 << 20;
+pub(crate) const MAX_RINGS_BYTES: u64 = 256 << 20;
 /// Maximum size in bytes of all pages in memory: pages of lists, and pages of events that a stream reads from the
 /// journal. A page counts from before its read until it is sent. A [`FairSemaphore`] divides the bytes among tenants.
-pub(crate) const PAGES_BYTES: u64 = 512 << 20;
-/// Size in bytes, as JSON text, from which an event of the run itself is announced without its text. Subscribers then
-/// read the event from the journal.
-pub(crate) const FRAME_BYTES: usize = 64 << 10;
+pub(crate) const MAX_PAGES_BYTES: u64 = 512 << 20;
+/// An event of the run itself with at least this many bytes of JSON text is announced to subscribers without its text.
+/// They then read it from the journal.
+pub(crate) const MIN_ANNOUNCED_BYTES: usize = 64 << 10;
 /// The limits of a page that a stream reads from the journal.
-const PAGE: Most = Most { items: 256, bytes: 256 << 10 };
+const PAGE_LIMITS: PageLimits = PageLimits { items: 256, bytes: 256 << 10 };
 /// Estimated overhead of an event in memory, in bytes.
 const EVENT_OVERHEAD: u64 = 128;
 /// The interval between two checks of a run that this process does not drive.
@@ -51,8 +51,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Frame {
     /// The JSON text. It is empty if subscribers have to read the event from the journal.
     pub(crate) text: Bytes,
-    /// The number of the event in the run's journal. `None` for live deltas, for events of called runs, and for
-    /// notices such as `lagged`.
+    /// The number of the event in the run's journal. `None` for live events, which no journal records, for events of
+    /// called runs, and for notices such as `lagged`.
     pub(crate) seq: Option<u64>,
     pub(crate) kind: Box<str>,
 }
@@ -77,8 +77,8 @@ impl Default for Broadcasts {
     fn default() -> Broadcasts {
         Broadcasts {
             all: Mutex::default(),
-            rings: FairSemaphore::new(RINGS_BYTES),
-            pages: FairSemaphore::new(PAGES_BYTES),
+            rings: FairSemaphore::new(MAX_RINGS_BYTES),
+            pages: FairSemaphore::new(MAX_PAGES_BYTES),
         }
     }
 }
@@ -90,19 +90,19 @@ struct Broadcast {
     /// The number of the next expected event, for the run and each run that it has called.
     next: Mutex<HashMap<RunId, u64>>,
     /// The number of [`Forwarder`]s attached to the run. It is 0 if this process does not drive the run.
-    relays: AtomicUsize,
+    forwarders: AtomicUsize,
 }
 
 impl Broadcasts {
-    /// Waits for the permit of a page. It covers the part of the journal that is read ahead ([`READ_BYTES`]) and the
-    /// page.
-    pub(crate) async fn page_permit(&self, tenant: &Tenant, most: Most) -> Permit {
-        self.pages.take(tenant, READ_BYTES as u64 + most.bytes).await
+    /// Waits for the permit of a page. It covers the part of the journal that is read ahead ([`MAX_READ_BYTES`]) and
+    /// the page.
+    pub(crate) async fn take_page_permit(&self, tenant: &Tenant, most: PageLimits) -> Permit {
+        self.pages.take(tenant, MAX_READ_BYTES as u64 + most.bytes).await
     }
 
     /// Returns the broadcast of a run, and creates it if the run has none. A new broadcast begins with the event
     /// `from`.
-    fn of(&self, tenant: &Tenant, run: &RunId, from: u64) -> Arc<Broadcast> {
+    fn get_or_create(&self, tenant: &Tenant, run: &RunId, from: u64) -> Arc<Broadcast> {
         let mut all = self.all.lock();
         if let Some(broadcast) = all.get(&(tenant.clone(), run.clone())).and_then(Weak::upgrade) {
             return broadcast;
@@ -112,14 +112,14 @@ impl Broadcasts {
             run: run.clone(),
             ring: Arc::new(Ring::new(tenant.clone(), self.rings.clone())),
             next: Mutex::new(HashMap::from([(run.clone(), from)])),
-            relays: AtomicUsize::new(0),
+            forwarders: AtomicUsize::new(0),
         });
         all.insert((tenant.clone(), run.clone()), Arc::downgrade(&broadcast));
         broadcast
     }
 
     /// If a run has subscribers, attaches their broadcast to the run before the run starts.
-    pub(crate) fn attend(&self, tenant: &Tenant, runner: &mut FlowRunner) {
+    pub(crate) fn attach_to(&self, tenant: &Tenant, runner: &mut FlowRunner) {
         let broadcast = self.all.lock().get(&(tenant.clone(), runner.run_id().clone())).and_then(Weak::upgrade);
         if let Some(broadcast) = broadcast {
             runner.attach(Arc::new(Forwarder::new(broadcast)));
@@ -144,8 +144,8 @@ impl Broadcast {
         let frame = frame(event, own.then_some(event.seq), event.kind);
         let large = frame.text.len();
         self.ring.push(match (own, large) {
-            (true, FRAME_BYTES..) => Frame { text: Bytes::new(), ..frame },
-            (false, _) if large as u64 > KEPT_BYTES => lagged(&event.run_id, event.seq, event.seq),
+            (true, MIN_ANNOUNCED_BYTES..) => Frame { text: Bytes::new(), ..frame },
+            (false, _) if large as u64 > MAX_EVENTS_BYTES => lagged(&event.run_id, event.seq, event.seq),
             _ => frame,
         });
     }
@@ -156,14 +156,14 @@ struct Forwarder(Arc<Broadcast>);
 
 impl Forwarder {
     fn new(broadcast: Arc<Broadcast>) -> Forwarder {
-        broadcast.relays.fetch_add(1, Ordering::AcqRel);
+        broadcast.forwarders.fetch_add(1, Ordering::AcqRel);
         Forwarder(broadcast)
     }
 }
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
-        self.0.relays.fetch_sub(1, Ordering::AcqRel);
+        self.0.forwarders.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -201,9 +201,9 @@ pub(crate) struct Page {
     pub(crate) bytes: u64,
 }
 
-/// Reads a page of a run's events, beginning with the event number `from`. An event that does not fit is returned to
-/// the reader for the next page.
-pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Page, ApiError> {
+/// Reads a page of a run's events, beginning with the event number `from`. An event that does not fit is put back into
+/// the reader, for the next page.
+pub(crate) fn read_page(reader: &mut EventReader, from: u64, most: PageLimits) -> Result<Page, ApiError> {
     let mut page = Page { frames: Vec::new(), next: from, is_full: false, bytes: 0 };
     let mut filling = Filling::new(most);
     while let Some(event) = reader.next(page.next)? {
@@ -218,19 +218,19 @@ pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Pa
         page.frames.push(frame);
     }
     page.bytes = filling.bytes();
-    reader.pause();
+    reader.drop_read_ahead();
     Ok(page)
 }
 
-/// Events that a subscriber has not sent yet, in reverse order, so that `pop` takes the next one. Events from the
+/// Events that are not sent to the client yet, in reverse order, so that `pop` takes the next one. Events from the
 /// journal come with the permit for their bytes.
 #[derive(Default)]
-struct Read {
+struct PendingEvents {
     frames: Vec<Frame>,
     permit: Option<Permit>,
 }
 
-impl Read {
+impl PendingEvents {
     /// Returns the next event to send, or `None` after the last one. The caller asks again only when it has sent the
     /// previous event, so the permit is held until all events are sent.
     fn next(&mut self) -> Option<Frame> {
@@ -249,7 +249,7 @@ pub(crate) struct Subscriber {
     broadcasts: Arc<Broadcasts>,
     broadcast: Arc<Broadcast>,
     coming: Listener,
-    read: Read,
+    read: PendingEvents,
     /// The reader of the journal, until all its events are sent.
     reader: Option<EventReader>,
     /// The number of the next event to send.
@@ -262,8 +262,8 @@ pub(crate) struct Subscriber {
 }
 
 impl Subscriber {
-    /// Subscribes to an existing run. `from` is the number of the first event to send, and `coming` that of the run's
-    /// next event. `ended` is true if the run has ended and no event from `from` on is left to send.
+    /// Subscribes to an existing run. `from` is the number of the first event to send, and `coming` the number that the
+    /// run's next event will have. `ended` is true if the run has ended and no event from `from` on is left to send.
     pub(crate) fn new(
         host: Host,
         broadcasts: &Arc<Broadcasts>,
@@ -272,7 +272,7 @@ impl Subscriber {
         coming: u64,
         ended: bool,
     ) -> Subscriber {
-        let broadcast = broadcasts.of(host.tenant(), &run, coming);
+        let broadcast = broadcasts.get_or_create(host.tenant(), &run, coming);
         // From here on the ring keeps new events, so none is lost while the journal is read.
         let coming = broadcast.ring.listen();
         Subscriber {
@@ -281,7 +281,7 @@ impl Subscriber {
             broadcasts: broadcasts.clone(),
             broadcast,
             coming,
-            read: Read::default(),
+            read: PendingEvents::default(),
             reader: None,
             next: from,
             caught_up: false,
@@ -343,11 +343,11 @@ impl Subscriber {
     /// Reads the next page of the journal. After the last page, attaches the broadcast to the live run. Returns `None`
     /// if the journal cannot be read.
     async fn catch_up(&mut self) -> Option<()> {
-        let mut permit = self.broadcasts.page_permit(self.host.tenant(), PAGE).await;
+        let mut permit = self.broadcasts.take_page_permit(self.host.tenant(), PAGE_LIMITS).await;
         let (host, run, from, reader) = (self.host.clone(), self.run.clone(), self.next, self.reader.take());
         let read = tokio::task::spawn_blocking(move || {
             let mut reader = reader.map_or_else(|| host.events(&run), Ok)?;
-            let page = page(&mut reader, from, PAGE)?;
+            let page = read_page(&mut reader, from, PAGE_LIMITS)?;
             Ok::<_, ApiError>((page, reader))
         });
         let (mut page, reader) = read.await.ok()?.ok()?;
@@ -356,7 +356,7 @@ impl Subscriber {
         self.reader = page.is_full.then_some(reader);
         self.next = page.next;
         page.frames.reverse();
-        self.read = Read { frames: page.frames, permit: Some(permit) };
+        self.read = PendingEvents { frames: page.frames, permit: Some(permit) };
         if self.caught_up {
             self.listen().await;
         }
@@ -365,7 +365,7 @@ impl Subscriber {
 
     /// Attaches the broadcast to the run, if this process drives it.
     async fn listen(&self) {
-        if self.broadcast.relays.load(Ordering::Acquire) > 0 {
+        if self.broadcast.forwarders.load(Ordering::Acquire) > 0 {
             return;
         }
         if let Some(hub) = self.host.hubs().get(self.host.tenant(), &self.run) {
@@ -377,7 +377,7 @@ impl Subscriber {
     /// Checks whether another process has written events that are not sent yet, and whether this process drives the
     /// run by now. Does nothing while a [`Forwarder`] is attached.
     async fn poll_store(&mut self) {
-        if self.broadcast.relays.load(Ordering::Acquire) == 0 {
+        if self.broadcast.forwarders.load(Ordering::Acquire) == 0 {
             let (host, run) = (self.host.clone(), self.run.clone());
             let row = move || host.runs().and_then(|runs| runs.run(host.tenant(), &run).ok().flatten());
             let next = tokio::task::spawn_blocking(row).await.ok().flatten().map_or(0, |(_, next)| next);
@@ -394,10 +394,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_last_keeps_its_room_until_more_is_asked_for() {
+    fn events_hold_their_permit_until_the_reader_asks_for_more() {
         let semaphore = FairSemaphore::new(100);
         let frame = Frame { text: Bytes::from_static(b"{}"), seq: Some(0), kind: "a".into() };
-        let mut read = Read { frames: vec![frame.clone(), frame], permit: semaphore.try_take(&Tenant::local(), 30) };
+        let mut read =
+            PendingEvents { frames: vec![frame.clone(), frame], permit: semaphore.try_take(&Tenant::local(), 30) };
         for _ in 0..2 {
             assert!(read.next().is_some());
             assert_eq!(semaphore.taken(), 30);

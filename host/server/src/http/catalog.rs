@@ -38,7 +38,7 @@ pub(crate) async fn show(request: Request, PathParam(wanted): PathParam<String>)
         Lookup::Found(node) => Ok(Json(shape::node_type(&node))),
         Lookup::OtherVersions(versions) => {
             let versions: Vec<_> = versions.iter().map(ToString::to_string).collect();
-            Err(missing(format!("unknown version `{wanted}`")).with(json!({ "versions": versions })))
+            Err(missing(format!("unknown version `{wanted}`")).with_details(json!({ "versions": versions })))
         }
         Lookup::Unknown => Err(missing(format!("unknown node type `{wanted}`"))),
     }

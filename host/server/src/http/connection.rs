@@ -23,20 +23,20 @@ use super::{
 };
 
 /// The maximum size of a request's head, in bytes.
-pub(crate) const HEAD_BYTES: usize = 32 * 1024;
+pub(crate) const MAX_HEAD_BYTES: usize = 32 * 1024;
 /// The maximum number of headers of a request.
-pub(crate) const HEADERS: usize = 100;
-/// The time that answers in progress have when the server ends.
-const LAST: Duration = Duration::from_secs(5);
+pub(crate) const MAX_HEADERS: usize = 100;
+/// The time that answers in progress have to finish when the server ends.
+const FINISH_TIME: Duration = Duration::from_secs(5);
 /// The wait before the next connection is accepted, after the system had no free file descriptor.
-const REST: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The answer to a connection for which no permit is free.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
+const FULL_ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
                       retry-after: 1\r\nconnection: close\r\ncontent-length: 83\r\n\r\n\
                       {\"error\":{\"code\":\"too_many_connections\",\"message\":\"too many connections are open\"}}";
 
-/// Serves connections until the server ends. Then answers in progress have [`LAST`] to finish.
+/// Serves connections until the server ends. Then answers in progress have [`FINISH_TIME`] to finish.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -57,15 +57,15 @@ pub(crate) async fn serve(
                     }
                 }
                 // No file descriptor is free. Open connections may close in the meantime.
-                Err(_) => tokio::time::sleep(REST).await,
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
             },
             Some(_) = open.join_next() => {}
-            () = server_ended(&mut ends) => break,
+            () = wait_for_server_end(&mut ends) => break,
         }
     }
     drop(listener);
     // Connections that take longer are closed when the process ends.
-    let _ = tokio::time::timeout(LAST, async { while open.join_next().await.is_some() {} }).await;
+    let _ = tokio::time::timeout(FINISH_TIME, async { while open.join_next().await.is_some() {} }).await;
 }
 
 /// The state that all connections share.
@@ -101,26 +101,26 @@ impl ConnectionContext {
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(limits.head_time);
-        builder.max_buf_size(HEAD_BYTES).max_headers(HEADERS);
+        builder.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS);
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
         tokio::select! {
             // The connection has ended. An error only means that the client has disconnected.
             _ = connection.as_mut() => return,
-            () = seat.closed() => return,
-            () = server_ended(&mut ends) => connection.as_mut().graceful_shutdown(),
+            () = seat.wait_until_closed() => return,
+            () = wait_for_server_end(&mut ends) => connection.as_mut().graceful_shutdown(),
         }
         let _ = connection.await;
     }
 }
 
 /// Waits until the server ends.
-pub(crate) async fn server_ended(ends: &mut watch::Receiver<bool>) {
+pub(crate) async fn wait_for_server_end(ends: &mut watch::Receiver<bool>) {
     // If the sender is gone, the server has ended.
     let _ = ends.wait_for(|ends| *ends).await;
 }
 
 async fn turn_away(mut stream: TcpStream) {
-    let _ = stream.write_all(FULL).await;
+    let _ = stream.write_all(FULL_ANSWER).await;
     let _ = stream.shutdown().await;
 }
 
@@ -131,8 +131,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_without_a_place_is_whole() {
-        let text = std::str::from_utf8(FULL).unwrap();
+    fn the_answer_of_a_full_server_is_complete() {
+        let text = std::str::from_utf8(FULL_ANSWER).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.ends_with(&format!("content-length: {}", body.len())), "{text}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(body).unwrap()["error"]["code"], "too_many_connections");

@@ -12,7 +12,7 @@ use axum::{
 };
 use flowcell_contract::RunId;
 use flowcell_engine::Permit;
-use flowcell_runtime::paging::{Most, PAGE_BYTES};
+use flowcell_runtime::paging::{PAGE_BYTES, PageLimits};
 use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -25,25 +25,25 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    broadcast::{Frame, Page, Subscriber, page},
-    connection::server_ended,
-    intake::{PathParam, QueryParams, known_id},
-    runs::limit,
+    broadcast::{Frame, Page, Subscriber, read_page},
+    connection::wait_for_server_end,
+    intake::{PathParam, QueryParams, parse_path_id},
+    runs::check_limit,
 };
 
 /// The default number of events in a page.
-const PAGE: usize = 200;
+const DEFAULT_PAGE_EVENTS: usize = 200;
 /// The maximum number of events in a page.
-pub(crate) const MAX_PAGE: usize = 1_000;
+pub(crate) const MAX_PAGE_EVENTS: usize = 1_000;
 
 /// The statuses, as the store names them, of runs that have ended. Such a run gets no more events.
-const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
+const ENDED_STATUSES: [&str; 3] = ["succeeded", "failed", "cancelled"];
 
 /// The range of events that a request asks for.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Which {
+pub(crate) struct EventRange {
     /// The number of the first event.
     #[param(minimum = 0)]
     from: Option<u64>,
@@ -65,29 +65,29 @@ pub(crate) struct EventPage {
 }
 
 /// List the events of a run by page
-#[utoipa::path(get, path = "/v1/runs/{id}/events", tag = "events", params(("id" = String, Path,), Which),
+#[utoipa::path(get, path = "/v1/runs/{id}/events", tag = "events", params(("id" = String, Path,), EventRange),
     responses((status = 200, body = EventPage), (status = "default", body = ErrorBody)))]
 pub(crate) async fn list(
     request: Request,
     PathParam(id): PathParam<String>,
-    QueryParams(which): QueryParams<Which>,
+    QueryParams(which): QueryParams<EventRange>,
 ) -> Result<Response, ApiError> {
-    let run = known_id(&id)?;
-    let most = Most { items: limit(which.limit, PAGE, MAX_PAGE)?, bytes: PAGE_BYTES };
+    let run = parse_path_id(&id)?;
+    let most = PageLimits { items: check_limit(which.limit, DEFAULT_PAGE_EVENTS, MAX_PAGE_EVENTS)?, bytes: PAGE_BYTES };
     let from = which.from.unwrap_or(0);
-    let mut permit = request.app.broadcasts.page_permit(request.tenant(), most).await;
+    let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), most).await;
     let read = request.blocking(move |request| {
         request.row(&run)?;
-        page(&mut request.host.events(&run)?, from, most)
+        read_page(&mut request.host.events(&run)?, from, most)
     });
     let page = read.await?;
     permit.shrink(page.bytes);
-    Ok(written(page, permit))
+    Ok(page_response(page, permit))
 }
 
 /// Returns a response that sends the page as JSON text, piece by piece, and holds its permit until the last piece is
 /// sent.
-fn written(page: Page, permit: Permit) -> Response {
+fn page_response(page: Page, permit: Permit) -> Response {
     let mut pieces = vec![Bytes::from_static(b"{\"events\":[")];
     for (index, frame) in page.frames.into_iter().enumerate() {
         pieces.extend((index > 0).then_some(Bytes::from_static(b",")));
@@ -113,24 +113,24 @@ pub(crate) struct From {
     from: Option<u64>,
 }
 
-/// A stream of a run's events, with its permit as a subscriber.
-pub(crate) struct Watching {
+/// The past and future events of a run for one subscriber. It holds a permit for subscribers.
+pub(crate) struct RunEvents {
     pub(crate) subscriber: Subscriber,
     pub(crate) ends: watch::Receiver<bool>,
     request: Request,
     /// Ticks when the caller's token has to be checked again: once in each heartbeat.
-    looks: Interval,
+    token_checks: Interval,
     _permit: Permit,
 }
 
-impl Watching {
+impl RunEvents {
     /// Subscribes to a run, from the event `from` on.
     ///
     /// Returns 429 if too many streams are open, and 404 if the run does not exist. Returns 400 if `from` is after the
     /// run's next event.
-    pub(crate) async fn begin(request: Request, run: RunId, from: u64) -> Result<Watching, ApiError> {
+    pub(crate) async fn begin(request: Request, run: RunId, from: u64) -> Result<RunEvents, ApiError> {
         let app = request.app.clone();
-        let full = || ApiError::crowded("too_many_subscribers", "too many streams of events are open");
+        let full = || ApiError::busy_and_close("too_many_subscribers", "too many streams of events are open");
         let permit = app.subscribers.try_take(request.tenant(), 1).ok_or_else(full)?;
         let host = request.host.clone();
         let asking = request.clone();
@@ -144,10 +144,10 @@ impl Watching {
             let why = format!("the run has {coming} events so far; `from` must be at most that number, not {from}");
             return Err(ApiError::bad_request(why));
         }
-        let heard = from == coming && ENDED.contains(&&*row.status);
+        let heard = from == coming && ENDED_STATUSES.contains(&&*row.status);
         let subscriber = Subscriber::new(host, &app.broadcasts, run, from, coming, heard);
-        let looks = interval_at(Instant::now() + app.heartbeat, app.heartbeat);
-        Ok(Watching { subscriber, ends: app.ends.subscribe(), request: asking, looks, _permit: permit })
+        let token_checks = interval_at(Instant::now() + app.heartbeat, app.heartbeat);
+        Ok(RunEvents { subscriber, ends: app.ends.subscribe(), request: asking, token_checks, _permit: permit })
     }
 
     /// Returns true if the run has ended and the client already has its last event.
@@ -161,8 +161,8 @@ impl Watching {
         loop {
             tokio::select! {
                 frame = self.subscriber.next() => return frame,
-                () = server_ended(&mut self.ends) => return None,
-                _ = self.looks.tick() => if !self.request.is_known() { return None },
+                () = wait_for_server_end(&mut self.ends) => return None,
+                _ = self.token_checks.tick() => if !self.request.is_known() { return None },
             }
         }
     }
@@ -184,7 +184,7 @@ pub(crate) async fn stream(
     QueryParams(asked): QueryParams<From>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let run = known_id(&id)?;
+    let run = parse_path_id(&id)?;
     let from = match headers.get("last-event-id") {
         None => asked.from.unwrap_or(0),
         Some(last) => {
@@ -194,14 +194,14 @@ pub(crate) async fn stream(
         }
     };
     let heartbeat = request.app.heartbeat;
-    let watching = Watching::begin(request, run, from).await?;
+    let watching = RunEvents::begin(request, run, from).await?;
     if watching.is_over() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(Sse::new(sent(watching)).keep_alive(KeepAlive::new().interval(heartbeat)).into_response())
+    Ok(Sse::new(as_server_sent(watching)).keep_alive(KeepAlive::new().interval(heartbeat)).into_response())
 }
 
-fn sent(watching: Watching) -> impl Stream<Item = Result<Event, Infallible>> {
+fn as_server_sent(watching: RunEvents) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold(watching, |mut watching| async {
         let frame = watching.next().await?;
         let event = Event::default().data(String::from_utf8_lossy(&frame.text));

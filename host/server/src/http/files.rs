@@ -13,9 +13,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    intake::{PathParam, QueryParams, check_kind, read},
-    page::{self, After, BY_BYTES, streamed},
-    permit::unread,
+    intake::{PathParam, QueryParams, check_content_type, read_body},
+    page::{self, After, BY_BYTES, body_with_permit},
+    permit::unread_responses,
 };
 use flowcell_platform::files::{FileError, FileRow, MAX_FILE, NewFile};
 
@@ -58,7 +58,7 @@ pub(crate) struct FileList {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct About {
+pub(crate) struct UploadQuery {
     /// The name of the file: 1 to 255 bytes without `/`, `\` and control characters.
     name: String,
     /// The media type of the file; by default detected from its content or name.
@@ -68,7 +68,7 @@ pub(crate) struct About {
 }
 
 /// The media type of the body of an upload.
-const BYTES: &str = "application/octet-stream";
+const OCTET_STREAM: &str = "application/octet-stream";
 
 /// The body of an upload.
 pub(crate) struct Upload(Bytes);
@@ -79,8 +79,8 @@ impl<S: Send + Sync> FromRequest<S> for Upload {
     async fn from_request(request: axum::extract::Request, _: &S) -> Result<Upload, ApiError> {
         // Foreign web pages can send bodies of some media types, such as `text/plain`, without a preflight request. So
         // every upload must have this type, whatever the file contains.
-        check_kind(request.headers(), BYTES)?;
-        Ok(Upload(read(request, MAX_FILE).await?))
+        check_content_type(request.headers(), OCTET_STREAM)?;
+        Ok(Upload(read_body(request, MAX_FILE).await?))
     }
 }
 
@@ -118,24 +118,24 @@ pub(crate) async fn list(
             after.is_none_or(|after| (&row.name, &row.file_id) > after)
         };
         let rows = rows.filter(is_after).map(FileView::from);
-        let (files, next) = page::fill(rows, BY_BYTES, |file| format!("{}.{}", file.file_id, file.name));
+        let (files, next) = page::fill_page(rows, BY_BYTES, |file| format!("{}.{}", file.file_id, file.name));
         Ok(FileList { files, next })
     };
-    page::answer(request, read).await
+    page::respond_with_page(request, read).await
 }
 
 /// Store a file; the server stores the same content once
 ///
 /// The body is the unencoded content, at most 32 MiB. It may have any media type.
-#[utoipa::path(post, path = "/v1/files", tag = "files", params(About),
+#[utoipa::path(post, path = "/v1/files", tag = "files", params(UploadQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 201, body = FileView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn put(
     request: Request,
-    about: Result<QueryParams<About>, ApiError>,
+    about: Result<QueryParams<UploadQuery>, ApiError>,
     Upload(bytes): Upload,
 ) -> Result<(StatusCode, Json<FileView>), ApiError> {
-    let QueryParams(About { name, mime, metadata }) = about?;
+    let QueryParams(UploadQuery { name, mime, metadata }) = about?;
     let metadata = metadata.as_deref().map(flowcell_contract::Json::parse).transpose();
     let metadata = metadata.map_err(|_| FileError::Metadata)?.unwrap_or_default();
     let new = NewFile { name, mime, metadata, bytes: bytes.to_vec() };
@@ -158,7 +158,7 @@ pub(crate) async fn show(request: Request, PathParam(id): PathParam<String>) -> 
 pub(crate) async fn content(request: Request, PathParam(id): PathParam<String>) -> Result<Response, ApiError> {
     let read = request.blocking(move |request| {
         let bytes = request.host.files().find(&id)?.size;
-        let place = request.app.responses.try_take(request.tenant(), bytes).ok_or_else(unread)?;
+        let place = request.app.responses.try_take(request.tenant(), bytes).ok_or_else(unread_responses)?;
         Ok((request.host.files().get(&id)?, place))
     });
     let ((row, bytes), place) = read.await?;
@@ -169,7 +169,7 @@ pub(crate) async fn content(request: Request, PathParam(id): PathParam<String>) 
         (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ];
-    Ok((headers, streamed(Bytes::from_owner(bytes), place)).into_response())
+    Ok((headers, body_with_permit(Bytes::from_owner(bytes), place)).into_response())
 }
 
 /// Remove a file; runs that use it keep it

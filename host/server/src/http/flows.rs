@@ -59,7 +59,7 @@ pub(crate) fn source(flow: &RawValue) -> Result<Source, ApiError> {
 
 /// Returns the name of a stored flow, if the value is a string with a valid name. Returns `None` for any other value,
 /// which is then a whole flow.
-pub(crate) fn name(flow: &RawValue) -> Option<String> {
+pub(crate) fn stored_flow_name(flow: &RawValue) -> Option<String> {
     let text = serde_json::from_str::<String>(flow.get()).ok()?;
     is_flow_name(&text).then_some(text)
 }

@@ -15,18 +15,18 @@ use serde_json::{error::Category, json};
 use super::{api_error::ApiError, permit::RequestPermit};
 
 /// The maximum size of a body in bytes: a flow of 4 MiB as a JSON string, plus the rest of the request.
-pub(crate) const BODY_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 /// The default time within which a body must arrive.
-pub(crate) const BODY_TIME: Duration = Duration::from_secs(30);
+pub(crate) const DEFAULT_BODY_TIME: Duration = Duration::from_secs(30);
 
 /// The time within which the body of a request must arrive.
 #[derive(Clone, Copy)]
 pub(crate) struct BodyTimeout(pub(crate) Duration);
 
 impl BodyTimeout {
-    /// Returns the time that is set for the connection, or [`BODY_TIME`].
-    pub(crate) fn with(request: &Request) -> Duration {
-        request.extensions().get().map_or(BODY_TIME, |BodyTimeout(time)| *time)
+    /// Returns the time that is set for the connection, or [`DEFAULT_BODY_TIME`].
+    pub(crate) fn of_request(request: &Request) -> Duration {
+        request.extensions().get().map_or(DEFAULT_BODY_TIME, |BodyTimeout(time)| *time)
     }
 }
 
@@ -49,8 +49,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Raw<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Raw<T>, ApiError> {
-        check_kind(request.headers(), "application/json")?;
-        let bytes = read(request, BODY_BYTES).await?;
+        check_content_type(request.headers(), "application/json")?;
+        let bytes = read_body(request, MAX_BODY_BYTES).await?;
         // An empty body counts as an object without members.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         check_values(text)?;
@@ -70,7 +70,7 @@ pub(crate) fn check_values(text: &[u8]) -> Result<(), ApiError> {
 }
 
 /// Returns 415 if the header `Content-Type` names another type than `wanted`. A missing header is accepted.
-pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Result<(), ApiError> {
+pub(crate) fn check_content_type(headers: &axum::http::HeaderMap, wanted: &str) -> Result<(), ApiError> {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let kind = kind.to_str().unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
@@ -82,9 +82,9 @@ pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Resul
 }
 
 /// Reads the whole body. Returns 413 if it has more than `most` bytes, 408 if it does not arrive in time, and 400 if it
-/// is incomplete. Returns 429 if it gets no memory in time, because other bodies of the tenant, or of the same client
-/// address for a post to a trigger, take all of their share.
-pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, ApiError> {
+/// is incomplete. Returns 429 if no memory for it becomes free in time: the bodies of one tenant share a part of the
+/// memory, and so do the posts to triggers from one client address.
+pub(crate) async fn read_body(request: Request, most: usize) -> Result<Bytes, ApiError> {
     let large = || {
         let why = format!("a body may have at most {most} bytes");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
@@ -93,7 +93,7 @@ pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, ApiErro
     if request.body().size_hint().lower() > most as u64 {
         return Err(large());
     }
-    let patience = BodyTimeout::with(&request);
+    let patience = BodyTimeout::of_request(&request);
     let late = || {
         let why = format!("the body did not arrive within {} s", patience.as_secs_f32());
         ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
@@ -125,7 +125,8 @@ fn wrong_json(error: &serde_json::Error) -> ApiError {
         Category::Data => "the body does not fit the route",
         _ => "the body is not JSON",
     };
-    ApiError::bad_request(format!("{what}: {error}")).with(json!({ "line": error.line(), "column": error.column() }))
+    ApiError::bad_request(format!("{what}: {error}"))
+        .with_details(json!({ "line": error.line(), "column": error.column() }))
 }
 
 /// The parsed query of a request. An invalid query gets 400.
@@ -155,7 +156,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
 }
 
 /// Parses a run id from a client. Returns 400 unless it has 1 to 200 letters, digits, and any of `- _ . : / [ ]`.
-pub(crate) fn run_id(text: &str) -> Result<RunId, ApiError> {
+pub(crate) fn parse_run_id(text: &str) -> Result<RunId, ApiError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
     if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
         return Ok(RunId::from(text));
@@ -164,6 +165,6 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, ApiError> {
 }
 
 /// Parses a run id in a path. An invalid id gets 404, since no run can have it.
-pub(crate) fn known_id(text: &str) -> Result<RunId, ApiError> {
-    run_id(text).map_err(|_| ApiError::no_run(text))
+pub(crate) fn parse_path_id(text: &str) -> Result<RunId, ApiError> {
+    parse_run_id(text).map_err(|_| ApiError::run_not_found(text))
 }

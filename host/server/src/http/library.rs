@@ -58,7 +58,7 @@ pub(crate) struct FlowView {
 
 impl FlowView {
     /// Returns the path of the flow in the API.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn api_path(&self) -> String {
         format!("/v1/flows/{}", self.name)
     }
 }
@@ -104,14 +104,14 @@ pub(crate) async fn list(
     request: Request,
     QueryParams(After { cursor }): QueryParams<After>,
 ) -> Result<Response, ApiError> {
-    page::answer(request, move |request| listed(request, cursor.as_deref())).await
+    page::respond_with_page(request, move |request| list_page(request, cursor.as_deref())).await
 }
 
 /// Returns a page of the flows, sorted by name. The page begins with the first name after `after`, or with the first
 /// flow for `None`.
-pub(crate) fn listed(request: &Request, after: Option<&str>) -> Result<FlowList, ApiError> {
+pub(crate) fn list_page(request: &Request, after: Option<&str>) -> Result<FlowList, ApiError> {
     let mut filling = Filling::new(BY_BYTES);
-    let (entries, more) = request.flows().page(after, |entry| filling.take(page::size(entry)))?;
+    let (entries, more) = request.flows().page(after, |entry| filling.take(page::json_size(entry)))?;
     let next = entries.last().filter(|_| more).map(|entry| entry.name.clone());
     Ok(FlowList { flows: entries.into_iter().map(FlowRow::from).collect(), next })
 }
@@ -120,12 +120,12 @@ pub(crate) fn listed(request: &Request, after: Option<&str>) -> Result<FlowList,
 #[utoipa::path(post, path = "/v1/flows", tag = "flows", request_body = NewFlow,
     responses((status = 201, body = FlowView, headers(("location" = String))), (status = "default", body = ErrorBody)))]
 pub(crate) async fn create(request: Request, Body(body): Body<NewFlow>) -> Result<Response, ApiError> {
-    let flow = keep(request, body).await?;
-    Ok((StatusCode::CREATED, [(header::LOCATION, flow.place())], Json(flow)).into_response())
+    let flow = store_flow(request, body).await?;
+    Ok((StatusCode::CREATED, [(header::LOCATION, flow.api_path())], Json(flow)).into_response())
 }
 
 /// Stores a flow under the name in its text: as the first version, or as the newest one.
-pub(crate) async fn keep(request: Request, body: NewFlow) -> Result<FlowView, ApiError> {
+pub(crate) async fn store_flow(request: Request, body: NewFlow) -> Result<FlowView, ApiError> {
     let text = source(&body.flow)?.text;
     let (app, tenant) = (request.app.clone(), request.tenant().clone());
     let kept = request.checking(move |flows, host| match flows.create(host, &text) {

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::intake::BODY_TIME;
+use super::intake::DEFAULT_BODY_TIME;
 
 /// The maximum number of open connections.
-pub(crate) const CONNECTIONS: usize = 4_096;
+pub(crate) const MAX_CONNECTIONS: usize = 4_096;
 /// The time for the head of a request to arrive. Idle connections are closed after the same time.
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
 /// The maximum number of open event streams. A fair semaphore divides them among tenants.
-pub(crate) const SUBSCRIBERS: u64 = 4_000;
+pub(crate) const MAX_SUBSCRIBERS: u64 = 4_000;
 /// The maximum number of open WebSockets. Each may hold a message of 1 MiB in memory. A fair semaphore divides them
 /// among tenants.
-pub(crate) const SOCKETS: u64 = 1_024;
+pub(crate) const MAX_SOCKETS: u64 = 1_024;
 /// The interval between two comments that keep an idle stream alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -37,11 +37,11 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            connections: CONNECTIONS,
+            connections: MAX_CONNECTIONS,
             head_time: HEAD_TIME,
-            body_time: BODY_TIME,
-            subscribers: SUBSCRIBERS,
-            sockets: SOCKETS,
+            body_time: DEFAULT_BODY_TIME,
+            subscribers: MAX_SUBSCRIBERS,
+            sockets: MAX_SOCKETS,
             heartbeat: HEARTBEAT,
         }
     }

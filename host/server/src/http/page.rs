@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flowcell_engine::Permit;
-use flowcell_runtime::paging::{Filling, Most, PAGE_BYTES};
+use flowcell_runtime::paging::{Filling, PAGE_BYTES, PageLimits};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
@@ -27,18 +27,18 @@ pub(crate) struct After {
 }
 
 /// The limits of a page that is bounded only by its bytes.
-pub(crate) const BY_BYTES: Most = Most { items: usize::MAX, bytes: PAGE_BYTES };
+pub(crate) const BY_BYTES: PageLimits = PageLimits { items: usize::MAX, bytes: PAGE_BYTES };
 
 /// Fills a page from the start of a list. Returns the page, and the cursor of the next page, or `None` if no items
 /// follow.
-pub(crate) fn fill<T: Serialize>(
+pub(crate) fn fill_page<T: Serialize>(
     list: impl IntoIterator<Item = T>,
-    most: Most,
+    most: PageLimits,
     cursor: impl Fn(&T) -> String,
 ) -> (Vec<T>, Option<String>) {
     let (mut page, mut filling) = (Vec::new(), Filling::new(most));
     for item in list {
-        if !filling.take(size(&item)) {
+        if !filling.take(json_size(&item)) {
             let next = page.last().map(&cursor);
             return (page, next);
         }
@@ -48,31 +48,31 @@ pub(crate) fn fill<T: Serialize>(
 }
 
 /// Returns the size of an item as JSON text, in bytes.
-pub(crate) fn size(item: &impl Serialize) -> u64 {
+pub(crate) fn json_size(item: &impl Serialize) -> u64 {
     serde_json::to_vec(item).map_or(u64::MAX, |text| text.len() as u64)
 }
 
-/// Reads a page and returns it as a JSON response. A permit for its bytes, out of those for all pages, is held from
-/// before the read until the response is sent.
-pub(crate) async fn answer<T: Serialize + Send + 'static>(
+/// Takes a permit for the bytes of a page, reads the page, and returns it as a JSON response, which holds the permit
+/// until it is sent.
+pub(crate) async fn respond_with_page<T: Serialize + Send + 'static>(
     request: Request,
     read: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let mut permit = request.app.broadcasts.page_permit(request.tenant(), BY_BYTES).await;
+    let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), BY_BYTES).await;
     let page = request.blocking(read).await?;
     let text = Bytes::from(serde_json::to_vec(&page).map_err(ApiError::internal)?);
     permit.shrink(text.len() as u64);
-    Ok(held(text, permit))
+    Ok(response_with_permit(text, permit))
 }
 
 /// Returns a response with a JSON text. It holds the permit for the text's bytes until they are sent.
-pub(crate) fn held(text: Bytes, permit: Permit) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], streamed(text, permit)).into_response()
+pub(crate) fn response_with_permit(text: Bytes, permit: Permit) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body_with_permit(text, permit)).into_response()
 }
 
 /// Returns a response body that holds the permit for its bytes until they are sent. [`Counted`] marks the response, so
 /// that its bytes do not take a second permit.
-pub(crate) fn streamed(bytes: Bytes, permit: Permit) -> impl IntoResponse {
+pub(crate) fn body_with_permit(bytes: Bytes, permit: Permit) -> impl IntoResponse {
     (Extension(Counted), Body::new(Guarded::new(Body::from(bytes), permit)))
 }
 
@@ -83,18 +83,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_follow_one_another_and_lose_nothing() {
+    fn successive_pages_contain_every_item() {
         let list = ["a", "bb", "c-long-name", "d", "e"];
         for (most, expected) in [
-            (Most { items: 2, bytes: 1_000 }, vec![2, 2, 1]),
-            (Most { items: 9, bytes: 8 }, vec![2, 1, 2]),
-            (Most { items: 9, bytes: 1_000 }, vec![5]),
-            (Most { items: 5, bytes: 1_000 }, vec![5]),
+            (PageLimits { items: 2, bytes: 1_000 }, vec![2, 2, 1]),
+            (PageLimits { items: 9, bytes: 8 }, vec![2, 1, 2]),
+            (PageLimits { items: 9, bytes: 1_000 }, vec![5]),
+            (PageLimits { items: 5, bytes: 1_000 }, vec![5]),
         ] {
             let (mut all, mut sizes, mut cursor) = (Vec::new(), Vec::new(), None::<String>);
             loop {
                 let rest = list.into_iter().filter(|item| cursor.as_deref().is_none_or(|cursor| *item > cursor));
-                let (page, next) = fill(rest, most, ToString::to_string);
+                let (page, next) = fill_page(rest, most, ToString::to_string);
                 sizes.push(page.len());
                 all.extend(page);
                 cursor = next;

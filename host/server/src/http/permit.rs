@@ -1,8 +1,8 @@
 //! The permits of one request, and those for the bytes of request and response bodies in memory. Tenants share both.
 //!
-//! A body of at most [`SMALL_BYTES`] takes no permit, because the maximum number of requests bounds the memory of all
-//! small bodies. A larger request body holds a permit from before it is read until the request is answered. A larger
-//! response body holds one until it is sent.
+//! A body of at most [`MAX_UNCOUNTED_BYTES`] takes no permit, because the maximum number of requests bounds the memory
+//! of all small bodies. A larger request body holds a permit from before it is read until the request is answered. A
+//! larger response body holds one until it is sent.
 
 use std::{
     pin::Pin,
@@ -23,14 +23,14 @@ use parking_lot::Mutex;
 use super::api_error::ApiError;
 
 /// Maximum size in bytes of all request bodies in memory. A [`FairSemaphore`] divides it among tenants.
-pub(crate) const REQUEST_BYTES: u64 = 256 << 20;
+pub(crate) const MAX_REQUEST_BYTES: u64 = 256 << 20;
 /// Maximum size in bytes of all posts to triggers in memory. A [`FairSemaphore`] divides it among client addresses.
-pub(crate) const HOOK_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_HOOK_BYTES: u64 = 64 << 20;
 /// Maximum size in bytes of all responses in memory, without pages of lists. A [`FairSemaphore`] divides it among
 /// tenants.
-pub(crate) const RESPONSE_BYTES: u64 = 256 << 20;
+pub(crate) const MAX_RESPONSE_BYTES: u64 = 256 << 20;
 /// Maximum size in bytes of a body that takes no permit.
-pub(crate) const SMALL_BYTES: u64 = 64 << 10;
+pub(crate) const MAX_UNCOUNTED_BYTES: u64 = 64 << 10;
 /// Maximum size in bytes of the pieces in which a response is passed to its connection.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -40,8 +40,8 @@ pub(crate) struct RequestPermit {
     /// The permit for the request itself. A post to a trigger has none.
     _request: Option<Permit>,
     bodies: FairSemaphore,
-    /// The holder of the permits for bodies: the tenant, or for a post to a trigger the client address in the form of
-    /// a tenant.
+    /// The holder of the permits for bodies: the tenant. For a post to a trigger, it is the client address, converted
+    /// to a tenant.
     holder: Tenant,
     body: Mutex<Option<Permit>>,
 }
@@ -52,9 +52,9 @@ impl RequestPermit {
     }
 
     /// Takes the permit for a request body of this size in bytes, and waits until the holder may have it. A body of at
-    /// most [`SMALL_BYTES`] takes none.
+    /// most [`MAX_UNCOUNTED_BYTES`] takes none.
     pub(crate) async fn take_body(&self, bytes: u64) {
-        if bytes > SMALL_BYTES {
+        if bytes > MAX_UNCOUNTED_BYTES {
             let permit = self.bodies.take(&self.holder, bytes).await;
             *self.body.lock() = Some(permit);
         }
@@ -67,20 +67,20 @@ impl RequestPermit {
         }
     }
 
-    /// Returns the response. If its body is larger than [`SMALL_BYTES`], the body holds a permit for its bytes and the
-    /// permits of the request until it is sent. Streams, which have no known size, and responses with the mark
+    /// Returns the response. If its body is larger than [`MAX_UNCOUNTED_BYTES`], the body holds a permit for its bytes
+    /// and the permits of the request until it is sent. Streams, which have no known size, and responses with the mark
     /// [`Counted`] are returned unchanged.
     ///
     /// A large response to a read is replaced by 429 if the tenant gets no permit for it now. The response to a change
     /// waits for its permit, because the change is already made.
-    pub(crate) async fn hold(
+    pub(crate) async fn hold_until_sent(
         self: Arc<RequestPermit>,
         method: &Method,
         responses: &FairSemaphore,
         response: Response,
     ) -> Response {
         let is_counted = response.extensions().get::<Counted>().is_some();
-        let bytes = response.body().size_hint().exact().filter(|bytes| !is_counted && *bytes > SMALL_BYTES);
+        let bytes = response.body().size_hint().exact().filter(|bytes| !is_counted && *bytes > MAX_UNCOUNTED_BYTES);
         let Some(bytes) = bytes else { return response };
         let permit = match method.is_safe() {
             true => responses.try_take(&self.holder, bytes),
@@ -88,18 +88,18 @@ impl RequestPermit {
         };
         match permit {
             Some(permit) => response.map(|body| Body::new(Guarded::new(body, (permit, self)))),
-            None => unread().into_response(),
+            None => unread_responses().into_response(),
         }
     }
 }
 
-/// Returns 429 for a response that gets no permit before the tenant's clients have read other responses.
-pub(crate) fn unread() -> ApiError {
+/// Returns 429 for a large response that gets no permit, because the tenant's clients have not read earlier responses.
+pub(crate) fn unread_responses() -> ApiError {
     let why = "this tenant has too many bytes of responses that its clients have not read yet; read them first";
     ApiError::busy("too_many_requests", why)
 }
 
-/// Marks a response that already holds a permit for its bytes, so that [`RequestPermit::hold`] takes none.
+/// Marks a response that already holds a permit for its bytes, so that [`RequestPermit::hold_until_sent`] takes none.
 #[derive(Clone, Copy)]
 pub(crate) struct Counted;
 
@@ -174,19 +174,19 @@ mod tests {
 
     use super::*;
 
-    const LARGE: usize = SMALL_BYTES as usize + 1;
+    const LARGE: usize = MAX_UNCOUNTED_BYTES as usize + 1;
 
     fn permit() -> Arc<RequestPermit> {
         RequestPermit::new(None, FairSemaphore::new(0), "a".into())
     }
 
     #[tokio::test]
-    async fn large_responses_count_until_they_are_read() {
+    async fn large_responses_hold_a_permit_until_they_are_read() {
         // A single tenant may hold half of the bytes: two of these responses.
         let semaphore = FairSemaphore::new(5 * LARGE as u64);
         let respond = |method, bytes| {
             let (semaphore, permit) = (semaphore.clone(), permit());
-            async move { permit.hold(&method, &semaphore, vec![0; bytes].into_response()).await }
+            async move { permit.hold_until_sent(&method, &semaphore, vec![0; bytes].into_response()).await }
         };
         let first = respond(Method::GET, LARGE).await;
         let second = respond(Method::POST, LARGE).await;
@@ -203,9 +203,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_response_is_handed_over_in_pieces_and_counts_until_the_last() {
+    async fn a_response_is_sent_in_pieces_and_holds_its_permit_until_the_last() {
         let semaphore = FairSemaphore::new(10 * LARGE as u64);
-        let response = permit().hold(&Method::GET, &semaphore, vec![7; 2 * PIECE_BYTES + 1].into_response()).await;
+        let response =
+            permit().hold_until_sent(&Method::GET, &semaphore, vec![7; 2 * PIECE_BYTES + 1].into_response()).await;
         let mut body = response.into_body();
         let mut sizes = Vec::new();
         while let Some(frame) = body.frame().await {

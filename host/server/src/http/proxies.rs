@@ -8,7 +8,7 @@ use flowcell_services::egress::AddressRange;
 /// The older header by which proxies name the client.
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// The maximum number of entries that are read, from the end of a header.
-pub(crate) const HOPS: usize = 32;
+pub(crate) const MAX_HOPS: usize = 32;
 
 /// The proxies that the operator trusts. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -28,32 +28,32 @@ impl Proxies {
     ///
     /// If `peer` is not a trusted proxy, the result is `peer`. Otherwise the caller is the last address in `Forwarded`
     /// or `X-Forwarded-For` that is not a trusted proxy. If all addresses in the header are trusted, the caller is the
-    /// first one that was read. If the two headers disagree or cannot be parsed, the result is `peer`, since the
-    /// caller may have written one of them.
+    /// first of them, or of the last [`MAX_HOPS`]. If the two headers disagree or cannot be parsed, the result is
+    /// `peer`, since the caller may have written one of them.
     pub(crate) fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.trusts(peer) {
             return peer;
         }
         let forwarded = self.last_stranger(&entries(headers, &FORWARDED), forwarded_for);
-        let x_forwarded_for = self.last_stranger(&entries(headers, &X_FORWARDED_FOR), address);
+        let x_forwarded_for = self.last_stranger(&entries(headers, &X_FORWARDED_FOR), parse_address);
         match (forwarded, x_forwarded_for) {
-            (Named::Nobody, Named::By(caller)) | (Named::By(caller), Named::Nobody) => caller,
-            (Named::By(one), Named::By(other)) if one == other => one,
+            (NamedCaller::Nobody, NamedCaller::By(caller)) | (NamedCaller::By(caller), NamedCaller::Nobody) => caller,
+            (NamedCaller::By(one), NamedCaller::By(other)) if one == other => one,
             _ => peer,
         }
     }
 
     /// Returns the last address in the entries that is not a trusted proxy. If all are trusted, returns the first of
-    /// the last [`HOPS`] entries.
-    fn last_stranger(&self, entries: &[&str], read: fn(&str) -> Option<IpAddr>) -> Named {
-        let mut nearest = Named::Nobody;
-        for entry in entries.iter().rev().take(HOPS) {
-            let Some(address) = read(entry) else { return Named::Unreadable };
+    /// the last [`MAX_HOPS`] entries.
+    fn last_stranger(&self, entries: &[&str], read: fn(&str) -> Option<IpAddr>) -> NamedCaller {
+        let mut nearest = NamedCaller::Nobody;
+        for entry in entries.iter().rev().take(MAX_HOPS) {
+            let Some(address) = read(entry) else { return NamedCaller::Unreadable };
             if !self.trusts(address) {
-                return Named::By(address);
+                return NamedCaller::By(address);
             }
-            nearest = Named::By(address);
+            nearest = NamedCaller::By(address);
         }
         nearest
     }
@@ -61,7 +61,7 @@ impl Proxies {
 
 /// The caller that a header names: no caller, this address, or an entry that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Named {
+enum NamedCaller {
     Nobody,
     By(IpAddr),
     Unreadable,
@@ -78,11 +78,11 @@ fn forwarded_for(element: &str) -> Option<IpAddr> {
     let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
     let (_, named) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
     let named = named.trim();
-    address(named.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(named))
+    parse_address(named.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(named))
 }
 
 /// Parses an address with an optional port. An IPv6 address with a port is in brackets.
-fn address(text: &str) -> Option<IpAddr> {
+fn parse_address(text: &str) -> Option<IpAddr> {
     let bare = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?.0,
         None if text.matches(':').count() == 1 => text.split_once(':')?.0,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trusted_proxy_is_believed() {
+    fn only_a_trusted_proxy_may_state_an_address() {
         let x = "x-forwarded-for";
         type Case<'a> = (&'a str, &'a [(&'static str, &'a str)], &'a str);
         let table: &[Case<'_>] = &[

@@ -5,7 +5,7 @@ use flowcell_contract::RunId;
 use flowcell_runtime::{
     RunError, RunResult, RunStatus, Waiting,
     fact::RunEnd,
-    paging::{Most, PAGE_BYTES},
+    paging::{PAGE_BYTES, PageLimits},
     ports::{Filter, RunRow},
 };
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    intake::{PathParam, QueryParams, known_id, run_id},
-    page::fill,
+    intake::{PathParam, QueryParams, parse_path_id, parse_run_id},
+    page::fill_page,
 };
 use flowcell_platform::{
     shape,
@@ -25,9 +25,9 @@ use flowcell_platform::{
 };
 
 /// The default number of runs in a page.
-const PAGE: usize = 50;
+const DEFAULT_PAGE_RUNS: usize = 50;
 /// The maximum number of runs in a page.
-pub(crate) const MAX_PAGE: usize = 500;
+pub(crate) const MAX_PAGE_RUNS: usize = 500;
 
 /// The status of a run.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
@@ -43,7 +43,7 @@ pub(crate) enum ListedStatus {
 
 impl ListedStatus {
     /// Returns the name of the status in the store.
-    fn stored(self) -> &'static str {
+    fn store_name(self) -> &'static str {
         match self {
             ListedStatus::Running => "active",
             ListedStatus::Parked => "parked",
@@ -91,7 +91,7 @@ pub(crate) struct RunView {
 
 impl RunView {
     /// Creates the view of a run that was just admitted.
-    pub(crate) fn running(run: &RunId) -> RunView {
+    pub(crate) fn new_running(run: &RunId) -> RunView {
         RunView {
             run_id: run.to_string(),
             flow: None,
@@ -105,7 +105,7 @@ impl RunView {
         }
     }
 
-    fn row(row: &RunRow) -> RunView {
+    fn from_row(row: &RunRow) -> RunView {
         let status = if row.status == "active" { "running" } else { &row.status };
         RunView {
             flow: Some(row.flow.clone()),
@@ -113,12 +113,12 @@ impl RunView {
             created: Some(row.created),
             updated: Some(row.updated),
             due: row.due,
-            ..RunView::running(&row.run_id)
+            ..RunView::new_running(&row.run_id)
         }
     }
 
     /// Creates the view from the result of a run.
-    pub(crate) fn result(result: &RunResult) -> RunView {
+    pub(crate) fn from_result(result: &RunResult) -> RunView {
         let status = serde_json::to_value(result.status).unwrap_or_default();
         let parked = matches!(result.status, RunStatus::Parked | RunStatus::NeedsAttention);
         RunView {
@@ -126,13 +126,13 @@ impl RunView {
             status: status.as_str().unwrap_or_default().into(),
             outputs: (!parked).then(|| result.outputs.to_serde()),
             error: result.error.as_ref().map(shape::run_error),
-            waiting: parked.then(|| result.waiting.iter().map(waiting_for).collect()),
-            ..RunView::running(&result.run_id)
+            waiting: parked.then(|| result.waiting.iter().map(waiting_json).collect()),
+            ..RunView::new_running(&result.run_id)
         }
     }
 
     /// Returns true if the run continues without a command: it is running, or a timer is set.
-    pub(crate) fn moves_by_itself(&self) -> bool {
+    pub(crate) fn continues_by_itself(&self) -> bool {
         self.status == "running" || self.status == "parked" && self.due.is_some()
     }
 
@@ -145,7 +145,7 @@ impl RunView {
     }
 }
 
-fn waiting_for(waiting: &Waiting) -> Value {
+fn waiting_json(waiting: &Waiting) -> Value {
     let mut object = shape::waiting(waiting);
     if let Waiting::Answer { question, .. } = waiting {
         object["choices"] = question.choices.iter().map(|choice| choice.value.as_str()).collect();
@@ -164,7 +164,7 @@ fn waiting_for(waiting: &Waiting) -> Value {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Which {
+pub(crate) struct RunQuery {
     /// List only runs with this status.
     #[param(inline)]
     status: Option<ListedStatus>,
@@ -189,7 +189,7 @@ pub(crate) struct RunPage {
 }
 
 /// Checks the requested number of items. Returns `usual` for `None`, and 400 if it is not from 1 to `most`.
-pub(crate) fn limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usize, ApiError> {
+pub(crate) fn check_limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usize, ApiError> {
     match asked.map(|asked| asked as usize) {
         None => Ok(usual),
         Some(asked) if (1..=most).contains(&asked) => Ok(asked),
@@ -198,16 +198,19 @@ pub(crate) fn limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usi
 }
 
 /// List runs, newest first
-#[utoipa::path(get, path = "/v1/runs", tag = "runs", params(Which),
+#[utoipa::path(get, path = "/v1/runs", tag = "runs", params(RunQuery),
     responses((status = 200, body = RunPage), (status = "default", body = ErrorBody)))]
-pub(crate) async fn list(request: Request, QueryParams(which): QueryParams<Which>) -> Result<Json<RunPage>, ApiError> {
-    let limit = limit(which.limit, PAGE, MAX_PAGE)?;
-    let after = which.cursor.as_deref().map(run_id).transpose()?;
-    let status = which.status.map(|standing| standing.stored().to_owned());
+pub(crate) async fn list(
+    request: Request,
+    QueryParams(which): QueryParams<RunQuery>,
+) -> Result<Json<RunPage>, ApiError> {
+    let limit = check_limit(which.limit, DEFAULT_PAGE_RUNS, MAX_PAGE_RUNS)?;
+    let after = which.cursor.as_deref().map(parse_run_id).transpose()?;
+    let status = which.status.map(|standing| standing.store_name().to_owned());
     let filter = Filter { flow: which.flow, status, after, limit: limit + 1 };
     let rows = request.blocking(move |request| Ok(request.runs()?.runs(request.tenant(), &filter)?)).await?;
-    let most = Most { items: limit, bytes: PAGE_BYTES };
-    let (runs, next) = fill(rows.iter().map(RunView::row), most, |run| run.run_id.clone());
+    let most = PageLimits { items: limit, bytes: PAGE_BYTES };
+    let (runs, next) = fill_page(rows.iter().map(RunView::from_row), most, |run| run.run_id.clone());
     Ok(Json(RunPage { runs, next }))
 }
 
@@ -215,7 +218,7 @@ pub(crate) async fn list(request: Request, QueryParams(which): QueryParams<Which
 #[utoipa::path(get, path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path,)),
     responses((status = 200, body = RunView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn show(request: Request, PathParam(id): PathParam<String>) -> Result<Json<RunView>, ApiError> {
-    view(request, known_id(&id)?).await.map(Json)
+    view(request, parse_path_id(&id)?).await.map(Json)
 }
 
 /// Reads the current state of a run, with its outputs once it has ended.
@@ -223,7 +226,7 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiErr
     request
         .blocking(move |request| {
             let (row, next) = request.row(&run)?;
-            let view = RunView::row(&row);
+            let view = RunView::from_row(&row);
             Ok(match request.host.end_of(&run, next)? {
                 Some(end) => view.ended(end),
                 None => view,
@@ -248,7 +251,7 @@ pub(crate) struct RunTree {
 #[utoipa::path(get, path = "/v1/runs/{id}/tree", tag = "runs", params(("id" = String, Path,)),
     responses((status = 200, body = RunTree), (status = "default", body = ErrorBody)))]
 pub(crate) async fn tree(request: Request, PathParam(id): PathParam<String>) -> Result<Json<RunTree>, ApiError> {
-    let run = known_id(&id)?;
+    let run = parse_path_id(&id)?;
     let tree = request
         .reading(move |request| {
             request.row(&run)?;
@@ -276,7 +279,7 @@ pub(crate) struct Gates {
 #[utoipa::path(get, path = "/v1/runs/{id}/gates", tag = "runs", params(("id" = String, Path,)),
     responses((status = 200, body = Gates), (status = "default", body = ErrorBody)))]
 pub(crate) async fn gates(request: Request, PathParam(id): PathParam<String>) -> Result<Json<Gates>, ApiError> {
-    let run = known_id(&id)?;
+    let run = parse_path_id(&id)?;
     let gates = request
         .reading(move |request| {
             request.row(&run)?;
@@ -294,7 +297,7 @@ pub(crate) async fn gate(
     request: Request,
     PathParam((id, gate)): PathParam<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
-    let run = known_id(&id)?;
+    let run = parse_path_id(&id)?;
     let question = request
         .reading(move |request| {
             request.row(&run)?;

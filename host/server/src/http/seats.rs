@@ -14,24 +14,25 @@ use tokio::sync::Notify;
 
 /// Maximum number of connections of one address that wait for the head of a request. Above it, a new connection closes
 /// the one that has waited longest. Addresses of trusted proxies have no such limit.
-pub(crate) const WAITING: usize = 1_024;
+pub(crate) const MAX_WAITING: usize = 1_024;
 
 /// The permits for connections. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Seats(Arc<Mutex<Table>>);
 
 struct Table {
-    places: usize,
+    max_connections: usize,
     open: usize,
-    /// A logical clock, which orders the connections by the time since which they wait.
+    /// A counter that orders the connections by the time at which they began to wait.
     clock: u64,
-    by: HashMap<IpAddr, OfAddress>,
+    by: HashMap<IpAddr, AddressConnections>,
 }
 
 #[derive(Default)]
-struct OfAddress {
+struct AddressConnections {
     open: usize,
-    /// The connections that wait for the head of a request, by the clock at which they began to wait.
+    /// The connections that wait for the head of a request, by the value of [`Table::clock`] at which they began to
+    /// wait.
     waiting: BTreeMap<u64, Arc<Notify>>,
 }
 
@@ -45,11 +46,11 @@ pub(crate) struct Seat {
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
-    /// Waits for the head of a request, since this clock value.
+    /// The connection waits for the head of a request since this value of [`Table::clock`].
     Waiting(u64),
-    /// Has this many requests whose answers are not completely sent.
+    /// The connection has this many requests whose answers are not completely sent.
     Busy(usize),
-    /// Closed, because its permit was given to another connection.
+    /// The connection is closed, because its permit was given to another one.
     Closed,
 }
 
@@ -57,8 +58,8 @@ enum State {
 pub(crate) struct Busy(Arc<Seat>);
 
 impl Seats {
-    pub(crate) fn new(places: usize) -> Seats {
-        Seats(Arc::new(Mutex::new(Table { places, open: 0, clock: 0, by: HashMap::new() })))
+    pub(crate) fn new(max_connections: usize) -> Seats {
+        Seats(Arc::new(Mutex::new(Table { max_connections, open: 0, clock: 0, by: HashMap::new() })))
     }
 
     /// Takes a permit for a new connection. If none is free, closes a connection that waits for a request, and takes
@@ -67,7 +68,7 @@ impl Seats {
     /// `is_shared` is true for the address of a trusted proxy, which many callers use. Such an address may take all
     /// free permits.
     pub(crate) fn take(&self, address: IpAddr, is_shared: bool) -> Option<Arc<Seat>> {
-        let address = bucket(address);
+        let address = counted_address(address);
         let closes = Arc::new(Notify::new());
         let since = self.0.lock().take(address, is_shared, &closes)?;
         let state = Mutex::new(State::Waiting(since));
@@ -75,9 +76,9 @@ impl Seats {
     }
 }
 
-/// Returns the address under which limits count. An IPv6 address counts as its /64 network, since one caller usually
+/// Returns the address for which the limits count. An IPv6 address becomes its /64 network, since one caller usually
 /// has all of it.
-pub(crate) fn bucket(address: IpAddr) -> IpAddr {
+pub(crate) fn counted_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
         address => address,
@@ -90,11 +91,11 @@ impl Table {
         let (held, waiting) = own.map_or((0, 0), |own| (own.open, own.waiting.len()));
         // With the new connection, an address may hold at most as many permits as stay free. But an address without
         // connections may take the last permit.
-        let left = self.places.saturating_sub(self.open + 1);
-        let is_over = !is_shared && (waiting >= WAITING || held > 0 && held + 1 > left);
+        let left = self.max_connections.saturating_sub(self.open + 1);
+        let is_over = !is_shared && (waiting >= MAX_WAITING || held > 0 && held + 1 > left);
         if is_over {
             self.close_oldest(address)?;
-        } else if self.open >= self.places {
+        } else if self.open >= self.max_connections {
             let (most, _) = self.by.iter().max_by_key(|(_, of)| of.waiting.len())?;
             self.close_oldest(*most)?;
         }
@@ -132,7 +133,7 @@ impl Table {
 
 impl Seat {
     /// Waits until the permit is given to another connection.
-    pub(crate) async fn closed(&self) {
+    pub(crate) async fn wait_until_closed(&self) {
         self.closes.notified().await;
     }
 
@@ -204,26 +205,26 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    /// Opens busy connections from one address until the next one is refused.
-    fn all(seats: &Seats, from: u8) -> Vec<Busy> {
+    /// Opens connections from one address, each with a request, until the next one is refused.
+    fn fill_with_busy(seats: &Seats, from: u8) -> Vec<Busy> {
         std::iter::from_fn(|| seats.take(address(from), false)?.begin()).collect()
     }
 
     fn is_closed(seat: &Seat) -> bool {
-        seat.closed().now_or_never().is_some()
+        seat.wait_until_closed().now_or_never().is_some()
     }
 
     #[test]
-    fn h4_no_address_takes_the_places_of_the_others() {
+    fn h4_one_address_leaves_connections_to_others() {
         let seats = Seats::new(1_000);
-        let taken: Vec<_> = (1..=3).map(|from| all(&seats, from)).collect();
+        let taken: Vec<_> = (1..=3).map(|from| fill_with_busy(&seats, from)).collect();
         assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [500, 250, 125]);
         assert!(seats.take(address(9), false).is_some(), "who comes next finds a place");
         assert!(seats.take(address(1), true).is_some(), "a proxy may have what there is");
     }
 
     #[test]
-    fn h4_one_that_waits_gives_way_and_one_that_is_answered_does_not() {
+    fn h4_a_new_connection_closes_a_waiting_one_but_no_busy_one() {
         let seats = Seats::new(3);
         let idle: Vec<_> = (0..2).map(|_| seats.take(address(1), true).unwrap()).collect();
         let busy = seats.take(address(1), true).unwrap();
@@ -241,10 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn places_are_free_again() {
+    fn dropped_seats_free_their_permits() {
         let seats = Seats::new(8);
         for _ in 0..3 {
-            let taken = all(&seats, 1);
+            let taken = fill_with_busy(&seats, 1);
             let waiting: Vec<_> = (2..5).filter_map(|from| seats.take(address(from), false)).collect();
             assert!(!taken.is_empty() && !waiting.is_empty());
             drop((taken, waiting));
@@ -254,17 +255,17 @@ mod tests {
     }
 
     #[test]
-    fn h4_heads_of_one_address_are_bounded() {
-        let seats = Seats::new(8 * WAITING);
-        let heads: Vec<_> = (0..WAITING + 10).map(|_| seats.take(address(1), false).unwrap()).collect();
+    fn h4_waiting_connections_of_one_address_are_bounded() {
+        let seats = Seats::new(8 * MAX_WAITING);
+        let heads: Vec<_> = (0..MAX_WAITING + 10).map(|_| seats.take(address(1), false).unwrap()).collect();
         assert_eq!(heads.iter().filter(|head| is_closed(head)).count(), 10);
         assert!(is_closed(&heads[9]) || heads[9].begin().is_none(), "those that waited longest");
         assert!(heads[10].begin().is_some());
     }
 
     #[test]
-    fn a_network_of_one_caller_is_one_address() {
-        let of = |text: &str| bucket(text.parse().unwrap());
+    fn an_ipv6_network_counts_as_one_address() {
+        let of = |text: &str| counted_address(text.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));

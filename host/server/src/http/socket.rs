@@ -16,15 +16,15 @@ use utoipa::IntoParams;
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    events::Watching,
+    events::RunEvents,
     identity::{AuthError, Scope},
-    intake::{PathParam, QueryParams, known_id},
+    intake::{PathParam, QueryParams, parse_path_id},
     steer,
 };
-use flowcell_platform::channels::verb::{answer, read};
+use flowcell_platform::channels::command::{build_answer, parse};
 
 /// The maximum size of a message in bytes: the largest input of a run, plus the rest of the message.
-pub(crate) const MESSAGE_BYTES: usize = 1024 * 1024 + 4096;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 1024 * 1024 + 4096;
 
 /// The first event that the socket sends.
 #[derive(Deserialize, IntoParams)]
@@ -52,7 +52,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
 /// Receive events of a run and send commands to it over a WebSocket
 ///
 /// The server sends the events as text messages, as in the stream. The client sends text messages with `{ "verb":
-/// "reply", "gate", "answer", "id"? }` and the other verbs of channels. The server answers each with `{ "type":
+/// "reply", "gate", "answer", "id"? }` and the other commands of channels. The server answers each with `{ "type":
 /// "channel:answer", "id"?, "ok", "error"? }`.
 #[utoipa::path(get, path = "/v1/runs/{id}/socket", tag = "events", params(("id" = String, Path,), From),
     responses((status = 101, description = "the connection is a WebSocket"), (status = "default", body = ErrorBody)))]
@@ -62,19 +62,20 @@ pub(crate) async fn socket(
     QueryParams(asked): QueryParams<From>,
     upgrade: Upgrade,
 ) -> Result<Response, ApiError> {
-    let run = known_id(&id)?;
-    let full = || ApiError::crowded("too_many_subscribers", "too many WebSockets of this tenant are open; close some");
+    let run = parse_path_id(&id)?;
+    let full =
+        || ApiError::busy_and_close("too_many_subscribers", "too many WebSockets of this tenant are open; close some");
     let place = request.app.sockets.try_take(request.tenant(), 1).ok_or_else(full)?;
     let speaks = request.clone();
-    let watching = Watching::begin(request, run.clone(), asked.from.unwrap_or(0)).await?;
-    let upgrade = upgrade.0.max_message_size(MESSAGE_BYTES).max_frame_size(MESSAGE_BYTES);
+    let watching = RunEvents::begin(request, run.clone(), asked.from.unwrap_or(0)).await?;
+    let upgrade = upgrade.0.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES);
     Ok(upgrade.on_upgrade(move |socket| async move {
         converse(socket, speaks, run, watching).await;
         drop(place);
     }))
 }
 
-async fn converse(mut socket: WebSocket, request: Request, run: RunId, mut watching: Watching) {
+async fn converse(mut socket: WebSocket, request: Request, run: RunId, mut watching: RunEvents) {
     let mut beat = tokio::time::interval(request.app.heartbeat);
     // The loop ends when the client has disconnected.
     loop {
@@ -103,11 +104,11 @@ fn text(text: String) -> Message {
 
 /// Executes the command in a message if the caller has its scope, and returns the answer.
 async fn handle(request: &Request, run: &RunId, line: &[u8]) -> String {
-    let (id, command) = read(line);
+    let (id, command) = parse(line);
     let outcome = match command {
         Err(error) => Err((error.code(), error.to_string())),
         Ok(command) => {
-            let done = match needs(&command) {
+            let done = match required_scope(&command) {
                 _ if !request.is_known() => Err(AuthError::Unknown.into()),
                 scope if !request.caller.scopes.has(scope) => Err(ApiError::forbidden(scope)),
                 _ => steer::send_command(request, run, command).await,
@@ -115,10 +116,10 @@ async fn handle(request: &Request, run: &RunId, line: &[u8]) -> String {
             done.map_err(|error| (error.code(), error.message().to_owned()))
         }
     };
-    answer(id, outcome.err()).to_string()
+    build_answer(id, outcome.err()).to_string()
 }
 
-fn needs(command: &RunCommand) -> Scope {
+fn required_scope(command: &RunCommand) -> Scope {
     match command {
         RunCommand::Reply { .. } => Scope::GateDecide,
         _ => Scope::RunControl,

@@ -20,7 +20,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
     flows,
-    intake::{QueryParams, Raw, run_id},
+    intake::{QueryParams, Raw, parse_run_id},
     library,
     runs::{RunView, view},
 };
@@ -30,9 +30,9 @@ use flowcell_platform::{
 };
 
 /// The longest wait for a run within one request. A client that wants to wait longer sends the request again.
-pub(crate) const WAIT: Duration = Duration::from_secs(60);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 /// The maximum length of an idempotency key in characters.
-pub(crate) const KEY_CHARS: usize = 256;
+pub(crate) const MAX_KEY_CHARS: usize = 256;
 /// The interval between two checks of a run that another process drives.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -78,12 +78,12 @@ pub(crate) async fn start(
     headers: HeaderMap,
     Raw(body, bytes): Raw<StartRun>,
 ) -> Result<Response, ApiError> {
-    let key = idempotency_key(&headers)?;
+    let key = run_id_from_key(&headers)?;
     let named = match (&body.run_id, &key) {
         (Some(_), Some(_)) => {
             return Err(ApiError::bad_request("send either `runId` or `Idempotency-Key`, not both"));
         }
-        (Some(id), None) => Some(own_id(id)?),
+        (Some(id), None) => Some(parse_chosen_id(id)?),
         (None, key) => key.clone(),
     };
     let conflict = if key.is_some() { "idempotency_conflict" } else { "run_exists" };
@@ -91,13 +91,13 @@ pub(crate) async fn start(
     let digest: Box<str> = hex::encode(Sha256::digest(&bytes)).into();
     let app = request.app.clone();
     let place = app.lock_start(request.tenant(), &run).await;
-    if let Some(record) = request.host.record(&run).map_err(|error| removed(&request, &run, error))? {
+    if let Some(record) = request.host.record(&run).map_err(|error| store_error(&request, &run, error))? {
         drop(place);
         if record.request != Some(digest) {
             let why = format!("the run `{run}` exists and began with another request");
             return Err(ApiError::new(StatusCode::CONFLICT, conflict, why));
         }
-        let view = if wait { outcome(request, run).await? } else { view(request, run).await? };
+        let view = if wait { wait_for_outcome(request, run).await? } else { view(request, run).await? };
         return Ok(Json(view).into_response());
     }
     begin(&request, body, Some((run, digest)), &headers, wait).await
@@ -105,21 +105,21 @@ pub(crate) async fn start(
 
 /// Prefixes of the run ids that are derived from triggers and idempotency keys. A caller that chose such an id could
 /// block a later start by a trigger or a key.
-const RESERVED: [&str; 5] = ["cron.", "event.", "hook.", "manual.", "idem-"];
+const RESERVED_PREFIXES: [&str; 5] = ["cron.", "event.", "hook.", "manual.", "idem-"];
 
 /// Parses a run id that a caller has chosen. Returns 400 if its prefix is reserved or its characters are not allowed.
-pub(crate) fn own_id(id: &str) -> Result<RunId, ApiError> {
-    match RESERVED.iter().find(|reserved| id.starts_with(*reserved)) {
+pub(crate) fn parse_chosen_id(id: &str) -> Result<RunId, ApiError> {
+    match RESERVED_PREFIXES.iter().find(|reserved| id.starts_with(*reserved)) {
         Some(reserved) => Err(ApiError::bad_request(format!(
             "ids that begin with `{reserved}` are reserved for triggers and `Idempotency-Key`; choose another one"
         ))),
-        None => run_id(id),
+        None => parse_run_id(id),
     }
 }
 
 /// Converts an error that the store returned for a run. Returns 409 `run_removed` if the run was removed, since its id
 /// is never used again, and otherwise 503.
-fn removed(request: &Request, run: &RunId, error: flowcell_runtime::ports::StoreError) -> ApiError {
+fn store_error(request: &Request, run: &RunId, error: flowcell_runtime::ports::StoreError) -> ApiError {
     let row = request.runs().ok().and_then(|runs| runs.run(request.tenant(), run).ok().flatten());
     match row {
         Some((row, _)) if row.status == "removed" => {
@@ -132,10 +132,10 @@ fn removed(request: &Request, run: &RunId, error: flowcell_runtime::ports::Store
 
 /// Derives a run id from the header `Idempotency-Key`. Returns `None` without the header, and 400 if the key is empty
 /// or too long.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<RunId>, ApiError> {
+fn run_id_from_key(headers: &HeaderMap) -> Result<Option<RunId>, ApiError> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
-    if !(1..=KEY_CHARS).contains(&key.len()) {
-        return Err(ApiError::bad_request(format!("an `Idempotency-Key` must have 1 to {KEY_CHARS} characters")));
+    if !(1..=MAX_KEY_CHARS).contains(&key.len()) {
+        return Err(ApiError::bad_request(format!("an `Idempotency-Key` must have 1 to {MAX_KEY_CHARS} characters")));
     }
     Ok(Some(RunId::from(format!("idem-{}", &hex::encode(Sha256::digest(key.as_bytes()))[..32]))))
 }
@@ -152,7 +152,7 @@ async fn begin(
     if let Some(parent) = headers.get("traceparent").and_then(|parent| parent.to_str().ok()) {
         request.host.link(runner.run_id(), parent);
     }
-    started(request, runner, wait).await
+    admit_and_answer(request, runner, wait).await
 }
 
 /// Prepares a new run, and returns it with its flow. Returns an error if the server stops, if the tenant is over quota,
@@ -169,18 +169,18 @@ pub(crate) async fn prepare(
     // The quota is checked first, so that a tenant over quota causes no further work.
     request.host.check_quota_for(run.as_ref()).map_err(StartError::from)?;
     let StartRun { flow, version, input, .. } = body;
-    let flow = named_or_whole(request, &flow, version).await?;
+    let flow = load_or_check(request, &flow, version).await?;
     let options = RunOptions { run_id: run, input, request: digest, without_events: true, ..RunOptions::default() };
     Ok((request.host.runner(&flow, options)?, flow))
 }
 
 /// Loads the flow that a body names, or checks the flow that it contains.
-pub(crate) async fn named_or_whole(
+pub(crate) async fn load_or_check(
     request: &Request,
     flow: &RawValue,
     version: Option<u32>,
 ) -> Result<LoadedFlow, ApiError> {
-    if let Some(name) = flows::name(flow) {
+    if let Some(name) = flows::stored_flow_name(flow) {
         return library::load(request.clone(), name, version).await;
     }
     if version.is_some() {
@@ -193,31 +193,31 @@ pub(crate) async fn named_or_whole(
 }
 
 /// Admits a new run and answers 201 once the run is on stable storage. With `wait` it answers when the run has ended or
-/// is parked, or after [`WAIT`].
-pub(crate) async fn started(request: &Request, runner: FlowRunner, wait: bool) -> Result<Response, ApiError> {
+/// is parked, or after [`MAX_WAIT`].
+pub(crate) async fn admit_and_answer(request: &Request, runner: FlowRunner, wait: bool) -> Result<Response, ApiError> {
     let run = runner.run_id().clone();
     let result = admit(request, runner, wait).await?;
     let view = match (result, wait) {
-        (Some(result), _) => RunView::result(&result),
-        (None, true) => outcome(request.clone(), run.clone()).await?,
-        (None, false) => RunView::running(&run),
+        (Some(result), _) => RunView::from_result(&result),
+        (None, true) => wait_for_outcome(request.clone(), run.clone()).await?,
+        (None, false) => RunView::new_running(&run),
     };
-    let place = format!("/v1/runs/{}", encoded(run.as_str()));
+    let place = format!("/v1/runs/{}", percent_encoded(run.as_str()));
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(view)).into_response())
 }
 
 /// Hands a run to the admission queue. With `wait`, returns the run's result if it starts at once and ends or parks
-/// within [`WAIT`]. In all other cases returns `None`.
+/// within [`MAX_WAIT`]. In all other cases returns `None`.
 pub(crate) async fn admit(
     request: &Request,
     mut runner: FlowRunner,
     wait: bool,
 ) -> Result<Option<RunResult>, ApiError> {
-    let (witness, ended) = Witness::new();
+    let (witness, ended) = ResultSender::new();
     if wait {
         runner.attach(Arc::new(witness));
     }
-    let until = tokio::time::Instant::now() + WAIT;
+    let until = tokio::time::Instant::now() + MAX_WAIT;
     let admission = request.app.admission.admit(request.tenant().clone(), runner, Overflow::Refuse).await?;
     if !wait || admission == Admission::Waits {
         return Ok(None);
@@ -226,9 +226,9 @@ pub(crate) async fn admit(
     Ok(tokio::time::timeout_at(until, ended).await.ok().and_then(Result::ok))
 }
 
-/// Waits up to [`WAIT`] until an existing run is no longer `running`, and returns its state.
-pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, ApiError> {
-    let until = tokio::time::Instant::now() + WAIT;
+/// Waits up to [`MAX_WAIT`] until an existing run is no longer `running`, and returns its state.
+pub(crate) async fn wait_for_outcome(request: Request, run: RunId) -> Result<RunView, ApiError> {
+    let until = tokio::time::Instant::now() + MAX_WAIT;
     loop {
         let hub = request.host.hubs().get(request.tenant(), &run);
         let view = view(request.clone(), run.clone()).await?;
@@ -237,7 +237,7 @@ pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, Api
         }
         match hub {
             Some(hub) => {
-                let (witness, ended) = Witness::new();
+                let (witness, ended) = ResultSender::new();
                 // If the run has ended in the meantime, the next check sees it.
                 if hub.attach(Arc::new(witness)).await.is_ok() {
                     let _ = tokio::time::timeout_at(until, ended).await;
@@ -249,16 +249,16 @@ pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, Api
 }
 
 /// A channel that sends the result of a run once it has ended or is parked.
-struct Witness(Mutex<Option<oneshot::Sender<RunResult>>>);
+struct ResultSender(Mutex<Option<oneshot::Sender<RunResult>>>);
 
-impl Witness {
-    fn new() -> (Witness, oneshot::Receiver<RunResult>) {
+impl ResultSender {
+    fn new() -> (ResultSender, oneshot::Receiver<RunResult>) {
         let (ended, sees_end) = oneshot::channel();
-        (Witness(Mutex::new(Some(ended))), sees_end)
+        (ResultSender(Mutex::new(Some(ended))), sees_end)
     }
 }
 
-impl Channel for Witness {
+impl Channel for ResultSender {
     fn on_event(&self, _event: &Event) {}
 
     fn on_complete(&self, result: &RunResult) {
@@ -271,7 +271,7 @@ impl Channel for Witness {
 }
 
 /// Percent-encodes a text as one segment of a path.
-fn encoded(text: &str) -> String {
+fn percent_encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_one_part_of_a_path() {
-        assert_eq!(encoded("run-1.a[3]/b"), "run-1.a%5B3%5D%2Fb");
+    fn a_run_id_is_encoded_as_one_path_segment() {
+        assert_eq!(percent_encoded("run-1.a[3]/b"), "run-1.a%5B3%5D%2Fb");
     }
 }

@@ -8,9 +8,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     api_error::{ApiError, ErrorBody},
-    app::{Request, finish},
+    app::{Request, finish_detached},
     identity::Scope,
-    intake::{Body, PathParam, QueryParams, known_id},
+    intake::{Body, PathParam, QueryParams, parse_path_id},
     runs::{RunView, view},
     start,
 };
@@ -119,7 +119,7 @@ impl Emitted {
 }
 
 /// Parses the body of a decision. Returns 400 unless it has exactly one of the four members.
-fn resolution(body: serde_json::Map<String, serde_json::Value>) -> Result<Resolution, ApiError> {
+fn parse_decision(body: serde_json::Map<String, serde_json::Value>) -> Result<Resolution, ApiError> {
     let one =
         || ApiError::bad_request("the body must have exactly one of `repeat: true`, `reply`, `output` and `fail: WHY`");
     let decision = (body.len() == 1).then(|| serde_json::from_value(serde_json::Value::Object(body)).ok()).flatten();
@@ -146,7 +146,7 @@ pub(crate) async fn send_command(request: &Request, run: &RunId, command: RunCom
         _ => None,
     };
     let (request, run, may_end) = (request.clone(), run.clone(), command == RunCommand::Cancel);
-    finish(async move {
+    finish_detached(async move {
         request.host.ask(&run, command).await?;
         request.app.admission.ready_signal().notify_one();
         // No driver reports the end of a run that was parked.
@@ -164,8 +164,8 @@ pub(crate) async fn send_command(request: &Request, run: &RunId, command: RunCom
     .await
 }
 
-async fn accepted(request: &Request, id: &str, command: RunCommand) -> Result<Json<Accepted>, ApiError> {
-    let run = known_id(id)?;
+async fn send_to_run(request: &Request, id: &str, command: RunCommand) -> Result<Json<Accepted>, ApiError> {
+    let run = parse_path_id(id)?;
     send_command(request, &run, command).await?;
     Ok(Json(Accepted { run_id: run.to_string(), accepted: true }))
 }
@@ -178,7 +178,7 @@ pub(crate) async fn send(
     PathParam(id): PathParam<String>,
     Body(body): Body<Message>,
 ) -> Result<Json<Accepted>, ApiError> {
-    accepted(&request, &id, body.command()?).await
+    send_to_run(&request, &id, body.command()?).await
 }
 
 /// Send a message to the latest open agent run of the node at an address
@@ -190,7 +190,7 @@ pub(crate) async fn send_to_node(
     PathParam((id, to)): PathParam<(String, String)>,
     Body(body): Body<AgentMessage>,
 ) -> Result<Json<Accepted>, ApiError> {
-    accepted(&request, &id, body.command(to)).await
+    send_to_run(&request, &id, body.command(to)).await
 }
 
 /// Send a message to an agent run
@@ -202,7 +202,7 @@ pub(crate) async fn send_to_agent(
     PathParam((id, to)): PathParam<(String, String)>,
     Body(body): Body<AgentMessage>,
 ) -> Result<Json<Accepted>, ApiError> {
-    accepted(&request, &id, body.command(to)).await
+    send_to_run(&request, &id, body.command(to)).await
 }
 
 /// Ask an agent run to finish
@@ -215,7 +215,7 @@ pub(crate) async fn close_agent(
     PathParam((id, to)): PathParam<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Accepted>, ApiError> {
-    accepted(&request, &id, RunCommand::CloseAgent { to }).await
+    send_to_run(&request, &id, RunCommand::CloseAgent { to }).await
 }
 
 /// Answer the gate at an address
@@ -227,7 +227,7 @@ pub(crate) async fn reply(
     PathParam((id, gate)): PathParam<(String, String)>,
     Body(body): Body<Answer>,
 ) -> Result<Json<Accepted>, ApiError> {
-    accepted(&request, &id, body.command(gate)).await
+    send_to_run(&request, &id, body.command(gate)).await
 }
 
 /// Send a named event; it wakes a waiting node, or is stored for a later wait
@@ -239,7 +239,7 @@ pub(crate) async fn emit(
     PathParam((id, name)): PathParam<(String, String)>,
     Body(body): Body<Emitted>,
 ) -> Result<Json<Accepted>, ApiError> {
-    accepted(&request, &id, body.command(name)).await
+    send_to_run(&request, &id, body.command(name)).await
 }
 
 /// Decide the blocked task at an address
@@ -251,7 +251,7 @@ pub(crate) async fn resolve(
     PathParam((id, task)): PathParam<(String, String)>,
     Body(body): Body<serde_json::Map<String, serde_json::Value>>,
 ) -> Result<Json<Accepted>, ApiError> {
-    accepted(&request, &id, RunCommand::Resolve { task, resolution: resolution(body)? }).await
+    send_to_run(&request, &id, RunCommand::Resolve { task, resolution: parse_decision(body)? }).await
 }
 
 /// Cancel a run
@@ -263,10 +263,10 @@ pub(crate) async fn cancel(
     PathParam(id): PathParam<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Accepted>, ApiError> {
-    accepted(&request, &id, RunCommand::Cancel).await
+    send_to_run(&request, &id, RunCommand::Cancel).await
 }
 
-/// Cancel a run, under the name that channels use
+/// Cancel a run, like `/cancel`; `abort` is the name of this command in channels
 #[utoipa::path(post, path = "/v1/runs/{id}/abort", tag = "steering", params(("id" = String, Path,)),
     request_body(content = Nothing, description = "optional"),
     responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
@@ -275,7 +275,7 @@ pub(crate) async fn abort(
     PathParam(id): PathParam<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Accepted>, ApiError> {
-    accepted(&request, &id, RunCommand::Cancel).await
+    send_to_run(&request, &id, RunCommand::Cancel).await
 }
 
 /// Resume a parked run, also one that was parked because its process ended repeatedly
@@ -287,7 +287,7 @@ pub(crate) async fn resume(
     PathParam(id): PathParam<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<RunView>, ApiError> {
-    let run = known_id(&id)?;
+    let run = parse_path_id(&id)?;
     request.row(&run)?;
     if request.app.is_draining() {
         return Err(ApiError::draining());
@@ -337,7 +337,7 @@ pub(crate) async fn retry(
     QueryParams(Waits { wait }): QueryParams<Waits>,
     Body(body): Body<Retry>,
 ) -> Result<Response, ApiError> {
-    let run = known_id(&id)?;
+    let run = parse_path_id(&id)?;
     request.row(&run)?;
     if request.app.is_draining() {
         return Err(ApiError::draining());
@@ -351,7 +351,7 @@ pub(crate) async fn retry(
     if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
         return Err(ApiError::forbidden(Scope::GateDecide));
     }
-    let run_id = body.run_id.as_deref().map(start::own_id).transpose()?;
+    let run_id = body.run_id.as_deref().map(start::parse_chosen_id).transpose()?;
     if let Some(new) = &run_id
         && request.host.record(new)?.is_some()
     {
@@ -365,7 +365,7 @@ pub(crate) async fn retry(
     if body.keep_answers {
         request.write_audit_entry("gate.keep", format!("{run} {}", runner.run_id())).await?;
     }
-    start::started(&request, runner, wait).await
+    start::admit_and_answer(&request, runner, wait).await
 }
 
 #[cfg(test)]
@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_the_same_command_as_the_verb_of_a_front_end() {
+    fn a_request_body_gives_the_same_command_as_a_channel_message() {
         let bodies = [
             (
                 from_value::<Message>(json!({ "content": "x" })).unwrap().command().unwrap(),

@@ -2,7 +2,7 @@
 
 use axum::{body::Bytes, response::Response};
 use flowcell_contract::RunId;
-use flowcell_runtime::paging::Most;
+use flowcell_runtime::paging::PageLimits;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -10,22 +10,22 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    intake::{PathParam, QueryParams, known_id},
-    page::held,
-    runs::limit,
+    intake::{PathParam, QueryParams, parse_path_id},
+    page::response_with_permit,
+    runs::check_limit,
 };
 use flowcell_platform::inputs::{PAGE_BYTES, TaskInputs, Window};
 
 /// The default number of attempts in a page.
-pub(crate) const PAGE: usize = 50;
+pub(crate) const DEFAULT_PAGE_ATTEMPTS: usize = 50;
 /// The maximum number of attempts in a page.
-pub(crate) const MAX_PAGE: usize = 1_000;
+pub(crate) const MAX_PAGE_ATTEMPTS: usize = 1_000;
 
 /// The range of attempts that a request asks for.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Which {
+pub(crate) struct AttemptRange {
     /// The number of the first attempt, counted from 0.
     #[param(minimum = 0)]
     from: Option<u64>,
@@ -60,25 +60,30 @@ pub(crate) struct TaskPage {
 /// The path names the task by its address: `pay`, `process[3].pay`, or `review/pay` in the run that the task `review`
 /// called.
 #[utoipa::path(get, path = "/v1/runs/{id}/tasks/{task}", tag = "runs",
-    params(("id" = String, Path,), ("task" = String, Path,), Which),
+    params(("id" = String, Path,), ("task" = String, Path,), AttemptRange),
     responses((status = 200, body = TaskPage), (status = "default", body = ErrorBody)))]
 pub(crate) async fn show(
     request: Request,
     PathParam((id, task)): PathParam<(String, String)>,
-    QueryParams(which): QueryParams<Which>,
+    QueryParams(which): QueryParams<AttemptRange>,
 ) -> Result<Response, ApiError> {
-    let limit = limit(which.limit, PAGE, MAX_PAGE)?;
+    let limit = check_limit(which.limit, DEFAULT_PAGE_ATTEMPTS, MAX_PAGE_ATTEMPTS)?;
     let window = Window { from: which.from.unwrap_or(0), limit, bytes: PAGE_BYTES };
-    let most = Most { items: limit, bytes: PAGE_BYTES };
-    let mut permit = request.app.broadcasts.page_permit(request.tenant(), most).await;
-    let inputs = read(request, known_id(&id)?, task, window).await?;
+    let most = PageLimits { items: limit, bytes: PAGE_BYTES };
+    let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), most).await;
+    let inputs = read_inputs(request, parse_path_id(&id)?, task, window).await?;
     let text = Bytes::from(serde_json::to_vec(&inputs).map_err(ApiError::internal)?);
     permit.shrink(text.len() as u64);
-    Ok(held(text, permit))
+    Ok(response_with_permit(text, permit))
 }
 
 /// Reads the inputs of a task. Returns 404 `task_not_found` if no attempt of it has begun.
-pub(crate) async fn read(request: Request, run: RunId, task: String, window: Window) -> Result<TaskInputs, ApiError> {
+pub(crate) async fn read_inputs(
+    request: Request,
+    run: RunId,
+    task: String,
+    window: Window,
+) -> Result<TaskInputs, ApiError> {
     let read = request.reading(move |request| {
         request.row(&run)?;
         let inputs = request.host.task_inputs(request.host.runs(), &run, &task, window)?;

@@ -69,12 +69,12 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     request.app.triggers.refresh(request.tenant()).await?;
     request.app.triggers.changed();
-    page::answer(request, move |request| {
+    page::respond_with_page(request, move |request| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let key = |trigger: &Value| format!("{}/{}", text(&trigger["flow"]), text(&trigger["id"]));
         let triggers = admin(request).list()?.into_iter();
         let triggers = triggers.filter(|trigger| cursor.as_ref().is_none_or(|cursor| key(trigger) > *cursor));
-        let (triggers, next) = page::fill(triggers, BY_BYTES, key);
+        let (triggers, next) = page::fill_page(triggers, BY_BYTES, key);
         Ok(TriggerList { triggers, next })
     })
     .await

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::{
     api_error::{ApiError, ErrorBody},
     app::App,
-    intake::{PathParam, read},
+    intake::{PathParam, read_body},
 };
 use flowcell_platform::triggers::webhook::{POST_BYTES, PostResult};
 
@@ -42,7 +42,7 @@ pub(crate) async fn receive(
     request: Request,
 ) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
-    let body = read(request, POST_BYTES).await?;
+    let body = read_body(request, POST_BYTES).await?;
     let tenant = Tenant::from(tenant);
     let place = (&tenant, flow.as_str(), trigger.as_str());
     let (status, run) = match app.triggers.receive(place, &headers, &body, app.host.now()).await? {

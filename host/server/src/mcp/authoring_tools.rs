@@ -16,16 +16,16 @@ use crate::http::{api_error::ApiError, app::Request, start};
 use flowcell_platform::{Fixtures, LoadedFlow, Simulate, shape};
 
 /// The maximum real time of a test.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_TEST_TIME: Duration = Duration::from_secs(60);
 
 /// The maximum size of the events and files that a test keeps in memory, in bytes. A larger test ends with
 /// `run_too_large`.
-const TEST_BYTES: u64 = 32 << 20;
+const MAX_TEST_BYTES: u64 = 32 << 20;
 
-/// A flow by its name or as a whole.
+/// The arguments of a tool for one flow: the name and version of a stored flow, or a whole flow.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OfFlow {
+pub(super) struct FlowArguments {
     flow: Box<RawValue>,
     version: Option<u32>,
 }
@@ -46,31 +46,32 @@ fn services() -> Vec<String> {
     vec!["services".into()]
 }
 
-/// Runs a flow with stubs for its calls. A call without a stub fails. Timers fire at once, and nothing is stored.
+/// Runs a flow as a test. The calls that `simulate` selects get simulated replies, and every other call that would
+/// leave the host fails. Timers fire at once, and nothing is stored.
 ///
 /// Returns 400 if the test does not end within 60 s.
 pub(super) async fn test(request: &Request, asked: Test) -> Result<Value, ApiError> {
-    let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
+    let flow = start::load_or_check(request, &asked.flow, asked.version).await?;
     // A test ends with its request, so the permit for checks may be dropped with the request, too.
     let _turn = request.app.checks.take(request.tenant(), 1).await;
     let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(ApiError::bad_request)?;
     let options = RunOptions { input: asked.input, without_events: true, ..RunOptions::default() };
-    let script = Fixtures { most_bytes: Some(TEST_BYTES), ..Fixtures::default() };
+    let script = Fixtures { most_bytes: Some(MAX_TEST_BYTES), ..Fixtures::default() };
     let runner = host.test_runner(&flow, Arc::new(script), options)?;
     runner.start_session();
-    let ended = tokio::time::timeout(PATIENCE, runner.run()).await;
-    let late = |_| ApiError::bad_request(format!("the test does not end within {} s", PATIENCE.as_secs()));
+    let ended = tokio::time::timeout(MAX_TEST_TIME, runner.run()).await;
+    let late = |_| ApiError::bad_request(format!("the test does not end within {} s", MAX_TEST_TIME.as_secs()));
     Ok(shape::outcome(flow.graph(), &ended.map_err(late)?))
 }
 
 /// Describes a flow's inputs, outputs, nodes and edges without running it.
-pub(super) async fn inspect(request: &Request, asked: OfFlow) -> Result<Value, ApiError> {
-    let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
-    request.clone().computing(move |_| Ok(described(&flow))).await
+pub(super) async fn inspect(request: &Request, asked: FlowArguments) -> Result<Value, ApiError> {
+    let flow = start::load_or_check(request, &asked.flow, asked.version).await?;
+    request.clone().computing(move |_| Ok(flow_description(&flow))).await
 }
 
 /// Returns the description of a flow. For a script, adds its outline: the inputs and outputs that the script declares.
-fn described(flow: &LoadedFlow) -> Value {
+fn flow_description(flow: &LoadedFlow) -> Value {
     let graph = flow.graph();
     let mut told = json!({
         "name": graph.name,

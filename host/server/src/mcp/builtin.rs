@@ -20,10 +20,10 @@ use super::{
 };
 use crate::http::{
     api_error::ApiError,
-    app::{Request, finish},
+    app::{Request, finish_detached},
     catalog, flows,
     identity::{Scope, Scopes},
-    intake::{Body, PathParam, QueryParams, known_id},
+    intake::{Body, PathParam, QueryParams, parse_path_id},
     library,
     page::After,
     runs, steer, tasks,
@@ -54,7 +54,7 @@ use Builtin::{
     ListNodeTypes, ListRuns, RunFlow, TestFlow, ValidateFlow,
 };
 
-/// The name of each tool after the prefix, the scope that it needs, and its description.
+/// All tools, each with its name without [`PREFIX`], the scope that it needs, and its description.
 const ALL: [(Builtin, &str, Scope, &str); 14] = [
     (ListNodeTypes, "list_node_types", Scope::FlowRead, "Lists the node types of flows."),
     (
@@ -257,7 +257,7 @@ impl Builtin {
             AnswerGate => {
                 let Answer { run_id, gate, answer, attempt, digest } = parse(arguments)?;
                 let question = QuestionRef { attempt, digest: digest.map(Into::into) };
-                call::answer_gate(&request, known_id(&run_id)?, RunCommand::reply(gate, answer, question), context)
+                call::answer_gate(&request, parse_path_id(&run_id)?, RunCommand::reply(gate, answer, question), context)
                     .await
             }
             _ => self.call_directly(request, arguments).await.map(outcome::of_value),
@@ -269,10 +269,10 @@ impl Builtin {
         match self {
             ListNodeTypes => parse::<Nothing>(arguments).map(|_| node_types(&request)),
             DescribeNodeType => node_type(request, parse(arguments)?).await,
-            ValidateFlow => written(flows::validate(request, Body(parse(arguments)?)).await?.0),
+            ValidateFlow => to_json(flows::validate(request, Body(parse(arguments)?)).await?.0),
             ListFlows => {
                 let After { cursor } = parse(arguments)?;
-                written(request.blocking(move |request| library::listed(request, cursor.as_deref())).await?)
+                to_json(request.blocking(move |request| library::list_page(request, cursor.as_deref())).await?)
             }
             DescribeFlow => describe(request, parse(arguments)?).await,
             TestFlow => authoring_tools::test(&request, parse(arguments)?).await,
@@ -280,21 +280,21 @@ impl Builtin {
             CreateFlow => {
                 let flow = parse(arguments)?;
                 let keep = async move {
-                    let kept = library::keep(request.clone(), flow).await?;
-                    request.write_audit_entry("flowcell_create_flow", kept.place()).await?;
-                    written(kept)
+                    let kept = library::store_flow(request.clone(), flow).await?;
+                    request.write_audit_entry("flowcell_create_flow", kept.api_path()).await?;
+                    to_json(kept)
                 };
-                finish(keep).await
+                finish_detached(keep).await
             }
-            ListRuns => written(runs::list(request, QueryParams(parse(arguments)?)).await?.0),
-            GetRun => show(request, known_id(&parse::<OfRun>(arguments)?.run_id)?).await,
+            ListRuns => to_json(runs::list(request, QueryParams(parse(arguments)?)).await?.0),
+            GetRun => show(request, parse_path_id(&parse::<OfRun>(arguments)?.run_id)?).await,
             GetTask => {
                 let OfTask { run_id, task, from } = parse(arguments)?;
-                let window = Window { from, limit: tasks::PAGE, bytes: PAGE_BYTES };
-                written(tasks::read(request, known_id(&run_id)?, task, window).await?)
+                let window = Window { from, limit: tasks::DEFAULT_PAGE_ATTEMPTS, bytes: PAGE_BYTES };
+                to_json(tasks::read_inputs(request, parse_path_id(&run_id)?, task, window).await?)
             }
             CancelRun => {
-                let run = known_id(&parse::<OfRun>(arguments)?.run_id)?;
+                let run = parse_path_id(&parse::<OfRun>(arguments)?.run_id)?;
                 steer::send_command(&request, &run, RunCommand::Cancel).await?;
                 Ok(json!({ "runId": run.as_str(), "accepted": true }))
             }
@@ -341,7 +341,7 @@ fn number(what: &str) -> Value {
     json!({ "type": "integer", "minimum": 1, "description": what })
 }
 
-fn written(value: impl Serialize) -> Result<Value, ApiError> {
+fn to_json(value: impl Serialize) -> Result<Value, ApiError> {
     serde_json::to_value(value).map_err(ApiError::internal)
 }
 
@@ -379,7 +379,7 @@ async fn describe(request: Request, asked: Named) -> Result<Value, ApiError> {
 
 /// Returns the state of a run. If the run has not ended, adds its open waits.
 async fn show(request: Request, run: RunId) -> Result<Value, ApiError> {
-    let mut view = written(runs::view(request.clone(), run.clone()).await?)?;
+    let mut view = to_json(runs::view(request.clone(), run.clone()).await?)?;
     if ["parked", "needs_attention", "running"].iter().any(|status| view["status"] == *status) {
         view["waiting"] = request.reading(move |request| request.waiting(&run)).await?.into();
     }

@@ -1,4 +1,5 @@
-//! A run as the call of a tool. The client gets progress notices, the questions of its gates, and its result.
+//! A call of a tool that starts a run or answers a gate. The client gets progress notices, the questions of the run's
+//! gates, and the run's result.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -22,20 +23,20 @@ use crate::http::{
     api_error::ApiError,
     app::Request,
     broadcast::Frame,
-    events::Watching,
+    events::RunEvents,
     identity::Scope,
     runs::view,
-    start::{StartRun, WAIT, admit, prepare},
+    start::{MAX_WAIT, StartRun, admit, prepare},
     steer,
 };
 
 /// The longest time that a call waits for its run. After that, the call returns the run's current state, and the run
 /// continues.
-pub(crate) const CALL: Duration = Duration::from_secs(10 * 60);
+pub(crate) const MAX_CALL_TIME: Duration = Duration::from_secs(10 * 60);
 /// The maximum number of refused answers per gate. After that, the call does not ask the user about the gate again.
-const TRIES: u32 = 3;
+const MAX_REFUSED_ANSWERS: u32 = 3;
 
-type Asking = BoxFuture<'static, (Gate, Option<Json>)>;
+type PendingAnswer = BoxFuture<'static, (Gate, Option<Json>)>;
 
 /// A call that waits for a run.
 pub(super) struct Call<'a> {
@@ -45,8 +46,8 @@ pub(super) struct Call<'a> {
     /// The number of nodes in the flow's root body, if it is known.
     nodes: Option<usize>,
     ended: usize,
-    /// The number of refused answers for each gate, by its address. A gate whose question the user has declined counts
-    /// as [`TRIES`].
+    /// The number of refused answers, by the address of their gate. If the user declines a question, its gate gets the
+    /// number [`MAX_REFUSED_ANSWERS`].
     refused_answers: HashMap<String, u32>,
     parked: bool,
 }
@@ -65,7 +66,7 @@ pub(super) async fn start(
     if !calls.set_run(&context.id, &run) {
         cancel(request, &run).await;
     }
-    let watching = Watching::begin(request.clone(), run.clone(), 0).await?;
+    let watching = RunEvents::begin(request.clone(), run.clone(), 0).await?;
     Call::new(request, context, run, nodes).follow(watching).await
 }
 
@@ -82,7 +83,7 @@ pub(super) async fn answer_gate(
     }
     let (_, next) = request.row(&run)?;
     // The subscription starts before the answer is sent, so that no event is missed.
-    let watching = Watching::begin(request.clone(), run.clone(), next).await?;
+    let watching = RunEvents::begin(request.clone(), run.clone(), next).await?;
     steer::send_command(request, &run, reply).await?;
     Call::new(request, context, run, None).follow(watching).await
 }
@@ -99,10 +100,10 @@ impl<'a> Call<'a> {
 
     /// Waits until the run has ended, or is parked and this client cannot continue it, or the time is over. Meanwhile
     /// asks the client's user the questions of open gates. Returns the result of the tool.
-    async fn follow(mut self, mut watching: Watching) -> Result<CallToolResult, ApiError> {
-        let asks = gate::may_ask(self.context) && self.request.caller.scopes.has(Scope::GateDecide);
-        let until = Instant::now() + self.patience();
-        let mut asking: Option<Asking> = None;
+    async fn follow(mut self, mut watching: RunEvents) -> Result<CallToolResult, ApiError> {
+        let asks = gate::can_ask_user(self.context) && self.request.caller.scopes.has(Scope::GateDecide);
+        let until = Instant::now() + self.max_wait();
+        let mut asking: Option<PendingAnswer> = None;
         loop {
             tokio::select! {
                 frame = watching.next() => match frame {
@@ -110,7 +111,7 @@ impl<'a> Call<'a> {
                     Some(frame) if !self.process(&frame).await => continue,
                     Some(_) => {}
                 },
-                (gate, answer) = answered(&mut asking) => {
+                (gate, answer) = next_answer(&mut asking) => {
                     asking = None;
                     self.send_answer(gate, answer).await?;
                 }
@@ -131,10 +132,10 @@ impl<'a> Call<'a> {
         self.outcome().await
     }
 
-    /// Returns the longest time that the call waits for its run: [`WAIT`], as over HTTP, for a request without a
-    /// session, and [`CALL`] with one.
-    fn patience(&self) -> Duration {
-        if self.context.meta.protocol_version().is_some() { WAIT } else { CALL }
+    /// Returns the longest time that the call waits for its run: [`MAX_WAIT`], as over HTTP, for a request without a
+    /// session, and [`MAX_CALL_TIME`] with one.
+    fn max_wait(&self) -> Duration {
+        if self.context.meta.protocol_version().is_some() { MAX_WAIT } else { MAX_CALL_TIME }
     }
 
     /// Processes an event. Returns true if a gate may be open now, or if the run may be parked, so that the caller has
@@ -175,17 +176,18 @@ impl<'a> Call<'a> {
         self.request.clone().reading(move |request| request.waiting(&run)).await
     }
 
-    /// Returns the first open gate about which the user may still be asked: one with fewer than [`TRIES`] refused
-    /// answers.
+    /// Returns the first open gate about which the user may still be asked: one with fewer than [`MAX_REFUSED_ANSWERS`]
+    /// refused answers.
     fn next_gate(&self, open: &[Value]) -> Option<Gate> {
-        let fresh = |gate: &Gate| self.refused_answers.get(&gate.address).is_none_or(|tries| *tries < TRIES);
-        open.iter().filter_map(Gate::of).find(fresh)
+        let fresh =
+            |gate: &Gate| self.refused_answers.get(&gate.address).is_none_or(|tries| *tries < MAX_REFUSED_ANSWERS);
+        open.iter().filter_map(Gate::from_wait).find(fresh)
     }
 
     /// Sends an answer to its gate. `None` means that the user has declined, and is not asked about this gate again.
     async fn send_answer(&mut self, gate: Gate, answer: Option<Json>) -> Result<(), ApiError> {
         let Some(answer) = answer else {
-            self.refused_answers.insert(gate.address, TRIES);
+            self.refused_answers.insert(gate.address, MAX_REFUSED_ANSWERS);
             return Ok(());
         };
         let reply = RunCommand::reply(gate.address.as_str(), answer, gate.question.clone());
@@ -227,7 +229,7 @@ impl<'a> Call<'a> {
     }
 }
 
-async fn answered(asking: &mut Option<Asking>) -> (Gate, Option<Json>) {
+async fn next_answer(asking: &mut Option<PendingAnswer>) -> (Gate, Option<Json>) {
     match asking {
         Some(asking) => asking.await,
         None => std::future::pending().await,

@@ -7,7 +7,7 @@ use flowcell_contract::Tenant;
 use rmcp::{Peer, RoleServer};
 use tokio::sync::watch;
 
-use crate::http::{app::App, connection::server_ended};
+use crate::http::{app::App, connection::wait_for_server_end};
 use flowcell_platform::FlowLibrary;
 
 /// The interval between two checks.
@@ -29,7 +29,7 @@ impl Changes {
                 tokio::select! {
                     () = tokio::time::sleep(POLL_INTERVAL) => {}
                     () = tell.closed() => return,
-                    () = server_ended(&mut ends) => return,
+                    () = wait_for_server_end(&mut ends) => return,
                 }
                 let look = library.clone();
                 // A check that has panicked reports no change.

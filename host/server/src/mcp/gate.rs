@@ -10,7 +10,7 @@ use rmcp::{
 use serde_json::{Value, json};
 
 /// The first version of the protocol that does not let servers ask the user.
-const WITHOUT_QUESTIONS: &str = "2026-07-28";
+const FIRST_VERSION_WITHOUT_QUESTIONS: &str = "2026-07-28";
 
 /// An open gate.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +26,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Parses an entry of the open waits. Returns `None` if it is not a gate.
-    pub(super) fn of(waits: &Value) -> Option<Gate> {
+    pub(super) fn from_wait(waits: &Value) -> Option<Gate> {
         if waits["kind"] != "gate" {
             return None;
         }
@@ -77,8 +77,8 @@ fn answer(content: Value) -> Option<Json> {
 }
 
 /// Returns true if the client can ask its user during a call.
-pub(super) fn may_ask(context: &RequestContext<RoleServer>) -> bool {
-    let asks = context.protocol_version().is_some_and(|version| version.as_str() < WITHOUT_QUESTIONS);
+pub(super) fn can_ask_user(context: &RequestContext<RoleServer>) -> bool {
+    let asks = context.protocol_version().is_some_and(|version| version.as_str() < FIRST_VERSION_WITHOUT_QUESTIONS);
     let elicitation = context.client_capabilities().and_then(|client| client.elicitation);
     asks && elicitation.is_some_and(|known| known.form.is_some() || known.url.is_none())
 }
@@ -90,10 +90,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_is_a_form() {
+    fn a_gate_becomes_a_form() {
         let gate = |choices: Value, text: bool| {
             let waits = json!({ "kind": "gate", "address": "ok", "choices": choices, "allowText": text });
-            Gate::of(&waits).unwrap().form()
+            Gate::from_wait(&waits).unwrap().form()
         };
         let names = |form: Value| form["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let both = [json!(["yes", "no"]), json!([{ "value": "yes" }, { "value": "no" }])];
@@ -104,11 +104,11 @@ mod tests {
             assert_eq!(names(gate(choices, true)), ["choice", "text"]);
         }
         assert_eq!(names(gate(json!([]), false)), ["text"], "a question without choices is answered by a text");
-        assert_eq!(Gate::of(&json!({ "kind": "event", "address": "ok" })), None);
+        assert_eq!(Gate::from_wait(&json!({ "kind": "event", "address": "ok" })), None);
     }
 
     #[test]
-    fn a_text_wins_over_a_choice() {
+    fn a_text_takes_precedence_over_a_choice() {
         assert_eq!(answer(json!({ "choice": "yes", "text": "" })), Some("yes".into()));
         assert_eq!(answer(json!({ "choice": "yes", "text": "later" })), Some("later".into()));
         assert_eq!(answer(json!({})), None);

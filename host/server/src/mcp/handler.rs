@@ -47,7 +47,8 @@ impl McpHandler {
         McpHandler { app, caller, changes, calls: Calls::default() }
     }
 
-    /// Returns the caller's request to the server, with the current policy of the caller's tenant.
+    /// Creates the [`Request`] for one request of the client: the caller, and the host of the caller's tenant with its
+    /// current policy. The caller of a local client is fixed; over HTTP the caller is in `extensions`.
     fn request(&self, extensions: &Extensions) -> Result<Request, ErrorData> {
         let shown = || extensions.get::<Parts>()?.extensions.get::<Caller>().cloned();
         let caller = self.caller.clone().or_else(shown);

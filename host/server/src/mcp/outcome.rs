@@ -1,4 +1,4 @@
-//! The end of a call as the result of a tool.
+//! Converts the end of a call to the result of a tool.
 
 use rmcp::{
     ErrorData,
@@ -39,7 +39,7 @@ pub(super) fn of_run(run: &Value, waiting: Vec<Value>) -> CallToolResult {
         "succeeded" => succeeded(&run["outputs"]),
         "failed" => failed(run["error"].clone()),
         "cancelled" => failed(json!({ "code": "cancelled", "message": "the run was cancelled" })),
-        _ => resting(run, status, waiting),
+        _ => unfinished(run, status, waiting),
     };
     let meta = [(RUN_ID, run["runId"].clone()), (STATUS, status.into())];
     let meta: JsonObject = meta.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
@@ -65,7 +65,7 @@ fn failed(error: Value) -> CallToolResult {
 }
 
 /// Returns the result for a run that has not ended: its open waits, and the tool to call next.
-fn resting(run: &Value, status: &str, waiting: Vec<Value>) -> CallToolResult {
+fn unfinished(run: &Value, status: &str, waiting: Vec<Value>) -> CallToolResult {
     let id = run["runId"].as_str().unwrap_or_default();
     let gates: Vec<_> = waiting.iter().filter(|waits| waits["kind"] == "gate").collect();
     let next = match gates.first() {

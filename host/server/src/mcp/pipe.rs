@@ -50,7 +50,7 @@ pub async fn serve(
     let _world = host.serve()?;
     let arrivals = AdmissionReceiver::open();
     let directory = Arc::new(TenantDirectory::new(host.clone(), Arc::new(Local), flows, arrivals.admission()));
-    let mut drive = Supervisor::with_arrivals(host, Arc::new(Driven(broadcasts.clone())), arrivals);
+    let mut drive = Supervisor::with_arrivals(host, Arc::new(DrivenRuns(broadcasts.clone())), arrivals);
     // This process starts no triggers by itself, but changes of triggers still have to be recorded.
     let triggers = Arc::new(Triggers::new(directory.clone()));
     let app = Arc::new(App::new(directory, triggers, broadcasts, &Limits::default()));
@@ -84,11 +84,11 @@ async fn talk(app: Arc<App>) -> Result<(), PipeError> {
 }
 
 /// Connects the runs that this process drives to their subscribers.
-struct Driven(Arc<Broadcasts>);
+struct DrivenRuns(Arc<Broadcasts>);
 
-impl RunObserver for Driven {
+impl RunObserver for DrivenRuns {
     fn attend(&self, tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
-        self.0.attend(tenant, &mut runner);
+        self.0.attach_to(tenant, &mut runner);
         Some(Box::pin(runner.run()))
     }
 

@@ -15,13 +15,13 @@ use flowcell_platform::{Host, shape};
 
 /// A second address of the manual page about the language. It must stay, because clients have used it since the first
 /// version.
-const LANGUAGE: &str = "flowcell://language";
+const LANGUAGE_URI: &str = "flowcell://language";
 /// The address of the JSON Schema of flows.
-const SCHEMA: &str = "flowcell://schema/graph";
+const SCHEMA_URI: &str = "flowcell://schema/graph";
 /// The prefix of the addresses of node types.
-const NODES: &str = "flowcell://nodes/";
+const NODES_PREFIX: &str = "flowcell://nodes/";
 /// The prefix of the addresses of manual pages.
-const MANUAL: &str = "flowcell://manual/";
+const MANUAL_PREFIX: &str = "flowcell://manual/";
 
 const MARKDOWN: &str = "text/markdown";
 const JSON: &str = "application/json";
@@ -32,15 +32,15 @@ pub(super) fn list(host: &Host) -> ListResourcesResult {
         Resource::new(uri, name).with_description(description).with_mime_type(kind)
     };
     let mut all = vec![
-        document(LANGUAGE, "language", "The language of flows, with an example", MARKDOWN),
-        document(SCHEMA, "schema", "The JSON Schema of flow files", JSON),
+        document(LANGUAGE_URI, "language", "The language of flows, with an example", MARKDOWN),
+        document(SCHEMA_URI, "schema", "The JSON Schema of flow files", JSON),
     ];
     all.extend(manual::PAGES.iter().map(|page| {
-        let uri = format!("{MANUAL}{}", page.topic);
+        let uri = format!("{MANUAL_PREFIX}{}", page.topic);
         document(&uri, page.topic, page.title(), MARKDOWN).with_title(page.title())
     }));
     all.extend(host.catalog().types().map(|node| {
-        let uri = format!("{NODES}{}", node.name);
+        let uri = format!("{NODES_PREFIX}{}", node.name);
         document(&uri, &node.name, &node.title, JSON).with_title(node.title.clone())
     }));
     ListResourcesResult::with_all_items(all)
@@ -48,10 +48,10 @@ pub(super) fn list(host: &Host) -> ListResourcesResult {
 
 /// Returns the templates of the documents' addresses.
 pub(super) fn templates() -> ListResourceTemplatesResult {
-    let nodes = ResourceTemplate::new(format!("{NODES}{{type}}"), "node type")
+    let nodes = ResourceTemplate::new(format!("{NODES_PREFIX}{{type}}"), "node type")
         .with_description("A node type: its purpose, schemas, examples and failures")
         .with_mime_type(JSON);
-    let pages = ResourceTemplate::new(format!("{MANUAL}{{topic}}"), "manual")
+    let pages = ResourceTemplate::new(format!("{MANUAL_PREFIX}{{topic}}"), "manual")
         .with_description("A page of the manual")
         .with_mime_type(MARKDOWN);
     ListResourceTemplatesResult::with_all_items(vec![nodes, pages])
@@ -59,14 +59,14 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 
 /// Returns one document, or an error if its address is unknown.
 pub(super) fn read(host: &Host, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let (text, kind) = if let Some(name) = uri.strip_prefix(NODES) {
+    let (text, kind) = if let Some(name) = uri.strip_prefix(NODES_PREFIX) {
         (node_type(host, name).map(|node| node.to_string()), JSON)
-    } else if let Some(topic) = uri.strip_prefix(MANUAL) {
+    } else if let Some(topic) = uri.strip_prefix(MANUAL_PREFIX) {
         (page(topic), MARKDOWN)
     } else {
         match uri {
-            LANGUAGE => (page("language"), MARKDOWN),
-            SCHEMA => (Some(flowcell_platform::schema().to_string()), JSON),
+            LANGUAGE_URI => (page("language"), MARKDOWN),
+            SCHEMA_URI => (Some(flowcell_platform::schema().to_string()), JSON),
             _ => (None, JSON),
         }
     };

@@ -27,9 +27,9 @@ use crate::http::{
 use flowcell_platform::LoadedFlow;
 
 /// The maximum number of flows in a page of tools.
-pub(crate) const PAGE: usize = 200;
+pub(crate) const FLOWS_PER_PAGE: usize = 200;
 /// The scope that the call of a flow needs.
-const CALL: Scope = Scope::RunCreate;
+const CALL_SCOPE: Scope = Scope::RunCreate;
 
 /// Returns a page of tools. The first page begins with the built-in tools. The flows follow, sorted by name. A flow
 /// that cannot run is left out.
@@ -37,7 +37,7 @@ pub(super) async fn list(request: Request, cursor: Option<String>) -> Result<Lis
     let scopes = request.caller.scopes;
     let mut tools = if cursor.is_none() { builtin::tools(scopes) } else { Vec::new() };
     let mut next_cursor = None;
-    if scopes.has(CALL) {
+    if scopes.has(CALL_SCOPE) {
         let (flows, next) = flows(request, cursor).await?;
         tools.extend(flows);
         next_cursor = next;
@@ -54,7 +54,7 @@ async fn flows(request: Request, after: Option<String>) -> Result<(Vec<Tool>, Op
         let (mut tools, mut filling) = (Vec::new(), Filling::new(BY_BYTES));
         for (index, name) in names.iter().enumerate() {
             let tool = flows.load(host, name, None).ok().map(|flow| of_flow(&flow));
-            if index == PAGE || tool.as_ref().is_some_and(|tool| !filling.take(page::size(tool))) {
+            if index == FLOWS_PER_PAGE || tool.as_ref().is_some_and(|tool| !filling.take(page::json_size(tool))) {
                 return Ok((tools, index.checked_sub(1).map(|last| names[last].clone())));
             }
             tools.extend(tool);
@@ -76,7 +76,7 @@ pub(super) async fn call(
     let answer = match asked.name.strip_prefix(PREFIX) {
         Some(name) => match builtin::Builtin::named(name) {
             Some(builtin) => builtin.call(request, arguments, context, calls).await,
-            None => Err(unknown(&asked.name)),
+            None => Err(unknown_tool(&asked.name)),
         },
         None => call_flow(&request, &asked.name, arguments, context, calls).await,
     };
@@ -87,7 +87,7 @@ pub(super) async fn call(
     }
 }
 
-fn unknown(name: &str) -> ApiError {
+fn unknown_tool(name: &str) -> ApiError {
     ApiError::not_found("unknown_tool", format!("the server has no tool `{name}`; `tools/list` lists the tools"))
 }
 
@@ -98,12 +98,12 @@ async fn call_flow(
     context: &RequestContext<RoleServer>,
     calls: &Calls,
 ) -> Result<CallToolResult, ApiError> {
-    if !request.caller.scopes.has(CALL) {
-        return Err(ApiError::forbidden(CALL));
+    if !request.caller.scopes.has(CALL_SCOPE) {
+        return Err(ApiError::forbidden(CALL_SCOPE));
     }
-    let missing = |error: ApiError| if error.code() == "flow_not_found" { unknown(name) } else { error };
+    let missing = |error: ApiError| if error.code() == "flow_not_found" { unknown_tool(name) } else { error };
     if !flowcell_platform::host::folder::is_flow_name(name) {
-        return Err(unknown(name));
+        return Err(unknown_tool(name));
     }
     let body: StartRun = parse(json!({ "flow": name, "input": input }))?;
     call::start(request, body, context, calls).await.map_err(missing)

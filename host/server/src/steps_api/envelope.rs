@@ -68,7 +68,7 @@ pub(crate) fn enveloped(answer: Response) -> Response {
 
 /// Converts an error of the flow service: a missing flow is 404, a refused link 409, and all others are errors of the
 /// host.
-pub(super) fn refusal_of(error: FlowError) -> ErrorResponse {
+pub(super) fn error_response(error: FlowError) -> ErrorResponse {
     match error {
         FlowError::Library(LibraryError::Unknown(_) | LibraryError::BadName(_)) => {
             ErrorResponse::new(StatusCode::NOT_FOUND, "NOT_FOUND", error.to_string())

@@ -45,7 +45,7 @@ fn served() -> Served {
 }
 
 #[test]
-fn h1_every_route_wants_its_scope_from_every_credential() {
+fn h1_every_route_requires_its_scope() {
     let served = served();
     let known = Tokens::new().0;
     let credentials: Vec<Option<&str>> =
@@ -111,7 +111,7 @@ fn h2_another_tenants_ids_are_not_found() {
 }
 
 #[test]
-fn h3_strangers_in_a_browser_are_turned_away() {
+fn h3_requests_of_foreign_web_pages_are_refused() {
     let served = Served::local();
     let own = format!("http://{}", served.address);
     let table = [
@@ -133,7 +133,7 @@ fn h3_strangers_in_a_browser_are_turned_away() {
 }
 
 #[test]
-fn every_failure_has_one_shape() {
+fn all_errors_have_one_format() {
     let served = Served::local();
     let ask = |method: &str, path: &str, body: &str| ask(served.address, method, path, &[], body).fault();
     let large = format!("{{\"flow\":\"{}\"}}", "x".repeat(9 << 20));
@@ -173,7 +173,7 @@ fn every_failure_has_one_shape() {
 }
 
 #[test]
-fn h4_connections_are_few_and_are_not_kept_for_the_silent() {
+fn h4_connections_are_limited_and_silent_ones_are_closed() {
     let short = Duration::from_millis(300);
     let limits = Limits { connections: 1, head_time: short, body_time: short, ..Limits::default() };
     let served = Served::with(Arc::new(flowcell_server::identity::Local), limits);
@@ -196,7 +196,7 @@ fn h4_connections_are_few_and_are_not_kept_for_the_silent() {
 }
 
 #[test]
-fn a_head_may_not_be_larger_than_it_may() {
+fn a_head_that_is_too_large_is_refused() {
     let served = Served::local();
     let long = "x".repeat(40 << 10);
     let answer = ask(served.address, "GET", "/healthz", &[("X-Long", &long)], "");

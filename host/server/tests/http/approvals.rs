@@ -112,7 +112,7 @@ impl Caller<'_> {
 }
 
 #[test]
-fn t6_an_approval_is_spent_once() {
+fn t6_an_approval_does_not_count_for_a_retry() {
     let (served, all, few) = served();
     let (owner, starter) = (Caller(&served, &all), Caller(&served, &few));
     let inner = json!({ "flow": { "name": "inner" }, "nodes": [gate()], "edges": [] });
@@ -146,7 +146,7 @@ fn t6_an_approval_is_spent_once() {
 }
 
 #[test]
-fn t6_a_called_run_is_not_repeated_alone() {
+fn t6_a_child_run_cannot_be_retried_alone() {
     let (served, all, few) = served();
     let (owner, starter) = (Caller(&served, &all), Caller(&served, &few));
     let inner = json!({ "flow": { "name": "inner" }, "nodes": [step("pay")], "edges": [] });

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 /// The read timeout of connections.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server that drives the runs of its own temporary folder.
 pub(crate) struct Served {
@@ -156,7 +156,7 @@ impl Answer {
 /// Opens a connection.
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
     stream
 }
 
@@ -167,7 +167,8 @@ pub(crate) fn begin_body(stream: TcpStream, address: SocketAddr, headers: &str) 
     stream
 }
 
-/// Sends the head of a request that asks if it may send its body. `headers` are whole lines.
+/// Sends the head of a request with `Expect: 100-continue`, so that the server has to ask for the body. `headers` are
+/// whole lines.
 pub(crate) fn announce(mut stream: TcpStream, address: SocketAddr, headers: &str) -> BufReader<TcpStream> {
     let head = format!(
         "POST /v1/validate HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n{headers}\
@@ -194,7 +195,7 @@ pub(crate) fn connect_from(from: &str, address: SocketAddr) -> TcpStream {
         socket.connect(address).await.unwrap().into_std().unwrap()
     });
     stream.set_nonblocking(false).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
     stream
 }
 

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use crate::client::Served;
 
 #[test]
-fn the_document_is_the_one_beside_this_test() {
+fn the_document_equals_its_golden_file() {
     let served = Served::local();
     let document = served.get("/openapi.json").json();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);

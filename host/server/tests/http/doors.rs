@@ -44,7 +44,8 @@ const START_ROUTES: [StartRoute; 7] = [
     StartRoute::Webhook,
 ];
 
-/// A server with the tenants `a` and `b`. Each has a flow behind every route, and a run `done` to repeat.
+/// A server with the tenants `a` and `b`. Each has a flow that every route can start, and an ended run `done` that can
+/// be retried.
 struct House {
     served: Served,
     tokens: [String; 2],
@@ -76,7 +77,7 @@ impl House {
         call(&self.served, &self.tokens[tenant], method, path, body)
     }
 
-    /// Starts a run. `id` makes the post to a webhook a new one.
+    /// Starts a run through this route. `id` is the id of the post to a webhook; only a new id starts a new run.
     fn start(&self, tenant: usize, route: StartRoute, id: &str) -> Answer {
         let post = |path: &str, body: &Value| self.call(tenant, "POST", path, body);
         match route {
@@ -155,7 +156,7 @@ pub(crate) fn hook(served: &Served, path: &str, id: &str, body: &str) -> Answer 
 }
 
 #[test]
-fn t1_no_door_leads_past_the_number_of_live_runs() {
+fn t1_every_way_to_start_a_run_respects_the_limit_of_live_runs() {
     let house = House::new(&Policy { max_live_runs: Some(1), ..Policy::default() }, |builder| builder);
     let parked = house.call(0, "POST", "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "rests" }));
     assert_eq!(parked.json()["status"], "parked", "{parked:?}");
@@ -174,7 +175,7 @@ fn t1_no_door_leads_past_the_number_of_live_runs() {
 }
 
 #[test]
-fn t2_no_door_leads_past_the_quotas_of_a_day() {
+fn t2_every_way_to_start_a_run_respects_the_daily_quotas() {
     let per_day = PerDay { events: Some(1), ..PerDay::default() };
     let house = House::new(&Policy { per_day, ..Policy::default() }, |builder| builder);
     for route in START_ROUTES {
@@ -186,7 +187,7 @@ fn t2_no_door_leads_past_the_quotas_of_a_day() {
 }
 
 #[test]
-fn r23_no_door_leads_into_a_server_that_drains() {
+fn r23_a_draining_server_refuses_every_way_to_start_a_run() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let loopback = "127.0.0.0/8".parse().unwrap();

@@ -18,7 +18,7 @@ use crate::{
     tenants::{call, served, served_with},
 };
 
-/// Returns a flow that outputs a text, and that has these grants.
+/// Returns a flow that outputs the text `says` and has these grants.
 fn kid(says: &str, grants: Value) -> Value {
     let say = json!({ "id": "say", "type": "data.template", "input": { "template": says } });
     let ask = json!({ "id": "ask", "type": "http.request", "input": { "url": "https://example.com/" },
@@ -84,7 +84,7 @@ impl Caller<'_> {
 }
 
 #[test]
-fn t4_a_run_that_rests_calls_its_own_tenants_flows_as_they_were() {
+fn t4_a_parked_run_calls_the_flows_that_it_has_pinned() {
     let (served, [a, b]) = served(&Policy::default());
     // A flow of another tenant with the same name has no effect on the run.
     Caller(&served, &b).keep(&kid("foreign", json!({})));
@@ -107,7 +107,7 @@ fn t4_a_run_that_rests_calls_its_own_tenants_flows_as_they_were() {
 
 /// An agent asks before it calls a flow as a tool. It calls the flow with which its run was accepted.
 #[test]
-fn t4_an_agent_that_rests_calls_the_flow_as_it_was() {
+fn t4_a_parked_agent_calls_the_flow_that_its_run_has_pinned() {
     let script =
         json!([{ "match": "", "toolCalls": [{ "name": "flow_kid", "input": {} }] }, { "match": "", "text": "done" }]);
     let models =
@@ -129,7 +129,7 @@ fn t4_an_agent_that_rests_calls_the_flow_as_it_was() {
 }
 
 #[test]
-fn t4_a_run_goes_on_without_the_flow_that_it_was_accepted_with() {
+fn t4_a_run_continues_after_its_flows_are_deleted() {
     let (served, [a, _]) = served(&Policy::default());
     let caller = Caller(&served, &a);
     caller.keep(&kid("pinned", json!({})));
@@ -142,7 +142,7 @@ fn t4_a_run_goes_on_without_the_flow_that_it_was_accepted_with() {
 }
 
 #[test]
-fn t2_a_flow_that_is_called_after_a_rest_is_held_to_the_tenants_policy() {
+fn t2_a_flow_called_by_a_resumed_run_must_fit_the_tenants_policy() {
     let nothing = Policy { grants: Some(BTreeMap::new()), ..Policy::default() };
     let (served, [a, _]) = served(&nothing);
     let caller = Caller(&served, &a);
@@ -159,7 +159,7 @@ fn t2_a_flow_that_is_called_after_a_rest_is_held_to_the_tenants_policy() {
 
 /// A computed name cannot lead out of the library. This also holds for a flow that came with a request.
 #[test]
-fn t4_no_computed_name_leads_to_the_flows_of_others() {
+fn t4_computed_names_do_not_reach_the_flows_of_others() {
     let (served, [a, b]) = served(&Policy::default());
     Caller(&served, &b).keep(&kid("foreign", json!({})));
     let caller = Caller(&served, &a);
@@ -221,7 +221,7 @@ fn asks(called: &str) -> Value {
 }
 
 #[test]
-fn t2_a_retry_is_held_to_the_policy_that_its_tenant_has_now() {
+fn t2_a_retry_must_fit_the_current_policy_of_its_tenant() {
     let (served, host, token) = operated();
     let caller = Caller(&served, &token);
     let begin = |flow: &str, run: &str| {

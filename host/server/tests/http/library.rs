@@ -11,7 +11,7 @@ fn greets(word: &str) -> Value {
 }
 
 #[test]
-fn a_flow_is_kept_with_its_versions_and_run_by_its_name() {
+fn a_flow_is_stored_with_its_versions_and_run_by_name() {
     let served = Served::local();
     let first = served.post("/v1/flows", &json!({ "flow": greets("Hello") }));
     assert_eq!((first.status, first.header("location")), (201, Some("/v1/flows/hello")), "{first:?}");
@@ -41,7 +41,7 @@ fn a_flow_is_kept_with_its_versions_and_run_by_its_name() {
 }
 
 #[test]
-fn the_operations_of_spec6_are_on_the_server() {
+fn the_server_has_the_routes_of_the_earlier_flow_engine() {
     let served = Served::local();
     let flow = json!({ "name": "report", "inputs": ["who"],
         "steps": [{ "id": "say", "tool": "data.template", "params": { "template": "$inputs.who" } }] });

@@ -36,7 +36,7 @@ fn events_are_read_by_page() {
 }
 
 #[test]
-fn a_stream_tells_all_of_a_run_and_ends_with_it() {
+fn a_stream_sends_all_events_of_a_run_and_ends_with_it() {
     let served = Served::local();
     served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
     let mut stream = Stream::open(&served, "/v1/runs/g/events/stream", &[]);
@@ -134,7 +134,7 @@ fn rest((answer, stream): (Answer, BufReader<TcpStream>)) -> u64 {
 /// Clients that do not read their pages keep the memory of these pages in use. One tenant may use half of the memory
 /// for pages, and another tenant can still read.
 #[test]
-fn v9_pages_that_nobody_reads_are_bounded_together_and_hold_up_no_other_tenant() {
+fn v9_unread_pages_are_bounded_together_and_do_not_delay_other_tenants() {
     const READERS: usize = 32;
     // A page of nearly 16 MiB is counted with another 16 MiB while it is read. The tenant may hold 256 MiB.
     const MOST: usize = 16;
@@ -183,7 +183,7 @@ fn v9_pages_that_nobody_reads_are_bounded_together_and_hold_up_no_other_tenant()
 }
 
 #[test]
-fn many_hear_the_same() {
+fn many_subscribers_receive_the_same_events() {
     let served = Served::local();
     served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
     let mut streams: Vec<_> = (0..20)
@@ -256,7 +256,7 @@ impl Socket {
 }
 
 #[test]
-fn a_socket_carries_both_directions() {
+fn a_socket_sends_events_and_receives_commands() {
     let served = Served::local();
     served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
     let mut socket = Socket::open(&served, "/v1/runs/g/socket");

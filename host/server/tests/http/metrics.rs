@@ -13,7 +13,7 @@ fn number(text: &str, series: &str) -> Option<f64> {
 }
 
 #[test]
-fn a_server_counts_what_it_does_and_tells_nothing_of_what_it_is_about() {
+fn metrics_count_work_and_do_not_contain_content() {
     let served = Served::local();
     let told = |served: &Served| served.get("/metrics");
     let before = told(&served);
@@ -66,7 +66,7 @@ fn a_parked_run_that_is_cancelled_counts_as_ended() {
 }
 
 #[test]
-fn a_request_keeps_its_name_or_gets_one() {
+fn a_request_keeps_its_id_or_gets_one() {
     let served = Served::local();
     let ask = |id: &str| crate::client::ask(served.address, "GET", "/healthz", &[("X-Request-Id", id)], "");
     assert_eq!(ask("req-1.a").header("x-request-id"), Some("req-1.a"));

@@ -35,7 +35,7 @@ fn until_refused(policy: PerDay, body: &Value) -> (u16, String, u32) {
 }
 
 #[test]
-fn t2_a_tenant_that_has_filled_its_share_of_the_store_is_told_and_the_next_goes_on() {
+fn t2_a_tenant_over_its_bytes_is_refused_and_the_next_is_not() {
     let filled = until_refused(PerDay { events: Some(5), ..PerDay::default() }, &json!({ "flow": hello() }));
     assert_eq!((filled.0, filled.1.as_str(), filled.2 > 0), (429, "quota_exceeded", true));
     let text = "x".repeat(20_000);
@@ -45,13 +45,13 @@ fn t2_a_tenant_that_has_filled_its_share_of_the_store_is_told_and_the_next_goes_
 }
 
 #[test]
-fn a_tenant_that_has_computed_as_long_as_it_may_waits_for_the_next_day() {
+fn a_tenant_over_its_compute_time_waits_for_the_next_day() {
     let computed = until_refused(PerDay { compute_ms: Some(1), ..PerDay::default() }, &json!({ "flow": hello() }));
     assert_eq!((computed.0, computed.1.as_str(), computed.2 > 0), (429, "quota_exceeded", true));
 }
 
 #[test]
-fn t5_the_next_turn_of_a_model_is_not_made_when_it_may_cost_more_than_is_left() {
+fn t5_a_model_turn_that_may_exceed_the_quota_is_not_made() {
     let providers = "
 default: priced
 profiles:
@@ -90,7 +90,7 @@ profiles:
 
 /// W7: the cost of attempts that break off counts towards the quota of the tenant.
 #[test]
-fn w7_t5_attempts_that_break_off_count_and_a_turn_stays_below_the_limit() {
+fn w7_t5_interrupted_attempts_count_towards_the_quota() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let text = "a text of forty letters, in ten pieces..";
     let turns = json!([{ "reply": { "text": text }, "fault": { "endAfter": 10 }, "repeat": true }]);
@@ -123,7 +123,7 @@ fn w7_t5_attempts_that_break_off_count_and_a_turn_stays_below_the_limit() {
 }
 
 #[test]
-fn t5_images_are_not_made_when_they_may_cost_more_than_is_left() {
+fn t5_images_that_may_exceed_the_quota_are_not_made() {
     let fake = Fake::start(|_, _| Reply::Image(flowcell_services::images::sample([1, 2, 3])));
     let setting = json!({ "baseUrl": format!("http://{}/v1", fake.address), "auth": "none",
         "allowPrivate": [fake.address.to_string()] });
@@ -157,7 +157,7 @@ fn t5_images_are_not_made_when_they_may_cost_more_than_is_left() {
 }
 
 #[test]
-fn t1_a_tenant_whose_calls_hang_at_a_shared_endpoint_delays_nobody() {
+fn t1_calls_that_hang_at_a_shared_endpoint_do_not_delay_other_tenants() {
     let image = || flowcell_services::images::sample([1, 2, 3]);
     let (told, hanging) = mpsc::channel();
     let fake = Fake::start(move |seen, _| match seen.prompt().as_str() {
@@ -193,7 +193,7 @@ fn t1_a_tenant_whose_calls_hang_at_a_shared_endpoint_delays_nobody() {
 }
 
 #[test]
-fn a_tenant_has_no_more_attempts_at_a_time_than_it_may() {
+fn concurrent_attempts_of_a_tenant_are_limited() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let policy = Policy { max_concurrency: Some(1), ..Policy::default() };
@@ -238,7 +238,7 @@ fn answer(mut connection: TcpStream) {
 }
 
 #[test]
-fn t1_a_tenant_with_as_many_runs_as_it_may_have_is_told_and_the_next_goes_on() {
+fn t1_a_tenant_at_its_run_limit_is_refused_and_the_next_is_not() {
     let (served, [a, b]) = served(&Policy { max_live_runs: Some(20), ..Policy::default() });
     let start = |token: &str, flow: Value| call(&served, token, "POST", "/v1/runs", &json!({ "flow": flow }));
     let answers: Vec<_> = (0..100).map(|_| start(&a, asks()).status).collect();

@@ -30,7 +30,7 @@ fn a_run_is_started_and_waited_for() {
 }
 
 #[test]
-fn what_a_task_was_given_is_shown_by_its_address_and_in_pages() {
+fn the_inputs_of_a_task_are_shown_by_address_and_page() {
     let served = Served::local();
     let flow = json!({
         "flow": { "name": "given", "input": { "who": "world" } },
@@ -67,7 +67,7 @@ fn what_a_task_was_given_is_shown_by_its_address_and_in_pages() {
 }
 
 #[test]
-fn a_failure_is_told() {
+fn the_error_of_a_failed_run_is_shown() {
     let served = Served::local();
     let flow = json!({
         "flow": { "name": "fails" },
@@ -79,7 +79,7 @@ fn a_failure_is_told() {
 }
 
 #[test]
-fn the_same_request_is_the_same_run() {
+fn repeated_requests_start_one_run() {
     let served = Served::local();
     let ask_with = |key: &str, body: &Value| {
         ask(served.address, "POST", "/v1/runs?wait=true", &[("Idempotency-Key", key)], &body.to_string())
@@ -101,7 +101,7 @@ fn the_same_request_is_the_same_run() {
 }
 
 #[test]
-fn many_at_once_with_one_key_are_one_run() {
+fn concurrent_requests_with_one_key_start_one_run() {
     let served = Served::local();
     let body = json!({ "flow": hello() }).to_string();
     let ids = std::thread::scope(|scope| {
@@ -115,7 +115,7 @@ fn many_at_once_with_one_key_are_one_run() {
 }
 
 #[test]
-fn the_ids_of_runs_that_triggers_and_keys_stand_for_are_not_chosen() {
+fn run_ids_reserved_for_triggers_and_keys_are_refused() {
     let served = Served::local();
     for id in ["cron.report.nightly.20260101T000000Z", "event.f.t.1.a", "hook.f.t.a", "manual.f.t.1", "idem-a"] {
         let refused = served.post("/v1/runs", &json!({ "flow": hello(), "runId": id }));
@@ -127,7 +127,7 @@ fn the_ids_of_runs_that_triggers_and_keys_stand_for_are_not_chosen() {
 }
 
 #[test]
-fn a_decision_is_one_of_four() {
+fn a_decision_has_exactly_one_of_four_members() {
     let served = Served::local();
     served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
     let decide = |body: &Value| served.post("/v1/runs/g/tasks/ok/resolve", body);
@@ -167,7 +167,7 @@ fn a_gate_is_answered() {
 }
 
 #[test]
-fn a_run_is_cancelled_and_done_again() {
+fn a_run_is_cancelled_and_retried() {
     let served = Served::local();
     served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "c" }));
     assert_eq!(served.ask("POST", "/v1/runs/c/cancel", "").status, 200);
@@ -219,7 +219,7 @@ fn runs_are_listed_by_page() {
 }
 
 #[test]
-fn a_flow_that_came_along_reads_nothing_of_the_server() {
+fn a_flow_in_a_request_reads_no_files_of_the_server() {
     let served = Served::local();
     let table = [
         json!({ "flow": { "name": "x", "packs": ["/etc/hostname"] }, "nodes": [{ "id": "a", "type": "control.noop" }] }),

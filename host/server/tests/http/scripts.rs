@@ -17,7 +17,7 @@ fn greet() -> Value {
 }
 
 #[test]
-fn a_script_is_checked_kept_and_run_as_every_flow() {
+fn a_script_is_checked_stored_and_run_like_every_flow() {
     let served = Served::local();
     let ada = json!({ "who": "Ada" });
     let run = |flow: &Value| served.post("/v1/runs?wait=true", &json!({ "flow": flow, "input": ada })).json();
@@ -39,7 +39,7 @@ fn a_script_is_checked_kept_and_run_as_every_flow() {
 }
 
 #[test]
-fn a_script_is_created_and_run_as_in_spec6() {
+fn a_script_is_created_and_run_through_the_routes_under_api() {
     let served = Served::local();
     let created = served.post("/api/create_flow", &json!({ "flow": greet() }));
     assert_eq!((created.status, &created.json()["success"]), (201, &json!(true)), "{created:?}");
@@ -49,7 +49,7 @@ fn a_script_is_created_and_run_as_in_spec6() {
 }
 
 #[test]
-fn what_is_wrong_about_a_posted_script_is_told_with_its_place() {
+fn errors_in_a_posted_script_are_reported_with_their_place() {
     let served = Served::local();
     let broken = "function run() {\n  return 1 +;\n}";
     for (flow, code, line, column) in [
@@ -78,7 +78,7 @@ const ASKS: &str = "export async function run(services) {
 ";
 
 #[test]
-fn a_script_of_a_tenant_calls_the_services_that_its_policy_lets_it_have() {
+fn a_script_calls_only_the_services_that_its_tenants_policy_allows() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("services.yaml");
     std::fs::write(&file, "pick: { tool: data.pick }").unwrap();

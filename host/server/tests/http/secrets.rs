@@ -8,7 +8,7 @@ use crate::tenants::{call, served};
 const VALUE: &str = "hunter2-hunter2";
 
 #[test]
-fn t3_secrets_are_set_listed_and_removed_by_their_tenant_and_never_told() {
+fn t3_a_tenant_sets_lists_and_removes_secrets_and_no_value_is_returned() {
     let (served, [a, b]) = served(&Policy::default());
     let ask = |token: &str, method: &str, path: &str, body: &Value| call(&served, token, method, path, body);
     let (path, body) = ("/v1/secrets/api-token", json!({ "value": VALUE, "for": ["https://api.example.com"] }));
@@ -33,7 +33,7 @@ fn t3_secrets_are_set_listed_and_removed_by_their_tenant_and_never_told() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_is_refused_without_being_repeated() {
+fn an_invalid_secret_is_refused_without_repeating_its_value() {
     let (served, [a, _]) = served(&Policy::default());
     let put = |name: &str, body: Value| call(&served, &a, "PUT", &format!("/v1/secrets/{name}"), &body);
     let table = [

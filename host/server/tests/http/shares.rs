@@ -22,7 +22,7 @@ use crate::{
 /// The number of calls of the first tenant.
 const CALLS: usize = 12;
 /// The number of these calls that get a permit.
-const HELD: usize = 2;
+const MAX_HELD_CALLS: usize = 2;
 
 /// A server with two tenants, and an MCP server with four permits for calls.
 struct World {
@@ -79,21 +79,21 @@ fn until(what: impl Fn() -> bool) {
 }
 
 #[test]
-fn t1_a_tenant_whose_calls_hang_at_a_shared_mcp_server_delays_nobody() {
+fn t1_calls_that_hang_at_a_shared_mcp_server_do_not_delay_other_tenants() {
     let world = World::new(Plan::default());
     let hangs = format!(
         "return await Promise.all(Array.from({{ length: {CALLS} }}, () => services.slow({{}}).catch(e => e.code)))"
     );
     world.run(0, "", &script(&hangs));
-    until(|| world.fake.called("slow") == HELD);
+    until(|| world.fake.called("slow") == MAX_HELD_CALLS);
     for _ in 0..3 {
         world.echoes();
     }
-    assert_eq!((world.fake.called("slow"), world.fake.called("echo")), (HELD, 3));
+    assert_eq!((world.fake.called("slow"), world.fake.called("echo")), (MAX_HELD_CALLS, 3));
 }
 
 #[test]
-fn t1_a_tenant_that_waits_for_lists_of_tools_delays_nobody() {
+fn t1_hanging_lists_of_tools_do_not_delay_other_tenants() {
     let world = World::new(Plan { list: List::Silent, ..Plan::default() });
     let agent = |number: usize| {
         json!({ "id": format!("a{number}"), "type": "agent.run", "input": { "prompt": "go", "tools": ["mcp:*"] },
@@ -104,16 +104,16 @@ fn t1_a_tenant_that_waits_for_lists_of_tools_delays_nobody() {
             "nodes": (0..count).map(agent).collect::<Vec<_>>(), "edges": [] })
     };
     world.run(0, "", &agents(CALLS));
-    until(|| world.fake.listed() == HELD);
+    until(|| world.fake.listed() == MAX_HELD_CALLS);
     world.echoes();
-    assert_eq!(world.fake.listed(), HELD);
+    assert_eq!(world.fake.listed(), MAX_HELD_CALLS);
     // The calls of the next tenant start at once.
     world.run(1, "", &agents(1));
-    until(|| world.fake.listed() == HELD + 1);
+    until(|| world.fake.listed() == MAX_HELD_CALLS + 1);
 }
 
 #[test]
-fn t1_a_tenant_whose_turns_hang_at_a_shared_provider_delays_nobody() {
+fn t1_turns_that_hang_at_a_shared_provider_do_not_delay_other_tenants() {
     let runtime = Runtime::new().unwrap();
     let turns = json!([
         { "expect": { "lastText": "hang" }, "fault": "noHead", "repeat": true },
@@ -138,10 +138,10 @@ fn t1_a_tenant_whose_turns_hang_at_a_shared_provider_delays_nobody() {
         call(&served, token, "POST", &format!("/v1/runs{query}"), &json!({ "flow": flow }))
     };
     assert_eq!(run(&tokens[0], "", "hang", CALLS).status, 201);
-    until(|| fake.requests().len() == HELD);
+    until(|| fake.requests().len() == MAX_HELD_CALLS);
     let ended = run(&tokens[1], "?wait=true", "go", 1).json();
     assert_eq!(ended["status"], "succeeded", "{ended}");
-    assert_eq!(fake.requests().len(), HELD + 1);
+    assert_eq!(fake.requests().len(), MAX_HELD_CALLS + 1);
     // This ends the hanging turns, so that the server does not wait for them.
     drop(runtime);
 }

@@ -53,7 +53,7 @@ fn answer(served: &Served, request: &str) -> String {
 }
 
 #[test]
-fn routes_answer_to_the_letter() {
+fn routes_give_exactly_the_recorded_answers() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/steps_api");
     let (mut wrong, mut count) = (Vec::new(), 0);
     for case in fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()) {
@@ -79,7 +79,7 @@ fn routes_answer_to_the_letter() {
 
 /// All callers share the flows. If two callers create the same flow at the same time, only one succeeds.
 #[test]
-fn of_two_who_create_one_flow_one_is_refused() {
+fn one_of_two_callers_who_create_a_flow_is_refused() {
     let served = served(&[]);
     let create = "POST /api/create_flow\n\n{ \"flow\": { \"name\": \"a\", \"steps\": [{ \"id\": \"x\", \"tool\": \"control.noop\" }] } }";
     let [one, other] = thread::scope(|scope| {
@@ -103,7 +103,7 @@ fn create(served: &Served, step: &serde_json::Value) {
 
 /// Disconnected callers leave no more runs than the server may drive and queue.
 #[test]
-fn runs_by_name_wait_for_their_turn_like_others() {
+fn runs_by_name_wait_in_the_admission_queue() {
     let served = served(&[]);
     create(&served, &serde_json::json!({ "id": "x", "tool": "control.wait", "params": { "ms": 3_600_000 } }));
     let asked = (0..80).map(|_| {
@@ -119,7 +119,7 @@ fn runs_by_name_wait_for_their_turn_like_others() {
 }
 
 #[test]
-fn the_end_of_a_run_by_name_starts_what_waits_for_it() {
+fn the_end_of_a_run_by_name_fires_its_event_triggers() {
     let served = served(&[]);
     create(&served, &serde_json::json!({ "id": "x", "tool": "control.noop", "params": {} }));
     let mut after = crate::samples::hello();

@@ -52,7 +52,7 @@ pub(crate) fn call(served: &Served, token: &str, method: &str, path: &str, body:
 }
 
 #[test]
-fn t3_what_one_tenant_has_does_not_exist_for_another_and_its_names_are_free() {
+fn t3_objects_of_a_tenant_are_unknown_to_another_and_names_may_repeat() {
     let (served, [a, b]) = served(&Policy::default());
     let get = |token: &str, path: &str| call(&served, token, "GET", path, &Value::Null);
     let post = |token: &str, path: &str, body: &Value| call(&served, token, "POST", path, body);
@@ -107,7 +107,7 @@ fn a_trigger_that_names_a_flow_is_checked_against_the_library_of_its_tenant() {
 }
 
 #[test]
-fn a_tenant_begins_as_many_runs_and_grants_as_much_as_its_policy_says() {
+fn the_policy_of_a_tenant_limits_its_runs_and_grants() {
     let policy = Policy { max_live_runs: Some(1), grants: Some([].into()), ..Policy::default() };
     let (served, [a, b]) = served(&policy);
     let start = |token: &str, flow: Value| call(&served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": flow }));
@@ -158,7 +158,7 @@ fn audited(tenants: &Tenants, token: &NewToken) -> Vec<String> {
 }
 
 #[test]
-fn who_changes_flows_and_decides_is_in_the_audit_log() {
+fn changes_of_flows_and_decisions_are_in_the_audit_log() {
     let (served, tenants, token) = served_with_audit();
     let post = |path: &str, body: &Value| call(&served, &token.token, "POST", path, body).status;
     assert_eq!(post("/v1/flows", &json!({ "flow": hello() })), 201);

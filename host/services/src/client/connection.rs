@@ -19,7 +19,7 @@ use crate::{code, egress};
 /// Maximum number of headers of an answer.
 const MAX_HEADERS: usize = 100;
 /// Maximum size in bytes of an answer's head: its status line and headers.
-const MAX_HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// An HTTP connection. Dropping it closes it.
 pub(super) struct Connection {
@@ -31,7 +31,7 @@ pub(super) struct Connection {
 pub(super) enum Exchange {
     /// The head of an answer arrived.
     Answered(response::Parts, Incoming),
-    /// The exchange failed before any byte was written. It holds the request, which can be sent again.
+    /// The exchange failed before any byte was written. The value is the request, which can be sent again.
     Unsent(Box<Request<Full<Bytes>>>),
     /// The exchange failed after bytes may have been written.
     Failed(Failure),
@@ -40,8 +40,8 @@ pub(super) enum Exchange {
 impl Connection {
     pub(super) async fn open(wire: egress::Connection) -> Result<Connection, Failure> {
         let mut builder = http1::Builder::new();
-        builder.max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD);
-        let (sender, driver) = builder.handshake(TokioIo::new(wire)).await.map_err(|error| broken(&error))?;
+        builder.max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD_BYTES);
+        let (sender, driver) = builder.handshake(TokioIo::new(wire)).await.map_err(|error| protocol_failure(&error))?;
         // An error of the driver is not used here: the exchange that waits for an answer receives it too.
         let driver = tokio::spawn(async move { drop(driver.await) }).abort_handle();
         Ok(Connection { sender, driver })
@@ -64,7 +64,7 @@ impl Connection {
             }
             Err(mut error) => match error.take_message() {
                 Some(request) => Exchange::Unsent(Box::new(request)),
-                None => Exchange::Failed(broken(error.error())),
+                None => Exchange::Failed(protocol_failure(error.error())),
             },
         }
     }
@@ -78,10 +78,10 @@ impl Drop for Connection {
 
 /// Converts an error of an exchange to the failure `http_protocol`. It is retryable if the connection broke, and not
 /// retryable if the peer sent something other than HTTP.
-pub(super) fn broken(error: &hyper::Error) -> Failure {
+pub(super) fn protocol_failure(error: &hyper::Error) -> Failure {
     if error.is_parse() {
         let message = format!(
-            "the answer is not HTTP/1.1, or its head exceeds {MAX_HEADERS} headers or {MAX_HEAD} bytes: {error}"
+            "the answer is not HTTP/1.1, or its head exceeds {MAX_HEADERS} headers or {MAX_HEAD_BYTES} bytes: {error}"
         );
         return Failure::new(code::PROTOCOL, message);
     }

@@ -11,11 +11,11 @@ use crate::egress::Origin;
 
 /// Maximum time that an unused connection stays open. It is shorter than the idle timeout of common servers, because a
 /// message that is written while the server closes the connection is lost.
-const IDLE: Duration = Duration::from_secs(4);
+const MAX_IDLE_TIME: Duration = Duration::from_secs(4);
 /// Maximum number of idle connections for one tenant and origin.
 const MAX_PER_KEY: usize = 8;
 /// Maximum number of idle connections in the pool.
-const MAX: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
 /// The tenant and origin of a connection. Tenants share no connections: an answer caused by one must not reach another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ struct Idle {
 
 impl Idle {
     fn is_fresh(&self, now: Instant) -> bool {
-        now.duration_since(self.since) < IDLE && !self.connection.is_closed()
+        now.duration_since(self.since) < MAX_IDLE_TIME && !self.connection.is_closed()
     }
 }
 
@@ -56,11 +56,11 @@ impl Pool {
     }
 
     /// Adds a connection to the pool for reuse. Drops the connection if it is closed, or if the pool already has
-    /// [`MAX`] connections in all or [`MAX_PER_KEY`] for this key.
+    /// [`MAX_CONNECTIONS`] connections in all or [`MAX_PER_KEY`] for this key.
     pub(super) fn put(&self, key: Key, connection: Connection) {
         let mut idle = self.0.lock();
         sweep(&mut idle);
-        let full = idle.values().map(Vec::len).sum::<usize>() >= MAX;
+        let full = idle.values().map(Vec::len).sum::<usize>() >= MAX_CONNECTIONS;
         let same = idle.get(&key).map_or(0, Vec::len);
         if !full && same < MAX_PER_KEY && !connection.is_closed() {
             idle.entry(key).or_default().push(Idle { connection, since: Instant::now() });
@@ -68,8 +68,8 @@ impl Pool {
     }
 }
 
-/// Drops connections that were idle for too long. No background task does this. At most [`MAX`] connections stay until
-/// the next use of the pool, or until their peers close them.
+/// Drops connections that were idle for too long. No background task does this. At most [`MAX_CONNECTIONS`] connections
+/// stay until the next use of the pool, or until their peers close them.
 fn sweep(idle: &mut HashMap<Key, Vec<Idle>>) {
     let now = Instant::now();
     idle.retain(|_, connections| {

@@ -13,12 +13,12 @@ use url::Url;
 use super::{
     credentials::Credentials,
     realm::Realm,
-    wire::{Ask, Wire, refused, shown},
+    wire::{Ask, Wire, refused, without_secrets},
 };
 use crate::code;
 
 /// Maximum bytes of a token server's answer.
-const MAX_TOKEN: usize = 64 * 1024;
+const MAX_TOKEN_ANSWER_BYTES: usize = 64 * 1024;
 
 /// The answer of a token server. The token is in `token` or in `access_token`.
 #[derive(Deserialize)]
@@ -38,8 +38,9 @@ pub(super) struct Access<'a> {
 }
 
 /// Returns the header `authorization` for a registry that has answered 401 with these `challenges`. `scope` names the
-/// repository and the rights. `None` if no challenge can be met: `basic` needs credentials, `bearer` works without.
-pub(super) async fn answer(
+/// repository and the rights. Returns `None` if the host can answer none of the challenges: `basic` needs credentials,
+/// `bearer` works without.
+pub(super) async fn authorization(
     access: &Access<'_>,
     challenges: &HeaderMap,
     scope: &str,
@@ -58,7 +59,7 @@ pub(super) async fn answer(
 
 fn basic(credentials: &Credentials) -> Result<HeaderValue, Failure> {
     let Credentials { user, password } = credentials;
-    sensitive(&format!("Basic {}", STANDARD.encode(format!("{user}:{}", password.as_str()))))
+    sensitive_header(&format!("Basic {}", STANDARD.encode(format!("{user}:{}", password.as_str()))))
 }
 
 async fn bearer(access: &Access<'_>, challenge: &ChallengeRef<'_>, scope: &str) -> Result<HeaderValue, Failure> {
@@ -73,19 +74,23 @@ async fn bearer(access: &Access<'_>, challenge: &ChallengeRef<'_>, scope: &str) 
     if let Some(service) = param("service") {
         url.query_pairs_mut().append_pair("service", &service);
     }
-    let mut ask = Ask::get(url.as_str(), MAX_TOKEN);
+    let mut ask = Ask::get(url.as_str(), MAX_TOKEN_ANSWER_BYTES);
     if let Some(credentials) = access.credentials {
         access.check_realm(&url)?;
         ask.headers.insert(AUTHORIZATION, basic(credentials)?);
     }
     let reply = access.wire.ask(ask).await?;
     if reply.status != StatusCode::OK {
-        let why = format!("{} refuses a token for {scope} with the status {}", shown(&realm), reply.status.as_u16());
+        let why = format!(
+            "{} refuses a token for {scope} with the status {}",
+            without_secrets(&realm),
+            reply.status.as_u16()
+        );
         return Err(Failure::new(code::REGISTRY_DENIED, why));
     }
     let given: TokenAnswer =
         serde_json::from_slice(&reply.body).map_err(|why| refused(&realm, &format!("sends no valid token: {why}")))?;
-    sensitive(&format!("Bearer {}", given.token))
+    sensitive_header(&format!("Bearer {}", given.token))
 }
 
 impl Access<'_> {
@@ -106,7 +111,7 @@ impl Access<'_> {
     }
 }
 
-fn sensitive(text: &str) -> Result<HeaderValue, Failure> {
+fn sensitive_header(text: &str) -> Result<HeaderValue, Failure> {
     let unfit = |_| Failure::new(code::REGISTRY_DENIED, "the credentials do not fit into a header");
     let mut value = HeaderValue::from_str(text).map_err(unfit)?;
     value.set_sensitive(true);

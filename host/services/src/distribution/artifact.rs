@@ -10,9 +10,9 @@ use super::digest::{is_sha256, sha256};
 use crate::code;
 
 /// The media type of a manifest.
-pub(super) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-const CONFIG: &str = "application/vnd.wasm.config.v0+json";
-const LAYER: &str = "application/wasm";
+pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
+const LAYER_TYPE: &str = "application/wasm";
 
 /// A component and its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,9 +69,9 @@ struct Component<'a> {
 }
 
 impl Artifact {
-    /// Returns the description of the component, and the manifest that refers to the component and its description,
-    /// as bytes. The result depends only on the artifact.
-    pub(super) fn described(&self) -> Result<(Bytes, Bytes), Failure> {
+    /// Returns two JSON texts: the description of the component, and the manifest, which refers to the component and to
+    /// that description. Both depend only on the artifact.
+    pub(super) fn config_and_manifest(&self) -> Result<(Bytes, Bytes), Failure> {
         let digest = sha256(&self.bytes);
         let config = Config {
             // A fixed time, so that publishing the same pack again produces the same bytes.
@@ -85,9 +85,9 @@ impl Artifact {
         let config = json(&config)?;
         let manifest = Manifest {
             schema_version: 2,
-            media_type: Some(MANIFEST.into()),
-            config: Descriptor { media_type: CONFIG.into(), digest: sha256(&config), size: config.len() as u64 },
-            layers: vec![Descriptor { media_type: LAYER.into(), digest, size: self.bytes.len() as u64 }],
+            media_type: Some(MANIFEST_TYPE.into()),
+            config: Descriptor { media_type: CONFIG_TYPE.into(), digest: sha256(&config), size: config.len() as u64 },
+            layers: vec![Descriptor { media_type: LAYER_TYPE.into(), digest, size: self.bytes.len() as u64 }],
             annotations: self.annotations.clone(),
         };
         Ok((config, json(&manifest)?))
@@ -99,17 +99,22 @@ impl Manifest {
     pub(super) fn read(bytes: &[u8]) -> Result<Manifest, String> {
         let manifest: Manifest =
             serde_json::from_slice(bytes).map_err(|error| format!("is not the manifest of a component: {error}"))?;
-        if manifest.config.media_type != CONFIG {
-            return Err(format!("is not a component: its config is `{}`, not `{CONFIG}`", manifest.config.media_type));
+        if manifest.config.media_type != CONFIG_TYPE {
+            return Err(format!(
+                "is not a component: its config is `{}`, not `{CONFIG_TYPE}`",
+                manifest.config.media_type
+            ));
         }
         match manifest.layers.as_slice() {
-            [layer] if layer.media_type == LAYER && layer.digest.strip_prefix("sha256:").is_some_and(is_sha256) => {
+            [layer]
+                if layer.media_type == LAYER_TYPE && layer.digest.strip_prefix("sha256:").is_some_and(is_sha256) =>
+            {
                 Ok(manifest)
             }
-            [layer] if layer.media_type == LAYER => {
+            [layer] if layer.media_type == LAYER_TYPE => {
                 Err(format!("has a digest that is not a SHA-256: `{}`", layer.digest))
             }
-            [layer] => Err(format!("is not a component: its layer is `{}`, not `{LAYER}`", layer.media_type)),
+            [layer] => Err(format!("is not a component: its layer is `{}`, not `{LAYER_TYPE}`", layer.media_type)),
             layers => Err(format!("is not a component: it has {} layers, not 1", layers.len())),
         }
     }
@@ -134,11 +139,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_artifact_is_described_as_other_tools_expect_it() {
+    fn an_artifact_has_the_description_that_other_tools_expect() {
         let artifact =
             Artifact { bytes: Bytes::from_static(b"\0asm"), imports: vec!["a:b/c".into()], ..Artifact::default() };
-        let (config, manifest) = artifact.described().unwrap();
-        assert_eq!((config.clone(), manifest.clone()), artifact.described().unwrap());
+        let (config, manifest) = artifact.config_and_manifest().unwrap();
+        assert_eq!((config.clone(), manifest.clone()), artifact.config_and_manifest().unwrap());
         let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
         assert_eq!((&config["architecture"], &config["os"]), (&json!("wasm"), &json!("wasip2")));
         assert_eq!(config["component"], json!({ "exports": [], "imports": ["a:b/c"], "target": null }));
@@ -151,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_component_is_told_why() {
+    fn the_error_says_why_a_manifest_is_not_of_a_component() {
         let described = |config: &str, layers: &[&str]| {
             let one = |kind: &&str| json!({ "mediaType": kind, "digest": "sha256:0", "size": 0 });
             let layers: Vec<_> = layers.iter().map(one).collect();
@@ -160,10 +165,10 @@ mod tests {
         for (manifest, why) in [
             ("{".to_owned(), "is not the manifest"),
             (json!({ "schemaVersion": 2, "manifests": [] }).to_string(), "missing field `config`"),
-            (described("application/vnd.oci.image.config.v1+json", &[LAYER]), "its config is"),
-            (described(CONFIG, &["application/vnd.oci.image.layer.v1.tar+gzip"]), "its layer is"),
-            (described(CONFIG, &[LAYER, LAYER]), "it has 2 layers"),
-            (described(CONFIG, &[LAYER]), "is not a SHA-256"),
+            (described("application/vnd.oci.image.config.v1+json", &[LAYER_TYPE]), "its config is"),
+            (described(CONFIG_TYPE, &["application/vnd.oci.image.layer.v1.tar+gzip"]), "its layer is"),
+            (described(CONFIG_TYPE, &[LAYER_TYPE, LAYER_TYPE]), "it has 2 layers"),
+            (described(CONFIG_TYPE, &[LAYER_TYPE]), "is not a SHA-256"),
         ] {
             let refused = Manifest::read(manifest.as_bytes()).unwrap_err();
             assert!(refused.contains(why), "{manifest}: {refused}");

@@ -19,7 +19,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// Returns the credentials that `docker login` stored for a registry, in its file or with its helpers, if any.
-    pub fn of_docker(registry: &str) -> Result<Option<Credentials>, Failure> {
+    pub fn from_docker_login(registry: &str) -> Result<Option<Credentials>, Failure> {
         let wrong = |why: &dyn fmt::Display| {
             let why = format!("cannot use docker's credentials for {registry}: {why}");
             Failure::new(code::REGISTRY_DENIED, why)

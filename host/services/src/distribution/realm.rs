@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_for_a_registry_may_be_shown_at_its_realm_alone() {
+    fn credentials_go_only_to_the_realm_of_their_registry() {
         let realm: Realm = "registry.example.com=https://auth.example.com".parse().unwrap();
         for (registry, url, expected) in [
             ("registry.example.com", "https://auth.example.com/token?a=b", true),

@@ -38,14 +38,14 @@ pub enum Wanted {
 
 impl Reference {
     /// Returns a reference to another artifact of the same repository.
-    pub fn with(&self, wanted: Wanted) -> Reference {
+    pub fn with_wanted(&self, wanted: Wanted) -> Reference {
         Reference { wanted, ..self.clone() }
     }
 }
 
 impl Wanted {
     /// Reads the part after the `@` of a reference: a version, or a digest with `sha256:`.
-    pub fn after_at(text: &str) -> Result<Wanted, String> {
+    pub fn parse_after_at(text: &str) -> Result<Wanted, String> {
         match text.split_once(':') {
             Some(("sha256", digest)) if is_sha256(digest) => Ok(Wanted::Digest(digest.to_owned())),
             Some(_) => Err(format!("`{text}` is not a digest: write `sha256:` and 64 hexadecimal digits")),
@@ -57,7 +57,7 @@ impl Wanted {
 
     /// Returns the tag or digest for the path of a URL; `None` for [`Wanted::Highest`]. Tags cannot contain `+`, so a
     /// version's `+` is written as `_`.
-    pub(super) fn in_path(&self) -> Option<String> {
+    pub(super) fn to_path_segment(&self) -> Option<String> {
         match self {
             Wanted::Highest => None,
             Wanted::Version(version) => Some(tag_of(version)),
@@ -97,7 +97,7 @@ impl FromStr for Reference {
         }
         let wanted = match (at, tag) {
             (None, None) => Wanted::Highest,
-            (Some(at), None) => Wanted::after_at(at)?,
+            (Some(at), None) => Wanted::parse_after_at(at)?,
             (None, Some(tag)) if is_tag(tag) => {
                 version_of(tag).map_or_else(|| Wanted::Tag(tag.into()), Wanted::Version)
             }
@@ -159,14 +159,14 @@ mod tests {
         ] {
             let reference: Reference = text.parse().unwrap();
             assert_eq!(reference.to_string(), text);
-            assert_eq!(reference.wanted.in_path().as_deref(), path, "{text}");
+            assert_eq!(reference.wanted.to_path_segment().as_deref(), path, "{text}");
         }
         let tagged: Reference = "ghcr.io/acme/greet:1.2.0_7".parse().unwrap();
         assert_eq!(tagged.to_string(), "ghcr.io/acme/greet@1.2.0+7");
     }
 
     #[test]
-    fn what_is_no_reference_is_told_why() {
+    fn the_error_says_why_a_text_is_not_a_reference() {
         for (text, why) in [
             ("greet", "has no registry"),
             ("acme/greet", "is not a registry"),

@@ -13,9 +13,9 @@ use url::{Host, Url};
 use zeroize::Zeroizing;
 
 use super::{
-    MAX_DOCUMENT, MAX_PAGES, PAGE,
+    MAX_DOCUMENT_BYTES, MAX_PAGES, PAGE_SIZE,
     access::{self, Access},
-    artifact::{Artifact, MANIFEST, Manifest},
+    artifact::{Artifact, MANIFEST_TYPE, Manifest},
     credentials::Credentials,
     digest::sha256,
     realm::Realm,
@@ -38,7 +38,7 @@ pub struct Registry {
     credentials: Option<Credentials>,
     /// Token servers that may see the credentials, beside the registry.
     realms: Vec<Realm>,
-    /// The header `authorization` that the host sent last; `None` before the registry demands one.
+    /// The last value of the header `authorization` that the host sent; `None` before the registry demands one.
     authorization: Mutex<Option<HeaderValue>>,
 }
 
@@ -51,14 +51,14 @@ struct Page {
 
 impl Registry {
     /// Opens the repository that a reference names.
-    pub fn of(egress: &Egress, reference: &Reference, credentials: Option<Credentials>) -> Result<Registry, Failure> {
+    pub fn open(egress: &Egress, reference: &Reference, credentials: Option<Credentials>) -> Result<Registry, Failure> {
         let Reference { registry, repository, .. } = reference;
         // Docker's registry answers at another host than its name in references.
         let host = if registry == "docker.io" { "registry-1.docker.io" } else { registry };
         let local = Url::parse(&format!("http://{host}")).is_ok_and(|url| is_local(&url));
         let base = format!("{}://{host}/v2/{repository}", if local { "http" } else { "https" });
         Ok(Registry {
-            wire: Wire::to(egress, &base)?,
+            wire: Wire::new(egress, &base)?,
             name: format!("{registry}/{repository}"),
             repository: repository.clone(),
             base,
@@ -69,8 +69,8 @@ impl Registry {
         })
     }
 
-    /// Returns the same repository. Its credentials may then be sent to these token servers, too.
-    pub fn trusting(self, realms: &[Realm]) -> Registry {
+    /// Returns the same repository, whose credentials may also be sent to these token servers.
+    pub fn with_realms(self, realms: &[Realm]) -> Registry {
         Registry { realms: realms.to_vec(), ..self }
     }
 
@@ -80,18 +80,18 @@ impl Registry {
     }
 
     async fn list(&self) -> Result<Vec<Version>, Failure> {
-        let mut url = format!("{}/tags/list?n={PAGE}", self.base);
+        let mut url = format!("{}/tags/list?n={PAGE_SIZE}", self.base);
         let mut versions = Vec::new();
         for _ in 0..MAX_PAGES {
-            let reply = self.ask(Ask::get(&url, MAX_DOCUMENT)).await?;
+            let reply = self.ask(Ask::get(&url, MAX_DOCUMENT_BYTES)).await?;
             if reply.status == StatusCode::NOT_FOUND {
                 return Err(self.missing("no version"));
             }
-            let reply = self.expect(reply, &[StatusCode::OK])?;
+            let reply = self.require_status(reply, &[StatusCode::OK])?;
             let page: Page = serde_json::from_slice(&reply.body)
                 .map_err(|error| refused(&url, &format!("sends no valid list of tags: {error}")))?;
             versions.extend(page.tags.iter().flatten().filter_map(|tag| version_of(tag)));
-            match next(&url, &reply) {
+            match next_page(&url, &reply) {
                 Some(next) => url = next,
                 None => break,
             }
@@ -123,7 +123,7 @@ impl Registry {
             Wanted::Highest => Some(tag_of(&self.highest().await?)),
             _ => None,
         };
-        let path = highest.or_else(|| wanted.in_path()).unwrap_or_default();
+        let path = highest.or_else(|| wanted.to_path_segment()).unwrap_or_default();
         let manifest = self.manifest(&path).await?.ok_or_else(|| self.missing(&format!("no `{path}`")))?;
         let layer = manifest.layer().ok_or_else(|| self.missing("no component"))?;
         if layer.size > most as u64 {
@@ -132,8 +132,8 @@ impl Registry {
         }
         let url = format!("{}/blobs/{}", self.base, layer.digest);
         let reply = self.ask(Ask::get(&url, most)).await?;
-        let bytes: Bytes = self.expect(reply, &[StatusCode::OK])?.body.into();
-        self.check(&layer.digest, &bytes)?;
+        let bytes: Bytes = self.require_status(reply, &[StatusCode::OK])?.body.into();
+        self.check_digest(&layer.digest, &bytes)?;
         Ok(Artifact { bytes, annotations: manifest.annotations, ..Artifact::default() })
     }
 
@@ -150,29 +150,29 @@ impl Registry {
     }
 
     async fn put(&self, artifact: &Artifact, wanted: &Wanted) -> Result<(), Failure> {
-        let path = wanted.in_path().ok_or_else(|| self.missing("no version or tag to push to"))?;
-        let (config, manifest) = artifact.described()?;
+        let path = wanted.to_path_segment().ok_or_else(|| self.missing("no version or tag to push to"))?;
+        let (config, manifest) = artifact.config_and_manifest()?;
         self.upload(artifact.bytes.clone()).await?;
         self.upload(config).await?;
-        let mut ask = Ask::new(Method::PUT, &format!("{}/manifests/{path}", self.base), MAX_DOCUMENT);
-        ask.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MANIFEST));
+        let mut ask = Ask::new(Method::PUT, &format!("{}/manifests/{path}", self.base), MAX_DOCUMENT_BYTES);
+        ask.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MANIFEST_TYPE));
         ask.body = manifest;
         let reply = self.ask(ask).await?;
-        self.expect(reply, &[StatusCode::CREATED, StatusCode::OK, StatusCode::ACCEPTED]).map(drop)
+        self.require_status(reply, &[StatusCode::CREATED, StatusCode::OK, StatusCode::ACCEPTED]).map(drop)
     }
 
     /// Returns the manifest of a tag or a digest, or `None` if it does not exist.
     async fn manifest(&self, path: &str) -> Result<Option<Manifest>, Failure> {
         let url = format!("{}/manifests/{path}", self.base);
-        let mut ask = Ask::get(&url, MAX_DOCUMENT);
-        ask.headers.insert(ACCEPT, HeaderValue::from_static(MANIFEST));
+        let mut ask = Ask::get(&url, MAX_DOCUMENT_BYTES);
+        ask.headers.insert(ACCEPT, HeaderValue::from_static(MANIFEST_TYPE));
         let reply = self.ask(ask).await?;
         if reply.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        let reply = self.expect(reply, &[StatusCode::OK])?;
+        let reply = self.require_status(reply, &[StatusCode::OK])?;
         if path.starts_with("sha256:") {
-            self.check(path, &reply.body)?;
+            self.check_digest(path, &reply.body)?;
         }
         Manifest::read(&reply.body).map(Some).map_err(|why| refused(&url, &why))
     }
@@ -180,27 +180,27 @@ impl Registry {
     /// Uploads bytes, unless the registry has them already.
     async fn upload(&self, bytes: Bytes) -> Result<(), Failure> {
         let digest = sha256(&bytes);
-        let there = Ask::new(Method::HEAD, &format!("{}/blobs/{digest}", self.base), MAX_DOCUMENT);
+        let there = Ask::new(Method::HEAD, &format!("{}/blobs/{digest}", self.base), MAX_DOCUMENT_BYTES);
         if self.ask(there).await?.status == StatusCode::OK {
             return Ok(());
         }
         let begin = format!("{}/blobs/uploads/", self.base);
-        let reply = self.ask(Ask::new(Method::POST, &begin, MAX_DOCUMENT)).await?;
-        let reply = self.expect(reply, &[StatusCode::ACCEPTED])?;
+        let reply = self.ask(Ask::new(Method::POST, &begin, MAX_DOCUMENT_BYTES)).await?;
+        let reply = self.require_status(reply, &[StatusCode::ACCEPTED])?;
         let place = reply.headers.get(LOCATION).and_then(|place| place.to_str().ok());
         let place = place.and_then(|place| Url::parse(&begin).ok()?.join(place).ok());
         let mut place = place.ok_or_else(|| refused(&begin, "names no location for the upload"))?;
         place.query_pairs_mut().append_pair("digest", &digest);
-        let mut ask = Ask::new(Method::PUT, place.as_str(), MAX_DOCUMENT);
+        let mut ask = Ask::new(Method::PUT, place.as_str(), MAX_DOCUMENT_BYTES);
         ask.headers.insert(CONTENT_TYPE, HeaderValue::from_static(BINARY));
         ask.body = bytes;
         let reply = self.ask(ask).await?;
-        self.expect(reply, &[StatusCode::CREATED, StatusCode::ACCEPTED]).map(drop)
+        self.require_status(reply, &[StatusCode::CREATED, StatusCode::ACCEPTED]).map(drop)
     }
 
     /// Sends a request. After the status 401, sends it once more with the authentication that the registry demands.
     async fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
-        let reply = self.wire.ask(self.authorized(ask.clone())).await?;
+        let reply = self.wire.ask(self.with_authorization(ask.clone())).await?;
         if reply.status != StatusCode::UNAUTHORIZED {
             return Ok(reply);
         }
@@ -212,10 +212,10 @@ impl Registry {
             credentials: self.credentials.as_ref(),
             realms: &self.realms,
         };
-        match access::answer(&access, &reply.headers, &scope).await? {
+        match access::authorization(&access, &reply.headers, &scope).await? {
             Some(authorization) => {
                 *self.authorization.lock() = Some(authorization);
-                self.wire.ask(self.authorized(ask)).await
+                self.wire.ask(self.with_authorization(ask)).await
             }
             None => Ok(reply),
         }
@@ -230,7 +230,7 @@ impl Registry {
         password.into_iter().chain(token).collect()
     }
 
-    fn authorized(&self, mut ask: Ask) -> Ask {
+    fn with_authorization(&self, mut ask: Ask) -> Ask {
         let authorization = self.authorization.lock().clone();
         if let Some(authorization) = authorization.filter(|_| self.wire.is_home(&ask.url)) {
             ask.headers.insert(AUTHORIZATION, authorization);
@@ -238,7 +238,7 @@ impl Registry {
         ask
     }
 
-    fn expect(&self, reply: Reply, statuses: &[StatusCode]) -> Result<Reply, Failure> {
+    fn require_status(&self, reply: Reply, statuses: &[StatusCode]) -> Result<Reply, Failure> {
         if statuses.contains(&reply.status) {
             return Ok(reply);
         }
@@ -250,7 +250,7 @@ impl Registry {
         })
     }
 
-    fn check(&self, digest: &str, bytes: &[u8]) -> Result<(), Failure> {
+    fn check_digest(&self, digest: &str, bytes: &[u8]) -> Result<(), Failure> {
         let found = sha256(bytes);
         if found == digest {
             return Ok(());
@@ -270,7 +270,7 @@ fn is_local(url: &Url) -> bool {
 }
 
 /// Returns the URL of the next page from `Link: </v2/…>; rel="next"`.
-fn next(url: &str, reply: &Reply) -> Option<String> {
+fn next_page(url: &str, reply: &Reply) -> Option<String> {
     let link = reply.headers.get(LINK)?.to_str().ok()?;
     let (path, rest) = link.strip_prefix('<')?.split_once('>')?;
     let next = Url::parse(url).ok()?.join(path).ok()?;

@@ -22,7 +22,7 @@ use crate::{
 pub(super) struct Wire {
     /// The URL that the user named.
     home: Url,
-    /// The client for that host. It may connect to private addresses.
+    /// The client for the host of `home`. It may connect to private addresses.
     inside: Client,
     /// The client for all other hosts. It connects only to public addresses, and to those that the operator listed.
     outside: Client,
@@ -58,10 +58,10 @@ impl Ask {
 
 impl Wire {
     /// Creates access to the host of this URL.
-    pub(super) fn to(egress: &Egress, url: &str) -> Result<Wire, Failure> {
+    pub(super) fn new(egress: &Egress, url: &str) -> Result<Wire, Failure> {
         let home = parse(url)?;
         let anywhere: Vec<AddressRange> = ["0.0.0.0/0", "::/0"].iter().filter_map(|range| range.parse().ok()).collect();
-        let inside = Client::new(egress.clone().also_private(&anywhere));
+        let inside = Client::new(egress.clone().with_private(&anywhere));
         Ok(Wire { home, inside, outside: Client::new(egress.clone()) })
     }
 
@@ -78,7 +78,7 @@ impl Wire {
             let seconds = EXCHANGE_TIMEOUT.as_secs();
             Err(Failure::retryable(
                 code::TIMEOUT,
-                format!("{} did not answer within {seconds} s", shown(self.home.as_str())),
+                format!("{} did not answer within {seconds} s", without_secrets(self.home.as_str())),
             ))
         })
     }
@@ -100,7 +100,7 @@ impl Wire {
                 }
                 None => {
                     let (status, headers) = (answer.status, answer.headers);
-                    let body = whole(answer.body, ask.most, &ask.url).await?;
+                    let body = read_whole(answer.body, ask.most, &ask.url).await?;
                     if status == StatusCode::OK && !body.is_empty() && !encodings(&headers).is_empty() {
                         return Err(refused(&ask.url, "encodes its answer, which the host did not request"));
                     }
@@ -128,7 +128,7 @@ impl Wire {
 
 /// Parses a URL, which must be `https://`, or `http://` for this machine.
 fn parse(url: &str) -> Result<Url, Failure> {
-    let wrong = |why: String| Failure::new(codes::INVALID_INPUT, format!("{}: {why}", shown(url)));
+    let wrong = |why: String| Failure::new(codes::INVALID_INPUT, format!("{}: {why}", without_secrets(url)));
     let parsed = Url::parse(url).map_err(|error| wrong(format!("this is not a URL: {error}")))?;
     match parsed.scheme() {
         "https" => Ok(parsed),
@@ -147,11 +147,11 @@ pub(super) fn is_this_machine(host: &Host<&str>) -> bool {
     }
 }
 
-async fn whole(mut body: Body, most: usize, url: &str) -> Result<Vec<u8>, Failure> {
+async fn read_whole(mut body: Body, most: usize, url: &str) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     while let Some(piece) = body.next().await? {
         if bytes.len() + piece.len() > most {
-            let why = format!("{} sends more than {most} bytes", shown(url));
+            let why = format!("{} sends more than {most} bytes", without_secrets(url));
             return Err(Failure::new(code::BODY_TOO_LARGE, why));
         }
         bytes.extend_from_slice(&piece);
@@ -160,10 +160,10 @@ async fn whole(mut body: Body, most: usize, url: &str) -> Result<Vec<u8>, Failur
 }
 
 pub(super) fn refused(url: &str, why: &str) -> Failure {
-    Failure::new(code::REGISTRY_REFUSED, format!("{} {why}", shown(url)))
+    Failure::new(code::REGISTRY_REFUSED, format!("{} {why}", without_secrets(url)))
 }
 
 /// Returns a URL without the parts that may be secret.
-pub(super) fn shown(url: &str) -> &str {
+pub(super) fn without_secrets(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url)
 }

@@ -1,4 +1,4 @@
-//! Tells public addresses from private ones, and parses the ranges of private addresses that the operator permits.
+//! Distinguishes public from private addresses, and parses the ranges of private addresses that the operator permits.
 
 use std::{
     fmt,
@@ -49,21 +49,21 @@ pub(super) const LOOPBACK: &str = "loopback";
 
 /// Returns the description of a private address, or `None` for a public one. An IPv6 address that contains an IPv4
 /// address (mapped, NAT64, 6to4) is judged by the IPv4 address.
-pub(super) fn not_public(address: IpAddr) -> Option<&'static str> {
+pub(super) fn private_kind(address: IpAddr) -> Option<&'static str> {
     match address.to_canonical() {
-        IpAddr::V4(address) => not_public_v4(address),
-        IpAddr::V6(address) => not_public_v6(address),
+        IpAddr::V4(address) => private_kind_v4(address),
+        IpAddr::V6(address) => private_kind_v6(address),
     }
 }
 
-fn not_public_v4(address: Ipv4Addr) -> Option<&'static str> {
+fn private_kind_v4(address: Ipv4Addr) -> Option<&'static str> {
     let covers = |(network, prefix, _): &&(Ipv4Addr, u8, &str)| covers_v4(*network, *prefix, address);
     NOT_PUBLIC_V4.iter().find(covers).map(|(_, _, words)| *words)
 }
 
-fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
+fn private_kind_v6(address: Ipv6Addr) -> Option<&'static str> {
     if let Some(inner) = embedded(address) {
-        return not_public_v4(inner);
+        return private_kind_v4(inner);
     }
     let covers = |(network, prefix, _): &&(Ipv6Addr, u8, &str)| covers_v6(*network, *prefix, address);
     if covers_v6(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3, address) {
@@ -76,13 +76,13 @@ fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, .., c, d] = address.segments();
     match (a, b, &address.segments()[2..6]) {
-        (0x64, 0xff9b, [0, 0, 0, 0]) => Some(joined(c, d)),
-        (0x2002, high, [low, ..]) => Some(joined(high, *low)),
+        (0x64, 0xff9b, [0, 0, 0, 0]) => Some(ipv4_from_halves(c, d)),
+        (0x2002, high, [low, ..]) => Some(ipv4_from_halves(high, *low)),
         _ => None,
     }
 }
 
-fn joined(high: u16, low: u16) -> Ipv4Addr {
+fn ipv4_from_halves(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))
 }
 
@@ -118,7 +118,7 @@ impl AddressRange {
     }
 
     /// Returns the number of bits in an address of this family.
-    fn width(network: IpAddr) -> u8 {
+    fn address_bits(network: IpAddr) -> u8 {
         if network.is_ipv4() { 32 } else { 128 }
     }
 }
@@ -134,7 +134,7 @@ impl FromStr for AddressRange {
             None => (network, None),
         };
         let address = address.parse::<IpAddr>().map_err(|_| wrong())?.to_canonical();
-        let width = AddressRange::width(address);
+        let width = AddressRange::address_bits(address);
         let prefix = prefix.map_or(Some(width), |prefix| prefix.parse().ok()).ok_or_else(wrong)?;
         let port = port.map(str::parse).transpose().map_err(|_| wrong())?;
         if prefix > width {
@@ -163,7 +163,7 @@ fn split_port(text: &str) -> Option<(&str, Option<&str>)> {
 impl fmt::Display for AddressRange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = self.network.to_string();
-        if self.prefix != AddressRange::width(self.network) {
+        if self.prefix != AddressRange::address_bits(self.network) {
             text = format!("{text}/{}", self.prefix);
         }
         match self.port {
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_range_that_is_not_public_is_known() {
+    fn every_private_range_is_recognised() {
         let table = [
             ("0.0.0.0", "this host"),
             ("0.255.255.255", "this host"),
@@ -231,12 +231,12 @@ mod tests {
             ("ff02::1", "multicast"),
         ];
         for (address, words) in table {
-            assert_eq!(not_public(address.parse().unwrap()), Some(words), "{address}");
+            assert_eq!(private_kind(address.parse().unwrap()), Some(words), "{address}");
         }
     }
 
     #[test]
-    fn what_lies_just_outside_of_a_range_is_public() {
+    fn addresses_just_outside_of_private_ranges_are_public() {
         let table = [
             "1.0.0.0",
             "8.8.8.8",
@@ -269,7 +269,7 @@ mod tests {
             "::ffff:8.8.8.8",
         ];
         for address in table {
-            assert_eq!(not_public(address.parse().unwrap()), None, "{address}");
+            assert_eq!(private_kind(address.parse().unwrap()), None, "{address}");
         }
     }
 
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused() {
+    fn malformed_ranges_are_refused() {
         let table = [
             "",
             "localhost",

@@ -20,8 +20,8 @@ use url::Host;
 use super::origin::Origin;
 use crate::code;
 
-/// Delay before the next address is tried in parallel, so that broken IPv6 costs little time.
-const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+/// The time after which the next address is tried in parallel, so that an unreachable IPv6 address costs little time.
+const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
 
 /// A stream of bytes in both directions.
 pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -32,7 +32,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 pub type Connection = Box<dyn Wire>;
 
 /// Returns a connector for TLS 1.2 and 1.3, with the public trust roots and the operator's own.
-pub(super) fn tls(extra_roots: &[CertificateDer<'static>]) -> Result<TlsConnector, Failure> {
+pub(super) fn tls_connector(extra_roots: &[CertificateDer<'static>]) -> Result<TlsConnector, Failure> {
     let unusable = |error: rustls::Error| Failure::new(code::TLS, format!("the TLS settings are unusable: {error}"));
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for root in extra_roots {
@@ -47,34 +47,34 @@ pub(super) fn tls(extra_roots: &[CertificateDer<'static>]) -> Result<TlsConnecto
 }
 
 /// Returns the connection to the address that answers first. The attempts start in order: the next one after
-/// [`NEXT_ADDRESS_AFTER`], or as soon as one fails.
+/// [`NEXT_ADDRESS_DELAY`], or as soon as one fails.
 pub(super) async fn first_to_answer(addresses: Vec<SocketAddr>, origin: &Origin) -> Result<TcpStream, Failure> {
     let mut waiting = addresses.into_iter();
     let mut attempts: FuturesUnordered<_> = waiting.next().map(TcpStream::connect).into_iter().collect();
     loop {
         tokio::select! {
             Some(answer) = attempts.next() => match answer {
-                Ok(stream) => return prepared(stream).map_err(|error| no_connection(origin, &error)),
+                Ok(stream) => return configure(stream).map_err(|error| no_connection(origin, &error)),
                 Err(error) => match waiting.next() {
                     Some(address) => attempts.push(TcpStream::connect(address)),
                     None if attempts.is_empty() => return Err(no_connection(origin, &error)),
                     None => {}
                 },
             },
-            () = tokio::time::sleep(NEXT_ADDRESS_AFTER), if waiting.len() > 0 => {
+            () = tokio::time::sleep(NEXT_ADDRESS_DELAY), if waiting.len() > 0 => {
                 attempts.extend(waiting.next().map(TcpStream::connect));
             }
         }
     }
 }
 
-fn prepared(stream: TcpStream) -> io::Result<TcpStream> {
+fn configure(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
 /// Sets up TLS and verifies that the peer's certificate matches the URL's host.
-pub(super) async fn secured(stream: TcpStream, origin: &Origin, tls: &TlsConnector) -> Result<Connection, Failure> {
+pub(super) async fn start_tls(stream: TcpStream, origin: &Origin, tls: &TlsConnector) -> Result<Connection, Failure> {
     let name = match &origin.host {
         Host::Domain(name) => ServerName::try_from(name.clone())
             .map_err(|_| Failure::new(code::TLS, format!("{name} cannot be the name in a certificate")))?,
@@ -83,11 +83,11 @@ pub(super) async fn secured(stream: TcpStream, origin: &Origin, tls: &TlsConnect
     };
     match tls.connect(name, stream).await {
         Ok(stream) => Ok(Box::new(stream)),
-        Err(error) => Err(not_secured(origin, &error)),
+        Err(error) => Err(tls_failure(origin, &error)),
     }
 }
 
-fn not_secured(origin: &Origin, error: &io::Error) -> Failure {
+fn tls_failure(origin: &Origin, error: &io::Error) -> Failure {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
         Some(inner) => Failure::new(code::TLS, format!("the certificate of {origin} is not trusted: {inner}")),

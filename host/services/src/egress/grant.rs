@@ -25,8 +25,8 @@ use super::{
 /// separators differently. Therefore a grant with a path covers no URL whose path has an encoded `/`, `\`, `%` or NUL,
 /// a segment such as `..;x`, or two `/` at its beginning.
 ///
-/// The policy of a tenant consists of the same values, read by [`OriginGrants::policy`]. Policies, grants and requests
-/// are compared with normalised hosts and with resolved, decoded paths.
+/// The policy of a tenant consists of the same values, read by [`OriginGrants::from_policy`]. Policies, grants and
+/// requests are compared with normalised hosts and with resolved, decoded paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginGrants(Vec<OriginGrant>);
 
@@ -85,7 +85,7 @@ impl OriginGrants {
     pub fn parse(grant: &Json) -> Result<OriginGrants, String> {
         match grant {
             Json::String(text) => Ok(OriginGrants(vec![text.parse()?])),
-            Json::Array(items) => items.iter().map(one).collect::<Result<_, _>>().map(OriginGrants),
+            Json::Array(items) => items.iter().map(parse_item).collect::<Result<_, _>>().map(OriginGrants),
             other => {
                 Err(format!("write a list of origins such as `https://api.example.com`, not {}", other.type_name()))
             }
@@ -95,11 +95,11 @@ impl OriginGrants {
     /// Returns the target of a URL and its coverage by these grants, or `None` if no request can be sent to it.
     pub fn reach(&self, url: &str) -> Option<Reach> {
         let url = super::origin::parse(url).ok()?;
-        let origin = Origin::of(&url).ok()?;
+        let origin = Origin::from_url(&url).ok()?;
         let path = format!("{origin}{}", url.path().trim_end_matches('/'));
         Some(Reach {
-            covers_origin: !self.parts_of(&origin).is_empty(),
-            covers_url: self.cover(&origin, &url),
+            covers_origin: !self.grants_for(&origin).is_empty(),
+            covers_url: self.covers_url(&origin, &url),
             path,
             origin,
         })
@@ -107,26 +107,26 @@ impl OriginGrants {
 
     /// Returns true if one of the grants covers a destination.
     pub(crate) fn covers(&self, to: &Destination) -> bool {
-        self.cover(&to.origin, &to.url)
+        self.covers_url(&to.origin, &to.url)
     }
 
-    /// Returns the grants that cover at least a part of an origin, as a flow writes them.
-    pub(super) fn parts_of(&self, origin: &Origin) -> Vec<String> {
-        self.0.iter().filter(|grant| grant.covers_origin(origin)).map(OriginGrant::written).collect()
+    /// Returns the grants that cover at least a part of an origin, in the notation of flows.
+    pub(super) fn grants_for(&self, origin: &Origin) -> Vec<String> {
+        self.0.iter().filter(|grant| grant.covers_origin(origin)).map(OriginGrant::to_text).collect()
     }
 
     /// Returns true if one of the grants covers this URL of this origin.
-    pub(super) fn cover(&self, origin: &Origin, url: &Url) -> bool {
+    pub(super) fn covers_url(&self, origin: &Origin, url: &Url) -> bool {
         self.0.iter().any(|grant| grant.covers(origin, url))
     }
 }
 
 impl OriginGrants {
-    /// Returns the first grant of `narrower` that no grant of `self` contains, as a flow writes it; `None` if there
-    /// is none.
+    /// Returns the first grant of `narrower` that no grant of `self` contains, in the notation of flows. Returns `None`
+    /// if `self` contains all of them.
     pub fn first_not_contained(&self, narrower: &OriginGrants) -> Option<String> {
         let outside = narrower.0.iter().find(|grant| !self.0.iter().any(|own| own.contains(grant)));
-        outside.map(OriginGrant::written)
+        outside.map(OriginGrant::to_text)
     }
 }
 
@@ -136,7 +136,7 @@ impl FromIterator<OriginGrant> for OriginGrants {
     }
 }
 
-fn one(item: &Json) -> Result<OriginGrant, String> {
+fn parse_item(item: &Json) -> Result<OriginGrant, String> {
     let text = item.as_str().ok_or_else(|| format!("an origin must be a text, not {}", item.type_name()))?;
     text.parse()
 }
@@ -163,7 +163,7 @@ impl OriginGrant {
             && self.prefix.iter().zip(&other.prefix).all(|(own, other)| *own == Segment::Any || own == other)
     }
 
-    fn written(&self) -> String {
+    fn to_text(&self) -> String {
         let scheme = self.scheme.name();
         let port = match (&self.host, self.port) {
             (_, Some(port)) if port == self.scheme.default_port() => String::new(),
@@ -274,7 +274,7 @@ impl FromStr for OriginGrant {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("it must begin with `https://`"))?;
         let (below, rest) = rest.strip_prefix("*.").map_or((false, rest), |rest| (true, rest));
         let url = super::origin::parse(&format!("{scheme}://{rest}")).map_err(|why| wrong(&why))?;
-        let origin = Origin::of(&url).map_err(|why| wrong(&why))?;
+        let origin = Origin::from_url(&url).map_err(|why| wrong(&why))?;
         if url.query().is_some() || url.fragment().is_some() {
             return Err(wrong("it cannot have a query or a fragment"));
         }
@@ -288,7 +288,7 @@ impl FromStr for OriginGrant {
             Host::Ipv4(_) | Host::Ipv6(_) if below => return Err(wrong("`*.` must precede a name, not an address")),
             _ => {}
         }
-        let prefix = prefix(url.path()).ok_or_else(|| wrong("its path has an encoded separator"))?;
+        let prefix = parse_prefix(url.path()).ok_or_else(|| wrong("its path has an encoded separator"))?;
         let Origin { scheme, host, port } = origin;
         let host = match host {
             Host::Domain(base) if below => HostPattern::Below(base),
@@ -298,7 +298,7 @@ impl FromStr for OriginGrant {
     }
 }
 
-fn prefix(path: &str) -> Option<Vec<Segment>> {
+fn parse_prefix(path: &str) -> Option<Vec<Segment>> {
     let path = path.trim_matches('/');
     if path.is_empty() {
         return Some(Vec::new());

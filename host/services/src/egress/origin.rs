@@ -42,7 +42,7 @@ pub struct Origin {
 
 impl Origin {
     /// Returns the origin of a URL, or the reason that it has none.
-    pub(super) fn of(url: &Url) -> Result<Origin, String> {
+    pub(super) fn from_url(url: &Url) -> Result<Origin, String> {
         let scheme = match url.scheme() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,

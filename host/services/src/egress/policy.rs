@@ -25,7 +25,7 @@ impl OriginGrants {
     /// | `https://api.example.com/*/users` | one whole segment of the path |
     ///
     /// A `*` beside other characters of a label or segment is an error. The error is a sentence that names the pattern.
-    pub fn policy(pattern: &str) -> Result<OriginGrants, String> {
+    pub fn from_policy(pattern: &str) -> Result<OriginGrants, String> {
         if pattern == "*" {
             return ["https://*", "http://*"].into_iter().map(read).collect();
         }
@@ -54,7 +54,7 @@ fn read(text: &str) -> Result<OriginGrant, String> {
         return Err(wrong("in a host, `*` must be alone or before the first dot"));
     }
     let url = origin::parse(&format!("{scheme}://{name}{path}")).map_err(|why| wrong(&why))?;
-    let Origin { scheme, host, port } = Origin::of(&url).map_err(|why| wrong(&why))?;
+    let Origin { scheme, host, port } = Origin::from_url(&url).map_err(|why| wrong(&why))?;
     let port = (!(any_port || any_host && name == PLACEHOLDER)).then_some(port);
     let host = match host {
         _ if any_host => HostPattern::Any,

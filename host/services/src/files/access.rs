@@ -43,10 +43,10 @@ impl Access {
         let mut options = OpenOptions::new();
         // Opening a pipe must not wait for its writer.
         options.read(true).follow(FollowSymlinks::No).nonblock(true);
-        let file = dir.open_with(name, &options).map_err(|error| refused(&dir, name, path, &error))?;
+        let file = dir.open_with(name, &options).map_err(|error| open_failure(&dir, name, path, &error))?;
         let metadata = file.metadata().map_err(|error| failed(&path.to_string(), &error))?;
         if !metadata.is_file() {
-            return Err(no_file(path));
+            return Err(not_a_file(path));
         }
         // Another name of the file (a hard link) may be outside of the tenant's folder.
         if metadata.nlink() > 1 {
@@ -69,11 +69,11 @@ impl Access {
         }
         let before = self.stat(path)?;
         if before.as_ref().is_some_and(|before| before.folder) {
-            return Err(no_file(path));
+            return Err(not_a_file(path));
         }
         let old = before.as_ref().map_or(0, |before| before.size);
         // The old file exists until the new one takes its name.
-        let new = Used { bytes: size, entries: self.missing(path) };
+        let new = Used { bytes: size, entries: self.count_missing(path) };
         quota.take(&self.dir, new, &self.limits)?;
         let written = self.replace(path, bytes, key);
         quota.give_back(match &written {
@@ -84,7 +84,7 @@ impl Access {
     }
 
     /// Returns the number of files and folders that a write to this path creates.
-    fn missing(&self, path: &FilePath) -> u64 {
+    fn count_missing(&self, path: &FilePath) -> u64 {
         let names = path.names();
         let there = |end: &usize| {
             let folders = &names[..*end - 1];
@@ -95,13 +95,13 @@ impl Access {
     }
 
     fn replace(&self, path: &FilePath, bytes: &[u8], key: &str) -> Result<(), Failure> {
-        let Some((folders, name)) = path.split() else { return Err(no_file(path)) };
+        let Some((folders, name)) = path.split() else { return Err(not_a_file(path)) };
         let wrong = |error: &io::Error| failed(&path.to_string(), error);
         let mut dir = self.dir.try_clone().map_err(|error| wrong(&error))?;
         for folder in folders {
-            dir = open_or_make(&dir, folder).map_err(|error| refused(&dir, folder, path, &error))?;
+            dir = open_or_make(&dir, folder).map_err(|error| open_failure(&dir, folder, path, &error))?;
         }
-        let new = format!("{}-{key}.new", path::RESERVED);
+        let new = format!("{}-{key}.new", path::RESERVED_PREFIX);
         let written = write_new(&dir, &new, bytes).and_then(|()| dir.rename(&new, &dir, name));
         match written {
             // Syncing the folder puts the name on stable storage.
@@ -109,7 +109,7 @@ impl Access {
             Err(error) => {
                 // If the file cannot be removed, it stays hidden until a repeated call replaces it.
                 let _ = dir.remove_file(&new);
-                Err(refused(&dir, name, path, &error))
+                Err(open_failure(&dir, name, path, &error))
             }
         }
     }
@@ -123,12 +123,15 @@ impl Access {
             let entry = entry.map_err(wrong)?;
             let name = entry.file_name();
             // A name that no path can contain is not listed.
-            let Some(name) = name.to_str().filter(|name| path::names(name).is_ok_and(|names| names.len() == 1)) else {
+            let Some(name) = name.to_str().filter(|name| path::split_names(name).is_ok_and(|names| names.len() == 1))
+            else {
                 continue;
             };
             let metadata = entry.metadata().ok();
-            let Some(entry) = metadata.and_then(|metadata| Entry::of(folder.join(name), &metadata)) else { continue };
-            if grants.reads(&entry.path) || entry.folder && grants.lists(&entry.path) {
+            let Some(entry) = metadata.and_then(|metadata| Entry::from_metadata(folder.join(name), &metadata)) else {
+                continue;
+            };
+            if grants.may_read(&entry.path) || entry.folder && grants.may_list(&entry.path) {
                 found.push(entry);
             }
             if found.len() > self.limits.listed {
@@ -147,8 +150,8 @@ impl Access {
             found => found?,
         };
         match dir.symlink_metadata(name) {
-            Ok(metadata) if metadata.is_symlink() => Err(link(path)),
-            Ok(metadata) => Entry::of(path.clone(), &metadata).map(Some).ok_or_else(|| no_file(path)),
+            Ok(metadata) if metadata.is_symlink() => Err(link_failure(path)),
+            Ok(metadata) => Entry::from_metadata(path.clone(), &metadata).map(Some).ok_or_else(|| not_a_file(path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed(&path.to_string(), &error)),
         }
@@ -168,13 +171,13 @@ impl Access {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 Err(Failure::new(code::NOT_EMPTY, format!("the folder `{path}` is not empty")))
             }
-            Err(error) => Err(refused(&dir, name, path, &error)),
+            Err(error) => Err(open_failure(&dir, name, path, &error)),
         }
     }
 
     /// Opens the folder that contains the last name of a path. Returns the folder and the name.
     fn parent<'a>(&self, path: &'a FilePath) -> Result<(Dir, &'a str), Failure> {
-        let (folders, name) = path.split().ok_or_else(|| no_file(path))?;
+        let (folders, name) = path.split().ok_or_else(|| not_a_file(path))?;
         let dir = self.folder(folders).map_err(|found| found.failure(path))?;
         if is_store_file(name) && dir.symlink_metadata(STORE_FILE).is_ok() {
             return Err(Obstacle::Store.failure(path));
@@ -186,7 +189,7 @@ impl Access {
     fn folder(&self, names: &[Box<str>]) -> Result<Dir, Obstacle> {
         let mut dir = self.dir.try_clone().map_err(Obstacle::Failed)?;
         for name in names {
-            dir = dir.open_dir_nofollow(&**name).map_err(|error| Obstacle::of(&dir, name, error))?;
+            dir = dir.open_dir_nofollow(&**name).map_err(|error| Obstacle::from_error(&dir, name, error))?;
             if dir.symlink_metadata(STORE_FILE).is_ok() {
                 return Err(Obstacle::Store);
             }
@@ -206,7 +209,7 @@ enum Obstacle {
 }
 
 impl Obstacle {
-    fn of(dir: &Dir, name: &str, error: io::Error) -> Obstacle {
+    fn from_error(dir: &Dir, name: &str, error: io::Error) -> Obstacle {
         match dir.symlink_metadata(name) {
             Ok(metadata) if metadata.is_symlink() => Obstacle::Link,
             Ok(metadata) if !metadata.is_dir() && error.kind() == io::ErrorKind::NotADirectory => Obstacle::NoFolder,
@@ -218,7 +221,7 @@ impl Obstacle {
     fn failure(&self, path: &FilePath) -> Failure {
         match self {
             Obstacle::Nothing => Failure::new(codes::FILE_NOT_FOUND, format!("`{path}` does not exist")),
-            Obstacle::Link => link(path),
+            Obstacle::Link => link_failure(path),
             Obstacle::Store => {
                 let message = format!("`{path}` leads into the folder of a store, which belongs to the host");
                 Failure::new(codes::DENIED, message)
@@ -233,7 +236,7 @@ impl Obstacle {
 
 impl Entry {
     /// Returns an entry, or `None` if the path is neither a file nor a folder.
-    fn of(path: FilePath, metadata: &Metadata) -> Option<Entry> {
+    fn from_metadata(path: FilePath, metadata: &Metadata) -> Option<Entry> {
         if !metadata.is_file() && !metadata.is_dir() {
             return None;
         }
@@ -268,18 +271,17 @@ fn sync(dir: &Dir) -> io::Result<()> {
     dir.open(".")?.sync_all()
 }
 
-/// Returns the failure for a name that could not be opened. What the name belongs to, such as a link, decides the
-/// failure.
-fn refused(dir: &Dir, name: &str, path: &FilePath, error: &io::Error) -> Failure {
+/// Returns the failure for a name that could not be opened. It depends on what has the name, such as a link or a file.
+fn open_failure(dir: &Dir, name: &str, path: &FilePath, error: &io::Error) -> Failure {
     let again = io::Error::new(error.kind(), error.to_string());
-    Obstacle::of(dir, name, again).failure(path)
+    Obstacle::from_error(dir, name, again).failure(path)
 }
 
-fn link(path: &FilePath) -> Failure {
+fn link_failure(path: &FilePath) -> Failure {
     Failure::new(codes::DENIED, format!("`{path}` contains a link, and the host follows no links"))
 }
 
-fn no_file(path: &FilePath) -> Failure {
+fn not_a_file(path: &FilePath) -> Failure {
     Failure::new(codes::INVALID_INPUT, format!("`{path}` is not a file"))
 }
 

@@ -11,7 +11,7 @@ use crate::pattern;
 /// grants:
 ///   files:
 ///     read: ["data/**", "config.json"]   # all that is below data; one file
-///     write: ["out/*.csv"]               # `*` stands for any letters of one name
+///     write: ["out/*.csv"]               # `*` stands for any characters of one name
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileGrants {
@@ -19,8 +19,8 @@ pub struct FileGrants {
     write: Vec<Pattern>,
 }
 
-/// The pattern of a path. Each name may contain `*`. With `below`, for a final `**`, it covers everything below these
-/// names, at any depth, but not the folder itself.
+/// The pattern of a path. Each name may contain `*`. If the pattern ends with `**`, `below` is true: the pattern then
+/// covers everything below the folder with these names, at any depth, but not the folder itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     names: Vec<String>,
@@ -45,18 +45,18 @@ impl FileGrants {
     }
 
     /// Returns true if the node may read the path.
-    pub(super) fn reads(&self, path: &FilePath) -> bool {
+    pub(super) fn may_read(&self, path: &FilePath) -> bool {
         self.read.iter().any(|pattern| pattern.covers(path))
     }
 
     /// Returns true if the node may write and remove the path.
-    pub(super) fn writes(&self, path: &FilePath) -> bool {
+    pub(super) fn may_write(&self, path: &FilePath) -> bool {
         self.write.iter().any(|pattern| pattern.covers(path))
     }
 
     /// Returns true if the grants permit reading some path below the folder, at any depth. Only then may the node list
     /// the folder.
-    pub(super) fn lists(&self, folder: &FilePath) -> bool {
+    pub(super) fn may_list(&self, folder: &FilePath) -> bool {
         self.read.iter().any(|pattern| pattern.leads_through(folder))
     }
 }
@@ -74,7 +74,7 @@ fn list(patterns: &Json) -> Result<Vec<Pattern>, String> {
 
 impl Pattern {
     fn parse(text: &str) -> Result<Pattern, String> {
-        let mut names: Vec<String> = path::names(text)?.into_iter().map(str::to_owned).collect();
+        let mut names: Vec<String> = path::split_names(text)?.into_iter().map(str::to_owned).collect();
         let below = names.last().is_some_and(|name| name == "**");
         if below {
             names.pop();
@@ -117,23 +117,27 @@ mod tests {
         let grants = grants(r#"{ "read": ["data/**", "one.txt", "logs/*/a*.log"], "write": "out/*" }"#).unwrap();
         let path = |text: &str| FilePath::parse(text).unwrap();
         for covered in ["data/a", "data/a/b/c", "one.txt", "logs/x/a.log", "logs/x/a1.log"] {
-            assert!(grants.reads(&path(covered)), "{covered}");
+            assert!(grants.may_read(&path(covered)), "{covered}");
         }
         for other in ["data", "database/a", "two.txt", "one.txt/a", "logs/a.log", "logs/x/y/a.log", "out/a", "DATA/a"] {
-            assert!(!grants.reads(&path(other)), "{other}");
+            assert!(!grants.may_read(&path(other)), "{other}");
         }
-        assert!(grants.writes(&path("out/a")) && !grants.writes(&path("out/a/b")) && !grants.writes(&path("data/a")));
+        assert!(
+            grants.may_write(&path("out/a"))
+                && !grants.may_write(&path("out/a/b"))
+                && !grants.may_write(&path("data/a"))
+        );
         for listed in ["data", "data/a", "logs", "logs/x"] {
-            assert!(grants.lists(&path(listed)), "{listed}");
+            assert!(grants.may_list(&path(listed)), "{listed}");
         }
         for other in ["out", "one.txt", "logs/x/y", "other"] {
-            assert!(!grants.lists(&path(other)), "{other}");
+            assert!(!grants.may_list(&path(other)), "{other}");
         }
-        assert!(grants.lists(&FilePath::top()) && !FileGrants::default().lists(&FilePath::top()));
+        assert!(grants.may_list(&FilePath::top()) && !FileGrants::default().may_list(&FilePath::top()));
     }
 
     #[test]
-    fn a_grant_that_means_nothing_is_refused() {
+    fn malformed_grants_are_refused() {
         let wrong = [
             ("[]", "not a list"),
             (r#"{ "reed": [] }"#, "`reed`"),
@@ -161,7 +165,7 @@ mod tests {
         for policy in &patterns {
             for text in patterns.iter().filter(|text| pattern::matches(policy, text)) {
                 let Ok(granted) = grants(&format!(r#"{{ "read": "{text}" }}"#)) else { continue };
-                for path in paths.iter().filter(|path| granted.reads(&FilePath::parse(path).unwrap())) {
+                for path in paths.iter().filter(|path| granted.may_read(&FilePath::parse(path).unwrap())) {
                     assert!(pattern::matches(policy, path), "policy {policy}, grant {text}, path {path}");
                 }
             }

@@ -16,7 +16,7 @@ const MAX_NAMES: usize = 32;
 const MAX_NAME: usize = 255;
 /// Prefix of the names of the host's own files: its state folder, the folder of other tenants, and files that are being
 /// written. The folders of [`flowcell_contract::host_files`] belong to the host, too.
-pub(super) const RESERVED: &str = ".flowcell";
+pub(super) const RESERVED_PREFIX: &str = ".flowcell";
 
 /// Media types by file extension.
 const MIMES: [(&str, &str); 15] = [
@@ -45,7 +45,7 @@ pub(super) struct FilePath(Vec<Box<str>>);
 impl FilePath {
     /// Reads a path. The error says why the text is not a valid path.
     pub(super) fn parse(text: &str) -> Result<FilePath, String> {
-        let names = names(text)?;
+        let names = split_names(text)?;
         Ok(FilePath(names.into_iter().map(Into::into).collect()))
     }
 
@@ -83,8 +83,8 @@ impl FilePath {
 }
 
 /// Splits a path or a pattern into its names. The error says why the text is not a valid path.
-pub(super) fn names(text: &str) -> Result<Vec<&str>, String> {
-    let wrong = |why: &str| Err(format!("`{}` is not a path: {why}", shown(text)));
+pub(super) fn split_names(text: &str) -> Result<Vec<&str>, String> {
+    let wrong = |why: &str| Err(format!("`{}` is not a path: {why}", printable(text)));
     if text.is_empty() || text.len() > MAX_PATH {
         return wrong("it must have 1 to 1024 bytes");
     }
@@ -117,11 +117,11 @@ pub(super) fn names(text: &str) -> Result<Vec<&str>, String> {
 
 /// Returns true if a name belongs to the host. Ignores case, as some file systems do.
 pub(super) fn is_reserved(name: &str) -> bool {
-    let begin = name.as_bytes().get(..RESERVED.len());
-    is_host_folder(name) || begin.is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED.as_bytes()))
+    let begin = name.as_bytes().get(..RESERVED_PREFIX.len());
+    is_host_folder(name) || begin.is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED_PREFIX.as_bytes()))
 }
 
-fn shown(text: &str) -> String {
+fn printable(text: &str) -> String {
     let seen = judged(text).filter(|(letter, deceptive)| !deceptive && !letter.is_control());
     seen.map(|(letter, _)| letter).take(80).collect()
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_leads_down_only() {
+    fn a_path_never_leads_up() {
         for good in ["a", "a/b.txt", "a b/ü", "...", "a..b", ".hidden", "~", "*"] {
             assert_eq!(FilePath::parse(good).map(|path| path.to_string()), Ok(good.to_owned()));
         }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_what_kind_it_is() {
+    fn the_extension_decides_the_media_type() {
         let mime = |path: &str| FilePath::parse(path).unwrap_or_else(|_| FilePath::top()).mime();
         assert_eq!((mime("a/b.JSON"), mime("png"), mime("a.json/b")), ("application/json", BINARY, BINARY));
     }

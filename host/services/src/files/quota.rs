@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use super::{Limits, failures::failed};
 use crate::code;
 
-/// Number of changes after which the folder is counted again, because other programs may change files too.
-const RECOUNT: u32 = 256;
-/// Maximum depth to which folders are counted. Paths of nodes are never deeper.
-const DEPTH: u32 = 64;
+/// Number of changes after which the files are counted again, because other programs may also change files.
+const CHANGES_UNTIL_RECOUNT: u32 = 256;
+/// Maximum depth of folders whose files are counted. Paths of nodes are never deeper.
+const MAX_DEPTH: u32 = 64;
 
 /// The counts of all tenants. Clones share them.
 #[derive(Clone, Default)]
@@ -21,10 +21,10 @@ pub(super) struct Quotas(Arc<Mutex<HashMap<Tenant, Quota>>>);
 
 /// The count of one tenant. Clones share it.
 #[derive(Clone, Default)]
-pub(super) struct Quota(Arc<Mutex<Known>>);
+pub(super) struct Quota(Arc<Mutex<Count>>);
 
 #[derive(Default)]
-struct Known {
+struct Count {
     used: Option<Used>,
     changes: u32,
 }
@@ -37,7 +37,7 @@ pub(super) struct Used {
 }
 
 impl Quotas {
-    pub(super) fn of(&self, tenant: &Tenant) -> Quota {
+    pub(super) fn for_tenant(&self, tenant: &Tenant) -> Quota {
         self.0.lock().entry(tenant.clone()).or_default().clone()
     }
 }
@@ -47,12 +47,12 @@ impl Quota {
     /// a refusal the files are counted again, so an outdated count alone never causes one.
     pub(super) fn take(&self, top: &Dir, more: Used, limits: &Limits) -> Result<(), Failure> {
         let mut known = self.0.lock();
-        let old = known.used.filter(|used| known.changes < RECOUNT && fits(*used, more, limits));
+        let old = known.used.filter(|used| known.changes < CHANGES_UNTIL_RECOUNT && fits(*used, more, limits));
         let used = match old {
             Some(used) => used,
             None => {
                 known.changes = 0;
-                count(top, DEPTH).map_err(|error| failed("the tenant's folder", &error))?
+                count(top, MAX_DEPTH).map_err(|error| failed("the tenant's folder", &error))?
             }
         };
         known.used = Some(used);
@@ -64,7 +64,8 @@ impl Quota {
         Ok(())
     }
 
-    /// Subtracts usage from the count that a change has freed, or that was added for a change and not needed.
+    /// Subtracts from the count the usage that a change has freed, or that [`Quota::take`] added for a change that
+    /// failed.
     pub(super) fn give_back(&self, less: Used) {
         if let Some(used) = &mut self.0.lock().used {
             used.bytes = used.bytes.saturating_sub(less.bytes);

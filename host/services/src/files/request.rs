@@ -9,11 +9,11 @@ use super::path::FilePath;
 /// The parsed arguments of a call: an operation, and its path.
 pub(super) struct Request {
     pub(super) path: FilePath,
-    pub(super) verb: Verb,
+    pub(super) operation: Operation,
 }
 
 /// The operation that a call requests.
-pub(super) enum Verb {
+pub(super) enum Operation {
     ReadText,
     Read,
     Write(Content),
@@ -33,22 +33,22 @@ impl Request {
     pub(super) fn read(call: &Call) -> Result<Request, Failure> {
         let args = call.args.json();
         let text = |name: &str| args.get(name).and_then(Json::as_str);
-        let verb = match (&*call.function, text("as")) {
-            ("read", Some("text")) => Verb::ReadText,
-            ("read", Some("file")) => Verb::Read,
-            ("write", _) => Verb::Write(content(args)?),
-            ("list", _) => Verb::List,
-            ("stat", _) => Verb::Stat,
-            ("remove", _) => Verb::Remove,
+        let operation = match (&*call.function, text("as")) {
+            ("read", Some("text")) => Operation::ReadText,
+            ("read", Some("file")) => Operation::Read,
+            ("write", _) => Operation::Write(content(args)?),
+            ("list", _) => Operation::List,
+            ("stat", _) => Operation::Stat,
+            ("remove", _) => Operation::Remove,
             ("read", _) => return Err(wrong("`as` must be `text` or `file`".into())),
             (other, _) => return Err(wrong(format!("`files` has no function `{other}`"))),
         };
         let path = text("path").ok_or_else(|| wrong("`path` must be a text".into()))?;
-        let path = match (&verb, path) {
-            (Verb::List, "" | ".") => FilePath::top(),
+        let path = match (&operation, path) {
+            (Operation::List, "" | ".") => FilePath::top(),
             (_, path) => FilePath::parse(path).map_err(wrong)?,
         };
-        Ok(Request { path, verb })
+        Ok(Request { path, operation })
     }
 }
 

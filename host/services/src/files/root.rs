@@ -6,7 +6,7 @@ use cap_fs_ext::DirExt;
 use cap_std::{ambient_authority, fs::Dir};
 use flowcell_contract::Tenant;
 
-use super::path::RESERVED;
+use super::path::RESERVED_PREFIX;
 
 /// The operator's folder.
 pub(super) struct Root(PathBuf);
@@ -18,12 +18,12 @@ impl Root {
 
     /// Opens the folder of a tenant, and creates it if needed. The folder of `local` is the root itself, which must
     /// exist.
-    pub(super) fn of(&self, tenant: &Tenant) -> io::Result<Dir> {
+    pub(super) fn open_tenant(&self, tenant: &Tenant) -> io::Result<Dir> {
         let root = Dir::open_ambient_dir(&self.0, ambient_authority())?;
         if *tenant == Tenant::local() {
             return Ok(root);
         }
-        let tenants = open_or_make(&root, &format!("{RESERVED}-tenants"))?;
+        let tenants = open_or_make(&root, &format!("{RESERVED_PREFIX}-tenants"))?;
         open_or_make(&tenants, &folder_name(tenant.as_str()))
     }
 }

@@ -20,10 +20,10 @@ use crate::{
 const MAX_MIME: usize = 255;
 
 /// Headers about the connection, which a reply omits.
-const OF_THE_CONNECTION: [HeaderName; 3] = [CONNECTION, TRANSFER_ENCODING, HeaderName::from_static("keep-alive")];
+const CONNECTION_HEADERS: [HeaderName; 3] = [CONNECTION, TRANSFER_ENCODING, HeaderName::from_static("keep-alive")];
 
-/// What is needed to read an answer: limits, the store for files, and the secrets to redact.
-pub(super) struct Reading<'a> {
+/// Reads answers of servers. It has the limits, the store for files, and the redaction of secrets.
+pub(super) struct AnswerReader<'a> {
     pub(super) limits: &'a Limits,
     pub(super) files: &'a AsyncBlobs,
     pub(super) tenant: &'a Tenant,
@@ -36,7 +36,7 @@ pub(super) struct Reading<'a> {
     pub(super) redaction: &'a Redaction,
 }
 
-impl Reading<'_> {
+impl AnswerReader<'_> {
     /// Reads an answer to its end, and returns the reply of the call.
     pub(super) async fn reply(&self, answer: Answer) -> Result<Value, Failure> {
         let Answer { status, mut headers, body } = answer;
@@ -56,7 +56,7 @@ impl Reading<'_> {
         let body = self.content(&headers, bytes).await?;
         Ok(Value::from(Json::object([
             ("status", Json::from(u64::from(status.as_u16()))),
-            ("headers", self.shown(&headers)),
+            ("headers", self.reply_headers(&headers)),
             ("body", body),
         ])))
     }
@@ -69,9 +69,9 @@ impl Reading<'_> {
         }
     }
 
-    fn shown(&self, headers: &HeaderMap) -> Json {
-        let pairs = headers.iter().filter(|(name, _)| !OF_THE_CONNECTION.contains(name));
-        let text = |value: &HeaderValue| Json::from(readable(value.as_bytes()));
+    fn reply_headers(&self, headers: &HeaderMap) -> Json {
+        let pairs = headers.iter().filter(|(name, _)| !CONNECTION_HEADERS.contains(name));
+        let text = |value: &HeaderValue| Json::from(decode_text(value.as_bytes()));
         Json::array(pairs.map(|(name, value)| Json::array([Json::from(name.as_str()), text(value)])))
     }
 
@@ -247,7 +247,7 @@ fn is_utf8(mime: &str) -> bool {
 }
 
 /// Decodes bytes as UTF-8, or else as Latin-1, which accepts all bytes.
-fn readable(bytes: &[u8]) -> String {
+fn decode_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
         Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),

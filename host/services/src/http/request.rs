@@ -56,7 +56,7 @@ impl Request {
 }
 
 /// Returns true if a request of this method may change something.
-pub(super) fn changes(method: &Method) -> bool {
+pub(super) fn may_change(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 

@@ -6,23 +6,23 @@ use flowcell_contract::{BlobRef, Json, Value};
 use super::COST_USD;
 use crate::{code, model::attempt_error::AttemptError, redaction::Redaction};
 
-/// An image of an answer.
-pub(super) enum Made {
+/// The content of an image in an answer, or the URL to load it from.
+pub(super) enum ImageSource {
     Bytes(Vec<u8>),
     /// The URL to load the image from.
-    At(String),
+    Url(String),
 }
 
 /// A parsed answer.
 pub(super) struct Answer {
-    pub(super) made: Vec<Made>,
+    pub(super) made: Vec<ImageSource>,
     /// The endpoint's metadata of each image.
     about: Vec<Json>,
 }
 
 impl Answer {
-    /// Reads the answer to a request for `count` images; more are an error. `usd` returns the cost of each image from
-    /// the number received.
+    /// Reads the answer to a request for `count` images. An answer with more images is an error. `usd` receives the
+    /// number of images in the answer, and returns the cost of each in USD.
     pub(super) fn read(
         bytes: &[u8],
         count: u64,
@@ -40,15 +40,15 @@ impl Answer {
                 data.len()
             )));
         }
-        let made = data.iter().map(made).collect::<Result<_, _>>()?;
+        let made = data.iter().map(image_source).collect::<Result<_, _>>()?;
         let usd = usd(data.len() as u64);
-        let about = data.iter().map(|one| redaction.json(about(&json, one, usd))).collect();
+        let about = data.iter().map(|one| redaction.json(metadata(&json, one, usd))).collect();
         Ok(Answer { made, about })
     }
 
     /// Returns the reply of the call: a file value if `count` is 1, else a list of them. `kept` are the stored
     /// images.
-    pub(super) fn files(self, kept: Vec<BlobRef>, count: u64) -> Value {
+    pub(super) fn into_value(self, kept: Vec<BlobRef>, count: u64) -> Value {
         let mut files = kept.into_iter().zip(self.about).map(|(blob, about)| {
             let file = Value::from(blob);
             let members = file.json().as_object().cloned().unwrap_or_default();
@@ -61,20 +61,20 @@ impl Answer {
     }
 }
 
-fn made(one: &Json) -> Result<Made, AttemptError> {
+fn image_source(one: &Json) -> Result<ImageSource, AttemptError> {
     let text = |name| one.get(name).and_then(Json::as_str);
     match (text("b64_json"), text("url")) {
         (Some(text), _) => {
             let bytes =
                 STANDARD.decode(text).map_err(|_| AttemptError::nonsense("an image of the answer is not base64"))?;
-            Ok(Made::Bytes(bytes))
+            Ok(ImageSource::Bytes(bytes))
         }
-        (None, Some(url)) => Ok(Made::At(url.to_owned())),
+        (None, Some(url)) => Ok(ImageSource::Url(url.to_owned())),
         (None, None) => Err(AttemptError::nonsense("an image of the answer has neither `b64_json` nor `url`")),
     }
 }
 
-fn about(answer: &Json, one: &Json, usd: Option<f64>) -> Json {
+fn metadata(answer: &Json, one: &Json, usd: Option<f64>) -> Json {
     let whole = ["model", "usage"].into_iter().filter_map(|name| Some((name, answer.get(name)?.clone())));
     let prompt = one.get("revised_prompt").filter(|prompt| !prompt.is_null());
     let prompt = prompt.map(|prompt| ("revisedPrompt", prompt.clone()));

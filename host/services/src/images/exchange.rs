@@ -9,7 +9,7 @@ use hyper::{
 
 use super::{
     COST_USD, Images,
-    answer::{Answer, Made, too_large},
+    answer::{Answer, ImageSource, too_large},
     form::Form,
     picture,
     request::{Request, wrong},
@@ -44,13 +44,13 @@ pub(super) struct Exchange<'a> {
     outgoing: &'a Outgoing,
     /// The progress of the current attempt.
     progress: Progress,
-    /// Number of failed attempts for which the endpoint may have made images.
-    broken: u64,
+    /// The number of failed attempts whose images the endpoint may have made and charged.
+    charged_failures: u64,
 }
 
 impl<'a> Exchange<'a> {
     pub(super) fn new(images: &'a Images, request: &'a Request, outgoing: &'a Outgoing) -> Exchange<'a> {
-        Exchange { images, request, outgoing, progress: Progress::Unsent, broken: 0 }
+        Exchange { images, request, outgoing, progress: Progress::Unsent, charged_failures: 0 }
     }
 
     /// Returns true if the endpoint may have made images in the current attempt.
@@ -62,23 +62,24 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Ends a failed attempt. Counts the attempt in `broken` if the endpoint may have made images for it. If the
-    /// endpoint refused the attempt, it made none.
-    pub(super) fn break_off(&mut self) {
+    /// Ends a failed attempt. Counts it in `charged_failures` unless the endpoint certainly made no image: nothing was
+    /// sent, or the endpoint answered with an error status.
+    pub(super) fn end_failed_attempt(&mut self) {
         let refused = matches!(self.progress, Progress::Answered(status) if !status.is_success());
         if self.progress != Progress::Unsent && !refused {
-            self.broken += 1;
+            self.charged_failures += 1;
         }
     }
 
-    /// Returns the cost of the failed attempts in `broken` in USD, or `None` if no price is configured.
-    fn wasted(&self) -> Option<f64> {
-        self.images.profile.price_of(self.broken * self.request.count())
+    /// Returns the cost in USD of the failed attempts that `charged_failures` counts, or `None` if no price is
+    /// configured.
+    fn lost_cost(&self) -> Option<f64> {
+        self.images.profile.price_of(self.charged_failures * self.request.count())
     }
 
     /// Adds the cost of the failed attempts to the details of a failure.
-    pub(super) fn costing(&self, failure: Failure) -> Failure {
-        let Some(usd) = self.wasted().filter(|_| self.broken > 0) else { return failure };
+    pub(super) fn with_lost_cost(&self, failure: Failure) -> Failure {
+        let Some(usd) = self.lost_cost().filter(|_| self.charged_failures > 0) else { return failure };
         let mut members = failure.details.as_ref().and_then(Json::as_object).cloned().unwrap_or_default();
         members.insert(COST_USD.into(), Json::from(serde_json::Value::from(usd)));
         Failure { details: Some(Json::object(members)), ..failure }
@@ -93,7 +94,7 @@ impl<'a> Exchange<'a> {
                 Ok(made) => return Ok(made),
                 Err(failed) => failed,
             };
-            self.break_off();
+            self.end_failed_attempt();
             let again = self.outgoing.effect != Effect::Once || !self.may_have_happened();
             if !failed.failure.retryable || !again || attempt > images.profile.max_retries() {
                 return Err(failed.failure);
@@ -120,7 +121,7 @@ impl<'a> Exchange<'a> {
             let left = room.checked_sub(bytes.len());
             room = left.ok_or_else(|| wrong(&format!("the images have more than {MAX_BODY} bytes in total")))?;
             let mime = picture::media_type(&bytes).unwrap_or(BINARY);
-            form.file(name, &format!("{name}-{}.{}", number + 1, picture::ending(&bytes)), mime, &bytes);
+            form.file(name, &format!("{name}-{}.{}", number + 1, picture::file_extension(&bytes)), mime, &bytes);
         }
         form.text("prompt", prompt);
         for (name, value) in options {
@@ -140,20 +141,20 @@ impl<'a> Exchange<'a> {
         let hide = |text: &str| redaction.text(text);
         let function = if self.request.images.is_empty() { "images/generations" } else { "images/edits" };
         let egress = images.client.egress();
-        let to = egress.admit(&images.profile.address(function), &images.endpoint.origin)?;
+        let to = egress.admit(&images.profile.function_url(function), &images.endpoint.origin)?;
         let message = self.message(key.as_ref(), kind, body)?;
         let tenant = &self.outgoing.caller.tenant;
         let sent = images.client.send(tenant, &to, message, &mut self.progress).await;
-        let answer = sent.map_err(|failure| attempt_error::of_exchange(failure, false))?;
+        let answer = sent.map_err(|failure| attempt_error::from_exchange(failure, false))?;
         if answer.status != StatusCode::OK {
             return Err(self.refused(answer, hide).await);
         }
-        let bytes = whole(answer, MAX_ANSWER, "the answer").await?;
+        let bytes = read_whole(answer, MAX_ANSWER, "the answer").await?;
         // Each image carries its share of the cost of failed attempts.
-        let usd = |made: u64| Some((images.profile.price_of(made)? + self.wasted()?) / made.max(1) as f64);
+        let usd = |made: u64| Some((images.profile.price_of(made)? + self.lost_cost()?) / made.max(1) as f64);
         let answer = Answer::read(&bytes, self.request.count(), usd, &redaction)?;
         // The images exist now, and another attempt would make further images.
-        let kept = self.kept(answer, &to, &redaction).await;
+        let kept = self.store_images(answer, &to, &redaction).await;
         kept.map_err(|failed| Failure { retryable: false, ..redaction.failure(failed.failure) }.into())
     }
 
@@ -167,7 +168,7 @@ impl<'a> Exchange<'a> {
         headers.insert(IDEMPOTENCY_KEY, value(&self.outgoing.key)?);
         headers.extend(self.images.endpoint.headers.iter().cloned());
         if let Some(key) = key {
-            let shown = self.images.profile.written.auth.add_header(key, &mut headers);
+            let shown = self.images.profile.members.auth.add_header(key, &mut headers);
             shown.map_err(|why| Failure::new(code::MODEL_AUTH, why))?;
         }
         let reuse = self.outgoing.effect != Effect::Once;
@@ -177,7 +178,7 @@ impl<'a> Exchange<'a> {
     /// Converts an answer with an error status to the error of the attempt. `hide` redacts the key.
     async fn refused(&self, answer: client::Answer, hide: impl Fn(&str) -> String) -> AttemptError {
         let (status, headers) = (answer.status, answer.headers.clone());
-        let text = whole(answer, MAX_ERROR, "the answer").await.unwrap_or_default();
+        let text = read_whole(answer, MAX_ERROR, "the answer").await.unwrap_or_default();
         let report = Json::parse(&String::from_utf8_lossy(&text)).map(|json| Report::read(&json)).unwrap_or_default();
         let mut failed = report.attempt_error(Some(status), hide);
         failed.wait = attempt_error::asked_wait(&headers, Dialect::Chat, self.images.clock.now());
@@ -185,7 +186,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Stores the images of an answer as files, and returns the reply of the call.
-    async fn kept(
+    async fn store_images(
         &self,
         mut answer: Answer,
         endpoint: &Destination,
@@ -194,19 +195,19 @@ impl<'a> Exchange<'a> {
         let mut kept = Vec::new();
         for made in std::mem::take(&mut answer.made) {
             let bytes = match made {
-                Made::Bytes(bytes) => bytes,
-                Made::At(url) => self.fetched(&url, endpoint).await?,
+                ImageSource::Bytes(bytes) => bytes,
+                ImageSource::Url(url) => self.fetch_image(&url, endpoint).await?,
             };
             let bytes = redaction.many_bytes(bytes).await?;
             let mime = picture::media_type(&bytes);
             let mime = mime.ok_or_else(|| AttemptError::nonsense("the content is not PNG, JPEG, GIF, WebP or AVIF"))?;
             kept.push(self.images.files.put(&self.outgoing.caller.tenant, bytes, mime.to_owned()).await?);
         }
-        Ok(answer.files(kept, self.request.count()))
+        Ok(answer.into_value(kept, self.request.count()))
     }
 
     /// Loads an image from a URL. Does not send the API key, which is only for the endpoint.
-    async fn fetched(&self, url: &str, endpoint: &Destination) -> Result<Vec<u8>, AttemptError> {
+    async fn fetch_image(&self, url: &str, endpoint: &Destination) -> Result<Vec<u8>, AttemptError> {
         let (client, tenant) = (&self.images.client, &self.outgoing.caller.tenant);
         let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
         if !origin.starts_with("https://") && origin != endpoint.origin().to_string() {
@@ -220,12 +221,12 @@ impl<'a> Exchange<'a> {
         let message =
             Message { method: Method::GET, headers: plain_headers("image/*"), body: Bytes::new(), reuse: true };
         let sent = client.send(tenant, &to, message, &mut Progress::default()).await;
-        let answer = sent.map_err(|failure| attempt_error::of_exchange(failure, false))?;
+        let answer = sent.map_err(|failure| attempt_error::from_exchange(failure, false))?;
         if answer.status != StatusCode::OK {
             let message = format!("the server of an image answered with the status {}", answer.status.as_u16());
             return Err(AttemptError::nonsense(message));
         }
-        whole(answer, MAX_IMAGE, "the image").await
+        read_whole(answer, MAX_IMAGE, "the image").await
     }
 }
 
@@ -239,13 +240,13 @@ fn plain_headers(accept: &'static str) -> HeaderMap {
 }
 
 /// Reads the body of an answer to its end; at most `limit` bytes. `what` names it in error messages.
-async fn whole(answer: client::Answer, limit: usize, what: &str) -> Result<Vec<u8>, AttemptError> {
+async fn read_whole(answer: client::Answer, limit: usize, what: &str) -> Result<Vec<u8>, AttemptError> {
     let client::Answer { headers, mut body, .. } = answer;
     if !client::encodings(&headers).is_empty() {
         return Err(AttemptError::nonsense(format!("{what} is encoded, which the host did not request")));
     }
     let mut bytes = Vec::new();
-    while let Some(piece) = body.next().await.map_err(|failure| attempt_error::of_exchange(failure, true))? {
+    while let Some(piece) = body.next().await.map_err(|failure| attempt_error::from_exchange(failure, true))? {
         if bytes.len() + piece.len() > limit {
             return Err(too_large(what, limit));
         }

@@ -1,7 +1,7 @@
 //! Detects the format of an image by its first bytes.
 
 /// Returns the media type and the file extension of an image, or `None` for an unknown format.
-fn kind(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+fn detect_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let at = |from: usize, mark: &[u8]| bytes.get(from..).is_some_and(|rest| rest.starts_with(mark));
     match () {
         () if at(0, b"\x89PNG\r\n\x1a\n") => Some(("image/png", "png")),
@@ -15,12 +15,12 @@ fn kind(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
 
 /// Returns the media type of an image: PNG, JPEG, GIF, WebP or AVIF. Returns `None` for any other format.
 pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
-    kind(bytes).map(|(mime, _)| mime)
+    detect_format(bytes).map(|(mime, _)| mime)
 }
 
 /// Returns the file extension for these bytes; `bin` for an unknown format.
-pub(super) fn ending(bytes: &[u8]) -> &'static str {
-    kind(bytes).map_or("bin", |(_, ending)| ending)
+pub(super) fn file_extension(bytes: &[u8]) -> &'static str {
+    detect_format(bytes).map_or("bin", |(_, ending)| ending)
 }
 
 #[cfg(test)]
@@ -28,7 +28,7 @@ mod tests {
     use super::media_type;
 
     #[test]
-    fn images_are_known_by_how_they_begin() {
+    fn first_bytes_identify_the_image_format() {
         let cases: [(&[u8], Option<&str>); 7] = [
             (b"\x89PNG\r\n\x1a\n\0", Some("image/png")),
             (b"\xff\xd8\xff\xe0", Some("image/jpeg")),

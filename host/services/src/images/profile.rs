@@ -10,17 +10,17 @@ use flowcell_contract::{Json, Object};
 use serde::Deserialize;
 
 use crate::{
-    endpoint::{Auth, Endpoint, Parts},
+    endpoint::{Auth, Endpoint, EndpointMembers},
     pattern,
 };
 
-/// Default limit in milliseconds of a call with all its attempts.
+/// Default of `timeoutMs`: the maximum duration of a call with all its attempts, in milliseconds.
 const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 /// Maximum of `timeoutMs` in a profile: one hour.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
-/// Default number of attempts at a call after the first.
+/// Default of `maxRetries`: the maximum number of further attempts at a call, after the first one failed.
 const DEFAULT_MAX_RETRIES: u32 = 2;
-/// Default limit of concurrent calls of all tenants of a server.
+/// Default of `maxCalls`: the maximum number of concurrent calls, of all tenants together.
 const DEFAULT_MAX_CALLS: usize = 64;
 /// Maximum of `maxCalls` in a profile.
 const MAX_CALLS: usize = 4_096;
@@ -39,20 +39,20 @@ const MAX_RETRIES: u32 = 10;
 /// | `keyEnv` | the environment variable with the key, read at each call | |
 /// | `keyFile` | the file with the key, read at each call; relative to the configuration's folder | |
 /// | `headers` | additional headers, without secrets | none |
-/// | `maxRetries` | attempts at a call after the first, 0 to 10 | 2 |
-/// | `maxCalls` | concurrent calls of all tenants of a server, 1 to 4,096; further calls wait, and a tenant holds at most as many as stay free for other tenants | 64 |
+/// | `maxRetries` | maximum further attempts at a call, after the first one failed, 0 to 10 | 2 |
+/// | `maxCalls` | maximum concurrent calls, of all tenants together, 1 to 4,096; further calls wait, and a tenant holds at most as many as stay free for other tenants | 64 |
 /// | `timeoutMs` | milliseconds for a call with all its attempts, 1 to 3,600,000 | 300,000 |
 /// | `usdPerImage` | the price of a new image, in USD | unknown |
 /// | `allowPrivate` | private addresses that the endpoint may connect to | none |
 #[derive(Clone, Debug)]
 pub struct Profile {
-    pub(super) written: Written,
+    pub(super) members: ProfileMembers,
     pub(super) endpoint: Endpoint,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Written {
+pub(super) struct ProfileMembers {
     base_url: String,
     pub(super) model: Option<String>,
     #[serde(default)]
@@ -91,73 +91,73 @@ fn timeout_ms() -> u64 {
 impl Profile {
     /// Reads a profile. Relative files start at `folder`; keys are read at each call. The error names the member.
     pub fn read(json: &Json, folder: &Path) -> Result<Profile, String> {
-        let written: Written = serde_path_to_error::deserialize(json.to_serde())
+        let members: ProfileMembers = serde_path_to_error::deserialize(json.to_serde())
             .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
-        if written.max_retries > MAX_RETRIES {
+        if members.max_retries > MAX_RETRIES {
             return Err(format!("maxRetries must be at most {MAX_RETRIES}"));
         }
-        if !(1..=MAX_CALLS).contains(&written.max_calls) {
+        if !(1..=MAX_CALLS).contains(&members.max_calls) {
             return Err(format!("maxCalls must be 1 to {MAX_CALLS}"));
         }
-        if !(1..=MAX_TIMEOUT_MS).contains(&written.timeout_ms) {
+        if !(1..=MAX_TIMEOUT_MS).contains(&members.timeout_ms) {
             return Err(format!("timeoutMs must be 1 to {MAX_TIMEOUT_MS}"));
         }
-        if !written.options.is_null() && written.options.as_object().is_none() {
-            return Err(format!("options must be an object, not {}", written.options.type_name()));
+        if !members.options.is_null() && members.options.as_object().is_none() {
+            return Err(format!("options must be an object, not {}", members.options.type_name()));
         }
-        if written.usd_per_image.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
+        if members.usd_per_image.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
             return Err("usdPerImage must be a number of at least 0".into());
         }
-        let parts = Parts {
-            base_url: Some(&written.base_url),
-            auth: &written.auth,
-            key_env: written.key_env.as_deref(),
-            key_file: written.key_file.as_ref(),
-            headers: &written.headers,
-            allow_private: &written.allow_private,
+        let parts = EndpointMembers {
+            base_url: Some(&members.base_url),
+            auth: &members.auth,
+            key_env: members.key_env.as_deref(),
+            key_file: members.key_file.as_ref(),
+            headers: &members.headers,
+            allow_private: &members.allow_private,
         };
         let endpoint = parts.read(folder)?;
-        Ok(Profile { written, endpoint })
+        Ok(Profile { members, endpoint })
     }
 
     /// Returns the time limit of a call with all its attempts.
     pub(super) fn timeout(&self) -> Duration {
-        Duration::from_millis(self.written.timeout_ms)
+        Duration::from_millis(self.members.timeout_ms)
     }
 
     /// Returns the default options of calls.
     pub(super) fn options(&self) -> Object {
-        self.written.options.as_object().cloned().unwrap_or_default()
+        self.members.options.as_object().cloned().unwrap_or_default()
     }
 
     /// Returns true if calls may name this model.
-    pub(super) fn lets_name(&self, model: &str) -> bool {
-        self.written.model.as_deref() == Some(model)
-            || self.written.models.iter().any(|allowed| pattern::matches(allowed, model))
+    pub(super) fn allows_model(&self, model: &str) -> bool {
+        self.members.model.as_deref() == Some(model)
+            || self.members.models.iter().any(|allowed| pattern::matches(allowed, model))
     }
 
     /// Returns the URL of a function, such as `images/edits`.
-    pub(super) fn address(&self, function: &str) -> String {
-        format!("{}/{function}", self.written.base_url.trim_end_matches('/'))
+    pub(super) fn function_url(&self, function: &str) -> String {
+        format!("{}/{function}", self.members.base_url.trim_end_matches('/'))
     }
 
     /// Returns the price of this many images in USD, or `None` if no price is configured.
     pub(super) fn price_of(&self, images: u64) -> Option<f64> {
-        Some(self.written.usd_per_image? * images as f64)
+        Some(self.members.usd_per_image? * images as f64)
     }
 
-    /// Returns the limit of concurrent calls of all tenants of a server.
+    /// Returns the maximum number of concurrent calls of this endpoint, of all tenants together.
     pub fn max_calls(&self) -> usize {
-        self.written.max_calls
+        self.members.max_calls
     }
 
-    /// Returns the limit in milliseconds of a call with all its attempts.
+    /// Returns the maximum duration of a call with all its attempts, in milliseconds.
     pub fn timeout_ms(&self) -> u64 {
-        self.written.timeout_ms
+        self.members.timeout_ms
     }
 
-    /// Returns the maximum attempts at a call after the first.
+    /// Returns the maximum number of further attempts at a call, after the first one failed.
     pub fn max_retries(&self) -> u32 {
-        self.written.max_retries
+        self.members.max_retries
     }
 }

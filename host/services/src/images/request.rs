@@ -45,7 +45,7 @@ impl Request {
         let mask = options.shift_remove("mask").map(|mask| file(&mask, "`mask`")).transpose()?;
         options.retain(|_, value| !value.is_null());
         check(&options)?;
-        if let Some(model) = &profile.written.model {
+        if let Some(model) = &profile.members.model {
             options.entry("model".into()).or_insert_with(|| Json::from(model.as_str()));
         }
         if mask.is_some() && images.is_empty() {
@@ -80,7 +80,7 @@ fn file(json: &Json, place: &str) -> Result<BlobRef, Failure> {
 
 fn check_model(given: &Object, profile: &Profile) -> Result<(), Failure> {
     match given.get("model").map(|model| model.as_str().unwrap_or_default()) {
-        Some(model) if !profile.lets_name(model) => {
+        Some(model) if !profile.allows_model(model) => {
             Err(wrong(&format!("the operator does not allow the model `{model}` in calls; remove `model`")))
         }
         _ => Ok(()),

@@ -34,7 +34,7 @@ mod tests {
     use super::sample;
 
     #[test]
-    fn a_sample_is_the_png_that_others_write() {
+    fn a_sample_has_the_bytes_of_a_valid_png() {
         let known = "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de";
         let png = sample([1, 2, 3]);
         let hex: String = png.iter().map(|byte| format!("{byte:02x}")).collect();

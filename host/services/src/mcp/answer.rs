@@ -10,14 +10,14 @@ use crate::{code, files::AsyncBlobs, redaction::Redaction};
 /// The longest media type of a stored file, in bytes.
 const MAX_MIME: usize = 255;
 
-/// What is needed to convert a result: the store for files, and the secrets to redact.
-pub(super) struct Reading<'a> {
+/// Converts results of tools. It has the store for files, and the redaction of secrets.
+pub(super) struct ResultReader<'a> {
     pub(super) files: &'a AsyncBlobs,
     pub(super) tenant: &'a Tenant,
     pub(super) redaction: &'a Redaction,
 }
 
-impl Reading<'_> {
+impl ResultReader<'_> {
     /// Returns the structured output if the result has one, the text if it has only text, or else the list of blocks.
     /// Secrets in the output are redacted.
     pub(super) async fn output(&self, result: CallToolResult) -> Result<Json, Failure> {

@@ -50,7 +50,7 @@ pub(super) async fn start(
     keys: &mut Vec<Key>,
 ) -> Result<(Child, Pipes, ChildStderr), Failure> {
     let cannot = |why: &str| Failure::new(code::MCP_CONNECT, format!("cannot start `{}`: {why}", program.command));
-    let path = found(program, environment).ok_or_else(|| cannot("the program does not exist"))?;
+    let path = find_program(program, environment).ok_or_else(|| cannot("the program does not exist"))?;
     let mut command = Command::new(path);
     command.args(&program.args).env_clear().kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -74,7 +74,7 @@ pub(super) async fn start(
     tracing::debug!(server = %server.name, "started an MCP server");
     tokio::spawn(async move {
         tokio::select! {
-            ended = child.wait() => drop(tell.send(Some(how(ended)))),
+            ended = child.wait() => drop(tell.send(Some(describe_exit(ended)))),
             _ = stopped => {}
         }
         // Processes that the program started could outlive it. Right after its end its process id is not yet reused.
@@ -84,13 +84,13 @@ pub(super) async fn start(
     Ok((Child { _stop: stop }, Pipes { input, output, exit }, errors))
 }
 
-fn how(ended: io::Result<std::process::ExitStatus>) -> String {
+fn describe_exit(ended: io::Result<std::process::ExitStatus>) -> String {
     ended.map_or_else(|error| error.kind().to_string(), |status| status.to_string())
 }
 
 /// Finds the program's file. A plain name is searched in the host's `PATH`, a path is relative to the program's
 /// working folder.
-fn found(program: &Program, environment: &Environment) -> Option<PathBuf> {
+fn find_program(program: &Program, environment: &Environment) -> Option<PathBuf> {
     let command = Path::new(&program.command);
     if command.components().count() > 1 {
         return Some(program.folder.join(command));
@@ -100,7 +100,7 @@ fn found(program: &Program, environment: &Environment) -> Option<PathBuf> {
 }
 
 /// Logs the standard error of a program at the level `debug`, until it ends.
-pub(super) async fn log(name: Arc<str>, errors: ChildStderr, redaction: Redaction) {
+pub(super) async fn log_errors(name: Arc<str>, errors: ChildStderr, redaction: Redaction) {
     let mut lines = Lines::new(errors, MAX_LOG_LINE);
     let mut left = MAX_LOG_LINES;
     while let Ok(Some(line)) = lines.next().await {

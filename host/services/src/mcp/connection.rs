@@ -25,8 +25,8 @@ use super::{
     child::{self, Child},
     failures,
     host::Host,
-    http::Posts,
-    servers::{Address, Program, Server, Way},
+    http::HttpTransport,
+    servers::{Address, Program, Server, ServerKind},
     stdio::Stdio,
     tool::{self, Tool},
     watch::{ConnectionState, ProgressReport},
@@ -38,19 +38,19 @@ const MAX_PAGES: usize = 100;
 /// Maximum consecutive attempts to reopen a stream.
 const MAX_RECONNECTS: usize = 5;
 /// First wait before a stream is reopened, unless the server sets one; each later wait is twice the one before.
-const RECONNECT: Duration = Duration::from_secs(1);
+const FIRST_RECONNECT_WAIT: Duration = Duration::from_secs(1);
 
 /// A connected server. Dropping this closes the connection.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Host>,
     state: Arc<ConnectionState>,
-    tools: Mutex<Option<Listed>>,
+    tools: Mutex<Option<CachedTools>>,
     _child: Option<Child>,
 }
 
-/// A list of tools. It is outdated once `changes` differs from [`ConnectionState::changes()`], or after `until` if that
-/// is set.
-struct Listed {
+/// The last list of tools. It is outdated once `changes` differs from [`ConnectionState::changes()`], or after `until`
+/// if that is set.
+struct CachedTools {
     tools: Arc<[Tool]>,
     changes: u64,
     until: Option<Instant>,
@@ -63,22 +63,30 @@ impl Connection {
         client: &Client,
         environment: &Environment,
     ) -> Result<Connection, Failure> {
-        match &server.way {
-            Way::Program(program) => Connection::to_program(server, program, environment).await,
-            Way::Address(address) => Connection::to_address(address, client, environment).await,
+        match &server.kind {
+            ServerKind::Program(program) => Connection::connect_program(server, program, environment).await,
+            ServerKind::Address(address) => Connection::connect_address(address, client, environment).await,
         }
     }
 
-    async fn to_program(server: &Server, program: &Program, environment: &Environment) -> Result<Connection, Failure> {
+    async fn connect_program(
+        server: &Server,
+        program: &Program,
+        environment: &Environment,
+    ) -> Result<Connection, Failure> {
         let mut keys = Vec::new();
         let (child, pipes, errors) = child::start(server, program, environment, &mut keys).await?;
         let redaction = Redaction::from_iter(keys);
-        tokio::spawn(child::log(server.name.clone(), errors, redaction.clone()));
+        tokio::spawn(child::log_errors(server.name.clone(), errors, redaction.clone()));
         let state = Arc::new(ConnectionState::new(redaction));
-        Connection::over(Stdio::new(pipes, state.clone()), state, Some(child)).await
+        Connection::handshake(Stdio::new(pipes, state.clone()), state, Some(child)).await
     }
 
-    async fn to_address(address: &Address, client: &Client, environment: &Environment) -> Result<Connection, Failure> {
+    async fn connect_address(
+        address: &Address,
+        client: &Client,
+        environment: &Environment,
+    ) -> Result<Connection, Failure> {
         let mut keys = Vec::new();
         let mut headers = HeaderMap::new();
         for (name, setting) in &address.headers {
@@ -86,13 +94,17 @@ impl Connection {
             headers.insert(name.clone(), value);
         }
         let state = Arc::new(ConnectionState::new(Redaction::from_iter(keys)));
-        let posts = Posts::new(client.clone(), address, headers, state.clone());
+        let posts = HttpTransport::new(client.clone(), address, headers, state.clone());
         let mut config = StreamableHttpClientTransportConfig::with_uri(&*address.url);
         config.retry_config = Arc::new(ReconnectPolicy);
-        Connection::over(StreamableHttpClientTransport::with_client(posts, config), state, None).await
+        Connection::handshake(StreamableHttpClientTransport::with_client(posts, config), state, None).await
     }
 
-    async fn over<T>(transport: T, state: Arc<ConnectionState>, child: Option<Child>) -> Result<Connection, Failure>
+    async fn handshake<T>(
+        transport: T,
+        state: Arc<ConnectionState>,
+        child: Option<Child>,
+    ) -> Result<Connection, Failure>
     where
         T: Transport<RoleClient> + 'static,
     {
@@ -101,13 +113,13 @@ impl Connection {
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
         let served = Host.serve_with_lifecycle(transport, lifecycle).await;
-        let service = served.map_err(|error| failures::of_start(&error, &state))?;
+        let service = served.map_err(|error| failures::from_start(&error, &state))?;
         Ok(Connection { service, state, tools: Mutex::default(), _child: child })
     }
 
     /// Returns true if the connection accepts requests.
     pub(super) fn is_usable(&self) -> bool {
-        !self.service.is_closed() && !self.service.peer().is_transport_closed() && self.state.ending().is_none()
+        !self.service.is_closed() && !self.service.peer().is_transport_closed() && self.state.end_reason().is_none()
     }
 
     /// Returns the redaction of the keys that the server received.
@@ -138,16 +150,17 @@ impl Connection {
         for _ in 0..MAX_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let request = ListToolsRequest { params: Some(params), ..ListToolsRequest::default() };
-            let ServerResult::ListToolsResult(page) = self.ask(ClientRequest::ListToolsRequest(request), None).await?
+            let ServerResult::ListToolsResult(page) =
+                self.send_request(ClientRequest::ListToolsRequest(request), None).await?
             else {
                 return Err(failures::nonsense());
             };
-            let lives = page.ttl_ms.map(Duration::from_millis);
+            let lifetime = page.ttl_ms.map(Duration::from_millis);
             tool::extend(&mut tools, page.tools, &self.state.redaction)?;
             cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
             if cursor.is_none() {
                 let tools: Arc<[Tool]> = tools.into();
-                self.remember(&tools, changes, lives);
+                self.remember(&tools, changes, lifetime);
                 return Ok(tools);
             }
         }
@@ -156,11 +169,11 @@ impl Connection {
 
     /// Caches a list of tools. A server with a handshake announces changes, so its list does not expire. A server of
     /// a newer version sends a lifetime; without one the list expires at once.
-    fn remember(&self, tools: &Arc<[Tool]>, changes: u64, lives: Option<Duration>) {
+    fn remember(&self, tools: &Arc<[Tool]>, changes: u64, lifetime: Option<Duration>) {
         let info = self.service.peer_info();
-        let tells = info.is_some_and(|info| info.protocol_version.has_initialize());
-        let until = if tells { None } else { Instant::now().checked_add(lives.unwrap_or_default()) };
-        let listed = Listed { tools: tools.clone(), changes, until };
+        let announces_changes = info.is_some_and(|info| info.protocol_version.has_initialize());
+        let until = if announces_changes { None } else { Instant::now().checked_add(lifetime.unwrap_or_default()) };
+        let listed = CachedTools { tools: tools.clone(), changes, until };
         *self.tools.lock() = Some(listed);
     }
 
@@ -173,7 +186,7 @@ impl Connection {
     ) -> Result<CallToolResult, Failure> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        match self.ask(request, Some(report)).await? {
+        match self.send_request(request, Some(report)).await? {
             ServerResult::CallToolResult(result) => Ok(result),
             ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {
                 let message = "the server requests features that the host does not offer: input from a person or a \
@@ -186,23 +199,27 @@ impl Connection {
         }
     }
 
-    async fn ask(&self, request: ClientRequest, report: Option<ProgressReport>) -> Result<ServerResult, Failure> {
+    async fn send_request(
+        &self,
+        request: ClientRequest,
+        report: Option<ProgressReport>,
+    ) -> Result<ServerResult, Failure> {
         let peer = self.service.peer();
         let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
-        let handle = sent.map_err(|error| failures::of_request(error, None, &self.state))?;
+        let handle = sent.map_err(|error| failures::from_request(error, None, &self.state))?;
         let (token, id) = (handle.progress_token.clone(), handle.id.clone());
         if let Some(report) = report {
-            self.state.begin(token.clone(), report);
+            self.state.start_reports(token.clone(), report);
         }
-        let mut open = Open { peer, state: &self.state, token, id, answered: false };
+        let mut open = PendingRequest { peer, state: &self.state, token, id, answered: false };
         let answer = handle.await_response().await;
         open.answered = true;
-        answer.map_err(|error| failures::of_request(error, Some(&open.id), &self.state))
+        answer.map_err(|error| failures::from_request(error, Some(&open.id), &self.state))
     }
 }
 
 /// A pending request. If it is dropped before the answer, the server gets a cancellation.
-struct Open<'a> {
+struct PendingRequest<'a> {
     peer: &'a Peer<RoleClient>,
     state: &'a ConnectionState,
     token: ProgressToken,
@@ -210,9 +227,9 @@ struct Open<'a> {
     answered: bool,
 }
 
-impl Drop for Open<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        self.state.finish(&self.token, &self.id);
+        self.state.forget_request(&self.token, &self.id);
         if !self.answered {
             let params =
                 CancelledNotificationParam::new(Some(self.id.clone()), Some("the caller no longer waits".into()));
@@ -229,7 +246,7 @@ struct ReconnectPolicy;
 
 impl SseRetryPolicy for ReconnectPolicy {
     fn retry(&self, times: usize) -> Option<Duration> {
-        (times < MAX_RECONNECTS).then(|| RECONNECT * (1 << times))
+        (times < MAX_RECONNECTS).then(|| FIRST_RECONNECT_WAIT * (1 << times))
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A stream that answers a request yields an answer even if it breaks a limit, contains invalid data, or ends too
 //! early. An error then takes the place of the answer, and [`ConnectionState`] stores the reason. There is one
-//! exception: if a stream ends too early after an event with an id, it yields no answer, because the library can resume
-//! the stream.
+//! exception: if a stream ends too early after an event with an id, it yields no answer, because the library `rmcp` can
+//! resume the stream.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,7 +12,7 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
 use sse_stream::Sse;
 
-use super::{MAX_ANSWER, MAX_LINE, failures::of_exchange, read_message, watch::ConnectionState};
+use super::{MAX_ANSWER, MAX_LINE, failures::from_exchange, read_message, watch::ConnectionState};
 use crate::{
     client::Body,
     code,
@@ -22,26 +22,27 @@ use crate::{
 const CAPS: Caps = Caps { line: MAX_LINE, event: MAX_ANSWER, stream: MAX_ANSWER };
 
 /// The state of reading one stream.
-struct Reading {
+struct StreamReader {
     body: Body,
     events: EventStream,
     waiting: VecDeque<Sse>,
-    /// The request that still waits for its answer from this stream, if any.
-    answers: Option<RequestId>,
+    /// The id of the request whose answer this stream has not yet given, if any.
+    awaited: Option<RequestId>,
     /// True if an event had an id, so that the library can resume the stream.
-    goes_on: bool,
+    is_resumable: bool,
     ended: bool,
     state: Arc<ConnectionState>,
 }
 
-/// Reads the events of a body. `answers` is the request that the body answers, if any.
-pub(super) fn of(
+/// Reads the events of a body. `awaited` is the id of the request that the body answers, if any.
+pub(super) fn read_stream(
     body: Body,
-    answers: Option<RequestId>,
+    awaited: Option<RequestId>,
     state: Arc<ConnectionState>,
 ) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
     let events = EventStream::new(CAPS);
-    let reading = Reading { body, events, waiting: VecDeque::new(), answers, goes_on: false, ended: false, state };
+    let reading =
+        StreamReader { body, events, waiting: VecDeque::new(), awaited, is_resumable: false, ended: false, state };
     stream::unfold(reading, |mut reading| async move { reading.next().await.map(|event| (Ok(event), reading)) }).boxed()
 }
 
@@ -54,7 +55,7 @@ pub(super) fn answers(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
     }
 }
 
-impl Reading {
+impl StreamReader {
     async fn next(&mut self) -> Option<Sse> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
@@ -71,7 +72,7 @@ impl Reading {
                     fed.unwrap_or_else(|why| self.fail(unreadable(why)));
                 }
                 Ok(None) => self.end(Failure::retryable(code::MCP_BROKEN, "the stream ended before the answer")),
-                Err(failure) => self.end(of_exchange(failure)),
+                Err(failure) => self.end(from_exchange(failure)),
             }
         }
     }
@@ -81,7 +82,7 @@ impl Reading {
             return;
         }
         let Event { name, data, id, retry } = event;
-        self.goes_on |= id.as_ref().is_some_and(|id| !id.is_empty());
+        self.is_resumable |= id.as_ref().is_some_and(|id| !id.is_empty());
         let is_message = matches!(name.as_str(), "" | "message") && !data.trim().is_empty();
         if is_message {
             match read_message(data.as_bytes(), "an event of the stream is not a message") {
@@ -89,8 +90,8 @@ impl Reading {
                     if let Err(failure) = self.state.handle_incoming(&message) {
                         return self.fail(failure);
                     }
-                    if self.answers.as_ref().is_some_and(|id| answers(&message, id)) {
-                        self.answers = None;
+                    if self.awaited.as_ref().is_some_and(|id| answers(&message, id)) {
+                        self.awaited = None;
                     }
                 }
                 Err(failure) => return self.fail(failure),
@@ -103,7 +104,7 @@ impl Reading {
     /// Handles the end of the body. If the stream can be resumed, the library requests the remaining events. Otherwise
     /// an error takes the place of an answer that is still missing.
     fn end(&mut self, failure: Failure) {
-        match self.goes_on {
+        match self.is_resumable {
             true => self.ended = true,
             false => self.fail(failure),
         }
@@ -111,9 +112,9 @@ impl Reading {
 
     fn fail(&mut self, failure: Failure) {
         self.ended = true;
-        let Some(id) = self.answers.take() else { return };
+        let Some(id) = self.awaited.take() else { return };
         let error = ErrorData::internal_error("the connection of the stream broke", None);
-        self.state.failed(id.clone(), failure);
+        self.state.store_failure(id.clone(), failure);
         let answer = serde_json::to_string(&ServerJsonRpcMessage::error(error, Some(id))).ok();
         self.waiting.push_back(Sse { data: answer, ..Sse::default() });
     }

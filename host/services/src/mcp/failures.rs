@@ -1,4 +1,4 @@
-//! Converts errors of the library and of the transports to failures.
+//! Converts errors of the library `rmcp` and of the transports to failures.
 
 use std::{error::Error, fmt};
 
@@ -14,7 +14,7 @@ use rmcp::{
 use super::{setting::readable, watch::ConnectionState};
 use crate::code;
 
-/// A failure as an error type that the library passes through unchanged.
+/// The error type of a transport: it carries a failure through the library unchanged.
 #[derive(Debug)]
 pub(super) struct CarriedFailure(pub(super) Failure);
 
@@ -27,7 +27,7 @@ impl fmt::Display for CarriedFailure {
 impl Error for CarriedFailure {}
 
 /// Maps the failure of an HTTP exchange to the codes of this module.
-pub(super) fn of_exchange(failure: Failure) -> Failure {
+pub(super) fn from_exchange(failure: Failure) -> Failure {
     let class = match (failure.code.as_str(), failure.retryable) {
         (code::CONNECT | code::TLS | code::TIMEOUT, _) => code::MCP_CONNECT,
         (code::PROTOCOL, true) => code::MCP_BROKEN,
@@ -38,7 +38,7 @@ pub(super) fn of_exchange(failure: Failure) -> Failure {
 }
 
 /// Returns the failure for an unsuccessful status.
-pub(super) fn of_status(status: StatusCode) -> Failure {
+pub(super) fn from_status(status: StatusCode) -> Failure {
     let message = format!("the server answered with the status {}", status.as_u16());
     match status.as_u16() {
         408 | 429 | 500.. => Failure::retryable(code::MCP_UNAVAILABLE, message),
@@ -48,13 +48,13 @@ pub(super) fn of_status(status: StatusCode) -> Failure {
 
 /// Returns the failure of a request without a result: the one that `state` stores for this id, else one made from the
 /// error.
-pub(super) fn of_request(error: ServiceError, id: Option<&RequestId>, state: &ConnectionState) -> Failure {
+pub(super) fn from_request(error: ServiceError, id: Option<&RequestId>, state: &ConnectionState) -> Failure {
     if let Some(failure) = id.and_then(|id| state.failure(id)) {
         return failure;
     }
     match error {
-        ServiceError::McpError(error) => of_answer(&error, state),
-        ServiceError::TransportSend(error) => of_transport(&error, state),
+        ServiceError::McpError(error) => from_answer(&error, state),
+        ServiceError::TransportSend(error) => from_transport(&error, state),
         ServiceError::TransportClosed | ServiceError::Cancelled { .. } => closed(state),
         _ => nonsense(),
     }
@@ -66,11 +66,11 @@ pub(super) fn nonsense() -> Failure {
 }
 
 /// Returns the failure for a connection that could not be opened. No tool was called.
-pub(super) fn of_start(error: &ClientInitializeError, state: &ConnectionState) -> Failure {
+pub(super) fn from_start(error: &ClientInitializeError, state: &ConnectionState) -> Failure {
     match error {
-        ClientInitializeError::JsonRpcError(error) => of_answer(error, state),
-        ClientInitializeError::TransportError { error, .. } => of_transport(error, state),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => of_start(fallback, state),
+        ClientInitializeError::JsonRpcError(error) => from_answer(error, state),
+        ClientInitializeError::TransportError { error, .. } => from_transport(error, state),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => from_start(fallback, state),
         ClientInitializeError::ConnectionClosed(_) => closed(state),
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
             Failure::new(code::MCP_PROTOCOL, "the host supports no version of the protocol that the server speaks")
@@ -89,14 +89,14 @@ pub(super) fn not_connected(failure: Failure) -> Failure {
     Failure { code: code::MCP_CONNECT.into(), details: Some(details), ..failure }
 }
 
-fn of_answer(error: &ErrorData, state: &ConnectionState) -> Failure {
+fn from_answer(error: &ErrorData, state: &ConnectionState) -> Failure {
     let message = format!("the server refused: {}", readable(&state.redaction, &error.message));
     let class = if error.code == ErrorCode::INVALID_PARAMS { codes::INVALID_INPUT } else { code::MCP_ERROR };
     let details = Json::object([("mcpCode", Json::from(i64::from(error.code.0)))]);
     Failure { details: Some(details), ..Failure::new(class, message) }
 }
 
-fn of_transport(error: &DynamicTransportError, state: &ConnectionState) -> Failure {
+fn from_transport(error: &DynamicTransportError, state: &ConnectionState) -> Failure {
     let mut source: Option<&(dyn Error + 'static)> = Some(&*error.error);
     while let Some(error) = source {
         if let Some(StreamableHttpError::Client(CarriedFailure(failure))) =
@@ -114,5 +114,5 @@ fn of_transport(error: &DynamicTransportError, state: &ConnectionState) -> Failu
 
 fn closed(state: &ConnectionState) -> Failure {
     let unknown = || Failure::retryable(code::MCP_BROKEN, "the connection to the server ended");
-    state.ending().cloned().unwrap_or_else(unknown)
+    state.end_reason().cloned().unwrap_or_else(unknown)
 }

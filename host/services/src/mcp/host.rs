@@ -7,8 +7,8 @@ use rmcp::{
     service::RequestContext,
 };
 
-/// Handles the requests of servers: it refuses all but pings. The library refuses sampling and declines elicitation by
-/// default.
+/// Handles the requests of servers: it refuses all but pings. The library `rmcp` refuses sampling and declines
+/// elicitation by default.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Host;
 

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{
     MAX_ANSWER, events,
-    failures::{CarriedFailure, of_exchange, of_status},
+    failures::{CarriedFailure, from_exchange, from_status},
     read_message,
     servers::Address,
     watch::ConnectionState,
@@ -35,25 +35,25 @@ const MAX_ERROR: usize = 64 * 1024;
 /// Minimum time between two `GET` requests for a stream of events.
 const STREAM_GAP: Duration = Duration::from_secs(1);
 /// Maximum bytes of a session's id.
-const MAX_SESSION: usize = 1024;
+const MAX_SESSION_ID_BYTES: usize = 1024;
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-const EVENTS: &str = "text/event-stream";
-const JSON: &str = "application/json";
+const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
+const EVENT_STREAM_TYPE: &str = "text/event-stream";
+const JSON_TYPE: &str = "application/json";
 
-type Troubled = StreamableHttpError<CarriedFailure>;
+type TransportError = StreamableHttpError<CarriedFailure>;
 type Events = BoxStream<'static, Result<Sse, sse_stream::Error>>;
 
-fn carried(failure: Failure) -> Troubled {
+fn transport_error(failure: Failure) -> TransportError {
     StreamableHttpError::Client(CarriedFailure(failure))
 }
 
 /// Sends messages to one address.
 #[derive(Clone)]
-pub(super) struct Posts(Arc<Parts>);
+pub(super) struct HttpTransport(Arc<TransportParts>);
 
-struct Parts {
+struct TransportParts {
     client: Client,
     url: String,
     origin: OriginGrants,
@@ -63,11 +63,16 @@ struct Parts {
     next_stream: Mutex<Option<Instant>>,
 }
 
-impl Posts {
+impl HttpTransport {
     /// Creates the transport, which sends `headers` with every message.
-    pub(super) fn new(client: Client, address: &Address, headers: HeaderMap, state: Arc<ConnectionState>) -> Posts {
+    pub(super) fn new(
+        client: Client,
+        address: &Address,
+        headers: HeaderMap,
+        state: Arc<ConnectionState>,
+    ) -> HttpTransport {
         let (url, origin) = (address.url.clone(), address.origin.clone());
-        Posts(Arc::new(Parts { client, url, origin, headers, state, next_stream: Mutex::default() }))
+        HttpTransport(Arc::new(TransportParts { client, url, origin, headers, state, next_stream: Mutex::default() }))
     }
 
     /// Waits until the next request for a stream is due, so that a server whose streams end at once is not flooded.
@@ -88,30 +93,30 @@ impl Posts {
         accept: &'static str,
         own: HeaderMap,
         body: Bytes,
-    ) -> Result<Answer, Troubled> {
-        let Parts { client, url, origin, headers, state, .. } = &*self.0;
-        let to = client.egress().admit(url, origin).map_err(carried)?;
+    ) -> Result<Answer, TransportError> {
+        let TransportParts { client, url, origin, headers, state, .. } = &*self.0;
+        let to = client.egress().admit(url, origin).map_err(transport_error)?;
         let mut all = HeaderMap::new();
         all.insert(ACCEPT, HeaderValue::from_static(accept));
         // A compressed answer could be a decompression bomb.
         all.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         all.insert(USER_AGENT, HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION"))));
         if !body.is_empty() {
-            all.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+            all.insert(CONTENT_TYPE, HeaderValue::from_static(JSON_TYPE));
         }
         all.extend(own);
         all.extend(headers.clone());
         // The server may be about to close a reused connection. It would then be unknown if a call was made.
         let message = Message { method, headers: all, body, reuse: false };
         let sent = client.send(&Tenant::local(), &to, message, &mut Progress::default()).await;
-        let answer = sent.map_err(|failure| carried(of_exchange(failure)))?;
+        let answer = sent.map_err(|failure| transport_error(from_exchange(failure)))?;
         match answer.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let message = format!("the server refused the key ({})", answer.status.as_u16());
                 let failure = Failure::new(code::MCP_AUTH, message);
                 // The next connection reads the key again.
                 state.end(failure.clone());
-                Err(carried(failure))
+                Err(transport_error(failure))
             }
             _ => Ok(answer),
         }
@@ -124,9 +129,9 @@ impl Posts {
         &self,
         message: &ClientJsonRpcMessage,
         answer: Answer,
-    ) -> Result<StreamableHttpPostResponse, Troubled> {
+    ) -> Result<StreamableHttpPostResponse, TransportError> {
         let Answer { status, body, .. } = answer;
-        let text = read(body, MAX_ERROR).await.unwrap_or_default();
+        let text = read_body(body, MAX_ERROR).await.unwrap_or_default();
         let said = serde_json::from_slice::<ServerJsonRpcMessage>(&text).ok();
         let error = match said {
             Some(ServerJsonRpcMessage::Error(error)) => Some(error.error),
@@ -134,11 +139,11 @@ impl Posts {
             _ if is_discovery(message) && status.is_client_error() => Some(ErrorData::invalid_request("unknown", None)),
             _ => None,
         };
-        match (error, id_of(message)) {
+        match (error, request_id(message)) {
             (Some(error), Some(id)) => {
                 Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, Some(id)), None))
             }
-            _ => Err(carried(of_status(status))),
+            _ => Err(transport_error(from_status(status))),
         }
     }
 
@@ -147,33 +152,33 @@ impl Posts {
         &self,
         message: &ClientJsonRpcMessage,
         answer: Answer,
-    ) -> Result<StreamableHttpPostResponse, Troubled> {
+    ) -> Result<StreamableHttpPostResponse, TransportError> {
         let Answer { headers, body, .. } = answer;
-        plain(&headers)?;
+        check_unencoded(&headers)?;
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let session = text(&SESSION).filter(|session| session.len() <= MAX_SESSION).map(str::to_owned);
+        let session = text(&SESSION_HEADER).filter(|session| session.len() <= MAX_SESSION_ID_BYTES).map(str::to_owned);
         let kind = text(&CONTENT_TYPE).unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        let id = id_of(message);
-        if kind.eq_ignore_ascii_case(EVENTS) {
-            let events = events::of(body, id, self.0.state.clone());
+        let id = request_id(message);
+        if kind.eq_ignore_ascii_case(EVENT_STREAM_TYPE) {
+            let events = events::read_stream(body, id, self.0.state.clone());
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }
         let Some(id) = id else { return Ok(StreamableHttpPostResponse::Accepted) };
-        if !kind.eq_ignore_ascii_case(JSON) {
+        if !kind.eq_ignore_ascii_case(JSON_TYPE) {
             let message = "the answer is neither JSON nor a stream of events; check that this is the address of an \
                            MCP server";
-            return Err(carried(Failure::new(code::MCP_PROTOCOL, message)));
+            return Err(transport_error(Failure::new(code::MCP_PROTOCOL, message)));
         }
-        let bytes = read(body, MAX_ANSWER).await.map_err(carried)?;
-        let answer = read_message(&bytes, "the answer is not a message").map_err(carried)?;
+        let bytes = read_body(body, MAX_ANSWER).await.map_err(transport_error)?;
+        let answer = read_message(&bytes, "the answer is not a message").map_err(transport_error)?;
         match events::answers(&answer, &id) {
             true => Ok(StreamableHttpPostResponse::Json(answer, session)),
-            false => Err(carried(Failure::new(code::MCP_PROTOCOL, "the answer is for another request"))),
+            false => Err(transport_error(Failure::new(code::MCP_PROTOCOL, "the answer is for another request"))),
         }
     }
 }
 
-impl StreamableHttpClient for Posts {
+impl StreamableHttpClient for HttpTransport {
     type Error = CarriedFailure;
 
     async fn post_message(
@@ -183,12 +188,12 @@ impl StreamableHttpClient for Posts {
         session: Option<Arc<str>>,
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, Troubled> {
+    ) -> Result<StreamableHttpPostResponse, TransportError> {
         let body = serde_json::to_vec(&message)?.into();
         let has_session = session.is_some();
         let own = with_session(headers, session)?;
         let answer = self.send(Method::POST, "application/json, text/event-stream", own, body).await;
-        self.0.state.sent(&message);
+        self.0.state.handle_sent(&message);
         let answer = answer?;
         match answer.status {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
@@ -204,9 +209,9 @@ impl StreamableHttpClient for Posts {
         session: Arc<str>,
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), Troubled> {
+    ) -> Result<(), TransportError> {
         let own = with_session(headers, Some(session))?;
-        self.send(Method::DELETE, JSON, own, Bytes::new()).await.map(drop)
+        self.send(Method::DELETE, JSON_TYPE, own, Bytes::new()).await.map(drop)
     }
 
     async fn get_stream(
@@ -216,41 +221,45 @@ impl StreamableHttpClient for Posts {
         last_event: Option<String>,
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<Events, Troubled> {
+    ) -> Result<Events, TransportError> {
         let mut own = with_session(headers, session)?;
         if let Some(last) = last_event.and_then(|last| HeaderValue::from_str(&last).ok()) {
-            own.insert(LAST_EVENT, last);
+            own.insert(LAST_EVENT_HEADER, last);
         }
         self.wait_for_stream().await;
-        let answer = self.send(Method::GET, EVENTS, own, Bytes::new()).await?;
+        let answer = self.send(Method::GET, EVENT_STREAM_TYPE, own, Bytes::new()).await?;
         match answer.status {
             StatusCode::OK => {
-                plain(&answer.headers)?;
-                Ok(events::of(answer.body, None, self.0.state.clone()))
+                check_unencoded(&answer.headers)?;
+                Ok(events::read_stream(answer.body, None, self.0.state.clone()))
             }
-            status if status.is_server_error() => Err(carried(of_status(status))),
+            status if status.is_server_error() => Err(transport_error(from_status(status))),
             _ => Err(StreamableHttpError::ServerDoesNotSupportSse),
         }
     }
 }
 
 /// Refuses an encoded answer, because the host did not request an encoding.
-fn plain(headers: &HeaderMap) -> Result<(), Troubled> {
+fn check_unencoded(headers: &HeaderMap) -> Result<(), TransportError> {
     match encodings(headers).is_empty() {
         true => Ok(()),
         false => {
             let message = "the server encoded its answer, which the host did not request";
-            Err(carried(Failure::new(code::MCP_PROTOCOL, message)))
+            Err(transport_error(Failure::new(code::MCP_PROTOCOL, message)))
         }
     }
 }
 
-fn with_session(headers: HashMap<HeaderName, HeaderValue>, session: Option<Arc<str>>) -> Result<HeaderMap, Troubled> {
+fn with_session(
+    headers: HashMap<HeaderName, HeaderValue>,
+    session: Option<Arc<str>>,
+) -> Result<HeaderMap, TransportError> {
     let mut own: HeaderMap = headers.into_iter().collect();
     if let Some(session) = session {
-        let value = HeaderValue::from_str(&session)
-            .map_err(|_| carried(Failure::new(code::MCP_PROTOCOL, "the id of the session is not a valid header")))?;
-        own.insert(SESSION, value);
+        let value = HeaderValue::from_str(&session).map_err(|_| {
+            transport_error(Failure::new(code::MCP_PROTOCOL, "the id of the session is not a valid header"))
+        })?;
+        own.insert(SESSION_HEADER, value);
     }
     Ok(own)
 }
@@ -259,16 +268,16 @@ fn is_discovery(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::DiscoverRequest(_)))
 }
 
-fn id_of(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     match message {
         ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
         _ => None,
     }
 }
 
-async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, Failure> {
+async fn read_body(mut body: Body, limit: usize) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
-    while let Some(piece) = body.next().await.map_err(of_exchange)? {
+    while let Some(piece) = body.next().await.map_err(from_exchange)? {
         if bytes.len() + piece.len() > limit {
             return Err(Failure::new(code::MCP_TOO_LARGE, format!("the answer is larger than {limit} bytes")));
         }

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::{
     connection::Connection,
     failures,
-    servers::{Server, Way},
+    servers::{Server, ServerKind},
 };
 use crate::{client::Client, code, secret::Environment};
 
@@ -30,15 +30,15 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(server: Arc<Server>, client: &Client) -> Link {
         // Each server may connect to different private addresses.
-        let client = match &server.way {
-            Way::Address(address) => Client::new(client.egress().clone().also_private(&address.private)),
-            Way::Program(_) => client.clone(),
+        let client = match &server.kind {
+            ServerKind::Address(address) => Client::new(client.egress().clone().with_private(&address.private)),
+            ServerKind::Program(_) => client.clone(),
         };
         Link { calls: Semaphore::new(server.max_calls), server, client, opening: Mutex::default() }
     }
 
     /// Returns the connection. Concurrent callers share one attempt, which continues even if all of them stop waiting.
-    pub(super) fn connected(&self, environment: &Environment) -> Opening {
+    pub(super) fn connect(&self, environment: &Environment) -> Opening {
         let mut slot = self.opening.lock();
         if let Some(opening) = slot.as_ref().filter(|opening| may_be_usable(opening)) {
             return opening.clone();
@@ -61,7 +61,7 @@ impl Link {
     }
 
     /// Returns the open connection, if any.
-    pub(super) fn made(&self) -> Option<Arc<Connection>> {
+    pub(super) fn open_connection(&self) -> Option<Arc<Connection>> {
         let slot = self.opening.lock();
         slot.as_ref()?.peek()?.as_ref().ok().cloned()
     }

@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 use flowcell_contract::Json;
 use serde::Deserialize;
 
-/// Default limit of a call, in milliseconds.
+/// Default of `timeoutMs`: the maximum duration of a call, in milliseconds.
 pub const DEFAULT_TIMEOUT_MS: u64 = 300_000;
-/// Default limit for a server to become ready, in milliseconds.
+/// Default of `startMs`: the maximum time until a server is ready, in milliseconds.
 pub const DEFAULT_START_MS: u64 = 30_000;
-/// Default limit of concurrent calls.
+/// Default of `maxCalls`: the maximum number of concurrent calls of a server, of all tenants together.
 pub const DEFAULT_MAX_CALLS: usize = 16;
 
 /// The members of a server's configuration, not yet checked against each other.

@@ -15,14 +15,14 @@ use crate::egress::{AddressRange, OriginGrants};
 
 /// Maximum servers of a configuration.
 pub const MAX_SERVERS: usize = 64;
-/// Maximum letters of a server's name.
+/// Maximum characters of a server's name.
 pub const MAX_SERVER_NAME: usize = 64;
 /// Maximum of a configured time limit of a call or a start: one hour.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// Maximum of `maxCalls` in a configuration.
 const MAX_CALLS: usize = 256;
 /// Headers that a configuration must not set, because the transfer or the protocol sets them.
-const OWN_HEADERS: [&str; 12] = [
+const RESERVED_HEADERS: [&str; 12] = [
     "accept",
     "accept-encoding",
     "connection",
@@ -72,15 +72,15 @@ pub struct Servers(Arc<IndexMap<Arc<str>, Arc<Server>>>);
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) name: Arc<str>,
-    pub(super) way: Way,
+    pub(super) kind: ServerKind,
     pub(super) timeout: Duration,
     pub(super) start: Duration,
     pub(super) max_calls: usize,
 }
 
-/// The way to reach a server.
+/// The kind of a server: a program to start, or an address to send to.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum ServerKind {
     Program(Program),
     Address(Address),
 }
@@ -158,7 +158,7 @@ impl Server {
             timeout: Duration::from_millis(profile.timeout_ms),
             start: Duration::from_millis(profile.start_ms),
             max_calls: profile.max_calls,
-            way: way(profile, folder)?,
+            kind: kind(profile, folder)?,
         })
     }
 }
@@ -173,10 +173,10 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-fn way(profile: Profile, folder: &Path) -> Result<Way, String> {
+fn kind(profile: Profile, folder: &Path) -> Result<ServerKind, String> {
     match (&profile.command, &profile.url) {
-        (Some(_), None) => program(profile, folder).map(Way::Program),
-        (None, Some(_)) => address(profile, folder).map(Way::Address),
+        (Some(_), None) => program(profile, folder).map(ServerKind::Program),
+        (None, Some(_)) => address(profile, folder).map(ServerKind::Address),
         (None, None) => Err("`command` or `url` is missing".into()),
         (Some(_), Some(_)) => Err("use either `command` or `url`, not both".into()),
     }
@@ -214,7 +214,7 @@ fn address(profile: Profile, folder: &Path) -> Result<Address, String> {
 fn header(name: &str, json: &Json, folder: &Path) -> Result<(HeaderName, Setting), String> {
     let parsed =
         HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("headers: `{name}` is not a valid header"))?;
-    if OWN_HEADERS.contains(&parsed.as_str()) {
+    if RESERVED_HEADERS.contains(&parsed.as_str()) {
         return Err(format!("headers: the host sets `{name}`"));
     }
     let prefix = if parsed == hyper::header::AUTHORIZATION { "Bearer " } else { "" };

@@ -1,4 +1,4 @@
-//! The values of the environment variables and headers in a server's configuration: literal, passed on from the host's
+//! The values of the environment variables and headers in a server's configuration: literal, inherited from the host's
 //! environment, or secret.
 
 use std::{
@@ -16,13 +16,13 @@ use crate::{
     secret::{Environment, Key, KeySource},
 };
 
-/// Maximum letters of a server's text that the message of a failure repeats.
-const MAX_SAID: usize = 500;
+/// Maximum characters of a server's text that the message of a failure repeats.
+const MAX_QUOTED_CHARS: usize = 500;
 
-/// Where the value of a variable or header comes from.
+/// The source of the value of a variable or header.
 pub(super) enum Setting {
     /// The host's environment variable of the same name, if it is set.
-    Passed,
+    Inherited,
     /// A literal value of the configuration.
     Plain(String),
     /// A secret, and its prefix.
@@ -33,7 +33,7 @@ impl fmt::Debug for Setting {
     /// Hides all values, because people write secrets in the wrong places.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Setting::Passed => formatter.write_str("Passed"),
+            Setting::Inherited => formatter.write_str("Inherited"),
             Setting::Plain(_) => formatter.write_str("Plain"),
             Setting::Key { source, .. } => source.fmt(formatter),
         }
@@ -79,7 +79,7 @@ impl Setting {
             Json::Null => Ok(Vec::new()),
             Json::Array(names) => names
                 .iter()
-                .map(|name| Ok((named(name.as_str().ok_or("env: a name must be a text")?)?, Setting::Passed)))
+                .map(|name| Ok((named(name.as_str().ok_or("env: a name must be a text")?)?, Setting::Inherited)))
                 .collect(),
             Json::Object(settings) => settings
                 .iter()
@@ -89,8 +89,8 @@ impl Setting {
         }
     }
 
-    /// Returns the value, or `None` for a passed variable that the host does not have. Adds a secret to `keys`, which
-    /// are redacted in the server's output.
+    /// Returns the value, or `None` for an inherited variable that the host does not have. Adds a secret to `keys`,
+    /// which are redacted in the server's output.
     pub(super) async fn value(
         &self,
         name: &str,
@@ -98,7 +98,7 @@ impl Setting {
         keys: &mut Vec<Key>,
     ) -> Result<Option<String>, Failure> {
         match self {
-            Setting::Passed => Ok(environment(name)),
+            Setting::Inherited => Ok(environment(name)),
             Setting::Plain(text) => Ok(Some(text.clone())),
             Setting::Key { source, prefix } => {
                 let key = source.read(environment, code::MCP_AUTH).await?;
@@ -133,8 +133,8 @@ fn is_variable(name: &str) -> bool {
 pub(super) fn readable(redaction: &Redaction, text: &str) -> String {
     let hidden = redaction.text(text);
     let clean = hidden.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-    let mut short: String = clean.clone().take(MAX_SAID).collect();
-    if clean.count() > MAX_SAID {
+    let mut short: String = clean.clone().take(MAX_QUOTED_CHARS).collect();
+    if clean.count() > MAX_QUOTED_CHARS {
         short.push('…');
     }
     short.trim().to_owned()

@@ -20,10 +20,10 @@ use crate::{
     lines::{Line, Lines},
 };
 
-/// Time limit for writing one message, during which the program must read its input.
-const MAX_UNREAD: Duration = Duration::from_secs(30);
+/// Time limit for writing one message. The program must read the message within this time.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time to wait for the program's exit after the end of its output, so that the failure can describe it.
-const EXIT: Duration = Duration::from_millis(500);
+const MAX_EXIT_WAIT: Duration = Duration::from_millis(500);
 
 /// The transport of messages. It does not own the program; the connection does.
 pub(super) struct Stdio {
@@ -77,7 +77,7 @@ impl Stdio {
 
 /// Records the program's exit as the reason for the end of the connection, unless a reason is recorded already.
 async fn record_exit(mut exit: watch::Receiver<Option<String>>, state: &ConnectionState) {
-    let ended = tokio::time::timeout(EXIT, exit.wait_for(Option::is_some)).await;
+    let ended = tokio::time::timeout(MAX_EXIT_WAIT, exit.wait_for(Option::is_some)).await;
     let how = ended.ok().and_then(Result::ok).and_then(|status| status.clone());
     let message = how.map_or_else(
         || "the server closed its input or its output".to_owned(),
@@ -96,8 +96,8 @@ impl Transport<RoleClient> for Stdio {
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');
             let mut input = input.lock().await;
-            let written = tokio::time::timeout(MAX_UNREAD, input.write_all(&line)).await;
-            state.sent(&message);
+            let written = tokio::time::timeout(WRITE_TIMEOUT, input.write_all(&line)).await;
+            state.handle_sent(&message);
             match written {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(error)) => {
@@ -105,7 +105,7 @@ impl Transport<RoleClient> for Stdio {
                     Err(error)
                 }
                 Err(_) => {
-                    let message = format!("the server did not read for {} s", MAX_UNREAD.as_secs());
+                    let message = format!("the server did not read for {} s", WRITE_TIMEOUT.as_secs());
                     state.end(Failure::retryable(code::MCP_BROKEN, message));
                     unread.notify_one();
                     Err(io::ErrorKind::TimedOut.into())

@@ -9,7 +9,7 @@ use crate::{code, redaction::Redaction};
 
 /// Maximum tools of one server.
 pub const MAX_TOOLS: usize = 1_000;
-/// Maximum letters of a tool's name.
+/// Maximum characters of a tool's name.
 pub const MAX_TOOL_NAME: usize = 128;
 /// Maximum bytes of a title; a longer one is cut.
 pub const MAX_TITLE: usize = 256;
@@ -138,7 +138,7 @@ mod tests {
     use super::{cut, is_name};
 
     #[test]
-    fn names_are_plain() {
+    fn tool_names_have_only_permitted_characters() {
         let long = "a".repeat(129);
         let table = [
             ("read_file", true),

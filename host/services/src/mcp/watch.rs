@@ -34,10 +34,10 @@ pub(super) struct ConnectionState {
     unanswered_requests: AtomicU64,
     reports: Mutex<HashMap<ProgressToken, ProgressReport>>,
     failures: Mutex<HashMap<RequestId, Failure>>,
-    ending: OnceLock<Failure>,
+    end_reason: OnceLock<Failure>,
 }
 
-/// A call whose progress is reported.
+/// Reports the progress of one call, at most [`MAX_PROGRESS`] times.
 pub(super) struct ProgressReport {
     tool: String,
     progress: Progress,
@@ -55,8 +55,8 @@ impl ConnectionState {
         ConnectionState { redaction, ..ConnectionState::default() }
     }
 
-    /// Handles an incoming message before the library does. Fails if more than [`MAX_UNANSWERED`] requests of the
-    /// server have no answer yet: if a server does not read the answers, they stay in memory.
+    /// Handles an incoming message before the library `rmcp` does. Fails if more than [`MAX_UNANSWERED`] requests of
+    /// the server have no answer yet: if a server does not read the answers, they stay in memory.
     pub(super) fn handle_incoming(&self, message: &ServerJsonRpcMessage) -> Result<(), Failure> {
         let notification = match message {
             ServerJsonRpcMessage::Notification(notification) => &notification.notification,
@@ -81,7 +81,7 @@ impl ConnectionState {
     }
 
     /// Handles a message of the host after it was sent, or could not be sent.
-    pub(super) fn sent(&self, message: &ClientJsonRpcMessage) {
+    pub(super) fn handle_sent(&self, message: &ClientJsonRpcMessage) {
         if matches!(message, ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_)) {
             // An answer to an uncounted request, such as one before the connection was opened, does not reduce the
             // count.
@@ -107,17 +107,17 @@ impl ConnectionState {
         self.changes.load(Ordering::Acquire)
     }
 
-    pub(super) fn begin(&self, token: ProgressToken, report: ProgressReport) {
+    pub(super) fn start_reports(&self, token: ProgressToken, report: ProgressReport) {
         self.reports.lock().insert(token, report);
     }
 
-    pub(super) fn finish(&self, token: &ProgressToken, id: &RequestId) {
+    pub(super) fn forget_request(&self, token: &ProgressToken, id: &RequestId) {
         self.reports.lock().remove(token);
         self.failures.lock().remove(id);
     }
 
     /// Stores the reason that a request has no answer.
-    pub(super) fn failed(&self, id: RequestId, failure: Failure) {
+    pub(super) fn store_failure(&self, id: RequestId, failure: Failure) {
         self.failures.lock().insert(id, failure);
     }
 
@@ -128,11 +128,11 @@ impl ConnectionState {
 
     /// Marks the connection as unusable. Only the first reason is stored.
     pub(super) fn end(&self, failure: Failure) {
-        self.ending.get_or_init(|| failure);
+        self.end_reason.get_or_init(|| failure);
     }
 
     /// Returns the reason that the connection is unusable, if it is.
-    pub(super) fn ending(&self) -> Option<&Failure> {
-        self.ending.get()
+    pub(super) fn end_reason(&self) -> Option<&Failure> {
+        self.end_reason.get()
     }
 }

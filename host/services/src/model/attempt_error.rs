@@ -8,17 +8,17 @@ use hyper::{HeaderMap, StatusCode};
 use super::profile::Dialect;
 use crate::code;
 
-/// Maximum letters of a provider's message that the message of a failure repeats.
-const MAX_MESSAGE: usize = 500;
+/// Maximum characters of a provider's message that the message of a failure repeats.
+const MAX_QUOTED_CHARS: usize = 500;
 /// The longest wait that the host accepts from a provider of the dialect `chat` or `responses`; it ignores a longer
 /// one.
 const MAX_OPENAI_WAIT: Duration = Duration::from_secs(60);
 /// The first wait between two attempts, in seconds; each later wait is twice the one before.
-const FIRST_WAIT: f64 = 0.5;
-/// The longest wait between two attempts without a request of the provider, in seconds.
-const LONGEST_WAIT: f64 = 8.0;
+const FIRST_WAIT_SECONDS: f64 = 0.5;
+/// The longest wait between two attempts if the provider requests none, in seconds.
+const MAX_WAIT_SECONDS: f64 = 8.0;
 /// Maximum fraction by which a wait is shortened at random.
-const JITTER: f64 = 0.25;
+const MAX_JITTER: f64 = 0.25;
 
 /// A failed attempt.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ fn is_transient(class: &str) -> bool {
 
 /// Maps the failure of an HTTP exchange to a code of this capability. `in_body` is true if the head of the answer had
 /// arrived. A retryable failure stays retryable.
-pub(crate) fn of_exchange(failure: Failure, in_body: bool) -> AttemptError {
+pub(crate) fn from_exchange(failure: Failure, in_body: bool) -> AttemptError {
     let class = match (failure.code.as_str(), failure.retryable) {
         (code::CONNECT | code::TLS, _) => code::MODEL_CONNECT,
         (code::TIMEOUT, _) => code::MODEL_TIMEOUT,
@@ -101,10 +101,11 @@ impl Report {
     }
 
     /// Returns the failure code for the error, and true if another attempt may succeed.
-    fn class(&self, status: Option<u16>) -> (&'static str, bool) {
+    fn failure_code(&self, status: Option<u16>) -> (&'static str, bool) {
         let status = status.or(self.status);
-        let class =
-            by_name(&self.code).or_else(|| by_name(&self.kind)).unwrap_or_else(|| by_status(status, self.own_code()));
+        let class = code_from_name(&self.code)
+            .or_else(|| code_from_name(&self.kind))
+            .unwrap_or_else(|| code_from_status(status, self.own_code()));
         let class = if status == Some(402) { code::MODEL_QUOTA } else { class };
         let may_pass = status.is_some_and(|status| matches!(status, 408 | 409 | 429 | 500..));
         (class, class != code::MODEL_QUOTA && (may_pass || is_transient(class)))
@@ -117,7 +118,7 @@ impl Report {
 
     /// Converts the report to the error of an attempt. `hide` redacts secrets in the message.
     pub(crate) fn attempt_error(&self, status: Option<StatusCode>, hide: impl Fn(&str) -> String) -> AttemptError {
-        let (class, retryable) = self.class(status.map(|status| status.as_u16()));
+        let (class, retryable) = self.failure_code(status.map(|status| status.as_u16()));
         let said = match class {
             // Servers repeat parts of keys that they do not know.
             code::MODEL_AUTH => String::new(),
@@ -125,8 +126,8 @@ impl Report {
         };
         let answered = status.map_or_else(String::new, |status| format!(" ({})", status.as_u16()));
         let message = match said.is_empty() {
-            true => format!("{}{answered}", sentence(class)),
-            false => format!("{}{answered}: {said}", sentence(class)),
+            true => format!("{}{answered}", describe_code(class)),
+            false => format!("{}{answered}: {said}", describe_code(class)),
         };
         let mut details = Vec::new();
         if let Some(status) = status {
@@ -140,8 +141,8 @@ impl Report {
     }
 }
 
-/// Returns the failure code for an error code or type of a provider that is more specific than a status; else `None`.
-fn by_name(name: &str) -> Option<&'static str> {
+/// Returns the failure code for a provider's error code or error type; `None` if the status of the answer says more.
+fn code_from_name(name: &str) -> Option<&'static str> {
     Some(match name {
         "contract_spend_limit_reached" | "enforced_spend_limit_reached" | "insufficient_quota" | "billing_error" => {
             code::MODEL_QUOTA
@@ -158,7 +159,7 @@ fn by_name(name: &str) -> Option<&'static str> {
     })
 }
 
-fn by_status(status: Option<u16>, own_code: &str) -> &'static str {
+fn code_from_status(status: Option<u16>, own_code: &str) -> &'static str {
     match status {
         Some(401) => code::MODEL_AUTH,
         Some(402) => code::MODEL_QUOTA,
@@ -175,7 +176,7 @@ fn by_status(status: Option<u16>, own_code: &str) -> &'static str {
     }
 }
 
-fn sentence(class: &str) -> &'static str {
+fn describe_code(class: &str) -> &'static str {
     match class {
         code::MODEL_AUTH => "the provider refused the key",
         code::MODEL_PERMISSION => "the key has no permission for this request",
@@ -191,11 +192,11 @@ fn sentence(class: &str) -> &'static str {
     }
 }
 
-/// Returns a provider's text on one line, cut to [`MAX_MESSAGE`] letters.
+/// Returns a provider's text on one line, cut to [`MAX_QUOTED_CHARS`] characters.
 pub(crate) fn readable(text: &str) -> String {
     let clean = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-    let mut short: String = clean.clone().take(MAX_MESSAGE).collect();
-    if clean.count() > MAX_MESSAGE {
+    let mut short: String = clean.clone().take(MAX_QUOTED_CHARS).collect();
+    if clean.count() > MAX_QUOTED_CHARS {
         short.push('…');
     }
     short.trim().to_owned()
@@ -210,8 +211,8 @@ pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     }
 }
 
-/// Returns the wait that the provider asks for: `retry-after-ms`, or `retry-after` in seconds or as a date. `None`
-/// without one, or if it is too long for the dialect.
+/// Returns the wait that the provider asks for: `retry-after-ms`, or `retry-after` in seconds or as a date. Returns
+/// `None` without such a header, or if the wait is too long for the dialect.
 pub(crate) fn asked_wait(headers: &HeaderMap, dialect: Dialect, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let seconds = |text: &str, unit: f64| {
@@ -228,6 +229,6 @@ pub(crate) fn asked_wait(headers: &HeaderMap, dialect: Dialect, now: SystemTime)
 
 /// Returns the wait after `failed` attempts, if the provider asks for none. `chance` is a random number from 0 to 1.
 pub(crate) fn usual_wait(failed: u32, chance: f64) -> Duration {
-    let doubled = FIRST_WAIT * 2_f64.powi(failed.saturating_sub(1).min(16) as i32);
-    Duration::from_secs_f64(doubled.min(LONGEST_WAIT) * (1.0 - chance * JITTER))
+    let doubled = FIRST_WAIT_SECONDS * 2_f64.powi(failed.saturating_sub(1).min(16) as i32);
+    Duration::from_secs_f64(doubled.min(MAX_WAIT_SECONDS) * (1.0 - chance * MAX_JITTER))
 }

@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use super::clock::{Clock, Wait};
 use crate::redaction::{Redaction, StreamRedactor};
 
-/// Time to collect further pieces after a piece was reported.
-const COALESCE: Duration = Duration::from_millis(50);
+/// The time after a report during which further pieces are collected.
+const COALESCE_TIME: Duration = Duration::from_millis(50);
 
 /// A piece of an answer that is reported while the model writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl DeltaBuffer {
     }
 
     /// Sets the redaction for the pieces that are added from now on.
-    pub(super) fn hide(&mut self, redaction: Redaction) {
+    pub(super) fn set_redaction(&mut self, redaction: Redaction) {
         self.pieces = StreamRedactor::new(redaction);
         self.thinks = false;
     }
@@ -82,7 +82,7 @@ impl DeltaBuffer {
 
     /// Reports the waiting text after the pause. Without a pause the future never ends. The caller may drop the future
     /// at any time.
-    pub(super) async fn tick(&mut self) {
+    pub(super) async fn flush_when_due(&mut self) {
         match &mut self.quiet {
             Some(quiet) => quiet.await,
             None => future::pending().await,
@@ -92,7 +92,7 @@ impl DeltaBuffer {
     }
 
     /// Reports all text that is not yet reported. The caller must add no piece afterwards.
-    pub(super) fn end(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.release_held_text();
         self.flush();
     }
@@ -100,7 +100,7 @@ impl DeltaBuffer {
     /// Reports the waiting text.
     fn flush(&mut self) {
         if !self.waiting.is_empty() {
-            self.quiet = Some(self.clock.sleep(Wait::Coalesce, COALESCE));
+            self.quiet = Some(self.clock.sleep(Wait::Coalesce, COALESCE_TIME));
         }
         for delta in self.waiting.drain(..) {
             let (kind, text) = match delta {

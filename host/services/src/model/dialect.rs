@@ -14,11 +14,11 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use super::{
     attempt_error::AttemptError,
     delta_buffer::Delta,
+    object_reader::wrong,
     price::{Spent, Usage},
     profile::{Dialect, Profile},
     reply::{Blocks, Outcome},
     request::{Image, Request, Source},
-    shape::wrong,
 };
 use crate::{code, secret::Key, sse::Event};
 
@@ -79,7 +79,7 @@ pub(super) struct Used {
 
 impl Used {
     /// Returns the provider's numbers, or `guess` if it reported none.
-    pub(super) fn spent(&self, guess: Usage) -> Spent {
+    pub(super) fn spent_or(&self, guess: Usage) -> Spent {
         Spent { usage: self.usage.unwrap_or(guess), cost_usd: self.cost_usd }
     }
 }
@@ -98,7 +98,7 @@ impl Pictures {
     }
 
     /// Returns the URL of an image. For a file, it is a `data:` URL with the content of the file.
-    fn address(&self, image: &Image) -> String {
+    fn image_url(&self, image: &Image) -> String {
         match &image.source {
             Source::Url(url) => url.to_string(),
             Source::File(file) => format!("data:{};base64,{}", image.mime, self.content(file)),
@@ -137,7 +137,7 @@ impl Dialect {
 }
 
 /// Returns the URL that a provider's requests are posted to.
-pub(super) fn address(profile: &Profile) -> String {
+pub(super) fn request_url(profile: &Profile) -> String {
     let base = profile.base_url.as_deref().unwrap_or_default().trim_end_matches('/');
     let path = match profile.dialect {
         Dialect::Messages => "/v1/messages",
@@ -190,7 +190,7 @@ impl Body {
         }
     }
 
-    fn done(self) -> Json {
+    fn into_json(self) -> Json {
         Json::object(self.0)
     }
 }
@@ -222,7 +222,7 @@ fn texts<const N: usize>(members: [(&str, &str); N]) -> Json {
 }
 
 /// Parses the data of an event as JSON.
-fn parsed(event: &Event) -> Result<Json, Interrupted> {
+fn parse_event(event: &Event) -> Result<Json, Interrupted> {
     Json::parse(&event.data).map_err(|error| Interrupted::Nonsense(format!("an event is not JSON: {error}")))
 }
 

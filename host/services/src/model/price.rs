@@ -3,23 +3,23 @@
 use flowcell_contract::Json;
 use serde::Deserialize;
 
-/// Number of tokens that a configured price pays for.
-const PRICED_TOKENS: f64 = 1_000_000.0;
-/// Costs are rounded to billionths of a dollar; smaller digits are rounding errors.
-const COST_STEPS: f64 = 1e9;
+/// The number of tokens that a configured price is for.
+const TOKENS_PER_PRICE: f64 = 1_000_000.0;
+/// The precision of costs, in steps per US dollar. Smaller digits are rounding errors.
+const COST_STEPS_PER_USD: f64 = 1e9;
 /// Estimated bytes of text per token.
-const BYTES_OF_A_TOKEN: u64 = 4;
+const BYTES_PER_TOKEN: u64 = 4;
 
-/// Maximum number of tokens of an image, if [`Price::image_tokens`] is not set.
-pub const IMAGE_TOKENS: u64 = 50_000;
+/// Default of [`Price::image_tokens`]: the maximum number of tokens of an image.
+pub const DEFAULT_IMAGE_TOKENS: u64 = 50_000;
 /// Maximum cost of an attempt in USD; a higher report of a provider is ignored.
-const MAX_COST: f64 = 1e6;
+const MAX_COST_USD: f64 = 1e6;
 
 /// The token prices of some models, in USD per million tokens.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Price {
-    /// A pattern of model names; `*` matches any letters.
+    /// A pattern of model names; `*` matches any characters.
     pub model: String,
     /// Price of input tokens.
     pub input: f64,
@@ -29,7 +29,7 @@ pub struct Price {
     pub cache_read: Option<f64>,
     /// Price of input tokens written to the provider's cache; as `input` by default.
     pub cache_write: Option<f64>,
-    /// Maximum tokens of an image in a request, for cost estimates; [`IMAGE_TOKENS`] by default.
+    /// Maximum tokens of an image in a request, for cost estimates; [`DEFAULT_IMAGE_TOKENS`] by default.
     pub image_tokens: Option<u64>,
 }
 
@@ -68,10 +68,10 @@ impl Price {
 
     /// Returns the maximum cost in USD of an attempt with these numbers of tokens and images. Each input token counts
     /// at the highest of the prices with and without a cache.
-    pub(super) fn most(&self, input: u64, images: u64, output: u64) -> f64 {
+    pub(super) fn max_cost(&self, input: u64, images: u64, output: u64) -> f64 {
         let highest = [self.cache_read, self.cache_write].into_iter().flatten().fold(self.input, f64::max);
-        let input = input.saturating_add(images.saturating_mul(self.image_tokens.unwrap_or(IMAGE_TOKENS)));
-        (input as f64 * highest + output as f64 * self.output) / PRICED_TOKENS
+        let input = input.saturating_add(images.saturating_mul(self.image_tokens.unwrap_or(DEFAULT_IMAGE_TOKENS)));
+        (input as f64 * highest + output as f64 * self.output) / TOKENS_PER_PRICE
     }
 
     pub(super) fn cost_of(&self, usage: &Usage) -> f64 {
@@ -82,18 +82,18 @@ impl Price {
             (usage.cache_write, self.cache_write.unwrap_or(self.input)),
             (usage.output, self.output),
         ];
-        parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>() / PRICED_TOKENS
+        parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>() / TOKENS_PER_PRICE
     }
 }
 
 /// Estimates the tokens of a text from its length in bytes.
 pub(super) fn estimated_tokens(bytes: usize) -> u64 {
-    (bytes as u64).div_ceil(BYTES_OF_A_TOKEN)
+    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
 impl Usage {
-    /// Estimates the usage of attempts that broke off before any reply, for a request of this many bytes.
-    pub(super) fn unanswered(bytes: usize, attempts: u32) -> Usage {
+    /// Estimates the usage of this many attempts that got no reply, each with a request of `bytes` bytes.
+    pub(super) fn estimate_unanswered(bytes: usize, attempts: u32) -> Usage {
         let input = estimated_tokens(bytes).saturating_mul(attempts.into());
         Usage { input, estimated: true, ..Usage::default() }
     }
@@ -115,9 +115,10 @@ impl Usage {
 }
 
 impl Bill {
-    /// Adds the usage of an attempt. An attempt that used nothing is skipped. A cost beyond [`MAX_COST`] is ignored.
+    /// Adds the usage of an attempt. An attempt that used nothing is skipped. A cost beyond [`MAX_COST_USD`] is
+    /// ignored.
     pub(super) fn add(&mut self, spent: Spent) {
-        let spent = Spent { cost_usd: spent.cost_usd.filter(|cost| (0.0..=MAX_COST).contains(cost)), ..spent };
+        let spent = Spent { cost_usd: spent.cost_usd.filter(|cost| (0.0..=MAX_COST_USD).contains(cost)), ..spent };
         if !spent.usage.is_nothing() || spent.cost_usd.is_some() {
             self.0.push(spent);
         }
@@ -152,7 +153,7 @@ impl Bill {
             ("estimated", Json::from(usage.estimated)),
         ];
         if let Some(cost) = cost.filter(|_| basis != "unknown") {
-            let rounded = (cost * COST_STEPS).round() / COST_STEPS;
+            let rounded = (cost * COST_STEPS_PER_USD).round() / COST_STEPS_PER_USD;
             members.push(("costUsd", Json::from(serde_json::Value::from(rounded))));
         }
         members.push(("costBasis", Json::from(basis)));
@@ -205,16 +206,16 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_costs_at_most_what_the_highest_price_says_for_text_and_images() {
+    fn the_maximum_cost_of_an_attempt_uses_the_highest_price() {
         let cached = price(Some(0.3), Some(30.0));
-        assert_eq!(price(None, None).most(1_000_000, 0, 1_000_000), 18.0);
-        assert_eq!(cached.most(1_000_000, 0, 0), 30.0, "all of it may be put into a cache");
-        assert_eq!(price(None, None).most(0, 2, 0), 0.3, "two images of 50,000 tokens");
-        assert_eq!(Price { image_tokens: Some(1_000), ..price(None, None) }.most(0, 1, 0), 0.003);
+        assert_eq!(price(None, None).max_cost(1_000_000, 0, 1_000_000), 18.0);
+        assert_eq!(cached.max_cost(1_000_000, 0, 0), 30.0, "all of it may be put into a cache");
+        assert_eq!(price(None, None).max_cost(0, 2, 0), 0.3, "two images of 50,000 tokens");
+        assert_eq!(Price { image_tokens: Some(1_000), ..price(None, None) }.max_cost(0, 1, 0), 0.003);
     }
 
     #[test]
-    fn attempts_are_added_up() {
+    fn the_usage_of_all_attempts_is_summed() {
         let guess = Spent { usage: Usage { input: 7, estimated: true, ..Usage::default() }, cost_usd: None };
         let mut bill = Bill::default();
         bill.add(Spent::default());

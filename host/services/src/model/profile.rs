@@ -8,15 +8,15 @@ use super::{price::Price, script::Entry};
 pub use crate::endpoint::Auth;
 use crate::pattern;
 
-/// Default limit in milliseconds of a turn with all its attempts.
+/// Default of `timeoutMs`: the maximum duration of a turn with all its attempts, in milliseconds.
 pub const DEFAULT_TIMEOUT_MS: u64 = 600_000;
-/// Default of the milliseconds without a byte after which the host gives up a stream.
+/// Default of `idleMs`: the maximum time between two bytes of a stream, in milliseconds.
 pub const DEFAULT_IDLE_MS: u64 = 90_000;
-/// Default number of attempts at a turn after the first.
+/// Default of `maxRetries`: the maximum number of further attempts at a turn, after the first one failed.
 pub const DEFAULT_MAX_RETRIES: u32 = 2;
-/// Default limit of concurrent turns of all tenants of a server.
+/// Default of `maxCalls`: the maximum number of concurrent turns, of all tenants together.
 pub const DEFAULT_MAX_CALLS: usize = 256;
-/// Limit of output tokens in the dialect `messages`, if neither the request nor the profile sets one.
+/// Maximum output tokens in the dialect `messages`, if neither the request nor the profile sets a limit.
 pub const DEFAULT_MAX_TOKENS: u64 = 4096;
 
 /// The dialect of a provider: the API that its requests and replies follow.
@@ -50,8 +50,8 @@ pub enum Dialect {
 /// | `legacyMaxTokens` | Chat: sends the limit as `max_tokens`, for older servers | `false` |
 /// | `reportsUsage` | Chat: requests `usage` by `stream_options`; without it usage is estimated | `true` |
 /// | `prices` | `[{ model, input, output, cacheRead?, cacheWrite?, imageTokens? }]` in USD per million tokens; the first pattern that matches counts. `imageTokens` is the maximum of an image, 50,000 by default | none |
-/// | `maxRetries` | attempts at a turn after the first, 0 to 10 | 2 |
-/// | `maxCalls` | concurrent turns of all tenants of a server, 1 to 4,096; further turns wait, and a tenant holds at most as many as stay free for other tenants | 256 |
+/// | `maxRetries` | maximum further attempts at a turn, after the first one failed, 0 to 10 | 2 |
+/// | `maxCalls` | maximum concurrent turns, of all tenants together, 1 to 4,096; further turns wait, and a tenant holds at most as many as stay free for other tenants | 256 |
 /// | `timeoutMs` | milliseconds for a turn with all its attempts, 1 to 3,600,000 | 600,000 |
 /// | `idleMs` | milliseconds between two bytes of a stream, at least 1 | 90,000 |
 /// | `allowPrivate` | private addresses that the provider may connect to, such as `127.0.0.1:11434` | none |
@@ -91,13 +91,13 @@ pub struct Profile {
     /// The token prices of the models.
     #[serde(default)]
     pub prices: Vec<Price>,
-    /// Attempts at a turn after the first.
+    /// Maximum number of further attempts at a turn, after the first one failed.
     #[serde(default = "max_retries")]
     pub max_retries: u32,
-    /// Limit of concurrent turns of all tenants of a server.
+    /// Maximum number of concurrent turns, of all tenants together.
     #[serde(default = "max_calls")]
     pub max_calls: usize,
-    /// Milliseconds for a turn with all its attempts.
+    /// Maximum duration of a turn with all its attempts, in milliseconds.
     #[serde(default = "timeout_ms")]
     pub timeout_ms: u64,
     /// Maximum milliseconds between two bytes of a stream.
@@ -133,7 +133,7 @@ fn idle_ms() -> u64 {
 }
 
 impl Profile {
-    /// Returns the limit of a turn with all its attempts.
+    /// Returns the maximum duration of a turn with all its attempts.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
@@ -144,7 +144,7 @@ impl Profile {
     }
 
     /// Returns true if requests may set this member in `params`.
-    pub fn lets_pass(&self, member: &str) -> bool {
+    pub fn allows_param(&self, member: &str) -> bool {
         self.params.iter().any(|pattern| pattern::matches(pattern, member))
     }
 

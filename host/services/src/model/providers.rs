@@ -7,14 +7,14 @@ use hyper::header::{HeaderName, HeaderValue};
 use indexmap::IndexMap;
 
 use super::{
+    object_reader::{ObjectReader, suggest_known, wrong},
     profile::{Dialect, Profile},
     script::Entry,
-    shape::{Shape, instead, wrong},
     simulated::Script,
 };
 use crate::{
     egress::{AddressRange, OriginGrants},
-    endpoint::{Endpoint, Parts},
+    endpoint::{Endpoint, EndpointMembers},
     secret::KeySource,
 };
 
@@ -75,11 +75,11 @@ impl Providers {
         };
         let (own, built_in) = (parse(text)?, parse(BUILT_IN)?);
         let empty = Json::object::<&str>([]);
-        let own = Shape::of(if own.is_null() { &empty } else { &own }, "providers", &["default", "profiles"])?;
+        let own = ObjectReader::new(if own.is_null() { &empty } else { &own }, "providers", &["default", "profiles"])?;
         let changes = own.object("profiles")?.and_then(Json::as_object).cloned().unwrap_or_default();
         let mut profiles = built_in.as_object().cloned().unwrap_or_default();
         for (name, change) in changes {
-            let merged = merged(profiles.get(&name), &change, &name)?;
+            let merged = merge(profiles.get(&name), &change, &name)?;
             profiles.insert(name, merged);
         }
         let read = |(name, json): (&Arc<str>, &Json)| Ok((name.clone(), Arc::new(Provider::read(name, json, folder)?)));
@@ -116,7 +116,7 @@ impl Providers {
         let name = name.unwrap_or(&self.default);
         self.profiles.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.names().collect();
-            wrong(format!("unknown model provider `{name}`; {}", instead(name, &known)))
+            wrong(format!("unknown model provider `{name}`; {}", suggest_known(name, &known)))
         })
     }
 
@@ -127,7 +127,7 @@ impl Providers {
 
 /// Merges a profile over the built-in one of the same name. If the profile sets `keyEnv` or `keyFile`, both built-in
 /// members are dropped.
-fn merged(built_in: Option<&Json>, change: &Json, name: &str) -> Result<Json, Failure> {
+fn merge(built_in: Option<&Json>, change: &Json, name: &str) -> Result<Json, Failure> {
     let change = change.as_object().ok_or_else(|| wrong(format!("providers.profiles.{name} must be an object")))?;
     let mut members: Object = built_in.and_then(Json::as_object).cloned().unwrap_or_default();
     if change.keys().any(|key| matches!(&**key, "keyEnv" | "keyFile")) {
@@ -190,7 +190,7 @@ fn check_numbers(profile: &Profile) -> Result<(), String> {
 fn endpoint(profile: &Profile, folder: &Path) -> Result<Endpoint, String> {
     let Profile { base_url, auth, key_env, key_file, headers, allow_private, .. } = profile;
     let (base_url, key_env) = (base_url.as_deref(), key_env.as_deref());
-    Parts { base_url, auth, key_env, key_file: key_file.as_ref(), headers, allow_private }.read(folder)
+    EndpointMembers { base_url, auth, key_env, key_file: key_file.as_ref(), headers, allow_private }.read(folder)
 }
 
 fn script(profile: &Profile, folder: &Path) -> Result<Script, String> {

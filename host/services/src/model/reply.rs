@@ -46,7 +46,7 @@ pub(super) struct Blocks {
 
 impl Outcome {
     /// Returns the same reply with secrets redacted.
-    pub(super) fn without(self, redaction: &Redaction) -> Outcome {
+    pub(super) fn redacted(self, redaction: &Redaction) -> Outcome {
         if redaction.is_empty() {
             return self;
         }
@@ -73,7 +73,7 @@ impl Stop {
         Stop::Paused,
     ];
 
-    pub(super) fn named(name: &str) -> Option<Stop> {
+    pub(super) fn from_name(name: &str) -> Option<Stop> {
         Stop::ALL.into_iter().find(|stop| stop.name() == name)
     }
 
@@ -112,7 +112,7 @@ impl Blocks {
     /// dropped, because it contains the original id and name.
     pub(super) fn tool_use(&mut self, id: &str, name: &str, input: Json, raw: Option<Json>) -> Json {
         let known = !id.is_empty() && self.used.insert(id.into());
-        let id: Arc<str> = if known { id.into() } else { self.made() };
+        let id: Arc<str> = if known { id.into() } else { self.new_id() };
         let known = known && !name.is_empty();
         let name = if name.is_empty() { NAMELESS } else { name };
         let members = vec![
@@ -130,7 +130,7 @@ impl Blocks {
         Json::object([("type", Json::from("raw")), ("provider", provider), ("value", value)])
     }
 
-    fn made(&mut self) -> Arc<str> {
+    fn new_id(&mut self) -> Arc<str> {
         let mut number = self.used.len();
         loop {
             let id: Arc<str> = format!("{}_{number}", self.prefix).into();

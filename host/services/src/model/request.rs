@@ -7,9 +7,9 @@ use std::{collections::HashSet, sync::Arc};
 use flowcell_contract::{Failure, Json, Object};
 
 pub(super) use self::block::{Block, Image, Message, Role, Source};
-use super::shape::{Shape, instead, wrong};
+use super::object_reader::{ObjectReader, suggest_known, wrong};
 
-/// Maximum letters of a tool's name.
+/// Maximum characters of a tool's name.
 const MAX_TOOL_NAME: usize = 64;
 /// Maximum number of texts that end a reply.
 const MAX_STOPS: usize = 16;
@@ -76,24 +76,24 @@ pub(super) enum ToolChoice {
 impl Request {
     /// Reads the arguments of a call. An error is `invalid_input`.
     pub(super) fn read(args: &Json) -> Result<Request, Failure> {
-        let shape = Shape::of(args, "a request", &MEMBERS)?;
-        let tools = tools(&shape)?;
-        shape.text("agentRunId")?;
+        let reader = ObjectReader::new(args, "a request", &MEMBERS)?;
+        let tools = tools(&reader)?;
+        reader.text("agentRunId")?;
         Ok(Request {
-            provider: shape.text("provider")?,
-            model: shape.text("model")?,
-            system: shape.text("system")?.filter(|text| !text.is_empty()),
-            messages: messages(&shape)?,
-            tool_choice: tool_choice(&shape, &tools)?,
+            provider: reader.text("provider")?,
+            model: reader.text("model")?,
+            system: reader.text("system")?.filter(|text| !text.is_empty()),
+            messages: messages(&reader)?,
+            tool_choice: tool_choice(&reader, &tools)?,
             tools,
-            output_schema: shape.object("outputSchema")?.cloned(),
-            max_tokens: shape.whole("maxTokens", 1)?,
-            temperature: shape.number("temperature", 0.0, 2.0)?,
-            top_p: shape.number("topP", 0.0, 1.0)?,
-            stop: stop(&shape)?,
-            seed: shape.whole("seed", 0)?,
-            effort: shape.text("effort")?,
-            params: shape.object("params")?.and_then(Json::as_object).cloned().unwrap_or_default(),
+            output_schema: reader.object("outputSchema")?.cloned(),
+            max_tokens: reader.integer("maxTokens", 1)?,
+            temperature: reader.number("temperature", 0.0, 2.0)?,
+            top_p: reader.number("topP", 0.0, 1.0)?,
+            stop: stop(&reader)?,
+            seed: reader.integer("seed", 0)?,
+            effort: reader.text("effort")?,
+            params: reader.object("params")?.and_then(Json::as_object).cloned().unwrap_or_default(),
         })
     }
 
@@ -115,17 +115,17 @@ impl Request {
     }
 }
 
-fn messages(shape: &Shape<'_>) -> Result<Vec<Message>, Failure> {
-    let items = shape.list("messages")?;
+fn messages(reader: &ObjectReader<'_>) -> Result<Vec<Message>, Failure> {
+    let items = reader.list("messages")?;
     if items.is_empty() {
-        return Err(shape.refuse("messages", "a list with at least one message"));
+        return Err(reader.wrong_member("messages", "a list with at least one message"));
     }
     items.iter().enumerate().map(|(index, item)| Message::read(item, &format!("messages[{index}]"))).collect()
 }
 
-fn tools(shape: &Shape<'_>) -> Result<Vec<Tool>, Failure> {
+fn tools(reader: &ObjectReader<'_>) -> Result<Vec<Tool>, Failure> {
     let mut names = HashSet::new();
-    let items = shape.list("tools")?.iter().enumerate();
+    let items = reader.list("tools")?.iter().enumerate();
     let tools = items.map(|(index, item)| {
         let tool = tool(item, &format!("tools[{index}]"))?;
         match names.insert(tool.name.clone()) {
@@ -137,13 +137,13 @@ fn tools(shape: &Shape<'_>) -> Result<Vec<Tool>, Failure> {
 }
 
 fn tool(item: &Json, place: &str) -> Result<Tool, Failure> {
-    let shape = Shape::of(item, place, &["name", "description", "inputSchema"])?;
-    let name = shape.required_text("name")?;
+    let reader = ObjectReader::new(item, place, &["name", "description", "inputSchema"])?;
+    let name = reader.required_text("name")?;
     if !is_tool_name(&name) {
-        return Err(shape.refuse("name", "up to 64 letters, digits, `_` and `-`"));
+        return Err(reader.wrong_member("name", "up to 64 letters, digits, `_` and `-`"));
     }
-    let schema = shape.object("inputSchema")?.ok_or_else(|| shape.refuse("inputSchema", "a JSON Schema"))?;
-    Ok(Tool { name, description: shape.text("description")?, input_schema: schema.clone() })
+    let schema = reader.object("inputSchema")?.ok_or_else(|| reader.wrong_member("inputSchema", "a JSON Schema"))?;
+    Ok(Tool { name, description: reader.text("description")?, input_schema: schema.clone() })
 }
 
 fn is_tool_name(name: &str) -> bool {
@@ -151,31 +151,31 @@ fn is_tool_name(name: &str) -> bool {
     (1..=MAX_TOOL_NAME).contains(&name.len()) && name.bytes().all(plain)
 }
 
-fn tool_choice(shape: &Shape<'_>, tools: &[Tool]) -> Result<ToolChoice, Failure> {
+fn tool_choice(reader: &ObjectReader<'_>, tools: &[Tool]) -> Result<ToolChoice, Failure> {
     let expected = "\"auto\", \"any\", \"none\" or { \"tool\": name }";
-    let choice = match shape.get("toolChoice") {
+    let choice = match reader.get("toolChoice") {
         None => ToolChoice::Auto,
         Some(Json::String(text)) => match &**text {
             "auto" => ToolChoice::Auto,
             "any" => ToolChoice::Any,
             "none" => ToolChoice::None,
-            _ => return Err(shape.refuse("toolChoice", expected)),
+            _ => return Err(reader.wrong_member("toolChoice", expected)),
         },
-        Some(object) => ToolChoice::Tool(Shape::of(object, "`toolChoice`", &["tool"])?.required_text("tool")?),
+        Some(object) => ToolChoice::Tool(ObjectReader::new(object, "`toolChoice`", &["tool"])?.required_text("tool")?),
     };
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     match &choice {
         ToolChoice::Any if tools.is_empty() => Err(wrong("`toolChoice` is \"any\", but the request has no tools")),
         ToolChoice::Tool(name) if !names.contains(&&**name) => {
-            Err(wrong(format!("`toolChoice` names the tool `{name}`; {}", instead(name, &names))))
+            Err(wrong(format!("`toolChoice` names the tool `{name}`; {}", suggest_known(name, &names))))
         }
         _ => Ok(choice),
     }
 }
 
-fn stop(shape: &Shape<'_>) -> Result<Vec<Arc<str>>, Failure> {
-    let refuse = || shape.refuse("stop", "a list of at most 16 non-empty texts");
-    let items = shape.list("stop")?;
+fn stop(reader: &ObjectReader<'_>) -> Result<Vec<Arc<str>>, Failure> {
+    let refuse = || reader.wrong_member("stop", "a list of at most 16 non-empty texts");
+    let items = reader.list("stop")?;
     if items.len() > MAX_STOPS {
         return Err(refuse());
     }

@@ -10,26 +10,26 @@ pub(super) const NAME: &str = "reply";
 const MAX_DEPTH: usize = 64;
 
 /// String formats that Anthropic supports.
-const FORMATS: [&str; 10] =
+const ANTHROPIC_FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
 
-/// Keywords that are kept unchanged.
-const PLAIN: [&str; 8] = ["type", "enum", "const", "title", "description", "default", "required", "$ref"];
+/// Schema keywords that stay unchanged for Anthropic.
+const KEPT_KEYWORDS: [&str; 8] = ["type", "enum", "const", "title", "description", "default", "required", "$ref"];
 
 /// Returns a schema that Anthropic accepts. Objects allow no additional members, `oneOf` becomes `anyOf`, and
 /// `minItems` is at most 1. Every unsupported constraint becomes a sentence of the description.
 pub(super) fn for_anthropic(schema: &Json) -> Json {
-    transformed(schema, 0)
+    transform(schema, 0)
 }
 
-fn transformed(schema: &Json, depth: usize) -> Json {
+fn transform(schema: &Json, depth: usize) -> Json {
     let Some(members) = schema.as_object().filter(|_| depth < MAX_DEPTH) else { return schema.clone() };
-    let inner = |schema: &Json| transformed(schema, depth + 1);
+    let inner = |schema: &Json| transform(schema, depth + 1);
     let mut kept = Object::default();
     let mut moved = Vec::new();
     for (key, value) in members {
         match (&**key, value) {
-            (plain, value) if PLAIN.contains(&plain) => {
+            (plain, value) if KEPT_KEYWORDS.contains(&plain) => {
                 kept.insert(key.clone(), value.clone());
             }
             ("properties" | "$defs" | "definitions", Json::Object(named)) => {
@@ -45,7 +45,7 @@ fn transformed(schema: &Json, depth: usize) -> Json {
             ("allOf", Json::Array(parts)) => {
                 kept.insert(key.clone(), Json::array(parts.iter().map(inner)));
             }
-            ("format", Json::String(format)) if FORMATS.contains(&&**format) => {
+            ("format", Json::String(format)) if ANTHROPIC_FORMATS.contains(&&**format) => {
                 kept.insert(key.clone(), value.clone());
             }
             ("minItems", value) if value.as_u64().is_some_and(|least| least <= 1) => {
@@ -77,14 +77,14 @@ fn describe(kept: &mut Object, moved: &[String]) {
 
 /// Returns true if OpenAI accepts the schema as strict: every object requires all its members and allows no others.
 pub(super) fn is_strict(schema: &Json) -> bool {
-    is_object_at_top(schema) && strict(schema, 0)
+    is_object_at_top(schema) && is_strict_at(schema, 0)
 }
 
 fn is_object_at_top(schema: &Json) -> bool {
     schema.as_object().is_some_and(is_object)
 }
 
-fn strict(schema: &Json, depth: usize) -> bool {
+fn is_strict_at(schema: &Json, depth: usize) -> bool {
     let Some(members) = schema.as_object().filter(|_| depth < MAX_DEPTH) else { return false };
     let unknown = ["oneOf", "allOf", "not", "if", "patternProperties", "prefixItems", "dependentRequired"];
     if members.keys().any(|key| unknown.contains(&&**key)) {
@@ -93,11 +93,11 @@ fn strict(schema: &Json, depth: usize) -> bool {
     let named = |key: &str| members.get(key).and_then(Json::as_object).into_iter().flat_map(|named| named.values());
     let listed = members.get("anyOf").and_then(Json::as_array).unwrap_or_default();
     let inner = named("properties").chain(named("$defs")).chain(members.get("items")).chain(listed);
-    (!is_object(members) || closed(members)) && inner.into_iter().all(|schema| strict(schema, depth + 1))
+    (!is_object(members) || is_closed(members)) && inner.into_iter().all(|schema| is_strict_at(schema, depth + 1))
 }
 
 /// Returns true if the schema of an object requires all its members and allows no others.
-fn closed(members: &Object) -> bool {
+fn is_closed(members: &Object) -> bool {
     let required = members.get("required").and_then(Json::as_array).unwrap_or_default();
     let named = members.get("properties").and_then(Json::as_object);
     let all = named.is_some_and(|named| named.keys().all(|name| required.iter().any(|one| one.as_str() == Some(name))));
@@ -119,7 +119,7 @@ mod tests {
     use super::{for_anthropic, is_strict};
 
     #[test]
-    fn constraints_that_anthropic_does_not_know_are_told_in_words() {
+    fn unsupported_constraints_become_text_of_the_description() {
         let table = [
             (r#"{"type":"string"}"#, r#"{"type":"string"}"#),
             (

@@ -49,7 +49,7 @@ pub struct Entry {
     pub error: Option<ScriptedError>,
     /// Milliseconds before the reply.
     pub delay_ms: u64,
-    /// Number of letters in each streamed piece of text; 16 by default.
+    /// Number of characters in each streamed piece of text; 16 by default.
     pub chunk: Option<usize>,
     /// Milliseconds between two pieces.
     pub chunk_delay_ms: u64,
@@ -110,7 +110,7 @@ impl Entry {
         if self.chunk == Some(0) {
             return Err("`chunk` must be at least 1".into());
         }
-        if let Some(stop) = self.stop.as_deref().filter(|stop| Stop::named(stop).is_none()) {
+        if let Some(stop) = self.stop.as_deref().filter(|stop| Stop::from_name(stop).is_none()) {
             return Err(format!("`stop` cannot be `{stop}`: {}", Stop::ALL.map(Stop::name).join(", ")));
         }
         match self.error.as_ref().filter(|error| !CODES.contains(&error.code.as_str())) {

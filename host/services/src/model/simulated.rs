@@ -27,16 +27,16 @@ use super::{
 };
 use crate::code;
 
-/// Default letters of a streamed piece of text.
-const CHUNK: usize = 16;
-/// Maximum letters of the user's text that the default reply repeats.
-const REPEATED: usize = 200;
+/// Default number of characters in a streamed piece of text.
+const DEFAULT_CHUNK_CHARS: usize = 16;
+/// Maximum number of characters of the user's text that the default reply repeats.
+const MAX_REPEATED_CHARS: usize = 200;
 
 /// The scripted replies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script(Arc<[Entry]>);
 
-/// The result of playing an entry.
+/// The reply that an entry of the script gives, and its usage.
 pub(super) struct Played {
     pub(super) outcome: Outcome,
     pub(super) spent: Spent,
@@ -66,16 +66,16 @@ impl Script {
     ) -> Result<Played, AttemptError> {
         let fallback = Entry::default();
         let entry = self.entry(request).unwrap_or(&fallback);
-        pause(clock, entry.delay_ms).await;
+        wait(clock, entry.delay_ms).await;
         if let Some(error) = entry.error.as_ref().filter(|error| error.times.is_none_or(|times| attempt <= times)) {
-            return Err(failed(error));
+            return Err(scripted_error(error));
         }
         let text = match &entry.json {
             Some(json) => json.to_text(),
             None => match &entry.text {
                 Some(text) => text.clone(),
                 None if !entry.tool_calls.is_empty() => String::new(),
-                None => unscripted(request).await?,
+                None => default_reply(request).await?,
             },
         };
         let thinking = entry.thinking.as_deref().unwrap_or_default();
@@ -103,15 +103,15 @@ fn turns_since(request: &Request, asked: &str) -> usize {
     later.filter(|message| message.role == Role::Assistant).count()
 }
 
-fn failed(error: &ScriptedError) -> AttemptError {
+fn scripted_error(error: &ScriptedError) -> AttemptError {
     let message = error.message.as_deref().unwrap_or("the script simulates this failure");
     let wait = error.retry_after_ms.map(Duration::from_millis);
     AttemptError { wait, ..AttemptError::new(&error.code, message) }
 }
 
-async fn unscripted(request: &Request) -> Result<String, Failure> {
+async fn default_reply(request: &Request) -> Result<String, Failure> {
     let Some(schema) = &request.output_schema else {
-        let asked: String = request.last_user_text().chars().take(REPEATED).collect();
+        let asked: String = request.last_user_text().chars().take(MAX_REPEATED_CHARS).collect();
         return Ok(format!("simulated reply to: {asked}"));
     };
     let schema = schema.clone();
@@ -121,7 +121,7 @@ async fn unscripted(request: &Request) -> Result<String, Failure> {
     Ok(made.map_err(|why| Failure::new(code::MODEL_INVALID_REQUEST, why))?.to_string())
 }
 
-async fn pause(clock: &dyn Clock, milliseconds: u64) {
+async fn wait(clock: &dyn Clock, milliseconds: u64) {
     if milliseconds > 0 {
         clock.sleep(Wait::Simulated, Duration::from_millis(milliseconds)).await;
     }
@@ -135,9 +135,9 @@ async fn stream_text(
     deltas: &mut DeltaBuffer,
 ) {
     let letters: Vec<char> = text.chars().collect();
-    for (index, piece) in letters.chunks(entry.chunk.unwrap_or(CHUNK)).enumerate() {
+    for (index, piece) in letters.chunks(entry.chunk.unwrap_or(DEFAULT_CHUNK_CHARS)).enumerate() {
         if index > 0 {
-            pause(clock, entry.chunk_delay_ms).await;
+            wait(clock, entry.chunk_delay_ms).await;
         }
         deltas.add(delta(piece.iter().collect()));
     }
@@ -156,7 +156,7 @@ fn reply_of(entry: &Entry, request: &Request, thinking: &str, text: &str, blocks
         content.push(blocks.tool_use(call.id.as_deref().unwrap_or_default(), &call.name, call.input(), None));
     }
     let usual = if entry.tool_calls.is_empty() { Stop::End } else { Stop::ToolCalls };
-    let stop = entry.stop.as_deref().and_then(Stop::named).unwrap_or(usual);
+    let stop = entry.stop.as_deref().and_then(Stop::from_name).unwrap_or(usual);
     let written = content.iter().map(|block| block.to_text().len()).sum();
     let read: usize = request.messages.iter().map(|message| message.text().len()).sum();
     let guess =

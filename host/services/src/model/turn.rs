@@ -13,12 +13,12 @@ use super::{
     clock::{Clock, Wait},
     delta_buffer::DeltaBuffer,
     dialect::{Assembly, Pictures, TurnRequest},
+    object_reader::wrong,
     price::{Bill, Spent, Usage, estimated_tokens},
     profile::Dialect,
     providers::Provider,
     reply::{Blocks, Outcome},
     request::{Block, Image, Request, Source},
-    shape::wrong,
 };
 use crate::{
     client::{Client, Progress},
@@ -42,7 +42,7 @@ pub(super) struct Turn {
     pub(super) files: AsyncBlobs,
 }
 
-/// The progress of a turn.
+/// The state of a turn over all its attempts.
 struct State {
     deltas: DeltaBuffer,
     bill: Bill,
@@ -64,7 +64,7 @@ impl State {
     }
 
     /// Returns true if the provider certainly did not make the turn.
-    fn certainly_nothing(&self) -> bool {
+    fn is_certainly_not_made(&self) -> bool {
         match self.progress {
             Progress::Unsent => true,
             Progress::Sent => false,
@@ -86,7 +86,7 @@ impl State {
             estimated: true,
             ..Usage::default()
         };
-        let mut spent = used.spent(guess);
+        let mut spent = used.spent_or(guess);
         if !complete && spent.usage.output < guess.output {
             spent.usage = Usage { output: guess.output, estimated: true, ..spent.usage };
         }
@@ -101,7 +101,7 @@ impl Turn {
         let within = self.provider.profile.timeout();
         let mut state = State {
             deltas: DeltaBuffer::new(self.outgoing.progress.clone(), self.clock.clone()),
-            bill: self.lost(),
+            bill: self.lost_bill(),
             attempts: 0,
             body: Bytes::new(),
             progress: Progress::Unsent,
@@ -119,18 +119,20 @@ impl Turn {
             None => {
                 state.add_usage(false);
                 let message = format!("the turn took longer than {} ms", within.as_millis());
-                Err(self
-                    .with_details(&state, self.once(&state, AttemptError::new(code::MODEL_TIMEOUT, message).failure)))
+                Err(self.with_details(
+                    &state,
+                    self.ambiguous_if_once(&state, AttemptError::new(code::MODEL_TIMEOUT, message).failure),
+                ))
             }
         }
     }
 
-    /// Returns a bill with the estimated usage of earlier requests for this turn, if the host process ended before
-    /// their replies. If the price is unknown, their cost is zero.
-    fn lost(&self) -> Bill {
+    /// Returns the bill of the lost requests for this turn: those during which the host process ended. Their usage is
+    /// estimated. If the price is unknown, their cost is zero.
+    fn lost_bill(&self) -> Bill {
         let mut bill = Bill::default();
         if self.outgoing.lost > 0 {
-            let usage = Usage::unanswered(self.outgoing.call.args.text().len(), self.outgoing.lost);
+            let usage = Usage::estimate_unanswered(self.outgoing.call.args.text().len(), self.outgoing.lost);
             let price = self.provider.profile.price_of(&self.model);
             bill.add(Spent { usage, cost_usd: price.is_none().then_some(0.0) });
         }
@@ -146,7 +148,7 @@ impl Turn {
             state.begin_attempt(profile.dialect);
             let failed = match self.attempt(state, &mut blocks).await {
                 Ok(outcome) => {
-                    state.deltas.end();
+                    state.deltas.finish();
                     state.add_usage(true);
                     return Ok(outcome);
                 }
@@ -158,7 +160,7 @@ impl Turn {
             let gone = self.clock.now().duration_since(begin).unwrap_or_default();
             let late = gone.saturating_add(wait) >= profile.timeout();
             if !self.may_repeat(state, &failed.failure) || late {
-                return Err(self.once(state, after(failed)));
+                return Err(self.ambiguous_if_once(state, into_failure(failed)));
             }
             tracing::debug!(provider = %self.provider.name, reason = %failed.failure.code, "retrying a turn");
             state.deltas.retry(state.attempts + 1, &failed.failure.code, wait);
@@ -167,7 +169,7 @@ impl Turn {
     }
 
     fn may_repeat(&self, state: &State, failure: &Failure) -> bool {
-        let allowed = self.outgoing.effect != Effect::Once || state.certainly_nothing();
+        let allowed = self.outgoing.effect != Effect::Once || state.is_certainly_not_made();
         failure.retryable && allowed && state.attempts <= self.provider.profile.max_retries
     }
 
@@ -184,7 +186,7 @@ impl Turn {
                 let redaction = self.exchange(state).await?;
                 let finished = state.assembly.finish(blocks);
                 match finished {
-                    Ok(outcome) => Ok(outcome.without(&redaction)),
+                    Ok(outcome) => Ok(outcome.redacted(&redaction)),
                     Err(AttemptError { failure, wait }) => {
                         Err(AttemptError { failure: redaction.failure(failure), wait })
                     }
@@ -229,27 +231,27 @@ impl Turn {
 
     /// Converts a failure of a call with effect `once` to `ambiguous`, unless the provider certainly did not make the
     /// turn.
-    fn once(&self, state: &State, failure: Failure) -> Failure {
-        if self.outgoing.effect != Effect::Once || state.certainly_nothing() {
+    fn ambiguous_if_once(&self, state: &State, failure: Failure) -> Failure {
+        if self.outgoing.effect != Effect::Once || state.is_certainly_not_made() {
             return failure;
         }
         let message = format!("the provider may have done the turn: {}", failure.message);
         Failure {
-            details: with(failure.details, "code", failure.code.into()),
+            details: with_detail(failure.details, "code", failure.code.into()),
             ..Failure::new(codes::AMBIGUOUS, message)
         }
     }
 
     /// Adds the provider, the model, the number of attempts and the usage of failed attempts to a failure.
     fn with_details(&self, state: &State, failure: Failure) -> Failure {
-        let mut details = with(failure.details, "provider", Json::from(self.provider.name.clone()));
-        details = with(details, "model", Json::from(self.model.clone()));
-        details = with(details, "attempts", Json::from(state.attempts));
+        let mut details = with_detail(failure.details, "provider", Json::from(self.provider.name.clone()));
+        details = with_detail(details, "model", Json::from(self.model.clone()));
+        details = with_detail(details, "attempts", Json::from(state.attempts));
         if let Some(id) = &state.request_id {
-            details = with(details, "requestId", Json::from(id.as_str()));
+            details = with_detail(details, "requestId", Json::from(id.as_str()));
         }
         if !state.bill.is_empty() {
-            details = with(details, "usage", state.bill.to_json(self.provider.profile.price_of(&self.model)));
+            details = with_detail(details, "usage", state.bill.to_json(self.provider.profile.price_of(&self.model)));
         }
         let message = format!("{}: {}", self.provider.name, failure.message);
         Failure { message, details, ..failure }
@@ -274,12 +276,12 @@ impl Turn {
 }
 
 /// Returns the failure of an attempt. If it is retryable, its `retryAfterMs` is the wait that the provider asked for.
-fn after(failed: AttemptError) -> Failure {
+fn into_failure(failed: AttemptError) -> Failure {
     let wait = failed.wait.map(|wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     Failure { retry_after_ms: wait.filter(|_| failed.failure.retryable), ..failed.failure }
 }
 
-fn with(details: Option<Json>, name: &str, value: Json) -> Option<Json> {
+fn with_detail(details: Option<Json>, name: &str, value: Json) -> Option<Json> {
     let mut members = details.as_ref().and_then(Json::as_object).cloned().unwrap_or_default();
     members.insert(name.into(), value);
     Some(Json::object(members))

@@ -7,16 +7,16 @@
 use std::cell::Cell;
 
 /// Maximum number of items in a [`Few`], such as the readings of one place. Further ones are dropped.
-const MOST: usize = 16;
+const MAX_ITEMS: usize = 16;
 
 /// The longest escape in bytes: an entity with its name, or digits that are escaped themselves.
-const LONGEST_ESCAPE: usize = 32;
+const MAX_ESCAPE_BYTES: usize = 32;
 
 /// Maximum digits of a character in an HTML entity.
-const ENTITY_DIGITS: usize = 8;
+const MAX_ENTITY_DIGITS: usize = 8;
 
-/// Maximum letters of an entity's name.
-const LONGEST_NAME: usize = 16;
+/// Maximum characters of an entity's name.
+const MAX_ENTITY_NAME: usize = 16;
 
 /// Names of HTML entities for ASCII characters.
 const ENTITIES: [(&str, u8); 41] = [
@@ -63,16 +63,16 @@ const ENTITIES: [(&str, u8); 41] = [
     ("vert", b'|'),
 ];
 
-/// A small set without duplicates. It drops items beyond [`MOST`].
+/// A small set without duplicates. It drops items beyond [`MAX_ITEMS`].
 #[derive(Clone, Copy)]
 pub(super) struct Few<T> {
-    items: [T; MOST],
+    items: [T; MAX_ITEMS],
     length: usize,
 }
 
 impl<T: Copy + Default> Default for Few<T> {
     fn default() -> Few<T> {
-        Few { items: [T::default(); MOST], length: 0 }
+        Few { items: [T::default(); MAX_ITEMS], length: 0 }
     }
 }
 
@@ -86,7 +86,7 @@ impl<T: Copy + Default + PartialEq> Few<T> {
 
     /// Adds an item unless the set has it.
     pub(super) fn add(&mut self, item: T) {
-        if self.length < MOST && !self.items[..self.length].contains(&item) {
+        if self.length < MAX_ITEMS && !self.items[..self.length].contains(&item) {
             self.items[self.length] = item;
             self.length += 1;
         }
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
 
     /// Returns true if the character at a place may continue after the end of the view.
     pub(super) fn is_cut(&self, at: usize) -> bool {
-        self.byte(at).is_none_or(|byte| is_introducer(byte) && self.view.len() - at < LONGEST_ESCAPE)
+        self.byte(at).is_none_or(|byte| is_introducer(byte) && self.view.len() - at < MAX_ESCAPE_BYTES)
     }
 
     /// Returns the possible characters at a place, with at most `layers` layers of escapes.
@@ -211,11 +211,11 @@ impl<'a> Reader<'a> {
     /// Reads `&#47;`, `&#x2f;`, `&sol;`, with or without the semicolon.
     fn entity(&self, at: usize, below: u8, found: &mut Few<Reading>) {
         for (_, sign) in self.readings(at, below).iter().filter(|(character, _)| *character == b'#') {
-            self.digits(sign, below, 10, ENTITY_DIGITS)
+            self.digits(sign, below, 10, MAX_ENTITY_DIGITS)
                 .iter()
                 .for_each(|(value, end, _)| self.closed(value, end, below, found));
             for (_, start) in self.readings(sign, below).iter().filter(|(x, _)| matches!(x, b'x' | b'X')) {
-                let digits = self.digits(start, below, 16, ENTITY_DIGITS);
+                let digits = self.digits(start, below, 16, MAX_ENTITY_DIGITS);
                 digits.iter().for_each(|(value, end, _)| self.closed(value, end, below, found));
             }
         }
@@ -225,10 +225,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the letters from a place on, at most [`LONGEST_NAME`], and the end of each.
+    /// Returns the letters and digits from a place on, at most [`MAX_ENTITY_NAME`], and the end of each.
     fn letters(&self, mut at: usize, below: u8) -> (Vec<u8>, Vec<usize>) {
         let (mut letters, mut ends) = (Vec::new(), Vec::new());
-        while letters.len() < LONGEST_NAME {
+        while letters.len() < MAX_ENTITY_NAME {
             let readings = self.readings(at, below);
             let letter = readings.iter().filter(|(letter, _)| letter.is_ascii_alphabetic()).max_by_key(|(_, end)| *end);
             let Some((letter, end)) = letter else { break };

@@ -12,26 +12,27 @@ use std::{cell::Cell, ops::Range};
 use super::escapes::{Few, Reader, is_introducer};
 
 /// Maximum nesting of escapes that are decoded, such as `\u0025\u0034\u0031` for `%41` for `A`.
-pub(super) const LAYERS: u8 = 3;
+pub(super) const MAX_LAYERS: u8 = 3;
 
 /// Maximum nesting of blocks that are decoded, such as base64 inside gzip.
-const DEPTH: u8 = 4;
+const MAX_DEPTH: u8 = 4;
 
-/// Maximum steps of a search per byte and key. Ordinary text takes 1, text of escapes only takes 10.
+/// Maximum steps of a search per byte and key. Ordinary text takes one step, and text that consists of escapes takes
+/// ten.
 const STEPS_PER_BYTE: u64 = 24;
 
 /// Bytes of a view that count as one step.
 const BYTES_PER_STEP: u64 = 16;
 
 /// Steps that every search may take, even for few bytes.
-const LEAST_STEPS: u64 = 1 << 20;
+const MIN_STEPS: u64 = 1 << 20;
 
 /// Maximum characters of a line break between two characters of a key: `=\r\n`.
-const BREAKS: u8 = 3;
+const MAX_BREAK_CHARS: u8 = 3;
 
 /// Minimum number of characters of a key at the end of a view from which on the search expects the rest of the key in
 /// the next piece of the text.
-const OPEN: usize = 4;
+const MIN_OPEN_CHARS: usize = 4;
 
 /// Maximum bytes that one search decompresses.
 const MAX_UNPACKED: u64 = 64 << 20;
@@ -41,7 +42,7 @@ const MAX_UNPACKED: u64 = 64 << 20;
 pub(super) struct Found {
     /// The places of keys, ordered and not touching.
     pub(super) spans: Vec<Range<usize>>,
-    /// The first place of a key that may continue after the end; the length of the view if no key does.
+    /// The start of the first key that may continue after the end of the view; the length of the view if there is none.
     pub(super) open: usize,
 }
 
@@ -89,8 +90,8 @@ enum Comparison {
     /// The place does not contain the key.
     Other,
     /// The key begins at the place, and ends before this index.
-    There(usize),
-    /// The view ends inside the key, after at least [`OPEN`] of its characters.
+    Complete(usize),
+    /// The view ends inside the key, after at least [`MIN_OPEN_CHARS`] of its characters.
     Open,
 }
 
@@ -103,7 +104,7 @@ impl<'a> Search<'a> {
             begins[usize::from(byte)] = of_key || is_introducer(byte);
         }
         let lengths = || keys.iter().map(|key| key.len());
-        let steps = (bytes as u64).saturating_mul(STEPS_PER_BYTE).max(LEAST_STEPS).saturating_mul(keys.len() as u64);
+        let steps = (bytes as u64).saturating_mul(STEPS_PER_BYTE).max(MIN_STEPS).saturating_mul(keys.len() as u64);
         Search {
             keys,
             begins,
@@ -116,7 +117,7 @@ impl<'a> Search<'a> {
 
     /// Searches bytes and everything that they encode.
     pub(super) fn everywhere(&self, bytes: &[u8]) -> Found {
-        self.view(bytes, DEPTH)
+        self.view(bytes, MAX_DEPTH)
     }
 
     /// Searches a view and the blocks in it, up to `depth` levels deep. If the budget is used up, the whole view
@@ -124,7 +125,7 @@ impl<'a> Search<'a> {
     fn view(&self, view: &[u8], depth: u8) -> Found {
         let mut found = Found::nothing(view.len());
         self.spend(view.len() as u64 / BYTES_PER_STEP + 1);
-        self.spelled(view, &mut found);
+        self.find_spelled(view, &mut found);
         if let Some(depth) = depth.checked_sub(1) {
             blocks::find(self, view, depth, &mut found);
             packed::find(self, view, depth, &mut found);
@@ -164,7 +165,7 @@ impl<'a> Search<'a> {
     }
 
     /// Finds keys whose characters are plain or escaped, without decoding blocks.
-    fn spelled(&self, view: &[u8], found: &mut Found) {
+    fn find_spelled(&self, view: &[u8], found: &mut Found) {
         let reader = self.reader(view);
         let mut at = 0;
         while at < view.len() && !self.is_spent() {
@@ -175,7 +176,7 @@ impl<'a> Search<'a> {
             let mut next = at + 1;
             for key in self.keys {
                 match self.compare(&reader, at, key) {
-                    Comparison::There(end) => {
+                    Comparison::Complete(end) => {
                         found.spans.push(at..end);
                         next = next.max(end);
                     }
@@ -198,22 +199,22 @@ impl<'a> Search<'a> {
             for start in ends.iter() {
                 self.spend(1);
                 // No line break may precede the first character of a key.
-                let breaks = if index == 0 { 0 } else { BREAKS };
-                open |= self.follow(reader, start, *wanted, breaks, &mut next) && index >= OPEN;
+                let breaks = if index == 0 { 0 } else { MAX_BREAK_CHARS };
+                open |= self.follow(reader, start, *wanted, breaks, &mut next) && index >= MIN_OPEN_CHARS;
             }
             if next.is_empty() {
                 return if open { Comparison::Open } else { Comparison::Other };
             }
             ends = next;
         }
-        Comparison::There(ends.iter().max().unwrap_or(at))
+        Comparison::Complete(ends.iter().max().unwrap_or(at))
     }
 
     /// Adds the places after a wanted character to `next`. Before the character, it skips at most `breaks` characters
     /// of line breaks. Returns true if the view ends before it is clear which character follows.
     fn follow(&self, reader: &Reader<'_>, start: usize, wanted: u8, breaks: u8, next: &mut Few<usize>) -> bool {
         let mut open = reader.is_cut(start);
-        for (character, end) in reader.readings(start, LAYERS).iter() {
+        for (character, end) in reader.readings(start, MAX_LAYERS).iter() {
             if character.eq_ignore_ascii_case(&wanted) {
                 next.add(end);
                 // UTF-16 has a zero byte between two ASCII characters.

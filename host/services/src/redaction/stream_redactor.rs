@@ -2,11 +2,11 @@
 
 use std::mem;
 
-use super::{HIDDEN, Redaction, search::Found};
+use super::{REPLACEMENT, Redaction, search::Found};
 
 /// Number of released bytes that are searched again with the next piece. A few characters of a key fit into them, in
 /// any encoding.
-const CONTEXT: usize = 128;
+const CONTEXT_BYTES: usize = 128;
 
 /// Receives a text in pieces and releases it with keys redacted. Text that may be part of a key is held back. The first
 /// few characters of a key may be released before the rest of the key arrives.
@@ -52,11 +52,11 @@ impl StreamRedactor {
         let before = self.released;
         for span in found.spans.iter().filter(|span| span.end > before && span.start < end) {
             text.push_str(self.text.get(from..span.start.max(from)).unwrap_or_default());
-            text.push_str(HIDDEN);
+            text.push_str(REPLACEMENT);
             from = span.end.min(end);
         }
         text.push_str(self.text.get(from..end).unwrap_or_default());
-        let kept = self.text.floor_char_boundary(end.saturating_sub(CONTEXT));
+        let kept = self.text.floor_char_boundary(end.saturating_sub(CONTEXT_BYTES));
         self.text = mem::take(&mut self.text).split_off(kept);
         self.released = end - kept;
         text

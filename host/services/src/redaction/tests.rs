@@ -175,7 +175,7 @@ impl Case {
 }
 
 fn is_left(hidden: &[u8], case: &Case) -> bool {
-    has(hidden, case.key.as_bytes()) || has(hidden, &case.sent) || !has(hidden, HIDDEN.as_bytes())
+    has(hidden, case.key.as_bytes()) || has(hidden, &case.sent) || !has(hidden, REPLACEMENT.as_bytes())
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn n24_random_keys_are_found_in_random_encodings() {
 }
 
 #[test]
-fn n24_nothing_of_an_encoded_key_is_left() {
+fn n24_no_part_of_an_encoded_key_is_left() {
     for number in 0..CASES {
         let random = &mut StdRng::seed_from_u64(number);
         let key = key(random);
@@ -245,7 +245,7 @@ fn n24_packed_bytes_are_searched() {
 }
 
 #[test]
-fn n24_other_alphabets_and_letters_are_found() {
+fn n24_keys_are_found_in_other_spellings() {
     let key = "s3cr3t-Value/1";
     let wide = |order: fn(u16) -> [u8; 2]| key.encode_utf16().flat_map(order).collect::<Vec<u8>>();
     let table = [
@@ -271,7 +271,7 @@ fn n24_other_alphabets_and_letters_are_found() {
 }
 
 #[test]
-fn n24_a_key_of_several_lines_is_found_whatever_its_lines_are() {
+fn n24_a_key_of_several_lines_is_found_with_other_line_breaks() {
     let body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj".repeat(3);
     let lines = |width: usize, end: &str| {
         let lines: Vec<_> = body.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
@@ -298,7 +298,7 @@ fn lines_of(bytes: &[u8], width: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_key_with_a_broken_line_is_not_told_in_pieces() {
+fn a_key_split_by_a_line_break_is_not_released_in_pieces() {
     let mut pieces = StreamRedactor::new(redaction("s3cr3t-Value/1"));
     let mut told: String = ["a s3cr3t-", "\r", "\nValue", "/1 b"].map(|piece| pieces.add(piece)).concat();
     told.push_str(&pieces.end());
@@ -350,7 +350,7 @@ fn n24_values_are_searched_after_parsing() {
 }
 
 #[test]
-fn what_has_no_key_stays_as_it_is() {
+fn texts_without_a_key_stay_unchanged() {
     for number in 0..CASES / 4 {
         let case = Case::random(number, 2);
         let other = redaction("another-key-of-somebody-else");
@@ -364,7 +364,7 @@ fn what_has_no_key_stays_as_it_is() {
 }
 
 #[test]
-fn a_text_that_comes_in_pieces_is_told_without_its_key() {
+fn a_text_in_pieces_is_released_without_its_key() {
     for number in 0..CASES / 4 {
         let case = Case::random(number, 1);
         let text = String::from_utf8_lossy(&case.sent).into_owned();
@@ -377,12 +377,12 @@ fn a_text_that_comes_in_pieces_is_told_without_its_key() {
             rest = more;
         }
         told.push_str(&pieces.end());
-        assert!(!is_left(told.as_bytes(), &case) && told.contains(HIDDEN), "case {number}: {}: {told}", case.how);
+        assert!(!is_left(told.as_bytes(), &case) && told.contains(REPLACEMENT), "case {number}: {}: {told}", case.how);
     }
 }
 
 #[test]
-fn a_search_ends_soon_whatever_is_searched() {
+fn the_time_of_a_search_is_bounded() {
     let almost = format!("{}b", "a".repeat(4_000));
     let hostile: [Vec<u8>; 6] = [
         vec![b'a'; 1 << 18],

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_has_usual_parts() {
+    fn the_parts_of_a_grant_have_defaults() {
         let usual = &parse(r#"{ "name": "a" }"#).unwrap().0[0];
         assert_eq!((usual.header.as_str(), usual.prefix.as_str(), &usual.origins), ("authorization", "Bearer ", &None));
         let other = &parse(r#"[{ "name": "a", "header": "X-Key", "for": ["https://a.example"] }]"#).unwrap().0[0];
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_means_nothing_is_refused_without_being_repeated() {
+    fn errors_of_malformed_grants_do_not_repeat_them() {
         let wrong = [
             r#"["hunter2-hunter2"]"#,
             r#"{ "name": "hunter2 " }"#,

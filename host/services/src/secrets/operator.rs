@@ -19,12 +19,12 @@ use crate::{
 /// The secrets of an operator. Cheap to clone.
 #[derive(Clone)]
 pub struct OperatorSecrets {
-    known: Arc<BTreeMap<String, Known>>,
+    known: Arc<BTreeMap<String, OperatorSecret>>,
     environment: Environment,
 }
 
 /// The source of one secret, and its permitted origins.
-struct Known {
+struct OperatorSecret {
     source: KeySource,
     origins: OriginGrants,
 }
@@ -51,14 +51,14 @@ impl OperatorSecrets {
         let written: BTreeMap<String, Written> =
             serde_yaml::from_str(text).map_err(|error| wrong(yaml_error(&error)))?;
         let known = written.into_iter().map(|(name, written)| {
-            let known = Known::read(&name, written, folder).map_err(|why| wrong(format!("{name}: {why}")))?;
+            let known = OperatorSecret::read(&name, written, folder).map_err(|why| wrong(format!("{name}: {why}")))?;
             Ok((name, known))
         });
         Ok(OperatorSecrets { known: Arc::new(known.collect::<Result<_, Failure>>()?), ..OperatorSecrets::default() })
     }
 
     /// Returns the same secrets, for which `environment` replaces the environment of this process.
-    pub fn in_environment(self, environment: Environment) -> OperatorSecrets {
+    pub fn with_environment(self, environment: Environment) -> OperatorSecrets {
         OperatorSecrets { environment, ..self }
     }
 
@@ -81,8 +81,8 @@ impl OperatorSecrets {
     }
 }
 
-impl Known {
-    fn read(name: &str, written: Written, folder: &Path) -> Result<Known, String> {
+impl OperatorSecret {
+    fn read(name: &str, written: Written, folder: &Path) -> Result<OperatorSecret, String> {
         grant::check_name(name)?;
         let source = match (written.key_env, written.key_file) {
             (Some(variable), None) if !variable.is_empty() => KeySource::Environment(variable),
@@ -93,7 +93,7 @@ impl Known {
             Some(WEBHOOK) => OriginGrants::default(),
             _ => OriginGrants::parse(&written.origins).map_err(|why| format!("for: {why}"))?,
         };
-        Ok(Known { source, origins })
+        Ok(OperatorSecret { source, origins })
     }
 }
 

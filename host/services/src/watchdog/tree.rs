@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Maximum number of scans of all processes. Scanning ends once a scan finds no new process of the programs. Every
 /// found process is stopped at once, so that it starts no others.
-const MAX_LOOKS: usize = 16;
+const MAX_SCANS: usize = 16;
 
 /// A process as the system reports it.
 struct Process {
@@ -20,8 +20,8 @@ struct Process {
 /// ended.
 pub(super) fn kill(programs: &[u32]) {
     let mut found = BTreeSet::new();
-    for _ in 0..MAX_LOOKS {
-        let new: Vec<u32> = belonging(programs, &found);
+    for _ in 0..MAX_SCANS {
+        let new: Vec<u32> = find_processes(programs, &found);
         if new.is_empty() {
             break;
         }
@@ -42,7 +42,7 @@ pub(super) fn kill(programs: &[u32]) {
 }
 
 /// Returns the processes of the programs, except those found before.
-fn belonging(programs: &[u32], found: &BTreeSet<u32>) -> Vec<u32> {
+fn find_processes(programs: &[u32], found: &BTreeSet<u32>) -> Vec<u32> {
     let all = processes();
     let mut belong: BTreeSet<u32> = programs.iter().chain(found).copied().collect();
     loop {
@@ -85,7 +85,7 @@ mod tests {
     use super::process;
 
     #[test]
-    fn a_process_is_read_whatever_its_name() {
+    fn a_process_with_any_name_is_parsed() {
         for name in ["sh", "a b", "a) S 1 1 (b", ")"] {
             let read = process(7, &format!("7 ({name}) S 5 6 6 0 -1"));
             assert_eq!(read.map(|read| (read.id, read.parent, read.group)), Some((7, 5, 6)), "{name}");

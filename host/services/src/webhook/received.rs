@@ -8,14 +8,14 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hyper::{HeaderMap, header::HeaderName};
 
-use super::{ID, SIGNATURE, SigningKey, TIMESTAMP};
+use super::{ID_HEADER, SIGNATURE_HEADER, SigningKey, TIMESTAMP_HEADER};
 
 /// Maximum difference between the time in a post and this host's clock. An older post may be a replay.
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 /// Maximum characters of a post's id.
-pub const ID_CHARS: usize = 256;
+pub const MAX_ID_CHARS: usize = 256;
 /// Maximum signatures of a post that are checked: one for each key of the sender during a key change.
-pub const SIGNATURES: usize = 8;
+pub const MAX_SIGNATURES: usize = 8;
 
 /// The id, the time and the signatures of a received post, from its headers.
 #[derive(Debug)]
@@ -62,19 +62,19 @@ impl fmt::Display for Unsigned {
 impl Received {
     /// Reads the headers of a post that arrived at the time `now`.
     pub fn read(headers: &HeaderMap, now: SystemTime) -> Result<Received, Unsigned> {
-        let id = only(headers, &ID, "webhook-id")?;
+        let id = single_header(headers, &ID_HEADER, "webhook-id")?;
         // Dots separate the signed parts, so a dot in the id would make the signed text ambiguous.
-        if id.is_empty() || id.len() > ID_CHARS || !id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'.') {
+        if id.is_empty() || id.len() > MAX_ID_CHARS || !id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'.') {
             let why = "must have 1 to 256 printable ASCII characters other than `.`";
             return Err(Unsigned::Malformed("webhook-id", why));
         }
-        let timestamp = only(headers, &TIMESTAMP, "webhook-timestamp")?;
+        let timestamp = single_header(headers, &TIMESTAMP_HEADER, "webhook-timestamp")?;
         let digits = timestamp.bytes().all(|byte| byte.is_ascii_digit());
         let seconds = timestamp.parse().ok().filter(|_| digits && !timestamp.starts_with('0'));
         let seconds: u64 =
             seconds.ok_or(Unsigned::Malformed("webhook-timestamp", "must be a number of seconds since 1970"))?;
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let signatures = signatures(only(headers, &SIGNATURE, "webhook-signature")?)?;
+        let signatures = signatures(single_header(headers, &SIGNATURE_HEADER, "webhook-signature")?)?;
         match now.abs_diff(seconds) > TOLERANCE.as_secs() {
             true => Err(Unsigned::Stale),
             false => Ok(Received { id: id.to_owned(), timestamp: seconds, signatures }),
@@ -84,7 +84,7 @@ impl Received {
     /// Checks that one of the keys has signed this body. The duration of the check does not reveal which part of a
     /// signature is wrong.
     pub fn check(&self, keys: &[SigningKey], body: &[u8]) -> Result<(), Unsigned> {
-        let signed = super::signature::signed(&self.id, self.timestamp, body);
+        let signed = super::signature::signed_bytes(&self.id, self.timestamp, body);
         let mut fits = false;
         for key in keys {
             for signature in &self.signatures {
@@ -95,7 +95,7 @@ impl Received {
     }
 }
 
-fn only<'a>(headers: &'a HeaderMap, header: &HeaderName, name: &'static str) -> Result<&'a str, Unsigned> {
+fn single_header<'a>(headers: &'a HeaderMap, header: &HeaderName, name: &'static str) -> Result<&'a str, Unsigned> {
     let mut values = headers.get_all(header).iter();
     let value = values.next().ok_or(Unsigned::Missing(name))?;
     match values.next() {
@@ -106,7 +106,7 @@ fn only<'a>(headers: &'a HeaderMap, header: &HeaderName, name: &'static str) -> 
 
 /// Returns the signatures of version `v1`; skips those of other versions.
 fn signatures(text: &str) -> Result<Vec<Vec<u8>>, Unsigned> {
-    let known = text.split(' ').take(SIGNATURES).filter_map(|part| part.strip_prefix("v1,"));
+    let known = text.split(' ').take(MAX_SIGNATURES).filter_map(|part| part.strip_prefix("v1,"));
     let known: Vec<_> = known.filter_map(|encoded| STANDARD.decode(encoded).ok()).collect();
     if known.is_empty() { Err(Unsigned::Malformed("webhook-signature", "must contain `v1,BASE64`")) } else { Ok(known) }
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_that_somebody_known_has_signed_is_known() {
+    fn a_post_with_a_valid_signature_is_accepted() {
         let ours = key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
         let post = read(&headers(), NOW).unwrap();
         assert_eq!(post.check(std::slice::from_ref(&ours), BODY), Ok(()));
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn an_old_post_is_nobodys() {
+    fn an_old_post_is_refused() {
         for (now, known) in [(NOW + 300, true), (NOW + 301, false), (NOW - 300, true), (NOW - 301, false)] {
             assert_eq!(read(&headers(), now).err(), (!known).then_some(Unsigned::Stale), "{now}");
         }
     }
 
     #[test]
-    fn a_header_is_there_once_and_says_something() {
+    fn missing_repeated_and_malformed_headers_are_refused() {
         for (index, (name, value)) in headers().into_iter().enumerate() {
             let mut without = headers();
             without.remove(index);

@@ -64,7 +64,7 @@ impl SigningKey {
 
     /// Returns the value of `webhook-signature`.
     pub(super) fn signature(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
-        format!("v1,{}", STANDARD.encode(hmac::sign(&self.0, &signed(id, timestamp, body))))
+        format!("v1,{}", STANDARD.encode(hmac::sign(&self.0, &signed_bytes(id, timestamp, body))))
     }
 
     /// Returns true if `signature` is the signature of `signed` with this key. Takes constant time.
@@ -74,7 +74,7 @@ impl SigningKey {
 }
 
 /// Returns the bytes of a post that are signed: `ID.TIMESTAMP.BODY`.
-pub(super) fn signed(id: &str, timestamp: u64, body: &[u8]) -> Vec<u8> {
+pub(super) fn signed_bytes(id: &str, timestamp: u64, body: &[u8]) -> Vec<u8> {
     [format!("{id}.{timestamp}.").as_bytes(), body].concat()
 }
 
@@ -84,14 +84,14 @@ mod tests {
 
     /// The example of the Standard Webhooks libraries.
     #[test]
-    fn a_signature_is_what_others_compute() {
+    fn a_signature_equals_that_of_other_libraries() {
         let key = SigningKey::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signature = key.signature("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
     #[test]
-    fn a_secret_is_named_by_its_place() {
+    fn sources_and_secrets_are_checked() {
         for wrong in ["whsec_abc", "env:", "file:", ""] {
             assert!(wrong.parse::<SecretSource>().unwrap_err().contains("env:NAME"), "{wrong}");
         }

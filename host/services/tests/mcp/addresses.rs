@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::kit::{CANARY, Kit, at};
 
 #[tokio::test]
-async fn addresses_that_are_not_public_have_to_be_listed() {
+async fn private_addresses_must_be_listed() {
     let fake = Fake::start(Plan::default()).await.unwrap();
     let mut server = at(&fake);
     server["allowPrivate"] = json!([]);
@@ -16,7 +16,7 @@ async fn addresses_that_are_not_public_have_to_be_listed() {
 }
 
 #[tokio::test]
-async fn an_address_where_nobody_listens_may_be_tried_again() {
+async fn a_refused_connection_is_retryable() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = json!({ "url": format!("http://{free}/mcp"), "allowPrivate": ["127.0.0.1"] });
     let kit = Kit::of(&json!({ "it": server }));
@@ -25,18 +25,18 @@ async fn an_address_where_nobody_listens_may_be_tried_again() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_forgotten_is_made_again() {
+async fn an_expired_session_is_replaced() {
     let fake = Fake::start(Plan::default()).await.unwrap();
     let kit = Kit::of(&json!({ "it": at(&fake) }));
     for _ in 0..3 {
         assert_eq!(kit.call("it", "echo", json!({ "text": "a" })).await.unwrap(), json!("a"));
-        fake.forget();
+        fake.drop_session();
     }
     assert_eq!(fake.refused(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn keys_are_shown_in_headers() {
+async fn keys_are_sent_in_headers() {
     let expecting = |authorization: &str| Plan { authorization: Some(authorization.into()), ..Plan::default() };
     let fake = Fake::start(expecting(&format!("Bearer {CANARY}"))).await.unwrap();
     let kit = Kit::of(&json!({ "it": at(&fake) }));
@@ -48,7 +48,7 @@ async fn keys_are_shown_in_headers() {
 }
 
 #[tokio::test]
-async fn statuses_say_whether_a_call_may_be_repeated() {
+async fn statuses_decide_if_a_failure_is_retryable() {
     for (status, code, retryable) in
         [(503, "mcp_unavailable", true), (429, "mcp_unavailable", true), (418, "mcp_protocol", false)]
     {

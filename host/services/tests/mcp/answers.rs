@@ -46,7 +46,7 @@ async fn h16_answers_of_too_many_values_are_refused() {
 }
 
 #[tokio::test]
-async fn progress_is_told_in_order() {
+async fn progress_is_reported_in_order() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
         kit.call("fake", "progress", json!({})).await.unwrap();
         let expected: Vec<Value> = (1..=3)
@@ -85,7 +85,7 @@ async fn failures_have_their_codes() {
 }
 
 #[tokio::test]
-async fn r22_h16_an_answer_that_does_not_come_is_given_up() {
+async fn r22_h16_a_missing_answer_times_out() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
         kit.names("fake").await;
         for tool in ["slow", "wrong-id"] {
@@ -96,7 +96,7 @@ async fn r22_h16_an_answer_that_does_not_come_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_server_hears_that_nobody_waits() {
+async fn a_dropped_call_sends_a_cancellation() {
     let kit = Kit::of(&json!({ "fake": fake(&Plan::default()) }));
     kit.names("fake").await;
     kit.call_within("fake", "slow", json!({}), SHORT).await.unwrap_err();
@@ -105,7 +105,7 @@ async fn a_server_hears_that_nobody_waits() {
 }
 
 #[tokio::test]
-async fn r22_h16_too_much_is_refused() {
+async fn r22_h16_answers_above_a_limit_are_refused() {
     let mebibytes = |size: usize| json!({ "size": size * 1024 * 1024 });
     for (place, kit, _fake) in everywhere(Plan::default()).await {
         let whole = place.ends_with("json: true");
@@ -120,7 +120,7 @@ async fn r22_h16_too_much_is_refused() {
 }
 
 #[tokio::test]
-async fn h16_nothing_is_offered_to_servers() {
+async fn h16_requests_of_servers_are_refused() {
     let kit = Kit::of(&json!({ "fake": fake(&Plan::default()) }));
     let text = kit.call("fake", "ask", json!({})).await.unwrap();
     let answers: Vec<Value> = serde_json::from_str(text.as_str().unwrap()).unwrap();
@@ -132,7 +132,7 @@ async fn h16_nothing_is_offered_to_servers() {
 
 /// Each answer of the host waits in memory until the server reads it.
 #[tokio::test]
-async fn h16_a_server_that_asks_on_and_on_is_not_listened_to() {
+async fn h16_pending_requests_of_a_server_are_bounded() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
         // An answer in a single JSON text brings no requests.
         if place.ends_with("json: true") {

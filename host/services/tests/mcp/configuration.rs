@@ -23,7 +23,7 @@ fn servers_have_names() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_wrong_member() {
     let many: Vec<String> = (0..65).map(|number| format!("s{number}: {{ command: x }}")).collect();
     let many = many.join("\n");
     let table = [
@@ -62,7 +62,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[tokio::test]
-async fn servers_that_are_not_there_are_named() {
+async fn errors_name_unknown_servers() {
     let kit = Kit::of(&json!({ "files": { "command": "x" } }));
     assert_eq!(kit.tools.servers().collect::<Vec<_>>(), ["files"]);
     let failure = kit.call("file", "read", json!({})).await.unwrap_err();

@@ -7,8 +7,8 @@ use crate::kit::{Kit, installed, program};
 const PROGRAM: &str = "mcp-server-filesystem";
 
 #[tokio::test]
-async fn files_are_written_and_read_where_that_is_allowed() {
-    let Some(path) = installed(PROGRAM, "files_are_written_and_read_where_that_is_allowed") else { return };
+async fn files_are_written_and_read_in_the_permitted_folder() {
+    let Some(path) = installed(PROGRAM, "files_are_written_and_read_in_the_permitted_folder") else { return };
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let kit = Kit::of(&json!({ "files": program(&path, &[root.to_str().unwrap()]) }));

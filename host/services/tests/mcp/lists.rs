@@ -25,14 +25,14 @@ async fn tools_are_described() {
 }
 
 #[tokio::test]
-async fn pages_are_put_together() {
+async fn pages_of_tools_are_joined() {
     for (place, kit, _fake) in everywhere(Plan { page: 5, ..Plan::default() }).await {
         assert_eq!(kit.names("fake").await.len(), 20, "{place}");
     }
 }
 
 #[tokio::test]
-async fn a_list_counts_until_the_server_says_that_it_changed() {
+async fn a_list_is_cached_until_the_server_reports_a_change() {
     let fake = Fake::start(Plan::default()).await.unwrap();
     let kit = Kit::of(&json!({ "fake": at(&fake) }));
     kit.names("fake").await;
@@ -45,7 +45,7 @@ async fn a_list_counts_until_the_server_says_that_it_changed() {
 }
 
 #[tokio::test]
-async fn a_list_without_a_time_to_live_is_asked_for_again() {
+async fn a_list_without_a_lifetime_is_requested_again() {
     let fake = Fake::start(Plan { modern: true, ..Plan::default() }).await.unwrap();
     let kit = Kit::of(&json!({ "fake": at(&fake) }));
     kit.names("fake").await;
@@ -54,7 +54,7 @@ async fn a_list_without_a_time_to_live_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn h16_lists_that_are_too_long_or_none_are_refused() {
+async fn h16_overlong_and_malformed_lists_are_refused() {
     let table = [
         (List::Many, "mcp_too_large", "more than 1000 tools"),
         (List::Costly, "mcp_too_large", "more than 1000000 values"),
@@ -70,7 +70,7 @@ async fn h16_lists_that_are_too_long_or_none_are_refused() {
 }
 
 #[tokio::test]
-async fn h16_what_is_not_allowed_in_a_list_is_left_out_or_cut() {
+async fn h16_invalid_tools_are_left_out_and_long_texts_are_cut() {
     for (place, kit, _fake) in everywhere(Plan { list: List::Hostile, ..Plan::default() }).await {
         let tools = kit.tools.list("fake").await.unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();

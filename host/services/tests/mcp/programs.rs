@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::kit::{CANARY, Kit, LONG, fake};
 
 #[tokio::test]
-async fn a_program_sees_the_environment_that_was_named() {
+async fn a_program_has_only_the_configured_environment() {
     let mut server = fake(&Plan::default());
     server["env"] = json!({ "TOKEN": { "keyEnv": "CANARY", "prefix": "t-" }, "LEVEL": "high" });
     let mut passing = fake(&Plan::default());
@@ -26,7 +26,7 @@ async fn a_program_sees_the_environment_that_was_named() {
 }
 
 #[tokio::test]
-async fn r22_a_program_that_cannot_start_is_no_connection() {
+async fn r22_a_program_that_cannot_start_fails_the_call() {
     let mute = |start: u64| {
         let mut server = fake(&Plan { mute: true, ..Plan::default() });
         server["startMs"] = json!(start);
@@ -106,7 +106,7 @@ async fn until(what: impl Fn() -> bool) {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn r22_nothing_of_a_program_is_left() {
+async fn r22_all_processes_of_a_program_are_killed() {
     let folder = tempfile::tempdir().unwrap();
     let fake = fake(&Plan::default());
     let script = "sleep 600 & echo $! > child; echo $$ > own; exec \"$0\" \"$1\"";

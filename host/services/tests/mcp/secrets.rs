@@ -20,7 +20,7 @@ async fn a_key_is_in_no_answer_and_no_failure() {
 }
 
 #[tokio::test]
-async fn n24_a_key_is_in_no_answer_however_it_is_encoded() {
+async fn n24_a_key_is_in_no_answer_in_any_encoding() {
     // Forms of `sk-canary/5+x=` that servers may send.
     let encoded = [
         r"sk-canary\/5\u002Bx=",

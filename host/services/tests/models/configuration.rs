@@ -12,7 +12,7 @@ fn parse(text: &str) -> Result<Providers, String> {
 }
 
 #[test]
-fn there_are_providers_without_configuration() {
+fn built_in_providers_need_no_configuration() {
     let providers = Providers::built_in().unwrap();
     let names: Vec<&str> = providers.names().collect();
     assert_eq!(names, ["anthropic", "openai", "openai-responses", "ollama", "simulated"]);
@@ -42,7 +42,7 @@ fn a_profile_changes_the_built_in_one_of_its_name() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_wrong_member() {
     let table = [
         ("profiles: [", "providers: "),
         ("profile: {}", "did you mean `profiles`?"),

@@ -29,7 +29,7 @@ async fn a_text_is_the_same_reply_in_every_dialect() {
 }
 
 #[tokio::test]
-async fn thoughts_and_calls_of_tools_are_handed_back_as_they_came() {
+async fn thoughts_and_tool_calls_are_sent_back_unchanged() {
     for dialect in DIALECTS {
         let calls = json!([{ "name": "get", "arguments": { "k": [1, "ü"] } }, { "name": "put" }]);
         let first = json!({ "reply": { "thinking": "let me see", "text": "I look.", "toolCalls": calls } });
@@ -63,7 +63,7 @@ async fn thoughts_and_calls_of_tools_are_handed_back_as_they_came() {
 }
 
 #[tokio::test]
-async fn w11_a_call_of_a_tool_without_a_name_has_one_in_the_conversation() {
+async fn w11_a_tool_call_without_a_name_gets_one() {
     for dialect in DIALECTS {
         let first = json!({ "reply": { "toolCalls": [{ "name": "", "arguments": { "a": 1 } }, { "name": "get" }] } });
         let fake = playing(json!([first, { "reply": { "text": "done" } }])).await;
@@ -88,7 +88,7 @@ async fn w11_a_call_of_a_tool_without_a_name_has_one_in_the_conversation() {
 }
 
 #[tokio::test]
-async fn every_setting_is_sent_where_the_provider_wants_it() {
+async fn every_setting_is_sent_in_the_form_of_the_dialect() {
     let schema =
         json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } }, "required": ["n"] });
     let request = |stop: Value| {
@@ -147,7 +147,7 @@ async fn every_setting_is_sent_where_the_provider_wants_it() {
 }
 
 #[tokio::test]
-async fn profiles_say_how_a_provider_is_spoken_to() {
+async fn members_of_a_profile_change_the_request() {
     let fake = playing(json!([{ "reply": { "text": "a" } }, { "reply": { "text": "b" } }])).await;
     let kit = Kit::with_fake(
         &fake,
@@ -166,7 +166,7 @@ async fn profiles_say_how_a_provider_is_spoken_to() {
 }
 
 #[tokio::test]
-async fn why_a_model_stops_has_one_name() {
+async fn stop_reasons_have_the_same_names_in_all_dialects() {
     let table = [
         ("messages", json!({ "text": "x", "stop": "max_tokens" }), "max_tokens", "max_tokens"),
         ("messages", json!({ "text": "x", "stop": "stop_sequence" }), "stop_sequence", "stop_sequence"),
@@ -196,7 +196,7 @@ async fn why_a_model_stops_has_one_name() {
 }
 
 #[tokio::test]
-async fn ids_of_calls_are_there_once_and_arguments_may_be_nonsense() {
+async fn ids_of_calls_are_unique_and_arguments_may_be_malformed() {
     for dialect in DIALECTS {
         let calls = json!([{ "id": "same", "name": "get", "arguments": { "a": 1 } }, { "id": "same", "name": "get", "arguments": { "a": 2 } },
             { "id": "", "name": "get", "rawArguments": "{not json" }, { "id": "", "name": "get", "rawArguments": "[1]" }]);

@@ -84,17 +84,17 @@ impl Blobs for OneFile {
     }
 }
 
-type Told = Arc<Mutex<Vec<(String, Json)>>>;
+type ReportedEvents = Arc<Mutex<Vec<(String, Json)>>>;
 
 /// A function that receives the type of every reported event.
-type OnTell = Arc<dyn Fn(&str) + Send + Sync>;
+type OnReport = Arc<dyn Fn(&str) + Send + Sync>;
 
 pub(crate) struct Kit {
     pub(crate) model: ModelCapability,
     pub(crate) caller: Caller,
     pub(crate) clock: Arc<TestClock>,
-    pub(crate) told: Told,
-    pub(crate) on_tell: OnTell,
+    pub(crate) told: ReportedEvents,
+    pub(crate) on_tell: OnReport,
     pub(crate) effect: Option<Effect>,
     pub(crate) lost: u32,
 }
@@ -134,17 +134,17 @@ impl Kit {
             config: Value::null(),
         };
         Kit {
-            model: model.timed_by(clock.clone()).with_environment(environment),
+            model: model.with_clock(clock.clone()).with_environment(environment),
             caller,
             clock,
-            told: Told::default(),
+            told: ReportedEvents::default(),
             on_tell: Arc::new(|_| {}),
             effect: None,
             lost: 0,
         }
     }
 
-    pub(crate) fn granted(mut self, patterns: serde_json::Value) -> Kit {
+    pub(crate) fn with_grants(mut self, patterns: serde_json::Value) -> Kit {
         let grants = Grants([("model".to_owned(), Json::from(patterns))].into_iter().collect());
         self.caller.grants = Arc::new(grants);
         self
@@ -184,7 +184,7 @@ impl Kit {
     }
 
     /// Returns the maximum cost of a turn, in USD.
-    pub(crate) fn most(&self, request: &serde_json::Value, effect: Effect) -> f64 {
+    pub(crate) fn max_cost(&self, request: &serde_json::Value, effect: Effect) -> f64 {
         let (caller, key, prepared) = (self.caller.clone(), "k3y-abc".into(), Prepared::default());
         let progress = Progress::default();
         let mut outgoing = Outgoing { caller, call: call(request), effect, key, progress, prepared, lost: 0 };

@@ -5,11 +5,11 @@
 mod aimock;
 mod configuration;
 mod conversations;
+mod deltas;
 mod kit;
 mod refusals;
 mod retries;
 mod secrets;
 mod simulated;
 mod streams;
-mod telling;
 mod usage;

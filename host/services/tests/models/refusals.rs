@@ -59,7 +59,7 @@ async fn a_request_has_known_members_only() {
 }
 
 #[tokio::test]
-async fn what_is_not_granted_is_denied_with_the_line_to_add() {
+async fn a_denial_names_the_grant_to_add() {
     let table = [
         (json!(["simulated/*"]), true),
         (json!("simulated/simulated"), true),
@@ -71,7 +71,7 @@ async fn what_is_not_granted_is_denied_with_the_line_to_add() {
         (json!({}), false),
     ];
     for (patterns, granted) in table {
-        let kit = Kit::configured(&json!({ "default": "simulated" })).granted(patterns.clone());
+        let kit = Kit::configured(&json!({ "default": "simulated" })).with_grants(patterns.clone());
         let outcome = kit.ask("hi").await;
         assert_eq!(outcome.is_ok(), granted, "{patterns}");
         if let Err(failure) = outcome {
@@ -85,7 +85,7 @@ async fn what_is_not_granted_is_denied_with_the_line_to_add() {
 }
 
 #[tokio::test]
-async fn an_admission_says_what_a_turn_is() {
+async fn an_admission_describes_the_turn() {
     let mut kit = Kit::configured(&json!({ "default": "simulated" }));
     let request = json!({ "messages": [{ "role": "user", "content": "secret" }], "model": "m",
         "tools": [{ "name": "get", "inputSchema": {} }] });
@@ -102,7 +102,7 @@ async fn an_admission_says_what_a_turn_is() {
 }
 
 #[tokio::test]
-async fn a_preview_has_what_a_turn_adds_to_its_conversation() {
+async fn a_preview_has_the_messages_since_the_last_reply() {
     let kit = Kit::configured(&json!({ "default": "simulated" }));
     let (user, model) =
         (|text: &str| json!({ "role": "user", "content": text }), json!({ "role": "assistant", "content": "b" }));
@@ -127,7 +127,7 @@ async fn a_preview_has_what_a_turn_adds_to_its_conversation() {
 }
 
 #[tokio::test]
-async fn errors_of_providers_have_one_name_each() {
+async fn provider_errors_have_the_same_codes_in_all_dialects() {
     let status = |status: u16| json!({ "status": { "status": status } });
     let coded = |status: u16, code: &str| json!({ "status": { "status": status, "code": code } });
     let table = [
@@ -159,7 +159,7 @@ async fn errors_of_providers_have_one_name_each() {
 }
 
 #[tokio::test]
-async fn what_is_no_stream_is_a_bad_response() {
+async fn an_answer_that_is_not_a_stream_is_a_bad_response() {
     let table = [
         json!("html"),
         json!({ "gzipBomb": 50_000_000 }),
@@ -184,7 +184,7 @@ async fn what_is_no_stream_is_a_bad_response() {
 }
 
 #[tokio::test]
-async fn addresses_that_are_not_public_need_the_operator() {
+async fn private_addresses_need_permission_of_the_operator() {
     let fake = playing(json!([{ "reply": { "text": "x" } }])).await;
     let kit = Kit::with_fake(&fake, "chat", json!({ "allowPrivate": [] }));
     let failure = kit.ask("hi").await.unwrap_err();

@@ -10,7 +10,7 @@ fn status(status: u16, headers: Value) -> Value {
 }
 
 #[tokio::test]
-async fn r20_what_passes_by_itself_is_tried_again() {
+async fn r20_transient_failures_are_retried() {
     let table = [
         (408, "model_timeout"),
         (409, "model_overloaded"),
@@ -43,7 +43,7 @@ async fn r20_what_passes_by_itself_is_tried_again() {
 }
 
 #[tokio::test]
-async fn r20_after_the_last_attempt_the_failure_says_so() {
+async fn r20_the_number_of_attempts_is_bounded_and_reported() {
     let table = [(json!({}), 3), (json!({ "maxRetries": 0 }), 1), (json!({ "maxRetries": 6 }), 7)];
     for (profile, attempts) in table {
         let fake = playing(json!([{ "fault": { "status": { "status": 529 } }, "repeat": true }])).await;
@@ -58,7 +58,7 @@ async fn r20_after_the_last_attempt_the_failure_says_so() {
 }
 
 #[tokio::test]
-async fn a_provider_says_when_it_may_be_asked_again() {
+async fn the_wait_that_a_provider_requests_is_kept() {
     let table = [
         ("messages", json!({ "retry-after": "7" }), 7000),
         ("messages", json!({ "retry-after": "0.25" }), 250),
@@ -85,7 +85,7 @@ async fn a_provider_says_when_it_may_be_asked_again() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_too_long_is_left_to_whoever_asked() {
+async fn a_requested_wait_beyond_the_time_limit_fails_the_turn() {
     let fake = playing(json!([status(429, json!({ "retry-after": "700" }))])).await;
     let kit = Kit::with_fake(&fake, "messages", json!({}));
     let failure = kit.ask("hi").await.unwrap_err();
@@ -94,7 +94,7 @@ async fn a_wait_that_is_too_long_is_left_to_whoever_asked() {
 }
 
 #[tokio::test]
-async fn a_provider_says_whether_it_may_be_asked_again() {
+async fn the_header_x_should_retry_decides_about_retries() {
     let table = [
         (529, json!({ "x-should-retry": "false" }), 1),
         (400, json!({ "x-should-retry": "true" }), 3),
@@ -113,14 +113,14 @@ async fn a_provider_says_whether_it_may_be_asked_again() {
 }
 
 #[tokio::test]
-async fn overloads_are_known_by_their_type() {
+async fn overloads_are_recognised_by_their_type() {
     let fault = json!({ "status": { "status": 429, "type": "overloaded_error" } });
     let fake = playing(json!([{ "fault": fault, "repeat": true }])).await;
     assert_eq!(Kit::with_fake(&fake, "messages", json!({})).ask("hi").await.unwrap_err().code, "model_overloaded");
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn a_refused_connection_is_retried() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let profile = json!({ "dialect": "chat", "baseUrl": format!("http://{address}"), "auth": "none", "model": "m",
         "allowPrivate": ["127.0.0.1"] });

@@ -21,7 +21,7 @@ fn hides(text: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_key_is_in_no_failure_whatever_the_provider_says() {
+async fn a_key_that_a_provider_repeats_is_in_no_failure() {
     let said = format!("bad key {CANARY}, c2stY2FuYXJ5LzUreD0=, sk-canary%2F5%2Bx%3D");
     for dialect in DIALECTS {
         for status in [400, 401, 403, 429, 500] {
@@ -44,7 +44,7 @@ async fn a_key_is_in_no_failure_whatever_the_provider_says() {
 }
 
 #[tokio::test]
-async fn n24_a_key_is_in_no_reply_and_in_nothing_that_is_told_of_it() {
+async fn n24_a_key_is_in_no_reply_and_no_event() {
     let said = format!("it is {CANARY}, c2stY2FuYXJ5LzUreD0=, sk-canary%2F5%2Bx%3D and sk-canary\\u002f5\\u002Bx=");
     for dialect in DIALECTS {
         let turns = json!({ "key": CANARY, "turns": [{ "reply": { "text": said } }] });
@@ -90,7 +90,7 @@ async fn a_key_is_read_at_each_call() {
 }
 
 #[tokio::test]
-async fn a_variable_that_is_not_set_is_named() {
+async fn the_failure_names_a_missing_variable() {
     let kit = Kit::configured(&json!({ "profiles": { "anthropic": { "model": "m" } } }));
     let failure = kit.ask("hi").await.unwrap_err();
     assert_eq!(failure.code, "model_auth");

@@ -69,7 +69,7 @@ async fn w11_arguments_of_a_tool_are_bounded_like_a_text() {
 }
 
 #[tokio::test]
-async fn r20_a_stream_that_ends_early_is_never_a_reply_wherever_it_ends() {
+async fn r20_a_stream_that_ends_early_is_never_a_reply() {
     for dialect in DIALECTS {
         let whole = playing(json!([{ "reply": rich() }])).await;
         Kit::with_fake(&whole, dialect, json!({})).ask("hi").await.unwrap();
@@ -135,7 +135,7 @@ async fn errors_after_the_status_have_the_same_names() {
 }
 
 #[tokio::test]
-async fn r20_silence_is_given_up() {
+async fn r20_a_silent_stream_times_out() {
     for dialect in DIALECTS {
         let fake =
             playing(json!([{ "reply": { "text": "some text" }, "fault": { "stallAfter": 8 }, "repeat": true }])).await;
@@ -155,7 +155,7 @@ async fn r20_silence_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_turn_ends_by_itself() {
+async fn a_turn_ends_at_its_time_limit() {
     for (turn, once) in [(json!({ "fault": "noHead" }), false), (json!({ "fault": "noHead" }), true)] {
         let fake = playing(json!([turn])).await;
         let kit = Kit::with_fake(&fake, "chat", json!({ "timeoutMs": 5000 }));
@@ -178,7 +178,7 @@ async fn a_turn_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn r20_nonsense_is_a_bad_response() {
+async fn r20_malformed_streams_are_bad_responses() {
     let table = [
         ("messages", "data: {\n\n"),
         ("messages", "data: {\"type\":\"content_block_delta\",\"index\":3,\"delta\":{}}\n\n"),
@@ -194,7 +194,7 @@ async fn r20_nonsense_is_a_bad_response() {
 }
 
 #[tokio::test]
-async fn chat_servers_may_differ() {
+async fn differences_between_chat_servers_are_tolerated() {
     let chunk = |delta: &str, finish: &str| {
         format!("data: {{\"choices\":[{{\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n")
     };
@@ -220,7 +220,7 @@ async fn chat_servers_may_differ() {
 }
 
 #[tokio::test]
-async fn what_a_provider_adds_to_a_block_comes_back_to_it() {
+async fn members_that_a_provider_adds_to_a_block_are_sent_back() {
     let event = |data: Value| format!("event: x\ndata: {data}\n\n");
     let raw = [
         json!({ "type": "message_start", "message": { "id": "m", "model": "fake-1", "usage": { "input_tokens": 1, "output_tokens": 1 } } }),

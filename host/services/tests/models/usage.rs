@@ -13,7 +13,7 @@ fn prices() -> Value {
 }
 
 #[tokio::test]
-async fn tokens_are_counted_alike_and_cost_what_the_list_says() {
+async fn tokens_have_the_same_members_in_all_dialects_and_the_listed_cost() {
     let usage = json!({ "fresh": 1000, "output": 500, "cacheRead": 600, "cacheWrite": 300, "reasoning": 40 });
     let table = [
         (
@@ -40,7 +40,7 @@ async fn tokens_are_counted_alike_and_cost_what_the_list_says() {
 }
 
 #[tokio::test]
-async fn what_is_not_said_is_estimated() {
+async fn unreported_usage_is_estimated() {
     for dialect in DIALECTS {
         let fake = playing(json!([{ "reply": { "text": "12345678" }, "usage": { "missing": true } }])).await;
         let reply = Kit::with_fake(&fake, dialect, json!({})).ask("hi").await.unwrap();
@@ -55,7 +55,7 @@ async fn what_is_not_said_is_estimated() {
 }
 
 #[tokio::test]
-async fn w7_a_turn_never_costs_more_than_it_may_cost_at_most() {
+async fn w7_a_turn_never_exceeds_its_maximum_cost() {
     let text = "a text of forty letters, in ten pieces..";
     for dialect in DIALECTS {
         for retries in [0, 2, 10] {
@@ -66,7 +66,7 @@ async fn w7_a_turn_never_costs_more_than_it_may_cost_at_most() {
             let kit = Kit::with_fake(&fake, dialect, profile);
             let image = json!([{ "type": "image", "url": "https://example.com/a.png", "mime": "image/png" }]);
             let request = json!({ "messages": [{ "role": "user", "content": image }] });
-            let most = kit.most(&request, Effect::AtLeastOnce);
+            let most = kit.max_cost(&request, Effect::AtLeastOnce);
             let failure = kit.generate(&request).await.unwrap_err();
             assert_eq!(detail(&failure, "attempts"), json!(retries + 1), "{dialect}: {failure}");
             let cost = detail(&failure, "usage")["costUsd"].as_f64().unwrap();
@@ -74,14 +74,14 @@ async fn w7_a_turn_never_costs_more_than_it_may_cost_at_most() {
             // The image and the longest reply, in every attempt.
             let least = f64::from(retries + 1) * (50_000.0 * 3.75 + 1000.0 * 15.0) / 1e6;
             assert!(most >= least && most < least * 1.1, "{dialect} {retries}: {most}");
-            let once = kit.most(&request, Effect::Once) * f64::from(retries + 1);
+            let once = kit.max_cost(&request, Effect::Once) * f64::from(retries + 1);
             assert!((once - most).abs() < 1e-9, "a turn that is made once: {once} {most}");
         }
     }
 }
 
 #[tokio::test]
-async fn broken_attempts_are_counted_too() {
+async fn attempts_that_broke_off_are_counted() {
     for dialect in DIALECTS {
         let text = "a text of forty letters, in ten pieces.."; // 40 bytes
         let broken =
@@ -132,7 +132,7 @@ async fn w11_turns_that_were_lost_are_counted_too() {
 }
 
 #[tokio::test]
-async fn a_provider_that_says_what_it_cost_is_believed() {
+async fn a_cost_that_a_provider_reports_is_used() {
     let usage = json!({ "cost": 0.0125 });
     let fake = playing(json!([{ "reply": { "text": "x" }, "usage": usage }])).await;
     let reply = Kit::with_fake(&fake, "chat", prices()).ask("hi").await.unwrap();

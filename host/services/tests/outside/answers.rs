@@ -56,7 +56,7 @@ async fn h14_a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn headers_come_in_lower_case_and_as_often_as_they_came() {
+async fn header_names_are_in_lower_case_and_repeated_headers_stay() {
     let headers = [("Set-Cookie", "a=1"), ("SET-COOKIE", "b=2"), ("X-Latin", "gr\u{fc}n"), ("Keep-Alive", "timeout=5")];
     let (server, kit) = answering(answer("200 OK", &headers, b"")).await;
     let reply = kit.get(&server.url("/")).await.unwrap();
@@ -115,7 +115,7 @@ async fn large_texts_become_files() {
 }
 
 #[tokio::test]
-async fn pieces_and_bodies_up_to_the_end_are_put_together() {
+async fn bodies_are_joined_with_every_framing() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunked = format!("{head}3\r\nabc\r\n2\r\nde\r\n0\r\nx-trailer: 1\r\n\r\n");
     let (server, kit) = answering(chunked.into_bytes()).await;
@@ -130,7 +130,7 @@ async fn pieces_and_bodies_up_to_the_end_are_put_together() {
 }
 
 #[tokio::test]
-async fn gzip_is_unpacked_unless_the_node_asked_for_an_encoding() {
+async fn gzip_is_decompressed_unless_the_node_set_accept_encoding() {
     let packed = gzip("grüße".as_bytes());
     let headers = [("content-type", "text/plain"), ("Content-Encoding", "GZIP")];
     let (server, kit) = answering(answer("200 OK", &headers, &packed)).await;
@@ -144,7 +144,7 @@ async fn gzip_is_unpacked_unless_the_node_asked_for_an_encoding() {
 }
 
 #[tokio::test]
-async fn encodings_that_were_not_asked_for_are_refused() {
+async fn unrequested_encodings_are_refused() {
     let refused: [&[(&str, &str)]; 6] = [
         &[("content-encoding", "deflate")],
         &[("content-encoding", "br")],
@@ -189,24 +189,24 @@ async fn h15_a_gzip_bomb_stops_at_the_limit() {
 }
 
 #[tokio::test]
-async fn bodies_end_at_the_limit_whether_they_announce_their_length_or_not() {
+async fn bodies_above_the_limit_are_refused_with_and_without_announced_length() {
     let limits = Limits { answer_body: 1000, ..Limits::default() };
     let announced = answer("200 OK", &[("content-type", "text/plain")], &[b'x'; 1001]);
     let (server, kit) = answering(announced).await;
-    let kit = kit.limited(limits.clone());
+    let kit = kit.with_limits(limits.clone());
     assert_eq!(kit.get(&server.url("/")).await.unwrap_err().code, "http_body_too_large");
 
     let server = Server::start(|_| Reaction::SendForEver(b"HTTP/1.1 200 OK\r\n\r\n".repeat(1000))).await;
-    let kit = Kit::local(&server.url("")).limited(limits.clone());
+    let kit = Kit::local(&server.url("")).with_limits(limits.clone());
     assert_eq!(kit.get(&server.url("/")).await.unwrap_err().code, "http_body_too_large");
 
     let fits = answer("200 OK", &[("content-type", "text/plain")], &[b'x'; 1000]);
     let (server, kit) = answering(fits).await;
-    assert_eq!(text(&kit.limited(limits).get(&server.url("/")).await.unwrap()).len(), 1000);
+    assert_eq!(text(&kit.with_limits(limits).get(&server.url("/")).await.unwrap()).len(), 1000);
 }
 
 #[tokio::test]
-async fn what_answers_head_only_tells_of_a_body() {
+async fn a_reply_to_head_has_no_body() {
     let head = b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\ncontent-encoding: gzip\r\n\r\n".to_vec();
     let (server, kit) = answering(head).await;
     let reply = kit.send(json!({ "method": "HEAD", "url": server.url("/") })).await.unwrap();

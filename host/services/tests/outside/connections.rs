@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_connection_is_used_again_by_the_same_tenant_only() {
+async fn a_connection_is_reused_only_by_the_same_tenant() {
     let server = Server::start(|_| ok("hello")).await;
     let mut kit = Kit::local(&server.url(""));
     for _ in 0..3 {
@@ -24,7 +24,7 @@ async fn a_connection_is_used_again_by_the_same_tenant_only() {
 }
 
 #[tokio::test]
-async fn a_grant_is_asked_for_each_call_whatever_is_connected() {
+async fn grants_are_checked_at_each_call_despite_open_connections() {
     let server = Server::start(|_| ok("hello")).await;
     let mut kit = Kit::local(&server.url("/open"));
     kit.get(&server.url("/open/a")).await.unwrap();
@@ -36,7 +36,7 @@ async fn a_grant_is_asked_for_each_call_whatever_is_connected() {
 }
 
 #[tokio::test]
-async fn a_call_of_effect_once_gets_a_connection_of_its_own() {
+async fn a_call_of_effect_once_gets_a_new_connection() {
     let server = Server::start(|_| ok("hello")).await;
     let kit = Kit::local(&server.url("")).once();
     for _ in 0..2 {
@@ -47,7 +47,7 @@ async fn a_call_of_effect_once_gets_a_connection_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_the_server_closed_is_not_used_again() {
+async fn a_closed_connection_is_not_reused() {
     let server =
         Server::start(|_| Reaction::SendAndClose(answer("200 OK", &[("content-type", "text/plain")], b"bye"))).await;
     let kit = Kit::local(&server.url(""));
@@ -57,7 +57,7 @@ async fn what_the_server_closed_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn an_unused_connection_is_given_up_after_a_while() {
+async fn an_idle_connection_is_closed_after_its_maximum_time() {
     let server = Server::start(|_| ok("hello")).await;
     let kit = Kit::local(&server.url(""));
     for (later, connections) in [(0, 1), (3_500, 1), (4_000, 2)] {
@@ -71,11 +71,11 @@ async fn an_unused_connection_is_given_up_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_body_that_was_not_read_to_its_end_closes_its_connection() {
+async fn an_unfinished_body_closes_its_connection() {
     let long = answer("200 OK", &[], &[0; 100_000]);
     let server = Server::start(move |_| Reaction::Send(long.clone())).await;
     let limits = flowcell_services::http::Limits { answer_body: 10, ..Default::default() };
-    let kit = Kit::local(&server.url("")).limited(limits);
+    let kit = Kit::local(&server.url("")).with_limits(limits);
     for number in 1..4 {
         kit.get(&server.url("/")).await.unwrap_err();
         assert_eq!(server.connections(), number);
@@ -83,7 +83,7 @@ async fn a_body_that_was_not_read_to_its_end_closes_its_connection() {
 }
 
 #[tokio::test]
-async fn many_calls_at_once_each_get_their_own_answer() {
+async fn concurrent_calls_get_their_own_answers() {
     let react = |seen: &crate::server::Seen| ok(seen.line.split(' ').nth(1).unwrap());
     let server = Server::start(react).await;
     let kit = Kit::local(&server.url(""));

@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::{
-    kit::{Kit, LOCAL, Names, policy},
+    kit::{FakeResolver, Kit, LOCAL, policy},
     server::{Reaction, Server},
 };
 
@@ -18,7 +18,7 @@ fn why(failure: &Failure) -> &str {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn a_refused_connection_is_retryable() {
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let url = format!("http://{address}");
     for kit in [Kit::local(&url), Kit::local(&url).once()] {
@@ -28,13 +28,13 @@ async fn nobody_listens() {
 }
 
 #[tokio::test]
-async fn there_is_no_such_name() {
-    let kit = Kit::new(policy(&[LOCAL]), Names::new(&[("empty.test", &[&[]])]), "http://*.x.test").once();
+async fn an_unknown_name_is_retryable() {
+    let kit = Kit::new(policy(&[LOCAL]), FakeResolver::new(&[("empty.test", &[&[]])]), "http://*.x.test").once();
     for url in ["http://a.x.test", "http://b.x.test/"] {
         let failure = kit.send(post(url)).await.unwrap_err();
         assert_eq!((failure.code.as_str(), failure.retryable), ("http_connect", true), "{failure}");
     }
-    let kit = Kit::new(policy(&[]), Names::new(&[("empty.test", &[&[]])]), "http://empty.test");
+    let kit = Kit::new(policy(&[]), FakeResolver::new(&[("empty.test", &[&[]])]), "http://empty.test");
     assert_eq!(kit.get("http://empty.test").await.unwrap_err().code, "http_connect");
 }
 
@@ -54,7 +54,7 @@ async fn a_connection_that_breaks_after_the_request_is_ambiguous_only_for_once()
 }
 
 #[tokio::test]
-async fn what_is_no_http_will_not_become_http() {
+async fn answers_that_are_not_http_are_not_retryable() {
     let many: String = (0..200).map(|number| format!("x-{number}: 1\r\n")).collect();
     let table = [
         "SSH-2.0-OpenSSH_9.9\r\n\r\n".to_owned(),
@@ -95,7 +95,7 @@ async fn a_slow_server_meets_the_time_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn times_have_a_default_and_a_maximum() {
+async fn timeouts_have_a_default_and_a_maximum() {
     let server = Server::start(|_| Reaction::SendAndHang(Vec::new())).await;
     let kit = Kit::local(&server.url(""));
     for (asked, seconds) in [(json!(null), 30), (json!(u64::MAX), 600), (json!(1e15), 600), (json!(2000.0), 2)] {
@@ -108,7 +108,7 @@ async fn times_have_a_default_and_a_maximum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tls_handshake_that_never_ends_is_certain() {
+async fn a_tls_handshake_without_an_end_is_not_ambiguous() {
     // The server accepts and stays silent, so only the connect timeout ends the attempt.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());

@@ -12,7 +12,7 @@ use tokio_rustls::{
 };
 
 use crate::{
-    kit::{Kit, LOCAL, Names, policy, text},
+    kit::{FakeResolver, Kit, LOCAL, policy, text},
     server::{Reaction, Seen, Server, ok},
 };
 
@@ -27,7 +27,7 @@ fn verdict(egress: &Egress, grant: &str, url: &str) -> String {
 }
 
 #[test]
-fn a_grant_covers_its_origin_and_nothing_beside_it() {
+fn a_grant_covers_exactly_its_origin() {
     let egress = Egress::new(policy(&[LOCAL])).unwrap();
     let table = [
         ("https://api.example.com", "https://api.example.com", true),
@@ -73,7 +73,7 @@ fn a_grant_covers_its_origin_and_nothing_beside_it() {
 }
 
 #[test]
-fn a_path_covers_whole_segments_and_no_tricks() {
+fn a_path_covers_whole_segments_and_no_ambiguous_paths() {
     let egress = Egress::new(policy(&[])).unwrap();
     let table = [
         ("/v1", "/v1", true),
@@ -173,7 +173,7 @@ fn h12_urls_that_can_be_read_in_two_ways_are_refused() {
 }
 
 #[test]
-fn h12_an_address_is_the_same_however_it_is_written() {
+fn h12_all_spellings_of_an_address_are_equal() {
     // The grant names the host as the URL writes it, so that only the address can be refused.
     let egress = Egress::new(policy(&[])).unwrap();
     let written = [
@@ -223,7 +223,7 @@ fn h12_an_address_is_the_same_however_it_is_written() {
 }
 
 #[test]
-fn a_grant_that_is_no_origin_says_why() {
+fn the_error_says_why_a_grant_is_not_an_origin() {
     let table = [
         "api.example.com",
         "https://",
@@ -268,7 +268,7 @@ fn a_denial_prints_the_line_to_add() {
 }
 
 #[tokio::test]
-async fn h13_every_address_of_a_name_has_to_be_public() {
+async fn h13_every_address_of_a_name_must_be_public() {
     let server = Server::start(|_| ok("hello")).await;
     let table: [&[&str]; 8] = [
         &["10.0.0.1"],
@@ -282,7 +282,7 @@ async fn h13_every_address_of_a_name_has_to_be_public() {
     ];
     for addresses in table {
         let url = format!("http://mixed.test:{}", server.port());
-        let kit = Kit::new(policy(&[]), Names::new(&[("mixed.test", &[addresses])]), &url).once();
+        let kit = Kit::new(policy(&[]), FakeResolver::new(&[("mixed.test", &[addresses])]), &url).once();
         let failure = kit.send(json!({ "method": "POST", "url": url })).await.unwrap_err();
         assert_eq!((failure.code.as_str(), failure.retryable), ("denied", false), "{addresses:?} {failure}");
         assert!(!failure.message.contains("10.0.0.1") && !failure.message.contains("169.254"), "{failure}");
@@ -290,7 +290,7 @@ async fn h13_every_address_of_a_name_has_to_be_public() {
     // A single private address among many causes a refusal.
     let many: Vec<_> = std::iter::repeat_n("127.0.0.1", 50).chain(["10.0.0.1"]).collect();
     let url = format!("http://many.test:{}", server.port());
-    let kit = Kit::new(policy(&[LOCAL]), Names::new(&[("many.test", &[&many])]), &url);
+    let kit = Kit::new(policy(&[LOCAL]), FakeResolver::new(&[("many.test", &[&many])]), &url);
     assert_eq!(kit.get(&url).await.unwrap_err().code, "denied");
     assert_eq!(server.connections(), 0);
 }
@@ -299,7 +299,7 @@ async fn h13_every_address_of_a_name_has_to_be_public() {
 async fn h13_the_address_that_was_validated_is_the_one_connected_to() {
     // The first address may be connected to, every later one may not.
     let server = Server::start(|_| ok("hello")).await;
-    let names = Names::new(&[("rebind.test", &[&["127.0.0.1"], &["10.0.0.1"]])]);
+    let names = FakeResolver::new(&[("rebind.test", &[&["127.0.0.1"], &["10.0.0.1"]])]);
     let url = format!("http://rebind.test:{}", server.port());
     let kit = Kit::new(policy(&[&format!("127.0.0.1:{}", server.port())]), names.clone(), &url);
     assert_eq!(text(&kit.get(&url).await.unwrap()), "hello");
@@ -314,9 +314,9 @@ async fn h13_the_address_that_was_validated_is_the_one_connected_to() {
 }
 
 #[tokio::test]
-async fn an_address_that_does_not_answer_gives_way_to_the_next() {
+async fn the_next_address_is_tried_if_one_does_not_answer() {
     let server = Server::start(|_| ok("hello")).await;
-    let names = Names::new(&[("two.test", &[&["::1", "127.0.0.1"]])]);
+    let names = FakeResolver::new(&[("two.test", &[&["::1", "127.0.0.1"]])]);
     let url = format!("http://two.test:{}", server.port());
     let kit = Kit::new(policy(&[LOCAL, "::1"]), names, &url);
     assert_eq!(text(&kit.get(&url).await.unwrap()), "hello");
@@ -341,7 +341,7 @@ async fn certificates_are_verified_against_the_name() {
     };
     let server = Server::start_with(Some(acceptor), react).await;
     let trusting = EgressPolicy { extra_roots: vec![certificate], ..policy(&[LOCAL]) };
-    let names = || Names::new(&[("tls.test", &[&["127.0.0.1"]]), ("other.test", &[&["127.0.0.1"]])]);
+    let names = || FakeResolver::new(&[("tls.test", &[&["127.0.0.1"]]), ("other.test", &[&["127.0.0.1"]])]);
     let url = |host: &str| format!("https://{host}:{}", server.port());
 
     let kit = Kit::new(trusting.clone(), names(), &url("tls.test"));
@@ -358,7 +358,7 @@ async fn certificates_are_verified_against_the_name() {
 }
 
 #[tokio::test]
-async fn what_speaks_no_tls_is_not_spoken_to_without() {
+async fn a_server_without_tls_is_refused_over_https() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {

@@ -26,9 +26,9 @@ use crate::{
 
 /// A clock whose waits between attempts end at once and are recorded. Time limits never expire.
 #[derive(Default)]
-struct Still(Mutex<Vec<Duration>>);
+struct RecordingClock(Mutex<Vec<Duration>>);
 
-impl Clock for Still {
+impl Clock for RecordingClock {
     fn sleep(&self, why: Wait, how_long: Duration) -> BoxFuture<'static, ()> {
         if why != Wait::Backoff {
             return Box::pin(std::future::pending());
@@ -50,7 +50,7 @@ impl Clock for Still {
 struct Setup {
     server: Server,
     kit: Kit,
-    clock: Arc<Still>,
+    clock: Arc<RecordingClock>,
     effect: Effect,
 }
 
@@ -83,7 +83,7 @@ impl Setup {
         let profile = json!({ "baseUrl": self.server.url("/v1"), "keyEnv": "KEY", "usdPerImage": 0.25 });
         let profile = Profile::read(&Json::parse(&profile.to_string()).unwrap(), "".as_ref()).unwrap();
         let client = Client::new(Egress::new(policy(&[LOCAL])).unwrap());
-        let images = Images::new(profile, &client, self.kit.blobs.clone()).timed_by(self.clock.clone());
+        let images = Images::new(profile, &client, self.kit.blobs.clone()).with_clock(self.clock.clone());
         images.with_environment(Arc::new(|_| Some("test-key".into())))
     }
 
@@ -103,7 +103,7 @@ impl Setup {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_busy_is_asked_again() {
+async fn transient_failures_are_retried() {
     let setup = Setup::new(|_, before| match before {
         0 => refused("429 Too Many Requests", &[("retry-after", "7")]),
         1 => refused("503 Service Unavailable", &[]),
@@ -118,7 +118,7 @@ async fn an_endpoint_that_is_busy_is_asked_again() {
 }
 
 #[tokio::test]
-async fn what_will_not_help_is_not_tried_again_and_keys_are_hidden() {
+async fn permanent_failures_are_not_retried_and_keys_are_redacted() {
     for (status, expected, attempts) in [
         ("400 Bad Request", "model_invalid_request", 1),
         ("401 Unauthorized", "model_auth", 1),
@@ -132,7 +132,7 @@ async fn what_will_not_help_is_not_tried_again_and_keys_are_hidden() {
 }
 
 #[tokio::test]
-async fn what_may_have_happened_once_is_ambiguous() {
+async fn a_call_of_effect_once_that_may_have_been_made_is_ambiguous() {
     for (status, expected) in [("500 Oops", code::AMBIGUOUS), ("400 Bad Request", "model_invalid_request")] {
         let setup = Setup::new(move |_, _| refused(status, &[])).await;
         let setup = Setup { effect: Effect::Once, ..setup };
@@ -152,7 +152,7 @@ async fn several_images_are_a_list_of_files() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_a_failure_and_not_asked_for_again() {
+async fn malformed_answers_fail_without_a_retry() {
     let long = "x".repeat(65 << 20);
     let cases = [
         (json!([]), "no images"),
@@ -180,7 +180,7 @@ async fn an_image_behind_a_private_address_is_not_fetched() {
 }
 
 #[tokio::test]
-async fn images_cost_what_the_operator_says_also_when_they_are_lost() {
+async fn images_cost_the_configured_price_even_if_they_are_lost() {
     let no_png = json!({ "b64_json": STANDARD.encode("text") });
     for (effect, answered, n, cost) in [
         (Effect::AtLeastOnce, images(&json!([one()])), 1, 0.25),
@@ -204,7 +204,7 @@ async fn images_cost_what_the_operator_says_also_when_they_are_lost() {
 }
 
 #[tokio::test]
-async fn attempts_that_broke_off_are_paid_for() {
+async fn attempts_that_broke_off_are_charged() {
     let broken = || Reaction::SendAndClose(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_vec());
     let refusal = || refused("500 Internal Server Error", &[]);
     for (reactions, cost) in [

@@ -42,16 +42,16 @@ impl Blobs for MemoryBlobs {
 
 /// A resolver that returns the given answers for a name in turn, then the last one forever. Counts the requests.
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct FakeResolver {
     answers: HashMap<String, Vec<Vec<IpAddr>>>,
     asked: Mutex<HashMap<String, usize>>,
 }
 
-impl Names {
-    pub(crate) fn new(answers: &[(&str, &[&[&str]])]) -> Arc<Names> {
+impl FakeResolver {
+    pub(crate) fn new(answers: &[(&str, &[&[&str]])]) -> Arc<FakeResolver> {
         let parsed = |answer: &&[&str]| answer.iter().map(|address| address.parse().unwrap()).collect();
         let answers = answers.iter().map(|(name, answers)| (name.to_string(), answers.iter().map(parsed).collect()));
-        Arc::new(Names { answers: answers.collect(), ..Names::default() })
+        Arc::new(FakeResolver { answers: answers.collect(), ..FakeResolver::default() })
     }
 
     pub(crate) fn asked(&self, name: &str) -> usize {
@@ -59,7 +59,7 @@ impl Names {
     }
 }
 
-impl Resolve for Names {
+impl Resolve for FakeResolver {
     fn resolve<'a>(&'a self, _tenant: &'a Tenant, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         let mut asked = self.asked.lock().unwrap();
         let count = asked.entry(name.to_owned()).or_default();
@@ -87,11 +87,11 @@ pub(crate) struct Kit {
 impl Kit {
     /// Creates a kit whose policy lists every loopback address.
     pub(crate) fn local(grant: &str) -> Kit {
-        Kit::new(policy(&[LOCAL]), Names::new(&[]), grant)
+        Kit::new(policy(&[LOCAL]), FakeResolver::new(&[]), grant)
     }
 
-    pub(crate) fn new(policy: EgressPolicy, names: Arc<Names>, grant: &str) -> Kit {
-        let egress = Egress::new(policy).unwrap().resolved_by(names);
+    pub(crate) fn new(policy: EgressPolicy, names: Arc<FakeResolver>, grant: &str) -> Kit {
+        let egress = Egress::new(policy).unwrap().with_resolver(names);
         let blobs = Arc::new(MemoryBlobs::default());
         let http = HttpCapability::new(Client::new(egress), blobs.clone());
         let grants = Grants([("http".to_owned(), Json::array([Json::from(grant)]))].into_iter().collect());
@@ -108,8 +108,8 @@ impl Kit {
         Kit { http, blobs, caller, effect: None }
     }
 
-    pub(crate) fn limited(self, limits: Limits) -> Kit {
-        Kit { http: self.http.limited(limits), ..self }
+    pub(crate) fn with_limits(self, limits: Limits) -> Kit {
+        Kit { http: self.http.with_limits(limits), ..self }
     }
 
     pub(crate) fn once(self) -> Kit {

@@ -2,7 +2,7 @@
 
 use flowcell_contract::Failure;
 use flowcell_services::{
-    distribution::{Artifact, Credentials, MAX_DOCUMENT, Realm, Reference, Registry, Wanted},
+    distribution::{Artifact, Credentials, MAX_DOCUMENT_BYTES, Realm, Reference, Registry, Wanted},
     egress::Egress,
 };
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::{
 
 const PACK: &[u8] = b"\0asm and the rest";
 /// Maximum bytes of a pack in these tests.
-const MOST: usize = 64;
+const MAX_PACK_BYTES: usize = 64;
 
 fn sha256(bytes: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
@@ -32,7 +32,7 @@ fn found(body: &[u8]) -> Reaction {
     Reaction::Send(answer("200 OK", &[], body))
 }
 
-fn leads_to(place: &str) -> Reaction {
+fn redirect_to(place: &str) -> Reaction {
     Reaction::Send(answer("307 Temporary Redirect", &[("location", place)], b""))
 }
 
@@ -42,15 +42,15 @@ fn path(seen: &Seen) -> String {
 
 fn registry(server: &Server, credentials: Option<Credentials>) -> Registry {
     let reference: Reference = format!("{}/acme", server.address).parse().unwrap();
-    Registry::of(&Egress::new(policy(&[])).unwrap(), &reference, credentials).unwrap()
+    Registry::open(&Egress::new(policy(&[])).unwrap(), &reference, credentials).unwrap()
 }
 
 async fn pulled(server: &Server) -> Result<Artifact, Failure> {
-    registry(server, None).pull(&Wanted::Tag("next".into()), MOST).await
+    registry(server, None).pull(&Wanted::Tag("next".into()), MAX_PACK_BYTES).await
 }
 
 #[tokio::test]
-async fn a_token_is_got_for_a_name_and_a_password_and_shown_to_the_registry_alone() {
+async fn credentials_go_to_a_configured_token_server_and_its_token_to_the_registry() {
     let storage = Server::start(|_| found(PACK)).await;
     let tokens = Server::start(|_| found(br#"{ "access_token": "t-1" }"#)).await;
     let (realm, stored) = (tokens.url("/token"), storage.url("/blob"));
@@ -60,23 +60,23 @@ async fn a_token_is_got_for_a_name_and_a_password_and_shown_to_the_registry_alon
             (Some("Bearer t-1"), path) if path.ends_with("/manifests/next") => {
                 found(&manifest(&sha256(PACK), PACK.len()))
             }
-            (Some("Bearer t-1"), _) => leads_to(&stored),
+            (Some("Bearer t-1"), _) => redirect_to(&stored),
             _ => Reaction::Send(answer("401 Unauthorized", &[("www-authenticate", &challenge)], b"")),
         }
     })
     .await;
     let credentials = Credentials { user: "ada".into(), password: "secret".to_owned().into() };
     let registry = registry(&server, Some(credentials.clone()));
-    let refused = registry.pull(&Wanted::Tag("next".into()), MOST).await.unwrap_err();
+    let refused = registry.pull(&Wanted::Tag("next".into()), MAX_PACK_BYTES).await.unwrap_err();
     let hint = format!("`--registry-realm {}=http://{}`", server.address, tokens.address);
     assert!(refused.code == "registry_denied" && refused.message.contains(&hint), "{refused}");
     assert!(tokens.seen().is_empty(), "credentials are for the registry's own origin");
     let other: Realm = format!("other.example={}", tokens.url("")).parse().unwrap();
-    let registry = registry.trusting(&[other]);
-    assert!(registry.pull(&Wanted::Tag("next".into()), MOST).await.is_err() && tokens.seen().is_empty());
+    let registry = registry.with_realms(&[other]);
+    assert!(registry.pull(&Wanted::Tag("next".into()), MAX_PACK_BYTES).await.is_err() && tokens.seen().is_empty());
     let realm: Realm = format!("{}={}", server.address, tokens.url("")).parse().unwrap();
-    let registry = registry.trusting(&[realm]);
-    assert_eq!(registry.pull(&Wanted::Tag("next".into()), MOST).await.unwrap().bytes, PACK);
+    let registry = registry.with_realms(&[realm]);
+    assert_eq!(registry.pull(&Wanted::Tag("next".into()), MAX_PACK_BYTES).await.unwrap().bytes, PACK);
     let [asked] = &tokens.seen()[..] else { panic!("{:?}", tokens.seen()) };
     assert_eq!(path(asked), "/token?scope=repository%3Aacme%3Apull&service=registry+of+the+tests");
     assert_eq!(asked.header("authorization"), Some("Basic YWRhOnNlY3JldA=="));
@@ -84,7 +84,7 @@ async fn a_token_is_got_for_a_name_and_a_password_and_shown_to_the_registry_alon
 }
 
 #[tokio::test]
-async fn a_server_of_tokens_at_the_registry_sees_the_credentials_and_any_other_gives_tokens_without() {
+async fn a_token_server_at_the_registry_gets_the_credentials_and_others_work_without() {
     let tokens = Server::start(|_| found(br#"{ "token": "t-1" }"#)).await;
     let elsewhere = tokens.url("/token");
     let server = Server::start(move |seen| {
@@ -103,13 +103,13 @@ async fn a_server_of_tokens_at_the_registry_sees_the_credentials_and_any_other_g
     let version = "1.0.0".parse().unwrap();
     assert!(registry(&server, Some(credentials)).digest(&version).await.unwrap().is_some());
     let open: Reference = format!("{}/open", server.address).parse().unwrap();
-    let open = Registry::of(&Egress::new(policy(&[])).unwrap(), &open, None).unwrap();
+    let open = Registry::open(&Egress::new(policy(&[])).unwrap(), &open, None).unwrap();
     assert!(open.digest(&version).await.unwrap().is_some());
     assert_eq!(tokens.seen()[0].header("authorization"), None);
 }
 
 #[tokio::test]
-async fn what_a_registry_sends_is_bounded_and_compared() {
+async fn answers_of_a_registry_are_bounded_and_verified() {
     type React = fn(&Seen) -> Reaction;
     let blob: fn(&Seen, fn() -> Reaction) -> Reaction = |seen, blob| match path(seen).contains("/blobs/") {
         true => blob(),
@@ -122,13 +122,13 @@ async fn what_a_registry_sends_is_bounded_and_compared() {
     let cases: [(&str, React, &str, &str); 9] = [
         (
             "an endless manifest",
-            |_| Reaction::SendForEver(answer("200 OK", &[], &[b' '; MAX_DOCUMENT + 1])),
+            |_| Reaction::SendForEver(answer("200 OK", &[], &[b' '; MAX_DOCUMENT_BYTES + 1])),
             "http_body_too_large",
             "more than",
         ),
         (
             "a pack that is too large",
-            |_| found(&manifest(&sha256(PACK), MOST + 1)),
+            |_| found(&manifest(&sha256(PACK), MAX_PACK_BYTES + 1)),
             "http_body_too_large",
             "limit of a pack is 64",
         ),
@@ -140,9 +140,9 @@ async fn what_a_registry_sends_is_bounded_and_compared() {
             "registry_refused",
             "answers 500",
         ),
-        ("a redirect inwards", |_| leads_to("https://10.0.0.1/"), "denied", "not a public address"),
-        ("a redirect without TLS", |_| leads_to("http://example.com/"), "invalid_input", "without TLS"),
-        ("an endless way", |_| leads_to("/again"), "registry_refused", "more than 5 times"),
+        ("a redirect inwards", |_| redirect_to("https://10.0.0.1/"), "denied", "not a public address"),
+        ("a redirect without TLS", |_| redirect_to("http://example.com/"), "invalid_input", "without TLS"),
+        ("an endless way", |_| redirect_to("/again"), "registry_refused", "more than 5 times"),
         (
             "a server of tokens inside",
             |_| {
@@ -160,7 +160,7 @@ async fn what_a_registry_sends_is_bounded_and_compared() {
     let other = Server::start(move |seen| blob(seen, || found(b"\0asm and the REST"))).await;
     let failure = pulled(&other).await.unwrap_err();
     assert!(failure.code == "pack_changed" && failure.message.contains(&sha256(PACK)), "{failure}");
-    let more = Server::start(move |seen| blob(seen, || found(&[b'x'; MOST + 1]))).await;
+    let more = Server::start(move |seen| blob(seen, || found(&[b'x'; MAX_PACK_BYTES + 1]))).await;
     assert_eq!(pulled(&more).await.unwrap_err().code, "http_body_too_large");
     let nonsense = Server::start(move |seen| blob(seen, endless)).await;
     assert_eq!(pulled(&nonsense).await.unwrap_err().code, "http_protocol");

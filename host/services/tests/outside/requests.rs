@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_request_arrives_as_it_was_asked_for() {
+async fn a_request_arrives_unchanged() {
     let server = Server::start(|_| ok("hello")).await;
     let kit = Kit::local(&server.url(""));
     let headers = json!([["X-Two", "a"], ["x-two", "b"], ["Accept", "text/plain"]]);
@@ -46,7 +46,7 @@ async fn both_functions_do_the_same() {
 }
 
 #[tokio::test]
-async fn calls_that_change_something_carry_their_key() {
+async fn calls_that_change_something_have_an_idempotency_key() {
     let server = Server::start(|_| ok("")).await;
     let kit = Kit::local(&server.url(""));
     for method in ["GET", "HEAD", "OPTIONS", "POST", "POST", "PUT", "PATCH", "DELETE", "PROPFIND"] {
@@ -78,13 +78,13 @@ async fn a_body_may_be_a_file_of_the_tenant() {
         assert_eq!((failure.code.as_str(), failure.retryable), ("invalid_input", false));
     }
     // The size that a node claims is ignored.
-    let kit = kit.limited(Limits { request_body: 1000, ..Limits::default() });
+    let kit = kit.with_limits(Limits { request_body: 1000, ..Limits::default() });
     assert_eq!(kit.send(args(&blob.file_id)).await.unwrap_err().code, "http_body_too_large");
     assert_eq!(server.seen().len(), 1);
 }
 
 #[tokio::test]
-async fn an_empty_body_is_announced_where_one_is_usual() {
+async fn an_empty_body_is_announced_if_the_method_usually_has_one() {
     let server = Server::start(|_| ok("")).await;
     let kit = Kit::local(&server.url(""));
     kit.send(json!({ "method": "POST", "url": server.url("/"), "body": null })).await.unwrap();
@@ -168,7 +168,7 @@ fn wrong_arguments_are_refused_before_anything_happens() {
 
 #[test]
 fn a_text_that_is_too_large_is_refused_when_it_is_admitted() {
-    let kit = Kit::local("http://127.0.0.1:1").limited(Limits { request_body: 3, ..Limits::default() });
+    let kit = Kit::local("http://127.0.0.1:1").with_limits(Limits { request_body: 3, ..Limits::default() });
     let args = |text: &str| json!({ "method": "POST", "url": "http://127.0.0.1:1", "body": { "text": text } });
     assert!(kit.admit(args("abc")).is_ok());
     assert_eq!(kit.admit(args("abcd")).unwrap_err().code, "http_body_too_large");
@@ -202,7 +202,7 @@ fn a_preview_has_the_query_and_the_beginning_of_the_body_and_no_headers() {
 }
 
 #[test]
-fn an_admission_says_what_the_call_is_without_its_query() {
+fn an_admission_describes_the_call_without_its_query() {
     let mut kit = Kit::local("http://127.0.0.1:1");
     let long = "x".repeat(300);
     let table = [

@@ -14,7 +14,7 @@ use flowcell_services::{
     client::Client,
     egress::Egress,
     model::{Clock, Wait},
-    webhook::{ATTEMPTS, SigningKey, Webhook},
+    webhook::{MAX_ATTEMPTS, SigningKey, Webhook},
 };
 use futures_util::future::BoxFuture;
 
@@ -29,12 +29,12 @@ const NOW: u64 = 1_795_262_400;
 /// A clock that stands still. Waits between attempts end at once; the limit of an attempt expires at once if `late` is
 /// true, else never.
 #[derive(Default)]
-struct Waits {
+struct RecordingClock {
     between: Mutex<Vec<u128>>,
     late: bool,
 }
 
-impl Clock for Waits {
+impl Clock for RecordingClock {
     fn sleep(&self, why: Wait, how_long: Duration) -> BoxFuture<'static, ()> {
         match why {
             Wait::Backoff => self.between.lock().unwrap().push(how_long.as_millis()),
@@ -53,9 +53,9 @@ impl Clock for Waits {
     }
 }
 
-fn webhook(url: &str, listed: &[&str], clock: &Arc<Waits>) -> Result<Webhook, Failure> {
+fn webhook(url: &str, listed: &[&str], clock: &Arc<RecordingClock>) -> Result<Webhook, Failure> {
     let client = Client::new(Egress::new(policy(listed)).unwrap());
-    Ok(Webhook::new(client, url, Some(SigningKey::new("secret").unwrap()))?.timed_by(clock.clone()))
+    Ok(Webhook::new(client, url, Some(SigningKey::new("secret").unwrap()))?.with_clock(clock.clone()))
 }
 
 /// Posts `{}` to a server that sends these answers in turn, then the last one forever.
@@ -65,7 +65,7 @@ async fn posted(answers: Vec<Vec<u8>>) -> (Result<(), Failure>, Server, Vec<u128
         let index = count.fetch_add(1, Ordering::AcqRel).min(answers.len() - 1);
         Reaction::Send(answers[index].clone())
     });
-    let (server, clock) = (server.await, Arc::new(Waits::default()));
+    let (server, clock) = (server.await, Arc::new(RecordingClock::default()));
     let url = format!("http://{}/secret-path?token=t", server.address);
     let outcome = webhook(&url, &[LOCAL], &clock).unwrap().post("msg_1", Bytes::from_static(b"{}")).await;
     let waits = clock.between.lock().unwrap().clone();
@@ -77,7 +77,7 @@ fn status(line: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_post_says_what_it_is_and_who_sent_it() {
+async fn a_post_has_an_id_a_time_and_a_signature() {
     let Reaction::Send(taken) = ok("thanks") else { unreachable!() };
     let (outcome, server, waits) = posted(vec![taken]).await;
     outcome.unwrap();
@@ -98,7 +98,7 @@ async fn a_post_says_what_it_is_and_who_sent_it() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_posted_again_under_the_same_id() {
+async fn transient_failures_are_posted_again_with_the_same_id() {
     let busy = answer("429 Too Many Requests", &[("retry-after", "7")], b"");
     let date = answer("503 Gone Fishing", &[("retry-after", "Sat, 21 Nov 2026 12:30:00 GMT")], b"");
     let taken = status("204 No Content");
@@ -110,10 +110,10 @@ async fn what_may_pass_is_posted_again_under_the_same_id() {
 }
 
 #[tokio::test]
-async fn it_gives_up_after_its_attempts() {
+async fn a_post_fails_after_the_maximum_of_attempts() {
     let (outcome, server, waits) = posted(vec![status("502 Bad Gateway")]).await;
     let failure = outcome.unwrap_err();
-    assert_eq!(server.seen().len(), ATTEMPTS as usize);
+    assert_eq!(server.seen().len(), MAX_ATTEMPTS as usize);
     assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]);
     assert!(failure.message.contains("it answered 502, after 8 attempts"), "{failure}");
     assert!(!failure.message.contains("secret-path") && !failure.message.contains("token"), "{failure}");
@@ -129,22 +129,22 @@ async fn a_refusal_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn nobody_and_silence_are_tried_again() {
+async fn refused_connections_and_timeouts_are_retried() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent = Server::start(|_| Reaction::SendAndHang(Vec::new())).await;
     for (address, late, sentence) in
         [(nobody, false, "after 8 attempts"), (silent.address, true, "no answer within 10 s")]
     {
-        let clock = Arc::new(Waits { late, ..Waits::default() });
+        let clock = Arc::new(RecordingClock { late, ..RecordingClock::default() });
         let webhook = webhook(&format!("http://{address}"), &[LOCAL], &clock).unwrap();
         let failure = webhook.post("msg_1", Bytes::from_static(b"{}")).await.unwrap_err();
         assert!(failure.message.contains(sentence), "{failure}");
-        assert_eq!(clock.between.lock().unwrap().len(), ATTEMPTS as usize - 1);
+        assert_eq!(clock.between.lock().unwrap().len(), MAX_ATTEMPTS as usize - 1);
     }
 }
 
 #[tokio::test]
-async fn the_guard_stands_before_a_webhook() {
+async fn webhooks_pass_the_egress_guard() {
     let clock = Arc::default();
     let table = [
         ("http://127.0.0.1:9", "--allow-private 127.0.0.1:9"),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 
 #[test]
-fn one_turn() {
+fn an_agent_answers_in_one_turn() {
     let played = play(|| Script::new().says("Done"), &json!({}));
     let usage = json!({
         "input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "reasoning": 0, "estimated": false,
@@ -51,7 +51,7 @@ fn every_kind_of_input_becomes_messages() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_refused_before_anything_is_told() {
+fn invalid_inputs_fail_before_the_agent_run_opens() {
     let inputs = [
         json!({}),
         json!({ "prompt": "Go", "input": null }),
@@ -75,7 +75,7 @@ fn what_cannot_be_answered_is_refused_before_anything_is_told() {
 }
 
 #[test]
-fn an_agent_that_nobody_knows() {
+fn an_agent_name_without_a_system_prompt_is_unknown() {
     let nobody = json!({ "agent": "nobody" });
     assert_eq!(code(&play(Script::new, &nobody)), "unknown_agent");
     let known = play(|| Script::new().says("Done"), &json!({ "agent": "writer", "system": "You write." }));
@@ -86,7 +86,7 @@ fn an_agent_that_nobody_knows() {
 }
 
 #[test]
-fn input_wins_over_config() {
+fn input_overrides_config() {
     let input = json!({
         "prompt": "Go", "model": "m2", "system": "s2", "tools": ["b.*"], "metadata": { "ticket": 7 },
     });
@@ -113,7 +113,7 @@ fn input_wins_over_config() {
 }
 
 #[test]
-fn a_session_goes_on() {
+fn a_session_continues_the_stored_conversation() {
     let config = |prefix: Option<&str>| {
         let mut session = json!({ "flow": "f", "step": "b", "fork": true, "sameAgent": ["a"] });
         if let Some(prefix) = prefix {

@@ -13,7 +13,7 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn the_model_says_why_it_ends() {
+fn the_stop_reason_of_the_model_is_reported() {
     let rows = [
         ("end", "end"),
         ("stop_sequence", "stop_sequence"),
@@ -36,7 +36,7 @@ fn the_model_says_why_it_ends() {
 }
 
 #[test]
-fn a_model_that_pauses_goes_on() {
+fn a_paused_reply_is_continued() {
     let paused = || reply(&[text("Wait")], "paused");
     let played = play(|| Script::new().reply(paused()).reply(paused()).says("Done"), &json!({}));
     assert_eq!(output(&played)["result"], "Done");
@@ -44,7 +44,7 @@ fn a_model_that_pauses_goes_on() {
 }
 
 #[test]
-fn a_model_gets_its_own_blocks_back_as_they_came() {
+fn requests_repeat_the_blocks_of_the_model_unchanged() {
     let thought = json!({ "type": "raw", "provider": "p", "value": { "signature": "s", "b": 1, "a": [] } });
     let wish = json!({ "type": "tool_use", "id": "t1", "name": "a_b", "input": { "z": 1, "a": 2 }, "raw": { "x": 1 } });
     let content = [thought, text("Well"), wish];
@@ -65,7 +65,7 @@ fn model_calls_are_limited() {
 }
 
 #[test]
-fn budgets_end_a_run_before_the_next_call() {
+fn a_spent_budget_prevents_the_next_call() {
     let costly = || {
         let mut costly = reply(&[json!({ "type": "tool_use", "id": "t1", "name": "a_b", "input": {} })], "tool_calls");
         costly["usage"]["costUsd"] = 0.5.into();
@@ -88,7 +88,7 @@ fn budgets_end_a_run_before_the_next_call() {
 }
 
 #[test]
-fn another_model_is_asked_once() {
+fn the_fallback_model_is_used_once() {
     let busy = || Failure::new("model_overloaded", "busy").retryable();
     let config = json!({ "model": "large", "fallbackModel": "small" });
     let played = play(|| Script::new().fail(busy()).says("Done"), &config);
@@ -113,7 +113,7 @@ fn another_model_is_asked_once() {
 }
 
 #[test]
-fn what_is_too_large_for_an_event_is_cut_there_alone() {
+fn a_large_result_is_cut_only_in_the_final_event() {
     let long = "ä".repeat(50_000);
     let played = play(|| Script::new().says(&long), &json!({}));
     assert_eq!(output(&played)["result"], long);

@@ -1,4 +1,4 @@
-//! The inbox: the moments at which messages are applied, and the ends of waiting.
+//! The inbox: the moments at which messages enter the conversation, and the ends of waiting.
 
 use flowcell_sdk::testing::Script;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn tool() -> Script {
     Script::new().tool("a.b", |_| Ok("ok".into()))
 }
 
-fn use_of_it() -> [(&'static str, &'static str, Value); 1] {
+fn one_tool_use() -> [(&'static str, &'static str, Value); 1] {
     [("t1", "a_b", json!({}))]
 }
 
@@ -18,8 +18,8 @@ fn config(inbox: Value) -> Value {
 }
 
 #[test]
-fn a_message_during_a_turn_steers_it_or_waits() {
-    let script = || tool().message("m1", "Faster").message("m2", "Louder").calls(use_of_it());
+fn a_message_during_a_turn_is_added_at_once_or_queued() {
+    let script = || tool().message("m1", "Faster").message("m2", "Louder").calls(one_tool_use());
     let steered = play(|| script().says("Done").silence(), &config(json!({ "idleCloseMs": 5 })));
     let expected = ["user: Go", "assistant: tool_use", "user: tool_result | Faster | Louder"];
     assert_eq!(last_messages(&steered), expected);
@@ -42,7 +42,7 @@ fn a_message_during_a_turn_steers_it_or_waits() {
 }
 
 #[test]
-fn without_an_inbox_in_the_config_it_listens_while_it_works() {
+fn an_agent_without_inbox_config_receives_messages_during_its_turn() {
     let played = play(|| Script::new().message("m1", "Faster").says("One").says("Two"), &json!({}));
     assert_eq!(last_messages(&played), ["user: Go", "assistant: One", "user: Faster"]);
     assert_eq!((&output(&played)["turns"], &output(&played)["stopReason"]), (&json!(2), &json!("end")));
@@ -62,7 +62,7 @@ fn a_message_after_an_answer_is_a_new_turn() {
 }
 
 #[test]
-fn waiting_ends_by_time_by_closing_and_if_nothing_can_come() {
+fn an_idle_agent_ends_by_timeout_by_closing_or_without_senders() {
     let rows = [
         (Script::silence as fn(Script) -> Script, json!({ "idleCloseMs": 5 }), "idle"),
         (Script::close, json!({ "idleCloseMs": 5 }), "closed"),
@@ -77,7 +77,7 @@ fn waiting_ends_by_time_by_closing_and_if_nothing_can_come() {
 }
 
 #[test]
-fn closing_during_a_turn_lets_it_answer_and_applies_what_came_before() {
+fn an_agent_closed_during_a_turn_answers_earlier_messages() {
     let script = || Script::new().message("m1", "Faster").close().says("One").says("Two");
     let played = play(script, &config(json!({ "mode": "queue" })));
     assert_eq!((&output(&played)["result"], &output(&played)["stopReason"]), (&json!("Two"), &json!("closed")));
@@ -86,7 +86,7 @@ fn closing_during_a_turn_lets_it_answer_and_applies_what_came_before() {
 }
 
 #[test]
-fn max_turns_ends_the_run_and_tells_what_nobody_reads() {
+fn max_turns_ends_the_agent_run_and_reports_discarded_messages() {
     let script = || Script::new().message("m1", "One").message("m2", "Two").message("m3", "Three").says("A").says("B");
     let limited = |mode: &str| json!({ "maxTurns": 2, "inbox": { "mode": mode } });
     for mode in ["queue", "steer"] {
@@ -102,7 +102,7 @@ fn max_turns_ends_the_run_and_tells_what_nobody_reads() {
 }
 
 #[test]
-fn every_shape_of_a_message_is_understood() {
+fn every_form_of_an_inbox_message_is_accepted() {
     let rows = [
         (json!("Hello"), "user: Hello"),
         (json!({ "content": "Hello" }), "user: Hello"),

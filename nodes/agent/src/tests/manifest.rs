@@ -60,7 +60,7 @@ fn configs_are_checked_by_their_schema() {
 }
 
 #[test]
-fn outputs_are_as_their_schema_says() {
+fn outputs_match_their_schema() {
     let manifest = Manifest::parse(crate::MANIFEST).unwrap();
     let schema = jsonschema::validator_for(&manifest.nodes[0].output).unwrap();
     let input = json!({ "prompt": "Go", "args": { "k": 1 } });

@@ -10,7 +10,7 @@ fn config() -> Value {
 }
 
 #[test]
-fn answers_are_read_with_or_without_a_fence() {
+fn answers_are_parsed_with_or_without_a_code_fence() {
     let rows = ["{\"n\":1}", "  {\"n\":1}\n", "```json\n{\"n\":1}\n```", "Here it is:\n```\n{\"n\":1}\n```\nWell?"];
     for text in rows {
         let played = play(|| Script::new().says(text), &config());
@@ -22,7 +22,7 @@ fn answers_are_read_with_or_without_a_fence() {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_repaired() {
+fn an_invalid_answer_is_repaired() {
     let played = play(|| Script::new().says("{\"n\":\"x\"}").says("no").says("{\"n\":2}"), &config());
     assert_eq!(output(&played)["structuredOutput"], json!({ "n": 2 }));
     assert_eq!(output(&played)["turns"], 1);
@@ -33,7 +33,7 @@ fn an_answer_that_does_not_fit_is_repaired() {
 }
 
 #[test]
-fn a_model_that_does_not_manage_is_given_up() {
+fn an_answer_that_stays_invalid_fails_the_task() {
     let played = play(|| Script::new().says("1").says("2").says("3"), &config());
     assert_eq!((code(&played), played.remaining_acts), ("invalid_structured_output", 0));
     let Outcome::Failure(failure) = &played.outcome else { panic!("it fails") };
@@ -45,7 +45,7 @@ fn a_model_that_does_not_manage_is_given_up() {
 }
 
 #[test]
-fn arguments_get_the_answer_laid_over_them() {
+fn members_of_the_answer_override_arguments() {
     let rows = [
         (json!({ "n": 0, "k": { "a": 1 } }), config(), "{\"n\":1}", json!({ "n": 1, "k": { "a": 1 } })),
         (json!({ "k": 1 }), json!({}), "Done", json!({ "k": 1 })),
@@ -61,7 +61,7 @@ fn arguments_get_the_answer_laid_over_them() {
 }
 
 #[test]
-fn every_preset_has_its_prompt_and_its_schema() {
+fn every_preset_has_a_prompt_and_a_schema() {
     let rows = [
         ("agent.run", None, "Done"),
         ("agent.plan", Some("plan"), r#"{ "plan": [{ "title": "Look" }], "risks": ["Rain"] }"#),
@@ -86,7 +86,7 @@ fn every_preset_has_its_prompt_and_its_schema() {
 }
 
 #[test]
-fn what_an_earlier_turn_gave_is_not_given_again() {
+fn the_answer_of_an_earlier_turn_is_not_returned() {
     let mut config = config();
     config["inbox"] = json!({});
     let refused = flowcell_sdk::testing::reply(&[], "refusal");

@@ -31,7 +31,7 @@ fn error(id: &str, content: &str) -> Value {
 }
 
 #[test]
-fn calls_of_a_turn_are_under_way_at_once_and_answered_in_their_order() {
+fn calls_of_a_turn_run_concurrently_and_their_results_keep_the_order() {
     let uses = || [("t1", "text_upper", json!({ "text": "a" })), ("t2", "math_double", json!({ "n": 4 }))];
     let expected = [result("t1", "A"), result("t2", "{\"n\":8}")];
     for backwards in [false, true] {
@@ -59,7 +59,7 @@ fn calls_of_a_turn_are_under_way_at_once_and_answered_in_their_order() {
 }
 
 #[test]
-fn what_goes_wrong_with_a_tool_is_told_to_the_model() {
+fn the_model_receives_the_errors_of_tools() {
     let rows = [
         (("t1", "math_fail", json!({})), error("t1", "out_of_paper: there is no paper"), 1),
         (("t1", "nothing", json!({})), error("t1", "tool_not_found: unknown tool `nothing`"), 0),
@@ -90,7 +90,7 @@ fn calls_beyond_the_limit_are_not_made() {
 }
 
 #[test]
-fn a_reply_that_was_cut_off_calls_nothing() {
+fn tool_uses_of_a_truncated_reply_are_not_called() {
     let cut = || {
         let wish = json!({ "type": "tool_use", "id": "t1", "name": "math_double", "input": {} });
         let content = [json!({ "type": "text", "text": "Well" }), wish];
@@ -119,7 +119,7 @@ fn large_results_are_cut() {
 }
 
 #[test]
-fn a_coder_that_is_granted_no_tools_works_without() {
+fn a_preset_works_without_granted_tools() {
     let input = || json!({ "prompt": "Go" });
     let coder = play_type("agent.coder", || two_tools().says("Done"), input(), &json!({}));
     assert_eq!(coder.of("tools.find"), [&json!({ "patterns": ["*"] })]);

@@ -33,7 +33,7 @@ fn outline(source: &str) -> Value {
 }
 
 #[test]
-fn a_call_of_img_reaches_the_host_and_gives_what_it_answers() {
+fn a_service_call_returns_the_answer_of_the_host() {
     let made = || host().service("img", |_| Ok(file("made")));
     let input = json!({ "source": LOGO, "inputs": { "logo": file("a"), "photo": file("b") } });
     let played = play_on(made, input);
@@ -46,7 +46,7 @@ fn a_call_of_img_reaches_the_host_and_gives_what_it_answers() {
 }
 
 #[test]
-fn what_is_declared_is_shown_without_a_run() {
+fn declarations_are_returned_without_running_the_script() {
     let expected = json!({
         "title": "Logo overlay",
         "inputs": [
@@ -76,7 +76,7 @@ fn what_is_declared_is_shown_without_a_run() {
 }
 
 #[test]
-fn functions_are_found_however_they_are_written() {
+fn every_form_of_function_definition_is_found() {
     for source in [
         "function run(services) { return services.inputs.a }",
         "export function run(services) { return services.inputs.a }",
@@ -91,7 +91,7 @@ fn functions_are_found_however_they_are_written() {
 }
 
 #[test]
-fn a_missing_input_is_told_before_the_run() {
+fn a_missing_input_fails_before_the_script_runs() {
     let source = "function setup(flow) { flow.inText('a'); flow.inText('b', { optional: true }); flow.inJson('c') }\n\
                   export function run() { console.log('it runs') }";
     for (inputs, missing) in [(json!({}), json!(["a", "c"])), (json!({ "a": "x", "c": null }), json!(["c"]))] {
@@ -104,7 +104,7 @@ fn a_missing_input_is_told_before_the_run() {
 }
 
 #[test]
-fn outputs_are_taken_as_they_are_when_they_are_given() {
+fn outputs_store_the_value_at_the_time_of_the_call() {
     let source = "const setup = flow => { flow.outText('x'); flow.outText('never') };\n\
                   export function run(services) {\n\
                     const list = [1]; services.outputs('x', list); list.push(2);\n\
@@ -129,7 +129,7 @@ fn the_console_writes_to_the_log() {
 }
 
 #[test]
-fn declarations_that_make_no_sense_fail_where_they_are() {
+fn invalid_declarations_fail_at_their_line() {
     for (call, why) in [
         ("flow.inText()", "must be a text, not undefined"),
         ("flow.inText('')", "an id must have 1 to 64"),

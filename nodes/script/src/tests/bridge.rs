@@ -24,7 +24,7 @@ fn values_pass_unchanged() {
 }
 
 #[test]
-fn whole_numbers_that_a_script_would_change_are_refused() {
+fn whole_numbers_that_a_script_would_round_are_refused() {
     for number in ["9007199254740993", "-9007199254740993", "18446744073709551615"] {
         let value: Value = serde_json::from_str(number).unwrap();
         let failure =
@@ -34,7 +34,7 @@ fn whole_numbers_that_a_script_would_change_are_refused() {
 }
 
 #[test]
-fn what_json_has_another_form_for_gets_it() {
+fn values_convert_to_their_json_form() {
     for (value, json) in [
         ("undefined", json!(null)),
         ("{ a: undefined, b: 1 }", json!({ "b": 1 })),
@@ -52,7 +52,7 @@ fn what_json_has_another_form_for_gets_it() {
 }
 
 #[test]
-fn what_json_cannot_carry_is_refused_with_its_place() {
+fn values_without_a_json_form_are_refused_with_their_path() {
     for (value, why) in [
         ("1n", "argument 1 of services.echo is a BigInt"),
         ("() => 1", "is a function"),
@@ -91,7 +91,7 @@ fn what_json_cannot_carry_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_refused_call_can_be_caught() {
+fn the_error_of_a_failed_call_can_be_caught() {
     let caught = returned(
         "try { await services.broken(1) } catch (e) { return [e.message, e.code, e.service, e instanceof Error] }",
     );
@@ -99,7 +99,7 @@ fn a_refused_call_can_be_caught() {
 }
 
 #[test]
-fn a_refused_call_that_nobody_catches_fails_the_run_where_it_was_made() {
+fn an_uncaught_error_of_a_call_fails_the_script_at_the_call() {
     for source in [
         "export async function run(services) {\n  const a = 1;\n  await services.broken(a);\n}",
         "async function deep(services) {\n  const a = 1;\n  return services.broken(a);\n}\nexport const run = s => deep(s)",
@@ -115,7 +115,7 @@ fn a_refused_call_that_nobody_catches_fails_the_run_where_it_was_made() {
 }
 
 #[test]
-fn every_name_that_is_not_the_objects_own_is_a_service() {
+fn every_other_name_is_a_service() {
     let failure = failure(&play("export const run = async services => { await services.nobody() }", json!({})));
     assert!(failure.message.contains("unknown service `nobody`"), "{}", failure.message);
     assert_eq!(
@@ -128,7 +128,7 @@ fn every_name_that_is_not_the_objects_own_is_a_service() {
 }
 
 #[test]
-fn calls_are_under_way_at_the_same_time_and_end_in_any_order() {
+fn calls_run_concurrently_and_end_in_any_order() {
     let source = "export async function run(services) {\n\
                     const order = [];\n\
                     const one = n => services.echo(n).then(n => order.push(n));\n\
@@ -142,7 +142,7 @@ fn calls_are_under_way_at_the_same_time_and_end_in_any_order() {
 }
 
 #[test]
-fn no_more_calls_are_made_at_a_time_than_the_host_takes() {
+fn concurrent_calls_are_limited() {
     let body = "const n = 200; const all = await Promise.all([...Array(n).keys()].map(i => services.echo(i))); return all.reduce((a, b) => a + b)";
     let played = play(&format!("export async function run(services) {{ {body} }}"), json!({}));
     assert_eq!(output(&played)["result"], 199 * 100);
@@ -159,7 +159,7 @@ fn no_more_calls_are_made_at_a_time_than_the_host_takes() {
 }
 
 #[test]
-fn calls_that_nobody_waits_for_end_before_the_run_does() {
+fn unawaited_calls_end_before_the_script() {
     let source =
         "export function run(services) { services.echo(1).then(n => services.outputs('late', n)); return 'early' }";
     assert_eq!(output(&play(source, json!({}))), json!({ "result": "early", "outputs": { "late": 1 } }));
@@ -173,7 +173,7 @@ fn a_host_that_refuses_to_start_a_call_rejects_its_promise() {
 }
 
 #[test]
-fn a_file_is_a_script_too() {
+fn a_script_can_come_from_a_file() {
     let input = |text: &str| json!({ "file": { "path": "./lib/x.js", "text": text } });
     assert_eq!(output(&play_on(host, input("export const run = () => 1")))["result"], 1);
     let failure: Failure = failure(&play_on(host, input("export const run = () => {\n  nothing() }")));

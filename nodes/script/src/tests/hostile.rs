@@ -25,7 +25,7 @@ fn j1_polluted_prototypes_do_not_reach_the_bridge() {
 }
 
 #[test]
-fn j1_inputs_pollute_nothing() {
+fn j1_inputs_do_not_pollute_prototypes() {
     let inputs = json!({ "__proto__": { "polluted": 1 }, "constructor": { "prototype": { "polluted": 1 } } });
     let source = "export const run = services => [({}).polluted, Object.keys(services.inputs).length]";
     assert_eq!(output(&play(source, inputs))["result"], json!([null, 2]));
@@ -46,7 +46,7 @@ fn j2_call_ids_cannot_be_forged() {
 }
 
 #[test]
-fn j3_nothing_of_the_machine_is_there() {
+fn j3_scripts_cannot_access_the_machine() {
     let names = "['process', 'require', 'fetch', 'Deno', 'WebAssembly', 'setTimeout', 'importScripts', 'Intl', 'XMLHttpRequest', '$262']";
     let there = returned(&format!("return {names}.filter(name => typeof globalThis[name] !== 'undefined')"));
     assert_eq!(there, json!([]));
@@ -58,7 +58,7 @@ fn j3_nothing_of_the_machine_is_there() {
 }
 
 #[test]
-fn j4_recursion_ends() {
+fn j4_endless_recursion_fails() {
     for body in ["const f = n => 1 + f(n + 1); return f(0)", "const f = () => [1].map(f); return f()"] {
         let played = std::thread::Builder::new()
             .stack_size(256 << 20)
@@ -69,7 +69,7 @@ fn j4_recursion_ends() {
 }
 
 #[test]
-fn j5_errors_that_lie_about_themselves_are_told_anyway() {
+fn j5_manipulated_errors_are_still_reported() {
     for (thrown, said) in [
         ("Object.defineProperty(new Error('a'), 'message', { get() { throw 1 } })", "Error"),
         ("Object.assign(new Error('a'), { name: Symbol('n') })", "a"),
@@ -84,7 +84,7 @@ fn j5_errors_that_lie_about_themselves_are_told_anyway() {
 }
 
 #[test]
-fn j6_promises_by_the_thousand_are_followed() {
+fn j6_thousands_of_promises_are_settled() {
     let body = "let p = Promise.resolve(0); for (let i = 0; i < 20000; i++) p = p.then(n => n + 1); return await p";
     assert_eq!(returned(body), 20_000);
     let many =
@@ -93,7 +93,7 @@ fn j6_promises_by_the_thousand_are_followed() {
 }
 
 #[test]
-fn j7_the_object_services_is_changed_for_nobody_else() {
+fn j7_changes_of_the_object_services_affect_only_the_script() {
     let source = "export async function run(services) {\n\
                     services.img = () => 'mine'; delete services.outputs; Object.freeze(services);\n\
                     return [services.img(), await services.echo(1), Object.keys(services.inputs)];\n\
@@ -103,7 +103,7 @@ fn j7_the_object_services_is_changed_for_nobody_else() {
 }
 
 #[test]
-fn j10_a_text_that_is_too_deep_is_not_read_to_its_end() {
+fn j10_a_text_nested_too_deeply_fails_early() {
     for (open, close) in [("(", ")"), ("[", "]"), ("{ a: ", "}"), ("`${", "}`"), ("f(", ")"), ("- ", ""), ("a => ", "")]
     {
         let nested = |deep: usize| {

@@ -7,7 +7,7 @@ use flowcell_sdk::{
 };
 
 #[test]
-fn the_examples_hold() {
+fn examples_of_the_manifest_give_the_documented_results() {
     let manifest = Manifest::parse(crate::MANIFEST).unwrap();
     for node in &manifest.nodes {
         for example in &node.examples {

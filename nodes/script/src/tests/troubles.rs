@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{failure, play};
 
 #[test]
-fn a_text_that_is_no_javascript_is_told_with_its_place() {
+fn syntax_errors_are_reported_with_their_place() {
     for (source, place) in [
         ("let let", (1, 5)),
         ("export function run( {\n", (1, 23)),
@@ -29,7 +29,7 @@ fn a_text_that_is_no_javascript_is_told_with_its_place() {
 }
 
 #[test]
-fn what_is_thrown_is_told_with_its_place() {
+fn thrown_values_are_reported_with_their_place() {
     for (source, message) in [
         (
             "export function run() {\n  null.x;\n}",
@@ -65,7 +65,7 @@ fn what_is_thrown_is_told_with_its_place() {
 }
 
 #[test]
-fn the_calls_that_led_there_are_told() {
+fn the_stack_of_calls_is_reported() {
     let source = "const deep = n => n ? deep(n - 1) : boom();\nconst boom = () => { throw new Error('x') };\nfunction run() { deep(3) }";
     let stack = failure(&play(source, json!({}))).details.unwrap()["stack"].as_array().unwrap().clone();
     assert!(stack[0].as_str().unwrap().starts_with("boom (source:2:"), "{stack:?}");
@@ -73,7 +73,7 @@ fn the_calls_that_led_there_are_told() {
 }
 
 #[test]
-fn a_promise_that_nothing_settles_is_told() {
+fn a_promise_that_is_never_settled_is_reported() {
     for source in [
         "export const run = () => new Promise(() => {})",
         "export async function run(services) { await services.echo(1); await new Promise(() => {}) }",
@@ -86,7 +86,7 @@ fn a_promise_that_nothing_settles_is_told() {
 }
 
 #[test]
-fn a_rejection_that_nobody_hears_fails_the_run() {
+fn an_unhandled_rejection_fails_the_script() {
     let unheard = "function run() { Promise.reject(new Error('lost')); return 1 }";
     assert!(failure(&play(unheard, json!({}))).message.starts_with("Error: lost"));
     let heard =
@@ -95,7 +95,7 @@ fn a_rejection_that_nobody_hears_fails_the_run() {
 }
 
 #[test]
-fn a_script_without_a_run_is_told_so() {
+fn a_script_without_run_fails() {
     for source in ["function setup() {}", "const run = 1", "export default function run() {}\n//"] {
         let played = play(source, json!({}));
         match source.contains("default") {

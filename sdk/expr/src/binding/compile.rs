@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Binding,
-    node::{Node, Part, within},
+    node::{Node, Part, with_token},
 };
 use crate::{
     error::ExprError,
@@ -61,7 +61,7 @@ impl Compiler {
                 let mut compiled = Vec::with_capacity(items.len());
                 for (index, item) in items.iter().enumerate() {
                     let compile = |pointer: &mut String| self.value(item, pointer, depth + 1);
-                    compiled.push(within(pointer, &index.to_string(), compile));
+                    compiled.push(with_token(pointer, &index.to_string(), compile));
                 }
                 Binding::array(compiled)
             }
@@ -69,7 +69,7 @@ impl Compiler {
                 let mut compiled = Vec::with_capacity(members.len());
                 for (key, member) in members.iter() {
                     let compile = |pointer: &mut String| self.value(member, pointer, depth + 1);
-                    compiled.push((key.clone(), within(pointer, key, compile)));
+                    compiled.push((key.clone(), with_token(pointer, key, compile)));
                 }
                 Binding::object(compiled)
             }

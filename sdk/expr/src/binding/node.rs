@@ -12,7 +12,7 @@ pub(crate) enum Node {
     Literal(Json),
     /// A text that is a single `{{ }}`; the result keeps its type.
     Whole(Expression),
-    /// A text that contains `{{ }}`.
+    /// Any other text with `{{ }}` in it; the result is a text.
     Text(Arc<[Part]>),
     /// A list, with its value if all items are literal.
     Array(Arc<[Binding]>, Option<Json>),
@@ -45,7 +45,7 @@ pub(crate) struct CapturedField {
 }
 
 /// Calls `action` with the pointer extended by one token.
-pub(crate) fn within<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String) -> T) -> T {
+pub(crate) fn with_token<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String) -> T) -> T {
     let length = pointer.len();
     push_token(pointer, token);
     let result = action(pointer);

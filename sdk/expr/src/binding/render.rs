@@ -36,7 +36,7 @@ fn text(parts: &[Part], roots: &dyn Roots) -> Result<Json, ExprError> {
             Part::Expression(expression) => {
                 let value = expression.evaluate(roots)?;
                 if value.is_file() {
-                    return Err(expression.misused("a text cannot contain a file value".to_owned(), roots));
+                    return Err(expression.misuse_error("a text cannot contain a file value".to_owned(), roots));
                 }
                 push_json(&mut text, &value).map_err(too_long)?;
             }
@@ -78,10 +78,10 @@ fn captured(field: &CapturedField, roots: &dyn Roots) -> Json {
         Some(value) => Some((name.clone(), value)),
         // A missing value is not passed on. The file or the skipped node on its path is passed on instead, so that
         // the component's error can explain why the value is missing.
-        None => match path.file(roots) {
+        None => match path.find_file(roots) {
             Some(file) => file.resolve(roots).map(|value| (file.to_string().into(), value)),
             None if is_strict => {
-                path.skipped(roots).map(|node| (node.member("skipped").to_string().into(), Json::from(true)))
+                path.find_skipped_node(roots).map(|node| (node.member("skipped").to_string().into(), Json::from(true)))
             }
             None => None,
         },

@@ -7,7 +7,7 @@ use crate::{
     json::{Json, Object},
     language::{Expression, whole},
     limits,
-    path::{Path, short},
+    path::{Path, shorten},
     path_use::{PathUse, Reads},
     pattern::Pattern,
     suggest::did_you_mean,
@@ -45,22 +45,22 @@ impl Compiler {
     fn term(&mut self, value: &Json, pointer: &str, depth: usize) -> Option<Term> {
         self.terms += 1;
         if self.terms > limits::CONDITION_TERMS || depth > limits::CONDITION_DEPTH {
-            return self.too_large(pointer, depth);
+            return self.report_too_large(pointer, depth);
         }
         match value {
             Json::Bool(constant) => Some(Term::Constant(*constant)),
             Json::String(text) => self.expression(text, pointer),
             Json::Object(members) => match members.first() {
                 Some((operator, body)) if members.len() == 1 => {
-                    self.operator(operator, body, &child(pointer, operator), depth)
+                    self.operator(operator, body, &child_pointer(pointer, operator), depth)
                 }
                 _ => match members.keys().find(|key| !OPERATORS.contains(&&***key)) {
-                    Some(unknown) => self.report(&child(pointer, unknown), unknown_operator(unknown)),
+                    Some(unknown) => self.report(&child_pointer(pointer, unknown), unknown_operator_error(unknown)),
                     None => {
                         for (operator, body) in members.iter() {
-                            self.operator(operator, body, &child(pointer, operator), depth);
+                            self.operator(operator, body, &child_pointer(pointer, operator), depth);
                         }
-                        self.report(pointer, one_operator(members))
+                        self.report(pointer, operator_count_error(members))
                     }
                 },
             },
@@ -74,7 +74,7 @@ impl Compiler {
         }
     }
 
-    fn too_large(&mut self, pointer: &str, depth: usize) -> Option<Term> {
+    fn report_too_large(&mut self, pointer: &str, depth: usize) -> Option<Term> {
         let message = match depth > limits::CONDITION_DEPTH {
             true => format!("the condition is nested deeper than {}", limits::CONDITION_DEPTH),
             false => format!("the condition has more than {} operators", limits::CONDITION_TERMS),
@@ -128,7 +128,7 @@ impl Compiler {
             "lt" => self.order(Order::Lt, body, pointer),
             "lte" => self.order(Order::Lte, body, pointer),
             "matches" => self.test(body, pointer, &["pattern"], Compiler::pattern),
-            unknown => self.report(pointer, unknown_operator(unknown)),
+            unknown => self.report(pointer, unknown_operator_error(unknown)),
         }
     }
 
@@ -144,7 +144,7 @@ impl Compiler {
             if self.terms > limits::CONDITION_TERMS {
                 return None;
             }
-            terms.extend(self.term(item, &child(pointer, &index.to_string()), depth + 1));
+            terms.extend(self.term(item, &child_pointer(pointer, &index.to_string()), depth + 1));
         }
         Some(terms)
     }
@@ -152,7 +152,7 @@ impl Compiler {
     fn exists(&mut self, body: &Json, pointer: &str) -> Option<Term> {
         match body {
             Json::Object(members) => {
-                self.only_keys(members, pointer, &["var"])?;
+                self.check_keys(members, pointer, &["var"])?;
                 self.var(members, pointer, Predicate::Exists)
             }
             path => self.path_test(path, pointer, Predicate::Exists),
@@ -178,20 +178,22 @@ impl Compiler {
             let message =
                 format!("`{operator}` takes an object with `var` and `{}`, not {}", keys[0], body.type_name());
             let (var, value) = match body.as_array() {
-                Some([Json::String(var), value]) if Path::parse(var).is_ok() => (short(var), short(&value.to_text())),
+                Some([Json::String(var), value]) if Path::parse(var).is_ok() => {
+                    (shorten(var), shorten(&value.to_text()))
+                }
                 _ => ("flow.input.kind".to_owned(), "…".to_owned()),
             };
             let hint = format!("write `{operator}: {{ var: {var}, {}: {value} }}`", keys[0]);
             return self.report(pointer, ExprError::new(message).hint(hint));
         };
         let known: Vec<&str> = keys.iter().copied().chain(["var"]).collect();
-        if self.only_keys(members, pointer, &known).is_none() {
+        if self.check_keys(members, pointer, &known).is_none() {
             // The path may have diagnostics of its own.
             return members.get("var").and_then(|_| self.var(members, pointer, Predicate::Exists)).and(None);
         }
         let present: Vec<&str> = keys.iter().copied().filter(|key| members.contains_key(*key)).collect();
         let predicate = match present.as_slice() {
-            [key] => predicate(self, key, &members[*key], &child(pointer, key)),
+            [key] => predicate(self, key, &members[*key], &child_pointer(pointer, key)),
             [] => self.report(pointer, ExprError::new(format!("`{}` is missing", keys[0]))),
             _ => self.report(pointer, ExprError::new(format!("`{}` and `{}` exclude each other", keys[0], keys[1]))),
         };
@@ -204,7 +206,7 @@ impl Compiler {
 
     fn var(&mut self, members: &Object, pointer: &str, predicate: Predicate) -> Option<Term> {
         match members.get("var") {
-            Some(path) => self.path_test(path, &child(pointer, "var"), predicate),
+            Some(path) => self.path_test(path, &child_pointer(pointer, "var"), predicate),
             None => self
                 .report(pointer, ExprError::new("`var` is missing").hint("`var` is a path, such as flow.input.kind")),
         }
@@ -222,7 +224,8 @@ impl Compiler {
         match Path::parse(source) {
             Ok(var) => {
                 let place = (pointer.to_owned(), at..at + source.len());
-                let (pointer, bytes, is_tested) = (place.0.clone(), Some(place.1.clone()), predicate.tests_missing());
+                let (pointer, bytes, is_tested) =
+                    (place.0.clone(), Some(place.1.clone()), predicate.is_test_for_missing());
                 self.reads.paths.push(PathUse { path: var.clone(), pointer, bytes, is_tested });
                 Some(Term::Test(Box::new(Test { var, place, predicate })))
             }
@@ -266,18 +269,18 @@ impl Compiler {
         }
     }
 
-    fn only_keys(&mut self, members: &Object, pointer: &str, known: &[&str]) -> Option<()> {
+    fn check_keys(&mut self, members: &Object, pointer: &str, known: &[&str]) -> Option<()> {
         let unknown: Vec<&str> = members.keys().map(|key| &**key).filter(|key| !known.contains(key)).collect();
         for key in &unknown {
             let mut error = ExprError::for_key(format!("unknown key `{key}`"));
             let free: Vec<&str> = known.iter().copied().filter(|known| !members.contains_key(*known)).collect();
             let meant = did_you_mean(key, free.iter().copied());
             error.hint = Some(meant.unwrap_or_else(|| match (free.as_slice(), unknown.len()) {
-                ([], _) => format!("remove it; the keys are {}", all_keys(known)),
+                ([], _) => format!("remove it; the keys are {}", list_of_keys(known)),
                 ([free, ..], 1) => format!("did you mean `{free}`?"),
-                _ => format!("the keys are {}", all_keys(known)),
+                _ => format!("the keys are {}", list_of_keys(known)),
             }));
-            self.report::<()>(&child(pointer, key), error);
+            self.report::<()>(&child_pointer(pointer, key), error);
         }
         unknown.is_empty().then_some(())
     }
@@ -288,30 +291,30 @@ impl Compiler {
     }
 }
 
-fn one_operator(members: &Object) -> ExprError {
+fn operator_count_error(members: &Object) -> ExprError {
     let message = match members.len() {
         0 => "the condition has no operator".to_owned(),
         count => format!("a condition must have one operator, but this one has {count}"),
     };
-    let hint = if members.is_empty() { operators() } else { "join conditions with `and: [ … ]`".to_owned() };
+    let hint = if members.is_empty() { operators_hint() } else { "join conditions with `and: [ … ]`".to_owned() };
     ExprError::new(message).hint(hint)
 }
 
-fn unknown_operator(unknown: &str) -> ExprError {
-    let hint = did_you_mean(unknown, OPERATORS).unwrap_or_else(operators);
+fn unknown_operator_error(unknown: &str) -> ExprError {
+    let hint = did_you_mean(unknown, OPERATORS).unwrap_or_else(operators_hint);
     ExprError::for_key(format!("unknown operator `{unknown}`")).hint(hint)
 }
 
-fn all_keys(known: &[&str]) -> String {
+fn list_of_keys(known: &[&str]) -> String {
     let known: Vec<String> = known.iter().map(|key| format!("`{key}`")).collect();
     known.join(", ")
 }
 
-fn operators() -> String {
+fn operators_hint() -> String {
     format!("the operators are {}", OPERATORS.join(", "))
 }
 
-fn child(pointer: &str, token: &str) -> String {
+fn child_pointer(pointer: &str, token: &str) -> String {
     let mut pointer = pointer.to_owned();
     push_token(&mut pointer, token);
     pointer

@@ -6,11 +6,11 @@ use super::term::{Operand, Predicate, Term, Test};
 use crate::{
     allowance,
     error::ExprError,
-    file::{misused, not_usable},
+    file::{misuse_error, not_usable_message},
     json::Json,
     limits,
     order::order,
-    path::{Path, short},
+    path::{Path, shorten},
     pattern::Pattern,
     roots::Roots,
 };
@@ -19,13 +19,13 @@ use crate::{
 pub(super) struct Evaluation<'a> {
     roots: &'a dyn Roots,
     /// Cost of the evaluation's searches so far, in units of [`limits::SEARCH_WORK`].
-    searched: Cell<usize>,
+    search_cost: Cell<usize>,
 }
 
 impl<'a> Evaluation<'a> {
     /// Prepares an evaluation.
     pub(super) fn new(roots: &'a dyn Roots) -> Evaluation<'a> {
-        Evaluation { roots, searched: Cell::new(0) }
+        Evaluation { roots, search_cost: Cell::new(0) }
     }
 
     /// Returns true if a condition holds. `and` stops at the first false term, `or` at the first true term.
@@ -34,14 +34,15 @@ impl<'a> Evaluation<'a> {
             Term::Constant(value) => Ok(*value),
             Term::Expression(expression, pointer) => expression.holds(self.roots).map_err(|error| error.under(pointer)),
             Term::Not(term) => self.holds(term).map(|held| !held),
-            Term::And(terms) => self.decide(terms, false),
-            Term::Or(terms) => self.decide(terms, true),
+            Term::And(terms) => self.evaluate_until(terms, false),
+            Term::Or(terms) => self.evaluate_until(terms, true),
             Term::Test(test) => self.evaluate_test(test),
         }
     }
 
-    /// Evaluates terms until one equals `deciding`. Returns `deciding` if one does; otherwise the opposite.
-    fn decide(&self, terms: &[Term], deciding: bool) -> Result<bool, ExprError> {
+    /// Evaluates terms until the result of one is `deciding`. Returns `deciding` if there is such a term, otherwise the
+    /// opposite.
+    fn evaluate_until(&self, terms: &[Term], deciding: bool) -> Result<bool, ExprError> {
         for term in terms {
             if self.holds(term)? == deciding {
                 return Ok(deciding);
@@ -58,8 +59,9 @@ impl<'a> Evaluation<'a> {
         }
         let value = match test.var.read(self.roots).map_err(placed)? {
             Some(value) => value,
-            None if self.roots.is_strict() && !test.predicate.tests_missing() => {
-                let hint = format!("the flow is strict: test it first with `exists: {}`", short(&test.var.to_string()));
+            None if self.roots.is_strict() && !test.predicate.is_test_for_missing() => {
+                let hint =
+                    format!("the flow is strict: test it first with `exists: {}`", shorten(&test.var.to_string()));
                 return Err(placed(test.var.missing(self.roots).hint(hint)));
             }
             None => Json::Null,
@@ -67,16 +69,16 @@ impl<'a> Evaluation<'a> {
         match &test.predicate {
             Predicate::Exists => Ok(!value.is_null()),
             Predicate::Equals(operand) => with(operand, self.roots, |other| {
-                self.comparable(test, operand, &value, other)?;
+                self.check_comparable(test, operand, &value, other)?;
                 spend_on(&value).and_then(|()| spend_on(other)).map_err(placed)?;
                 Ok(value == *other)
             }),
             Predicate::In(operand) => with(operand, self.roots, |list| {
-                self.comparable(test, operand, &value, list)?;
+                self.check_comparable(test, operand, &value, list)?;
                 spend_on(list).map_err(placed)?;
                 if let Json::Array(items) = list {
                     for item in items.iter() {
-                        self.comparable(test, operand, &value, item)?;
+                        self.check_comparable(test, operand, &value, item)?;
                         if *item == value {
                             return Ok(true);
                         }
@@ -84,28 +86,29 @@ impl<'a> Evaluation<'a> {
                 }
                 contains(list, &value).map_err(|message| {
                     let other = operand.binding.as_path().map(|path| (path, list));
-                    ExprError::new(message + &kinds([Some((&test.var, &value)), other])).under(&operand.pointer)
+                    ExprError::new(message + &describe_types([Some((&test.var, &value)), other]))
+                        .under(&operand.pointer)
                 })
             }),
             Predicate::Order(accepted, operand) => with(operand, self.roots, |other| {
-                self.comparable(test, operand, &value, other)?;
+                self.check_comparable(test, operand, &value, other)?;
                 let ordering = order(&value, other).map_err(|message| {
                     let other = operand.binding.as_path().map(|path| (path, other));
-                    placed(ExprError::new(message + &kinds([Some((&test.var, &value)), other])))
+                    placed(ExprError::new(message + &describe_types([Some((&test.var, &value)), other])))
                 });
                 ordering.map(|ordering| accepted.accepts(ordering))
             }),
             Predicate::Matches(_) if value.is_file() => {
-                Err(placed(misused(not_usable(test.predicate.name()), [&test.var])))
+                Err(placed(misuse_error(not_usable_message(test.predicate.name()), [&test.var])))
             }
             Predicate::Matches(pattern) => self
                 .matches(pattern, &value)
-                .map_err(|message| placed(ExprError::new(message + &kinds([Some((&test.var, &value))])))),
+                .map_err(|message| placed(ExprError::new(message + &describe_types([Some((&test.var, &value))])))),
         }
     }
 
     /// Returns an error if a file value is compared with any value except null.
-    fn comparable(&self, test: &Test, operand: &Operand, value: &Json, other: &Json) -> Result<(), ExprError> {
+    fn check_comparable(&self, test: &Test, operand: &Operand, value: &Json, other: &Json) -> Result<(), ExprError> {
         let is_misused = |one: &Json, with: &Json| one.is_file() && !with.is_null();
         if !is_misused(value, other) && !is_misused(other, value) {
             return Ok(());
@@ -113,7 +116,7 @@ impl<'a> Evaluation<'a> {
         let named = [Some(&test.var), operand.binding.as_path()].into_iter().flatten();
         let files = named.filter(|path| path.resolve(self.roots).is_some_and(|value| value.is_file()));
         let (pointer, place) = &test.place;
-        Err(misused(not_usable(test.predicate.name()), files).at(place.clone()).under(pointer))
+        Err(misuse_error(not_usable_message(test.predicate.name()), files).at(place.clone()).under(pointer))
     }
 
     fn matches(&self, pattern: &Pattern, value: &Json) -> Result<bool, String> {
@@ -122,8 +125,8 @@ impl<'a> Evaluation<'a> {
             Json::String(text) => text,
             other => return Err(format!("`matches` searches texts, not {}", other.type_name())),
         };
-        self.searched.set(self.searched.get().saturating_add(pattern.cost(text)));
-        if self.searched.get() > limits::SEARCHES * limits::SEARCH_WORK {
+        self.search_cost.set(self.search_cost.get().saturating_add(pattern.cost(text)));
+        if self.search_cost.get() > limits::SEARCHES * limits::SEARCH_WORK {
             return Err("the condition searches too much text".to_owned());
         }
         if !allowance::spend((pattern.cost(text) / limits::SEARCH_PER_WORK) as u64) {
@@ -135,11 +138,11 @@ impl<'a> Evaluation<'a> {
 
 /// Counts the work of comparing every part of a value. Returns an error if the limit of [`allowance`] is exceeded.
 fn spend_on(value: &Json) -> Result<(), ExprError> {
-    if allowance::spend_for(value) { Ok(()) } else { Err(ExprError::new(allowance::EXHAUSTED)) }
+    if allowance::spend_reading(value) { Ok(()) } else { Err(ExprError::new(allowance::EXHAUSTED)) }
 }
 
-/// Returns true if a text contains another text, or if an object has a key. Returns false for null, and for a list:
-/// the caller has already searched its items.
+/// Returns true if `container` is a text that contains the text `item`, or an object that has the key `item`. Returns
+/// false if it is null, or a list, because the caller has already searched the items of a list.
 fn contains(container: &Json, item: &Json) -> Result<bool, String> {
     let text = || item.as_str().ok_or_else(|| format!("`in` searches a text for a text, not for {}", item.type_name()));
     match container {
@@ -151,10 +154,10 @@ fn contains(container: &Json, item: &Json) -> Result<bool, String> {
 }
 
 /// Returns the end of a message about incompatible values: their paths and types.
-fn kinds<'a>(read: impl IntoIterator<Item = Option<(&'a Path, &'a Json)>>) -> String {
+fn describe_types<'a>(read: impl IntoIterator<Item = Option<(&'a Path, &'a Json)>>) -> String {
     let what = |value: &Json| if value.is_null() { "missing or null" } else { value.type_name() };
     let named = read.into_iter().flatten();
-    named.map(|(path, value)| format!("; `{}` is {}", short(&path.to_string()), what(value))).collect()
+    named.map(|(path, value)| format!("; `{}` is {}", shorten(&path.to_string()), what(value))).collect()
 }
 
 /// Calls `look` with an operand's value, without a copy if it is literal.

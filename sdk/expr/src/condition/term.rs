@@ -46,7 +46,7 @@ pub(super) enum Predicate {
     Equals(Operand),
     /// True if a list has an item that equals the value, a text contains the value, or an object has it as a key.
     In(Operand),
-    /// True if the value and the operand are ordered as the operator requires.
+    /// True if the operator holds for the order of the value and the operand.
     Order(Order, Operand),
     /// True if the pattern matches a part of the value.
     Matches(Pattern),
@@ -67,8 +67,8 @@ impl Predicate {
         }
     }
 
-    /// Returns true if the operator tests for missing values: `exists`, or a comparison with null.
-    pub(super) fn tests_missing(&self) -> bool {
+    /// Returns true for the operators that ask whether a value is missing: `exists`, and a comparison with null.
+    pub(super) fn is_test_for_missing(&self) -> bool {
         match self {
             Predicate::Exists => true,
             Predicate::Equals(operand) => operand.binding.as_literal().is_some_and(Json::is_null),
@@ -94,7 +94,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Returns true if the order of two values satisfies the operator.
+    /// Returns true if the operator holds for two values in this order.
     pub(super) fn accepts(self, ordering: Ordering) -> bool {
         match self {
             Order::Gt => ordering.is_gt(),
@@ -115,7 +115,7 @@ impl Term {
             Term::And(terms) | Term::Or(terms) => terms.iter().for_each(|term| term.collect(reads)),
             Term::Test(test) => {
                 let (pointer, bytes) = test.place.clone();
-                let is_tested = test.predicate.tests_missing();
+                let is_tested = test.predicate.is_test_for_missing();
                 reads.paths.push(PathUse { path: test.var.clone(), pointer, bytes: Some(bytes), is_tested });
                 if let Predicate::Equals(operand) | Predicate::In(operand) | Predicate::Order(_, operand) =
                     &test.predicate

@@ -43,7 +43,7 @@ fn push_compact(out: &mut String, text: &str, most: usize) -> bool {
     out.len() <= most
 }
 
-/// The result of reading a JSON text to its end, which also finds syntax errors.
+/// The result of reading a JSON text to its end. Reading also finds syntax errors.
 #[derive(Default)]
 struct Checked {
     has_key_twice: bool,

@@ -10,8 +10,8 @@ use crate::quoted::end_of_quoted;
 /// End of the message about a whole number that cannot be stored exactly.
 pub const TOO_LONG: &str = "has more digits than can be kept exactly: write it as a text";
 
-/// Minimum number of digits of a whole number that may not fit into 64 bits.
-const RUN: usize = 19;
+/// Minimum number of digits of the whole numbers that may not fit into 64 bits. All shorter numbers fit.
+const MIN_LOSSY_DIGITS: usize = 19;
 
 /// Parses a whole number: digits with an optional `-`. Returns `None` if the number cannot be stored exactly: it fits
 /// neither into a signed nor into an unsigned 64-bit integer, and a float would print different digits.
@@ -37,20 +37,20 @@ pub(super) fn check(text: &str) -> Result<(), Error> {
     Err(Error::custom(format!("the whole number {} {TOO_LONG} at line {line} column {column}", &text[place])))
 }
 
-/// Returns true if a text has at least [`RUN`] digits in a row, inside or outside of quotes. Between digits, it
-/// reads only every [`RUN`]-th byte.
+/// Returns true if a text has at least [`MIN_LOSSY_DIGITS`] digits in a row, inside or outside of quotes. Does not read
+/// every byte: such a row contains at least one of the bytes that it reads.
 fn has_long_digit_run(bytes: &[u8]) -> bool {
-    let mut at = RUN - 1;
+    let mut at = MIN_LOSSY_DIGITS - 1;
     while at < bytes.len() {
         if bytes[at].is_ascii_digit() {
             let before = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
             let behind = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-            if before + behind >= RUN {
+            if before + behind >= MIN_LOSSY_DIGITS {
                 return true;
             }
             at += behind;
         }
-        at += RUN;
+        at += MIN_LOSSY_DIGITS;
     }
     false
 }

@@ -21,7 +21,7 @@ pub(super) fn add(state: &mut State<'_, '_>, left: Value, right: Value) -> Resul
         charge(state, items.len().saturating_mul(limits::ITEM_WORK))?;
         return Ok(Value::from(items));
     }
-    sum(&left, &right).ok_or_else(|| refused("+", &left, &right))
+    sum(&left, &right).ok_or_else(|| operand_error("+", &left, &right))
 }
 
 /// Returns the sum of two numbers; `None` if an operand is not a number or a whole sum exceeds 128 bits.
@@ -31,7 +31,7 @@ pub(super) fn sum(left: &Value, right: &Value) -> Option<Value> {
 
 /// Subtracts the right number from the left one.
 pub(super) fn subtract(left: Value, right: Value) -> Result<Value, Error> {
-    combine(&left, &right, i128::checked_sub, |a, b| a - b).ok_or_else(|| refused("-", &left, &right))
+    combine(&left, &right, i128::checked_sub, |a, b| a - b).ok_or_else(|| operand_error("-", &left, &right))
 }
 
 /// Multiplies numbers, or repeats a text.
@@ -46,16 +46,16 @@ pub(super) fn multiply(state: &mut State<'_, '_>, left: Value, right: Value) -> 
         charge(state, length.ok_or_else(|| too_long(TextTooLong))?)?;
         return Ok(Value::from(text.repeat(times)));
     }
-    combine(&left, &right, i128::checked_mul, |a, b| a * b).ok_or_else(|| refused("*", &left, &right))
+    combine(&left, &right, i128::checked_mul, |a, b| a * b).ok_or_else(|| operand_error("*", &left, &right))
 }
 
 /// Divides numbers. The result is whole if both numbers are whole and there is no remainder. Division by 0 is an
 /// error.
 pub(super) fn divide(left: Value, right: Value) -> Result<Value, Error> {
     let whole = |a: i128, b: i128| if a.checked_rem(b)? == 0 { a.checked_div(b) } else { None };
-    let (Some(a), Some(b)) = (float(&left), float(&right)) else { return Err(refused("/", &left, &right)) };
+    let (Some(a), Some(b)) = (float(&left), float(&right)) else { return Err(operand_error("/", &left, &right)) };
     if b == 0.0 {
-        return Err(uncomputable("/", &left, &right));
+        return Err(calculation_error("/", &left, &right));
     }
     let exact = integers(&left, &right).and_then(|(a, b)| whole(a, b));
     Ok(exact.map_or_else(|| Value::from(a / b), integer))
@@ -63,7 +63,7 @@ pub(super) fn divide(left: Value, right: Value) -> Result<Value, Error> {
 
 /// Divides numbers and rounds down.
 pub(super) fn floor_divide(left: Value, right: Value) -> Result<Value, Error> {
-    floored("//", left, right, |a, b| floor_parts(a, b).map(|(quotient, _)| quotient), |a, b| (a / b).floor())
+    compute_floored("//", left, right, |a, b| floor_parts(a, b).map(|(quotient, _)| quotient), |a, b| (a / b).floor())
 }
 
 /// Returns the remainder of `//`. It has the sign of the right operand.
@@ -72,10 +72,10 @@ pub(super) fn remainder(left: Value, right: Value) -> Result<Value, Error> {
         let rest = a % b;
         if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
     };
-    floored("%", left, right, |a, b| floor_parts(a, b).map(|(_, rest)| rest), float)
+    compute_floored("%", left, right, |a, b| floor_parts(a, b).map(|(_, rest)| rest), float)
 }
 
-fn floored(
+fn compute_floored(
     sign: &str,
     left: Value,
     right: Value,
@@ -83,8 +83,8 @@ fn floored(
     decimal: fn(f64, f64) -> f64,
 ) -> Result<Value, Error> {
     match float(&right) {
-        Some(0.0) if left.is_number() => Err(uncomputable(sign, &left, &right)),
-        _ => combine(&left, &right, whole, decimal).ok_or_else(|| refused(sign, &left, &right)),
+        Some(0.0) if left.is_number() => Err(calculation_error(sign, &left, &right)),
+        _ => combine(&left, &right, whole, decimal).ok_or_else(|| operand_error(sign, &left, &right)),
     }
 }
 
@@ -99,15 +99,17 @@ fn floor_parts(a: i128, b: i128) -> Option<(i128, i128)> {
 
 /// Raises a number to a power.
 pub(super) fn power(left: Value, right: Value) -> Result<Value, Error> {
-    let (Some(base), Some(exponent)) = (float(&left), float(&right)) else { return Err(refused("**", &left, &right)) };
+    let (Some(base), Some(exponent)) = (float(&left), float(&right)) else {
+        return Err(operand_error("**", &left, &right));
+    };
     if base == 0.0 && exponent < 0.0 {
-        return Err(uncomputable("**", &left, &right));
+        return Err(calculation_error("**", &left, &right));
     }
     match integers(&left, &right) {
         Some((base, exponent)) if exponent >= 0 => {
             let exponent = u32::try_from(exponent).ok();
             let power = exponent.and_then(|exponent| base.checked_pow(exponent));
-            power.map(integer).ok_or_else(|| uncomputable("**", &left, &right))
+            power.map(integer).ok_or_else(|| calculation_error("**", &left, &right))
         }
         _ => Ok(Value::from(base.powf(exponent))),
     }
@@ -154,7 +156,7 @@ fn integer(value: i128) -> Value {
     i64::try_from(value).map_or_else(|_| Value::from(value), Value::from)
 }
 
-fn refused(sign: &str, left: &Value, right: &Value) -> Error {
+fn operand_error(sign: &str, left: &Value, right: &Value) -> Error {
     if left.is_integer() && right.is_integer() {
         return invalid(format!("`{sign}` does not work on whole numbers this large: {left} {sign} {right}"));
     }
@@ -162,6 +164,6 @@ fn refused(sign: &str, left: &Value, right: &Value) -> Error {
     if is_null(left) || is_null(right) { missing(message) } else { invalid(message) }
 }
 
-fn uncomputable(sign: &str, left: &Value, right: &Value) -> Error {
+fn calculation_error(sign: &str, left: &Value, right: &Value) -> Error {
     invalid(format!("unable to calculate {left} {sign} {right}"))
 }

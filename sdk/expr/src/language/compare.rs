@@ -11,7 +11,7 @@ use super::{
     operands::{invalid, is_null, kind, missing},
     values::{file_misuse, from_value, is_file},
 };
-use crate::{allowance, file::not_usable, json::Json, order::order};
+use crate::{allowance, file::not_usable_message, json::Json, order::order};
 
 /// The comparison operators, each with the names of its tests.
 const TESTS: [(&str, &[&str]); 7] = [
@@ -35,8 +35,8 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter(names::COMPARE, chain);
 }
 
-/// Evaluates `a < b <= c`: the first value, then operators and values alternately. The result is true if each pair
-/// satisfies its operator.
+/// Evaluates a chain such as `a < b <= c`. `first` is its first value; `rest` has the operators and the other values
+/// alternately. The result is true if each pair satisfies its operator.
 fn chain(state: &mut State<'_, '_>, first: Value, rest: Rest<Value>) -> Result<bool, Error> {
     let mut left = &first;
     for pair in rest.chunks(2) {
@@ -54,7 +54,7 @@ fn holds(state: &mut State<'_, '_>, sign: &str, left: &Value, right: &Value) -> 
     let is_search = matches!(sign, "in" | "not in");
     charge(state, if is_search { one.saturating_add(other) } else { one.min(other) })?;
     if is_file(left) && !is_null(right) || is_file(right) && !is_null(left) {
-        return Err(file_misuse(not_usable(sign)));
+        return Err(file_misuse(not_usable_message(sign)));
     }
     match sign {
         "==" => equal(left, right),
@@ -89,7 +89,7 @@ fn equal(left: &Value, right: &Value) -> Result<bool, Error> {
 
 /// Counts the work of reading every part of a value. Returns an error if the limit of [`allowance`] is exceeded.
 fn spend_on(value: &Json) -> Result<(), Error> {
-    match allowance::spend_for(value) {
+    match allowance::spend_reading(value) {
         true => Ok(()),
         false => Err(Error::new(ErrorKind::OutOfFuel, allowance::EXHAUSTED)),
     }
@@ -107,7 +107,7 @@ fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
             for other in container.try_iter()?.checked() {
                 let other = other?;
                 if is_file(&other) && !is_null(item) {
-                    return Err(file_misuse(not_usable("in")));
+                    return Err(file_misuse(not_usable_message("in")));
                 }
                 let found = match (item.as_str(), other.as_str()) {
                     (Some(item), Some(other)) => item == other,

@@ -27,7 +27,7 @@ pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(||
     environment
 });
 
-fn as_given(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
+fn keep_arguments(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
     Ok(arguments)
 }
 
@@ -44,7 +44,7 @@ fn add_metered(environment: &mut Environment<'static>, name: &'static str, funct
         "batch" | "slice" => filters::check_groups,
         name if WITH_CASE.contains(&name) => with_case,
         "capitalize" | "lower" | "title" | "trim" | "upper" => null_as_text,
-        _ => as_given,
+        _ => keep_arguments,
     };
     let takes_files = names::FILTERS_OF_FILES.contains(&name);
     environment.add_filter(name, filters::metered(name, takes_files, function, prepare));
@@ -52,7 +52,7 @@ fn add_metered(environment: &mut Environment<'static>, name: &'static str, funct
 
 fn add_metered_test(environment: &mut Environment<'static>, name: &'static str, function: Value) {
     let takes_files = !names::TESTS_OF_TEXTS.contains(&name);
-    environment.add_test(name, filters::metered(name, takes_files, function, as_given));
+    environment.add_test(name, filters::metered(name, takes_files, function, keep_arguments));
 }
 
 fn add_builtin(environment: &mut Environment<'static>) {

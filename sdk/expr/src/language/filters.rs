@@ -17,7 +17,7 @@ use super::{
     text::{TextTooLong, push_compact, push_str},
     values::{FileMisuse, check_part, file_misuse, from_value, is_file, to_value},
 };
-use crate::{file::not_usable, json::Json, limits, pattern::Pattern};
+use crate::{file::not_usable_message, json::Json, limits, pattern::Pattern};
 
 /// `x | required`: fails if `x` is missing or null. The canonical form passes the expression's source as the second
 /// argument and `false` as the third. If the third argument is true, as in references of the steps dialect, null is
@@ -36,7 +36,7 @@ pub(super) fn required(value: Value, what: Option<&str>, nullable: Option<bool>)
     Err(invalid(format!("`{what}` is required, but {problem}")).with_source(Required(hint)))
 }
 
-/// The source of an error about a required value, with the help text.
+/// The source of an error about a required value. Has the help text of the error.
 #[derive(Debug)]
 pub(super) struct Required(pub(super) &'static str);
 
@@ -48,9 +48,9 @@ impl fmt::Display for Required {
 
 impl error::Error for Required {}
 
-/// `a` in `a[b:c]`: returns an error for a file value.
+/// The operand `a` of `a[b:c]`: returns it unchanged, or an error if it is a file value.
 pub(super) fn sliced(value: Value) -> Result<Value, Error> {
-    if is_file(&value) { Err(file_misuse(not_usable("[:]"))) } else { Ok(value) }
+    if is_file(&value) { Err(file_misuse(not_usable_message("[:]"))) } else { Ok(value) }
 }
 
 /// `x | default(other, lax)`: returns `other` (default: an empty text) in place of a missing or null value. If `lax` is
@@ -241,13 +241,13 @@ pub(super) fn metered(
         let lacks_argument = arguments.iter().any(is_null);
         let prepared = prepare(arguments)?;
         let result = function.call(state, &prepared).and_then(|result| as_list(state, result));
-        result.map_err(|error| named(error, name, &operand, lacks_argument))
+        result.map_err(|error| with_filter_name(error, name, &operand, lacks_argument))
     }
 }
 
-/// Adds the name of a filter or test, and the type of its operand, to an error. An error whose message already names
+/// Adds the name of the filter or test to an error, and the type of its operand. An error whose message already names
 /// its subject stays unchanged.
-fn named(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Error {
+fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Error {
     let source = error::Error::source(&error);
     let is_told =
         source.is_some_and(|source| source.is::<FileMisuse>() || source.is::<Missing>() || source.is::<Required>());
@@ -274,7 +274,7 @@ fn check_files(name: &str, arguments: &[Value]) -> Result<(), Error> {
     };
     match used.iter().find(|value| is_file(value)) {
         Some(file) if name == "attr" => arguments.get(1).map_or(Ok(()), |part| check_part(file, part)),
-        Some(_) => Err(file_misuse(not_usable(shown))),
+        Some(_) => Err(file_misuse(not_usable_message(shown))),
         None => Ok(()),
     }
 }

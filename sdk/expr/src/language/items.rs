@@ -8,10 +8,10 @@ use super::{
 };
 use crate::path::{Path, Segment};
 
-/// Filters that return a list of all or some of the items.
+/// Filters that return a list with all or some of the items of their operand.
 const KEEPING: [&str; 9] =
     ["list", "reject", "rejectattr", "required", "reverse", "select", "selectattr", "sort", "unique"];
-/// Filters that return one item of a list.
+/// Filters that return one item of their operand.
 const CHOOSING: [&str; 4] = ["first", "last", "max", "min"];
 /// The segment that stands for any item of a list.
 const ANY: Segment = Segment::Index(0);
@@ -19,20 +19,21 @@ const ANY: Segment = Segment::Index(0);
 /// A path, and the segments to append to it.
 type ItemPath = (Path, Vec<Segment>);
 
-/// Returns the path of an expression's value, unless the expression computes a new value.
+/// Returns the path of an expression's value; `None` if the expression computes a new value.
 pub(super) fn path_of(expr: &Expr<'_>) -> Option<Path> {
-    value(expr).map(joined)
+    value(expr).map(to_path)
 }
 
-/// Returns the paths of the attributes that a filter reads from list items, the argument that names the attributes,
-/// and true if an item may lack them. `None` if the filter reads no attribute that is known before the evaluation.
+/// Returns three things about the attributes that a filter reads from list items: their paths, the argument that names
+/// them, and true if an item may lack them. Returns `None` if the filter reads no attribute that is known before the
+/// evaluation.
 pub(super) fn attributes<'e, 'x>(filter: &'e Filter<'x>) -> Option<(Vec<Path>, &'e Expr<'x>, bool)> {
     let argument = argument(filter)?;
     let items = item(filter.expr.as_ref()?)?;
     let is_tested = filter.args.iter().any(|argument| matches!(argument, CallArg::Kwarg("default", _)))
-        || filter.name.ends_with("attr") && tests_missing(filter.args.get(1..).unwrap_or_default());
-    let names = names_of(argument)?.split(',');
-    let path = |name: &str| joined((items.0.clone(), items.1.iter().cloned().chain(segments(name.trim())).collect()));
+        || filter.name.ends_with("attr") && is_test_for_missing(filter.args.get(1..).unwrap_or_default());
+    let names = literal_text(argument)?.split(',');
+    let path = |name: &str| to_path((items.0.clone(), items.1.iter().cloned().chain(segments(name.trim())).collect()));
     Some((names.map(path).collect(), argument, is_tested))
 }
 
@@ -56,15 +57,15 @@ fn argument<'e, 'x>(filter: &'e Filter<'x>) -> Option<&'e Expr<'x>> {
     }
 }
 
-/// Returns true if the arguments after the attribute are a test for missing values.
-fn tests_missing(test: &[CallArg<'_>]) -> bool {
+/// Returns true if the arguments after the attribute's name are a test for missing values, such as `'defined'`.
+fn is_test_for_missing(test: &[CallArg<'_>]) -> bool {
     let [CallArg::Pos(Expr::Const(name)), rest @ ..] = test else { return false };
     let name = name.value.as_str().unwrap_or_default();
     names::TESTS_OF_MISSING.contains(&name)
         || names::EQUALITY_TESTS.contains(&name) && matches!(rest, [CallArg::Pos(other)] if is_null(other))
 }
 
-fn names_of<'e>(argument: &'e Expr<'_>) -> Option<&'e str> {
+fn literal_text<'e>(argument: &'e Expr<'_>) -> Option<&'e str> {
     match argument {
         Expr::Const(name) => name.value.as_str(),
         _ => None,
@@ -90,8 +91,8 @@ fn value(expr: &Expr<'_>) -> Option<ItemPath> {
         return Some((path, Vec::new()));
     }
     match expr {
-        Expr::GetAttr(attribute) => then(value(&attribute.expr)?, Segment::Key(attribute.name.into())),
-        Expr::GetItem(item) => then(value(&item.expr)?, static_segment(&item.subscript_expr).unwrap_or(ANY)),
+        Expr::GetAttr(attribute) => append_step(value(&attribute.expr)?, Segment::Key(attribute.name.into())),
+        Expr::GetItem(item) => append_step(value(&item.expr)?, static_segment(&item.subscript_expr).unwrap_or(ANY)),
         Expr::Slice(slice) => value(&slice.expr),
         Expr::Filter(filter) if returns_only_items(filter) => value(filter.expr.as_ref()?),
         Expr::Filter(filter) if CHOOSING.contains(&filter.name) => item(filter.expr.as_ref()?),
@@ -104,20 +105,20 @@ fn item(expr: &Expr<'_>) -> Option<ItemPath> {
     match expr {
         Expr::Filter(filter) if filter.name == "map" => {
             let (path, mut way) = item(filter.expr.as_ref()?)?;
-            way.extend(segments(names_of(argument(filter)?)?));
+            way.extend(segments(literal_text(argument(filter)?)?));
             Some((path, way))
         }
         Expr::Filter(filter) if returns_only_items(filter) => item(filter.expr.as_ref()?),
         Expr::Slice(slice) => item(&slice.expr),
-        _ => then(value(expr)?, ANY),
+        _ => append_step(value(expr)?, ANY),
     }
 }
 
-fn then((path, mut way): ItemPath, step: Segment) -> Option<ItemPath> {
+fn append_step((path, mut way): ItemPath, step: Segment) -> Option<ItemPath> {
     way.push(step);
     Some((path, way))
 }
 
-fn joined((path, way): ItemPath) -> Path {
+fn to_path((path, way): ItemPath) -> Path {
     Path::new(path.root(), path.segments().iter().cloned().chain(way))
 }

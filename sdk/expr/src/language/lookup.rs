@@ -9,7 +9,7 @@ use super::{
     names,
     values::{check_part, file_misuse, is_file, is_skipped},
 };
-use crate::file::not_usable;
+use crate::file::not_usable_message;
 
 /// The source of an error about a missing value, with the index of the failed lookup; `None` if the error does not
 /// come from a lookup.
@@ -24,9 +24,9 @@ impl fmt::Display for Missing {
 
 impl error::Error for Missing {}
 
-/// Returns the value of a lookup. In a strict flow, a missing value is an error if the lookup has a `number`. A
-/// lookup without one only tests for the value. If `is_output` is true, the output of a skipped node counts as
-/// missing.
+/// Returns the value of a lookup. In a strict flow, a missing value is an error if the lookup has a `number`, its index
+/// in the list of lookups. A lookup without a number only tests for the value. If `is_output` is true, the output of a
+/// skipped node counts as missing.
 pub(super) fn read(
     state: &mut State<'_, '_>,
     value: Value,
@@ -48,9 +48,9 @@ pub(super) fn key(value: Value) -> Value {
     if value.kind() == ValueKind::Bool { Value::from(()) } else { value }
 }
 
-/// In a strict flow, returns an error if an item of a list lacks the attribute of a filter. `default` and the tests
-/// for missing values allow such items. In any flow, returns an error if the filter reads an attribute that a file
-/// value never has, or compares a file value.
+/// Checks the attribute that a filter reads from the items of a list. In a strict flow, an item without it is an error,
+/// unless the filter has a `default` or tests for missing values. In every flow, it is an error to read an attribute
+/// that a file value never has, and to compare a file value.
 pub(super) fn check_attribute(state: &State<'_, '_>, filter: &str, arguments: &[Value]) -> Result<(), Error> {
     let options = arguments.last().filter(|last| last.is_kwargs());
     let option = |key: &str| options?.get_attr(key).ok().filter(|value| !value.is_undefined());
@@ -66,7 +66,7 @@ pub(super) fn check_attribute(state: &State<'_, '_>, filter: &str, arguments: &[
         return Ok(());
     }
     let admits_missing = option("default").is_some()
-        || filter.ends_with("attr") && tests_missing(arguments.get(2..).unwrap_or_default());
+        || filter.ends_with("attr") && is_test_for_missing(arguments.get(2..).unwrap_or_default());
     let is_needed = !admits_missing && is_strict(state);
     let written = attribute.map(|attribute| attribute.to_string());
     for (at, item) in arguments[0].try_iter().into_iter().flatten().enumerate() {
@@ -89,11 +89,12 @@ pub(super) fn check_attribute(state: &State<'_, '_>, filter: &str, arguments: &[
 
 /// Returns an error for a file value that a filter would compare.
 fn check_compared(filter: &str, value: &Value) -> Result<(), Error> {
-    if is_file(value) { Err(file_misuse(not_usable(filter))) } else { Ok(()) }
+    if is_file(value) { Err(file_misuse(not_usable_message(filter))) } else { Ok(()) }
 }
 
-/// Returns true if the arguments of `selectattr` after the attribute test for missing values.
-fn tests_missing(test: &[Value]) -> bool {
+/// Returns true for a test of `selectattr` or `rejectattr` that asks whether a value is missing: its name, such as
+/// `defined`, or a comparison with null. `test` has the arguments after the name of the attribute.
+fn is_test_for_missing(test: &[Value]) -> bool {
     let name = test.first().and_then(Value::as_str).unwrap_or_default();
     names::TESTS_OF_MISSING.contains(&name)
         || names::EQUALITY_TESTS.contains(&name) && test.get(1).is_some_and(Value::is_none)

@@ -188,7 +188,7 @@ mod manual_tests {
     }
 
     /// Returns the names in a cell: its spans of code, without arguments.
-    fn names(cell: &str) -> impl Iterator<Item = &str> {
+    fn names_in_cell(cell: &str) -> impl Iterator<Item = &str> {
         cell.split('`').skip(1).step_by(2).map(|name| name.split('(').next().unwrap_or_default())
     }
 
@@ -199,7 +199,7 @@ mod manual_tests {
             [("\n## Filters\n", super::filters().collect::<Vec<_>>()), ("\n## Tests\n", super::tests().collect())]
         {
             let rows = rows(&page, heading);
-            let named: Vec<&str> = rows.iter().flat_map(|row| names(&row[0])).collect();
+            let named: Vec<&str> = rows.iter().flat_map(|row| names_in_cell(&row[0])).collect();
             for name in &known {
                 assert!(named.contains(name), "expressions.md has no entry for `{name}` under{heading}");
             }
@@ -210,7 +210,7 @@ mod manual_tests {
     }
 
     #[test]
-    fn examples_of_filters_in_the_manual_give_what_is_printed() {
+    fn examples_of_filters_in_the_manual_give_the_printed_results() {
         let page = std::fs::read_to_string(PAGE).unwrap();
         let mut count = 0;
         for row in rows(&page, "\n## Filters\n") {

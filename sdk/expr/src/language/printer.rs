@@ -21,7 +21,7 @@ use crate::{
     error::ExprError,
     json::Json,
     limits,
-    path::{Path, short},
+    path::{Path, shorten},
     path_use::PathUse,
     suggest::did_you_mean,
 };
@@ -102,14 +102,14 @@ impl<'s> Printer<'s> {
 
     /// Prints a whole expression.
     pub(super) fn expression(&mut self, expr: &Expr<'_>) {
-        self.used(expr, Use::Needed);
+        self.print_as(expr, Use::Needed);
     }
 
-    /// Prints an expression, with a guard after a lookup.
-    fn used(&mut self, expr: &Expr<'_>, usage: Use) {
+    /// Prints an expression whose value has this use. After a lookup, prints a guard if the use requires one.
+    fn print_as(&mut self, expr: &Expr<'_>, usage: Use) {
         let path = self.path(expr, usage == Use::Tested);
         if path.is_none() {
-            self.computed(expr, usage);
+            self.print_computed(expr, usage);
         }
         if !is_lookup(expr) || usage == Use::Entered {
             return;
@@ -121,7 +121,7 @@ impl<'s> Printer<'s> {
         }
         let is_output = is_output(expr);
         let number = match usage {
-            Use::Needed => self.guarded(expr, path).to_string(),
+            Use::Needed => self.add_lookup(expr, path).to_string(),
             _ if is_output => "none".to_owned(),
             _ => return,
         };
@@ -138,15 +138,15 @@ impl<'s> Printer<'s> {
     }
 
     /// Records a lookup whose value must exist in a strict flow. Returns its index.
-    fn guarded(&mut self, expr: &Expr<'_>, path: Option<Path>) -> usize {
+    fn add_lookup(&mut self, expr: &Expr<'_>, path: Option<Path>) -> usize {
         let place = self.place(expr);
         let source = self.source.get(place.start - self.at..place.end - self.at).unwrap_or_default();
-        let what = path.ok_or_else(|| short(source.trim()).into());
+        let what = path.ok_or_else(|| shorten(source.trim()).into());
         self.lookups.push(Lookup { what, place });
         self.lookups.len() - 1
     }
 
-    fn computed(&mut self, expr: &Expr<'_>, usage: Use) {
+    fn print_computed(&mut self, expr: &Expr<'_>, usage: Use) {
         match expr {
             Expr::Var(_) => self.printed.push_str("none"),
             Expr::Const(constant) => self.constant(&constant.value),
@@ -186,7 +186,7 @@ impl<'s> Printer<'s> {
             }
             Expr::Slice(slice) => {
                 self.printed.push('(');
-                self.deeper(|printer| printer.operand(&slice.expr, Precedence::Filtered));
+                self.with_deeper_nesting(|printer| printer.operand(&slice.expr, Precedence::Filtered));
                 let _ = write!(self.printed, "|{})", names::SLICED);
                 self.slice([&slice.start, &slice.stop, &slice.step]);
                 let _ = write!(self.printed, "|{}", names::LIST);
@@ -198,7 +198,7 @@ impl<'s> Printer<'s> {
                 let place = self.place(expr);
                 self.errors.push(syntax_errors::not_callable(&call.expr, &call.args).at(place));
                 if let Expr::GetAttr(method) = &call.expr {
-                    self.deeper(|printer| printer.expression(&method.expr));
+                    self.with_deeper_nesting(|printer| printer.expression(&method.expr));
                 }
                 self.arguments(&call.args);
             }
@@ -213,16 +213,16 @@ impl<'s> Printer<'s> {
     fn operand_for(&mut self, expr: &Expr<'_>, needed: Precedence, usage: Use) {
         let precedence = if is_lookup(expr) && usage != Use::Entered { Precedence::Filtered } else { precedence(expr) };
         if precedence >= needed {
-            return self.used(expr, usage);
+            return self.print_as(expr, usage);
         }
         self.printed.push('(');
-        self.deeper(|printer| printer.used(expr, usage));
+        self.with_deeper_nesting(|printer| printer.print_as(expr, usage));
         self.printed.push(')');
     }
 
     fn enclosed(&mut self, open: char, expr: &Expr<'_>, close: char) {
         self.printed.push(open);
-        self.deeper(|printer| printer.expression(expr));
+        self.with_deeper_nesting(|printer| printer.expression(expr));
         self.printed.push(close);
     }
 
@@ -233,13 +233,13 @@ impl<'s> Printer<'s> {
             return self.enclosed('[', expr, ']');
         }
         self.printed.push('[');
-        self.deeper(|printer| printer.operand(expr, Precedence::Filtered));
+        self.with_deeper_nesting(|printer| printer.operand(expr, Precedence::Filtered));
         let _ = write!(self.printed, "|{}]", names::KEY);
     }
 
-    /// Calls `write` one level of brackets deeper. Limits the depth, because MiniJinja's parser recurses for each
-    /// bracket, including those that this printer adds.
-    fn deeper(&mut self, write: impl FnOnce(&mut Self)) {
+    /// Calls `write` for the content of brackets, one nesting level deeper. Reports an error instead if the nesting is
+    /// too deep, because MiniJinja's parser recurses for each bracket, including those that this printer adds.
+    fn with_deeper_nesting(&mut self, write: impl FnOnce(&mut Self)) {
         self.depth += 1;
         match self.depth > 2 * limits::NESTING {
             true if self.errors.is_empty() => self.errors.push(ExprError::new(too_deep())),
@@ -295,10 +295,10 @@ impl<'s> Printer<'s> {
         };
         self.operand_for(first, Precedence::Filtered, usage(0));
         let _ = write!(self.printed, "|{}(", names::COMPARE);
-        self.deeper(|printer| {
+        self.with_deeper_nesting(|printer| {
             for (at, (sign, right)) in steps.iter().enumerate() {
                 let _ = write!(printer.printed, "\"{sign}\",");
-                printer.used(right, usage(at + 1));
+                printer.print_as(right, usage(at + 1));
                 printer.printed.push(',');
             }
         });
@@ -350,11 +350,11 @@ impl<'s> Printer<'s> {
     fn default(&mut self, other: &Expr<'_>, usage: Use) {
         self.printed.push('(');
         let before = self.reads.len();
-        self.deeper(|printer| printer.used(other, Use::Tested));
+        self.with_deeper_nesting(|printer| printer.print_as(other, Use::Tested));
         self.printed.push(')');
         if usage == Use::Needed {
             self.reads.iter_mut().skip(before).for_each(|read| read.is_tested = false);
-            let number = self.guarded(other, static_path(other).map(|(path, _)| path));
+            let number = self.add_lookup(other, static_path(other).map(|(path, _)| path));
             let _ = write!(self.printed, "|{}({number})", names::READ);
         }
     }
@@ -404,7 +404,7 @@ impl<'s> Printer<'s> {
             return;
         }
         self.printed.push('(');
-        self.deeper(|printer| {
+        self.with_deeper_nesting(|printer| {
             for argument in arguments {
                 printer.argument(argument);
                 printer.printed.push(',');
@@ -429,7 +429,7 @@ impl<'s> Printer<'s> {
 
     fn slice(&mut self, bounds: [&Option<Expr<'_>>; 3]) {
         self.printed.push('[');
-        self.deeper(|printer| {
+        self.with_deeper_nesting(|printer| {
             for (at, bound) in bounds.into_iter().enumerate() {
                 printer.printed.push_str(if at > 0 { ":" } else { "" });
                 if let Some(bound) = bound {
@@ -442,7 +442,7 @@ impl<'s> Printer<'s> {
 
     fn list(&mut self, items: &[Expr<'_>]) {
         self.printed.push('[');
-        self.deeper(|printer| {
+        self.with_deeper_nesting(|printer| {
             for item in items {
                 printer.expression(item);
                 printer.printed.push(',');
@@ -453,7 +453,7 @@ impl<'s> Printer<'s> {
 
     fn map(&mut self, keys: &[Expr<'_>], values: &[Expr<'_>]) {
         self.printed.push('{');
-        self.deeper(|printer| {
+        self.with_deeper_nesting(|printer| {
             for (key, value) in keys.iter().zip(values) {
                 printer.operand(key, Precedence::Filtered);
                 printer.printed.push(':');
@@ -464,7 +464,8 @@ impl<'s> Printer<'s> {
         self.printed.push('}');
     }
 
-    /// Returns the bytes of an expression in its text, as far as the tree knows them.
+    /// Returns the byte range of an expression in the text that contains it. It includes the parentheses around the
+    /// left operand, which the tree does not record.
     fn place(&self, expr: &Expr<'_>) -> Range<usize> {
         let span = expr.span();
         let mut start = first_span(expr).min(span.start_offset as usize).min(self.source.len());

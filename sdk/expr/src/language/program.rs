@@ -21,7 +21,7 @@ use crate::{
     file,
     json::Json,
     limits,
-    path::{Path, short},
+    path::{Path, shorten},
     path_use::Reads,
     roots::Roots,
 };
@@ -98,7 +98,7 @@ impl Expression {
             return Err(fail(ExprError::new("the expression cannot be compiled")));
         }
         let compiled = ENVIRONMENT.compile_expression_owned(printed);
-        let expression = compiled.map_err(|error| fail(ExprError::new(sentence(&error))))?;
+        let expression = compiled.map_err(|error| fail(ExprError::new(error_message(&error))))?;
         let mut roots: Vec<Arc<str>> = Vec::new();
         for read in &reads {
             if !roots.iter().any(|root| **root == *read.path.root()) {
@@ -145,10 +145,10 @@ impl Expression {
     }
 
     /// Creates an error about a file value from this expression that is used as if it were its content.
-    pub(crate) fn misused(&self, message: String, roots: &dyn Roots) -> ExprError {
+    pub(crate) fn misuse_error(&self, message: String, roots: &dyn Roots) -> ExprError {
         match &self.0 {
-            Kind::Path(read) => misused(message, slice::from_ref(read), &read.place, roots),
-            Kind::Program(program) => misused(message, &program.reads, &program.place, roots),
+            Kind::Path(read) => misuse_error(message, slice::from_ref(read), &read.place, roots),
+            Kind::Program(program) => misuse_error(message, &program.reads, &program.place, roots),
         }
     }
 
@@ -181,24 +181,24 @@ impl Program {
         let scope = Value::from_object(Scope(named.chain(strict).collect()));
         self.expression.eval(scope).map_err(|error| {
             if error::Error::source(&error).is_some_and(|source| source.is::<FileMisuse>()) {
-                return misused(sentence(&error), &self.reads, &self.place, roots);
+                return misuse_error(error_message(&error), &self.reads, &self.place, roots);
             }
             if let Some(Required(hint)) = error::Error::source(&error).and_then(|source| source.downcast_ref()) {
-                return ExprError::new(sentence(&error)).hint(*hint).at(self.place.clone());
+                return ExprError::new(error_message(&error)).hint(*hint).at(self.place.clone());
             }
             let source = error::Error::source(&error).and_then(|source| source.downcast_ref::<Missing>());
             match (source.map(|Missing(number)| number.and_then(|number| self.lookups.get(number))), error.kind()) {
                 (Some(Some(found)), _) => missing(found.what.as_ref().map_err(|source| &**source), &found.place, roots),
-                (Some(None), _) => ExprError::missing(sentence(&error)).hint(ITEMS_HINT).at(self.place.clone()),
-                (None, ErrorKind::OutOfFuel) => ExprError::new(sentence(&error)).at(self.place.clone()),
-                (None, kind) => self.failed(sentence(&error), kind == ErrorKind::UndefinedError, roots),
+                (Some(None), _) => ExprError::missing(error_message(&error)).hint(ITEMS_HINT).at(self.place.clone()),
+                (None, ErrorKind::OutOfFuel) => ExprError::new(error_message(&error)).at(self.place.clone()),
+                (None, kind) => self.evaluation_error(error_message(&error), kind == ErrorKind::UndefinedError, roots),
             }
         })
     }
 
-    /// Creates an error of the evaluation. It names the paths that the expression reads, with the types of their
-    /// values. An error about null names only the paths without a value, if there are any.
-    fn failed(&self, mut message: String, is_of_null: bool, roots: &dyn Roots) -> ExprError {
+    /// Creates an error of the evaluation. The message names the paths that the expression reads, with the types of
+    /// their values. If the error is about null, it names only the paths without a value, if there are any.
+    fn evaluation_error(&self, mut message: String, is_of_null: bool, roots: &dyn Roots) -> ExprError {
         let mut read: Vec<(&Read, &str)> = Vec::new();
         for found in &self.reads {
             if !read.iter().any(|(other, _)| other.path == found.path) {
@@ -210,8 +210,8 @@ impl Program {
         if place.is_some() {
             read.retain(is_absent);
         }
-        for (read, what) in read.into_iter().take(NAMED) {
-            message.push_str(&format!("; `{}` is {what}", short(&read.path.to_string())));
+        for (read, what) in read.into_iter().take(MAX_NAMED_PATHS) {
+            message.push_str(&format!("; `{}` is {what}", shorten(&read.path.to_string())));
         }
         ExprError::new(message).at(place.unwrap_or_else(|| self.place.clone()))
     }
@@ -220,7 +220,7 @@ impl Program {
 /// Creates the error about a lookup without a value in a strict flow.
 fn missing(what: Result<&Path, &str>, place: &Range<usize>, roots: &dyn Roots) -> ExprError {
     let (error, shown) = match what {
-        Ok(path) => (path.missing(roots), short(&path.to_string())),
+        Ok(path) => (path.missing(roots), shorten(&path.to_string())),
         Err(source) => (ExprError::missing(format!("`{source}` is missing")), source.to_string()),
     };
     let hint = format!("the flow is strict: write `{shown} | default(…)`, or test it first with `{shown} is defined`");
@@ -228,17 +228,17 @@ fn missing(what: Result<&Path, &str>, place: &Range<usize>, roots: &dyn Roots) -
 }
 
 /// Creates the error about file values used as if they were their content. It names their paths.
-fn misused(message: String, reads: &[Read], whole: &Range<usize>, roots: &dyn Roots) -> ExprError {
-    let files: Vec<_> = reads.iter().filter_map(|read| Some((read.path.file(roots)?, &read.place))).collect();
+fn misuse_error(message: String, reads: &[Read], whole: &Range<usize>, roots: &dyn Roots) -> ExprError {
+    let files: Vec<_> = reads.iter().filter_map(|read| Some((read.path.find_file(roots)?, &read.place))).collect();
     let place = files.first().map_or(whole, |(_, place)| place);
-    file::misused(message, files.iter().map(|(path, _)| path)).at(place.clone())
+    file::misuse_error(message, files.iter().map(|(path, _)| path)).at(place.clone())
 }
 
 /// The hint about items of a list that lack an attribute.
 const ITEMS_HINT: &str = "the flow is strict: first keep the items that have it with `| selectattr('…', 'defined')`";
 
 /// Maximum number of paths in an error message.
-const NAMED: usize = 3;
+const MAX_NAMED_PATHS: usize = 3;
 
 /// Returns true for every value except `false`, `null`, zero and empty values.
 fn is_true(value: &Json) -> bool {
@@ -252,7 +252,7 @@ fn is_true(value: &Json) -> bool {
     }
 }
 
-fn sentence(error: &Error) -> String {
+fn error_message(error: &Error) -> String {
     match (error.kind(), error.detail()) {
         (ErrorKind::OutOfFuel, Some(allowance::EXHAUSTED)) => allowance::EXHAUSTED.to_owned(),
         (ErrorKind::OutOfFuel, _) => "the expression does too much work".to_owned(),

@@ -12,10 +12,10 @@ use minijinja::{
 };
 
 use super::{names, tree::static_path};
-use crate::{error::ExprError, path::short, quoted::end_of_quoted};
+use crate::{error::ExprError, path::shorten, quoted::end_of_quoted};
 
 /// Maximum number of prefixes that are parsed to find the longest valid one.
-const MOST_PREFIXES: usize = 100;
+const MAX_PARSED_PREFIXES: usize = 100;
 
 /// A token and its bytes in the source.
 pub(super) type Lexeme<'s> = (Token<'s>, Range<usize>);
@@ -156,7 +156,7 @@ pub(super) fn not_parsed(source: &str, tokens: &[Lexeme<'_>], error: &Error) -> 
 /// Creates the error about the token after a complete expression, if the source starts with one.
 fn after_expression(source: &str, tokens: &[Lexeme<'_>]) -> Option<ExprError> {
     // Each prefix is parsed again, so the search is limited to short sources.
-    let mut ends = tokens.iter().enumerate().take(MOST_PREFIXES).skip(1).rev();
+    let mut ends = tokens.iter().enumerate().take(MAX_PARSED_PREFIXES).skip(1).rev();
     let (at, (token, place)) =
         ends.find(|(_, (_, place))| source.get(..place.start).is_some_and(|prefix| parse_expr(prefix).is_ok()))?;
     let first = source.get(tokens.first()?.1.clone())?;
@@ -228,6 +228,6 @@ pub(super) fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> Expr
     let Some(filter) = names::find_filter(name) else {
         return error.hint("use a filter: `value | name`; use `script.run` for other computations");
     };
-    let path = operand.and_then(|operand| static_path(operand)).map(|(path, _)| short(&path.to_string()));
+    let path = operand.and_then(|operand| static_path(operand)).map(|(path, _)| shorten(&path.to_string()));
     error.hint(format!("`{filter}` is a filter: write `{} | {filter}`", path.unwrap_or_else(|| "value".to_owned())))
 }

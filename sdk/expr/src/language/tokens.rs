@@ -50,9 +50,9 @@ pub(super) fn read(source: &str) -> Result<Vec<Lexeme<'_>>, ExprError> {
     Ok(tokens)
 }
 
-/// Finds text after a quoted text that the parser would ignore. Returns the byte offset at which the ignored text
-/// starts, and the error about it; `None` if the parser ignores nothing.
-pub(crate) fn ignored(source: &str) -> Option<(usize, ExprError)> {
+/// Finds a text that the parser would ignore, because it is invalid and follows a quoted text. Returns the byte offset
+/// at which the ignored text starts, and the error about it; `None` if the parser ignores nothing.
+pub(crate) fn find_ignored(source: &str) -> Option<(usize, ExprError)> {
     let mut tokens: Vec<Lexeme<'_>> = Vec::new();
     for token in tokenize(source, true, SyntaxConfig::default()).take(limits::TOKENS) {
         match token {

@@ -15,7 +15,7 @@ use crate::{
         digits::{TOO_LONG, whole_number},
     },
     limits,
-    path::short,
+    path::shorten,
 };
 
 /// An object whose members are converted on access.
@@ -27,7 +27,7 @@ impl Members {
     /// `None`.
     fn missing_member(&self, key: &Value) -> Option<Value> {
         let is_misused = file::lacks(&self.0, key.as_str(), self.1);
-        is_misused.then(|| Value::from(file_misuse(file::no_part(short(&key.to_string())))))
+        is_misused.then(|| Value::from(file_misuse(file::no_part_message(shorten(&key.to_string())))))
     }
 }
 
@@ -130,7 +130,7 @@ pub(super) fn is_file(value: &Value) -> bool {
 pub(super) fn check_part(value: &Value, key: &Value) -> Result<(), Error> {
     let members = value.downcast_object_ref::<Members>();
     match members.is_some_and(|members| file::lacks(&members.0, key.as_str(), members.1)) {
-        true => Err(file_misuse(file::no_part(short(&key.to_string())))),
+        true => Err(file_misuse(file::no_part_message(shorten(&key.to_string())))),
         false => Ok(()),
     }
 }

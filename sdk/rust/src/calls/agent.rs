@@ -25,14 +25,14 @@ use crate::{
 /// 64). [`next_event`](crate::queue::next_event) returns the messages.
 pub fn open(about: &Value) -> Result<String> {
     let args = || json!({ "about": about });
-    super::call("agent.open", args, || agent::open(&about.to_string()).map_err(Failure::of_call))
+    super::call("agent.open", args, || agent::open(&about.to_string()).map_err(Failure::from_call))
 }
 
 /// Reports an event of an agent run. `data` must serialize to an object. The kind `state` becomes the event
 /// `agent:state`; a name with a dot, such as `acme.plan`, becomes `agent:event`.
 pub fn tell(run: &str, kind: &str, data: &impl Serialize) -> Result<()> {
     let args = || json!({ "agentRunId": run, "kind": kind, "data": data });
-    super::call("agent.tell", args, || agent::tell(run, kind, &super::text(data)?).map_err(Failure::of_call))
+    super::call("agent.tell", args, || agent::tell(run, kind, &super::text(data)?).map_err(Failure::from_call))
 }
 
 /// Ends an agent run: successfully with an object for the event `agent:complete`, or with a failure. When the attempt
@@ -46,6 +46,6 @@ pub fn close(run: &str, outcome: Result<&Value, &Failure>) -> Result<()> {
     };
     super::call("agent.close", args, || {
         let outcome = outcome.map(Value::to_string).map_err(|failure| failure.clone().into_wit());
-        agent::close(run, outcome.as_deref()).map_err(Failure::of_call)
+        agent::close(run, outcome.as_deref()).map_err(Failure::from_call)
     })
 }

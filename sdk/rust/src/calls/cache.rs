@@ -9,12 +9,12 @@ use crate::{
 
 /// Returns the value of a key, or none if it is unknown, expired or dropped.
 pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<T>> {
-    let value = cache::get(key).map_err(Failure::of_call)?;
+    let value = cache::get(key).map_err(Failure::from_call)?;
     value.map(|text| super::read(&text)).transpose()
 }
 
 /// Stores a value. It expires after `ttl_ms` milliseconds. With `None` it does not expire, but the host may still
 /// drop it.
 pub fn set(key: &str, value: &impl Serialize, ttl_ms: Option<u64>) -> Result<()> {
-    cache::set(key, &serde_json::to_string(value)?, ttl_ms).map_err(Failure::of_call)
+    cache::set(key, &serde_json::to_string(value)?, ttl_ms).map_err(Failure::from_call)
 }

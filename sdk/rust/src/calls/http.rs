@@ -119,20 +119,20 @@ pub fn send(request: Request) -> Result<Response> {
     super::call(
         "http.send",
         || request.recorded_args(),
-        || Response::from_wit(http::send(&request.to_wit()).map_err(Failure::of_call)?),
+        || Response::from_wit(http::send(&request.to_wit()).map_err(Failure::from_call)?),
     )
 }
 
 /// Sends a request without waiting for the answer. When [`next_event`](crate::queue::next_event) has reported the end
 /// of the call, [`take_response`] returns the answer.
 pub fn start_send(request: Request) -> Result<CallId> {
-    Ok(CallId(http::start_send(&request.to_wit()).map_err(Failure::of_call)?))
+    Ok(CallId(http::start_send(&request.to_wit()).map_err(Failure::from_call)?))
 }
 
 /// Returns the answer of a call after [`next_event`](crate::queue::next_event) has reported the call's success. Works
 /// once for each call.
 pub fn take_response(call: CallId) -> Result<Response> {
-    Response::from_wit(http::take_response(call.0).map_err(Failure::of_call)?)
+    Response::from_wit(http::take_response(call.0).map_err(Failure::from_call)?)
 }
 
 /// Stores bytes, such as the body of an answer, as a file with the media type `mime`. Returns its file value,

@@ -28,7 +28,7 @@ use crate::{
     wit::flowcell::host::model,
 };
 
-/// A request to a model. Members that are none or empty are not sent; the profile or the provider then applies its
+/// A request to a model. A member that is none or empty is not sent: the profile or the provider then applies its
 /// default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -134,6 +134,6 @@ pub fn generate(request: &Request) -> Result<Reply> {
 /// Sends a request without waiting for the reply. [`next_event`](crate::queue::next_event) returns the reply as a
 /// value, which [`Reply::read`] parses.
 pub fn start_generate(request: &Request) -> Result<CallId> {
-    let start = || model::start_generate(&super::text(request)?).map_err(Failure::of_call);
+    let start = || model::start_generate(&super::text(request)?).map_err(Failure::from_call);
     super::call("model.start-generate", || json!(request), start).map(CallId)
 }

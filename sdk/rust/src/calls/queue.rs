@@ -34,12 +34,12 @@ pub enum Event {
 pub fn next_event(timeout_ms: Option<u32>) -> Result<Option<Event>> {
     #[cfg(not(target_family = "wasm"))]
     if let Some(event) = crate::script::next_arrival(timeout_ms) {
-        return Ok(event.map(Event::of_script));
+        return Ok(event.map(Event::from_script));
     }
     let Some(event) = queue::next_event(timeout_ms) else { return Ok(None) };
     Ok(Some(match event {
         queue::Event::CallResult(result) => {
-            let outcome = result.outcome.map_err(Failure::of_call).and_then(|text| super::read(&text));
+            let outcome = result.outcome.map_err(Failure::from_call).and_then(|text| super::read(&text));
             Event::Ended(CallId(result.id), outcome)
         }
         queue::Event::Message(message) => {
@@ -51,7 +51,7 @@ pub fn next_event(timeout_ms: Option<u32>) -> Result<Option<Event>> {
 
 #[cfg(not(target_family = "wasm"))]
 impl Event {
-    fn of_script(arrival: crate::script::Arrival) -> Event {
+    fn from_script(arrival: crate::script::Arrival) -> Event {
         use crate::script::Arrival;
         match arrival {
             Arrival::Ended(call, outcome) => Event::Ended(CallId(call), outcome),

@@ -21,7 +21,7 @@ pub struct Call {
     pub args: Vec<Value>,
 }
 
-/// The answer of a service, successful or not.
+/// The answer of a service that succeeded or failed.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
@@ -63,6 +63,6 @@ impl Answer {
 /// Calls a service without waiting. [`next_event`](crate::queue::next_event) returns the answer as a value, which
 /// [`Answer::read`] parses.
 pub fn start_call(call: &Call) -> Result<CallId> {
-    let start = || services::start_call(&call.recorded_args().to_string()).map_err(Failure::of_call);
+    let start = || services::start_call(&call.recorded_args().to_string()).map_err(Failure::from_call);
     super::call("services.start-call", || call.recorded_args(), start).map(CallId)
 }

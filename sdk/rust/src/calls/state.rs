@@ -1,5 +1,5 @@
-//! Durable values for each tenant and flow name. The attempt sees its own writes at once. Other runs see them when
-//! the host records the task's outcome; the writes of a failed attempt are dropped.
+//! Durable values. Each belongs to one tenant and one flow name. The attempt sees its own writes at once. Other runs
+//! see them when the host records the outcome of the task; the writes of a failed attempt are dropped.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -24,7 +24,7 @@ pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<Entry<T>>> {
         "state.get",
         || json!({ "key": key }),
         || {
-            let Some(entry) = state::get(key).map_err(Failure::of_call)? else { return Ok(None) };
+            let Some(entry) = state::get(key).map_err(Failure::from_call)? else { return Ok(None) };
             Ok(Some(Entry { value: super::read(&entry.value)?, version: entry.version }))
         },
     )
@@ -33,13 +33,13 @@ pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<Entry<T>>> {
 /// Writes a value, whatever the key's version is. Returns the new version, which is valid if no other run writes the
 /// key before this task's outcome is recorded.
 pub fn set(key: &str, value: &impl Serialize) -> Result<u64> {
-    let set = || state::set(key, &super::text(value)?).map_err(Failure::of_call);
+    let set = || state::set(key, &super::text(value)?).map_err(Failure::from_call);
     super::call("state.set", || json!({ "key": key, "value": value }), set)
 }
 
 /// Writes a value only if the key's version is `expected`. With `None`, it writes only if the key does not exist.
 /// Returns the new version; none if nothing was written because the version differs.
 pub fn set_if(key: &str, value: &impl Serialize, expected: Option<u64>) -> Result<Option<u64>> {
-    let set = || state::set_if(key, &super::text(value)?, expected).map_err(Failure::of_call);
+    let set = || state::set_if(key, &super::text(value)?, expected).map_err(Failure::from_call);
     super::call("state.set-if", || json!({ "key": key, "value": value, "expected": expected }), set)
 }

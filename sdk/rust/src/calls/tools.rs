@@ -69,8 +69,8 @@ impl Answer {
     }
 }
 
-/// Returns the tools whose names match these patterns, that the flow grants, and that `permissions` does not deny. In
-/// a pattern, `*` matches any text.
+/// Returns the tools whose names match one of these patterns, as far as the flow grants them and `permissions` does not
+/// deny them. In a pattern, `*` matches any text.
 pub fn find(patterns: &[String]) -> Result<Vec<Tool>> {
     super::call("tools.find", || json!({ "patterns": patterns }), || super::parse_answer(tools::find(patterns)))
 }
@@ -84,6 +84,6 @@ pub fn call(call: &Call) -> Result<Value> {
 /// Calls a tool without waiting. [`next_event`](crate::queue::next_event) returns the answer as a value, which
 /// [`Answer::read`] parses.
 pub fn start_call(call: &Call) -> Result<CallId> {
-    let start = || tools::start_call(&super::text(call)?).map_err(Failure::of_call);
+    let start = || tools::start_call(&super::text(call)?).map_err(Failure::from_call);
     super::call("tools.start-call", || json!(call), start).map(CallId)
 }

@@ -2,7 +2,7 @@
 
 use flowcell_sdk::{log, prelude::*};
 
-/// The time that a person has to answer.
+/// The time in milliseconds that a person has to answer: one day.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 #[derive(Deserialize)]

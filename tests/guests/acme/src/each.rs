@@ -1,12 +1,12 @@
 //! `acme.each`: runs a body once per item. The items and the results never enter this sandbox.
 
 use crate::{
-    done, failure,
+    body_failure, done, failure,
     flowcell::node::{
         context::{self, Part},
         types::{Failure, FanOut, Source, Step, Wake},
     },
-    number, of_body, pause, woken,
+    number, pause, woken,
 };
 
 /// Runs the body for each item, then returns the results.
@@ -14,7 +14,7 @@ pub fn run() -> Result<Step, Failure> {
     if woken().is_none() {
         return fan_out();
     }
-    match of_body() {
+    match body_failure() {
         Some(failure) => Err(failure),
         None => done(vec![("results", Source::Woken("/value".to_owned()))]),
     }

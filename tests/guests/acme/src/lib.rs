@@ -72,7 +72,7 @@ fn failure(code: &str, message: String) -> Failure {
 }
 
 /// Returns the failure of the body as a failure of this node; `None` if the body has not failed.
-fn of_body() -> Option<Failure> {
+fn body_failure() -> Option<Failure> {
     context::len(Part::Woken, "/error")?;
     let part = |path| context::get_text(Part::Woken, path);
     Some(Failure {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{format, list, refuse_unknown, tool};
+use super::{check_format, check_tool, non_empty_list, refuse_unknown};
 use crate::fault::ErrorReply;
 
 const MEMBERS: [&str; 17] = [
@@ -37,24 +37,24 @@ pub(super) fn check(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     if body.get("stop").and_then(Value::as_array).is_some_and(|stop| stop.len() > 4) {
         return Err(ErrorReply::invalid("stop: at most 4"));
     }
-    tools(body)?;
+    check_tools(body)?;
     if let Some(wanted) = body.get("response_format") {
         match wanted["type"].as_str() {
             Some("json_object" | "text") => {}
-            Some("json_schema") => format(&wanted["json_schema"])?,
+            Some("json_schema") => check_format(&wanted["json_schema"])?,
             _ => return Err(ErrorReply::invalid("Invalid value: 'response_format.type'")),
         }
     }
-    messages(list(body, "messages")?)
+    check_messages(non_empty_list(body, "messages")?)
 }
 
-fn tools(body: &Map<String, Value>) -> Result<(), ErrorReply> {
+fn check_tools(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     let tools = body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for one in tools {
         if one["type"] != "function" {
             return Err(ErrorReply::invalid("tools: the type is function"));
         }
-        tool(&one["function"]["name"], &one["function"]["parameters"], 64)?;
+        check_tool(&one["function"]["name"], &one["function"]["parameters"], 64)?;
     }
     let known = match body.get("tool_choice") {
         None => true,
@@ -65,7 +65,7 @@ fn tools(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     if known { Ok(()) } else { Err(ErrorReply::invalid("Invalid value for 'tool_choice'")) }
 }
 
-fn messages(messages: &[Value]) -> Result<(), ErrorReply> {
+fn check_messages(messages: &[Value]) -> Result<(), ErrorReply> {
     let mut open: HashSet<Value> = HashSet::new();
     for message in messages {
         let role = message["role"].as_str().unwrap_or_default();
@@ -84,8 +84,8 @@ fn messages(messages: &[Value]) -> Result<(), ErrorReply> {
             return Err(ErrorReply::invalid("'tool_calls' must be followed by tool messages responding to each id"));
         }
         match role {
-            "system" | "developer" | "user" => content(&message["content"])?,
-            "assistant" => open = calls(message)?,
+            "system" | "developer" | "user" => check_content(&message["content"])?,
+            "assistant" => open = call_ids(message)?,
             _ => return Err(ErrorReply::invalid("Invalid value: 'messages.role'")),
         }
     }
@@ -95,7 +95,7 @@ fn messages(messages: &[Value]) -> Result<(), ErrorReply> {
     }
 }
 
-fn content(content: &Value) -> Result<(), ErrorReply> {
+fn check_content(content: &Value) -> Result<(), ErrorReply> {
     let part = |part: &Value| match part["type"].as_str() {
         Some("text") => part["text"].is_string(),
         Some("image_url") => part["image_url"]["url"].is_string(),
@@ -110,7 +110,7 @@ fn content(content: &Value) -> Result<(), ErrorReply> {
 }
 
 /// Returns the ids of the calls of a message.
-fn calls(message: &Value) -> Result<HashSet<Value>, ErrorReply> {
+fn call_ids(message: &Value) -> Result<HashSet<Value>, ErrorReply> {
     let calls = message["tool_calls"].as_array().map_or(&[][..], Vec::as_slice);
     if calls.is_empty() && !message["content"].is_string() {
         return Err(ErrorReply::invalid("Invalid value for 'content': expected a string, got null."));

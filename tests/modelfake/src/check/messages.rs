@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use hyper::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::{is_closed, list, refuse_unknown, text, tool};
+use super::{check_tool, header_text, is_closed, non_empty_list, refuse_unknown};
 use crate::{fault::ErrorReply, stream::signature};
 
 /// The accepted versions of the interface: the documented one, and the one that the official SDK sends.
@@ -29,22 +29,22 @@ const MEMBERS: [&str; 14] = [
 ];
 
 pub(super) fn check(headers: &HeaderMap, body: &Map<String, Value>) -> Result<(), ErrorReply> {
-    if !VERSIONS.contains(&text(headers, "anthropic-version")) {
+    if !VERSIONS.contains(&header_text(headers, "anthropic-version")) {
         return Err(ErrorReply::invalid("anthropic-version: header is required"));
     }
     refuse_unknown(body, &MEMBERS, "Extra inputs are not permitted")?;
     if body.get("max_tokens").and_then(Value::as_u64).is_none_or(|limit| limit == 0) {
         return Err(ErrorReply::invalid("max_tokens: Field required"));
     }
-    tools(body)?;
-    output(body)?;
-    messages(list(body, "messages")?)
+    check_tools(body)?;
+    check_output(body)?;
+    check_messages(non_empty_list(body, "messages")?)
 }
 
-fn tools(body: &Map<String, Value>) -> Result<(), ErrorReply> {
+fn check_tools(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     let tools = body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for one in tools {
-        tool(&one["name"], &one["input_schema"], 128)?;
+        check_tool(&one["name"], &one["input_schema"], 128)?;
     }
     let Some(choice) = body.get("tool_choice") else { return Ok(()) };
     let known = match choice["type"].as_str() {
@@ -55,7 +55,7 @@ fn tools(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     if known { Ok(()) } else { Err(ErrorReply::invalid("tool_choice: no such tool")) }
 }
 
-fn output(body: &Map<String, Value>) -> Result<(), ErrorReply> {
+fn check_output(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     let Some(config) = body.get("output_config") else { return Ok(()) };
     let format = config.get("format");
     let good = format.is_none_or(|format| format["type"] == "json_schema" && is_closed(&format["schema"], false));
@@ -64,7 +64,7 @@ fn output(body: &Map<String, Value>) -> Result<(), ErrorReply> {
     if good && effort { Ok(()) } else { Err(ErrorReply::invalid("output_config: additionalProperties must be false")) }
 }
 
-fn messages(messages: &[Value]) -> Result<(), ErrorReply> {
+fn check_messages(messages: &[Value]) -> Result<(), ErrorReply> {
     if messages[0]["role"] != "user" {
         return Err(ErrorReply::invalid("messages: first message must use the \"user\" role"));
     }
@@ -74,7 +74,7 @@ fn messages(messages: &[Value]) -> Result<(), ErrorReply> {
         let blocks = blocks(message)?;
         let mut calls = HashSet::new();
         for block in &blocks {
-            self::block(block)?;
+            check_block(block)?;
             match block["type"].as_str() {
                 Some("tool_use") if !seen.insert(block["id"].clone()) => {
                     return Err(ErrorReply::invalid("messages: `tool_use` ids must be unique"));
@@ -122,7 +122,7 @@ fn blocks(message: &Value) -> Result<Vec<Value>, ErrorReply> {
     }
 }
 
-fn block(block: &Value) -> Result<(), ErrorReply> {
+fn check_block(block: &Value) -> Result<(), ErrorReply> {
     let good = match block["type"].as_str().unwrap_or_default() {
         "text" => block["text"].as_str().is_some_and(|text| !text.is_empty()),
         "tool_use" => block["input"].is_object() && block["id"].is_string() && block["name"].is_string(),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{format, list, refuse_unknown, tool};
+use super::{check_format, check_tool, non_empty_list, refuse_unknown};
 use crate::{fault::ErrorReply, stream::signature};
 
 const MEMBERS: [&str; 16] = [
@@ -33,7 +33,7 @@ pub(super) fn check(body: &Map<String, Value>) -> Result<(), ErrorReply> {
         if one["type"] != "function" || one.get("function").is_some() {
             return Err(ErrorReply::invalid("Missing required parameter: 'tools[0].name'."));
         }
-        tool(&one["name"], &one["parameters"], 64)?;
+        check_tool(&one["name"], &one["parameters"], 64)?;
     }
     let known = match body.get("tool_choice") {
         None => true,
@@ -44,16 +44,16 @@ pub(super) fn check(body: &Map<String, Value>) -> Result<(), ErrorReply> {
         return Err(ErrorReply::invalid("Invalid value for 'tool_choice'"));
     }
     if let Some(wanted) = body.get("text").and_then(|text| text.get("format")) {
-        format(wanted)?;
+        check_format(wanted)?;
     }
-    items(list(body, "input")?)
+    check_items(non_empty_list(body, "input")?)
 }
 
-fn items(items: &[Value]) -> Result<(), ErrorReply> {
+fn check_items(items: &[Value]) -> Result<(), ErrorReply> {
     let mut open = HashSet::new();
     for item in items {
         match item["type"].as_str().unwrap_or("message") {
-            "message" => message(item)?,
+            "message" => check_message(item)?,
             "function_call" => {
                 let arguments = item["arguments"].as_str().unwrap_or_default();
                 let object = serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
@@ -80,7 +80,7 @@ fn items(items: &[Value]) -> Result<(), ErrorReply> {
     }
 }
 
-fn message(item: &Value) -> Result<(), ErrorReply> {
+fn check_message(item: &Value) -> Result<(), ErrorReply> {
     let allowed: &[&str] = match item["role"].as_str() {
         Some("user" | "system" | "developer") => &["input_text", "input_image"],
         Some("assistant") => &["output_text", "refusal"],

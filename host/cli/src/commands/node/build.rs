@@ -12,7 +12,7 @@ use std::{
 use clap::{Args, ValueHint};
 use flowcell::{Inspection, contract::Digest, embed, inspect};
 
-use self::{staged::staged, tool::Tool};
+use self::{staged::copy_sources, tool::Tool};
 use super::project::{Builder, MANIFEST, Project};
 use crate::{
     cli_error::{CliError, Exit},
@@ -22,11 +22,11 @@ use crate::{
 };
 
 /// The target that packs in Rust are compiled for.
-const TARGET: &str = "wasm32-wasip2";
+const RUST_TARGET: &str = "wasm32-wasip2";
 /// The module of a Python project that implements the pack.
-const MODULE: &str = "nodes";
+const PYTHON_MODULE: &str = "nodes";
 /// The file of a JavaScript project that implements the pack. `package.json` may name another.
-const MAIN: &str = "nodes.js";
+const JS_MAIN: &str = "nodes.js";
 
 const CARGO: Tool = Tool { program: "cargo", beside: &[], install: "install Rust through rustup" };
 const QUICKJS: Tool = Tool {
@@ -118,26 +118,26 @@ impl BuildArgs {
 
     fn javascript(&self, project: &Project) -> Result<Vec<u8>, CliError> {
         let root = self.root(project)?;
-        let component = scratch()?;
+        let component = temp_file()?;
         let mut command = QUICKJS.command(&project.folder)?;
         // This host does not support async functions of the component model, so build with `--sync`.
         command.args(["--sync", "--opt-size", "--wit"]).arg(root.join("wit")).arg("--module-root").arg(&root);
-        command.arg("--js").arg(project.folder.join(main_of(project)?)).arg("--output").arg(component.path());
+        command.arg("--js").arg(project.folder.join(main_module(project)?)).arg("--output").arg(component.path());
         QUICKJS.run(command)?;
         read(component.path())
     }
 
     fn python(&self, project: &Project) -> Result<Vec<u8>, CliError> {
         let wit = self.root(project)?.join("wit");
-        let component = scratch()?;
+        let component = temp_file()?;
         let vendored = [project.folder.join("vendor")];
         let more = if self.python_path.is_empty() { &vendored[..] } else { &self.python_path };
         let mut command = CPYTHON.command(&project.folder)?;
-        command.arg("--quiet").arg("--wit-path").arg(wit).args(["componentize", MODULE, "--output"]);
+        command.arg("--quiet").arg("--wit-path").arg(wit).args(["componentize", PYTHON_MODULE, "--output"]);
         command.arg(component.path());
         let mut copies = Vec::new();
         for folder in [project.folder.as_path()].into_iter().chain(more.iter().map(PathBuf::as_path)) {
-            let copy = staged(folder)
+            let copy = copy_sources(folder)
                 .map_err(|error| CliError::wrong(format!("cannot copy {}", folder.display())).because(&error))?;
             command.arg("--python-path").arg(copy.path());
             copies.push(copy);
@@ -150,11 +150,11 @@ impl BuildArgs {
 /// Compiles a Rust crate to a component. Unlike projects in other languages, the crate embeds the manifest itself.
 fn rust(project: &Project) -> Result<Vec<u8>, CliError> {
     let mut command = CARGO.command(&project.folder)?;
-    command.args(["build", "--release", "--target", TARGET, "--message-format", "json-render-diagnostics"]);
+    command.args(["build", "--release", "--target", RUST_TARGET, "--message-format", "json-render-diagnostics"]);
     let said = CARGO
-        .listen(command)
-        .map_err(|problem| problem.hint(format!("if the target is missing, run `rustup target add {TARGET}`")))?;
-    let manifest = project.folder.join(Builder::Cargo.mark());
+        .output_of(command)
+        .map_err(|problem| problem.hint(format!("if the target is missing, run `rustup target add {RUST_TARGET}`")))?;
+    let manifest = project.folder.join(Builder::Cargo.build_file());
     let messages = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let made =
         messages.filter(|message| message["manifest_path"].as_str().is_some_and(|path| Path::new(path) == manifest));
@@ -170,8 +170,8 @@ fn rust(project: &Project) -> Result<Vec<u8>, CliError> {
 
 /// Runs the project's own script with the path of the component file as its argument.
 fn script(project: &Project) -> Result<Vec<u8>, CliError> {
-    let component = scratch()?;
-    let mark = Builder::Script.mark();
+    let component = temp_file()?;
+    let mark = Builder::Script.build_file();
     let mut command = SHELL.command(&project.folder)?;
     command.arg(mark).arg(component.path());
     SHELL.run(command)?;
@@ -188,17 +188,17 @@ fn embedded(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, CliError> 
         .map_err(|error| CliError::wrong(format!("cannot embed {MANIFEST} in the component")).because(&error))
 }
 
-fn main_of(project: &Project) -> Result<String, CliError> {
-    let file = project.folder.join(Builder::QuickJs.mark());
+fn main_module(project: &Project) -> Result<String, CliError> {
+    let file = project.folder.join(Builder::QuickJs.build_file());
     let wrong = |error: &dyn std::error::Error| {
         CliError::wrong(format!("cannot read {}", file.display())).cause(&error.to_string())
     };
     let text = fs::read_to_string(&file).map_err(|error| wrong(&error))?;
     let package: serde_json::Value = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
-    Ok(package["main"].as_str().unwrap_or(MAIN).to_owned())
+    Ok(package["main"].as_str().unwrap_or(JS_MAIN).to_owned())
 }
 
-fn scratch() -> Result<tempfile::NamedTempFile, CliError> {
+fn temp_file() -> Result<tempfile::NamedTempFile, CliError> {
     tempfile::NamedTempFile::new()
         .map_err(|error| CliError::internal("cannot create a temporary file for the component").because(&error))
 }

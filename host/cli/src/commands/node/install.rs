@@ -44,8 +44,8 @@ pub(super) fn install(args: &InstallArgs, terminal: Terminal) -> Result<Exit, Cl
     let (mut lock, trust, store) = (args.lock.lock()?, args.lock.trust()?, PackStore::of_the_user()?);
     let mut installer = Installer { lock: &mut lock, store: &store, trust: &trust };
     match &args.pack {
-        Some(pack) => one(args, &mut installer, &args.registry.source(pack)?, terminal),
-        None => all(args, &installer, terminal),
+        Some(pack) => install_one(args, &mut installer, &args.registry.source(pack)?, terminal),
+        None => install_all(args, &installer, terminal),
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) fn uninstall(args: &UninstallArgs, terminal: Terminal) -> Result<Exit
 }
 
 /// Downloads one pack, prints its capabilities, installs it, and pins it in the lock file.
-fn one(
+fn install_one(
     args: &InstallArgs,
     installer: &mut Installer<'_>,
     source: &Source,
@@ -84,9 +84,9 @@ fn one(
         terminal.say(&format!("{id} is already installed"));
         return Ok(Exit::Good);
     }
-    let arrival = block_on(args.registry.pack_client()?.bring(source))??;
+    let arrival = block_on(args.registry.pack_client()?.fetch(source))??;
     let candidate = installer.examine(arrival)?;
-    put(&shown(&candidate))?;
+    put(&describe(&candidate))?;
     let id = candidate.id.clone();
     installer.install(candidate, args.approve)?;
     installer.lock.write()?;
@@ -95,7 +95,7 @@ fn one(
 }
 
 /// Downloads every pack that the lock file names and that is not in the user's pack store yet.
-fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Result<Exit, CliError> {
+fn install_all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Result<Exit, CliError> {
     let client = args.registry.pack_client()?;
     let mut brought = 0;
     for (id, locked) in installer.lock.packs() {
@@ -104,7 +104,7 @@ fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Res
             continue;
         }
         let source = Source::of_lock(&locked.source, installer.lock.file()).map_err(InstallError::Source)?;
-        let arrival = block_on(client.bring(&source))??;
+        let arrival = block_on(client.fetch(&source))??;
         installer.restore(id, arrival)?;
         terminal.say(&format!("downloaded {id} from {source}"));
         brought += 1;
@@ -119,7 +119,7 @@ fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Res
 }
 
 /// Describes a pack for people: its capabilities, its signer, and its differences from the installed version.
-fn shown(candidate: &Candidate) -> String {
+fn describe(candidate: &Candidate) -> String {
     let mut text = inspect::as_text(&candidate.inspection);
     let signed = candidate.signer.as_ref().map_or_else(|| "not signed".to_owned(), |by| format!("signed by {by}"));
     // Writing to a string does not fail.

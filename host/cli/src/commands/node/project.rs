@@ -27,7 +27,7 @@ impl Builder {
     const ALL: [Builder; 4] = [Builder::Cargo, Builder::QuickJs, Builder::CPython, Builder::Script];
 
     /// Returns the name of the build file. A project that has this file is built by this builder.
-    pub(super) fn mark(self) -> &'static str {
+    pub(super) fn build_file(self) -> &'static str {
         match self {
             Builder::Cargo => "Cargo.toml",
             Builder::QuickJs => "package.json",
@@ -60,9 +60,9 @@ impl Project {
         })?;
         let manifest = Manifest::parse(&manifest_text)
             .map_err(|error| CliError::wrong(format!("{shown} is not a valid manifest")).because(&error))?;
-        let builder = Builder::ALL.into_iter().find(|builder| folder.join(builder.mark()).is_file());
+        let builder = Builder::ALL.into_iter().find(|builder| folder.join(builder.build_file()).is_file());
         let builder = builder.ok_or_else(|| {
-            let marks = Builder::ALL.map(Builder::mark).join(", ");
+            let marks = Builder::ALL.map(Builder::build_file).join(", ");
             CliError::wrong(format!("{} has no build file", folder.display()))
                 .hint(format!("add one of {marks} next to {MANIFEST}"))
         })?;

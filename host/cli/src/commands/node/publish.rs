@@ -49,14 +49,14 @@ pub(super) struct PullArgs {
 
 pub(super) fn push(args: &PushArgs) -> Result<Exit, CliError> {
     let Source::Registry(reference) = args.registry.source(&args.reference)? else {
-        return Err(no_registry(&args.reference));
+        return Err(missing_registry_error(&args.reference));
     };
     let client = args.registry.pack_client()?;
-    let arrival = block_on(client.bring(&Source::File(args.file.clone())))??;
+    let arrival = block_on(client.fetch(&Source::File(args.file.clone())))??;
     let inspection = arrival.inspect()?;
     let id = PackId::of(&inspection.manifest);
     let reference = match &reference.wanted {
-        Wanted::Highest => reference.with(Wanted::Version(id.version.clone())),
+        Wanted::Highest => reference.with_wanted(Wanted::Version(id.version.clone())),
         Wanted::Version(version) if *version != id.version => {
             let problem = CliError::wrong(format!("the pack is {id}, not version {version}"));
             return Err(problem.hint("omit the version, or change it in the pack's manifest"));
@@ -88,9 +88,9 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, CliError> {
 
 pub(super) fn pull(args: &PullArgs) -> Result<Exit, CliError> {
     let source @ Source::Registry(_) = args.registry.source(&args.reference)? else {
-        return Err(no_registry(&args.reference));
+        return Err(missing_registry_error(&args.reference));
     };
-    let arrival = block_on(args.registry.pack_client()?.bring(&source))??;
+    let arrival = block_on(args.registry.pack_client()?.fetch(&source))??;
     let name = arrival.inspect()?.manifest.name;
     let out = args.out.clone().unwrap_or_else(|| format!("{name}.wasm").into());
     let write =
@@ -103,7 +103,7 @@ pub(super) fn pull(args: &PullArgs) -> Result<Exit, CliError> {
     Ok(Exit::Good)
 }
 
-fn no_registry(text: &str) -> CliError {
+fn missing_registry_error(text: &str) -> CliError {
     CliError::wrong(format!("`{text}` is not a reference to a registry"))
         .hint("write a reference such as ghcr.io/acme/greet@1.2.0")
 }

@@ -11,8 +11,8 @@ use flowcell::{
 use crate::cli_error::CliError;
 
 /// Environment variables with the credentials of the default registry.
-const USER: &str = "FLOWCELL_REGISTRY_USER";
-const PASSWORD: &str = "FLOWCELL_REGISTRY_PASSWORD";
+const USER_VARIABLE: &str = "FLOWCELL_REGISTRY_USER";
+const PASSWORD_VARIABLE: &str = "FLOWCELL_REGISTRY_PASSWORD";
 
 /// The default registry, and whether the command connects to registries.
 #[derive(Args)]
@@ -34,10 +34,10 @@ impl RegistryArgs {
     /// and password is set.
     pub(super) fn pack_client(&self) -> Result<PackClient, CliError> {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-        let credentials = match (set(USER), set(PASSWORD)) {
+        let credentials = match (set(USER_VARIABLE), set(PASSWORD_VARIABLE)) {
             (Some(user), Some(password)) => Some(Credentials { user, password: password.into() }),
             (None, None) => None,
-            _ => return Err(CliError::wrong(format!("set both {USER} and {PASSWORD}, or neither"))),
+            _ => return Err(CliError::wrong(format!("set both {USER_VARIABLE} and {PASSWORD_VARIABLE}, or neither"))),
         };
         Ok(PackClient::new(self.registry(), credentials, self.offline)?.trusting(self.registry_realm.clone()))
     }

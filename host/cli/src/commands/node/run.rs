@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use flowcell::Json;
 use serde_json::Value;
 
-use super::alone::{self, Alone};
+use super::alone::{self, SingleNodeFlow};
 use crate::{
     cli_error::{CliError, Exit},
     commands::nodes,
@@ -51,11 +51,11 @@ pub(super) struct NodeRunArgs {
 pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let NodeRunArgs { node_type, input, input_file, config, grant, answer, json, quiet, packs } = args;
     let grants: BTreeMap<String, Value> = grant.into_iter().map(|(name, grant)| (name, grant.to_serde())).collect();
-    let answers = answer.into_iter().map(|answer| (alone::NODE.to_owned(), answer)).collect();
+    let answers = answer.into_iter().map(|answer| (alone::NODE_ID.to_owned(), answer)).collect();
     let plan = Plan { answers, json, quiet, packs, store: StoreArgs::none(), ..Plan::default() };
     let host = plan.packs.host()?;
     nodes::find(host.catalog(), &node_type)?;
-    let source = Alone { node_type: &node_type, grants: &grants, has_body: false }.source("".as_ref());
+    let source = SingleNodeFlow { node_type: &node_type, grants: &grants, has_body: false }.source("".as_ref());
     let flow = host.load_source(source)?;
     let input = inputs::collect(&inputs::kept_by(&host, &input)?, input_file.as_deref())?;
     let config = inputs::collect(&config, None)?;
@@ -64,7 +64,7 @@ pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Cli
     let runner = host.runner(&flow, options)?;
     let graph = runner.graph().clone();
     let (mut result, interrupted) = session.until_end(&plan, runner)?;
-    plan.say_unused(&host, &result.run_id, terminal)?;
+    plan.warn_of_unused_answers(&host, &result.run_id, terminal)?;
     session::release_store(host);
     result.outputs = result.outputs.get("output").cloned().unwrap_or_default();
     let exit = report::print(&plan, &graph, &result, interrupted, terminal)?;

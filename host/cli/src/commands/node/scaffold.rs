@@ -33,9 +33,9 @@ static C_README: &str = include_str!("../../../../../sdk/c/README.md");
 static GO_README: &str = include_str!("../../../../../sdk/go/README.md");
 
 /// The name in the templates that the pack's name replaces.
-const NAME: &str = "acme";
+const TEMPLATE_NAME: &str = "acme";
 /// Maximum number of characters of a pack's name.
-const MAX_NAME: usize = 32;
+const MAX_NAME_CHARS: usize = 32;
 
 /// The language of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -84,8 +84,12 @@ pub(super) fn execute(args: &NewArgs, terminal: Terminal) -> Result<Exit, CliErr
 /// Checks that a name is valid for cargo, npm, Python packages and flows alike.
 fn pack_name(text: &str) -> Result<String, String> {
     let plain = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-    if !plain || !text.starts_with(|c: char| c.is_ascii_lowercase()) || text.ends_with('-') || text.len() > MAX_NAME {
-        return Err(format!("use a letter, then letters a-z, digits and `-`, at most {MAX_NAME} characters"));
+    if !plain
+        || !text.starts_with(|c: char| c.is_ascii_lowercase())
+        || text.ends_with('-')
+        || text.len() > MAX_NAME_CHARS
+    {
+        return Err(format!("use a letter, then letters a-z, digits and `-`, at most {MAX_NAME_CHARS} characters"));
     }
     if is_reserved(text) {
         return Err(format!("`{text}` is reserved for the built-in packs; choose another name"));
@@ -132,17 +136,17 @@ fn copy(from: &Dir<'_>, to: &Path) -> io::Result<()> {
     from.extract(to)
 }
 
-/// Copies the files of a template. The pack's name replaces [`NAME`] in texts and in file names.
+/// Copies the files of a template. The pack's name replaces [`TEMPLATE_NAME`] in texts and in file names.
 fn fill(from: &Dir<'_>, to: &Path, name: &str) -> io::Result<()> {
     for entry in from.entries() {
         match entry {
             DirEntry::Dir(dir) => fill(dir, to, name)?,
             DirEntry::File(file) => {
-                let path = file.path().to_string_lossy().replace(NAME, name);
+                let path = file.path().to_string_lossy().replace(TEMPLATE_NAME, name);
                 // The template is called `gitignore`, because as `.gitignore` it would take effect in this repository.
                 let path = to.join(if path == "gitignore" { ".gitignore" } else { &path });
                 fs::create_dir_all(path.parent().unwrap_or(to))?;
-                fs::write(path, String::from_utf8_lossy(file.contents()).replace(NAME, name))?;
+                fs::write(path, String::from_utf8_lossy(file.contents()).replace(TEMPLATE_NAME, name))?;
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The folder of cases in a project.
-const CASES: &str = "cases";
+const CASES_FOLDER: &str = "cases";
 
 /// Arguments of `flowcell node test`.
 #[derive(Args)]
@@ -46,7 +46,7 @@ pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, C
     let host = args.packs.builder().packs(file).files(files.path()).simulate(Simulate::of(["model"])).build()?;
     // Compile now: compiling may take longer than the time limit of a case.
     host.prepare(&digest).map_err(|error| CliError::wrong("the pack cannot be compiled").because(&error))?;
-    let folder = args.build.folder().join(CASES);
+    let folder = args.build.folder().join(CASES_FOLDER);
     let written = cases::read(&folder)?;
     let examples = examples(&project.manifest, &written);
     let all = written.iter().chain(&examples);

@@ -19,7 +19,7 @@ use crate::{
 pub(super) fn print(flow: &LoadedFlow, as_json: bool) -> Result<(), CliError> {
     let graph = flow.graph();
     if as_json {
-        let nodes: Vec<_> = order(graph, BodyIx::ROOT).into_iter().map(|node| entry(graph, node)).collect();
+        let nodes: Vec<_> = order(graph, BodyIx::ROOT).into_iter().map(|node| node_json(graph, node)).collect();
         return put_json(&json!({ "flow": graph.name, "nodes": nodes }));
     }
     let nodes = counted(graph.nodes.len(), "node");
@@ -56,13 +56,13 @@ fn write_body(text: &mut String, graph: &Graph, body: BodyIx, depth: usize) {
     for ix in order {
         let node = graph.node(ix);
         let indent = "  ".repeat(depth);
-        let after = before(graph, node);
+        let after = predecessors(graph, node);
         // Writing to a string does not fail.
         let _ = write!(text, "{indent}{:width$}  {}", node.id.as_str(), node.node_type.full_name());
         if !after.is_empty() {
             let _ = write!(text, "  after {}", after.join(", "));
         }
-        let _ = writeln!(text, "  reaches {}", reach(node).unwrap_or_else(|| "nothing".into()));
+        let _ = writeln!(text, "  reaches {}", capabilities_text(node).unwrap_or_else(|| "nothing".into()));
         if let Some(body) = node.body {
             write_body(text, graph, body, depth + 1);
         }
@@ -70,14 +70,14 @@ fn write_body(text: &mut String, graph: &Graph, body: BodyIx, depth: usize) {
 }
 
 /// Returns the ids of the nodes with an edge to this node.
-fn before<'a>(graph: &'a Graph, node: &Node) -> Vec<&'a str> {
+fn predecessors<'a>(graph: &'a Graph, node: &Node) -> Vec<&'a str> {
     let mut ids: Vec<_> = node.incoming.iter().map(|edge| graph.node(graph.edge(*edge).from).id.as_str()).collect();
     ids.dedup();
     ids
 }
 
 /// Lists the capabilities that a node's type requests, each with the flow's grant. `None` if it requests none.
-fn reach(node: &Node) -> Option<String> {
+fn capabilities_text(node: &Node) -> Option<String> {
     let asked = node.node_type.capabilities.iter().map(|request| match node.grants.0.get(&*request.name) {
         Some(Json::Array(items)) => {
             let items: Vec<_> =
@@ -91,17 +91,17 @@ fn reach(node: &Node) -> Option<String> {
     (!asked.is_empty()).then(|| inert(&asked.join(", ")).into_owned())
 }
 
-fn entry(graph: &Graph, ix: NodeIx) -> Value {
+fn node_json(graph: &Graph, ix: NodeIx) -> Value {
     let node = graph.node(ix);
     let mut entry = json!({
         "id": node.id,
         "type": node.node_type.full_name(),
-        "after": before(graph, node),
+        "after": predecessors(graph, node),
         "capabilities": node.node_type.capabilities,
         "grants": node.grants,
     });
     if let Some(body) = node.body {
-        entry["body"] = order(graph, body).into_iter().map(|node| self::entry(graph, node)).collect();
+        entry["body"] = order(graph, body).into_iter().map(|node| self::node_json(graph, node)).collect();
     }
     entry
 }

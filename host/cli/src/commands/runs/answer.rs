@@ -45,7 +45,7 @@ pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Resu
     let question = QuestionRef { attempt: args.attempt, digest: args.digest.as_deref().map(Into::into) };
     let reply = RunCommand::reply(gate, answers::answer(value), question);
     record(&args.of, run, reply, terminal).map_err(|problem| match args.of.reading_host(&PackArgs::default()) {
-        Ok(host) => answers::with_open(problem, &host, &args.run),
+        Ok(host) => answers::with_open_questions(problem, &host, &args.run),
         Err(_) => problem,
     })
 }

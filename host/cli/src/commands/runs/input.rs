@@ -13,19 +13,19 @@ use crate::{
 };
 
 /// Maximum number of attempts on one page.
-const ATTEMPTS: usize = 200;
+const ATTEMPTS_PER_PAGE: usize = 200;
 /// Maximum number of characters shown of a text.
-const TEXT_CHARS: usize = 400;
+const MAX_TEXT_CHARS: usize = 400;
 /// Maximum number of items shown of a list, and of members shown of an object.
-const PARTS: usize = 30;
+const MAX_PARTS: usize = 30;
 /// Maximum number of values shown of an input, with nested ones.
-const VALUES: usize = 600;
+const MAX_VALUES: usize = 600;
 
 /// Reads a page of the inputs of a task, beginning with the attempt number `from`. If the task has no attempts, the
 /// error gives the reason.
 pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64) -> Result<TaskInputs, CliError> {
     let (run, task) = at;
-    let window = Window { from, limit: ATTEMPTS, bytes: PAGE_BYTES };
+    let window = Window { from, limit: ATTEMPTS_PER_PAGE, bytes: PAGE_BYTES };
     let inputs = host.task_inputs(Some(reader), run, task, window)?;
     let Some(why) = inputs.missing() else { return Ok(inputs) };
     let problem = CliError::wrong(why);
@@ -107,11 +107,11 @@ fn head(attempt: &AttemptInput, paint: Paint) -> String {
         );
     }
     let digest = match attempt.input_digest {
-        InputDigest::Matches => paint.good("input matches its digest"),
-        InputDigest::Differs => paint.bad("input differs from its digest: the attempt had another input"),
-        InputDigest::NotRecorded => paint.odd("the journal has no digest of the input"),
-        InputDigest::NotEnded => paint.odd("has not ended, so the journal has no digest yet"),
-        InputDigest::NotRun => paint.odd("did not run: it has the output of the repeated run"),
+        InputDigest::Matches => paint.success("input matches its digest"),
+        InputDigest::Differs => paint.error("input differs from its digest: the attempt had another input"),
+        InputDigest::NotRecorded => paint.warning("the journal has no digest of the input"),
+        InputDigest::NotEnded => paint.warning("has not ended, so the journal has no digest yet"),
+        InputDigest::NotRun => paint.warning("did not run: it has the output of the repeated run"),
     };
     format!("{head}  {}  {digest}\n", attempt.status)
 }
@@ -129,7 +129,7 @@ fn put_call(text: &mut String, call: &MadeCall, cuts: &mut usize) {
 
 /// Appends a name and its shortened value to the text.
 fn put(text: &mut String, name: &str, json: &Json, cuts: &mut usize) {
-    let shown = Shortened { left: VALUES, cuts }.shorten(json);
+    let shown = Shortened { left: MAX_VALUES, cuts }.shorten(json);
     let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
     let _ = write!(text, "    {name}: ");
     for (index, line) in pretty.lines().enumerate() {
@@ -149,13 +149,13 @@ impl Shortened<'_> {
     fn shorten(&mut self, json: &Json) -> Json {
         self.left = self.left.saturating_sub(1);
         match json {
-            Json::String(text) if text.chars().nth(TEXT_CHARS).is_some() => {
+            Json::String(text) if text.chars().nth(MAX_TEXT_CHARS).is_some() => {
                 *self.cuts += 1;
-                let shown: String = text.chars().take(TEXT_CHARS).collect();
+                let shown: String = text.chars().take(MAX_TEXT_CHARS).collect();
                 Json::from(format!("{shown}… ⟨cut: {} bytes⟩", text.len()))
             }
             Json::Array(items) => {
-                let shown = items.len().min(self.room());
+                let shown = items.len().min(self.remaining_parts());
                 let mut list: Vec<_> = items[..shown].iter().map(|item| self.shorten(item)).collect();
                 if shown < items.len() {
                     *self.cuts += 1;
@@ -164,7 +164,7 @@ impl Shortened<'_> {
                 Json::array(list)
             }
             Json::Object(members) => {
-                let shown = members.len().min(self.room());
+                let shown = members.len().min(self.remaining_parts());
                 let mut list: Vec<_> =
                     members.iter().take(shown).map(|(name, value)| (name.clone(), self.shorten(value))).collect();
                 if shown < members.len() {
@@ -179,7 +179,7 @@ impl Shortened<'_> {
     }
 
     /// Returns the number of items or members that may still be shown.
-    fn room(&self) -> usize {
-        self.left.min(PARTS)
+    fn remaining_parts(&self) -> usize {
+        self.left.min(MAX_PARTS)
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliE
             let reading = args.packs.reading_host(&args.store)?;
             let given = args.pairs();
             answers::check_in(&reading, &run, &given)?;
-            let recorded = answers::Recorded::read(&reading, &run, &given)?;
+            let recorded = answers::RecordedAnswers::read(&reading, &run, &given)?;
             recorded.check_open(&run, &given)?;
             recorded.check(&run, &given)?;
             let flow = reading.graph_of_run(&run)?.name.to_string();
@@ -66,7 +66,7 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliE
     answers::check_in(&host, &run, &args.pairs())?;
     let later = answer_open(&host, &args, terminal)?;
     let args = ResumeArgs { answers: later, ..args };
-    go_on(host, args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))
+    resume_here(host, args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))
 }
 
 /// Sends the given answers to the open questions. Returns the answers whose questions are not asked yet.
@@ -107,7 +107,7 @@ impl ResumeArgs {
 
 /// Prepares the run with `prepare`, drives it in this process, and shows its progress as `flowcell run` does. The
 /// command `flowcell runs retry` uses this function, too.
-pub(super) fn go_on(
+pub(super) fn resume_here(
     host: Host,
     args: ResumeArgs,
     terminal: Terminal,
@@ -125,11 +125,11 @@ pub(super) fn go_on(
         return Err(CliError::wrong(format!("the question at `{gate}` is closed: it was answered or timed out"))
             .hint(format!("`flowcell runs show {name}` shows the status of the run and its open questions")));
     }
-    session::say_warnings(&args, &host.warnings_of(&name), terminal);
+    session::print_warnings(&args, &host.warnings_of(&name), terminal);
     if let Some(simulate) = host.simulated_of(&name).filter(|_| !args.quiet) {
         terminal
             .say(&format!("the run started with `--simulate {simulate}` and keeps these simulations until its end"));
     }
-    session::report::say_open(&args, &host, &name, terminal)?;
+    session::report::print_open_questions(&args, &host, &name, terminal)?;
     session::finish(&args, session, host, runner, terminal)
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use flowcell::{Repeat, RunId, RunOptions, contract::NodeId, control::OwnerRequest};
 
-use super::resume::{ResumeArgs, go_on};
+use super::resume::{ResumeArgs, resume_here};
 use crate::{
     cli_error::{CliError, Exit},
     owner::{Owner, run_id},
@@ -57,5 +57,5 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, CliEr
             return follow::hand_over(&folder, &args.resume.plan(), handed, terminal);
         }
     };
-    go_on(host, args.resume, terminal, |host, options| host.retry(&run, repeat, RunOptions { run_id, ..options }))
+    resume_here(host, args.resume, terminal, |host, options| host.retry(&run, repeat, RunOptions { run_id, ..options }))
 }

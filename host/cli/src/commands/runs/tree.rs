@@ -54,10 +54,10 @@ impl Tree {
             "task:start" | "task:resumed" | "task:repeated" => "running",
             "task:blocked" => "blocked",
             "task:resolved" => "resolved",
-            "call:start" | "service:call" => return self.called(event, &text("scope"), id),
+            "call:start" | "service:call" => return self.add_call(event, &text("scope"), id),
             "agent:tool:decision" | "call:result" | "call:error" => {
-                let place = self.place(&text("scope"), id, event.seq);
-                return self.tasks.entry(place).or_default().decided(event);
+                let place = self.task_path(&text("scope"), id, event.seq);
+                return self.tasks.entry(place).or_default().close_question(event);
             }
             "task:idle" => "waiting",
             "task:busy" => "running",
@@ -69,7 +69,7 @@ impl Tree {
             "task:cancelled" => "cancelled",
             _ => return,
         };
-        let place = self.place(&text("scope"), id, event.seq);
+        let place = self.task_path(&text("scope"), id, event.seq);
         let task = self.tasks.entry(place).or_default();
         task.status = status;
         let number = |key: &str| event.data.get(key).and_then(Json::as_u64);
@@ -90,8 +90,8 @@ impl Tree {
     }
 
     /// Counts an external call of a task. If a person has to allow the call, records its question.
-    fn called(&mut self, event: &Event, scope: &str, id: &str) {
-        let place = self.place(scope, id, event.seq);
+    fn add_call(&mut self, event: &Event, scope: &str, id: &str) {
+        let place = self.task_path(scope, id, event.seq);
         let task = self.tasks.entry(place).or_default();
         task.calls += 1;
         if let Some(question) = event.data.get("question") {
@@ -102,7 +102,7 @@ impl Tree {
 
     /// Returns the position of a task in the tree: the parts of its address. A known task keeps its position. `seq` is
     /// the number of the event, for a task that is new.
-    fn place(&self, scope: &str, id: &str, seq: u64) -> Vec<Part> {
+    fn task_path(&self, scope: &str, id: &str, seq: u64) -> Vec<Part> {
         let mut place = Vec::new();
         let step = |place: &mut Vec<Part>, name: &str| {
             let mut below = self.tasks.keys().filter(|key| key.len() > place.len() && key.starts_with(place));
@@ -136,7 +136,7 @@ impl Tree {
             let indent = "  ".repeat(place.len());
             text.push_str(&format!("{indent}{}\n", task.line(&inert(name), paint)));
             for asks in task.asks.values() {
-                text.push_str(&format!("{indent}  {}\n", paint.odd(&inert(asks))));
+                text.push_str(&format!("{indent}  {}\n", paint.warning(&inert(asks))));
             }
         }
         if !self.tail.is_empty() {
@@ -152,16 +152,16 @@ fn call_of(event: &Event) -> u64 {
 
 impl Task {
     /// Removes the question about a call that was allowed, was denied, or has ended.
-    fn decided(&mut self, event: &Event) {
+    fn close_question(&mut self, event: &Event) {
         self.asks.remove(&call_of(event));
     }
 
     fn line(&self, name: &str, paint: Paint) -> String {
         let status = match self.status {
-            "succeeded" => paint.good(self.status),
-            "failed" => paint.bad(self.status),
+            "succeeded" => paint.success(self.status),
+            "failed" => paint.error(self.status),
             "skipped" | "cancelled" => paint.faint(self.status),
-            _ => paint.odd(self.status),
+            _ => paint.warning(self.status),
         };
         let mut line = format!("{} {status}", paint.name(name));
         if let Some(millis) = self.millis {

@@ -19,7 +19,7 @@ use super::ServeArgs;
 use crate::cli_error::CliError;
 
 /// Arguments that the file cannot set.
-const ABOUT: [&str; 3] = ["config", "check", "help"];
+const NOT_IN_FILE: [&str; 3] = ["config", "check", "help"];
 
 /// The settings of `flowcell serve`, and the source of each.
 pub(crate) struct Config {
@@ -40,39 +40,39 @@ impl Config {
         };
         let command = ServeArgs::augment_args(Command::new("serve"));
         let settings: Vec<&Arg> =
-            command.get_arguments().filter(|arg| !ABOUT.contains(&arg.get_id().as_str())).collect();
+            command.get_arguments().filter(|arg| !NOT_IN_FILE.contains(&arg.get_id().as_str())).collect();
         file.refuse_unknown(&settings)?;
         let mut config = Config { arguments: Vec::new(), used: Vec::new(), check: matches.get_flag("check") };
         for arg in settings {
             let given = file.entries.iter().find(|entry| entry.key.value == name(arg));
             let given = given.map(|entry| file.values(entry, arg, &command)).transpose()?;
-            config.settle(arg, matches, given);
+            config.choose_source(arg, matches, given);
         }
         Ok(config)
     }
 
     /// Chooses the source of a setting: the first of the command line, the environment, the file and the default that
     /// sets it. `given` are the values in the file.
-    fn settle(&mut self, arg: &Arg, matches: &ArgMatches, given: Option<SettingValues>) {
+    fn choose_source(&mut self, arg: &Arg, matches: &ArgMatches, given: Option<SettingValues>) {
         let source = matches.value_source(arg.get_id().as_str());
         let (values, from) = match (source, given) {
-            (Some(ValueSource::CommandLine), _) => (raw(arg, matches), "the command line".to_owned()),
+            (Some(ValueSource::CommandLine), _) => (raw_values(arg, matches), "the command line".to_owned()),
             (Some(ValueSource::EnvVariable), _) => {
                 let name = arg.get_env().unwrap_or_default();
-                (raw(arg, matches), format!("the environment, {}", name.display()))
+                (raw_values(arg, matches), format!("the environment, {}", name.display()))
             }
             (_, Some(given)) => {
                 self.arguments.extend(given.values.iter().map(|value| argument(arg, value)));
                 (given.values, given.place)
             }
-            (Some(_), None) => (raw(arg, matches), "by default".to_owned()),
+            (Some(_), None) => (raw_values(arg, matches), "by default".to_owned()),
             (None, None) => return,
         };
         self.used.push(format!("{}: {}  # {from}", name(arg), shown(arg, &values)));
     }
 
     /// Returns the settings to print, if `--check` is set.
-    pub(crate) fn checked(&self) -> Option<String> {
+    pub(crate) fn settings_to_print(&self) -> Option<String> {
         self.check.then(|| self.used.join("\n"))
     }
 }
@@ -149,7 +149,7 @@ impl File {
                 _ if many => return Err(wrong("the value must be a text or a list of texts")),
                 _ => return Err(wrong("the value must be a text or a number")),
             };
-            let text = self.beside(arg, text);
+            let text = self.resolve_path(arg, text);
             let tried = command.clone().try_get_matches_from(["serve".into(), argument(arg, &text)]);
             tried.map_err(|error| wrong(&error_line(&error)))?;
             values.push(text);
@@ -158,7 +158,7 @@ impl File {
     }
 
     /// If the argument is a path, resolves it relative to the folder of the file. Returns any other value unchanged.
-    fn beside(&self, arg: &Arg, text: String) -> String {
+    fn resolve_path(&self, arg: &Arg, text: String) -> String {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let Some(folder) = folder else { return text };
         let joined = |path: &str| folder.join(path).display().to_string();
@@ -211,7 +211,7 @@ fn argument(arg: &Arg, value: &str) -> OsString {
     format!("--{}={value}", arg.get_long().unwrap_or_default()).into()
 }
 
-fn raw(arg: &Arg, matches: &ArgMatches) -> Vec<String> {
+fn raw_values(arg: &Arg, matches: &ArgMatches) -> Vec<String> {
     let values = matches.get_raw(arg.get_id().as_str()).into_iter().flatten();
     values.map(|value| value.to_string_lossy().into_owned()).collect()
 }

@@ -84,7 +84,7 @@ impl Default for Expect {
 }
 
 /// Returns the path of a flow's cases: `triage.test.yaml` for `triage.yaml`.
-pub(super) fn beside(flow: &Path) -> PathBuf {
+pub(super) fn cases_path(flow: &Path) -> PathBuf {
     let file = flow.file_name().unwrap_or_default().to_string_lossy();
     match file.strip_suffix(ENDING) {
         Some(name) => flow.with_file_name(format!("{name}.test.yaml")),
@@ -94,7 +94,7 @@ pub(super) fn beside(flow: &Path) -> PathBuf {
 
 /// Reads the cases of a flow. An empty list is an error.
 pub(super) fn read(flow: &Path) -> Result<Vec<Case>, CliError> {
-    let path = beside(flow);
+    let path = cases_path(flow);
     let hint =
         "write the cases of `triage.yaml` into `triage.test.yaml`: { cases: [{ name, input, expect: { outputs } }] }";
     let cases: Vec<Case> = case_file::read(&path, hint)?;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell::{Channel, Event, Fixtures, Host, Json, RunOptions, RunStatus, script, shape};
 
-use super::{TestArgs, cases, endless, run, waiting_sentences};
+use super::{TestArgs, cases, run, timeout_message, waiting_sentences};
 use crate::{
     cli_error::{CliError, Exit},
     output::put_json,
@@ -14,9 +14,9 @@ use crate::{
 
 /// Returns true if the flows have to run once in place of their cases: with an input, with `--json`, or if all flows
 /// are scripts without a file of cases.
-pub(super) fn is_meant(args: &TestArgs) -> bool {
+pub(super) fn runs_once(args: &TestArgs) -> bool {
     let has_no_cases =
-        |flow: &std::path::PathBuf| script::is_script(&flow.to_string_lossy()) && !cases::beside(flow).exists();
+        |flow: &std::path::PathBuf| script::is_script(&flow.to_string_lossy()) && !cases::cases_path(flow).exists();
     args.json || !args.input.is_empty() || args.flows.iter().all(has_no_cases)
 }
 
@@ -29,7 +29,7 @@ pub(super) fn execute(host: &Host, args: &TestArgs, terminal: Terminal) -> Resul
         let channels: Vec<Arc<dyn Channel>> = vec![Arc::new(Console(terminal))];
         let options = RunOptions { input, channels, without_events: true, ..RunOptions::default() };
         let runner = host.test_runner(&flow, Arc::new(Fixtures::default()), options)?;
-        let result = run(runner)?.ok_or_else(|| CliError::ending(Exit::Failed, endless()))?;
+        let result = run(runner)?.ok_or_else(|| CliError::ending(Exit::Failed, timeout_message()))?;
         let good = result.status == RunStatus::Succeeded;
         if args.json {
             put_json(&shape::outcome(flow.graph(), &result))?;

@@ -6,12 +6,12 @@ use flowcell::{Json, QuestionRef, contract::Question};
 
 use crate::session::{
     answers::read_question,
-    lines::{callers, shown_choices},
-    question_queue::REACTION,
+    lines::{caller_prefix, shown_choices},
+    question_queue::MIN_REACTION_TIME,
 };
 
 /// Maximum number of characters shown of a tool's input or output.
-const SHOWN: usize = 160;
+const MAX_SHOWN_CHARS: usize = 160;
 
 /// An event of the run or of a child run, recorded or live.
 pub(crate) struct ChatEvent<'a> {
@@ -68,7 +68,8 @@ pub(crate) struct Conversation {
     root: String,
     agents: Vec<Agent>,
     pub(crate) questions: Vec<Asked>,
-    /// The time at which the first open question was last closed other than by a line of this conversation.
+    /// The last time at which the first open question was closed without a line of this conversation, such as by the
+    /// answer of another process. `None` if that has not happened.
     moved_on: Option<Instant>,
     /// The address of the node that receives lines.
     focus: Option<String>,
@@ -80,7 +81,7 @@ pub(crate) type LineTarget = Result<String, String>;
 
 impl Conversation {
     /// Creates the conversation with a run.
-    pub(crate) fn with(root: &str) -> Conversation {
+    pub(crate) fn new(root: &str) -> Conversation {
         Conversation { root: root.to_owned(), ..Conversation::default() }
     }
 
@@ -91,10 +92,10 @@ impl Conversation {
 
     /// Processes an event. Returns the pieces to show.
     pub(crate) fn process(&mut self, event: &ChatEvent<'_>) -> Vec<Shown> {
-        let prefix = callers(event.run, &self.root);
+        let prefix = caller_prefix(event.run, &self.root);
         let text = |name: &str| event.data.get(name).and_then(Json::as_str).unwrap_or_default();
         match event.kind {
-            "agent:start" => self.opened(&prefix, event.data),
+            "agent:start" => self.open_agent(&prefix, event.data),
             "agent:state" => self.with_agent(event.data, |agent| {
                 agent.idle = text("state") == "idle";
                 match agent.idle && agent.listens {
@@ -102,22 +103,22 @@ impl Conversation {
                     false => Vec::new(),
                 }
             }),
-            "agent:text" => self.with_agent(event.data, |agent| agent.says(text("delta"))),
+            "agent:text" => self.with_agent(event.data, |agent| agent.add_speech(text("delta"))),
             "agent:retry" => self.with_agent(event.data, |agent| {
                 agent.shown.clear();
                 vec![Shown::EndOfSpeech, Shown::Note(format!("{} begins again: {}", agent.name, text("reason")))]
             }),
             "agent:message" => self.with_agent(event.data, |agent| agent.complete_message(event.data)),
-            "agent:complete" => self.closed(event.data, &format!("is done ({})", text("stopReason"))),
-            "agent:error" => self.closed(event.data, &format!("failed: {}", failure(event.data))),
+            "agent:complete" => self.close_agent(event.data, &format!("is done ({})", text("stopReason"))),
+            "agent:error" => self.close_agent(event.data, &format!("failed: {}", failure(event.data))),
             "agent:tool:start" => {
                 let input = event.data.get("input");
                 let input = input.map(|input| input.as_str().map_or_else(|| input.to_text(), str::to_owned));
                 let input = input.unwrap_or_default();
-                self.about_tool(event.data, &format!("calls {} {}", text("tool"), short(&input)))
+                self.about_tool(event.data, &format!("calls {} {}", text("tool"), shortened(&input)))
             }
             "agent:tool:result" => {
-                self.about_tool(event.data, &format!("has {}: {}", text("tool"), short(text("summary"))))
+                self.about_tool(event.data, &format!("has {}: {}", text("tool"), shortened(text("summary"))))
             }
             "agent:tool:error" => {
                 self.about_tool(event.data, &format!("has no {}: {}", text("tool"), failure(event.data)))
@@ -127,18 +128,18 @@ impl Conversation {
                 let named = ["attempt", "digest", "prompt"].into_iter();
                 let named = named.filter_map(|name| Some((name, event.data.get(name)?.clone())));
                 let question = Json::object(named.chain([("choices", Json::array(choices))]));
-                self.asked(format!("{prefix}{}", text("address")), &question)
+                self.add_question(format!("{prefix}{}", text("address")), &question)
             }
             "agent:tool:decision" => {
                 let call = event.data.get("call").and_then(Json::as_u64).unwrap_or_default();
-                self.remove_question(&format!("{prefix}{}#{call}", place(event.data)))
+                self.remove_question(&format!("{prefix}{}#{call}", task_address(event.data)))
             }
             "task:paused" => match event.data.get("question") {
-                Some(question) => self.asked(format!("{prefix}{}", place(event.data)), question),
+                Some(question) => self.add_question(format!("{prefix}{}", task_address(event.data)), question),
                 None => Vec::new(),
             },
             "task:woken" | "task:failed" | "task:cancelled" | "session:reply" => {
-                self.remove_question(&format!("{prefix}{}", place(event.data)))
+                self.remove_question(&format!("{prefix}{}", task_address(event.data)))
             }
             "harness:complete" if event.run == self.root => {
                 self.ended = true;
@@ -149,12 +150,12 @@ impl Conversation {
         }
     }
 
-    fn opened(&mut self, prefix: &str, data: &Json) -> Vec<Shown> {
+    fn open_agent(&mut self, prefix: &str, data: &Json) -> Vec<Shown> {
         let id = data.get("agentRunId").and_then(Json::as_str).unwrap_or_default();
         let listens = data.get("inbox").is_some_and(|inbox| !inbox.is_null() && inbox.as_bool() != Some(false));
         let agent = Agent {
             address: format!("{prefix}{id}"),
-            name: format!("{prefix}{}", place(data)),
+            name: format!("{prefix}{}", task_address(data)),
             listens,
             idle: false,
             shown: String::new(),
@@ -164,7 +165,7 @@ impl Conversation {
         vec![Shown::Note(note)]
     }
 
-    fn closed(&mut self, data: &Json, how: &str) -> Vec<Shown> {
+    fn close_agent(&mut self, data: &Json, how: &str) -> Vec<Shown> {
         let Some(index) = self.index_of(data) else { return Vec::new() };
         let agent = self.agents.remove(index);
         if self.focus.as_ref() == Some(&agent.name) {
@@ -177,7 +178,7 @@ impl Conversation {
         self.with_agent(data, |agent| vec![Shown::EndOfSpeech, Shown::Note(format!("{} {what}", agent.name))])
     }
 
-    fn asked(&mut self, address: String, question: &Json) -> Vec<Shown> {
+    fn add_question(&mut self, address: String, question: &Json) -> Vec<Shown> {
         let (question, asked) = (read_question(question), QuestionRef::of_json(question));
         let asked = Asked { address, question, asked };
         let text = asked.text();
@@ -200,9 +201,9 @@ impl Conversation {
     }
 
     /// Returns true if a line that arrives now was typed for a question that has closed in the meantime: the close is
-    /// less than [`REACTION`] ago.
+    /// less than [`MIN_REACTION_TIME`] ago.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
-        self.moved_on.is_some_and(|since| now < since + REACTION)
+        self.moved_on.is_some_and(|since| now < since + MIN_REACTION_TIME)
     }
 
     fn index_of(&self, data: &Json) -> Option<usize> {
@@ -228,7 +229,7 @@ impl Conversation {
         let name = name.map(str::to_owned).or_else(|| self.focus.clone());
         let address = match name {
             Some(name) => self.named(&name)?.address.clone(),
-            None => match self.listening().collect::<Vec<_>>().as_slice() {
+            None => match self.agents_with_inbox().collect::<Vec<_>>().as_slice() {
                 [agent] => agent.address.clone(),
                 [] => return Err("no agent is listening".into()),
                 several => {
@@ -246,16 +247,16 @@ impl Conversation {
         let found = self.agents.iter().rev().find(|agent| agent.name == name || agent.address == name);
         found.ok_or_else(|| match self.agents.is_empty() {
             true => "no agent is open".to_owned(),
-            false => format!("the agent `{name}` is not open; {}", self.who()),
+            false => format!("the agent `{name}` is not open; {}", self.list_agents()),
         })
     }
 
-    fn listening(&self) -> impl Iterator<Item = &Agent> {
+    fn agents_with_inbox(&self) -> impl Iterator<Item = &Agent> {
         self.agents.iter().filter(|agent| agent.listens)
     }
 
     /// Returns a text that lists the open agents and their states.
-    pub(crate) fn who(&self) -> String {
+    pub(crate) fn list_agents(&self) -> String {
         let names = self.agents.iter().map(|agent| match (agent.listens, agent.idle) {
             (true, true) => format!("{} (listens)", agent.name),
             (true, false) => format!("{} (works)", agent.name),
@@ -267,7 +268,7 @@ impl Conversation {
 }
 
 impl Agent {
-    fn says(&mut self, delta: &str) -> Vec<Shown> {
+    fn add_speech(&mut self, delta: &str) -> Vec<Shown> {
         self.shown.push_str(delta);
         vec![Shown::Speech { who: self.name.clone(), text: delta.to_owned() }]
     }
@@ -288,7 +289,7 @@ impl Agent {
 }
 
 /// Returns the address of a task within its run.
-fn place(data: &Json) -> String {
+fn task_address(data: &Json) -> String {
     let text = |name: &str| data.get(name).and_then(Json::as_str);
     let task = text("taskId").or_else(|| text("nodeId")).unwrap_or_default();
     text("scope").map_or_else(|| task.to_owned(), |scope| format!("{scope}.{task}"))
@@ -299,8 +300,8 @@ fn failure(data: &Json) -> String {
     format!("{}: {}", text("code"), text("message"))
 }
 
-fn short(text: &str) -> String {
-    let cut = text.char_indices().nth(SHOWN).map(|(at, _)| &text[..at]);
+fn shortened(text: &str) -> String {
+    let cut = text.char_indices().nth(MAX_SHOWN_CHARS).map(|(at, _)| &text[..at]);
     cut.map_or_else(|| text.to_owned(), |cut| format!("{cut}…"))
 }
 
@@ -309,7 +310,7 @@ mod tests {
     use super::*;
 
     fn conversation(events: &[(&str, &str)]) -> (Conversation, Vec<Shown>) {
-        let mut conversation = Conversation::with("r");
+        let mut conversation = Conversation::new("r");
         let shown = events.iter().flat_map(|(kind, data)| process(&mut conversation, "r", kind, data)).collect();
         (conversation, shown)
     }
@@ -331,7 +332,7 @@ mod tests {
     const IDLE: (&str, &str) = ("agent:state", r#"{"agentRunId":"a1","state":"idle"}"#);
 
     #[test]
-    fn a_message_is_shown_once_however_much_of_it_was_shown_before() {
+    fn a_partly_shown_message_is_completed_and_not_repeated() {
         let delta = |text: &str| format!(r#"{{"agentRunId":"a1","delta":"{text}"}}"#);
         let message =
             ("agent:message", r#"{"agentRunId":"a1","content":[{"type":"text","text":"one two"},{"type":"raw"}]}"#);
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_waits_for_a_line_when_one_listens_or_asks() {
+    fn a_line_is_awaited_while_an_agent_listens_or_a_question_is_open() {
         assert!(!conversation(&[START]).0.waits());
         let (mut talking, _) = conversation(&[START, IDLE]);
         assert!(talking.waits());
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_several_is_chosen_by_name() {
+    fn one_of_several_agents_is_chosen_by_name() {
         let second = ("agent:start", r#"{"agentRunId":"a2","taskId":"other","inbox":true}"#);
         let silent = ("agent:start", r#"{"agentRunId":"a3","taskId":"mute"}"#);
         let (mut talking, _) = conversation(&[silent]);

@@ -25,8 +25,8 @@ impl Page {
             Shown::Speech { who, text } => self.speech(who, text),
             Shown::EndOfSpeech => self.end(),
             Shown::Note(text) => self.line(&paint.faint(&inert(text))),
-            Shown::Question(text) => self.line(&paint.odd(&inert(text))),
-            Shown::Trouble(text) => self.line(&format!("{}: {}", paint.bad("not done"), inert(text))),
+            Shown::Question(text) => self.line(&paint.warning(&inert(text))),
+            Shown::Trouble(text) => self.line(&format!("{}: {}", paint.error("not done"), inert(text))),
         }
     }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_piece_keeps_its_spaces_and_loses_what_a_terminal_obeys() {
+    fn a_shown_piece_keeps_spaces_and_escapes_terminal_commands() {
         assert_eq!(spoken(" a\nb "), " a\n  b ");
         assert_eq!(spoken("\u{1b}[2J\u{9b}"), "\\u{1b}[2J\\u{9b}");
     }

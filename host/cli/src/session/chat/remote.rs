@@ -13,7 +13,7 @@ use flowcell::{
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::{Asking, Chat, End, conversation::ChatEvent};
+use super::{Chat, End, PendingCommand, conversation::ChatEvent};
 use crate::{
     cli_error::{CliError, Exit},
     owner::{block_on, refused},
@@ -41,7 +41,7 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
     let started = thread::Builder::new().name("events".into()).spawn(listen);
     started.map_err(|error| CliError::internal("cannot read the events").because(&error))?;
     let (folder, run) = (folder.to_owned(), run.clone());
-    let ask = move |command| -> Asking {
+    let ask = move |command| -> PendingCommand {
         let (folder, asked) = (folder.clone(), OwnerRequest::Command { run: run.clone(), command });
         Box::pin(async move {
             let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;

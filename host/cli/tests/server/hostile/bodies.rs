@@ -37,7 +37,7 @@ fn endless(address: SocketAddr) -> String {
 }
 
 #[test]
-fn h5_bodies_without_end_are_cut_off_and_kept_nowhere() {
+fn h5_endless_bodies_are_cut_off_and_not_stored() {
     let folder = tempfile::tempdir().unwrap();
     let (child, address) = serve(folder.path(), &[]);
     let run = json!({ "flow": hello() }).to_string();

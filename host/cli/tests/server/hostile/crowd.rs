@@ -20,12 +20,12 @@ use crate::{
 /// Clients that connect.
 const LISTENERS: u64 = 10_000;
 /// Clients that are accepted: half of the server's permits for subscribers.
-const PLACES: usize = 2_000;
+const ACCEPTED: usize = 2_000;
 /// Limit of the server's memory for each client, in KiB.
-const EACH: u64 = 48;
+const MAX_CLIENT_KIB: u64 = 48;
 
 /// Raises the limit of this process's open connections. Returns the usable number.
-fn connections() -> u64 {
+fn raise_connection_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     limit.maximum.unwrap_or(u64::MAX).saturating_sub(500)
@@ -51,8 +51,8 @@ fn listen(address: SocketAddr, token: &str) -> (Answer, BufReader<TcpStream>) {
 }
 
 #[test]
-fn h4_r26_thousands_who_listen_cost_little_and_leave_room_for_others() {
-    let come = connections().min(LISTENERS) as usize;
+fn h4_r26_thousands_of_subscribers_cost_little_and_leave_permits_to_others() {
+    let come = raise_connection_limit().min(LISTENERS) as usize;
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (token(folder.path(), "a"), token(folder.path(), "b"));
     let (child, address) = serve(folder.path(), &[]);
@@ -70,13 +70,13 @@ fn h4_r26_thousands_who_listen_cost_little_and_leave_room_for_others() {
     let mut all: Vec<_> = (0..come).map(|_| listen(address, &a)).collect();
     canary();
     let statuses = |status| all.iter().filter(|(answer, _)| answer.status == status).count();
-    assert_eq!((statuses(200), statuses(429)), (come.min(PLACES), come.saturating_sub(PLACES)));
+    assert_eq!((statuses(200), statuses(429)), (come.min(ACCEPTED), come.saturating_sub(ACCEPTED)));
     if let (Some(before), Some(after)) = (before, memory(child.id(), "VmRSS")) {
-        assert!(after < before + EACH * PLACES as u64, "{before} KiB became {after} KiB");
+        assert!(after < before + MAX_CLIENT_KIB * ACCEPTED as u64, "{before} KiB became {after} KiB");
     }
     // A rejected client holds no connection. An accepted client receives all events, once and in order.
     all.retain(|(answer, _)| answer.status == 200 || answer.header("connection") != Some("close"));
-    assert_eq!(all.len(), come.min(PLACES));
+    assert_eq!(all.len(), come.min(ACCEPTED));
     assert_eq!(post(&a, "/v1/runs/g/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
     for (_, stream) in all {
         let mut stream = Stream::over(stream);

@@ -16,8 +16,8 @@ use crate::{
     samples::{asks, hello},
 };
 
-/// The server's time limit for pending external calls, plus one second.
-const GRACE: Duration = Duration::from_secs(11);
+/// The longest time until the server ends: its time limit for pending external calls, plus one second.
+const STOP_LIMIT: Duration = Duration::from_secs(11);
 
 /// Sends a request. Returns the status and the body, or `None` without a response.
 fn asked(address: SocketAddr, body: &str) -> Option<(u16, String)> {
@@ -59,7 +59,7 @@ fn flood(address: SocketAddr, who: usize, acknowledged: &AtomicUsize) -> Vec<Str
 }
 
 #[test]
-fn r23_a_server_that_is_stopped_under_load_loses_nothing_that_it_has_acknowledged() {
+fn r23_a_server_stopped_under_load_loses_no_acknowledged_run() {
     let folder = tempfile::tempdir().unwrap();
     let mut known = BTreeSet::new();
     for (round, moment) in [1, 20, 70].into_iter().cycle().take(3 * scale()).enumerate() {
@@ -73,7 +73,7 @@ fn r23_a_server_that_is_stopped_under_load_loses_nothing_that_it_has_acknowledge
             }
             let since = Instant::now();
             assert_eq!(stop(child), Some(0));
-            assert!(since.elapsed() < GRACE, "{:?}", since.elapsed());
+            assert!(since.elapsed() < STOP_LIMIT, "{:?}", since.elapsed());
             all.into_iter().flat_map(|one| one.join().unwrap()).collect::<Vec<_>>()
         });
         assert!(begun.len() >= moment, "{}", begun.len());

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{client::ask, kit::flowcell, samples::hello};
 
-/// Set this variable to skip the test if `strace` is missing or not permitted.
+/// The environment variable that, if it is set, lets the test be skipped when `strace` is missing or not permitted.
 const WITHOUT: &str = "FLOWCELL_TEST_WITHOUT_STRACE";
 
 /// Starts a server whose system calls on files, programs and connections are traced. Returns `None` if tracing is
@@ -41,7 +41,7 @@ fn traced(folder: &Path, log: &Path) -> Option<(Child, SocketAddr)> {
 }
 
 /// Returns flows that try to cause effects while they are checked.
-fn hostile(target: SocketAddr, canary: &Path) -> Vec<Value> {
+fn flows_with_effects(target: SocketAddr, canary: &Path) -> Vec<Value> {
     let (url, file) = (format!("http://{target}/x"), format!("file://{}", canary.display()));
     let of = |node: Value| json!({ "flow": { "name": "hostile" }, "nodes": [node] });
     let schema = |at: &str| {
@@ -75,7 +75,7 @@ fn hostile(target: SocketAddr, canary: &Path) -> Vec<Value> {
 }
 
 /// Returns flows that name a file outside their folder.
-fn kept(canary: &Path) -> Vec<Value> {
+fn flows_outside_their_folder(canary: &Path) -> Vec<Value> {
     let paths =
         [canary.display().to_string(), "../../canary".into(), "./../../canary".into(), "x/../../../canary".into()];
     let of = |name: &str, node: Value| json!({ "flow": { "name": name }, "nodes": [node] });
@@ -87,7 +87,7 @@ fn kept(canary: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn y15_what_is_checked_reaches_nothing() {
+fn y15_checking_a_flow_has_no_effects() {
     let folder = tempfile::tempdir().unwrap();
     let (log, canary) = (folder.path().join("trace"), folder.path().join("canary"));
     fs::write(&canary, "the-canary").unwrap();
@@ -110,7 +110,7 @@ fn y15_what_is_checked_reaches_nothing() {
     check(&json!("flow: ["));
     let start = fs::read_to_string(&log).unwrap();
     assert!(start.contains("openat(") && start.contains("execve(") && start.contains("bind("), "{start}");
-    for flow in hostile(listener.local_addr().unwrap(), &canary) {
+    for flow in flows_with_effects(listener.local_addr().unwrap(), &canary) {
         check(&flow);
     }
     assert!(check(&hello()).json()["valid"] == true);
@@ -127,7 +127,7 @@ fn y15_what_is_checked_reaches_nothing() {
     assert_eq!(wrong, None);
     // A stored flow may read files in its folder, and none outside.
     let before = fs::read_to_string(&log).unwrap().len();
-    for flow in kept(&canary) {
+    for flow in flows_outside_their_folder(&canary) {
         let answer = ask(address, "POST", "/v1/flows", &[], &json!({ "flow": flow }).to_string());
         assert!(answer.status == 422 && !answer.body.contains("the-canary"), "{flow}: {answer:?}");
     }

@@ -9,9 +9,9 @@ use crate::{
 };
 
 /// Limit of the memory that the tree may add, in KiB. Each run of a tree is far below 1 MiB.
-const MOST: u64 = 96 * 1024;
+const MAX_TREE_KIB: u64 = 96 * 1024;
 /// Child runs at which the tree is near its limit of 272.
-const FULL: f64 = 240.0;
+const NEARLY_FULL: f64 = 240.0;
 
 /// Returns a flow that calls another flow four times.
 fn fans_out(name: &str, called: &str) -> Value {
@@ -47,12 +47,12 @@ fn t1_a_tree_of_runs_takes_little_memory() {
         let below = metrics.lines().find_map(|line| line.strip_prefix("flowcell_runs_below ")).expect("no such metric");
         below.parse::<f64>().unwrap()
     };
-    let full = std::iter::repeat_with(below).take(2_000).find(|below| *below >= FULL);
+    let full = std::iter::repeat_with(below).take(2_000).find(|below| *below >= NEARLY_FULL);
     assert!(full.is_some(), "the tree has {} runs", below());
     // The tree goes on for a while at its limit.
     (0..20).for_each(|_| assert!(below() <= 272.0));
     let peak = memory(child.id(), "VmHWM").unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(peak - before < MOST, "{} KiB at first, and {peak} KiB with the tree", before);
+    assert!(peak - before < MAX_TREE_KIB, "{} KiB at first, and {peak} KiB with the tree", before);
 }

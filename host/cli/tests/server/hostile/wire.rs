@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn h11_a_line_that_is_brought_in_becomes_no_line_of_the_log() {
+fn h11_an_injected_line_becomes_no_line_of_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let mut command = flowcell(folder.path());

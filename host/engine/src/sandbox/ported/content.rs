@@ -12,11 +12,11 @@ use wasmtime_wasi::p2::{
 };
 
 /// The maximum size of all open files of an attempt, in bytes.
-const OPEN_BYTES: usize = 64 << 20;
+const MAX_OPEN_BYTES: usize = 64 << 20;
 /// The maximum size of one file, in bytes, the same as for the capability `files`.
-const FILE_BYTES: usize = 32 << 20;
+const MAX_FILE_BYTES: usize = 32 << 20;
 /// The maximum number of bytes in one read or write.
-const PIECE_BYTES: usize = 1 << 20;
+const MAX_PIECE_BYTES: usize = 1 << 20;
 
 /// The number of bytes that the open files of an attempt may still take.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(super) struct Budget(Arc<AtomicUsize>);
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget(Arc::new(AtomicUsize::new(OPEN_BYTES)))
+        Budget(Arc::new(AtomicUsize::new(MAX_OPEN_BYTES)))
     }
 }
 
@@ -91,7 +91,7 @@ impl Opened {
         let content = self.content.lock();
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(content.bytes.len());
         let rest = &content.bytes[from..];
-        Bytes::copy_from_slice(&rest[..rest.len().min(most).min(PIECE_BYTES)])
+        Bytes::copy_from_slice(&rest[..rest.len().min(most).min(MAX_PIECE_BYTES)])
     }
 
     /// Writes at an offset. Zeros fill the gap if the offset is beyond the end.
@@ -110,7 +110,7 @@ impl Opened {
 
 impl Content {
     fn resize(&mut self, size: usize) -> Result<(), ErrorCode> {
-        if size > FILE_BYTES {
+        if size > MAX_FILE_BYTES {
             return Err(ErrorCode::FileTooLarge);
         }
         let more = size.saturating_sub(self.bytes.len());
@@ -175,7 +175,7 @@ impl OutputStream for Writer {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        Ok(PIECE_BYTES)
+        Ok(MAX_PIECE_BYTES)
     }
 }
 
@@ -186,15 +186,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_open_files_hold_is_bounded_and_given_back() {
+    fn memory_of_open_files_is_bounded_and_released() {
         let budget = Budget::default();
         let left = || budget.0.load(Relaxed);
         let one = Opened::read("a", b"abc", &budget).unwrap();
-        assert_eq!((left(), one.take_changed()), (OPEN_BYTES - 3, None));
-        assert!(matches!(one.resize(FILE_BYTES + 1), Err(ErrorCode::FileTooLarge)));
-        one.resize(FILE_BYTES).unwrap();
+        assert_eq!((left(), one.take_changed()), (MAX_OPEN_BYTES - 3, None));
+        assert!(matches!(one.resize(MAX_FILE_BYTES + 1), Err(ErrorCode::FileTooLarge)));
+        one.resize(MAX_FILE_BYTES).unwrap();
         let other = Opened::empty("b", &budget);
-        other.resize(FILE_BYTES).unwrap();
+        other.resize(MAX_FILE_BYTES).unwrap();
         let third = Opened::empty("c", &budget);
         assert!(matches!(third.write_at(0, b"x"), Err(ErrorCode::InsufficientMemory)));
         one.resize(1).unwrap();
@@ -202,11 +202,11 @@ mod tests {
         assert_eq!(third.take_changed().unwrap().as_ref(), b"\0\0x");
         assert!(!third.is_changed() && one.is_changed());
         drop((one, other, third));
-        assert_eq!(left(), OPEN_BYTES);
+        assert_eq!(left(), MAX_OPEN_BYTES);
     }
 
     #[test]
-    fn streams_read_and_write_where_they_are() {
+    fn streams_read_and_write_at_their_offsets() {
         let file = Opened::empty("a", &Budget::default());
         Writer { file: file.clone(), at: Some(0) }.write("one".into()).unwrap();
         Writer { file: file.clone(), at: None }.write("two".into()).unwrap();

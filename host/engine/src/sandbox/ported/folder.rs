@@ -87,7 +87,7 @@ impl Folder<'_> {
     /// Returns the path of a name that is relative to a folder.
     fn path(&self, folder: &Resource<Descriptor>, path: &str) -> FsResult<String> {
         match self.target(folder)? {
-            Target::Folder(folder) => Ok(joined(folder, path)?),
+            Target::Folder(folder) => Ok(join_path(folder, path)?),
             Target::File(_) => Err(ErrorCode::NotDirectory.into()),
         }
     }
@@ -100,13 +100,13 @@ impl Folder<'_> {
     ) -> FsResult<Result<Value, Failure>> {
         let args = Json::object([("path", Json::from(path))].into_iter().chain(more));
         let reply = self.0.call(BuiltIn::Files, function, args).await.map_err(FsError::trap)?;
-        self.0.tick();
+        self.0.update_clock();
         Ok(reply)
     }
 
     /// Converts a failure to an error code for the guest. Logs a denial, because the code does not tell the guest the
     /// reason.
-    async fn refused(&mut self, failure: Failure) -> FsError {
+    async fn error_code(&mut self, failure: Failure) -> FsError {
         if &*failure.code == code::DENIED {
             self.0.log("warn", failure.message.clone()).await;
         }
@@ -122,10 +122,10 @@ impl Folder<'_> {
         code.into()
     }
 
-    async fn done(&mut self, function: &str, path: &str, more: Option<(&'static str, Json)>) -> FsResult<Value> {
+    async fn perform(&mut self, function: &str, path: &str, more: Option<(&'static str, Json)>) -> FsResult<Value> {
         match self.ask(function, path, more).await? {
             Ok(value) => Ok(value),
-            Err(failure) => Err(self.refused(failure).await),
+            Err(failure) => Err(self.error_code(failure).await),
         }
     }
 
@@ -146,7 +146,7 @@ impl Folder<'_> {
         if &*failure.code == code::DENIED && self.ask("list", path, None).await?.is_ok() {
             return Ok(Some(stat_of_folder()));
         }
-        Err(self.refused(failure).await)
+        Err(self.error_code(failure).await)
     }
 
     /// Opens a file and reads its content. With `create`, a missing file is empty.
@@ -164,9 +164,9 @@ impl Folder<'_> {
             code::FILE_NOT_FOUND if create => Ok(Target::File(Opened::empty(path, &self.0.folders.budget))),
             code::DENIED | code::INVALID_INPUT => match self.stat_path(path).await? {
                 Some(stat) if stat.type_ == DescriptorType::Directory => Ok(Target::Folder(path.to_owned())),
-                _ => Err(self.refused(failure).await),
+                _ => Err(self.error_code(failure).await),
             },
-            _ => Err(self.refused(failure).await),
+            _ => Err(self.error_code(failure).await),
         }
     }
 }
@@ -264,7 +264,7 @@ impl HostDescriptor for Folder<'_> {
         let file = file.clone();
         match write_file(self.0, &file).await {
             Ok(()) => Ok(()),
-            Err(failure) => Err(self.refused(failure).await),
+            Err(failure) => Err(self.error_code(failure).await),
         }
     }
 
@@ -286,7 +286,7 @@ impl HostDescriptor for Folder<'_> {
 
     async fn read_directory(&mut self, folder: Resource<Descriptor>) -> FsResult<Resource<DirectoryEntryStream>> {
         let path = self.path(&folder, "")?;
-        let listed = self.done("list", &path, None).await?;
+        let listed = self.perform("list", &path, None).await?;
         let entries = listed.json().get("entries").and_then(Json::as_array).unwrap_or_default().iter();
         let entry = |entry: &Json| {
             let path = entry.get("path")?.as_str()?;
@@ -304,7 +304,7 @@ impl HostDescriptor for Folder<'_> {
 
     async fn unlink_file_at(&mut self, folder: Resource<Descriptor>, path: String) -> FsResult<()> {
         let path = self.path(&folder, &path)?;
-        let was_there = self.done("remove", &path, None).await?;
+        let was_there = self.perform("remove", &path, None).await?;
         if *was_there.json() == Json::Bool(true) { Ok(()) } else { Err(ErrorCode::NoEntry.into()) }
     }
 
@@ -322,11 +322,11 @@ impl HostDescriptor for Folder<'_> {
         let (path, new) = (self.path(&folder, &path)?, self.path(&to, &new)?);
         let read = match self.read_file(&path).await? {
             Ok(read) => read,
-            Err(failure) => return Err(self.refused(failure).await),
+            Err(failure) => return Err(self.error_code(failure).await),
         };
         let file = read.json().get("file").cloned().ok_or(ErrorCode::Io)?;
-        self.done("write", &new, Some(("file", file))).await?;
-        self.done("remove", &path, None).await.map(drop)
+        self.perform("write", &new, Some(("file", file))).await?;
+        self.perform("remove", &path, None).await.map(drop)
     }
 
     async fn get_type(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorType> {
@@ -428,7 +428,7 @@ impl Target {
 }
 
 /// Joins a folder and a relative path. Fails if the path leads out of `/`.
-fn joined(folder: &str, path: &str) -> Result<String, ErrorCode> {
+fn join_path(folder: &str, path: &str) -> Result<String, ErrorCode> {
     if path.starts_with('/') {
         return Err(ErrorCode::NotPermitted);
     }
@@ -492,7 +492,7 @@ mod tests {
             ("a", "/etc", None),
         ];
         for (folder, path, there) in cases {
-            assert_eq!(joined(folder, path).ok().as_deref(), there, "{folder} {path}");
+            assert_eq!(join_path(folder, path).ok().as_deref(), there, "{folder} {path}");
         }
     }
 }

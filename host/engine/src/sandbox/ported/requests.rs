@@ -24,7 +24,7 @@ use crate::sandbox::{
 };
 
 /// The maximum size of a request body, in bytes, the same as for the capability `http`.
-const BODY_BYTES: usize = 32 << 20;
+const MAX_BODY_BYTES: usize = 32 << 20;
 
 /// Sends the requests of an attempt.
 pub(crate) struct Requests {
@@ -109,8 +109,8 @@ async fn whole(mut body: WasiBody) -> Result<Bytes, Error> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
-        if whole.len() + data.len() > BODY_BYTES {
-            return Err(Error::HttpRequestBodySize(Some(BODY_BYTES as u64)));
+        if whole.len() + data.len() > MAX_BODY_BYTES {
+            return Err(Error::HttpRequestBodySize(Some(MAX_BODY_BYTES as u64)));
         }
         whole.extend_from_slice(&data);
     }

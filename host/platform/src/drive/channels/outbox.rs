@@ -42,8 +42,8 @@ struct State {
 }
 
 impl Outbox {
-    /// Adds an event. If the queue is full, it records the event as dropped.
-    pub(crate) fn event(&self, event: &Event) {
+    /// Adds an event. If the queue is full, drops the event and records its number.
+    pub(crate) fn put_event(&self, event: &Event) {
         let mut state = self.state.lock();
         if state.closed {
             return;
@@ -59,7 +59,7 @@ impl Outbox {
     }
 
     /// Adds a live event if the queue has fewer than [`MAX_BEFORE_LIVE`] lines. Otherwise the event is dropped.
-    pub(crate) fn live(&self, event: &LiveEvent) {
+    pub(crate) fn put_live_event(&self, event: &LiveEvent) {
         let mut state = self.state.lock();
         if !state.closed && state.missed.is_empty() && state.lines.len() < MAX_BEFORE_LIVE && !state.is_full() {
             state.push(event, None);
@@ -68,7 +68,7 @@ impl Outbox {
     }
 
     /// Adds a line about the channel itself.
-    pub(crate) fn put(&self, line: &impl Serialize) {
+    pub(crate) fn put_line(&self, line: &impl Serialize) {
         let mut state = self.state.lock();
         if !state.closed {
             state.push(line, None);
@@ -86,7 +86,7 @@ impl Outbox {
     }
 
     /// Waits until the queue is closed. At most one tokio task may wait at a time.
-    pub(crate) async fn closed(&self) {
+    pub(crate) async fn wait_until_closed(&self) {
         while !self.state.lock().closed {
             self.closing.notified().await;
         }
@@ -188,15 +188,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_no_room_is_told_by_its_numbers() {
+    async fn dropped_events_are_reported_by_their_numbers() {
         let outbox = Outbox::default();
         let full = MAX_LINES as u64;
-        (0..full + 5).for_each(|seq| outbox.event(&event(seq)));
-        outbox.live(&live());
+        (0..full + 5).for_each(|seq| outbox.put_event(&event(seq)));
+        outbox.put_live_event(&live());
         while outbox.state.lock().lines.len() >= MAX_LINES / 2 {
             outbox.take(100, MAX_BYTES).await.unwrap();
         }
-        outbox.event(&event(full + 5));
+        outbox.put_event(&event(full + 5));
         let rest = rest(&outbox).await;
         let tail: Vec<_> = rest.iter().rev().take(3).map(|line| (&line["type"], &line["seq"])).collect();
         assert_eq!(tail[0], (&json!("log"), &json!(full + 5)));
@@ -206,30 +206,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_at_the_end_is_told() {
+    async fn events_dropped_at_the_end_are_reported() {
         let outbox = Outbox::default();
-        (0..MAX_LINES as u64 + 2).for_each(|seq| outbox.event(&event(seq)));
+        (0..MAX_LINES as u64 + 2).for_each(|seq| outbox.put_event(&event(seq)));
         let rest = rest(&outbox).await;
         assert_eq!(rest.len(), MAX_LINES + 1);
         assert_eq!(rest[MAX_LINES]["type"], "lagged");
-        outbox.event(&event(1));
+        outbox.put_event(&event(1));
         assert!(outbox.take(1, 1).await.is_none(), "a closed outbox takes nothing");
     }
 
     #[tokio::test]
-    async fn live_events_give_way_first() {
+    async fn live_events_are_dropped_first() {
         let outbox = Outbox::default();
-        (0..MAX_BEFORE_LIVE as u64).for_each(|seq| outbox.event(&event(seq)));
-        outbox.live(&live());
-        outbox.event(&event(MAX_BEFORE_LIVE as u64));
+        (0..MAX_BEFORE_LIVE as u64).for_each(|seq| outbox.put_event(&event(seq)));
+        outbox.put_live_event(&live());
+        outbox.put_event(&event(MAX_BEFORE_LIVE as u64));
         let rest = rest(&outbox).await;
         assert!(rest.len() == MAX_BEFORE_LIVE + 1 && rest.iter().all(|line| line["type"] == "log"));
     }
 
     #[tokio::test]
-    async fn a_large_line_goes_alone() {
+    async fn a_large_line_is_sent_alone() {
         let outbox = Outbox::default();
-        (0..3).for_each(|seq| outbox.event(&event(seq)));
+        (0..3).for_each(|seq| outbox.put_event(&event(seq)));
         assert_eq!(outbox.take(100, 1).await.unwrap().len(), 1);
         assert_eq!(outbox.abandon(), Some((RunId::from("r"), 1)));
         assert!(outbox.take(100, 1).await.is_none());

@@ -22,8 +22,8 @@ use tokio::{
 
 use super::{
     GRACE, Notice, Notices,
+    command::{self, MAX_COMMAND_BYTES},
     outbox::Outbox,
-    verb::{self, MAX_VERB},
 };
 
 /// Maximum size in bytes of a line on the program's standard error. The rest of the line is skipped.
@@ -31,14 +31,14 @@ const MAX_LOG_LINE: usize = 4 * 1024;
 /// Maximum number of lines of a program's standard error that are passed on.
 const MAX_LOG_LINES: usize = 10_000;
 /// Maximum number of lines, and of bytes, in one write.
-const AT_ONCE: (usize, usize) = (100, 64 * 1024);
+const MAX_WRITE: (usize, usize) = (100, 64 * 1024);
 
 /// A program of the operator that receives the events of one run.
 ///
 /// It reads a line `{ "type": "channel:start", "runId" }`, the events, and at last `{ "type": "channel:complete",
-/// "status" }`. Then its input ends. It writes [verbs](super::verb), and a line `channel:answer` answers each. After
-/// the end of the run the program may run for [`GRACE`]. If it has not ended then, it is killed with all processes that
-/// it has started.
+/// "status" }`. Then its input ends. The program writes [commands](super::command), and gets a line `channel:answer`
+/// for each. After the end of the run the program may run for [`GRACE`]. If it has not ended then, it is killed with
+/// all processes that it has started.
 pub struct ProgramChannel {
     outbox: Arc<Outbox>,
     state: Arc<ChannelState>,
@@ -56,8 +56,8 @@ struct ChannelState {
     answered: Notify,
 }
 
-/// The end of the program's input. The last line must follow the answers to all earlier verbs, so it is held back while
-/// a verb is handled.
+/// The end of the program's input. The last line must follow the answers to all earlier commands, so it is held back
+/// while a command is executed.
 #[derive(Default)]
 struct Ending {
     asking: bool,
@@ -71,7 +71,7 @@ impl ProgramChannel {
         let name = Path::new(name).file_name().map_or_else(|| name.to_owned(), |name| name.to_string_lossy().into());
         let program = {
             let _entered = runtime.enter();
-            Program::start(words, &[], MAX_VERB, MAX_LOG_LINE)?
+            Program::start(words, &[], MAX_COMMAND_BYTES, MAX_LOG_LINE)?
         };
         let outbox = Arc::new(Outbox::default());
         let (hub, started, ending) = (OnceLock::new(), Notify::new(), parking_lot::Mutex::default());
@@ -111,17 +111,17 @@ impl ProgramChannel {
 impl Channel for ProgramChannel {
     fn on_start(&self, hub: &Hub) {
         if self.state.hub.set(hub.clone()).is_ok() {
-            self.outbox.put(&json!({ "v": 1, "type": "channel:start", "runId": hub.run_id() }));
+            self.outbox.put_line(&json!({ "v": 1, "type": "channel:start", "runId": hub.run_id() }));
             self.state.started.notify_one();
         }
     }
 
     fn on_event(&self, event: &Event) {
-        self.outbox.event(event);
+        self.outbox.put_event(event);
     }
 
     fn on_live(&self, event: &LiveEvent) {
-        self.outbox.live(event);
+        self.outbox.put_live_event(event);
     }
 
     fn on_complete(&self, result: &RunResult) {
@@ -135,17 +135,17 @@ impl Channel for ProgramChannel {
 
 async fn serve_program(program: Program, outbox: Arc<Outbox>, state: Arc<ChannelState>) {
     let Program { input, output, errors, mut life } = program;
-    let logging = tokio::spawn(log(errors, state.clone()));
+    let logging = tokio::spawn(forward_log(errors, state.clone()));
     let listening = tokio::spawn(listen(output, outbox.clone(), state.clone()));
     let (early, grace) = tokio::select! {
         biased;
         told = write_lines(input, &outbox) => (told.is_err(), GRACE),
-        _ = life.ended() => (true, GRACE),
+        _ = life.wait_for_end() => (true, GRACE),
         // The program no longer reads its input.
-        () = overdue(&outbox) => (false, Duration::ZERO),
+        () = wait_until_overdue(&outbox) => (false, Duration::ZERO),
     };
     let lost = outbox.abandon();
-    match tokio::time::timeout(grace, life.ended()).await {
+    match tokio::time::timeout(grace, life.wait_for_end()).await {
         Ok(how) if early => {
             let rest = lost.map(|(run, seq)| format!("; `flowcell runs events {run} --from {seq}` prints the others"));
             state.report(&format!("ended before the run ({how}){}", rest.unwrap_or_default()));
@@ -158,15 +158,15 @@ async fn serve_program(program: Program, outbox: Arc<Outbox>, state: Arc<Channel
     _ = tokio::join!(logging, listening);
 }
 
-/// Waits until the run has ended, and then for the program's grace period.
-async fn overdue(outbox: &Outbox) {
-    outbox.closed().await;
+/// Waits until the run has ended and [`GRACE`] has passed since then.
+async fn wait_until_overdue(outbox: &Outbox) {
+    outbox.wait_until_closed().await;
     tokio::time::sleep(GRACE).await;
 }
 
 /// Writes the lines of the outbox to the program's input until the outbox is closed and empty.
 async fn write_lines(mut input: Input, outbox: &Outbox) -> io::Result<()> {
-    let (lines, bytes) = AT_ONCE;
+    let (lines, bytes) = MAX_WRITE;
     while let Some(lines) = outbox.take(lines, bytes).await {
         let mut text = Vec::new();
         for line in lines {
@@ -178,7 +178,7 @@ async fn write_lines(mut input: Input, outbox: &Outbox) -> io::Result<()> {
     Ok(())
 }
 
-/// Handles each line of the program's output as a verb, and queues the answer.
+/// Executes each line of the program's output as a command, and queues the answer.
 async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>, state: Arc<ChannelState>) {
     while let Ok(Some(line)) = output.next().await {
         let hub = state.hub().await;
@@ -186,11 +186,11 @@ async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>,
             Line::Whole(line) if line.trim_ascii().is_empty() => continue,
             Line::Whole(line) => {
                 state.ending.lock().asking = true;
-                verb::handle(&line, hub).await
+                command::execute(&line, hub).await
             }
-            Line::Cut(_) => verb::too_long(),
+            Line::Cut(_) => command::too_long_answer(),
         };
-        outbox.put(&answer);
+        outbox.put_line(&answer);
         let mut ending = state.ending.lock();
         ending.asking = false;
         ending.queue_last(&outbox);
@@ -199,20 +199,20 @@ async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>,
 }
 
 impl Ending {
-    /// Queues the last line, unless a verb is still being handled.
+    /// Queues the last line, unless a command is still being executed.
     fn queue_last(&mut self, outbox: &Outbox) {
         if self.asking {
             return;
         }
         if let Some(last) = self.last.take() {
-            outbox.put(&last);
+            outbox.put_line(&last);
             outbox.close();
         }
     }
 }
 
 /// Passes on the first [`MAX_LOG_LINES`] lines of the program's standard error as notices.
-async fn log<R: AsyncRead + Unpin>(mut errors: Lines<R>, state: Arc<ChannelState>) {
+async fn forward_log<R: AsyncRead + Unpin>(mut errors: Lines<R>, state: Arc<ChannelState>) {
     let mut left = MAX_LOG_LINES;
     while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = errors.next().await {
         if left > 0 {
@@ -234,7 +234,7 @@ impl ChannelState {
         }
     }
 
-    /// Waits until all verbs are answered.
+    /// Waits until all commands are answered.
     async fn all_answered(&self) {
         loop {
             let answered = self.answered.notified();
@@ -280,7 +280,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_end_is_killed_with_all_that_it_started() {
+    async fn a_program_that_does_not_end_is_killed_with_its_children() {
         let (channel, mut notices) = started("sleep 1000 & echo $! >&2; wait");
         let process = said(notices.recv().await);
         assert!(lives(&process));
@@ -298,17 +298,17 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_read_is_killed() {
+    async fn a_program_that_does_not_read_is_killed() {
         let (channel, mut notices) = started("echo ready >&2; exec sleep 1000");
         assert_eq!(said(notices.recv().await), "ready");
         let line = "x".repeat(512 * 1024);
-        channel.outbox.put(&line);
+        channel.outbox.put_line(&line);
         channel.close().await;
         assert!(matches!(notices.recv().await, Some(Notice::Trouble(why)) if why.contains("was killed")));
     }
 
     #[tokio::test]
-    async fn what_ends_by_itself_ends_without_a_word() {
+    async fn a_program_that_ends_by_itself_causes_no_notice() {
         let (channel, mut notices) = started("while read -r line; do :; done; echo bye >&2");
         channel.close().await;
         drop(channel);

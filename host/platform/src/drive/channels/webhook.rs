@@ -59,7 +59,7 @@ impl WebhookChannel {
         if tokio::time::timeout(grace, &mut posting).await.is_err() {
             posting.abort();
             let why = format!("{} did not accept all events within {} s", self.origin, grace.as_secs());
-            (self.notices)(Notice::Trouble(given_up(&why, self.outbox.abandon())));
+            (self.notices)(Notice::Trouble(stop_message(&why, self.outbox.abandon())));
         }
     }
 }
@@ -70,11 +70,11 @@ impl Channel for WebhookChannel {
     }
 
     fn on_event(&self, event: &Event) {
-        self.outbox.event(event);
+        self.outbox.put_event(event);
     }
 
     fn on_live(&self, event: &LiveEvent) {
-        self.outbox.live(event);
+        self.outbox.put_live_event(event);
     }
 
     fn on_complete(&self, _result: &RunResult) {
@@ -89,7 +89,7 @@ async fn post(webhook: Webhook, outbox: Arc<Outbox>, run: Arc<OnceLock<RunId>>, 
         let id = format!("msg_{:032x}", rand::random::<u128>());
         if let Err(failure) = webhook.post(&id, body(run.get(), &lines)).await {
             let lost = outbox.abandon();
-            return notices(Notice::Trouble(given_up(&failure.message, first.or(lost))));
+            return notices(Notice::Trouble(stop_message(&failure.message, first.or(lost))));
         }
     }
 }
@@ -108,7 +108,7 @@ fn body(run: Option<&RunId>, lines: &[Line]) -> Bytes {
     body.into()
 }
 
-fn given_up(why: &str, lost: Option<(RunId, u64)>) -> String {
+fn stop_message(why: &str, lost: Option<(RunId, u64)>) -> String {
     match lost {
         None => format!("the host sends no more events to the webhook: {why}"),
         Some((run, seq)) => {

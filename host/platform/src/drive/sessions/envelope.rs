@@ -42,7 +42,8 @@ impl Envelope {
     pub(super) fn new(flow: &str, root: &str, label: &FlowLabel, mut states: Vec<StepState>) -> Envelope {
         let place = |state: &StepState| label.steps.iter().position(|step| *step == state.step);
         states.sort_by_key(|state| (state.created, place(state)));
-        let of = |status: StepStatus| states.iter().filter(move |state| state.status == status).map(line).collect();
+        let of =
+            |status: StepStatus| states.iter().filter(move |state| state.status == status).map(step_line).collect();
         Envelope {
             flow_id: flow.to_owned(),
             root_session_id: root.to_owned(),
@@ -54,7 +55,7 @@ impl Envelope {
     }
 }
 
-fn line(state: &StepState) -> StepLine {
+fn step_line(state: &StepState) -> StepLine {
     StepLine {
         step_id: state.step.clone(),
         session_id: state.session.clone(),

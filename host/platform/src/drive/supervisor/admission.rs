@@ -1,4 +1,4 @@
-//! The admission of runs to a supervisor. A new run arrives in the admission queue as an opened runner.
+//! Admits runs to a supervisor. A caller opens the runner of a new run, and puts it into the admission queue.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,10 +8,10 @@ use flowcell_runtime::{Channel, Event, FlowRunner, OpenError, RunResult, RunStat
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::{Key, WAITING};
+use super::{Key, MAX_WAITING};
 
 /// Maximum number of arrivals in the queue. Further callers of [`AdmissionQueue::admit`] wait.
-pub(super) const ARRIVALS: usize = 256;
+pub(super) const MAX_ARRIVALS: usize = 256;
 
 /// A request to admit a run.
 pub(super) struct Arrival {
@@ -80,7 +80,7 @@ pub struct AdmissionQueue {
 
 impl AdmissionQueue {
     pub(super) fn new(arrivals: mpsc::Sender<Arrival>, moved: Arc<Notify>) -> AdmissionQueue {
-        AdmissionQueue { arrivals, moved, waiting: Arc::default(), permits: FairSemaphore::new(WAITING as u64) }
+        AdmissionQueue { arrivals, moved, waiting: Arc::default(), permits: FairSemaphore::new(MAX_WAITING as u64) }
     }
 
     /// Returns the number of waiting runs.
@@ -89,18 +89,18 @@ impl AdmissionQueue {
     }
 
     /// Returns whether any run waits.
-    pub(super) fn is_crowded(&self) -> bool {
+    pub(super) fn has_waiting_runs(&self) -> bool {
         !self.waiting.lock().is_empty()
     }
 
     /// Returns whether runs of a tenant wait.
-    pub(super) fn has_waiting(&self, tenant: &Tenant) -> bool {
+    pub(super) fn has_waiting_runs_of(&self, tenant: &Tenant) -> bool {
         self.waiting.lock().keys().any(|(of, _)| of == tenant)
     }
 
-    /// Takes a permit that lets a run wait for its turn. Returns `false` if the tenant may take no more permits, or if
-    /// the run has one already.
-    pub(super) fn wait(&self, run: Key) -> bool {
+    /// Adds a run to the waiting runs. Returns `false` if no permit to wait is left for the tenant, or if the run waits
+    /// already.
+    pub(super) fn enqueue(&self, run: Key) -> bool {
         let Some(permit) = self.permits.try_take(&run.0, 1) else { return false };
         self.waiting.lock().insert(run, permit).is_none()
     }
@@ -124,13 +124,13 @@ impl AdmissionQueue {
         overflow: Overflow,
     ) -> Result<Admission, AdmitError> {
         let run = (tenant.clone(), runner.run_id().clone());
-        let begun = Begun::watch(&mut runner);
+        let begun = FirstEvent::watch(&mut runner);
         let (answer, answered) = oneshot::channel();
         let arrival = Arrival { tenant, runner, answer };
         self.arrivals.send(arrival).await.map_err(|_| AdmitError::Closed)?;
         match answered.await.map_err(|_| AdmitError::Closed)? {
             Admitted::Begun => {
-                begun.stored().await?;
+                begun.wait_until_stored().await?;
                 Ok(Admission::Begun)
             }
             Admitted::Full(_) if overflow == Overflow::Refuse => Err(AdmitError::Full),
@@ -149,24 +149,24 @@ impl AdmissionQueue {
     }
 }
 
-/// Waits for the first event of a run that was handed to its driver.
-pub(crate) struct Begun {
+/// The first event of a run that was handed to a driver. It shows that the driver has begun the run.
+pub(crate) struct FirstEvent {
     run: RunId,
-    told: oneshot::Receiver<bool>,
+    begun: oneshot::Receiver<bool>,
 }
 
-impl Begun {
-    /// Starts to wait for the first event of a run.
-    pub(crate) fn watch(runner: &mut FlowRunner) -> Begun {
-        let (teller, told) = oneshot::channel();
-        runner.attach(Arc::new(BegunChannel(Mutex::new(Some(teller)))));
-        Begun { run: runner.run_id().clone(), told }
+impl FirstEvent {
+    /// Attaches a channel to a run. The channel waits for the run's first event.
+    pub(crate) fn watch(runner: &mut FlowRunner) -> FirstEvent {
+        let (sender, begun) = oneshot::channel();
+        runner.attach(Arc::new(FirstEventChannel(Mutex::new(Some(sender)))));
+        FirstEvent { run: runner.run_id().clone(), begun }
     }
 
-    /// Returns once the first event of the run is on stable storage. Fails if another process drives the run, or if no
+    /// Waits until the first event of the run is on stable storage. Fails if another process drives the run, or if no
     /// driver has taken it.
-    pub(crate) async fn stored(self) -> Result<(), AdmitError> {
-        match self.told.await {
+    pub(crate) async fn wait_until_stored(self) -> Result<(), AdmitError> {
+        match self.begun.await {
             Ok(true) => Ok(()),
             Ok(false) => Err(OpenError::Driven(self.run).into()),
             Err(_) => Err(AdmitError::Undriven),
@@ -175,17 +175,17 @@ impl Begun {
 }
 
 /// A channel that reports once whether its run has begun (`true`) or another process drives the run (`false`).
-struct BegunChannel(Mutex<Option<oneshot::Sender<bool>>>);
+struct FirstEventChannel(Mutex<Option<oneshot::Sender<bool>>>);
 
-impl BegunChannel {
+impl FirstEventChannel {
     fn report(&self, begun: bool) {
-        let teller = self.0.lock().take();
+        let sender = self.0.lock().take();
         // The caller may have gone.
-        _ = teller.map(|teller| teller.send(begun));
+        _ = sender.map(|sender| sender.send(begun));
     }
 }
 
-impl Channel for BegunChannel {
+impl Channel for FirstEventChannel {
     fn on_event(&self, _event: &Event) {
         // A channel receives an event once the journal holds it.
         self.report(true);

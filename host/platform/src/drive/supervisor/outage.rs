@@ -17,7 +17,7 @@ pub(super) struct Outage {
 
 impl Outage {
     /// Records an error. The first error is logged, and then at most one in each [`LOG_INTERVAL`].
-    pub(super) fn add(&mut self, error: StoreError) {
+    pub(super) fn record(&mut self, error: StoreError) {
         if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
             tracing::warn!("the store cannot be read, so its runs wait; it is tried again each second: {error}");
             self.logged = Some(Instant::now());

@@ -1,14 +1,14 @@
-//! Limits the pace at which runs begin that were resumed in vain, since each of them may have crashed its process. If
-//! the process dies again, all of these runs that have begun become suspects.
+//! Limits the pace of runs that were resumed in vain, since each of them may have crashed its process. If the process
+//! dies again, all of these runs that have begun become suspects.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Maximum number of such runs that begin in one [`STEP`].
-const AT_ONCE: usize = 16;
+/// Maximum number of such runs that begin within one [`STEP_TIME`].
+const MAX_PER_STEP: usize = 16;
 /// The time within which a run that crashes its process usually does so.
-const STEP: Duration = Duration::from_secs(1);
+const STEP_TIME: Duration = Duration::from_secs(1);
 
 /// Counts the runs that have begun in the current step.
 #[derive(Default)]
@@ -19,18 +19,18 @@ pub(super) struct Spread {
 
 impl Spread {
     /// Returns whether one more run may begin now, and counts it.
-    pub(super) fn take(&mut self) -> bool {
-        if self.rest().is_zero() {
+    pub(super) fn try_take(&mut self) -> bool {
+        if self.time_to_next_step().is_zero() {
             (self.since, self.begun) = (Some(Instant::now()), 0);
         }
-        let may = self.begun < AT_ONCE;
+        let may = self.begun < MAX_PER_STEP;
         self.begun += usize::from(may);
         may
     }
 
     /// Returns the time until the next step begins. Zero if no step has begun, or if the last one is over.
-    pub(super) fn rest(&self) -> Duration {
-        self.since.map_or(Duration::ZERO, |since| STEP.saturating_sub(since.elapsed()))
+    pub(super) fn time_to_next_step(&self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| STEP_TIME.saturating_sub(since.elapsed()))
     }
 }
 
@@ -42,9 +42,9 @@ mod tests {
     async fn r25_a_few_runs_begin_in_each_step() {
         let mut spread = Spread::default();
         for _ in 0..3 {
-            assert_eq!((0..100).filter(|_| spread.take()).count(), AT_ONCE);
-            tokio::time::advance(spread.rest() - Duration::from_millis(1)).await;
-            assert!(!spread.take());
+            assert_eq!((0..100).filter(|_| spread.try_take()).count(), MAX_PER_STEP);
+            tokio::time::advance(spread.time_to_next_step() - Duration::from_millis(1)).await;
+            assert!(!spread.try_take());
             tokio::time::advance(Duration::from_millis(1)).await;
         }
     }

@@ -14,7 +14,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::Key;
 
 /// Maximum time that other runs wait for a run that is tried alone.
-const TRIAL: Duration = Duration::from_secs(30);
+const MAX_TRIAL_TIME: Duration = Duration::from_secs(30);
 
 /// The trial of one run.
 pub(super) struct Trial {
@@ -28,7 +28,7 @@ impl Trial {
     pub(super) fn begin(run: Key, runner: &mut FlowRunner, moved: &Arc<Notify>) -> Trial {
         let moved_on = Arc::new(Watch { moved: moved.clone(), seen: AtomicBool::new(false) });
         runner.attach(moved_on.clone());
-        Trial { run, until: Instant::now() + TRIAL, moved_on }
+        Trial { run, until: Instant::now() + MAX_TRIAL_TIME, moved_on }
     }
 
     pub(super) fn is_of(&self, run: &Key) -> bool {
@@ -41,7 +41,7 @@ impl Trial {
     }
 
     /// Returns the remaining time of the trial.
-    pub(super) fn rest(&self) -> Duration {
+    pub(super) fn remaining_time(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 }

@@ -1,14 +1,14 @@
 //! Starts flows after the end of other runs.
 //!
-//! A run that ends in this process is reported at once. A scan every [`SCAN`] finds the ended runs of other processes,
-//! and those whose process died before it reported them. The scan reads the ends since the trigger's mark, less
-//! [`OVERLAP`]. The driver records the time of an end by its own clock, so an end may be committed with a past time.
-//! The delay is less than a process's lease plus the difference of the clocks, and the overlap covers it. An end that
-//! is seen twice leads to the same run id, and starts nothing.
+//! A run that ends in this process is reported at once. A scan every [`SCAN_INTERVAL`] finds the ended runs of other
+//! processes, and those whose process died before it reported them. The scan begins [`SCAN_OVERLAP_MS`] before the
+//! trigger's mark. A driver records the time of an end by its own clock and commits it later, so an end can appear in
+//! the store with a time before the mark. The delay is less than a process's lease plus the difference of the clocks,
+//! and the overlap covers it. An end that is read twice leads to the same run id, and the second time starts nothing.
 //!
-//! A chain of runs that start each other has at most [`DEPTH`] runs, so that flows cannot start each other forever.
-//! The run's id contains its depth. From the second step on, runs start at the tenant's [`rate`](super::rate). Later
-//! scans find the runs that have to wait.
+//! A chain of runs that start each other has at most [`MAX_CHAIN_DEPTH`] runs, so that flows cannot start each other
+//! forever. The run's id contains its depth. From the second run of a chain on, the tenant's [`rate`](super::rate)
+//! limits the starts. Later scans make the starts that have to wait.
 
 use std::time::Duration;
 
@@ -18,28 +18,29 @@ use flowcell_runtime::{OpenError, fact::RunEnd, ports::RunRow};
 
 use super::{
     LookError, Triggers,
-    live::Live,
+    live::TenantTrigger,
     record::{Mark, Records},
-    start::{Outcome, Start, TriggerStartError, run_id, short, start},
+    start::{Outcome, Start, TriggerStartError, run_id, short_hash, start},
 };
 use crate::{Host, StartError};
 
 /// Interval between scans for runs that have ended elsewhere.
-pub const SCAN: Duration = Duration::from_secs(10);
-/// Maximum delay of a recorded end, in milliseconds.
-pub const OVERLAP: u64 = 60_000;
+pub const SCAN_INTERVAL: Duration = Duration::from_secs(10);
+/// Time before a mark from which a scan reads the ends of runs again, in milliseconds. No end is committed later than
+/// this after its time.
+pub const SCAN_OVERLAP_MS: u64 = 60_000;
 /// Maximum number of triggered runs in a chain, each started by the end of the run before.
-pub const DEPTH: u32 = 8;
+pub const MAX_CHAIN_DEPTH: u32 = 8;
 /// Maximum number of ends that one query reads.
-const PAGE: usize = 500;
-/// Minimum advance of a mark that is written to the store, in milliseconds.
-const STEP: u64 = 30_000;
-/// The prefix of the ids of runs that another run's end has started.
-const KIND: &str = "event";
+const MAX_PAGE_ENDS: usize = 500;
+/// Minimum advance of a mark since it was last written, in milliseconds. A smaller advance is not written.
+const MIN_MARK_STEP_MS: u64 = 30_000;
+/// The kind of cause, in the ids and inputs of runs that another run's end has started.
+const CAUSE_KIND: &str = "event";
 
 /// A run that has ended.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct EndedRun {
     /// The run's id.
     pub run: RunId,
     /// The name of its flow.
@@ -50,14 +51,14 @@ pub struct Ended {
     pub at: u64,
 }
 
-impl From<RunRow> for Ended {
-    fn from(row: RunRow) -> Ended {
-        Ended { run: row.run_id, flow: row.flow, status: row.status, at: row.updated }
+impl From<RunRow> for EndedRun {
+    fn from(row: RunRow) -> EndedRun {
+        EndedRun { run: row.run_id, flow: row.flow, status: row.status, at: row.updated }
     }
 }
 
-impl Live {
-    fn waits_for(&self, end: &Ended) -> bool {
+impl TenantTrigger {
+    fn waits_for(&self, end: &EndedRun) -> bool {
         let Cause::Event { flow, status } = &self.trigger.cause else { return false };
         self.enabled && *flow == end.flow && status.iter().any(|status| status.name() == end.status)
     }
@@ -65,15 +66,15 @@ impl Live {
 
 /// Starts the flows that wait for the end of a run of this process. If a start fails, a later scan tries it
 /// again.
-pub(super) async fn has_ended(triggers: &Triggers, tenant: &Tenant, end: &Ended) {
-    let known = triggers.known(tenant);
+pub(super) async fn start_waiting_flows(triggers: &Triggers, tenant: &Tenant, end: &EndedRun) {
+    let known = triggers.triggers_at_last_look(tenant);
     // The tenant's policy is in the store, and most ends start nothing. So the triggers are checked first.
     if !known.iter().any(|live| live.waits_for(end)) {
         return;
     }
     let Some(host) = triggers.owners.host(tenant) else { return };
     for live in known.iter().filter(|live| live.waits_for(end)) {
-        let mark = Records(&host).mark(&live.key(), &live.cause(), end.at);
+        let mark = Records(&host).read_or_create_mark(&live.key(), &live.cause(), end.at);
         match mark {
             Ok((mark, _)) => _ = start_after(triggers, &host, live, &mark, end, host.now()).await,
             Err(error) => tracing::warn!("the trigger `{}` of `{tenant}` waits: {error}", live.key()),
@@ -85,24 +86,24 @@ pub(super) async fn has_ended(triggers: &Triggers, tenant: &Tenant, end: &Ended)
 pub(super) async fn look_for_ends(
     triggers: &Triggers,
     host: &Host,
-    live: &[Live],
+    live: &[TenantTrigger],
     now: u64,
 ) -> Result<Vec<RunId>, LookError> {
     let mut waiting = Vec::new();
     for live in live.iter().filter(|live| live.enabled && matches!(live.trigger.cause, Cause::Event { .. })) {
-        let (mark, version) = Records(host).mark(&live.key(), &live.cause(), now)?;
-        waiting.push(Waiting { live, mark, version, stuck: None });
+        let (mark, version) = Records(host).read_or_create_mark(&live.key(), &live.cause(), now)?;
+        waiting.push(WaitingTrigger { live, mark, version, stuck: None });
     }
-    let Some(from) = waiting.iter().map(|waiting| waiting.from(now)).min() else { return Ok(Vec::new()) };
+    let Some(from) = waiting.iter().map(|waiting| waiting.scan_start(now)).min() else { return Ok(Vec::new()) };
     let (mut started, mut last, mut after) = (Vec::new(), None, None);
     while let Some(runs) = host.runs() {
         if waiting.iter().all(|waiting| waiting.stuck.is_some()) {
             break;
         }
-        let page = runs.ended(host.tenant(), from, after.as_ref(), PAGE)?;
+        let page = runs.ended(host.tenant(), from, after.as_ref(), MAX_PAGE_ENDS)?;
         let Some(row) = page.last() else { break };
         (after, last) = (Some(row.run_id.clone()), Some(row.updated));
-        for end in page.into_iter().map(Ended::from) {
+        for end in page.into_iter().map(EndedRun::from) {
             for waiting in waiting.iter_mut().filter(|waiting| waiting.stuck.is_none() && waiting.live.waits_for(&end))
             {
                 match start_after(triggers, host, waiting.live, &waiting.mark, &end, now).await {
@@ -120,42 +121,42 @@ pub(super) async fn look_for_ends(
 }
 
 /// Starts the flow that waits for the end of a run. Returns `None` if the end was before the trigger existed, or if
-/// the chain has [`DEPTH`] runs.
+/// the chain has [`MAX_CHAIN_DEPTH`] runs.
 async fn start_after(
     triggers: &Triggers,
     host: &Host,
-    live: &Live,
+    live: &TenantTrigger,
     mark: &Mark,
-    end: &Ended,
+    end: &EndedRun,
     now: u64,
 ) -> Option<Outcome> {
     if end.at < mark.since {
         return None;
     }
-    let depth = depth(&end.run) + 1;
-    if depth > DEPTH {
+    let depth = chain_depth(&end.run) + 1;
+    if depth > MAX_CHAIN_DEPTH {
         tracing::warn!(
-            "the trigger `{}` does not start after `{}`: {DEPTH} flows have started each other",
+            "the trigger `{}` does not start after `{}`: {MAX_CHAIN_DEPTH} flows have started each other",
             live.key(),
             end.run
         );
         return None;
     }
-    let run = run_id(KIND, live, &format!("{depth}.{}", short(end.run.as_str())));
+    let run = run_id(CAUSE_KIND, live, &format!("{depth}.{}", short_hash(end.run.as_str())));
     if host.knows(&run).unwrap_or_default() {
         return Some(Outcome::Known(run));
     }
-    if depth > 1 && !triggers.rate.take(host.tenant(), now) {
-        if triggers.rate.warns(host.tenant(), now) {
+    if depth > 1 && !triggers.rate.try_take(host.tenant(), now) {
+        if triggers.rate.take_warning(host.tenant(), now) {
             tracing::warn!("the trigger `{}` of `{}` waits: {}", live.key(), host.tenant(), TriggerStartError::Rate);
         }
         return Some(Outcome::Later(TriggerStartError::Rate));
     }
-    let Ok(outputs) = outputs(host, &end.run) else {
+    let Ok(outputs) = read_outputs(host, &end.run) else {
         return Some(Outcome::Later(TriggerStartError::Store(format!("cannot read the outputs of `{}`", end.run))));
     };
     let about = vec![
-        ("kind", Json::from(KIND)),
+        ("kind", Json::from(CAUSE_KIND)),
         ("run", Json::from(end.run.as_str())),
         ("flow", Json::from(end.flow.as_str())),
         ("status", Json::from(end.status.as_str())),
@@ -169,26 +170,26 @@ async fn start_after(
 }
 
 /// A trigger that waits for the ends of runs, with its progress.
-struct Waiting<'a> {
-    live: &'a Live,
+struct WaitingTrigger<'a> {
+    live: &'a TenantTrigger,
     mark: Mark,
     version: u64,
-    /// The end time of the first run whose start has to wait. The next scan reads it again.
+    /// The end time of the first ended run after which the start has to wait. The next scan reads this end again.
     stuck: Option<u64>,
 }
 
-impl Waiting<'_> {
+impl WaitingTrigger<'_> {
     /// Returns the time from which the trigger's scan reads ends, in milliseconds since 1970. The time is never after
     /// `now`, even if the clock was set back.
-    fn from(&self, now: u64) -> u64 {
-        self.mark.up_to.min(now).saturating_sub(OVERLAP).max(self.mark.since.min(now))
+    fn scan_start(&self, now: u64) -> u64 {
+        self.mark.up_to.min(now).saturating_sub(SCAN_OVERLAP_MS).max(self.mark.since.min(now))
     }
 
     /// Moves the mark to the last end that was read. If a start has to wait, moves it only to that run's end, so that
     /// the next scan reads the end again.
     fn advance_mark(self, host: &Host, last: Option<u64>, now: u64) -> Result<(), LookError> {
         let Some(last) = self.stuck.or(last).map(|last| last.min(now)) else { return Ok(()) };
-        if last >= self.mark.up_to + STEP {
+        if last >= self.mark.up_to + MIN_MARK_STEP_MS {
             let mark = Mark { up_to: last, ..self.mark };
             Records(host).move_mark(&self.live.key(), &mark, self.version)?;
         }
@@ -197,7 +198,7 @@ impl Waiting<'_> {
 }
 
 /// Returns the outputs of an ended run.
-fn outputs(host: &Host, run: &RunId) -> Result<Json, StartError> {
+fn read_outputs(host: &Host, run: &RunId) -> Result<Json, StartError> {
     let Some(runs) = host.runs() else { return Ok(Json::Null) };
     let found = runs.run(host.tenant(), run).map_err(OpenError::Store)?;
     let Some((_, next)) = found else { return Ok(Json::Null) };
@@ -208,10 +209,10 @@ fn outputs(host: &Host, run: &RunId) -> Result<Json, StartError> {
 }
 
 /// Returns the depth of a run in its chain of triggered runs.
-fn depth(run: &RunId) -> u32 {
+fn chain_depth(run: &RunId) -> u32 {
     let mut parts = run.as_str().split('.');
     let kind = parts.next();
-    parts.nth(2).filter(|_| kind == Some(KIND)).and_then(|depth| depth.parse().ok()).unwrap_or(0)
+    parts.nth(2).filter(|_| kind == Some(CAUSE_KIND)).and_then(|depth| depth.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -219,9 +220,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_deep_a_run_is_is_in_its_id() {
+    fn the_depth_of_a_run_in_its_chain_is_in_its_id() {
         for (run, deep) in [("event.f.t.3.abc", 3), ("cron.f.t.20260101T000000Z", 0), ("event", 0), ("abc", 0)] {
-            assert_eq!(depth(&RunId::from(run)), deep, "{run}");
+            assert_eq!(chain_depth(&RunId::from(run)), deep, "{run}");
         }
     }
 }

@@ -9,12 +9,12 @@ use flowcell_contract::Tenant;
 use tokio::time::Instant;
 
 use super::{
-    LOOK,
-    ends::{Ended, SCAN},
+    LOOK_INTERVAL,
+    ends::{EndedRun, SCAN_INTERVAL},
 };
 
 /// Maximum number of ended runs in a tenant's lane. Scans find further ends in the store.
-const ENDS: usize = 256;
+const MAX_LANE_ENDS: usize = 256;
 
 /// A job for a tenant.
 #[derive(Debug)]
@@ -22,12 +22,12 @@ pub(super) enum Job {
     /// Reads the tenant's triggers and starts due runs. With `scans`, it also scans for runs that have ended.
     Look { scans: bool },
     /// Handles the end of a run.
-    Ended(Ended),
+    Ended(EndedRun),
 }
 
 struct Lane {
     busy: bool,
-    ends: VecDeque<Ended>,
+    ends: VecDeque<EndedRun>,
     /// The time of the next look at the tenant's triggers.
     look: Instant,
     /// The time of the next scan for ended runs.
@@ -39,7 +39,7 @@ impl Lane {
         Lane { busy: false, ends: VecDeque::new(), look: now, scan: now }
     }
 
-    fn job(&mut self, now: Instant, looks: bool) -> Option<Job> {
+    fn take_job(&mut self, now: Instant, looks: bool) -> Option<Job> {
         if self.busy {
             return None;
         }
@@ -48,10 +48,10 @@ impl Lane {
             None if looks && self.look <= now => {
                 let scans = self.scan <= now;
                 if scans {
-                    self.scan = now + SCAN;
+                    self.scan = now + SCAN_INTERVAL;
                 }
                 // A change during the job makes it due again.
-                self.look = now + LOOK;
+                self.look = now + LOOK_INTERVAL;
                 Job::Look { scans }
             }
             None => return None,
@@ -76,27 +76,27 @@ impl Lanes {
     }
 
     /// Makes a look due now for each tenant, because triggers have changed.
-    pub(super) fn change(&mut self, now: Instant) {
+    pub(super) fn make_looks_due(&mut self, now: Instant) {
         self.0.values_mut().for_each(|lane| lane.look = now);
     }
 
     /// Queues the end of a run. If the lane is full, a scan finds it in the store.
-    pub(super) fn end(&mut self, tenant: Tenant, end: Ended, now: Instant) {
+    pub(super) fn queue_end(&mut self, tenant: Tenant, end: EndedRun, now: Instant) {
         let lane = self.0.entry(tenant).or_insert_with(|| Lane::new(now));
-        if lane.ends.len() < ENDS {
+        if lane.ends.len() < MAX_LANE_ENDS {
             lane.ends.push_back(end);
         }
     }
 
     /// Returns the jobs that can begin now, at most one per tenant. Without `looks`, it returns only jobs for ended
     /// runs.
-    pub(super) fn jobs(&mut self, now: Instant, looks: bool) -> Vec<(Tenant, Job)> {
-        let jobs = self.0.iter_mut().filter_map(|(tenant, lane)| Some((tenant.clone(), lane.job(now, looks)?)));
+    pub(super) fn take_jobs(&mut self, now: Instant, looks: bool) -> Vec<(Tenant, Job)> {
+        let jobs = self.0.iter_mut().filter_map(|(tenant, lane)| Some((tenant.clone(), lane.take_job(now, looks)?)));
         jobs.collect()
     }
 
     /// Ends a job. `next` is the time until the tenant's next look, if the job was a look.
-    pub(super) fn done(&mut self, tenant: &Tenant, next: Option<Duration>, now: Instant) {
+    pub(super) fn finish_job(&mut self, tenant: &Tenant, next: Option<Duration>, now: Instant) {
         if let Some(lane) = self.0.get_mut(tenant) {
             lane.busy = false;
             if let Some(next) = next {
@@ -105,10 +105,10 @@ impl Lanes {
         }
     }
 
-    /// Returns the time of the next look, at most [`LOOK`] from now.
-    pub(super) fn next(&self, now: Instant) -> Instant {
+    /// Returns the time of the next look, at most [`LOOK_INTERVAL`] from now.
+    pub(super) fn next_look(&self, now: Instant) -> Instant {
         let due = self.0.values().filter(|lane| !lane.busy).map(|lane| lane.look).min();
-        due.map_or(now + LOOK, |due| due.min(now + LOOK))
+        due.map_or(now + LOOK_INTERVAL, |due| due.min(now + LOOK_INTERVAL))
     }
 }
 
@@ -118,8 +118,8 @@ mod tests {
 
     use super::*;
 
-    fn end(run: &str) -> Ended {
-        Ended { run: RunId::from(run), flow: "f".into(), status: "succeeded".into(), at: 0 }
+    fn end(run: &str) -> EndedRun {
+        EndedRun { run: RunId::from(run), flow: "f".into(), status: "succeeded".into(), at: 0 }
     }
 
     fn names(jobs: &[(Tenant, Job)]) -> Vec<String> {
@@ -130,46 +130,46 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_whose_work_does_not_end_holds_nobody_up() {
+    fn a_job_that_does_not_end_delays_no_other_tenant() {
         let now = Instant::now();
         let mut lanes = Lanes::default();
         lanes.set_tenants(vec!["a".into(), "b".into()], now);
-        assert_eq!(names(&lanes.jobs(now, true)), ["a Look { sca", "b Look { sca"]);
+        assert_eq!(names(&lanes.take_jobs(now, true)), ["a Look { sca", "b Look { sca"]);
         // `b` is done, and `a` is not.
-        lanes.done(&"b".into(), Some(Duration::from_secs(1)), now);
-        assert_eq!(lanes.next(now), now + Duration::from_secs(1));
+        lanes.finish_job(&"b".into(), Some(Duration::from_secs(1)), now);
+        assert_eq!(lanes.next_look(now), now + Duration::from_secs(1));
         let later = now + Duration::from_secs(1);
-        assert_eq!(names(&lanes.jobs(later, true)), ["b Look { sca"]);
-        lanes.done(&"b".into(), None, later);
+        assert_eq!(names(&lanes.take_jobs(later, true)), ["b Look { sca"]);
+        lanes.finish_job(&"b".into(), None, later);
         // Jobs for `a` wait for the current one, and are not lost.
-        lanes.end("a".into(), end("1"), later);
-        lanes.end("b".into(), end("2"), later);
-        lanes.change(later);
-        assert_eq!(names(&lanes.jobs(later, true)), ["b Ended(Ende"]);
-        lanes.done(&"b".into(), None, later);
-        assert_eq!(names(&lanes.jobs(later, true)), ["b Look { sca"]);
-        lanes.done(&"a".into(), Some(LOOK), later);
-        assert_eq!(names(&lanes.jobs(later, true)), ["a Ended(Ende"]);
-        lanes.done(&"a".into(), None, later);
-        assert_eq!(names(&lanes.jobs(later, true)), ["a Look { sca"], "the change is seen");
+        lanes.queue_end("a".into(), end("1"), later);
+        lanes.queue_end("b".into(), end("2"), later);
+        lanes.make_looks_due(later);
+        assert_eq!(names(&lanes.take_jobs(later, true)), ["b Ended(Ende"]);
+        lanes.finish_job(&"b".into(), None, later);
+        assert_eq!(names(&lanes.take_jobs(later, true)), ["b Look { sca"]);
+        lanes.finish_job(&"a".into(), Some(LOOK_INTERVAL), later);
+        assert_eq!(names(&lanes.take_jobs(later, true)), ["a Ended(Ende"]);
+        lanes.finish_job(&"a".into(), None, later);
+        assert_eq!(names(&lanes.take_jobs(later, true)), ["a Look { sca"], "the change is seen");
     }
 
     #[test]
-    fn a_server_that_drains_looks_at_nothing_and_rests() {
+    fn a_draining_server_looks_at_no_triggers() {
         let now = Instant::now();
         let mut lanes = Lanes::default();
         lanes.set_tenants(vec!["a".into()], now);
-        assert!(lanes.jobs(now, false).is_empty());
-        lanes.end("a".into(), end("1"), now);
-        assert_eq!(names(&lanes.jobs(now, false)), ["a Ended(Ende"]);
+        assert!(lanes.take_jobs(now, false).is_empty());
+        lanes.queue_end("a".into(), end("1"), now);
+        assert_eq!(names(&lanes.take_jobs(now, false)), ["a Ended(Ende"]);
     }
 
     #[test]
-    fn ends_that_wait_are_bounded_and_tenants_that_are_gone_forgotten() {
+    fn queued_ends_are_bounded_and_deleted_tenants_lose_their_lanes() {
         let now = Instant::now();
         let mut lanes = Lanes::default();
-        (0..ENDS * 2).for_each(|run| lanes.end("a".into(), end(&run.to_string()), now));
-        assert_eq!(lanes.0[&Tenant::from("a")].ends.len(), ENDS);
+        (0..MAX_LANE_ENDS * 2).for_each(|run| lanes.queue_end("a".into(), end(&run.to_string()), now));
+        assert_eq!(lanes.0[&Tenant::from("a")].ends.len(), MAX_LANE_ENDS);
         lanes.set_tenants(vec!["b".into()], now);
         assert!(!lanes.0.contains_key(&Tenant::from("a")));
     }

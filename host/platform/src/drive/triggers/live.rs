@@ -14,9 +14,9 @@ use super::{
 };
 use crate::{FlowLibrary, Host, LibraryError, schedule};
 
-/// A trigger of a flow.
+/// A trigger of a tenant's flow, with its state.
 #[derive(Clone, Debug)]
-pub struct Live {
+pub struct TenantTrigger {
     /// The name of the flow that the trigger starts.
     pub flow: String,
     /// The trigger's definition: its id, the cause on which it starts the flow, and its input.
@@ -25,11 +25,11 @@ pub struct Live {
     pub declared: bool,
     /// True if the trigger may start runs. False if a user has disabled it.
     pub enabled: bool,
-    /// The times of pending starts by hand, in milliseconds since 1970.
+    /// The times at which users requested starts by hand that are still pending, in milliseconds since 1970.
     pub asked: Vec<u64>,
 }
 
-impl Live {
+impl TenantTrigger {
     /// Returns the trigger's key among the triggers of its tenant: `FLOW/ID`.
     pub fn key(&self) -> String {
         key(&self.flow, &self.trigger.id)
@@ -85,11 +85,11 @@ impl CheckContext for TriggerCheck<'_> {
     }
 }
 
-const KEPT: TriggerCheck<'static> = TriggerCheck { rules: CheckMode::Stored, binding: None };
+const STORED_CHECK: TriggerCheck<'static> = TriggerCheck { rules: CheckMode::Stored, binding: None };
 
 /// Reads a trigger that is bound to a flow.
 pub(super) fn read_bound(bound: &serde_json::Value) -> Result<Trigger, Vec<Diagnostic>> {
-    trigger(&Source { name: "trigger".into(), text: bound.to_string() }, &KEPT)
+    trigger(&Source { name: "trigger".into(), text: bound.to_string() }, &STORED_CHECK)
 }
 
 /// Reads a trigger to bind to a flow. The secrets and flows that it names must exist.
@@ -103,31 +103,31 @@ pub(super) fn read_new(
 }
 
 /// Returns the triggers that the newest version of a flow declares.
-pub(super) fn declared(library: &FlowLibrary, flow: &str) -> Result<Vec<Trigger>, crate::LibraryError> {
+pub(super) fn read_declared(library: &FlowLibrary, flow: &str) -> Result<Vec<Trigger>, crate::LibraryError> {
     let stored = library.get(flow, None)?;
-    Ok(triggers(&Source { name: stored.file.display().to_string(), text: stored.text }, &KEPT))
+    Ok(triggers(&Source { name: stored.file.display().to_string(), text: stored.text }, &STORED_CHECK))
 }
 
 /// Returns the triggers of a tenant, sorted by their keys.
-pub(super) fn read(host: &Host, library: &FlowLibrary) -> Result<Vec<Live>, LookError> {
+pub(super) fn read(host: &Host, library: &FlowLibrary) -> Result<Vec<TenantTrigger>, LookError> {
     let mut settings: BTreeMap<String, TriggerSettings> = Records(host).settings()?.into_iter().collect();
     let mut all = Vec::new();
     for flow in library.names()? {
         // A flow that is deleted meanwhile has no triggers.
-        for trigger in declared(library, &flow).unwrap_or_default() {
+        for trigger in read_declared(library, &flow).unwrap_or_default() {
             let TriggerSettings { disabled, asked, .. } = settings.remove(&key(&flow, &trigger.id)).unwrap_or_default();
-            all.push(Live { flow: flow.clone(), trigger, declared: true, enabled: !disabled, asked });
+            all.push(TenantTrigger { flow: flow.clone(), trigger, declared: true, enabled: !disabled, asked });
         }
     }
     for (key, TriggerSettings { bound, disabled, asked }) in settings {
         let Some((flow, bound)) = key.split_once('/').map(|(flow, _)| flow).zip(bound) else { continue };
         match read_bound(&bound) {
             Ok(trigger) => {
-                all.push(Live { flow: flow.to_owned(), trigger, declared: false, enabled: !disabled, asked });
+                all.push(TenantTrigger { flow: flow.to_owned(), trigger, declared: false, enabled: !disabled, asked });
             }
             Err(_) => tracing::warn!("the trigger `{key}` is no longer valid and starts nothing"),
         }
     }
-    all.sort_by_key(Live::key);
+    all.sort_by_key(TenantTrigger::key);
     Ok(all)
 }

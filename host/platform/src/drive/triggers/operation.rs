@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use super::{
     LookError,
-    live::{self, Live},
+    live::{self, TenantTrigger},
     record::{Records, TriggerSettings, key},
-    times::by_hand,
+    times::manual_run_id,
 };
 use crate::{FlowLibrary, Host, LibraryError, schedule, shape};
 
 /// Maximum number of bound triggers of a tenant.
-pub const BOUND: usize = 1_000;
+pub const MAX_BOUND_TRIGGERS: usize = 1_000;
 /// Maximum number of pending starts by hand of a trigger.
-pub const ASKED: usize = 16;
+pub const MAX_PENDING_STARTS: usize = 16;
 
 /// An error of an operation on triggers.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ impl From<LookError> for TriggerError {
 pub enum TriggerOperation {
     /// Binds a new trigger to the flow: `{ id, cron | webhook | event, … }`.
     Create {
-        /// The definition, in the form of a flow's file.
+        /// The definition, as a flow's file would have it.
         trigger: Value,
     },
     /// Lets the trigger start runs from now on.
@@ -116,12 +116,12 @@ impl<'a> TriggerAdmin<'a> {
 
     /// Returns all triggers as JSON.
     pub fn list(&self) -> Result<Vec<Value>, TriggerError> {
-        live::read(self.host, &self.library)?.iter().map(|live| self.view(live)).collect()
+        live::read(self.host, &self.library)?.iter().map(|live| self.to_json(live)).collect()
     }
 
     /// Returns one trigger as JSON.
     pub fn show(&self, flow: &str, id: &str) -> Result<Value, TriggerError> {
-        self.view(&self.find(flow, id)?)
+        self.to_json(&self.find(flow, id)?)
     }
 
     /// Performs an operation on a flow's trigger, and returns the trigger's new state as JSON. A deletion returns the
@@ -140,16 +140,18 @@ impl<'a> TriggerAdmin<'a> {
     fn create(&self, flow: &str, trigger: &Value) -> Result<Value, TriggerError> {
         let read = live::read_bound(trigger).map_err(TriggerError::Invalid)?;
         let key = key(flow, &read.id);
-        if live::declared(&self.library, flow)?.iter().any(|known| known.id == read.id) {
+        if live::read_declared(&self.library, flow)?.iter().any(|known| known.id == read.id) {
             return Err(TriggerError::Taken(key));
         }
         live::read_new(trigger, self.host, &self.library).map_err(TriggerError::Invalid)?;
         let records = Records(self.host);
-        if records.settings()?.iter().filter(|(_, settings)| settings.bound.is_some()).count() >= BOUND {
-            return Err(TriggerError::TooMany(format!("a tenant may bind at most {BOUND} triggers; delete some")));
+        if records.settings()?.iter().filter(|(_, settings)| settings.bound.is_some()).count() >= MAX_BOUND_TRIGGERS {
+            return Err(TriggerError::TooMany(format!(
+                "a tenant may bind at most {MAX_BOUND_TRIGGERS} triggers; delete some"
+            )));
         }
         // A new trigger does not inherit the progress of an earlier one with its id.
-        records.forget(&key)?;
+        records.remove_mark(&key)?;
         let bound = serde_json::to_value(&read).unwrap_or_default();
         let made = records.change_settings(&key, |settings| match settings {
             Some(TriggerSettings { bound: Some(_), .. }) => None,
@@ -160,7 +162,7 @@ impl<'a> TriggerAdmin<'a> {
         }
         if matches!(read.cause, Cause::Time { .. } | Cause::Event { .. }) {
             let live = self.find(flow, &read.id)?;
-            records.mark(&key, &live.cause(), self.host.now())?;
+            records.read_or_create_mark(&key, &live.cause(), self.host.now())?;
         }
         self.show(flow, &read.id)
     }
@@ -170,8 +172,8 @@ impl<'a> TriggerAdmin<'a> {
         let records = Records(self.host);
         if enabled && !live.enabled {
             // Causes from the time when the trigger was disabled start nothing.
-            records.forget(&live.key())?;
-            records.mark(&live.key(), &live.cause(), self.host.now())?;
+            records.remove_mark(&live.key())?;
+            records.read_or_create_mark(&live.key(), &live.cause(), self.host.now())?;
         }
         records.change_settings(&live.key(), |settings| {
             Some(Some(TriggerSettings { disabled: !enabled, ..settings.unwrap_or_default() }))
@@ -186,7 +188,7 @@ impl<'a> TriggerAdmin<'a> {
         }
         let records = Records(self.host);
         records.change_settings(&live.key(), |settings| settings.map(|_| None))?;
-        records.forget(&live.key())?;
+        records.remove_mark(&live.key())?;
         Ok(json!({ "deleted": live.key() }))
     }
 
@@ -198,25 +200,25 @@ impl<'a> TriggerAdmin<'a> {
             // Two starts in one millisecond stay separate.
             let next = settings.asked.last().map_or(0, |last| last + 1);
             let asked = self.host.now().max(next);
-            run = Some(by_hand(&live, asked)).filter(|_| settings.asked.len() < ASKED);
+            run = Some(manual_run_id(&live, asked)).filter(|_| settings.asked.len() < MAX_PENDING_STARTS);
             settings.asked.push(asked);
             run.is_some().then_some(Some(settings))
         })?;
         match run {
             Some(run) => Ok(json!({ "runId": run.to_string() })),
-            None => {
-                Err(TriggerError::TooMany(format!("{ASKED} starts are already recorded; run a server to start them")))
-            }
+            None => Err(TriggerError::TooMany(format!(
+                "{MAX_PENDING_STARTS} starts are already recorded; run a server to start them"
+            ))),
         }
     }
 
-    fn find(&self, flow: &str, id: &str) -> Result<Live, TriggerError> {
+    fn find(&self, flow: &str, id: &str) -> Result<TenantTrigger, TriggerError> {
         let mut all = live::read(self.host, &self.library)?.into_iter();
         all.find(|live| live.flow == flow && live.trigger.id == id).ok_or_else(|| TriggerError::Unknown(key(flow, id)))
     }
 
-    fn view(&self, live: &Live) -> Result<Value, TriggerError> {
-        let mark = Records(self.host).last_mark(&live.key())?.filter(|mark| mark.cause == live.cause());
+    fn to_json(&self, live: &TenantTrigger) -> Result<Value, TriggerError> {
+        let mark = Records(self.host).find_mark(&live.key())?.filter(|mark| mark.cause == live.cause());
         let mut view = serde_json::to_value(&live.trigger).unwrap_or_default();
         // If a secret or a flow that the trigger names is gone, the trigger starts nothing.
         if let Err(found) = live::read_new(&view, self.host, &self.library) {
@@ -227,20 +229,20 @@ impl<'a> TriggerAdmin<'a> {
         view["enabled"] = live.enabled.into();
         if let Some(schedule) = live.schedule().filter(|_| live.enabled) {
             let next = schedule.next(self.host.now());
-            view["next"] = next.map(schedule::written).into();
+            view["next"] = next.map(schedule::format_for_text).into();
         }
         if let Some(last) = mark.filter(|mark| mark.up_to > mark.since && live.schedule().is_some()) {
-            view["last"] = schedule::written(last.up_to).into();
+            view["last"] = schedule::format_for_text(last.up_to).into();
         }
         if matches!(live.trigger.cause, Cause::Webhook { .. }) {
-            view["path"] = path(self.host.tenant(), live).into();
+            view["path"] = webhook_path(self.host.tenant(), live).into();
         }
         Ok(view)
     }
 }
 
 /// Returns the URL path for posts to a trigger.
-fn path(tenant: &Tenant, live: &Live) -> String {
+fn webhook_path(tenant: &Tenant, live: &TenantTrigger) -> String {
     format!("/v1/hooks/{tenant}/{}/{}", live.flow, live.trigger.id)
 }
 

@@ -1,9 +1,9 @@
 //! Limits the rate at which the ends of triggered runs start further runs, per tenant.
 //!
 //! The end of a run may start several runs, and the end of each may start more. The number grows with every step, so
-//! [`DEPTH`](super::ends::DEPTH) alone does not limit it. The first step of a chain is not limited. From the second
-//! step on, each start counts against the tenant's rate. A start beyond the rate is made later. Each process has its
-//! own rate.
+//! [`MAX_CHAIN_DEPTH`](super::ends::MAX_CHAIN_DEPTH) alone does not limit it. The first step of a chain is not limited.
+//! From the second step on, each start counts against the tenant's rate. A start that exceeds the rate is made later.
+//! Each process has its own rate.
 
 use std::collections::HashMap;
 
@@ -15,14 +15,14 @@ pub const CHAINED_AT_ONCE: u32 = 100;
 /// Number of chained starts per second that a tenant regains.
 pub const CHAINED_A_SECOND: u32 = 10;
 /// Minimum time between two warnings about a tenant, in milliseconds.
-const WARNS_MS: u64 = 60_000;
+const MIN_WARNING_INTERVAL_MS: u64 = 60_000;
 
 /// The chained starts that each tenant may make now. Times are milliseconds since 1970.
 #[derive(Default)]
-pub(super) struct Rate(Mutex<HashMap<Tenant, Left>>);
+pub(super) struct Rate(Mutex<HashMap<Tenant, Allowance>>);
 
 #[derive(Clone, Copy)]
-struct Left {
+struct Allowance {
     starts: f64,
     at: u64,
     warned: Option<u64>,
@@ -30,13 +30,13 @@ struct Left {
 
 impl Rate {
     /// Counts one start of a tenant. Returns `false` if the tenant may not make another start now.
-    pub(super) fn take(&self, tenant: &Tenant, now: u64) -> bool {
+    pub(super) fn try_take(&self, tenant: &Tenant, now: u64) -> bool {
         let mut tenants = self.0.lock();
         // A tenant with all of its starts needs no entry.
-        tenants.retain(|_, left| left.now(now).starts < f64::from(CHAINED_AT_ONCE));
-        let full = Left { starts: f64::from(CHAINED_AT_ONCE), at: now, warned: None };
+        tenants.retain(|_, left| left.refilled_at(now).starts < f64::from(CHAINED_AT_ONCE));
+        let full = Allowance { starts: f64::from(CHAINED_AT_ONCE), at: now, warned: None };
         let left = tenants.entry(tenant.clone()).or_insert(full);
-        *left = left.now(now);
+        *left = left.refilled_at(now);
         let may = left.starts >= 1.0;
         if may {
             left.starts -= 1.0;
@@ -45,10 +45,10 @@ impl Rate {
     }
 
     /// Returns whether to warn about a tenant now, which is at most once a minute.
-    pub(super) fn warns(&self, tenant: &Tenant, now: u64) -> bool {
+    pub(super) fn take_warning(&self, tenant: &Tenant, now: u64) -> bool {
         let mut tenants = self.0.lock();
         let Some(left) = tenants.get_mut(tenant) else { return true };
-        let warns = left.warned.is_none_or(|warned| now.abs_diff(warned) >= WARNS_MS);
+        let warns = left.warned.is_none_or(|warned| now.abs_diff(warned) >= MIN_WARNING_INTERVAL_MS);
         if warns {
             left.warned = Some(now);
         }
@@ -56,11 +56,12 @@ impl Rate {
     }
 }
 
-impl Left {
-    /// Adds the starts that have accrued by a time. A clock that goes back adds none.
-    fn now(self, now: u64) -> Left {
+impl Allowance {
+    /// Returns the allowance at the time `now`, with the starts that the tenant has regained since. A clock that goes
+    /// back adds none.
+    fn refilled_at(self, now: u64) -> Allowance {
         let more = now.saturating_sub(self.at) as f64 / 1e3 * f64::from(CHAINED_A_SECOND);
-        Left { starts: (self.starts + more).min(f64::from(CHAINED_AT_ONCE)), at: now, ..self }
+        Allowance { starts: (self.starts + more).min(f64::from(CHAINED_AT_ONCE)), at: now, ..self }
     }
 }
 
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     fn taken(rate: &Rate, tenant: &str, now: u64) -> u32 {
-        (0..).take_while(|_| rate.take(&tenant.into(), now)).count() as u32
+        (0..).take_while(|_| rate.try_take(&tenant.into(), now)).count() as u32
     }
 
     #[test]
@@ -88,8 +89,8 @@ mod tests {
         let rate = Rate::default();
         let (tenant, now) = ("a".into(), 1_000_000);
         taken(&rate, "a", now);
-        assert!(rate.warns(&tenant, now) && !rate.warns(&tenant, now + 1));
+        assert!(rate.take_warning(&tenant, now) && !rate.take_warning(&tenant, now + 1));
         taken(&rate, "a", now + 60_000);
-        assert!(rate.warns(&tenant, now + 60_000));
+        assert!(rate.take_warning(&tenant, now + 60_000));
     }
 }

@@ -10,7 +10,7 @@ use crate::{Host, operate::documents::Documents};
 /// The document kind of [`TriggerSettings`].
 const SETTINGS: &str = "trigger";
 /// Maximum number of tries to write a document, in case of conflicts.
-const TRIES: usize = 16;
+const MAX_WRITE_TRIES: usize = 16;
 
 /// Users' settings of a trigger.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct TriggerSettings {
     /// True if the trigger is disabled, and so starts no runs.
     #[serde(default)]
     pub disabled: bool,
-    /// The times of pending starts by hand, in milliseconds since 1970.
+    /// The times at which users requested starts by hand that are still pending, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<u64>,
 }
@@ -61,7 +61,7 @@ impl Records<'_> {
         key: &str,
         mut change: impl FnMut(Option<TriggerSettings>) -> Option<Option<TriggerSettings>>,
     ) -> Result<bool, StoreError> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_WRITE_TRIES {
             let found: Option<(TriggerSettings, u64)> = self.get(SETTINGS, key)?;
             let (settings, version) = found.map_or((None, 0), |(settings, version)| (Some(settings), version));
             let Some(next) = change(settings) else { return Ok(false) };
@@ -74,7 +74,7 @@ impl Records<'_> {
 
     /// Returns the mark of a trigger with its version. If the mark is missing or has another cause, the method writes a
     /// new mark that starts now.
-    pub(super) fn mark(&self, key: &str, cause: &str, now: u64) -> Result<(Mark, u64), StoreError> {
+    pub(super) fn read_or_create_mark(&self, key: &str, cause: &str, now: u64) -> Result<(Mark, u64), StoreError> {
         loop {
             let found: Option<(Mark, u64)> = self.get(MARK, key)?;
             let version = match found {
@@ -90,7 +90,7 @@ impl Records<'_> {
     }
 
     /// Returns the mark of a trigger, if one exists.
-    pub(super) fn last_mark(&self, key: &str) -> Result<Option<Mark>, StoreError> {
+    pub(super) fn find_mark(&self, key: &str) -> Result<Option<Mark>, StoreError> {
         Ok(self.get(MARK, key)?.map(|(mark, _)| mark))
     }
 
@@ -101,7 +101,7 @@ impl Records<'_> {
     }
 
     /// Removes the mark of a trigger, which then counts as new.
-    pub(super) fn forget(&self, key: &str) -> Result<(), StoreError> {
+    pub(super) fn remove_mark(&self, key: &str) -> Result<(), StoreError> {
         while let Some((_, version)) = self.get::<Mark>(MARK, key)? {
             if self.put::<Mark>(MARK, key, None, version)? {
                 break;

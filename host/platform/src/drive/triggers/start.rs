@@ -7,12 +7,12 @@ use sha2::{Digest, Sha256};
 
 use super::{
     TriggerTenants,
-    live::Live,
+    live::TenantTrigger,
     rate::{CHAINED_A_SECOND, CHAINED_AT_ONCE},
 };
 use crate::{
     FlowLibrary, Host, LibraryError, StartError,
-    drive::supervisor::{AdmitError, PATIENCE},
+    drive::supervisor::{AdmitError, MAX_TIMER_WAIT},
     operate::quota::QuotaError,
 };
 
@@ -67,26 +67,26 @@ pub(super) struct Start {
 
 /// Builds the id of a triggered run from the kind of cause, the flow, the trigger and the cause's identity. Names of
 /// flows and triggers contain no dots.
-pub(super) fn run_id(kind: &str, live: &Live, what: &str) -> RunId {
+pub(super) fn run_id(kind: &str, live: &TenantTrigger, what: &str) -> RunId {
     RunId::from(format!("{kind}.{}.{}.{what}", live.flow, live.trigger.id))
 }
 
 /// Hashes a text of any length for use in an id.
-pub(super) fn short(what: &str) -> String {
+pub(super) fn short_hash(what: &str) -> String {
     hex::encode(&Sha256::digest(what.as_bytes())[..16])
 }
 
 /// Starts the flow of a trigger, unless this start was made before.
-pub(super) async fn start(owners: &dyn TriggerTenants, host: &Host, live: &Live, start: Start) -> Outcome {
+pub(super) async fn start(owners: &dyn TriggerTenants, host: &Host, live: &TenantTrigger, start: Start) -> Outcome {
     let (library, run) = (owners.library(host.tenant()), start.run.clone());
     let (blocking, flow) = (host.clone(), live.flow.clone());
-    let input = input(live, start.about);
+    let input = run_input(live, start.about);
     let options = RunOptions {
         run_id: Some(start.run),
         input,
         request: start.request,
         without_events: true,
-        patience: Some(PATIENCE),
+        patience: Some(MAX_TIMER_WAIT),
         ..RunOptions::default()
     };
     let prepared = tokio::task::spawn_blocking(move || prepare(&blocking, &library, &flow, options)).await;
@@ -138,7 +138,7 @@ fn outcome_of(run: RunId, error: StartError) -> Outcome {
 }
 
 /// Builds the input of a run from the trigger's input and the cause.
-fn input(live: &Live, about: Vec<(&'static str, Json)>) -> Json {
+fn run_input(live: &TenantTrigger, about: Vec<(&'static str, Json)>) -> Json {
     let mut members: Vec<(String, Json)> = Vec::new();
     for (key, value) in live.trigger.input.as_object().into_iter().flatten() {
         members.push((key.to_string(), value.clone()));

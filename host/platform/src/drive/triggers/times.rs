@@ -7,7 +7,7 @@ use flowcell_flow::triggers::Cause;
 
 use super::{
     LookError, TriggerTenants,
-    live::Live,
+    live::TenantTrigger,
     record::{Mark, Records},
     start::{Outcome, Start, run_id, start},
 };
@@ -17,26 +17,31 @@ use crate::{Host, schedule};
 pub(super) async fn start_due(
     owners: &dyn TriggerTenants,
     host: &Host,
-    live: &[Live],
+    live: &[TenantTrigger],
     now: u64,
 ) -> Result<Vec<RunId>, LookError> {
     let mut started = Vec::new();
     for trigger in live.iter().filter(|live| live.enabled) {
-        started.extend(start_times(owners, host, trigger, now).await?);
+        started.extend(start_due_times(owners, host, trigger, now).await?);
     }
     Ok(started)
 }
 
-async fn start_times(owners: &dyn TriggerTenants, host: &Host, live: &Live, now: u64) -> Result<Vec<RunId>, LookError> {
+async fn start_due_times(
+    owners: &dyn TriggerTenants,
+    host: &Host,
+    live: &TenantTrigger,
+    now: u64,
+) -> Result<Vec<RunId>, LookError> {
     let mut started = Vec::new();
     let (Cause::Time { missed, .. }, Some(schedule)) = (&live.trigger.cause, live.schedule()) else {
         return Ok(started);
     };
-    let (mark, version) = Records(host).mark(&live.key(), &live.cause(), now)?;
+    let (mark, version) = Records(host).read_or_create_mark(&live.key(), &live.cause(), now)?;
     let mut done = mark.up_to;
     for slot in schedule.due(mark.up_to, now, *missed) {
-        let about = vec![("kind", Json::from("cron")), ("time", Json::from(schedule::written(slot)))];
-        let run = run_id("cron", live, &schedule::compact(slot));
+        let about = vec![("kind", Json::from("cron")), ("time", Json::from(schedule::format_for_text(slot)))];
+        let run = run_id("cron", live, &schedule::format_for_id(slot));
         match start(owners, host, live, Start { run, about, request: None }).await {
             Outcome::Started(run) => started.push(run),
             Outcome::Known(_) => {}
@@ -57,28 +62,28 @@ async fn start_times(owners: &dyn TriggerTenants, host: &Host, live: &Live, now:
 }
 
 /// Starts the runs that users have requested by hand.
-pub(super) async fn start_asked(
+pub(super) async fn start_requested(
     owners: &dyn TriggerTenants,
     host: &Host,
-    live: &[Live],
+    live: &[TenantTrigger],
 ) -> Result<Vec<RunId>, LookError> {
     let mut started = Vec::new();
     for live in live {
         for asked in &live.asked {
-            started.extend(start_by_hand(owners, host, live, *asked).await?);
+            started.extend(start_manual_run_id(owners, host, live, *asked).await?);
         }
     }
     Ok(started)
 }
 
-async fn start_by_hand(
+async fn start_manual_run_id(
     owners: &dyn TriggerTenants,
     host: &Host,
-    live: &Live,
+    live: &TenantTrigger,
     asked: u64,
 ) -> Result<Option<RunId>, LookError> {
-    let about = vec![("kind", Json::from("manual")), ("time", Json::from(schedule::written(asked)))];
-    let run = by_hand(live, asked);
+    let about = vec![("kind", Json::from("manual")), ("time", Json::from(schedule::format_for_text(asked)))];
+    let run = manual_run_id(live, asked);
     let started = match start(owners, host, live, Start { run, about, request: None }).await {
         Outcome::Started(run) => Some(run),
         Outcome::Known(_) => None,
@@ -100,12 +105,12 @@ async fn start_by_hand(
 }
 
 /// Returns the run id of a start that a user asked for at a time.
-pub(super) fn by_hand(live: &Live, asked: u64) -> RunId {
+pub(super) fn manual_run_id(live: &TenantTrigger, asked: u64) -> RunId {
     run_id("manual", live, &asked.to_string())
 }
 
-/// Returns the time until the next due time of an enabled trigger.
-pub(super) fn until_next(live: &[Live], now: u64) -> Option<Duration> {
+/// Returns the time until the next due time of an enabled trigger, or `None` if no trigger has one.
+pub(super) fn time_until_next(live: &[TenantTrigger], now: u64) -> Option<Duration> {
     let next = live.iter().filter(|live| live.enabled).filter_map(|live| live.schedule()?.next(now));
     next.min().map(|next| Duration::from_millis(next.saturating_sub(now)))
 }

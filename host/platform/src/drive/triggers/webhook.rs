@@ -14,19 +14,19 @@ use tokio::time::Instant;
 
 use super::{
     Triggers,
-    live::Live,
-    start::{Outcome, Start, TriggerStartError, run_id, short, start},
+    live::TenantTrigger,
+    start::{Outcome, Start, TriggerStartError, run_id, short_hash, start},
 };
 use crate::Host;
 
 /// Maximum size in bytes of a post.
 pub const POST_BYTES: usize = 1024 * 1024;
 /// The secret that checks posts to unknown triggers, so that such a check takes as long as any other.
-const NOBODYS: &str = "a secret that nobody has";
+const DUMMY_SECRET: &str = "a secret that nobody has";
 
 /// A refusal is sent at a multiple of this time after the post came. So the time does not reveal whether the trigger
 /// exists and how many keys it has.
-pub const REFUSED_AT: Duration = Duration::from_millis(50);
+pub const REFUSAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The result of an accepted post.
 #[derive(Debug)]
@@ -70,41 +70,47 @@ impl Triggers {
         now: u64,
     ) -> Result<PostResult, HookError> {
         let came = Instant::now();
-        let taken = self.check_and_take(place, headers, body, now).await;
+        let taken = self.check_and_start(place, headers, body, now).await;
         if matches!(taken, Err(HookError::Unsigned(_))) {
             tokio::time::sleep_until(came + refusal_time(came.elapsed())).await;
         }
         taken
     }
 
-    async fn check_and_take(
+    async fn check_and_start(
         &self,
         (tenant, flow, id): (&Tenant, &str, &str),
         headers: &HeaderMap,
         body: &[u8],
         now: u64,
     ) -> Result<PostResult, HookError> {
-        let received = Received::read(headers, time(now))?;
-        let known = self.known(tenant);
+        let received = Received::read(headers, system_time(now))?;
+        let known = self.triggers_at_last_look(tenant);
         let live = known.iter().find(|live| live.enabled && live.flow == flow && live.trigger.id == id);
         let host = live.and_then(|_| self.owners.host(tenant));
         let keys = match (&host, live) {
-            (Some(host), Some(live)) => keys(host, live).await,
+            (Some(host), Some(live)) => signing_keys(host, live).await,
             _ => Vec::new(),
         };
-        let nobodys = SigningKey::new(NOBODYS).map(|key| vec![key]).unwrap_or_default();
+        let nobodys = SigningKey::new(DUMMY_SECRET).map(|key| vec![key]).unwrap_or_default();
         let checked = received.check(if keys.is_empty() { &nobodys } else { &keys }, body);
         let (Some(host), Some(live), false) = (host, live, keys.is_empty()) else {
             return Err(Unsigned::NoSignatureFits.into());
         };
         checked?;
-        self.take(&host, live, &received, body).await
+        self.start_run(&host, live, &received, body).await
     }
 
-    async fn take(&self, host: &Host, live: &Live, received: &Received, body: &[u8]) -> Result<PostResult, HookError> {
-        let run = run_id("hook", live, &short(&received.id));
+    async fn start_run(
+        &self,
+        host: &Host,
+        live: &TenantTrigger,
+        received: &Received,
+        body: &[u8],
+    ) -> Result<PostResult, HookError> {
+        let run = run_id("hook", live, &short_hash(&received.id));
         let digest: Box<str> = hex::encode(Sha256::digest(body)).into();
-        if let Some(taken) = before(host, &run, &digest)? {
+        if let Some(taken) = find_earlier_post(host, &run, &digest)? {
             return Ok(taken);
         }
         if self.owners.is_draining() {
@@ -113,13 +119,13 @@ impl Triggers {
         let about = vec![
             ("kind", Json::from("webhook")),
             ("messageId", Json::from(received.id.as_str())),
-            ("body", content(body)?),
+            ("body", parse_body(body)?),
         ];
         let begin = Start { run, about, request: Some(digest.clone()) };
         match start(&*self.owners, host, live, begin).await {
             Outcome::Started(run) => Ok(PostResult::Started(run)),
             // The same post, or another one with the same id, came at the same time.
-            Outcome::Known(run) => Ok(before(host, &run, &digest)?.unwrap_or(PostResult::Known(run))),
+            Outcome::Known(run) => Ok(find_earlier_post(host, &run, &digest)?.unwrap_or(PostResult::Known(run))),
             Outcome::Later(problem) => Err(HookError::Later(problem)),
             Outcome::Never(problem) => Err(HookError::Never(problem)),
         }
@@ -127,15 +133,15 @@ impl Triggers {
 }
 
 /// Returns the time from a post's arrival to its refusal, if the decision took `known`: the next multiple of
-/// [`REFUSED_AT`].
+/// [`REFUSAL_INTERVAL`].
 fn refusal_time(known: Duration) -> Duration {
-    let steps = known.as_micros() / REFUSED_AT.as_micros() + 1;
-    REFUSED_AT * u32::try_from(steps).unwrap_or(u32::MAX)
+    let steps = known.as_micros() / REFUSAL_INTERVAL.as_micros() + 1;
+    REFUSAL_INTERVAL * u32::try_from(steps).unwrap_or(u32::MAX)
 }
 
 /// Returns the result of an earlier post with this id, or `None` if there was none. An earlier post whose run was
 /// removed counts as the same post, since its body is unknown.
-fn before(host: &Host, run: &RunId, digest: &str) -> Result<Option<PostResult>, HookError> {
+fn find_earlier_post(host: &Host, run: &RunId, digest: &str) -> Result<Option<PostResult>, HookError> {
     let later =
         |error: flowcell_runtime::ports::StoreError| HookError::Later(TriggerStartError::Store(error.to_string()));
     if !host.knows(run).map_err(later)? {
@@ -148,7 +154,7 @@ fn before(host: &Host, run: &RunId, digest: &str) -> Result<Option<PostResult>, 
 }
 
 /// Returns the keys that may sign posts to a trigger. A key that cannot be loaded is logged.
-async fn keys(host: &Host, live: &Live) -> Vec<SigningKey> {
+async fn signing_keys(host: &Host, live: &TenantTrigger) -> Vec<SigningKey> {
     let Cause::Webhook { secret } = &live.trigger.cause else { return Vec::new() };
     let mut keys = Vec::new();
     for name in secret {
@@ -161,7 +167,7 @@ async fn keys(host: &Host, live: &Live) -> Vec<SigningKey> {
 }
 
 /// Parses a body as JSON, or else as a string. JSON with numbers that cannot be stored exactly is an error.
-fn content(body: &[u8]) -> Result<Json, HookError> {
+fn parse_body(body: &[u8]) -> Result<Json, HookError> {
     let text = String::from_utf8_lossy(body);
     match serde_json::from_str::<Json>(&text) {
         Ok(json) => Json::check_numbers(&text).map(|()| json).map_err(HookError::Body),
@@ -169,7 +175,7 @@ fn content(body: &[u8]) -> Result<Json, HookError> {
     }
 }
 
-fn time(now: u64) -> SystemTime {
+fn system_time(now: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(now)
 }
 
@@ -178,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn h7_the_time_of_a_refusal_tells_nothing() {
+    fn h7_the_time_of_a_refusal_reveals_nothing() {
         let ms = Duration::from_millis;
         for (known, told) in [(0, 50), (1, 50), (49, 50), (50, 100), (51, 100), (149, 150)] {
             assert_eq!(refusal_time(ms(known)), ms(told), "{known}");

@@ -19,13 +19,13 @@ pub(crate) fn open(folder: &Path, path: &str) -> io::Result<File> {
     let dir = Dir::open_ambient_dir(here, cap_std::ambient_authority())?;
     // A path to one of the host's files fails without revealing whether the file exists.
     check_names(Path::new(path))?;
-    let resolved = place(&dir, Path::new(path))?;
+    let resolved = resolve_below(&dir, Path::new(path))?;
     check(here, &resolved)?;
     dir.open_with(resolved, OpenOptions::new().read(true).follow(FollowSymlinks::No))
 }
 
 /// Resolves a path. A file that is not a link keeps its path, even if another process replaces it at this moment.
-fn place(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
+fn resolve_below(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return dir.canonicalize(path) };
     if dir.symlink_metadata(path)?.is_symlink() {
         return dir.canonicalize(path);
@@ -58,7 +58,7 @@ fn check(base: &Path, below: &Path) -> io::Result<()> {
             _ => BESIDE_STORE.contains(&name),
         };
         if folder.join(STORE_FILE).symlink_metadata().is_ok() && !name.to_str().is_some_and(is_allowed) {
-            return Err(denied("the folder of a store"));
+            return Err(denied_error("the folder of a store"));
         }
         folder.push(name);
     }
@@ -71,12 +71,12 @@ fn check_names(path: &Path) -> io::Result<()> {
         _ => None,
     });
     match names.into_iter().find(|name| is_host_folder(name)) {
-        Some(name) => Err(denied(&format!("`{name}`"))),
+        Some(name) => Err(denied_error(&format!("`{name}`"))),
         None => Ok(()),
     }
 }
 
-fn denied(what: &str) -> io::Error {
+fn denied_error(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("{what} belongs to the host, so flows cannot read it"))
 }
 
@@ -135,7 +135,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_the_hosts_is_not_read() {
+    fn files_of_the_host_are_not_read() {
         let place = place();
         assert_eq!(read(place.path(), "prompts/ask.md").unwrap(), "ask");
         assert_eq!(read(place.path(), ".flowcell/agents/helper.md").unwrap(), "helper");
@@ -152,7 +152,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_is_judged_by_where_it_leads() {
+    fn a_link_is_checked_by_its_target() {
         let place = place();
         let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, place.path().join(name)).unwrap();
         link("prompts", "asks");

@@ -1,6 +1,6 @@
 //! Refuses stores on a server, in a build without the feature `shared-stores`.
 
-use flowcell_runtime::{rows::copy_and_check::Whole, shared::SharedRuns};
+use flowcell_runtime::{rows::copy_and_check::CopyableStore, shared::SharedRuns};
 
 use super::Stores;
 use crate::host::error::Error;
@@ -21,7 +21,7 @@ pub(super) fn open_runs(_: &str) -> Result<Box<dyn SharedRuns>, Error> {
     Err(missing())
 }
 
-pub(super) fn open_whole(_: &str) -> Result<Box<dyn Whole>, Error> {
+pub(super) fn open_whole(_: &str) -> Result<Box<dyn CopyableStore>, Error> {
     Err(missing())
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_runtime::{
-    rows::copy_and_check::Whole,
+    rows::copy_and_check::CopyableStore,
     shared::SharedRuns,
     sql::{Options, SharedStore},
 };
@@ -32,7 +32,7 @@ pub(super) fn open_runs(url: &str) -> Result<Box<dyn SharedRuns>, Error> {
     Ok(Box::new(connect(url)?))
 }
 
-pub(super) fn open_whole(url: &str) -> Result<Box<dyn Whole>, Error> {
+pub(super) fn open_whole(url: &str) -> Result<Box<dyn CopyableStore>, Error> {
     Ok(Box::new(connect(url)?))
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::host::folder::is_flow_name;
 
 /// Number of bytes that are read at a time from the end of a log.
-const PIECE: u64 = 64 * 1024;
+const PIECE_BYTES: u64 = 64 * 1024;
 
 /// A line of the log, for one step that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ impl StepLog {
         let (mut at, mut tail) = (file.seek(SeekFrom::End(0))?, Vec::new());
         let is_full = |tail: &[u8]| tail.len() as u64 >= PAGE_BYTES;
         while at > 0 && !is_full(&tail) && tail.iter().filter(|byte| **byte == b'\n').count() <= limit {
-            let from = at.saturating_sub(PIECE);
+            let from = at.saturating_sub(PIECE_BYTES);
             let mut piece = vec![0; (at - from) as usize];
             file.seek(SeekFrom::Start(from))?;
             file.read_exact(&mut piece)?;

@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use super::log::{StepLine, StepLog};
 
 /// Maximum number of characters of a result's summary, and of an error.
-const SUMMARY: usize = 1_000;
+const MAX_SUMMARY_CHARS: usize = 1_000;
 /// Maximum size in bytes of parameters as JSON text. Of larger parameters, only the beginning is logged, as a string.
-const PARAMS: usize = 16 * 1024;
+const MAX_PARAMS_BYTES: usize = 16 * 1024;
 
-/// Follows the events of one run.
+/// Derives the log lines of one run from its events.
 pub(super) struct Steps {
     flow: String,
     graph: Arc<Graph>,
@@ -38,7 +38,7 @@ impl Steps {
 
     /// Handles an event, and returns the log line if a step has ended. It ignores events that it has handled before,
     /// and events of child runs and of body passes.
-    pub(super) fn follow(&mut self, event: &Event) -> Option<StepLine> {
+    pub(super) fn handle(&mut self, event: &Event) -> Option<StepLine> {
         if event.run_id != self.run || event.seq < self.next || event.data.get("scope").is_some() {
             return None;
         }
@@ -75,11 +75,11 @@ impl Steps {
             flow_run_id: self.run.to_string(),
             flow_name: self.flow.clone(),
             step_id: step.to_owned(),
-            tool_name: node.map(tool).unwrap_or_default(),
+            tool_name: node.map(tool_name).unwrap_or_default(),
             status: if ended.is_ok() { "success" } else { "error" }.to_owned(),
             params: node.map(|node| self.params(node)).unwrap_or_default(),
             result_summary: ended.as_ref().ok().map(|result| summary(result)),
-            error: ended.err().map(|error| cut(&error)),
+            error: ended.err().map(|error| shorten(&error)),
             timestamp: timestamp(event.ts),
         }
     }
@@ -92,26 +92,26 @@ impl Steps {
         let binding = &node.input.expr;
         let params = binding.render(&roots).unwrap_or_else(|_| binding.render_members(&roots));
         match params.to_text() {
-            text if text.len() > PARAMS => cut(&text).into(),
+            text if text.len() > MAX_PARAMS_BYTES => shorten(&text).into(),
             _ => params.to_serde(),
         }
     }
 }
 
 /// Returns the tool of a step, as the flow names it. For nodes of other dialects it returns the node's type.
-fn tool(node: &Node) -> String {
+fn tool_name(node: &Node) -> String {
     step_label(node).map_or_else(|| node.node_type.name.to_string(), |label| label.tool)
 }
 
 fn summary(result: &Json) -> String {
     match result.as_str() {
-        Some(text) => cut(text),
-        None => cut(&result.to_text()),
+        Some(text) => shorten(text),
+        None => shorten(&result.to_text()),
     }
 }
 
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(SUMMARY) {
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_SUMMARY_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -124,21 +124,21 @@ fn timestamp(ms: u64) -> String {
 }
 
 /// Logs the steps of a run as they end. A failure to log does not fail the run.
-pub(super) struct Following {
+pub(super) struct StepLogger {
     steps: Mutex<Steps>,
     log: Arc<StepLog>,
 }
 
-impl Following {
-    pub(super) fn new(steps: Steps, log: Arc<StepLog>) -> Following {
-        Following { steps: Mutex::new(steps), log }
+impl StepLogger {
+    pub(super) fn new(steps: Steps, log: Arc<StepLog>) -> StepLogger {
+        StepLogger { steps: Mutex::new(steps), log }
     }
 }
 
-impl Channel for Following {
+impl Channel for StepLogger {
     fn on_event(&self, event: &Event) {
         let mut steps = self.steps.lock();
-        let Some(line) = steps.follow(event) else { return };
+        let Some(line) = steps.handle(event) else { return };
         if let Err(error) = self.log.add(&steps.flow, &[line]) {
             tracing::warn!(flow = steps.flow, %error, "cannot log a step");
         }
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut() {
-        let long = "ä".repeat(SUMMARY + 1);
-        assert_eq!(cut(&long).chars().count(), SUMMARY + 1);
-        assert_eq!(cut(&long[..2 * SUMMARY]), &long[..2 * SUMMARY]);
+        let long = "ä".repeat(MAX_SUMMARY_CHARS + 1);
+        assert_eq!(shorten(&long).chars().count(), MAX_SUMMARY_CHARS + 1);
+        assert_eq!(shorten(&long[..2 * MAX_SUMMARY_CHARS]), &long[..2 * MAX_SUMMARY_CHARS]);
     }
 }

@@ -21,7 +21,7 @@ impl Names {
     }
 
     /// Returns the label value for a name: the name itself, or `other` if the limit is reached.
-    pub(super) fn of(&self, name: &str) -> Arc<str> {
+    pub(super) fn label(&self, name: &str) -> Arc<str> {
         if let Some(known) = self.known.read().get(name) {
             return known.clone();
         }

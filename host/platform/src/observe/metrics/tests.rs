@@ -3,24 +3,27 @@
 use flowcell_contract::Json;
 
 use super::*;
-use crate::observe::observed::{Attempted, Called};
+use crate::observe::observed::{AttemptId, CallTarget};
 
-const NOTHING: Now = Now { runs_waiting: 0, runs_below: 0, requests_active: 0, subscribers: 0, commits: None };
+const NOTHING: ScrapeValues =
+    ScrapeValues { runs_waiting: 0, runs_below: 0, requests_active: 0, subscribers: 0, commits: None };
 
-fn ended(tenant: &str, what: What) -> Ended {
+fn ended(tenant: &str, what: SpanSubject) -> EndedSpan {
     let (tenant, run) = (Tenant::from(tenant), RunId::from("r"));
-    Ended { tenant, run, what, began: 1_000, ended: 1_250, outcome: "succeeded", error: None }
+    EndedSpan { tenant, run, what, began: 1_000, ended: 1_250, outcome: "succeeded", error: None }
 }
 
 #[test]
-fn what_has_happened_is_in_the_text() {
+fn the_text_has_all_counts() {
     let metrics = Metrics::default();
     metrics.started(&Tenant::from("a"), &RunId::from("r"), "flow");
-    metrics.ended(&RunId::from("r"), &ended("a", What::Run { flow: "flow".into() }));
-    let task = Attempted { task: "say".into(), attempt: 1 };
-    metrics
-        .ended(&RunId::from("r"), &ended("a", What::Attempt { task: task.clone(), node_type: "control.noop".into() }));
-    let call = Called {
+    metrics.ended(&RunId::from("r"), &ended("a", SpanSubject::Run { flow: "flow".into() }));
+    let task = AttemptId { task: "say".into(), attempt: 1 };
+    metrics.ended(
+        &RunId::from("r"),
+        &ended("a", SpanSubject::Attempt { task: task.clone(), node_type: "control.noop".into() }),
+    );
+    let call = CallTarget {
         ordinal: 0,
         interface: "http".into(),
         function: "send".into(),
@@ -30,14 +33,14 @@ fn what_has_happened_is_in_the_text() {
         usage: None,
         tool: None,
     };
-    metrics.ended(&RunId::from("r"), &ended("a", What::Call { task, agent: None, call }));
-    metrics.computed(&Tenant::from("a"), Duration::from_millis(1_500));
+    metrics.ended(&RunId::from("r"), &ended("a", SpanSubject::Call { task, agent: None, call }));
+    metrics.add_compute_time(&Tenant::from("a"), Duration::from_millis(1_500));
     let reply = r#"{"provider":"p","model":"m","usage":{"input":3,"output":4}}"#;
-    metrics.turn(&Ok(Value::from(Json::parse(reply).unwrap())));
-    metrics.spent(&Tenant::from("a"), 0.25);
-    metrics.request("GET", "/v1/runs/{id}", 404, Duration::from_millis(2));
-    let _driven = metrics.drives();
-    let text = metrics.render(&Now { commits: Some(7), runs_waiting: 3, ..NOTHING });
+    metrics.add_turn_tokens(&Ok(Value::from(Json::parse(reply).unwrap())));
+    metrics.add_cost(&Tenant::from("a"), 0.25);
+    metrics.count_request("GET", "/v1/runs/{id}", 404, Duration::from_millis(2));
+    let _driven = metrics.count_driven_run();
+    let text = metrics.render(&ScrapeValues { commits: Some(7), runs_waiting: 3, ..NOTHING });
     for line in [
         r#"flowcell_runs_started_total{tenant="a"} 1"#,
         r#"flowcell_runs_ended_total{tenant="a",status="succeeded"} 1"#,
@@ -58,12 +61,12 @@ fn what_has_happened_is_in_the_text() {
 }
 
 #[test]
-fn tenants_that_come_too_late_share_their_numbers() {
+fn tenants_beyond_the_limit_share_one_label() {
     let metrics = Metrics::default();
-    for number in 0..TENANTS + 50 {
+    for number in 0..MAX_TENANT_LABELS + 50 {
         metrics.started(&Tenant::from(format!("t{number}")), &RunId::from("r"), "flow");
     }
     let text = metrics.render(&NOTHING);
-    assert_eq!(text.matches("flowcell_runs_started_total{").count(), TENANTS + 1);
+    assert_eq!(text.matches("flowcell_runs_started_total{").count(), MAX_TENANT_LABELS + 1);
     assert!(text.contains("flowcell_runs_started_total{tenant=\"other\"} 50\n"), "{text}");
 }

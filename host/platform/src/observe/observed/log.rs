@@ -1,8 +1,9 @@
-//! Logs the start and end of runs, runs that need a person, and failed attempts. The log contains no more than the spans.
+//! Logs the start and end of runs, runs that need a person, and failed attempts. The log contains no more than the
+//! spans.
 
 use flowcell_contract::{RunId, Tenant};
 
-use super::{Ended, Observer, What};
+use super::{EndedSpan, Observer, SpanSubject};
 
 /// Writes the spans of runs to the log.
 pub(crate) struct Log;
@@ -17,15 +18,15 @@ impl Observer for Log {
         tracing::warn!(target: "flowcell::runs", tenant, run, reason, "run needs attention");
     }
 
-    fn ended(&self, _root: &RunId, ended: &Ended) {
+    fn ended(&self, _root: &RunId, ended: &EndedSpan) {
         let (tenant, run) = (ended.tenant.as_str(), ended.run.as_str());
         let (ms, outcome) = (ended.ended - ended.began, ended.outcome);
         let error = ended.error.as_deref().unwrap_or_default();
         match &ended.what {
-            What::Run { flow } => {
+            SpanSubject::Run { flow } => {
                 tracing::info!(target: "flowcell::runs", tenant, run, flow, outcome, error, ms, "run ended");
             }
-            What::Attempt { task, node_type } if !error.is_empty() => {
+            SpanSubject::Attempt { task, node_type } if !error.is_empty() => {
                 let (task, attempt) = (task.task.as_str(), task.attempt);
                 tracing::info!(
                     target: "flowcell::runs", tenant, run, task, attempt, node_type, outcome, error, ms, "attempt failed"

@@ -5,20 +5,20 @@ use std::collections::HashMap;
 use flowcell_contract::{BuiltIn, Json, RunId};
 use flowcell_runtime::Event;
 
-use super::{Attempted, Called, Ended, Tokens, What, code_in, name_in};
+use super::{AttemptId, CallTarget, EndedSpan, SpanSubject, Tokens, code_in, name_in};
 
 /// The open spans of a run and its child runs.
 #[derive(Default)]
-pub(super) struct Open {
+pub(super) struct OpenSpans {
     runs: HashMap<RunId, Run>,
     /// A model's turn that has ended but is not reported yet, since the next events contain its model and usage.
-    turn: Option<Box<Ended>>,
+    turn: Option<Box<EndedSpan>>,
 }
 
 #[derive(Default)]
 struct Run {
     flow: Option<String>,
-    attempts: HashMap<Attempted, Attempt>,
+    attempts: HashMap<AttemptId, Attempt>,
 }
 
 /// An attempt. It has no type if it began before the run was watched.
@@ -32,7 +32,7 @@ struct Attempt {
 }
 
 struct Call {
-    called: Called,
+    called: CallTarget,
     agent: Option<String>,
 }
 
@@ -42,12 +42,12 @@ struct Agent {
     began: u64,
 }
 
-type Tell<'a> = &'a mut dyn FnMut(Ended);
+type Report<'a> = &'a mut dyn FnMut(EndedSpan);
 
-impl Open {
-    pub(super) fn new(run: RunId, flow: &str) -> Open {
+impl OpenSpans {
+    pub(super) fn new(run: RunId, flow: &str) -> OpenSpans {
         let flow = Some(flow.to_owned());
-        Open { runs: HashMap::from([(run, Run { flow, ..Run::default() })]), turn: None }
+        OpenSpans { runs: HashMap::from([(run, Run { flow, ..Run::default() })]), turn: None }
     }
 
     fn run(&mut self, event: &Event) -> &mut Run {
@@ -55,58 +55,58 @@ impl Open {
     }
 
     fn attempt(&mut self, event: &Event) -> &mut Attempt {
-        self.run(event).attempts.entry(attempted(event)).or_default()
+        self.run(event).attempts.entry(attempt_id(event)).or_default()
     }
 
-    pub(super) fn take_in(&mut self, event: &Event, tell: Tell<'_>) {
-        self.complete_turn(event, tell);
+    pub(super) fn apply(&mut self, event: &Event, report: Report<'_>) {
+        self.complete_turn(event, report);
         match event.kind {
             "harness:start" => {
                 self.run(event).flow = name_in(&event.data, "name");
             }
-            "harness:complete" => self.run_ended(event, tell),
+            "harness:complete" => self.run_ended(event, report),
             "task:start" => {
                 self.attempt(event).node_type = name_in(&event.data, "nodeType");
             }
-            "task:complete" => self.attempt_ended(event, "succeeded", tell),
-            "task:failed" => self.attempt_ended(event, "failed", tell),
-            "task:cancelled" => self.attempt_ended(event, "cancelled", tell),
-            "task:retry" => self.attempt_ended(event, "retried", tell),
+            "task:complete" => self.attempt_ended(event, "succeeded", report),
+            "task:failed" => self.attempt_ended(event, "failed", report),
+            "task:cancelled" => self.attempt_ended(event, "cancelled", report),
+            "task:retry" => self.attempt_ended(event, "retried", report),
             "call:start" | "service:call" => self.call_started(event),
-            "call:result" | "service:result" => self.call_ended(event, "succeeded", tell),
-            "call:error" | "service:error" => self.call_ended(event, "failed", tell),
+            "call:result" | "service:result" => self.call_ended(event, "succeeded", report),
+            "call:error" | "service:error" => self.call_ended(event, "failed", report),
             "agent:start" => self.agent_started(event),
-            "agent:complete" => self.agent_ended(event, "succeeded", tell),
-            "agent:error" => self.agent_ended(event, "failed", tell),
+            "agent:complete" => self.agent_ended(event, "succeeded", report),
+            "agent:error" => self.agent_ended(event, "failed", report),
             _ => {}
         }
     }
 
-    fn run_ended(&mut self, event: &Event, tell: Tell<'_>) {
+    fn run_ended(&mut self, event: &Event, report: Report<'_>) {
         let outcome = match event.data.get("status").and_then(Json::as_str) {
             Some("succeeded") => "succeeded",
             Some("cancelled") => "cancelled",
             _ => "failed",
         };
         let flow = self.runs.remove(&event.run_id).and_then(|run| run.flow).unwrap_or_else(unknown);
-        tell(ended(event, What::Run { flow }, start_time(event), outcome));
+        report(ended(event, SpanSubject::Run { flow }, start_time(event), outcome));
     }
 
-    fn attempt_ended(&mut self, event: &Event, outcome: &'static str, tell: Tell<'_>) {
-        let task = attempted(event);
+    fn attempt_ended(&mut self, event: &Event, outcome: &'static str, report: Report<'_>) {
+        let task = attempt_id(event);
         let known = self.run(event).attempts.remove(&task);
         // A task that never began ends without an attempt.
         if task.attempt == 0 {
             return;
         }
         let node_type = known.and_then(|attempt| attempt.node_type).unwrap_or_else(unknown);
-        tell(ended(event, What::Attempt { task, node_type }, start_time(event), outcome));
+        report(ended(event, SpanSubject::Attempt { task, node_type }, start_time(event), outcome));
     }
 
     fn call_started(&mut self, event: &Event) {
         let about = event.data.get("about").cloned().unwrap_or_default();
         let name = |member| name_in(&event.data, member).unwrap_or_default();
-        let called = Called {
+        let called = CallTarget {
             ordinal: ordinal(event),
             interface: name("interface"),
             function: name("function"),
@@ -121,21 +121,21 @@ impl Open {
         attempt.calls.insert(called.ordinal, (Call { called, agent }, event.ts));
     }
 
-    fn call_ended(&mut self, event: &Event, outcome: &'static str, tell: Tell<'_>) {
+    fn call_ended(&mut self, event: &Event, outcome: &'static str, report: Report<'_>) {
         let begun = self.attempt(event).calls.remove(&ordinal(event));
         let Some((Call { called, agent }, began)) = begun else { return };
         let awaits = agent.is_some() && called.interface == BuiltIn::Model.name() && outcome == "succeeded";
-        let ended = ended(event, What::Call { task: attempted(event), agent, call: called }, began, outcome);
+        let ended = ended(event, SpanSubject::Call { task: attempt_id(event), agent, call: called }, began, outcome);
         match awaits {
             true => self.turn = Some(Box::new(ended)),
-            false => tell(ended),
+            false => report(ended),
         }
     }
 
     /// Adds the model and the usage to the turn that has ended last, from the events that follow it.
-    fn complete_turn(&mut self, event: &Event, tell: Tell<'_>) {
+    fn complete_turn(&mut self, event: &Event, report: Report<'_>) {
         let Some(mut turn) = self.turn.take() else { return };
-        if let What::Call { call, .. } = &mut turn.what {
+        if let SpanSubject::Call { call, .. } = &mut turn.what {
             match event.kind {
                 "agent:message" => {
                     call.answered = name_in(&event.data, "model");
@@ -146,7 +146,7 @@ impl Open {
                 _ => {}
             }
         }
-        tell(*turn);
+        report(*turn);
     }
 
     fn agent_started(&mut self, event: &Event) {
@@ -155,19 +155,19 @@ impl Open {
         self.attempt(event).agents.push(agent);
     }
 
-    fn agent_ended(&mut self, event: &Event, outcome: &'static str, tell: Tell<'_>) {
+    fn agent_ended(&mut self, event: &Event, outcome: &'static str, report: Report<'_>) {
         let id = name_in(&event.data, "agentRunId").unwrap_or_default();
         let agents = &mut self.attempt(event).agents;
         let Some(at) = agents.iter().position(|agent| agent.id == id) else { return };
         let Agent { id, model, began } = agents.remove(at);
         let usage = event.data.get("usage").and_then(Tokens::read);
-        tell(ended(event, What::Agent { task: attempted(event), id, model, usage }, began, outcome));
+        report(ended(event, SpanSubject::Agent { task: attempt_id(event), id, model, usage }, began, outcome));
     }
 }
 
-fn ended(event: &Event, what: What, began: u64, outcome: &'static str) -> Ended {
+fn ended(event: &Event, what: SpanSubject, began: u64, outcome: &'static str) -> EndedSpan {
     let (tenant, run) = (event.tenant.clone(), event.run_id.clone());
-    Ended { tenant, run, what, began, ended: event.ts.max(began), outcome, error: code_in(&event.data) }
+    EndedSpan { tenant, run, what, began, ended: event.ts.max(began), outcome, error: code_in(&event.data) }
 }
 
 /// Returns the time at which the span began that this event ends: the time of the event less its `durationMs`.
@@ -183,12 +183,12 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-fn attempted(event: &Event) -> Attempted {
+fn attempt_id(event: &Event) -> AttemptId {
     let id = event.data.get("taskId").and_then(Json::as_str).unwrap_or_default();
     let task = match event.data.get("scope").and_then(Json::as_str) {
         Some(scope) => format!("{scope}.{id}"),
         None => id.to_owned(),
     };
     let attempt = event.data.get("attempt").and_then(Json::as_u64).unwrap_or(0);
-    Attempted { task, attempt }
+    AttemptId { task, attempt }
 }

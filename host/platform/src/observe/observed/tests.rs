@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use super::*;
 
 #[derive(Default)]
-struct Seen(Mutex<Vec<Ended>>, Mutex<Vec<String>>);
+struct Seen(Mutex<Vec<EndedSpan>>, Mutex<Vec<String>>);
 
 impl Observer for Seen {
     fn needs_attention(&self, tenant: &Tenant, run: &RunId, reason: &str) {
@@ -14,19 +14,19 @@ impl Observer for Seen {
         self.1.lock().push(reason.to_owned());
     }
 
-    fn ended(&self, root: &RunId, ended: &Ended) {
+    fn ended(&self, root: &RunId, ended: &EndedSpan) {
         assert_eq!(root.as_str(), "r");
         self.0.lock().push(ended.clone());
     }
 }
 
-fn watch(events: &[(u64, &'static str, &str)]) -> Vec<Ended> {
+fn watch(events: &[(u64, &'static str, &str)]) -> Vec<EndedSpan> {
     watched(events).0.lock().clone()
 }
 
 fn watched(events: &[(u64, &'static str, &str)]) -> Arc<Seen> {
     let seen = Arc::new(Seen::default());
-    let watch = Watch::new(Arc::new([seen.clone() as Arc<dyn Observer>]), RunId::from("r"), "flow");
+    let watch = RunWatch::new(Arc::new([seen.clone() as Arc<dyn Observer>]), RunId::from("r"), "flow");
     for (seq, (ts, kind, data)) in (0..).zip(events) {
         let data = Json::parse(data).unwrap();
         let (tenant, run_id) = (Tenant::local(), RunId::from("r"));
@@ -46,7 +46,7 @@ fn a_run_that_waits_for_a_person_to_resume_it_is_reported() {
 }
 
 #[test]
-fn a_turn_is_told_with_what_it_used_and_belongs_to_its_agent() {
+fn a_turn_is_reported_with_its_usage_and_its_agent() {
     let seen = watch(&[
         (10, "harness:start", r#"{"name":"flow","input":{"secret":"canary"}}"#),
         (11, "task:start", r#"{"taskId":"a","scope":"each[2]","attempt":1,"nodeType":"agent.run"}"#),
@@ -67,16 +67,16 @@ fn a_turn_is_told_with_what_it_used_and_belongs_to_its_agent() {
     assert!(!format!("{seen:?}").contains("canary"), "{seen:?}");
     let times: Vec<_> = seen.iter().map(|ended| (ended.began, ended.ended)).collect();
     assert_eq!(times, [(13, 20), (12, 21), (11, 22), (10, 30)]);
-    let What::Call { task, agent, call } = &seen[0].what else { panic!("{seen:?}") };
+    let SpanSubject::Call { task, agent, call } = &seen[0].what else { panic!("{seen:?}") };
     assert_eq!((task.task.as_str(), task.attempt, agent.as_deref()), ("each[2].a", 1, Some("ar")));
     assert_eq!((call.model.as_deref(), call.answered.as_deref()), (Some("m"), Some("m-1")));
     assert_eq!(call.usage, Some(Tokens { input: 5, output: 7 }));
-    assert!(matches!(&seen[2].what, What::Attempt { node_type, .. } if node_type == "agent.run"), "{seen:?}");
-    assert!(matches!(&seen[3].what, What::Run { flow } if flow == "flow"), "{seen:?}");
+    assert!(matches!(&seen[2].what, SpanSubject::Attempt { node_type, .. } if node_type == "agent.run"), "{seen:?}");
+    assert!(matches!(&seen[3].what, SpanSubject::Run { flow } if flow == "flow"), "{seen:?}");
 }
 
 #[test]
-fn what_began_elsewhere_is_told_by_its_end() {
+fn a_span_that_began_elsewhere_is_reported_at_its_end() {
     let seen = watch(&[
         (50, "call:result", r#"{"taskId":"a","attempt":1,"call":3}"#),
         (60, "task:failed", r#"{"taskId":"a","attempt":1,"durationMs":40,"error":{"code":"No Code!","message":"m"}}"#),
@@ -84,7 +84,7 @@ fn what_began_elsewhere_is_told_by_its_end() {
         (70, "harness:complete", r#"{"status":"failed","durationMs":60,"error":{"code":"trap"}}"#),
     ]);
     assert_eq!(seen.len(), 2, "{seen:?}");
-    assert!(matches!(&seen[0].what, What::Attempt { node_type, .. } if node_type == "unknown"));
+    assert!(matches!(&seen[0].what, SpanSubject::Attempt { node_type, .. } if node_type == "unknown"));
     assert_eq!((seen[0].began, seen[0].outcome, seen[0].error.as_deref()), (20, "failed", Some("other")));
     assert_eq!((seen[1].began, seen[1].error.as_deref()), (10, Some("trap")));
 }

@@ -20,11 +20,11 @@ use parking_lot::Mutex;
 use tokio::{runtime::Handle, time::Instant};
 
 /// Timeout of one request to the collector.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum time between two warnings.
-pub(crate) const SILENCE: Duration = Duration::from_secs(60);
+pub(crate) const MIN_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum size in bytes of the collector's answer.
-const MAX_ANSWER: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// A collector. Cloning is cheap.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ impl Collector {
     /// Creates a collector at an address. The operator configured it, so it may be a private address.
     pub(super) fn new(url: &str, egress: &Egress) -> Result<Collector, Failure> {
         let anywhere: Vec<AddressRange> = ["0.0.0.0/0", "::/0"].iter().filter_map(|range| range.parse().ok()).collect();
-        let client = Client::new(egress.clone().also_private(&anywhere));
+        let client = Client::new(egress.clone().with_private(&anywhere));
         let unusable = |why: String| Failure::new(flowcell_contract::code::INVALID_INPUT, why);
         let url = url.trim_end_matches('/').to_owned();
         let origin =
@@ -64,11 +64,11 @@ impl Collector {
         let _ = self.0.runtime.set(runtime);
     }
 
-    /// Warns that the collector misses data, at most once per [`SILENCE`].
+    /// Warns that the collector misses data, at most once per [`MIN_WARNING_INTERVAL`].
     pub(super) fn warn(&self, why: &str) {
         let now = Instant::now();
         let mut warned = self.0.warned.lock();
-        if warned.is_none_or(|last| now.duration_since(last) >= SILENCE) {
+        if warned.is_none_or(|last| now.duration_since(last) >= MIN_WARNING_INTERVAL) {
             *warned = Some(now);
             let url = &self.0.url;
             tracing::warn!(target: "flowcell::telemetry", "the collector at {url} misses telemetry: {why}");
@@ -93,7 +93,7 @@ impl Shared {
         let mut answer = sent.map_err(failed)?;
         let mut body = Vec::new();
         while let Some(piece) = answer.body.next().await.map_err(failed)? {
-            if body.len() + piece.len() > MAX_ANSWER {
+            if body.len() + piece.len() > MAX_ANSWER_BYTES {
                 return Err("its answer is too large".into());
             }
             body.extend_from_slice(&piece);
@@ -115,12 +115,12 @@ impl HttpClient for Collector {
         Self: 'b,
     {
         let (collector, shared) = (self.clone(), self.0.clone());
-        let exchange = async move { tokio::time::timeout(TIMEOUT, shared.exchange(request)).await };
+        let exchange = async move { tokio::time::timeout(REQUEST_TIMEOUT, shared.exchange(request)).await };
         Box::pin(async move {
             let runtime = collector.0.runtime.get().ok_or("nothing is sent yet")?;
             let answer = match runtime.spawn(exchange).await {
                 Ok(Ok(answer)) => answer,
-                Ok(Err(_)) => Err(format!("no answer within {} s", TIMEOUT.as_secs()).into()),
+                Ok(Err(_)) => Err(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()).into()),
                 Err(error) => Err(error.into()),
             };
             match &answer {

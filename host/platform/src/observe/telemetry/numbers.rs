@@ -14,7 +14,7 @@ use opentelemetry_sdk::{
 };
 
 use super::{TelemetryError, collector::Collector};
-use crate::observe::observed::{Called, Ended, What};
+use crate::observe::observed::{CallTarget, EndedSpan, SpanSubject};
 
 /// Instruments that are exported to a collector every minute, or at `OTEL_METRIC_EXPORT_INTERVAL`.
 pub(super) struct Numbers {
@@ -44,29 +44,29 @@ impl Numbers {
         })
     }
 
-    pub(super) fn count(&self, ended: &Ended) {
+    pub(super) fn count(&self, ended: &EndedSpan) {
         let seconds = Duration::from_millis(ended.ended - ended.began).as_secs_f64();
         let outcome = KeyValue::new("flowcell.outcome", ended.outcome);
         match &ended.what {
-            What::Run { .. } => {
+            SpanSubject::Run { .. } => {
                 let tenant = KeyValue::new("flowcell.tenant", ended.tenant.as_str().to_owned());
                 self.runs.record(seconds, &[tenant, outcome]);
             }
-            What::Attempt { node_type, .. } => {
+            SpanSubject::Attempt { node_type, .. } => {
                 self.attempts.add(1, &[KeyValue::new("flowcell.node.type", node_type.clone()), outcome]);
             }
-            What::Call { call, .. } => {
+            SpanSubject::Call { call, .. } => {
                 self.calls
                     .record(seconds, &[KeyValue::new("flowcell.call.interface", call.interface.clone()), outcome]);
                 if call.interface == BuiltIn::Model.name() {
-                    self.turn(call, seconds);
+                    self.count_turn(call, seconds);
                 }
             }
-            What::Agent { .. } => {}
+            SpanSubject::Agent { .. } => {}
         }
     }
 
-    fn turn(&self, call: &Called, seconds: f64) {
+    fn count_turn(&self, call: &CallTarget, seconds: f64) {
         let text = |name, value: &Option<String>| KeyValue::new(name, value.clone().unwrap_or_default());
         let labels = vec![
             KeyValue::new("gen_ai.operation.name", "chat"),

@@ -13,30 +13,32 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use sha2::{Digest, Sha256};
 
-use crate::observe::observed::{Attempted, Called, Ended, What};
+use crate::observe::observed::{AttemptId, CallTarget, EndedSpan, SpanSubject};
 
 /// Builds the OpenTelemetry span, in the trace of the run `root`.
-pub(super) fn of(root: &RunId, ended: &Ended, link: Option<SpanContext>) -> SpanData {
-    let Ended { tenant, run, what, .. } = ended;
+pub(super) fn to_open_telemetry(root: &RunId, ended: &EndedSpan, link: Option<SpanContext>) -> SpanData {
+    let EndedSpan { tenant, run, what, .. } = ended;
     let own = run_span(tenant, run);
     let (span_id, parent, name, span_kind) = match what {
-        What::Run { flow } => {
+        SpanSubject::Run { flow } => {
             let above = if run == root { SpanId::INVALID } else { run_span(tenant, root) };
             (own, above, format!("run {flow}"), SpanKind::Internal)
         }
-        What::Attempt { task, node_type } => (attempt_span(ended, task), own, node_type.clone(), SpanKind::Internal),
-        What::Agent { task, id, .. } => {
+        SpanSubject::Attempt { task, node_type } => {
+            (attempt_span(ended, task), own, node_type.clone(), SpanKind::Internal)
+        }
+        SpanSubject::Agent { task, id, .. } => {
             (agent_span(ended, id), attempt_span(ended, task), "invoke_agent".to_owned(), SpanKind::Internal)
         }
-        What::Call { task, agent, call } => {
+        SpanSubject::Call { task, agent, call } => {
             let above = match agent {
                 Some(agent) => agent_span(ended, agent),
                 None => attempt_span(ended, task),
             };
-            (call_span(ended, task, call), above, called(call), SpanKind::Client)
+            (call_span(ended, task, call), above, call_name(call), SpanKind::Client)
         }
     };
-    let context = SpanContext::new(trace(tenant, root), span_id, TraceFlags::SAMPLED, false, TraceState::NONE);
+    let context = SpanContext::new(trace_id(tenant, root), span_id, TraceFlags::SAMPLED, false, TraceState::NONE);
     let mut links = SpanLinks::default();
     links.links.extend(link.map(|link| Link::new(link, Vec::new(), 0)));
     SpanData {
@@ -45,8 +47,8 @@ pub(super) fn of(root: &RunId, ended: &Ended, link: Option<SpanContext>) -> Span
         parent_span_is_remote: false,
         span_kind,
         name: name.into(),
-        start_time: time(ended.began),
-        end_time: time(ended.ended),
+        start_time: system_time(ended.began),
+        end_time: system_time(ended.ended),
         attributes: attributes(ended),
         dropped_attributes_count: 0,
         events: SpanEvents::default(),
@@ -57,42 +59,42 @@ pub(super) fn of(root: &RunId, ended: &Ended, link: Option<SpanContext>) -> Span
     }
 }
 
-fn attributes(ended: &Ended) -> Vec<KeyValue> {
+fn attributes(ended: &EndedSpan) -> Vec<KeyValue> {
     let mut all = vec![
         KeyValue::new("flowcell.tenant", ended.tenant.as_str().to_owned()),
         KeyValue::new("flowcell.run.id", ended.run.as_str().to_owned()),
         KeyValue::new("flowcell.outcome", ended.outcome),
     ];
     all.extend(ended.error.clone().map(|error| KeyValue::new("error.type", error)));
-    let of = |task: &Attempted| {
+    let of = |task: &AttemptId| {
         let attempt = i64::try_from(task.attempt).unwrap_or(i64::MAX);
         [KeyValue::new("flowcell.task", task.task.clone()), KeyValue::new("flowcell.attempt", attempt)]
     };
     match &ended.what {
-        What::Run { flow } => all.push(KeyValue::new("flowcell.flow", flow.clone())),
-        What::Attempt { task, node_type } => {
+        SpanSubject::Run { flow } => all.push(KeyValue::new("flowcell.flow", flow.clone())),
+        SpanSubject::Attempt { task, node_type } => {
             all.extend(of(task));
             all.push(KeyValue::new("flowcell.node.type", node_type.clone()));
         }
-        What::Agent { task, id, model, usage } => {
+        SpanSubject::Agent { task, id, model, usage } => {
             all.extend(of(task));
             all.push(KeyValue::new("gen_ai.operation.name", "invoke_agent"));
             all.push(KeyValue::new("gen_ai.agent.id", id.clone()));
             all.extend(model.clone().map(|model| KeyValue::new("gen_ai.request.model", model)));
             all.extend(usage.iter().flat_map(tokens));
         }
-        What::Call { task, call, .. } => {
+        SpanSubject::Call { task, call, .. } => {
             all.extend(of(task));
             all.push(KeyValue::new("flowcell.call.interface", call.interface.clone()));
             all.push(KeyValue::new("flowcell.call.function", call.function.clone()));
-            all.extend(generated(call));
+            all.extend(generative_ai_attributes(call));
         }
     }
     all
 }
 
 /// Returns the attributes that the conventions for generative AI define for a model's turn or a tool call.
-fn generated(call: &Called) -> Vec<KeyValue> {
+fn generative_ai_attributes(call: &CallTarget) -> Vec<KeyValue> {
     let text = |name, value: &Option<String>| value.clone().map(|value| KeyValue::new(name, value));
     match BuiltIn::named(&call.interface) {
         Some(BuiltIn::Model) => {
@@ -120,7 +122,7 @@ fn tokens(used: &crate::observe::observed::Tokens) -> [KeyValue; 2] {
     ]
 }
 
-fn called(call: &Called) -> String {
+fn call_name(call: &CallTarget) -> String {
     match (BuiltIn::named(&call.interface), &call.model, &call.tool) {
         (Some(BuiltIn::Model), Some(model), _) => format!("chat {model}"),
         (Some(BuiltIn::Tools), _, Some(tool)) => format!("execute_tool {tool}"),
@@ -128,34 +130,34 @@ fn called(call: &Called) -> String {
     }
 }
 
-fn trace(tenant: &Tenant, root: &RunId) -> TraceId {
+fn trace_id(tenant: &Tenant, root: &RunId) -> TraceId {
     let hash = hash(&["trace", tenant.as_str(), root.as_str()]);
     TraceId::from_bytes(std::array::from_fn(|at| hash[at]))
 }
 
 fn run_span(tenant: &Tenant, run: &RunId) -> SpanId {
-    span(&["run", tenant.as_str(), run.as_str()])
+    span_id(&["run", tenant.as_str(), run.as_str()])
 }
 
-fn attempt_span(ended: &Ended, task: &Attempted) -> SpanId {
-    span(&["attempt", ended.tenant.as_str(), ended.run.as_str(), &task.task, &task.attempt.to_string()])
+fn attempt_span(ended: &EndedSpan, task: &AttemptId) -> SpanId {
+    span_id(&["attempt", ended.tenant.as_str(), ended.run.as_str(), &task.task, &task.attempt.to_string()])
 }
 
-fn call_span(ended: &Ended, task: &Attempted, call: &Called) -> SpanId {
+fn call_span(ended: &EndedSpan, task: &AttemptId, call: &CallTarget) -> SpanId {
     let (attempt, ordinal) = (task.attempt.to_string(), call.ordinal.to_string());
-    span(&["call", ended.tenant.as_str(), ended.run.as_str(), &task.task, &attempt, &ordinal])
+    span_id(&["call", ended.tenant.as_str(), ended.run.as_str(), &task.task, &attempt, &ordinal])
 }
 
-fn agent_span(ended: &Ended, agent: &str) -> SpanId {
-    span(&["agent", ended.tenant.as_str(), ended.run.as_str(), agent])
+fn agent_span(ended: &EndedSpan, agent: &str) -> SpanId {
+    span_id(&["agent", ended.tenant.as_str(), ended.run.as_str(), agent])
 }
 
-fn span(parts: &[&str]) -> SpanId {
+fn span_id(parts: &[&str]) -> SpanId {
     let hash = hash(parts);
     SpanId::from_bytes(std::array::from_fn(|at| hash[at]))
 }
 
-/// Hashes parts. The length before each part keeps different parts from having the same hash input.
+/// Hashes parts, each with its length before it, so that different parts never give the same input of the hash.
 fn hash(parts: &[&str]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -165,6 +167,6 @@ fn hash(parts: &[&str]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-fn time(ms: u64) -> SystemTime {
+fn system_time(ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(ms)
 }

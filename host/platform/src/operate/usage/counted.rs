@@ -12,7 +12,7 @@ use flowcell_runtime::ports::{Entry, Journal, Record, StoreError, Unit};
 use flowcell_services::model::ModelCapability;
 use futures_util::future::BoxFuture;
 
-use super::{Usage, Used, shares::Server};
+use super::{Usage, Used, shares::SharedServer};
 use crate::operate::{policy::Policy, quota::QuotaError};
 
 /// A journal that counts events and bytes.
@@ -114,20 +114,20 @@ impl Capability for CountedModels {
             let turn = models.turn(&mut outgoing)?;
             let (name, profile) = (format!("model:{}", turn.provider()), turn.profile());
             let (permits, within) = (profile.max_calls, profile.timeout());
-            let server = Server { name: &name, permits, within, code: flowcell_services::code::MODEL_OVERLOADED };
+            let server = SharedServer { name: &name, permits, within, code: flowcell_services::code::MODEL_OVERLOADED };
             let _permit = usage.permit(&tenant, server).await?;
             let most = || Ok(turn.max_cost(&outgoing));
-            let paid = Paid { reserved_before: turn.lost_usd(&outgoing), ..TURN };
+            let paid = PaidCall { reserved_before: turn.lost_usd(&outgoing), ..TURN };
             let reply = usage.pay(&tenant, &paid, most, models.perform(outgoing.clone())).await;
-            usage.0.metrics.turn(&reply);
+            usage.0.metrics.add_turn_tokens(&reply);
             reply
         })
     }
 }
 
 /// A kind of paid call.
-pub(crate) struct Paid {
-    /// The configuration that makes the price of the call known, in a sentence for the operator.
+pub(crate) struct PaidCall {
+    /// A sentence for the operator: the setting that is missing if the price of the call is unknown.
     pub(crate) needs: &'static str,
     /// Returns the actual cost of the call in USD, as far as the cost is known.
     pub(crate) cost: fn(&Result<Value, Failure>) -> f64,
@@ -136,11 +136,14 @@ pub(crate) struct Paid {
 }
 
 /// A model's turn as a paid call.
-const TURN: Paid =
-    Paid { needs: "the profile of the model needs `prices` and `maxTokens`", cost, reserved_before: 0.0 };
+const TURN: PaidCall = PaidCall {
+    needs: "the profile of the model needs `prices` and `maxTokens`",
+    cost: turn_cost,
+    reserved_before: 0.0,
+};
 
 /// Returns the cost of a model's turn in USD, including its failed attempts.
-fn cost(reply: &Result<Value, Failure>) -> f64 {
+fn turn_cost(reply: &Result<Value, Failure>) -> f64 {
     let usage = match reply {
         Ok(value) => value.json().get("usage"),
         Err(failure) => failure.details.as_ref().and_then(|details| details.get("usage")),
@@ -160,31 +163,31 @@ impl Usage {
     pub(crate) async fn pay(
         &self,
         tenant: &Tenant,
-        what: &Paid,
+        what: &PaidCall,
         most: impl FnOnce() -> Result<Option<f64>, Failure>,
         work: impl Future<Output = Result<Value, Failure>>,
     ) -> Result<Value, Failure> {
         let reserved = match self.counts() {
             true => {
                 let most = most()?.ok_or(QuotaError::NoPrice(what.needs));
-                Some(self.at_the_store(tenant, |usage, tenant| usage.reserve(tenant, most)).await??)
+                Some(self.run_blocking(tenant, |usage, tenant| usage.reserve(tenant, most)).await??)
             }
             false => None,
         };
         let ended = work.await;
         let cost = (what.cost)(&ended);
-        self.0.metrics.spent(tenant, cost);
+        self.0.metrics.add_cost(tenant, cost);
         if let Some(reserved) = reserved {
             // If the correction fails, the reservation counts until the day ends.
             let before = if reserved.is_some() { what.reserved_before } else { 0.0 };
             let cost = (cost - before).max(0.0);
-            self.at_the_store(tenant, move |usage, tenant| usage.correct(tenant, reserved, cost)).await??;
+            self.run_blocking(tenant, move |usage, tenant| usage.correct(tenant, reserved, cost)).await??;
         }
         ended
     }
 
     /// Runs blocking work on the store in another thread.
-    async fn at_the_store<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         tenant: &Tenant,
         work: impl FnOnce(&Usage, &Tenant) -> T + Send + 'static,
@@ -197,7 +200,7 @@ impl Usage {
     /// Reserves the maximum cost if the operator limits the tenant's costs. Fails if there is a limit and the price is
     /// unknown. Returns `None` without a limit.
     fn reserve(&self, tenant: &Tenant, most: Result<f64, QuotaError>) -> Result<Option<Reserved>, QuotaError> {
-        let policy = Policy::of(&*self.0.documents, tenant)?;
+        let policy = Policy::read(&*self.0.documents, tenant)?;
         let Some(limit) = policy.per_day.model_usd else { return Ok(None) };
         let usd = most?;
         let (day, seconds) = self.today();
@@ -299,7 +302,7 @@ profiles:
         let [mut told, mut paid] = [HashMap::new(), HashMap::new()];
         for tenant in ["limited", "free"] {
             let reply = models.perform(turn(tenant, 2)).await;
-            told.insert(tenant, cost(&reply));
+            told.insert(tenant, turn_cost(&reply));
             usage.flush().unwrap();
             paid.insert(tenant, usage.of_today(&tenant.into()).unwrap().model_usd);
         }

@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 /// Maximum number of calls of all tenants that wait for a permit of any server. Tenants share these places as they
 /// share the permits.
-pub(crate) const WAITING: u64 = 4_096;
+pub(crate) const MAX_WAITING_CALLS: u64 = 4_096;
 
 /// A server that tenants share.
-pub(crate) struct Server<'a> {
+pub(crate) struct SharedServer<'a> {
     /// The server's unique name, such as `mcp:files`.
     pub(crate) name: &'a str,
     /// Maximum number of concurrent calls.
@@ -34,14 +34,14 @@ pub(super) struct Shares {
 
 impl Default for Shares {
     fn default() -> Shares {
-        Shares { rooms: Mutex::default(), waiting: FairSemaphore::new(WAITING) }
+        Shares { rooms: Mutex::default(), waiting: FairSemaphore::new(MAX_WAITING_CALLS) }
     }
 }
 
 impl Shares {
     /// Waits for a permit of a server, which is returned to the server on drop.
-    pub(super) async fn take(&self, tenant: &Tenant, server: Server<'_>) -> Result<Permit, Failure> {
-        let Server { name, permits, within, code } = server;
+    pub(super) async fn take(&self, tenant: &Tenant, server: SharedServer<'_>) -> Result<Permit, Failure> {
+        let SharedServer { name, permits, within, code } = server;
         let busy = |why: String| Failure::retryable(code, format!("{name}: {why}; make fewer calls at a time"));
         let waits = self.waiting.try_take(tenant, 1);
         let _waits = waits.ok_or_else(|| busy("too many calls of the tenant are waiting".into()))?;
@@ -65,8 +65,8 @@ mod tests {
 
     use super::*;
 
-    fn server(name: &str, permits: usize) -> Server<'_> {
-        Server { name, permits, within: Duration::ZERO, code: "busy" }
+    fn server(name: &str, permits: usize) -> SharedServer<'_> {
+        SharedServer { name, permits, within: Duration::ZERO, code: "busy" }
     }
 
     /// Takes permits for a tenant until the server is busy.
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn t1_a_tenant_leaves_places_for_the_next() {
+    async fn t1_a_tenant_leaves_permits_for_the_next() {
         let shares = Shares::default();
         let first = all(&shares, "a", 16).await;
         let second = all(&shares, "b", 16).await;
@@ -102,7 +102,7 @@ mod tests {
         let shares = Shares { waiting: FairSemaphore::new(4), ..Shares::default() };
         let _held = all(&shares, "a", 2).await;
         let (tenant, long) = (Tenant::from("a"), Duration::from_secs(600));
-        let waits = || Box::pin(shares.take(&tenant, Server { within: long, ..server("mcp:a", 2) }));
+        let waits = || Box::pin(shares.take(&tenant, SharedServer { within: long, ..server("mcp:a", 2) }));
         let mut waiting = [waits(), waits()];
         for call in &mut waiting {
             assert!(futures_util::poll!(call).is_pending());

@@ -77,8 +77,8 @@ impl VaultError {
         }
     }
 
-    /// Returns whether the stored data does not decrypt.
-    pub(super) fn is_refusal(&self) -> bool {
+    /// Returns whether the error is that the stored data does not decrypt.
+    pub(super) fn is_decryption_failure(&self) -> bool {
         matches!(self, VaultError::OtherKey { .. } | VaultError::Damaged(_) | VaultError::DamagedKey(..))
     }
 }

@@ -17,13 +17,14 @@ use super::{
 
 /// Name of the file with the operator's key, in the folder of the store. The host creates the file if the operator has
 /// configured no key.
-pub const FILE: &str = "secret.key";
+pub const KEY_FILE: &str = "secret.key";
 /// Name of the file with the next key during a rotation, in the same folder.
-const NEXT: &str = "secret.key.next";
+const NEXT_KEY_FILE: &str = "secret.key.next";
 /// The constant that a key's name is derived from, together with the key.
-const NAMING: &[u8] = b"flowcell key encryption key";
+const KEY_NAME_INPUT: &[u8] = b"flowcell key encryption key";
 
-/// A key that encrypts data keys. Its name identifies it and reveals nothing about its bytes.
+/// A key encryption key: a key of the operator that encrypts data keys. Its name identifies it and reveals nothing
+/// about its bytes.
 #[derive(Clone)]
 pub(super) struct Kek {
     pub(super) name: String,
@@ -37,15 +38,15 @@ impl fmt::Debug for Kek {
 }
 
 impl Kek {
-    fn of(bytes: KeyBytes) -> Kek {
+    fn from_bytes(bytes: KeyBytes) -> Kek {
         let mut hasher = Sha256::new();
-        hasher.update(NAMING);
+        hasher.update(KEY_NAME_INPUT);
         hasher.update(&bytes[..]);
         Kek { name: hex::encode(&hasher.finalize()[..8]), bytes }
     }
 
     pub(super) fn random() -> Kek {
-        Kek::of(new_key())
+        Kek::from_bytes(new_key())
     }
 
     /// Parses 64 hexadecimal digits. The error does not contain them.
@@ -53,7 +54,7 @@ impl Kek {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
         let read = hex::decode_to_slice(text.trim(), &mut bytes[..]);
         read.map_err(|_| "write 64 hexadecimal digits, as `openssl rand -hex 32` prints them".to_owned())?;
-        Ok(Kek::of(bytes))
+        Ok(Kek::from_bytes(bytes))
     }
 }
 
@@ -125,7 +126,7 @@ fn open_to_others(_path: &Path) -> Option<u32> {
 }
 
 /// Returns a warning if other users may read the store in a folder, or else `None`.
-pub fn exposed(folder: &Path) -> Option<String> {
+pub fn exposure_warning(folder: &Path) -> Option<String> {
     let mode = open_to_others(&folder.join(STORE_FILE))?;
     let folder = folder.display();
     Some(format!("other users may read the store in {folder} (mode {mode:o}); run `chmod -R go= {folder}`"))
@@ -150,7 +151,7 @@ impl KeyPlace {
         match self {
             KeyPlace::Given(sources) => sources.iter().map(KeySource::key).collect(),
             KeyPlace::Beside(folder) => {
-                let files = [folder.join(FILE), folder.join(NEXT)];
+                let files = [folder.join(KEY_FILE), folder.join(NEXT_KEY_FILE)];
                 files.into_iter().filter(|file| file.exists()).map(|file| KeySource::File(file).key()).collect()
             }
             KeyPlace::Memory => Ok(vec![Kek::random()]),
@@ -161,7 +162,7 @@ impl KeyPlace {
     /// Creates the first key.
     pub(super) fn make(&self) -> Result<Kek, VaultError> {
         match self {
-            KeyPlace::Beside(folder) => make_file(folder, FILE),
+            KeyPlace::Beside(folder) => make_file(folder, KEY_FILE),
             _ => Err(VaultError::NoKey),
         }
     }
@@ -172,20 +173,20 @@ impl KeyPlace {
             let why = "the new key is missing: pass `--new-secret-key env:NAME` or `file:PATH`";
             return Err(VaultError::Key(why.into()));
         };
-        match KeySource::File(folder.join(NEXT)) {
-            source @ KeySource::File(_) if folder.join(NEXT).exists() => source.key(),
-            _ => make_file(folder, NEXT),
+        match KeySource::File(folder.join(NEXT_KEY_FILE)) {
+            source @ KeySource::File(_) if folder.join(NEXT_KEY_FILE).exists() => source.key(),
+            _ => make_file(folder, NEXT_KEY_FILE),
         }
     }
 
     /// Replaces the key file by the file of the next key, if `key` is that next key. Otherwise it does nothing.
-    pub(super) fn take_next(&self, key: &Kek) -> Result<(), VaultError> {
+    pub(super) fn promote_next(&self, key: &Kek) -> Result<(), VaultError> {
         let KeyPlace::Beside(folder) = self else { return Ok(()) };
-        let file = folder.join(NEXT);
+        let file = folder.join(NEXT_KEY_FILE);
         if !file.exists() || KeySource::File(file.clone()).key()?.name != key.name {
             return Ok(());
         }
-        let taken = fs::rename(&file, folder.join(FILE)).and_then(|()| fs::File::open(folder)?.sync_all());
+        let taken = fs::rename(&file, folder.join(KEY_FILE)).and_then(|()| fs::File::open(folder)?.sync_all());
         taken.map_err(|error| VaultError::Key(format!("{}: {error}", file.display())))
     }
 }
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_64_digits_and_is_told_by_its_name_alone() {
+    fn a_key_is_64_digits_and_only_its_name_is_shown() {
         let text = "0123456789abcdef".repeat(4);
         let key = Kek::parse(&format!(" {text}\n")).unwrap();
         assert_eq!(key.name.len(), 16);

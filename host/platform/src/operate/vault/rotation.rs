@@ -9,7 +9,7 @@
 use flowcell_contract::Tenant;
 use serde::{Deserialize, Serialize};
 
-use super::{DATA_KEY, DataKey, Kek, Kept, MAX_WRITE_TRIES, Outcome, SECRET, Vault, VaultError, wrapped};
+use super::{DATA_KEY, DataKey, Kek, MAX_WRITE_TRIES, Outcome, SECRET, StoredSecret, Vault, VaultError, wrap_key};
 
 /// The result of a rotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -43,7 +43,7 @@ impl LostSecrets {
 }
 
 /// Adds the name of the tenant to an error.
-fn of(tenant: &Tenant) -> impl Fn(VaultError) -> VaultError {
+fn in_tenant(tenant: &Tenant) -> impl Fn(VaultError) -> VaultError {
     move |error| VaultError::Of(tenant.to_string(), Box::new(error))
 }
 
@@ -55,16 +55,16 @@ impl Vault {
         // The existing keys are loaded first, so that the new key is not among them.
         self.with_keys(|_| ())?;
         given.iter().for_each(|new| self.add_key(new));
-        tenants.iter().try_for_each(|tenant| self.check_keys(tenant).map_err(of(tenant)))?;
+        tenants.iter().try_for_each(|tenant| self.check_keys(tenant).map_err(in_tenant(tenant)))?;
         let new = given.map_or_else(|| self.key_place.make_next(), Ok)?;
         self.add_key(&new);
         let mut rotated = Rotated { key: new.name.clone(), ..Rotated::default() };
         for tenant in tenants {
-            if self.rotate_tenant(tenant, &new, &mut rotated).map_err(of(tenant))? {
+            if self.rotate_tenant(tenant, &new, &mut rotated).map_err(in_tenant(tenant))? {
                 self.note(tenant, actor, "secret.rotate", &new.name, Outcome::Done)?;
             }
         }
-        self.key_place.take_next(&new)?;
+        self.key_place.promote_next(&new)?;
         self.make_first(&new);
         Ok(rotated)
     }
@@ -78,7 +78,7 @@ impl Vault {
                 lost.data_keys.push(number);
             }
         }
-        for (name, kept) in self.documents(tenant).all::<Kept>(SECRET)? {
+        for (name, kept) in self.documents(tenant).all::<StoredSecret>(SECRET)? {
             let opened = self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, &name, &key));
             if is_lost(opened)? {
                 lost.secrets.push(name);
@@ -129,7 +129,7 @@ impl Vault {
         }
         keys.iter().try_for_each(|(number, _)| self.rewrap(tenant, number, new))?;
         let (current, _) = self.current_key(tenant)?;
-        for (name, _) in self.documents(tenant).all::<Kept>(SECRET)? {
+        for (name, _) in self.documents(tenant).all::<StoredSecret>(SECRET)? {
             rotated.secrets += usize::from(self.rewrite(tenant, &name, &current)?);
         }
         self.remove_unused(tenant, &current)?;
@@ -147,7 +147,7 @@ impl Vault {
                 Err(VaultError::DamagedKey(..)) => return Ok(()),
                 key => key?,
             };
-            let again = wrapped(tenant, number, new, &key, kept.created)?;
+            let again = wrap_key(tenant, number, new, &key, kept.created)?;
             if self.documents(tenant).put(DATA_KEY, number, Some(&again), seen)? {
                 return Ok(());
             }
@@ -158,13 +158,13 @@ impl Vault {
     /// Encrypts a secret with the current data key. Returns true if another data key had encrypted it.
     fn rewrite(&self, tenant: &Tenant, name: &str, current: &str) -> Result<bool, VaultError> {
         for _ in 0..MAX_WRITE_TRIES {
-            let Some((kept, seen)) = self.kept(tenant, name)? else { return Ok(false) };
+            let Some((kept, seen)) = self.find_secret(tenant, name)? else { return Ok(false) };
             if *kept.key == *current {
                 return Ok(false);
             }
             let opened = self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, name, &key));
             let value = opened.inspect_err(|_| self.note_refusal(tenant, name))?;
-            let again = Kept { key: current.to_owned(), ..kept };
+            let again = StoredSecret { key: current.to_owned(), ..kept };
             let again = again.sealed(tenant, name, &self.data_key(tenant, current)?, &value)?;
             if self.documents(tenant).put(SECRET, name, Some(&again), seen)? {
                 return Ok(true);
@@ -175,7 +175,7 @@ impl Vault {
 
     /// Removes unused data keys, except the current one and the one before it.
     fn remove_unused(&self, tenant: &Tenant, current: &str) -> Result<(), VaultError> {
-        let used = self.documents(tenant).all::<Kept>(SECRET)?;
+        let used = self.documents(tenant).all::<StoredSecret>(SECRET)?;
         let keys = self.documents(tenant).all::<DataKey>(DATA_KEY)?;
         let mut older: Vec<_> = keys.iter().map(|(number, _)| number).filter(|number| ***number < *current).collect();
         older.pop();
@@ -208,7 +208,7 @@ impl Vault {
 fn is_lost<T>(opened: Result<T, VaultError>) -> Result<bool, VaultError> {
     match opened {
         Ok(_) => Ok(false),
-        Err(error) if error.is_refusal() => Ok(true),
+        Err(error) if error.is_decryption_failure() => Ok(true),
         Err(error) => Err(error),
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn seal(key: &KeyBytes, place: &[&str], bytes: &[u8]) -> Option<Seale
     text.extend_from_slice(bytes);
     let sealing = cipher(key)?.seal_in_place_append_tag(
         Nonce::assume_unique_for_key(nonce),
-        Aad::from(associated(place)),
+        Aad::from(place_bytes(place)),
         &mut text,
     );
     sealing.ok()?;
@@ -46,7 +46,7 @@ pub(super) fn seal(key: &KeyBytes, place: &[&str], bytes: &[u8]) -> Option<Seale
 pub(super) fn open(key: &KeyBytes, place: &[&str], sealed: &Sealed) -> Option<Zeroizing<Vec<u8>>> {
     let nonce: [u8; NONCE_LEN] = STANDARD.decode(&sealed.nonce).ok()?.try_into().ok()?;
     let mut text = Zeroizing::new(STANDARD.decode(&sealed.text).ok()?);
-    let (nonce, place) = (Nonce::assume_unique_for_key(nonce), Aad::from(associated(place)));
+    let (nonce, place) = (Nonce::assume_unique_for_key(nonce), Aad::from(place_bytes(place)));
     let length = cipher(key)?.open_in_place(nonce, place, &mut text).ok()?.len();
     text.truncate(length);
     Some(text)
@@ -57,7 +57,7 @@ fn cipher(key: &KeyBytes) -> Option<LessSafeKey> {
 }
 
 /// Joins the parts of a place with their lengths, so that different places have different bytes.
-fn associated(place: &[&str]) -> Vec<u8> {
+fn place_bytes(place: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in place {
         bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sealed_opens_at_its_place_under_its_key_alone() {
+    fn sealed_bytes_open_only_with_their_key_and_place() {
         let (key, other) = (new_key(), new_key());
         let sealed = seal(&key, &["a", "bc"], b"hunter2-hunter2").unwrap();
         assert_eq!(&open(&key, &["a", "bc"], &sealed).unwrap()[..], b"hunter2-hunter2");

@@ -6,7 +6,7 @@ use flowcell_contract::{Call, Failure, Grants, Json, Object, Outgoing, Prepared,
 use flowcell_services::model;
 use serde::Deserialize;
 
-use super::wrong;
+use super::invalid_call;
 
 /// Members of a request that the caller must not set.
 const RESERVED: [&str; 5] = ["provider", "messages", "tools", "toolChoice", "agentRunId"];
@@ -45,7 +45,7 @@ impl ModelService {
         let named = [("provider", &self.provider), ("model", &self.model)];
         let named = named.into_iter().filter_map(|(name, value)| Some((name.into(), Json::from(value.as_deref()?))));
         request.extend(named);
-        let (prompt, files) = read(args, &mut request)?;
+        let (prompt, files) = read_arguments(args, &mut request)?;
         let text = [("type", Json::from("text")), ("text", Json::from(prompt))];
         let blocks = files.iter().map(image).chain([Ok(Json::object(text))]).collect::<Result<Vec<_>, _>>()?;
         let message = [("role", Json::from("user")), ("content", Json::array(blocks))];
@@ -57,13 +57,13 @@ impl ModelService {
         };
         let mut caller = outgoing.caller.clone();
         // The operator configured the service's model, so the flow needs no grant for it.
-        let grants = Json::array(self.granted().into_iter().map(Json::from));
+        let grants = Json::array(self.allowed_models().into_iter().map(Json::from));
         caller.grants = Arc::new(Grants([(model::INTERFACE.to_owned(), grants)].into_iter().collect()));
         Ok(Outgoing { call, caller, prepared: Prepared::default(), ..outgoing.clone() })
     }
 
     /// Returns patterns of the models that calls may use, as grants of the capability `model`.
-    fn granted(&self) -> Vec<String> {
+    fn allowed_models(&self) -> Vec<String> {
         let provider = self.provider.as_deref().unwrap_or("*");
         let own = self.model.iter().chain(&self.models).map(|model| format!("{provider}/{model}"));
         let own: Vec<_> = own.collect();
@@ -72,30 +72,30 @@ impl ModelService {
 }
 
 /// Returns the prompt and the files in the arguments, and copies the other members into the request.
-fn read(args: &[Json], request: &mut Object) -> Result<(String, Vec<Json>), Failure> {
+fn read_arguments(args: &[Json], request: &mut Object) -> Result<(String, Vec<Json>), Failure> {
     let wanted = "the arguments must be a prompt or an object with `prompt`, and optionally an object with options";
     let (first, more) = match args {
         [first] => (first, None),
         [first, more] => (first, Some(more).filter(|more| !more.is_null())),
-        _ => return Err(wrong(wanted)),
+        _ => return Err(invalid_call(wanted)),
     };
     let mut asked = match first {
         Json::String(prompt) => Object::from_iter([("prompt".into(), Json::from(prompt.clone()))]),
-        other => other.as_object().cloned().ok_or_else(|| wrong(wanted))?,
+        other => other.as_object().cloned().ok_or_else(|| invalid_call(wanted))?,
     };
     if let Some(more) = more {
-        let more = more.as_object().ok_or_else(|| wrong(wanted))?;
+        let more = more.as_object().ok_or_else(|| invalid_call(wanted))?;
         asked.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
     }
     let prompt = asked.shift_remove("prompt").and_then(|prompt| prompt.as_str().map(str::to_owned));
-    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty()).ok_or_else(|| wrong(wanted))?;
+    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty()).ok_or_else(|| invalid_call(wanted))?;
     let files = match asked.shift_remove("files") {
         None | Some(Json::Null) => Vec::new(),
         Some(Json::Array(files)) => files.to_vec(),
         Some(one) => vec![one],
     };
     if let Some(reserved) = asked.keys().find(|name| RESERVED.contains(&&***name)) {
-        return Err(wrong(&format!("the caller cannot set `{reserved}`")));
+        return Err(invalid_call(&format!("the caller cannot set `{reserved}`")));
     }
     request.extend(asked);
     Ok((prompt, files))
@@ -104,7 +104,7 @@ fn read(args: &[Json], request: &mut Object) -> Result<(String, Vec<Json>), Fail
 /// Converts a file to an image block for the model.
 fn image(file: &Json) -> Result<Json, Failure> {
     let blob = Value::from(file.clone()).blob();
-    let blob = blob.ok_or_else(|| wrong("`files` must be files, `{ \"kind\": \"file\", \"fileId\": … }`"))?;
+    let blob = blob.ok_or_else(|| invalid_call("`files` must be files, `{ \"kind\": \"file\", \"fileId\": … }`"))?;
     let members =
         [("type", Json::from("image")), ("mime", Json::from(blob.mime)), ("fileId", Json::from(blob.file_id))];
     Ok(Json::object(members))

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_are_reported_with_their_place() {
         let good = "img: { images: { baseUrl: 'https://a.example/v1', auth: none } }\npick: { tool: data.pick }";
         assert_eq!(parse(good).unwrap().names().collect::<Vec<_>>(), ["agent", "img", "pick"]);
         assert_eq!(parse("{}").unwrap().names().collect::<Vec<_>>(), ["agent"]);

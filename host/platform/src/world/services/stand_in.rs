@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::{AGENT, IMAGES, Service};
 
 /// Maximum number of characters of a prompt that an answer repeats.
-const REPEATED: usize = 200;
+const MAX_REPEATED_CHARS: usize = 200;
 
 /// Returns the stand-in's answer for a service, which need not be configured.
 pub(super) fn answer(
@@ -21,7 +21,7 @@ pub(super) fn answer(
 ) -> Value {
     match (service, name) {
         (Some(Service::Images(_)), _) | (None, IMAGES) => picture(args, tenant, blobs),
-        (Some(Service::Model(_)), _) | (None, AGENT) => text(args),
+        (Some(Service::Model(_)), _) | (None, AGENT) => text_answer(args),
         _ => Value::from(Json::object([
             ("simulated", Json::from(true)),
             ("service", Json::from(name)),
@@ -44,11 +44,11 @@ fn picture(args: &[Json], tenant: &Tenant, blobs: &Arc<dyn Blobs>) -> Value {
     Value::from(Json::object(members))
 }
 
-fn text(args: &[Json]) -> Value {
+fn text_answer(args: &[Json]) -> Value {
     let asked = args.first().cloned().unwrap_or_default();
     let prompt = asked.get("prompt").unwrap_or(&asked);
-    let prompt = short(&prompt.as_str().map_or_else(|| prompt.to_text(), str::to_owned));
-    let summary = asked.as_str().map_or_else(|| short(&asked.to_text()), short);
+    let prompt = shorten(&prompt.as_str().map_or_else(|| prompt.to_text(), str::to_owned));
+    let summary = asked.as_str().map_or_else(|| shorten(&asked.to_text()), shorten);
     let meta = [("simulated", Json::from(true)), ("inputSummary", Json::from(summary))];
     Value::from(Json::object([
         ("kind", Json::from("text")),
@@ -57,6 +57,6 @@ fn text(args: &[Json]) -> Value {
     ]))
 }
 
-fn short(text: &str) -> String {
-    text.chars().take(REPEATED).collect()
+fn shorten(text: &str) -> String {
+    text.chars().take(MAX_REPEATED_CHARS).collect()
 }

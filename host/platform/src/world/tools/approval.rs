@@ -16,12 +16,12 @@ pub(super) enum Action {
 
 /// Returns whether the flow grants the node this tool.
 pub(super) fn is_granted(caller: &Caller, tool: &Named) -> bool {
-    granted(caller).any(|pattern| tool.fits(pattern))
+    granted_patterns(caller).any(|pattern| tool.fits(pattern))
 }
 
 /// Checks that the flow grants the node at least one tool.
-pub(super) fn check_any(caller: &Caller) -> Result<(), Failure> {
-    if granted(caller).next().is_none() {
+pub(super) fn check_any_grant(caller: &Caller) -> Result<(), Failure> {
+    if granted_patterns(caller).next().is_none() {
         let message = format!(
             "`{}` has no grant for tools; to allow some, add a grant such as `grants: {{ tools: [\"data.*\"] }}`",
             caller.node_id
@@ -33,7 +33,7 @@ pub(super) fn check_any(caller: &Caller) -> Result<(), Failure> {
 
 /// Returns whether a grant of the node may match a tool whose name begins with `begin`.
 pub(super) fn may_be_granted(caller: &Caller, begin: &str) -> bool {
-    granted(caller).any(|pattern| may_begin(pattern, begin))
+    granted_patterns(caller).any(|pattern| may_begin(pattern, begin))
 }
 
 /// Returns whether a pattern may match a name that begins with `begin`.
@@ -44,7 +44,7 @@ pub(super) fn may_begin(pattern: &str, begin: &str) -> bool {
     }
 }
 
-fn granted(caller: &Caller) -> impl Iterator<Item = &str> {
+fn granted_patterns(caller: &Caller) -> impl Iterator<Item = &str> {
     let grant = caller.grants.0.get(INTERFACE);
     let listed = grant.and_then(Json::as_array).unwrap_or_default();
     listed.iter().chain(grant).filter_map(Json::as_str)
@@ -63,19 +63,20 @@ pub(super) fn not_granted(caller: &Caller, tool: &str) -> Failure {
 /// A rule whose action cannot be read means [`Action::Ask`].
 pub(super) fn action(caller: &Caller, tool: &Named, input: &Json) -> Action {
     let Permissions { default, rules } = Permissions::of(caller);
-    let rule = rules.iter().rfind(|rule| of_tool(rule, tool) && rule.get("args").is_none_or(|args| fits(args, input)));
-    rule.map_or(default, decided)
+    let rule =
+        rules.iter().rfind(|rule| applies_to(rule, tool) && rule.get("args").is_none_or(|args| fits(args, input)));
+    rule.map_or(default, action_of)
 }
 
 /// Returns whether the calling node's config allows the tool for at least some input, possibly after a question.
 pub(super) fn may_be_called(caller: &Caller, tool: &Named) -> bool {
     let Permissions { default, rules } = Permissions::of(caller);
-    let mut rules = rules.iter().rev().filter(|rule| of_tool(rule, tool));
+    let mut rules = rules.iter().rev().filter(|rule| applies_to(rule, tool));
     // A rule that matches every input hides the rules before it and the default.
     let all = |rule: &&Json| rule.get("args").is_none_or(Json::is_null);
     let mut actions = Vec::new();
     for rule in rules.by_ref() {
-        actions.push(decided(rule));
+        actions.push(action_of(rule));
         if all(&rule) {
             return actions.iter().any(|action| *action != Action::Deny);
         }
@@ -92,13 +93,13 @@ struct Permissions<'a> {
 impl Permissions<'_> {
     fn of(caller: &Caller) -> Permissions<'_> {
         let permissions = caller.config.json().get("permissions");
-        let default = permissions.and_then(|permissions| permissions.get("default")).map_or(Action::Ask, read);
+        let default = permissions.and_then(|permissions| permissions.get("default")).map_or(Action::Ask, parse_action);
         let rules = permissions.and_then(|permissions| permissions.get("rules")).and_then(Json::as_array);
         Permissions { default, rules: rules.unwrap_or_default() }
     }
 }
 
-fn of_tool(rule: &Json, tool: &Named) -> bool {
+fn applies_to(rule: &Json, tool: &Named) -> bool {
     rule.get("tool").and_then(Json::as_str).is_some_and(|pattern| tool.fits(pattern))
 }
 
@@ -113,11 +114,11 @@ fn fits(args: &Json, input: &Json) -> bool {
     }
 }
 
-fn decided(rule: &Json) -> Action {
-    rule.get("action").map_or(Action::Ask, read)
+fn action_of(rule: &Json) -> Action {
+    rule.get("action").map_or(Action::Ask, parse_action)
 }
 
-fn read(action: &Json) -> Action {
+fn parse_action(action: &Json) -> Action {
     match action.as_str() {
         Some("allow") => Action::Allow,
         Some("deny") => Action::Deny,
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_asked_only_for_what_it_may_have() {
+    fn a_server_is_asked_for_tools_only_if_a_grant_may_match() {
         for (pattern, begin, expected) in [
             ("mcp:files/read", "mcp:files/", true),
             ("mcp:files/*", "mcp:files/", true),
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_granted_is_not_there() {
+    fn only_granted_tools_exist_for_a_node() {
         for (grants, tool, expected) in [
             ("{}", "data.map", false),
             (r#"{ "tools": ["data.*"] }"#, "data.map", true),

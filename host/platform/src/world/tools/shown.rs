@@ -27,7 +27,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Formats arguments. Up to [`SHOWN_CHARS`] characters they are whole.
+    /// Formats arguments. Arguments of at most [`SHOWN_CHARS`] characters are not cut.
     pub(super) fn new(arguments: &Json) -> Shown {
         let mut shown = Shown { text: String::new(), cuts: 0 };
         shown.put(arguments, SHOWN_CHARS);
@@ -57,7 +57,8 @@ impl Shown {
         }
     }
 
-    /// Writes the parts of an object or a list. They share `room`, the number of characters for all of them, fairly.
+    /// Writes the parts of an object or a list. `room` is the number of characters for all parts, which they share
+    /// fairly.
     fn put_parts(&mut self, (open, close): (char, char), parts: &[(Option<&str>, &Json)], room: usize, whole: &str) {
         let shown = &parts[..parts.len().min(SHOWN_PARTS)];
         let sizes: Vec<_> = shown.iter().map(|(_, value)| canonical(value).chars().count()).collect();
@@ -100,7 +101,7 @@ impl Shown {
     }
 }
 
-/// Returns the largest limit on the characters of each part with which all parts together fit into `room`.
+/// Returns the largest number of characters per part such that all parts, cut to this number, fit into `room`.
 fn fair_share(sizes: &[usize], room: usize) -> usize {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_escaped() {
+    fn invisible_characters_are_escaped() {
         assert_eq!(shown("\"a\u{202e}b\u{200b}c\u{e0041}\"").text, r#""a\u202eb\u200bc\udb40\udc41""#);
     }
 

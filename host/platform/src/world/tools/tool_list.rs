@@ -14,7 +14,7 @@ use super::{FLOW_TOOL, Tools};
 /// The prefix of an MCP server's tool: `mcp:files/read_file`.
 const MCP: &str = "mcp:";
 /// Maximum number of characters of a tool's name for a model. It is a limit of the providers.
-const MAX_CALLED: usize = 64;
+const MAX_MODEL_NAME_CHARS: usize = 64;
 
 /// A tool that an agent may call.
 pub(super) struct Tool {
@@ -79,8 +79,8 @@ struct Offer {
 }
 
 impl Tools {
-    /// Returns the `wanted` tools, sorted by name, as the result of `tools.find`. `near` receives the prefix of an MCP
-    /// server's tools, `mcp:SERVER/`, and decides whether that server is asked for its tools.
+    /// Returns the `wanted` tools, sorted by name, as the result of `tools.find`. `near` decides whether an MCP server
+    /// is asked for its tools. It receives the prefix of their names, `mcp:SERVER/`.
     pub(super) async fn offers(
         &self,
         tenant: &Tenant,
@@ -148,28 +148,28 @@ impl Offer {
     }
 
     fn into_json(self, taken: &mut HashSet<String>) -> Json {
-        let plainly = called(&self.name);
-        let called = if taken.contains(&plainly) { marked(&plainly, &self.name) } else { plainly };
+        let plainly = model_name(&self.name);
+        let called = if taken.contains(&plainly) { with_hash(&plainly, &self.name) } else { plainly };
         taken.insert(called.clone());
         let mut members = vec![("name", Json::from(called)), ("tool", Json::from(self.name))];
         members.extend(self.title.map(|title| ("title", Json::from(title))));
         members.extend(self.description.filter(|text| !text.is_empty()).map(|text| ("description", Json::from(text))));
-        members.push(("inputSchema", Json::from(plain(self.schema))));
+        members.push(("inputSchema", Json::from(without_own_members(self.schema))));
         Json::object(members)
     }
 }
 
 /// Returns a tool's name for a model, with only letters, digits, `_` and `-`.
-pub(super) fn called(name: &str) -> String {
+pub(super) fn model_name(name: &str) -> String {
     let plain = |char: char| if char.is_ascii_alphanumeric() || char == '-' { char } else { '_' };
     let called: String = name.chars().map(plain).collect();
-    if called.len() > MAX_CALLED { marked(&called, name) } else { called }
+    if called.len() > MAX_MODEL_NAME_CHARS { with_hash(&called, name) } else { called }
 }
 
 /// Adds a hash to a shortened name, so that it stays unique.
-fn marked(called: &str, name: &str) -> String {
+fn with_hash(called: &str, name: &str) -> String {
     let mark = hex::encode(&Sha256::digest(name)[..4]);
-    format!("{}-{mark}", &called[..called.len().min(MAX_CALLED - mark.len() - 1)])
+    format!("{}-{mark}", &called[..called.len().min(MAX_MODEL_NAME_CHARS - mark.len() - 1)])
 }
 
 /// Builds the flow that runs a node type as a tool. It contains only a node of this type. The node gets the caller's
@@ -181,7 +181,7 @@ pub(super) fn flow_of_node(node: &NodeType, caller: &Caller) -> Source {
         .filter_map(|request| Some((request.name.to_string(), caller.grants.0.get(&*request.name)?.to_serde())));
     let grants: serde_json::Map<_, _> = asked.collect();
     let version = node.version.as_ref().map_or_else(String::new, ToString::to_string);
-    let called = called(&node.name);
+    let called = model_name(&node.name);
     let flow = json!({
         "flow": { "name": format!("tool-{called}"), "outputs": { "output": "{{ tool }}" } },
         "nodes": [{ "id": "tool", "type": format!("{}@{version}", node.name), "input": "{{ flow.input }}", "grants": grants }],
@@ -191,13 +191,13 @@ pub(super) fn flow_of_node(node: &NodeType, caller: &Caller) -> Source {
 }
 
 /// Removes from a schema the members that only Flowcell reads.
-fn plain(mut schema: serde_json::Value) -> serde_json::Value {
+fn without_own_members(mut schema: serde_json::Value) -> serde_json::Value {
     match &mut schema {
         serde_json::Value::Object(members) => {
             members.remove("x-flowcell");
-            members.values_mut().for_each(|member| *member = plain(member.take()));
+            members.values_mut().for_each(|member| *member = without_own_members(member.take()));
         }
-        serde_json::Value::Array(items) => items.iter_mut().for_each(|item| *item = plain(item.take())),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(|item| *item = without_own_members(item.take())),
         _ => {}
     }
     schema
@@ -217,7 +217,7 @@ mod tests {
         for name in ["data.map", "data_map", "mcp:files/read.file", "mcp:files/read:file", &long, &format!("{long}b")] {
             let told = offer(name).into_json(&mut taken);
             let called = told.get("name").and_then(Json::as_str).unwrap_or_default();
-            assert!((1..=MAX_CALLED).contains(&called.len()), "{called}");
+            assert!((1..=MAX_MODEL_NAME_CHARS).contains(&called.len()), "{called}");
             assert!(called.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)), "{called}");
         }
         assert_eq!(taken.len(), 6, "{taken:?}");

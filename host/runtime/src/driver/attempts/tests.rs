@@ -41,7 +41,7 @@ fn rendered(driver: &Driver) -> Result<Attempt, Failure> {
 /// Returns the input that is recorded with the success of the first task.
 fn recorded(attempts: &mut Attempts) -> Option<Received> {
     let mut facts = [Fact::TaskSucceeded { task: task(0), output: Value::null(), received: None }];
-    attempts.stamp(&mut facts);
+    attempts.record_inputs(&mut facts);
     let [Fact::TaskSucceeded { received, .. }] = facts else { unreachable!("it stays a success") };
     received
 }
@@ -77,7 +77,7 @@ fn only_attempts_that_wait_are_found_at_a_check() {
     assert_eq!((attempts.next_waiting(19), attempts.next_check()), (None, Some(20)), "it is too early");
     assert_eq!((attempts.next_waiting(20), attempts.next_check()), (None, None), "the attempt computes");
     let calls = attempts.calls_of(task(0)).unwrap().clone();
-    assert!(calls.wait_in_vain().now_or_never().is_none());
+    assert!(calls.wait_forever().now_or_never().is_none());
     attempts.check_at(30, task(0), NUMBER);
     assert_eq!(attempts.next_waiting(30), Some((task(0), NUMBER)));
     assert_eq!(attempts.next_waiting(30), None, "each check finds it once");

@@ -89,7 +89,7 @@ fn a_call_that_waits_for_the_journal_is_not_dispatched_again() {
 }
 
 #[test]
-fn a_call_that_needs_permission_is_given_out_once_and_not_after_its_end() {
+fn a_call_that_needs_approval_is_taken_once_and_not_after_its_end() {
     let mut calls = Calls::default();
     calls.ask(key(1), Box::new(outgoing("echo", Effect::Once)));
     assert!(calls.is_quiet(), "it has not left");

@@ -101,7 +101,7 @@ fn an_ended_child_publishes_its_events_and_others_end_with_the_run() {
 fn a_call_is_queued_until_there_is_a_permit() {
     block(async {
         let live = Arc::new(LiveRuns::default());
-        live.bound(&Tenant::local(), Some(2));
+        live.set_limit(&Tenant::local(), Some(2));
         let enter = || live.enter(&Tenant::local(), &"run-1".into());
         let call = FlowCall { name: "child".into(), input: Value::null() };
         let (commands, mut received) = mpsc::channel(1);
@@ -109,13 +109,13 @@ fn a_call_is_queued_until_there_is_a_permit() {
         let first = children.request_permit((task(0), 1), &call, &"first".into(), enter, &commands);
         assert!(matches!(first, Some(Ok(_))) && children.has_empty_queue() && children.has_permit());
         assert!(children.request_permit((task(1), 1), &call, &"second".into(), enter, &commands).is_none());
-        assert!(children.leave_queue(task(1), Some(2)).is_none(), "it is of another attempt");
+        assert!(children.take_queued(task(1), Some(2)).is_none(), "it is of another attempt");
         drop(first);
         let Some(Command::ChildPermit { task: placed, attempt: 1, permit: Ok(_) }) = received.recv().await else {
             panic!("the second call gets the permit of the first");
         };
         assert_eq!(placed, task(1));
-        assert!(children.leave_queue(task(1), Some(1)).is_some() && children.has_empty_queue());
+        assert!(children.take_queued(task(1), Some(1)).is_some() && children.has_empty_queue());
     });
 }
 
@@ -123,7 +123,7 @@ fn a_call_is_queued_until_there_is_a_permit() {
 fn a_call_that_leaves_the_queue_gives_up_its_permit() {
     block(async {
         let live = Arc::new(LiveRuns::default());
-        live.bound(&Tenant::local(), Some(2));
+        live.set_limit(&Tenant::local(), Some(2));
         let enter = || live.enter(&Tenant::local(), &"run-1".into());
         let call = FlowCall { name: "child".into(), input: Value::null() };
         let commands = mpsc::channel(1).0;

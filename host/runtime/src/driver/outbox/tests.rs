@@ -103,7 +103,7 @@ fn a_recovered_run_is_still_parked() {
     let Driver { mut outbox, state, .. } = begun(vec![Plan::Done]);
     outbox.recover(&unit(&outbox, started()));
     outbox.recover(&unit(&outbox, parked()));
-    outbox.recovered();
+    outbox.finish_recovery();
     let entry = outbox.add(&unit(&outbox, said()), &state, true);
     assert_eq!((entry.status, entry.unit.first_seq), (Some(StoredStatus::Active), 2));
     assert!(entry.record.is_none(), "the journal has the record");

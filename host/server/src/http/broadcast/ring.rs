@@ -14,20 +14,20 @@ use tokio::sync::Notify;
 use super::Frame;
 
 /// The maximum number of events in a ring.
-const KEPT: usize = 1_024;
+const MAX_EVENTS: usize = 1_024;
 /// The maximum size of the events in a ring: approximate bytes in memory.
-pub(super) const KEPT_BYTES: u64 = 4 << 20;
+pub(super) const MAX_EVENTS_BYTES: u64 = 4 << 20;
 
 /// The latest events of a run.
 pub(super) struct Ring {
     tenant: Tenant,
     semaphore: FairSemaphore,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptEvents>,
     added: Notify,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptEvents {
     /// The number of the first kept event, counted from the creation of the ring.
     first: u64,
     events: VecDeque<Entry>,
@@ -66,7 +66,7 @@ impl Ring {
             return;
         }
         let bytes = frame.bytes();
-        while kept.events.len() >= KEPT || !kept.events.is_empty() && kept.bytes + bytes > KEPT_BYTES {
+        while kept.events.len() >= MAX_EVENTS || !kept.events.is_empty() && kept.bytes + bytes > MAX_EVENTS_BYTES {
             kept.drop_first();
         }
         let permit = loop {
@@ -90,7 +90,7 @@ impl Ring {
     }
 }
 
-impl Kept {
+impl KeptEvents {
     /// Returns the number of the next event.
     fn end(&self) -> u64 {
         self.first + self.events.len() as u64
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_kept_until_everybody_has_heard_it() {
+    fn an_event_is_kept_until_all_listeners_have_received_it() {
         let (ring, semaphore) = ring(1 << 30);
         ring.push(frame(0, 100));
         assert_eq!(semaphore.taken(), 0, "nobody listens");
@@ -199,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_listener_is_told_what_it_has_lost_by_number_and_by_bytes() {
-        for (events, bytes, left) in [(KEPT as u64 + 5, 1, KEPT as u64), (10, 1 << 20, 3)] {
+    fn a_slow_listener_lags_after_too_many_events_or_bytes() {
+        for (events, bytes, left) in [(MAX_EVENTS as u64 + 5, 1, MAX_EVENTS as u64), (10, 1 << 20, 3)] {
             let (ring, semaphore) = ring(1 << 30);
             let mut slow = ring.listen();
             (0..events).for_each(|seq| ring.push(frame(seq, bytes)));
-            assert!(semaphore.taken() <= KEPT_BYTES, "{}", semaphore.taken());
+            assert!(semaphore.taken() <= MAX_EVENTS_BYTES, "{}", semaphore.taken());
             assert_eq!(receive_now(&mut slow), Some(Err(Lagged)));
             let received: Vec<_> = std::iter::from_fn(|| receive_now(&mut slow)).map(Result::unwrap).collect();
             assert_eq!(received.len() as u64, left);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_s_rings_share_its_room() {
+    fn the_rings_of_a_tenant_share_its_bytes() {
         let (ring, semaphore) = ring(10_000);
         let other = Arc::new(Ring::new("b".into(), semaphore.clone()));
         let (mut slow, mut theirs) = (ring.listen(), other.listen());

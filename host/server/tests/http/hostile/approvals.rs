@@ -7,7 +7,7 @@ use super::household::{Household, all_scopes};
 use crate::samples::asks;
 
 #[test]
-fn t6_one_decision_is_taken_from_one_who_may() {
+fn t6_only_one_decision_of_a_permitted_caller_is_accepted() {
     let house = Household::new(Limits::default());
     let scopes: Vec<_> = all_scopes().into_iter().filter(|name| name != "gate:decide").collect();
     let watcher = house.tenants.create_token("a", &scopes, "", None).unwrap().token;
@@ -61,7 +61,7 @@ fn t6_a_decision_that_comes_too_late_changes_nothing() {
 }
 
 #[test]
-fn t6_a_question_shows_the_characters_that_would_deceive() {
+fn t6_a_question_shows_deceptive_characters_escaped() {
     let house = Household::new(Limits::default());
     let mut flow = asks();
     flow["nodes"][0]["input"]["prompt"] = "Pay \u{202e}000,1\u{202c} to pay\u{200b}pal?".into();

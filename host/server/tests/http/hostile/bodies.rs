@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::client::{Served, ask};
 
 #[test]
-fn h6_what_a_body_calls_a_file_is_no_file_of_the_server() {
+fn h6_a_path_in_a_body_does_not_read_a_file_of_the_server() {
     let served = Served::local();
     let folder = tempfile::tempdir().unwrap();
     let canary = folder.path().join("canary.txt");
@@ -30,7 +30,7 @@ fn h6_what_a_body_calls_a_file_is_no_file_of_the_server() {
 
 /// Each nested list takes two bytes of text and about a hundred bytes of memory.
 #[test]
-fn h5_bodies_of_too_many_values_are_refused_before_they_are_read() {
+fn h5_bodies_with_too_many_values_are_refused_before_parsing() {
     let served = Served::local();
     let lists = format!("{{\"input\":{{\"a\":[{}[]]}}}}", "[],".repeat(250_000));
     let text = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];

@@ -27,7 +27,7 @@ fn costly(place: &str) -> Value {
 }
 
 #[test]
-fn y5_costly_expressions_of_a_run_hold_up_nobody() {
+fn y5_costly_expressions_of_a_run_do_not_delay_others() {
     let house = Household::new(Limits::default());
     // More runs than the server has threads.
     let threads = thread::available_parallelism().map_or(4, usize::from) + 1;

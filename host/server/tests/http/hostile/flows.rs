@@ -14,7 +14,7 @@ fn of(node: Value) -> Value {
 }
 
 /// Returns the codes of a flow's diagnostics. The flow must not be stored or run, either.
-fn found(served: &Served, flow: &Value) -> Vec<String> {
+fn diagnostic_codes(served: &Served, flow: &Value) -> Vec<String> {
     let told = served.post("/v1/validate", &json!({ "flow": flow }));
     assert_eq!(told.status, 200, "{told:?}");
     let told = told.json();
@@ -28,7 +28,7 @@ fn found(served: &Served, flow: &Value) -> Vec<String> {
 }
 
 #[test]
-fn y10_a_node_type_is_a_name_and_nothing_that_is_looked_for() {
+fn y10_a_node_type_is_never_read_as_a_path_or_url() {
     let served = Served::local();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -53,21 +53,21 @@ fn y10_a_node_type_is_a_name_and_nothing_that_is_looked_for() {
         "x".repeat(64 * 1024),
     ];
     for kind in types {
-        let codes = found(&served, &of(json!({ "id": "a", "type": kind })));
+        let codes = diagnostic_codes(&served, &of(json!({ "id": "a", "type": kind })));
         let known = ["unknown_type", "unknown_version", "no_type", "wrong_kind"];
         let name: String = kind.chars().take(40).collect();
         assert!(codes.iter().any(|code| known.contains(&code.as_str())), "{name}: {codes:?}");
     }
     assert!(listener.accept().is_err(), "somebody has asked");
-    assert!(found_nothing(&served, &of(json!({ "id": "a", "type": "control.noop" }))));
+    assert!(has_no_diagnostics(&served, &of(json!({ "id": "a", "type": "control.noop" }))));
 }
 
-fn found_nothing(served: &Served, flow: &Value) -> bool {
+fn has_no_diagnostics(served: &Served, flow: &Value) -> bool {
     served.post("/v1/validate", &json!({ "flow": flow })).json()["valid"] == true
 }
 
 #[test]
-fn y11_what_nobody_knows_is_refused_wherever_it_stands() {
+fn y11_unknown_members_are_refused_everywhere() {
     let served = Served::local();
     let server = json!({ "command": "sh", "args": ["-c", "id"], "env": { "LD_PRELOAD": "/tmp/x.so" } });
     let agent = |config: Value| json!({ "id": "a", "type": "agent.run", "input": { "prompt": "x" }, "config": config });
@@ -88,20 +88,20 @@ fn y11_what_nobody_knows_is_refused_wherever_it_stands() {
         json!({ "id": "a", "type": "control.noop", "grants": { "exec": ["sh"] } }),
     ];
     for node in nodes {
-        assert!(!found(&served, &of(node.clone())).is_empty(), "{node}");
+        assert!(!diagnostic_codes(&served, &of(node.clone())).is_empty(), "{node}");
     }
     for member in ["command", "env", "mcp", "packs", "secrets"] {
         let mut flow = of(json!({ "id": "a", "type": "control.noop" }));
         flow[member] = server.clone();
-        assert!(!found(&served, &flow).is_empty(), "{member}");
+        assert!(!diagnostic_codes(&served, &flow).is_empty(), "{member}");
         let mut flow = of(json!({ "id": "a", "type": "control.noop" }));
         flow["flow"][member] = server.clone();
-        assert!(!found(&served, &flow).is_empty(), "flow.{member}");
+        assert!(!diagnostic_codes(&served, &flow).is_empty(), "flow.{member}");
     }
 }
 
 #[test]
-fn t4_the_flow_of_another_tenant_is_not_there_when_checked_and_when_run() {
+fn t4_the_flow_of_another_tenant_is_unknown_to_checks_and_runs() {
     let house = Household::new(Limits::default());
     let mut theirs = hello();
     theirs["flow"]["name"] = "theirs".into();
@@ -127,7 +127,7 @@ fn t4_the_flow_of_another_tenant_is_not_there_when_checked_and_when_run() {
 }
 
 /// Returns a flow that asks a question, and then outputs a text.
-fn pays(says: &str) -> Value {
+fn asks_and_outputs(says: &str) -> Value {
     json!({
         "flow": { "name": MINE, "outputs": { "said": "{{ after.text }}" } },
         "nodes": [
@@ -139,21 +139,21 @@ fn pays(says: &str) -> Value {
 }
 
 #[test]
-fn y16_what_was_approved_is_what_runs() {
+fn y16_the_approved_version_of_a_flow_runs() {
     let served = Served::local();
-    assert_eq!(served.post("/v1/flows", &json!({ "flow": pays("pay 1") })).json()["version"], 1);
+    assert_eq!(served.post("/v1/flows", &json!({ "flow": asks_and_outputs("pay 1") })).json()["version"], 1);
     let start = |body: Value| served.post("/v1/runs?wait=true", &body);
     assert_eq!(start(json!({ "flow": MINE, "runId": "r" })).json()["status"], "parked");
-    assert_eq!(served.post("/v1/flows", &json!({ "flow": pays("pay 1000000") })).json()["version"], 2);
+    assert_eq!(served.post("/v1/flows", &json!({ "flow": asks_and_outputs("pay 1000000") })).json()["version"], 2);
     // The same run id cannot start another flow.
-    let other = start(json!({ "flow": pays("pay 1000000"), "runId": "r" }));
+    let other = start(json!({ "flow": asks_and_outputs("pay 1000000"), "runId": "r" }));
     assert_eq!(other.fault(), (409, "run_exists".to_owned()));
     assert_eq!(served.post("/v1/runs/r/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
     assert_eq!(start(json!({ "flow": MINE, "runId": "r" })).json()["outputs"]["said"], "pay 1");
     // The flow is deleted, and another flow gets its name.
     assert_eq!(start(json!({ "flow": MINE, "version": 1, "runId": "s" })).json()["status"], "parked");
     assert!(served.ask("DELETE", &format!("/v1/flows/{MINE}"), "").status < 300);
-    assert_eq!(served.post("/v1/flows", &json!({ "flow": pays("pay 7") })).json()["version"], 1);
+    assert_eq!(served.post("/v1/flows", &json!({ "flow": asks_and_outputs("pay 7") })).json()["version"], 1);
     assert_eq!(served.post("/v1/runs/s/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
     assert_eq!(start(json!({ "flow": MINE, "version": 1, "runId": "s" })).json()["outputs"]["said"], "pay 1");
 }

@@ -14,7 +14,7 @@ const PASSES: usize = 300;
 const PATH: &str = "/v1/runs/r/events/stream";
 
 /// Returns a flow that waits at a gate until all subscribers listen, and then creates many events.
-fn tells() -> Value {
+fn flow_with_many_events() -> Value {
     json!({
         "flow": { "name": "tells", "input": { "list": vec![1; PASSES], "text": "x".repeat(2_000) } },
         "nodes": [
@@ -55,9 +55,9 @@ fn check(heard: &[Sent], end: u64) {
 }
 
 #[test]
-fn r26_slow_listeners_and_those_who_come_again_hear_everything_once() {
+fn r26_slow_and_reconnecting_subscribers_receive_each_event_once() {
     let served = Served::local();
-    let start = json!({ "flow": tells(), "runId": "r" });
+    let start = json!({ "flow": flow_with_many_events(), "runId": "r" });
     assert_eq!(served.post("/v1/runs?wait=true", &start).json()["status"], "parked");
     let open = |last: Option<u64>| {
         let last = last.map(|last| last.to_string());
@@ -69,7 +69,7 @@ fn r26_slow_listeners_and_those_who_come_again_hear_everything_once() {
     let mut quick: Vec<_> = (0..10).map(|_| open(None)).collect();
     std::thread::scope(|scope| {
         let quick: Vec<_> = quick.iter_mut().map(|stream| scope.spawn(|| rest(stream))).collect();
-        let again: Vec<_> = (0..20).map(|number| scope.spawn(move || coming_and_going(open, number))).collect();
+        let again: Vec<_> = (0..20).map(|number| scope.spawn(move || read_with_reconnects(open, number))).collect();
         assert_eq!(served.post("/v1/runs/r/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
         let ended = served.post("/v1/runs?wait=true", &start).json();
         assert_eq!(ended["status"], "succeeded", "{ended}");
@@ -95,7 +95,7 @@ fn end_of(served: &Served) -> u64 {
 }
 
 /// Reads a few events, disconnects, and reconnects at the same place, until the end.
-fn coming_and_going(open: impl Fn(Option<u64>) -> Stream, number: u64) -> Vec<Sent> {
+fn read_with_reconnects(open: impl Fn(Option<u64>) -> Stream, number: u64) -> Vec<Sent> {
     let mut heard: Vec<Sent> = Vec::new();
     while heard.last().is_none_or(|sent| sent.kind != "harness:complete") {
         let mut stream = open(heard.iter().rev().find_map(|sent| sent.id));

@@ -15,14 +15,14 @@ use crate::{
 };
 
 /// The size of the largest body, in bytes.
-const BODY: usize = 8 << 20;
-/// How many such bodies one tenant may have at a time: half of 256 MiB.
-const BODIES: usize = 16;
+const BODY_BYTES: usize = 8 << 20;
+/// The number of such bodies that one tenant may send at a time: half of 256 MiB.
+const MAX_BODIES: usize = 16;
 
 /// Announces a body of the largest size, or of unknown size.
 fn body(house: &Household, token: &str, is_sized: bool) -> BufReader<TcpStream> {
     let size = match is_sized {
-        true => format!("Content-Length: {BODY}"),
+        true => format!("Content-Length: {BODY_BYTES}"),
         false => "Transfer-Encoding: chunked".to_owned(),
     };
     let headers = format!("Authorization: Bearer {token}\r\n{size}\r\n");
@@ -40,7 +40,7 @@ fn is_silent(stream: &BufReader<TcpStream>) -> bool {
 #[test]
 fn h5_bodies_of_one_tenant_leave_memory_to_others() {
     let house = Household::new(Limits::default());
-    let mut begun: Vec<_> = (0..BODIES).map(|number| body(&house, &house.a, number % 2 == 0)).collect();
+    let mut begun: Vec<_> = (0..MAX_BODIES).map(|number| body(&house, &house.a, number % 2 == 0)).collect();
     begun.iter_mut().for_each(wait_for_continue);
     let mut waits: Vec<_> = [true, false].map(|is_sized| body(&house, &house.a, is_sized)).into();
     // Another tenant's large body is asked for, and small bodies of the same tenant are answered.
@@ -48,17 +48,17 @@ fn h5_bodies_of_one_tenant_leave_memory_to_others() {
     assert_eq!(house.call(&house.a, "POST", "/v1/validate", &json!({ "flow": asks() })).status, 200);
     house.canary();
     assert!(waits.iter().all(is_silent));
-    begun.truncate(BODIES - 2);
+    begun.truncate(MAX_BODIES - 2);
     waits.iter_mut().for_each(wait_for_continue);
 }
 
 #[test]
 fn h5_a_body_that_finds_no_memory_is_refused_in_time() {
     let house = Household::new(Limits { body_time: std::time::Duration::from_secs(2), ..Limits::default() });
-    let mut begun: Vec<_> = (0..BODIES).map(|_| body(&house, &house.a, true)).collect();
+    let mut begun: Vec<_> = (0..MAX_BODIES).map(|_| body(&house, &house.a, true)).collect();
     begun.iter_mut().for_each(wait_for_continue);
     // All come at the same time, so the later ones find the memory taken until the earlier ones are late.
-    let answers: Vec<_> = (0..3 * BODIES).map(|_| body(&house, &house.a, true)).collect();
+    let answers: Vec<_> = (0..3 * MAX_BODIES).map(|_| body(&house, &house.a, true)).collect();
     let statuses: Vec<u16> = answers
         .into_iter()
         .map(|mut stream| {
@@ -71,7 +71,7 @@ fn h5_a_body_that_finds_no_memory_is_refused_in_time() {
         })
         .collect();
     assert!(statuses.iter().all(|status| [408, 429].contains(status)), "{statuses:?}");
-    assert!(statuses.iter().filter(|status| **status == 429).count() >= BODIES, "{statuses:?}");
+    assert!(statuses.iter().filter(|status| **status == 429).count() >= MAX_BODIES, "{statuses:?}");
     house.canary();
 }
 
@@ -147,7 +147,7 @@ fn h5_webhook_posts_of_one_address_leave_memory_to_others() {
 }
 
 #[test]
-fn h4_websockets_of_one_tenant_leave_places_to_others() {
+fn h4_websockets_of_one_tenant_leave_permits_to_others() {
     let house = Household::new(Limits { sockets: 8, ..Limits::default() });
     for token in [&house.a, &house.b] {
         let waits = house.call(token, "POST", "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));

@@ -10,7 +10,7 @@ use super::household::{Household, all_scopes};
 use crate::client::{Served, ask, begin_body, connect_from, read, send};
 
 /// Maximum number of unknown tokens from one address in a minute.
-const FAILURES: usize = 100;
+const MAX_UNKNOWN_TOKENS: usize = 100;
 const HERE: &str = "127.0.0.1";
 const THERE: &str = "127.0.0.2";
 
@@ -21,12 +21,12 @@ fn status(served: &Served, token: &str, caller: &str) -> u16 {
 }
 
 #[test]
-fn h18_a_valid_token_is_let_in_whatever_others_have_shown() {
+fn h18_a_valid_token_is_accepted_despite_unknown_tokens_of_others() {
     let house = Household::new(Limits::default());
     let guess = || house.call("fct_0123456789abcdef_guessed", "GET", "/v1/runs", &Value::Null);
     let valid = |token: &str| house.call(token, "GET", "/v1/runs", &Value::Null).status;
     assert_eq!(valid(&house.a), 200, "let in before the first failure");
-    for _ in 0..FAILURES {
+    for _ in 0..MAX_UNKNOWN_TOKENS {
         assert_eq!(guess().status, 401);
     }
     let refused = guess();
@@ -53,9 +53,9 @@ fn behind(proxies: &[&str]) -> (Served, String) {
 }
 
 #[test]
-fn h18_callers_behind_a_trusted_proxy_fail_for_themselves_alone() {
+fn h18_callers_behind_a_trusted_proxy_are_limited_separately() {
     let (served, token) = behind(&["127.0.0.0/8"]);
-    for _ in 0..FAILURES {
+    for _ in 0..MAX_UNKNOWN_TOKENS {
         assert_eq!(status(&served, "guessed", "203.0.113.1"), 401);
     }
     // An entry that the caller writes before the proxy's own entry does not count.
@@ -65,9 +65,9 @@ fn h18_callers_behind_a_trusted_proxy_fail_for_themselves_alone() {
 }
 
 #[test]
-fn h18_a_stranger_is_not_believed_about_an_address() {
+fn h18_an_untrusted_client_cannot_state_an_address() {
     let (served, token) = behind(&["10.0.0.0/8"]);
-    for number in 0..FAILURES {
+    for number in 0..MAX_UNKNOWN_TOKENS {
         assert_eq!(status(&served, "guessed", &format!("203.0.113.{number}")), 401);
     }
     assert_eq!(status(&served, "guessed", "198.51.100.1"), 429);
@@ -75,7 +75,7 @@ fn h18_a_stranger_is_not_believed_about_an_address() {
 }
 
 #[test]
-fn h4_half_heads_of_one_address_keep_nobody_out() {
+fn h4_incomplete_heads_of_one_address_do_not_block_others() {
     let house = Household::new(Limits { connections: 64, ..Limits::default() });
     let address = house.served.address;
     let heads: Vec<_> = (0..200)
@@ -95,7 +95,7 @@ fn h4_half_heads_of_one_address_keep_nobody_out() {
 }
 
 #[test]
-fn h4_busy_connections_of_one_address_leave_places_to_others() {
+fn h4_busy_connections_of_one_address_leave_connections_to_others() {
     let house = Household::new(Limits { connections: 64, ..Limits::default() });
     let address = house.served.address;
     let token = format!("Authorization: Bearer {}\r\n", house.a);

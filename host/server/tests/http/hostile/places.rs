@@ -25,7 +25,7 @@ fn beside(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn h9_no_path_leads_out_of_what_is_served() {
+fn h9_no_path_leads_out_of_the_served_folders() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_owned();
     let mut canary = hello();
@@ -79,7 +79,7 @@ fn h9_no_path_leads_out_of_what_is_served() {
 }
 
 #[test]
-fn h10_a_place_in_a_stream_that_is_not_there_is_refused() {
+fn h10_an_invalid_position_in_a_stream_is_refused() {
     let served = Served::local();
     served.post("/v1/runs?wait=true", &json!({ "flow": hello(), "runId": "ended" }));
     served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "waits" }));

@@ -18,7 +18,7 @@ fn guarded() -> impl Iterator<Item = (Route, Scope)> {
 }
 
 #[test]
-fn h1_whoever_is_refused_has_done_nothing() {
+fn h1_refused_requests_have_no_effect() {
     let house = Household::furnished();
     let before = house.belongings();
     let expired = house.tenants.create_token("a", &all_scopes(), "", Some(0)).unwrap().token;
@@ -61,7 +61,7 @@ fn stable_parts(answer: &Answer, name: &str) -> (u16, Vec<(String, String)>, Str
 }
 
 #[test]
-fn h2_what_another_tenant_has_is_answered_like_what_nobody_has() {
+fn h2_objects_of_another_tenant_look_like_missing_ones() {
     let house = Household::furnished();
     let before = house.belongings();
     let token = format!("Bearer {}", house.b);
@@ -85,7 +85,7 @@ fn h2_what_another_tenant_has_is_answered_like_what_nobody_has() {
 }
 
 #[test]
-fn h3_no_route_takes_what_a_page_in_a_browser_can_send() {
+fn h3_no_route_accepts_requests_that_a_web_page_can_send() {
     let served = Served::with(std::sync::Arc::new(flowcell_server::identity::Local), Limits::default());
     let foreign = [
         ("Host", "evil.test", "foreign_host"),

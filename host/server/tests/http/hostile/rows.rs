@@ -25,7 +25,7 @@ fn dice(mut state: u64) -> impl FnMut(u64) -> u64 {
 }
 
 #[test]
-fn t12_every_row_that_a_tenant_is_given_is_its_own() {
+fn t12_a_tenant_receives_only_its_own_rows() {
     let house = Household::new(Limits::default());
     let tokens = [("a", house.a.as_str()), ("b", house.b.as_str())];
     let mut roll = dice(12);

@@ -23,7 +23,7 @@ fn rest(mut stream: TcpStream) -> String {
 }
 
 #[test]
-fn h4_heads_and_bodies_that_do_not_come_are_not_waited_for() {
+fn h4_heads_and_bodies_that_do_not_arrive_time_out() {
     let time = Duration::from_millis(500);
     let house = Household::new(Limits { head_time: time, body_time: time, ..Limits::default() });
     let address = house.served.address;
@@ -64,7 +64,7 @@ fn listen(house: &Household, token: &str) -> (u16, TcpStream) {
 }
 
 #[test]
-fn h4_a_tenant_with_idle_listeners_leaves_places_to_others() {
+fn h4_a_tenant_with_idle_subscribers_leaves_permits_to_others() {
     let house = Household::new(Limits { subscribers: 64, ..Limits::default() });
     for token in [&house.a, &house.b] {
         let waits = house.call(token, "POST", "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));

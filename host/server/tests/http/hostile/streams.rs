@@ -9,7 +9,7 @@ use super::household::Household;
 use crate::{live::Socket, samples::asks, stream::Stream};
 
 #[test]
-fn h1_what_a_token_has_opened_is_over_with_it() {
+fn h1_streams_end_with_the_token_that_opened_them() {
     let house = Household::new(Limits { heartbeat: Duration::from_millis(50), ..Limits::default() });
     let ends = [
         ("revoked", Box::new(|id: &str| house.tenants.revoke_token(id).unwrap()) as Box<dyn Fn(&str)>),
@@ -42,7 +42,7 @@ fn h1_what_a_token_has_opened_is_over_with_it() {
 }
 
 #[test]
-fn t6_whoever_decides_over_a_socket_is_in_the_audit_log() {
+fn t6_decisions_over_a_socket_are_in_the_audit_log() {
     let house = Household::new(Limits::default());
     let body = json!({ "flow": asks(), "runId": "r" });
     assert_eq!(house.call(&house.a, "POST", "/v1/runs?wait=true", &body).status, 201);

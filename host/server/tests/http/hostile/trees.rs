@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The longest acceptable wait, also beside a growing tree. Test machines are slow.
-const SOON: Duration = Duration::from_secs(45);
+const MAX_WAIT: Duration = Duration::from_secs(45);
 
 /// Returns a flow that calls another flow for each of `width` items.
 fn fans_out(name: &str, width: u32, called: &str) -> Value {
@@ -48,7 +48,7 @@ fn canary(served: &Served, token: &str) {
     let began = Instant::now();
     let ended = call(served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": hello() })).json();
     assert_eq!(ended["status"], "succeeded", "{ended}");
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert!(began.elapsed() < MAX_WAIT, "{:?}", began.elapsed());
 }
 
 fn at_most(runs: u32) -> Policy {
@@ -65,7 +65,7 @@ fn keep_chain(served: &Served, token: &str) {
 }
 
 #[test]
-fn t1_a_tree_of_runs_ends_when_its_tenant_has_as_many_as_it_may() {
+fn t1_a_run_tree_stops_at_the_run_limit_of_its_tenant() {
     let (served, [a, b]) = served(&at_most(3));
     keep_chain(&served, &a);
     keep(&served, &a, &fans_out("itself", 4, "{{ flow.input.n }}"));
@@ -84,7 +84,7 @@ fn t1_a_tree_of_runs_ends_when_its_tenant_has_as_many_as_it_may() {
 }
 
 #[test]
-fn t1_a_tree_that_fits_goes_on_within_the_limit() {
+fn t1_a_run_tree_within_the_limit_completes() {
     let (served, [a, b]) = served(&at_most(3));
     keep(&served, &a, &leaf());
     keep(&served, &a, &fans_out("inner", 4, "leaf"));
@@ -100,7 +100,7 @@ fn t1_a_tree_that_fits_goes_on_within_the_limit() {
 }
 
 #[test]
-fn t1_a_tree_without_a_policy_leaves_room_and_is_seen_and_cancelled_soon() {
+fn t1_a_run_tree_without_a_policy_leaves_capacity_and_is_cancelled_soon() {
     let (served, [a, b]) = served(&Policy::default());
     keep_chain(&served, &a);
     let started = call(&served, &a, "POST", "/v1/runs", &json!({ "flow": "f0", "runId": "tree" }));
@@ -110,7 +110,7 @@ fn t1_a_tree_without_a_policy_leaves_room_and_is_seen_and_cancelled_soon() {
     let soon = |method: &str, path: &str| -> Answer {
         let began = Instant::now();
         let answer = call(&served, &a, method, path, &Value::Null);
-        assert!(began.elapsed() < SOON, "{method} {path}: {:?}", began.elapsed());
+        assert!(began.elapsed() < MAX_WAIT, "{method} {path}: {:?}", began.elapsed());
         answer
     };
     let metrics = call(&served, &a, "GET", "/metrics", &Value::Null).body;
@@ -123,7 +123,7 @@ fn t1_a_tree_without_a_policy_leaves_room_and_is_seen_and_cancelled_soon() {
     let status = || soon("GET", "/v1/runs/tree").json()["status"].clone();
     let began = Instant::now();
     while status() == "running" {
-        assert!(began.elapsed() < SOON, "it is still running");
+        assert!(began.elapsed() < MAX_WAIT, "it is still running");
     }
     assert_eq!(status(), "cancelled");
 }
@@ -156,7 +156,7 @@ fn t1_a_tool_s_run_counts_as_a_run_of_the_tenant() {
 }
 
 #[test]
-fn t1_starts_at_the_same_time_are_as_many_as_the_tenant_may_have() {
+fn t1_concurrent_starts_do_not_exceed_the_run_limit() {
     let (served, [a, b]) = served(&at_most(3));
     let start = || call(&served, &a, "POST", "/v1/runs", &json!({ "flow": asks() }));
     let answers: Vec<_> = thread::scope(|scope| {

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Sends these bytes, and returns all bytes of the answer until the connection is closed.
-fn answered(address: std::net::SocketAddr, bytes: &[u8]) -> String {
+fn exchange_bytes(address: std::net::SocketAddr, bytes: &[u8]) -> String {
     let mut stream = connect(address);
     // A server that refuses a request early does not read all of it.
     let _ = stream.write_all(bytes);
@@ -23,7 +23,7 @@ fn answered(address: std::net::SocketAddr, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn h8_a_request_that_is_hidden_in_another_is_not_answered() {
+fn h8_a_request_hidden_in_another_one_is_not_answered() {
     let served = Served::local();
     let hidden = "GET /v1/nodes HTTP/1.1\r\nHost: HOST\r\n\r\n";
     let table = [
@@ -49,7 +49,7 @@ fn h8_a_request_that_is_hidden_in_another_is_not_answered() {
     ];
     for hiding in table {
         let text = format!("POST /v1/validate HTTP/1.1\r\nHost: HOST\r\n{hiding}{hidden}");
-        let told = answered(served.address, text.replace("HOST", &served.address.to_string()).as_bytes());
+        let told = exchange_bytes(served.address, text.replace("HOST", &served.address.to_string()).as_bytes());
         assert!(told.starts_with("HTTP/1.1 400 "), "{hiding:?}: {told}");
         assert_eq!(told.matches("HTTP/1.1 ").count(), 1, "{hiding:?}: {told}");
         assert_eq!(served.get("/healthz").status, 200);
@@ -57,7 +57,7 @@ fn h8_a_request_that_is_hidden_in_another_is_not_answered() {
 }
 
 #[test]
-fn h11_a_line_that_is_brought_in_becomes_no_header_and_no_row() {
+fn h11_an_injected_line_becomes_no_header_and_no_row() {
     let house = Household::furnished();
     let text = "x\r\nInjected: yes\r\n\r\nHTTP/1.1 200 OK";
     let encoded = "x%0d%0aInjected:%20yes";

@@ -75,7 +75,7 @@ fn part(turn: &TurnRequest<'_>, block: &Block) -> Option<Json> {
     match block {
         Block::Text { text, .. } => Some(texts([("type", "text"), ("text", text)])),
         Block::Image(image) => {
-            let url = Json::object([("url", Json::from(turn.pictures.address(image)))]);
+            let url = Json::object([("url", Json::from(turn.pictures.image_url(image)))]);
             Some(Json::object([("type", Json::from("image_url")), ("image_url", url)]))
         }
         Block::Raw(raw) => raw.for_provider(turn.provider).cloned(),
@@ -108,7 +108,7 @@ fn assistant(turn: &TurnRequest<'_>, message: &Message) -> Option<Json> {
     }
     let says_nothing = text.is_empty() && calls.is_empty();
     body.set_list("tool_calls", calls);
-    (!says_nothing).then(|| body.done())
+    (!says_nothing).then(|| body.into_json())
 }
 
 fn call(id: &str, name: &str, input: &Json) -> Json {
@@ -121,7 +121,7 @@ fn tool(tool: &Tool) -> Json {
     function.set("name", tool.name.clone());
     function.set_some("description", tool.description.clone());
     function.set("parameters", tool.input_schema.clone());
-    Json::object([("type", Json::from("function")), ("function", function.done())])
+    Json::object([("type", Json::from("function")), ("function", function.into_json())])
 }
 
 fn choice(choice: &ToolChoice) -> Option<Json> {

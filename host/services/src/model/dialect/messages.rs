@@ -85,7 +85,7 @@ fn tool(tool: &Tool) -> Json {
     body.set("name", tool.name.clone());
     body.set_some("description", tool.description.clone());
     body.set("input_schema", tool.input_schema.clone());
-    body.done()
+    body.into_json()
 }
 
 fn choice(choice: &ToolChoice) -> Option<Json> {
@@ -105,5 +105,5 @@ fn output(turn: &TurnRequest<'_>) -> Option<Json> {
         });
     output.set_some("format", format);
     output.set_some("effort", turn.request.effort.clone());
-    (!output.0.is_empty()).then(|| output.done())
+    (!output.0.is_empty()).then(|| output.into_json())
 }

@@ -69,7 +69,7 @@ fn part(turn: &TurnRequest<'_>, role: Role, block: &Block) -> Option<Json> {
             let kind = if role == Role::User { "input_text" } else { "output_text" };
             Some(texts([("type", kind), ("text", text)]))
         }
-        Block::Image(image) => Some(texts([("type", "input_image"), ("image_url", &turn.pictures.address(image))])),
+        Block::Image(image) => Some(texts([("type", "input_image"), ("image_url", &turn.pictures.image_url(image))])),
         _ => None,
     }
 }
@@ -110,7 +110,7 @@ fn tool(tool: &Tool) -> Json {
     body.set_some("description", tool.description.clone());
     body.set("parameters", tool.input_schema.clone());
     body.set("strict", schema::is_strict(&tool.input_schema));
-    body.done()
+    body.into_json()
 }
 
 fn choice(choice: &ToolChoice) -> Option<Json> {

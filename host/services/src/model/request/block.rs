@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json};
 
-use super::super::shape::{Shape, instead, wrong};
+use super::super::object_reader::{ObjectReader, suggest_known, wrong};
 
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,14 +69,14 @@ impl Raw {
 
 impl Message {
     pub(super) fn read(item: &Json, place: &str) -> Result<Message, Failure> {
-        let shape = Shape::of(item, place, &["role", "content"])?;
-        let role = match &*shape.required_text("role")? {
+        let reader = ObjectReader::new(item, place, &["role", "content"])?;
+        let role = match &*reader.required_text("role")? {
             "user" => Role::User,
             "assistant" => Role::Assistant,
             _ => return Err(wrong(format!("`role` of {place} must be \"user\" or \"assistant\""))),
         };
-        let content = blocks(&shape, place)?;
-        match content.iter().find(|block| !block.fits(role)) {
+        let content = blocks(&reader, place)?;
+        match content.iter().find(|block| !block.is_allowed_in(role)) {
             Some(block) => {
                 Err(wrong(format!("{place}: this role cannot have a block of type `{}`", block.type_name())))
             }
@@ -91,8 +91,8 @@ impl Message {
 }
 
 /// Reads the member `content`: a text or a list of blocks. Empty texts are left out because providers refuse them.
-fn blocks(shape: &Shape<'_>, place: &str) -> Result<Vec<Block>, Failure> {
-    let blocks = match shape.get("content") {
+fn blocks(reader: &ObjectReader<'_>, place: &str) -> Result<Vec<Block>, Failure> {
+    let blocks = match reader.get("content") {
         Some(Json::String(text)) => vec![Block::Text { text: text.clone(), raw: None }],
         Some(Json::Array(items)) => {
             let items = items.iter().enumerate();
@@ -100,7 +100,7 @@ fn blocks(shape: &Shape<'_>, place: &str) -> Result<Vec<Block>, Failure> {
                 .map(|(index, item)| Block::read(item, &format!("{place}.content[{index}]")))
                 .collect::<Result<_, _>>()?
         }
-        _ => return Err(shape.refuse("content", "a text or a list of blocks")),
+        _ => return Err(reader.wrong_member("content", "a text or a list of blocks")),
     };
     Ok(blocks.into_iter().filter(|block| block.text().is_none_or(|text| !text.is_empty())).collect())
 }
@@ -110,26 +110,26 @@ impl Block {
         let kind = item.get("type").and_then(Json::as_str).unwrap_or_default();
         match kind {
             "text" => {
-                let shape = Shape::of(item, place, &["type", "text", "raw"])?;
-                let text = shape.text("text")?.ok_or_else(|| shape.refuse("text", "a text"))?;
-                Ok(Block::Text { text, raw: beside(&shape, place)? })
+                let reader = ObjectReader::new(item, place, &["type", "text", "raw"])?;
+                let text = reader.text("text")?.ok_or_else(|| reader.wrong_member("text", "a text"))?;
+                Ok(Block::Text { text, raw: raw_member(&reader, place)? })
             }
             "tool_use" => {
-                let shape = Shape::of(item, place, &["type", "id", "name", "input", "raw"])?;
+                let reader = ObjectReader::new(item, place, &["type", "id", "name", "input", "raw"])?;
                 Ok(Block::ToolUse {
-                    id: shape.required_text("id")?,
-                    name: shape.required_text("name")?,
-                    input: shape.get("input").cloned().unwrap_or_else(|| Json::object::<&str>([])),
-                    raw: beside(&shape, place)?,
+                    id: reader.required_text("id")?,
+                    name: reader.required_text("name")?,
+                    input: reader.get("input").cloned().unwrap_or_else(|| Json::object::<&str>([])),
+                    raw: raw_member(&reader, place)?,
                 })
             }
             "tool_result" => tool_result(item, place),
             "image" => image(item, place).map(Block::Image),
             "raw" => {
-                let shape = Shape::of(item, place, &["type", "provider", "value"])?;
-                raw(&shape).map(Block::Raw)
+                let reader = ObjectReader::new(item, place, &["type", "provider", "value"])?;
+                raw(&reader).map(Block::Raw)
             }
-            other => Err(wrong(format!("{place} has the unknown type `{other}`; {}", instead(other, &TYPES)))),
+            other => Err(wrong(format!("{place} has the unknown type `{other}`; {}", suggest_known(other, &TYPES)))),
         }
     }
 
@@ -140,7 +140,7 @@ impl Block {
         }
     }
 
-    fn fits(&self, role: Role) -> bool {
+    fn is_allowed_in(&self, role: Role) -> bool {
         match self {
             Block::Text { .. } | Block::Raw(_) => true,
             Block::ToolUse { .. } => role == Role::Assistant,
@@ -160,41 +160,41 @@ impl Block {
 }
 
 fn tool_result(item: &Json, place: &str) -> Result<Block, Failure> {
-    let shape = Shape::of(item, place, &["type", "toolUseId", "content", "isError"])?;
-    let content = blocks(&shape, place)?;
+    let reader = ObjectReader::new(item, place, &["type", "toolUseId", "content", "isError"])?;
+    let content = blocks(&reader, place)?;
     let is_plain = |block: &Block| matches!(block, Block::Text { .. } | Block::Image(_) | Block::Raw(_));
     match content.iter().find(|block| !is_plain(block)) {
         Some(block) => {
             Err(wrong(format!("{place}: a block of type `{}` is not a result of a tool", block.type_name())))
         }
         None => Ok(Block::ToolResult {
-            tool_use_id: shape.required_text("toolUseId")?,
+            tool_use_id: reader.required_text("toolUseId")?,
             content,
-            is_error: shape.flag("isError")?,
+            is_error: reader.boolean("isError")?,
         }),
     }
 }
 
 fn image(item: &Json, place: &str) -> Result<Image, Failure> {
-    let shape = Shape::of(item, place, &["type", "mime", "fileId", "url"])?;
-    let source = match (shape.text("fileId")?, shape.text("url")?) {
+    let reader = ObjectReader::new(item, place, &["type", "mime", "fileId", "url"])?;
+    let source = match (reader.text("fileId")?, reader.text("url")?) {
         (Some(file), None) => Source::File(file),
         (None, Some(url)) if url.starts_with("https://") || url.starts_with("http://") => Source::Url(url),
-        (None, Some(_)) => return Err(shape.refuse("url", "an address that begins with `https://`")),
+        (None, Some(_)) => return Err(reader.wrong_member("url", "an address that begins with `https://`")),
         _ => return Err(wrong(format!("{place} must have either a `fileId` or a `url`"))),
     };
-    match shape.required_text("mime")? {
+    match reader.required_text("mime")? {
         mime if mime.starts_with("image/") => Ok(Image { mime, source }),
-        _ => Err(shape.refuse("mime", "a media type such as `image/png`")),
+        _ => Err(reader.wrong_member("mime", "a media type such as `image/png`")),
     }
 }
 
-fn beside(shape: &Shape<'_>, place: &str) -> Result<Option<Raw>, Failure> {
-    let read = |json| raw(&Shape::of(json, &format!("{place}.raw"), &["provider", "value"])?);
-    shape.get("raw").map(read).transpose()
+fn raw_member(reader: &ObjectReader<'_>, place: &str) -> Result<Option<Raw>, Failure> {
+    let read = |json| raw(&ObjectReader::new(json, &format!("{place}.raw"), &["provider", "value"])?);
+    reader.get("raw").map(read).transpose()
 }
 
-fn raw(shape: &Shape<'_>) -> Result<Raw, Failure> {
-    let value = shape.get("value").ok_or_else(|| shape.refuse("value", "the value that the provider wrote"))?;
-    Ok(Raw { provider: shape.required_text("provider")?, value: value.clone() })
+fn raw(reader: &ObjectReader<'_>) -> Result<Raw, Failure> {
+    let value = reader.get("value").ok_or_else(|| reader.wrong_member("value", "the value that the provider wrote"))?;
+    Ok(Raw { provider: reader.required_text("provider")?, value: value.clone() })
 }

@@ -12,18 +12,18 @@ use super::sample;
 const MAX_DEPTH: usize = 32;
 /// Maximum items of a list.
 const MAX_ITEMS: u64 = 1000;
-/// Maximum letters of a string.
-const MAX_LETTERS: usize = 10_000;
-/// Maximum cost of one value: [`SCHEMA`] for each schema, and 1 for each byte of text. Small schemas that refer to
-/// each other can have large values.
-const BUDGET: usize = 100_000;
+/// Maximum characters of a string.
+const MAX_CHARS: usize = 10_000;
+/// Maximum cost of one value: [`COST_PER_SCHEMA`] for each schema, and 1 for each byte of text. Small schemas that
+/// refer to each other can have large values.
+const MAX_COST: usize = 100_000;
 /// The cost of one schema.
-const SCHEMA: usize = 10;
+const COST_PER_SCHEMA: usize = 10;
 
 /// Returns a value that matches the schema. The error says why none was found.
 pub(super) fn value(schema: &Value) -> Result<Value, String> {
     let compiled = Schema::compile(schema).map_err(|error| format!("cannot use `outputSchema`: {error}"))?;
-    let value = Generator { root: schema, left: Cell::new(BUDGET) }.value(schema, 0);
+    let value = Generator { root: schema, left: Cell::new(MAX_COST) }.value(schema, 0);
     let made = Json::from(value.clone());
     let errors = compiled.errors(&made, Budget::FULL);
     let errors = errors.map_err(|error| format!("cannot check `outputSchema`; write a script: {error}"))?;
@@ -40,14 +40,14 @@ struct Generator<'a> {
 
 impl Generator<'_> {
     /// Subtracts `cost` from the budget; returns false if too little is left.
-    fn takes(&self, cost: usize) -> bool {
+    fn try_spend(&self, cost: usize) -> bool {
         let left = self.left.get().checked_sub(cost);
         self.left.set(left.unwrap_or(0));
         left.is_some()
     }
 
     fn value(&self, schema: &Value, depth: usize) -> Value {
-        let Some(members) = schema.as_object().filter(|_| depth < MAX_DEPTH && self.takes(SCHEMA)) else {
+        let Some(members) = schema.as_object().filter(|_| depth < MAX_DEPTH && self.try_spend(COST_PER_SCHEMA)) else {
             return Value::Null;
         };
         let members = self.flattened(members.clone());
@@ -59,7 +59,7 @@ impl Generator<'_> {
             "array" => self.array(&members, depth),
             "string" => {
                 let text = text(&members);
-                if self.takes(text.len()) { Value::from(text) } else { Value::Null }
+                if self.try_spend(text.len()) { Value::from(text) } else { Value::Null }
             }
             "integer" => number(&members, true),
             "number" => number(&members, false),
@@ -85,7 +85,7 @@ impl Generator<'_> {
                     parts.extend(choices.into_iter().next());
                 }
             }
-            if parts.is_empty() || !self.takes(SCHEMA * parts.len()) {
+            if parts.is_empty() || !self.try_spend(COST_PER_SCHEMA * parts.len()) {
                 break;
             }
             parts.into_iter().for_each(|part| merge(&mut members, part));
@@ -181,7 +181,7 @@ fn text(members: &Map<String, Value>) -> String {
     let format = members.get("format").and_then(Value::as_str).and_then(of_format);
     let mut text = pattern.or(format.map(str::to_owned)).unwrap_or_default();
     let least = members.get("minLength").and_then(Value::as_u64).unwrap_or(0);
-    let missing = usize::try_from(least).unwrap_or(usize::MAX).min(MAX_LETTERS).saturating_sub(text.chars().count());
+    let missing = usize::try_from(least).unwrap_or(usize::MAX).min(MAX_CHARS).saturating_sub(text.chars().count());
     let last = text.chars().last().unwrap_or('a');
     text.extend(std::iter::repeat_n(last, missing));
     text
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn small_schemas_of_huge_values_end_soon() {
+    fn small_schemas_with_huge_values_stay_within_the_budget() {
         let twice = |name: &str| json!({ "allOf": [{ "$ref": name }, { "$ref": name }] });
         let mut parts = serde_json::Map::from_iter([("x31".to_owned(), json!({ "type": "integer" }))]);
         parts.extend((0..31).map(|at| (format!("x{at}"), twice(&format!("#/$defs/x{}", at + 1)))));
@@ -312,13 +312,13 @@ mod tests {
             assert!(value(&schema).is_err());
         }
         let generator =
-            super::Generator { root: &json!({ "$defs": parts }), left: std::cell::Cell::new(super::BUDGET) };
+            super::Generator { root: &json!({ "$defs": parts }), left: std::cell::Cell::new(super::MAX_COST) };
         generator.value(&json!({ "$ref": "#/$defs/x0" }), 0);
         assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
     }
 
     #[test]
-    fn what_cannot_be_made_is_said() {
+    fn schemas_without_a_value_are_errors() {
         let endless = json!({ "type": "object", "required": ["a"], "properties": { "a": { "$ref": "#" } } });
         let table: [Value; 4] =
             [json!({ "type": "string", "pattern": "(?=x)y" }), json!(false), endless, json!({ "type": "nonsense" })];

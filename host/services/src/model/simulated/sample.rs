@@ -4,7 +4,7 @@
 use std::{iter::Peekable, str::Chars};
 
 /// Maximum repetitions of one part.
-const MAX_REPEATED: usize = 256;
+const MAX_REPETITIONS: usize = 256;
 /// Maximum nesting of groups.
 const MAX_DEPTH: usize = 16;
 
@@ -40,7 +40,7 @@ fn sequence(letters: &mut Peekable<Chars<'_>>, depth: usize) -> Option<String> {
             '*' | '+' | '?' | '{' => return None,
             plain => plain.to_string(),
         };
-        sample.push_str(&part.repeat(least(letters)?));
+        sample.push_str(&part.repeat(min_repetitions(letters)?));
     }
     Some(sample)
 }
@@ -55,8 +55,8 @@ fn group(letters: &mut Peekable<Chars<'_>>, depth: usize) -> Option<String> {
 }
 
 /// Reads the repetition after a part, such as `*` or `{2,3}`. Returns its minimum, or 1 without a repetition. `None`
-/// if it is invalid or larger than [`MAX_REPEATED`].
-fn least(letters: &mut Peekable<Chars<'_>>) -> Option<usize> {
+/// if it is invalid or larger than [`MAX_REPETITIONS`].
+fn min_repetitions(letters: &mut Peekable<Chars<'_>>) -> Option<usize> {
     let least = match letters.peek() {
         Some('*' | '?') => 0,
         Some('+') => 1,
@@ -66,7 +66,7 @@ fn least(letters: &mut Peekable<Chars<'_>>) -> Option<usize> {
             while let Some(letter) = letters.next_if(|letter| *letter != '}') {
                 inner.push(letter);
             }
-            inner.split(',').next()?.trim().parse().ok().filter(|least| *least <= MAX_REPEATED)?
+            inner.split(',').next()?.trim().parse().ok().filter(|least| *least <= MAX_REPETITIONS)?
         }
         _ => return Some(1),
     };
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn other_patterns_have_no_sample() {
+    fn unsupported_patterns_have_no_sample() {
         for pattern in ["(?=a)b", "\\p{L}", "[[:alpha:]]", "a{1000}", "(", "a)", "[", "*", "\\"] {
             assert_eq!(text(pattern), None, "{pattern}");
         }

@@ -29,16 +29,16 @@ use crate::{
 /// Maximum bytes of a line, an event and a whole stream.
 const CAPS: Caps = Caps { line: 4 * 1024 * 1024, event: 8 * 1024 * 1024, stream: 64 * 1024 * 1024 };
 /// Maximum bytes of texts, thoughts and tool inputs of a reply.
-const MAX_WRITTEN: usize = 16 * 1024 * 1024;
+const MAX_WRITTEN_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum bytes of an error body that are read.
-const MAX_ERROR: usize = 64 * 1024;
+const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// Maximum size in bytes of the data after the end of a reply that the host reads, so that the connection can be
 /// reused.
-const MAX_REST: usize = 16 * 1024;
+const MAX_REST_BYTES: usize = 16 * 1024;
 /// Time limit for reading the data after the end of a reply.
-const REST: Duration = Duration::from_secs(1);
+const REST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Headers with the provider's id of a request.
-const REQUEST_IDS: [&str; 2] = ["request-id", "x-request-id"];
+const REQUEST_ID_HEADERS: [&str; 2] = ["request-id", "x-request-id"];
 
 impl Turn {
     /// Sends the request and reads the whole stream. On success, `state.assembly` has the complete reply. Returns the
@@ -49,13 +49,13 @@ impl Turn {
             None => None,
         };
         let redaction = Redaction::from_iter(key.clone());
-        state.deltas.hide(redaction.clone());
+        state.deltas.set_redaction(redaction.clone());
         let hide = |text: &str| redaction.text(text);
-        let to = self.client.egress().admit(&dialect::address(&self.provider.profile), &self.provider.origin)?;
+        let to = self.client.egress().admit(&dialect::request_url(&self.provider.profile), &self.provider.origin)?;
         let message = self.message(key.as_ref(), state)?;
         let tenant = &self.outgoing.caller.tenant;
         let sent = self.client.send(tenant, &to, message, &mut state.progress).await;
-        let answer = sent.map_err(|failure| attempt_error::of_exchange(failure, false))?;
+        let answer = sent.map_err(|failure| attempt_error::from_exchange(failure, false))?;
         state.request_id = request_id(&answer.headers).map(|id| attempt_error::readable(&hide(id)));
         if answer.status != StatusCode::OK {
             return Err(self.refused(answer, hide).await);
@@ -98,12 +98,12 @@ impl Turn {
         failed
     }
 
-    /// Reads the body of an answer with an error, up to [`MAX_ERROR`] bytes. Stops early if the body breaks off or
-    /// takes longer than the idle limit.
+    /// Reads the body of an answer with an error, up to [`MAX_ERROR_BYTES`] bytes. Stops early if the body breaks off
+    /// or takes longer than the idle limit.
     async fn error_body(&self, mut body: Body) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut idle = self.clock.sleep(Wait::Idle, self.provider.profile.idle());
-        while bytes.len() < MAX_ERROR {
+        while bytes.len() < MAX_ERROR_BYTES {
             tokio::select! {
                 biased;
                 piece = body.next() => match piece {
@@ -119,7 +119,7 @@ impl Turn {
     async fn read(&self, mut body: Body, state: &mut State) -> Result<(), Unread> {
         let mut events = EventStream::new(CAPS);
         loop {
-            let Some(piece) = self.piece(&mut body, state).await? else { break };
+            let Some(piece) = self.next_piece(&mut body, state).await? else { break };
             let mut found = Vec::new();
             events.feed(&piece, |event| found.push(event)).map_err(unreadable)?;
             for event in found {
@@ -128,8 +128,10 @@ impl Turn {
                     assembly.take(&event, &mut |delta: Delta| deltas.add(delta)).map_err(Unread::Interrupted)?;
                 }
             }
-            if state.assembly.used().written > MAX_WRITTEN {
-                return Err(AttemptError::nonsense(format!("the reply is larger than {MAX_WRITTEN} bytes")).into());
+            if state.assembly.used().written > MAX_WRITTEN_BYTES {
+                return Err(
+                    AttemptError::nonsense(format!("the reply is larger than {MAX_WRITTEN_BYTES} bytes")).into()
+                );
             }
             if state.assembly.is_complete() {
                 tokio::spawn(read_rest(body));
@@ -151,15 +153,17 @@ impl Turn {
 
     /// Returns the next piece of a stream, and reports waiting text in the meantime. Fails with `model_timeout` after
     /// the idle limit.
-    async fn piece(&self, body: &mut Body, state: &mut State) -> Result<Option<Bytes>, Unread> {
+    async fn next_piece(&self, body: &mut Body, state: &mut State) -> Result<Option<Bytes>, Unread> {
         let within = self.provider.profile.idle();
         let mut idle = self.clock.sleep(Wait::Idle, within);
         loop {
             tokio::select! {
                 biased;
                 // This branch comes first, so that a stream without pauses is reported too.
-                () = state.deltas.tick() => {}
-                piece = body.next() => return piece.map_err(|failure| attempt_error::of_exchange(failure, true).into()),
+                () = state.deltas.flush_when_due() => {}
+                piece = body.next() => {
+                    return piece.map_err(|failure| attempt_error::from_exchange(failure, true).into());
+                }
                 () = &mut idle => {
                     let message = format!("the provider sent nothing for {} ms", within.as_millis());
                     return Err(AttemptError::new(code::MODEL_TIMEOUT, message).into());
@@ -207,20 +211,20 @@ fn check_head(headers: &HeaderMap) -> Result<(), AttemptError> {
 }
 
 fn request_id(headers: &HeaderMap) -> Option<&str> {
-    REQUEST_IDS.iter().find_map(|name| headers.get(*name)?.to_str().ok())
+    REQUEST_ID_HEADERS.iter().find_map(|name| headers.get(*name)?.to_str().ok())
 }
 
-/// Reads the data after the end of a reply, up to [`MAX_REST`] bytes and for at most [`REST`].
+/// Reads the data after the end of a reply, up to [`MAX_REST_BYTES`] bytes and for at most [`REST_TIMEOUT`].
 async fn read_rest(mut body: Body) {
     let rest = async {
         let mut bytes = 0;
         while let Ok(Some(piece)) = body.next().await {
             bytes += piece.len();
-            if bytes > MAX_REST {
+            if bytes > MAX_REST_BYTES {
                 break;
             }
         }
     };
     // The result does not matter: the reply is complete already.
-    drop(tokio::time::timeout(REST, rest).await);
+    drop(tokio::time::timeout(REST_TIMEOUT, rest).await);
 }

@@ -6,7 +6,7 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
-use super::{Found, LAYERS, Search};
+use super::{Found, MAX_LAYERS, Search};
 
 /// Number of letters that are decoded together. Longer runs are decoded in overlapping pieces.
 const WINDOW: usize = 1 << 20;
@@ -122,7 +122,7 @@ fn run_at(search: &Search<'_>, view: &[u8], start: usize, class: &impl Fn(u8) ->
     let reader = search.reader(view);
     let mut run = Run { letters: Vec::new(), places: Vec::new(), start, end: start };
     while run.letters.len() < most {
-        let Some((character, end)) = reader.deepest(run.end, LAYERS) else { break };
+        let Some((character, end)) = reader.deepest(run.end, MAX_LAYERS) else { break };
         match class(character) {
             Class::Letter(letter) => {
                 run.letters.push(letter);

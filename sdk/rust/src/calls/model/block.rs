@@ -32,7 +32,8 @@ pub enum Content {
     Blocks(Vec<Block>),
 }
 
-/// A part of a message, as JSON. The next request must contain the blocks of a reply unchanged.
+/// A part of a message, as JSON. A request that continues a conversation must contain the blocks of earlier replies
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Block(pub Value);

@@ -106,8 +106,8 @@ impl Usage {
         self.input.saturating_add(self.output)
     }
 
-    /// Adds the usage of another turn. If `cost_basis` is `unknown`, it stays so. Otherwise it becomes the `cost_basis`
-    /// of the other turn, if the other turn has one.
+    /// Adds the tokens and the cost of another turn. A `cost_basis` of `unknown` stays `unknown`. Any other becomes the
+    /// `cost_basis` of the other turn, if the other turn has one.
     pub fn add(&mut self, other: &Usage) {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);

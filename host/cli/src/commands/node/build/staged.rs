@@ -6,10 +6,10 @@ use tempfile::TempDir;
 
 /// Names of folders that are not copied, because they contain no sources. Hidden files and folders are not copied
 /// either.
-const LEFT: [&str; 5] = ["__pycache__", "dist", "node_modules", "venv", "wit"];
+const SKIPPED_FOLDERS: [&str; 5] = ["__pycache__", "dist", "node_modules", "venv", "wit"];
 
 /// Copies the sources of a folder into a temporary folder.
-pub(super) fn staged(folder: &Path) -> io::Result<TempDir> {
+pub(super) fn copy_sources(folder: &Path) -> io::Result<TempDir> {
     let copy = tempfile::tempdir()?;
     copy_into(folder, copy.path())?;
     Ok(copy)
@@ -20,7 +20,7 @@ fn copy_into(folder: &Path, copy: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        let left = name.to_str().is_none_or(|name| name.starts_with('.') || LEFT.contains(&name));
+        let left = name.to_str().is_none_or(|name| name.starts_with('.') || SKIPPED_FOLDERS.contains(&name));
         if left {
             continue;
         }

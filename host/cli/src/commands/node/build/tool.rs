@@ -22,7 +22,7 @@ impl Tool {
     pub(super) fn command(&self, project: &Path) -> Result<Command, CliError> {
         let path = env::var_os("PATH").unwrap_or_default();
         let beside = self.beside.iter().map(|folder| project.join(folder));
-        let program = beside.chain(env::split_paths(&path)).find_map(|folder| self.within(&folder));
+        let program = beside.chain(env::split_paths(&path)).find_map(|folder| self.find_in(&folder));
         let program = program.ok_or_else(|| {
             CliError::wrong(format!("`{}`, which builds this project, is missing", self.program)).hint(format!(
                 "in {}: {}",
@@ -35,14 +35,14 @@ impl Tool {
         Ok(command)
     }
 
-    fn within(&self, folder: &Path) -> Option<PathBuf> {
+    fn find_in(&self, folder: &Path) -> Option<PathBuf> {
         let endings = if cfg!(windows) { &[".exe", ".cmd"][..] } else { &[""] };
         endings.iter().map(|ending| folder.join(format!("{}{ending}", self.program))).find(|file| file.is_file())
     }
 
     /// Runs a command. If the command fails, the error contains its output.
     pub(super) fn run(&self, mut command: Command) -> Result<(), CliError> {
-        let output = command.output().map_err(|error| self.unable(&error))?;
+        let output = command.output().map_err(|error| self.start_error(&error))?;
         if output.status.success() {
             return Ok(());
         }
@@ -51,15 +51,15 @@ impl Tool {
     }
 
     /// Runs a command whose standard error goes to the terminal. Returns its standard output.
-    pub(super) fn listen(&self, mut command: Command) -> Result<String, CliError> {
-        let output = command.stderr(Stdio::inherit()).output().map_err(|error| self.unable(&error))?;
+    pub(super) fn output_of(&self, mut command: Command) -> Result<String, CliError> {
+        let output = command.stderr(Stdio::inherit()).output().map_err(|error| self.start_error(&error))?;
         if !output.status.success() {
             return Err(self.failed());
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    fn unable(&self, error: &std::io::Error) -> CliError {
+    fn start_error(&self, error: &std::io::Error) -> CliError {
         CliError::internal(format!("cannot run `{}`", self.program)).because(error)
     }
 

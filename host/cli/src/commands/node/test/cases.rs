@@ -23,8 +23,8 @@ pub(super) struct Case {
     /// The name of the node type.
     #[serde(rename = "type")]
     pub(super) node_type: String,
-    /// The title of an example in the manifest. The input, the config and the expected result of the case are then
-    /// those of the example.
+    /// The title of an example in the manifest. The case then takes its input, its config and its expected result from
+    /// the example.
     pub(super) example: Option<String>,
     pub(super) input: Option<Json>,
     pub(super) config: Option<Json>,

@@ -6,7 +6,7 @@ use flowcell::{Channel, Event, Hub, Json};
 use parking_lot::Mutex;
 
 /// The run id of every case.
-pub(super) const RUN: &str = "case";
+pub(super) const RUN_ID: &str = "case";
 
 /// Records the events of a case, and sends messages to its first agent run that has an inbox.
 pub(super) struct Observer {
@@ -47,7 +47,7 @@ impl Channel for Observer {
     }
 
     fn on_event(&self, event: &Event) {
-        if event.run_id.as_str() != RUN {
+        if event.run_id.as_str() != RUN_ID {
             return;
         }
         if event.kind == "agent:start" {

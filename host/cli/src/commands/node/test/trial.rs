@@ -10,15 +10,15 @@ use parking_lot::Mutex;
 
 use super::{
     cases::{Case, Expect, ExpectedFailure, Failing},
-    observer::{Observer, RUN},
+    observer::{Observer, RUN_ID},
 };
 use crate::{
     cli_error::CliError,
     commands::{
         expected::{differences, fits, shown},
         fixtures::{self, ReplyFixture},
-        node::alone::{self, Alone},
-        test::PATIENCE,
+        node::alone::{self, SingleNodeFlow},
+        test::MAX_CASE_TIME,
         verdicts::Verdict,
     },
     owner::block_on,
@@ -26,14 +26,14 @@ use crate::{
 };
 
 /// The name of the folder, within that of the cases, with the flows that nodes call.
-const FLOWS: &str = "flows";
+const FLOWS_FOLDER: &str = "flows";
 
 /// Runs a case and compares the result with the expected one.
 pub(super) fn perform(host: &Host, folder: &Path, case: &Case) -> Result<Verdict, CliError> {
     let began = Instant::now();
-    let alone = Alone { node_type: &case.node_type, grants: &case.grants, has_body: case.body.is_some() };
-    let wrong = match host.load_source(alone.source(&folder.join(FLOWS))) {
-        Ok(flow) => rehearse(host, &flow, case)?,
+    let alone = SingleNodeFlow { node_type: &case.node_type, grants: &case.grants, has_body: case.body.is_some() };
+    let wrong = match host.load_source(alone.source(&folder.join(FLOWS_FOLDER))) {
+        Ok(flow) => run_case(host, &flow, case)?,
         Err(LoadError::Host(error)) => return Err(error.into()),
         Err(LoadError::Invalid(findings)) => invalid(case, &findings),
     };
@@ -56,14 +56,14 @@ fn invalid(case: &Case, findings: &[Diagnostic]) -> Vec<String> {
 }
 
 /// Runs a case. Returns the differences from the expected result.
-fn rehearse(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, CliError> {
+fn run_case(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, CliError> {
     let observer = Observer::new(&case.messages);
     let empty = || Json::object::<&str>([]);
     let input = alone::input(case.input.clone().unwrap_or_else(empty), case.config.clone().unwrap_or_else(empty));
-    let answer = case.answer.iter().map(|answer| (alone::NODE.to_owned(), answered(answer)));
+    let answer = case.answer.iter().map(|answer| (alone::NODE_ID.to_owned(), answer_value(answer)));
     let kept = |(key, value): (&String, &Json)| Write { key: key.clone(), value: value.clone().into(), expected: None };
     let options = RunOptions {
-        run_id: Some(RUN.into()),
+        run_id: Some(RUN_ID.into()),
         input,
         channels: vec![observer.clone()],
         answers: answer.collect(),
@@ -75,7 +75,7 @@ fn rehearse(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
     let calls = case.calls.iter().map(ReplyFixture::as_fixture).collect();
     let still = !case.messages.is_empty();
     let script = Arc::new(Fixtures {
-        nodes: passes(case),
+        nodes: pass_fixtures(case),
         calls: Mutex::new(calls),
         still,
         begin: case.clock,
@@ -94,33 +94,34 @@ fn rehearse(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
             let _ = hub.emit(name, payload.clone()).await;
         }
     };
-    let running = async { tokio::time::timeout(PATIENCE, async { tokio::join!(sent, runner.run()).1 }).await.ok() };
+    let running =
+        async { tokio::time::timeout(MAX_CASE_TIME, async { tokio::join!(sent, runner.run()).1 }).await.ok() };
     let Some(result) = block_on(running)? else {
-        return Ok(vec![format!("it does not end within {} s", PATIENCE.as_secs())]);
+        return Ok(vec![format!("it does not end within {} s", MAX_CASE_TIME.as_secs())]);
     };
     let mut wrong = compare(&case.expect, &result, &observer.events());
     wrong.extend(fixtures::unused(&script));
     Ok(wrong)
 }
 
-fn answered(answer: &Json) -> Json {
+fn answer_value(answer: &Json) -> Json {
     answer.as_str().map_or_else(|| answer.clone(), answers::answer)
 }
 
 /// Returns the fixtures for the passes of the node's body. A pass for which the case has no result fails.
-fn passes(case: &Case) -> HashMap<String, NodeFixture> {
+fn pass_fixtures(case: &Case) -> HashMap<String, NodeFixture> {
     let none = Failure::new("no_pass_given", "the case has no result for this pass of the body");
     let given = case.body.iter().flatten().enumerate();
-    let address = |number: usize| format!("{}[{number}].{}", alone::NODE, alone::PASS);
+    let address = |number: usize| format!("{}[{number}].{}", alone::NODE_ID, alone::PASS_ID);
     let passes = given.map(|(number, pass)| (address(number), pass.as_fixture()));
-    passes.chain([(alone::PASS.to_owned(), NodeFixture::Failure(none))]).collect()
+    passes.chain([(alone::PASS_ID.to_owned(), NodeFixture::Failure(none))]).collect()
 }
 
 fn compare(expect: &Expect, result: &RunResult, events: &[Json]) -> Vec<String> {
     let mut wrong = Vec::new();
     let failure = result.error.as_ref().map(|error| &error.failure);
     match (&expect.failure, failure) {
-        (Some(expected), came) => wrong.extend(failing(expected, came)),
+        (Some(expected), came) => wrong.extend(compare_failure(expected, came)),
         (None, Some(came)) if expect.pause.is_none() || expect.output.is_some() => {
             wrong.push(format!("it failed: {came}{}", details(came)));
         }
@@ -135,8 +136,8 @@ fn compare(expect: &Expect, result: &RunResult, events: &[Json]) -> Vec<String> 
         let came = result.outputs.get("output").cloned().unwrap_or_default();
         wrong.extend(differences("output", expected, &came));
     }
-    wrong.extend(expect.pause.as_deref().and_then(|expected| pausing(expected, events)));
-    wrong.extend(missing(&expect.events, events));
+    wrong.extend(expect.pause.as_deref().and_then(|expected| compare_pause(expected, events)));
+    wrong.extend(missing_event(&expect.events, events));
     wrong
 }
 
@@ -144,7 +145,7 @@ fn details(failure: &Failure) -> String {
     failure.details.as_ref().map_or_else(String::new, |details| format!(" {details}"))
 }
 
-fn failing(expected: &Failing, came: Option<&Failure>) -> Vec<String> {
+fn compare_failure(expected: &Failing, came: Option<&Failure>) -> Vec<String> {
     let told = match expected {
         Failing::Code(code) => &ExpectedFailure { code: code.clone(), message: None, retryable: None, details: None },
         Failing::ExpectedFailure(told) => told,
@@ -168,7 +169,7 @@ fn failing(expected: &Failing, came: Option<&Failure>) -> Vec<String> {
 }
 
 /// Compares the wakes of the first pause with the expected ones. Returns `None` if they are equal.
-fn pausing(expected: &[String], events: &[Json]) -> Option<String> {
+fn compare_pause(expected: &[String], events: &[Json]) -> Option<String> {
     let paused = events.iter().find(|event| event.get("type").and_then(Json::as_str) == Some("task:paused"));
     let Some(until) = paused.and_then(|event| event.get("until")) else {
         return Some(format!("it did not pause; expected a pause for {}", expected.join(", ")));
@@ -179,7 +180,7 @@ fn pausing(expected: &[String], events: &[Json]) -> Option<String> {
 
 /// Reports the first expected event that did not occur after the expected events before it. Returns `None` if all
 /// occurred in order.
-fn missing(expected: &[Json], events: &[Json]) -> Option<String> {
+fn missing_event(expected: &[Json], events: &[Json]) -> Option<String> {
     let mut rest = events.iter();
     let lost = expected.iter().find(|expected| !rest.any(|event| fits(expected, event)))?;
     Some(format!("the event {} is missing at this position", shown(lost)))

@@ -150,7 +150,7 @@ mod tests {
     ];
 
     #[test]
-    fn pieces_are_put_together_however_they_come() {
+    fn calls_are_assembled_from_pieces_in_every_form() {
         for (what, events, expected) in CASES {
             let mut calls = Calls::default();
             for event in events {

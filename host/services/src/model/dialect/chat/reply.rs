@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowcell_contract::{Json, Object};
 
 use super::{
-    super::{Assembly, Interrupted, Used, parsed, text_of, tokens},
+    super::{Assembly, Interrupted, Used, parse_event, text_of, tokens},
     calls::Calls,
 };
 use crate::{
@@ -119,7 +119,7 @@ impl Assembly for ChatReply {
             self.done = true;
             return Ok(());
         }
-        let chunk = parsed(event)?;
+        let chunk = parse_event(event)?;
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
             return Err(Interrupted::Reported(chunk));
         }

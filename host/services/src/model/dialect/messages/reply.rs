@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell_contract::{Json, Object};
 
-use super::super::{Assembly, Interrupted, Used, parsed, text_of, tokens};
+use super::super::{Assembly, Interrupted, Used, parse_event, text_of, tokens};
 use crate::{
     model::{
         attempt_error::AttemptError,
@@ -20,16 +20,16 @@ use crate::{
 pub(in crate::model::dialect) struct MessagesReply {
     id: Arc<str>,
     model: Option<Arc<str>>,
-    blocks: BTreeMap<u64, Open>,
+    blocks: BTreeMap<u64, OpenBlock>,
     stop: Option<Arc<str>>,
-    usage: Option<Counted>,
+    usage: Option<TokenCounts>,
     written: usize,
     complete: bool,
 }
 
 /// A block: its start and the deltas since.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenBlock {
     start: Object,
     text: String,
     json: String,
@@ -40,7 +40,7 @@ struct Open {
 
 /// The token counts that the provider reported last. Each report contains the totals so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct TokenCounts {
     fresh: u64,
     output: u64,
     cache_read: u64,
@@ -48,7 +48,7 @@ struct Counted {
     reasoning: u64,
 }
 
-impl Counted {
+impl TokenCounts {
     fn update(&mut self, usage: &Json) {
         let set = |number: &mut u64, pointer| *number = tokens(usage, pointer).unwrap_or(*number);
         set(&mut self.fresh, "/input_tokens");
@@ -75,7 +75,7 @@ impl MessagesReply {
         let block = event.get("content_block").and_then(Json::as_object);
         let start =
             block.ok_or_else(|| Interrupted::Nonsense("the event that starts a block has no block".into()))?.clone();
-        self.blocks.insert(index(event)?, Open { start, ..Open::default() });
+        self.blocks.insert(index(event)?, OpenBlock { start, ..OpenBlock::default() });
         Ok(())
     }
 
@@ -124,7 +124,7 @@ fn index(event: &Json) -> Result<u64, Interrupted> {
         .ok_or_else(|| Interrupted::Nonsense("the event of a block has no index".into()))
 }
 
-impl Open {
+impl OpenBlock {
     /// Returns the block as the provider would send it without streaming.
     fn whole(&self) -> Json {
         let mut members = self.start.clone();
@@ -169,7 +169,7 @@ impl Open {
 
 impl Assembly for MessagesReply {
     fn take(&mut self, event: &Event, tell: &mut dyn FnMut(Delta)) -> Result<(), Interrupted> {
-        let json = parsed(event)?;
+        let json = parse_event(event)?;
         match text_of(&json, "type") {
             "message_start" => {
                 let message = json.get("message").unwrap_or(&Json::Null);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell_contract::Json;
 
-use super::super::{Assembly, Interrupted, Used, parsed, text_of, tokens};
+use super::super::{Assembly, Interrupted, Used, parse_event, text_of, tokens};
 use crate::{
     model::{
         attempt_error::AttemptError,
@@ -86,7 +86,7 @@ impl Assembly for ResponsesReply {
         if event.data.trim() == "[DONE]" {
             return Ok(());
         }
-        let json = parsed(event)?;
+        let json = parse_event(event)?;
         let delta = text_of(&json, "delta");
         match text_of(&json, "type") {
             "response.created" => {

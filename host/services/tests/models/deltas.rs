@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::kit::{DIALECTS, Kit, playing};
 
 #[tokio::test]
-async fn the_first_piece_is_told_at_once_and_the_rest_together() {
+async fn the_first_piece_is_reported_at_once_and_later_ones_together() {
     for dialect in DIALECTS {
         let fake = playing(json!([{ "reply": { "text": "0123456789abcdef" } }])).await;
         let kit = Kit::with_fake(&fake, dialect, json!({}));
@@ -23,7 +23,7 @@ async fn the_first_piece_is_told_at_once_and_the_rest_together() {
 }
 
 #[tokio::test]
-async fn what_waits_is_told_when_its_time_has_come_although_nothing_follows() {
+async fn waiting_text_is_reported_after_the_pause_even_if_no_piece_follows() {
     for dialect in DIALECTS {
         // The stream then stalls, so only the timer can report the rest.
         let turn = json!({ "reply": { "text": "0123456789abcdef" }, "fault": { "stallAfter": 6 } });
@@ -45,7 +45,7 @@ async fn what_waits_is_told_when_its_time_has_come_although_nothing_follows() {
 }
 
 #[tokio::test]
-async fn what_is_told_after_the_last_retry_is_the_reply() {
+async fn events_after_the_last_retry_have_the_text_of_the_reply() {
     for dialect in DIALECTS {
         let broken = json!({ "reply": { "text": "wrong wrong wrong" }, "fault": { "endAfter": 6 } });
         let fake = playing(json!([broken, { "reply": { "thinking": "t", "text": "right right right" } }])).await;

@@ -1,16 +1,16 @@
-//! Commands of front ends, one JSON object per line, such as `{ "verb": "reply", "gate": "approve", "answer": "yes"
-//! }`.
+//! Commands of front ends, one JSON object per line, such as `{ "verb": "reply", "gate": "approve", "answer": "yes" }`.
+//! The member `verb` has the name of the command.
 
 use flowcell_contract::{JSON_VALUES, Json};
 use flowcell_runtime::{Hub, HubError, RunCommand};
 use serde_json::{Value, json};
 
-/// Maximum size in bytes of a verb's line: the largest message to a run, and some room for the other members.
-pub(super) const MAX_VERB: usize = 1024 * 1024 + 4096;
+/// Maximum size in bytes of a command's line: the largest message to a run, and some room for the other members.
+pub(super) const MAX_COMMAND_BYTES: usize = 1024 * 1024 + 4096;
 
-/// The verbs of front ends, each with its required and its optional members. A verb may also have an `id`, which the
-/// answer repeats.
-const VERBS: [(&str, &[&str], &[&str]); 7] = [
+/// The names of the commands, each with the required and the optional members. A command may also have an `id`, which
+/// the answer repeats.
+const COMMANDS: [(&str, &[&str], &[&str]); 7] = [
     ("send", &["content"], &[]),
     ("sendTo", &["node", "content"], &["messageId"]),
     ("sendToRun", &["agentRunId", "content"], &["messageId"]),
@@ -20,10 +20,10 @@ const VERBS: [(&str, &[&str], &[&str]); 7] = [
     ("abort", &[], &[]),
 ];
 
-/// An error of a verb.
+/// An error of a command.
 #[derive(Debug, thiserror::Error)]
-pub enum VerbError {
-    /// The line is not a valid verb.
+pub enum CommandError {
+    /// The line is not a valid command.
     #[error("{0}")]
     Unreadable(String),
     /// The run refused the command.
@@ -31,35 +31,35 @@ pub enum VerbError {
     Refused(#[from] HubError),
 }
 
-impl VerbError {
+impl CommandError {
     /// Returns a stable error code.
     pub fn code(&self) -> &'static str {
         match self {
-            VerbError::Unreadable(_) => "bad_request",
-            VerbError::Refused(error) => error.code(),
+            CommandError::Unreadable(_) => "bad_request",
+            CommandError::Refused(error) => error.code(),
         }
     }
 }
 
-/// Executes the verb of a line. Returns the answer line: `{ "type": "channel:answer", "id"?, "ok": true }`, or `ok`
+/// Executes the command in a line. Returns the answer line: `{ "type": "channel:answer", "id"?, "ok": true }`, or `ok`
 /// false with an `error`.
-pub(super) async fn handle(line: &[u8], hub: &Hub) -> Value {
-    let (id, command) = read(line);
+pub(super) async fn execute(line: &[u8], hub: &Hub) -> Value {
+    let (id, command) = parse(line);
     let outcome = match command {
-        Ok(command) => hub.request(command).await.map_err(VerbError::from),
+        Ok(command) => hub.request(command).await.map_err(CommandError::from),
         Err(error) => Err(error),
     };
     let refused = outcome.as_ref().err();
-    answer(id, refused.map(|error| (error.code(), error.to_string())))
+    build_answer(id, refused.map(|error| (error.code(), error.to_string())))
 }
 
 /// Returns the answer to a line that is too long.
-pub(super) fn too_long() -> Value {
-    answer(None, Some((HubError::TooLarge.code(), HubError::TooLarge.to_string())))
+pub(super) fn too_long_answer() -> Value {
+    build_answer(None, Some((HubError::TooLarge.code(), HubError::TooLarge.to_string())))
 }
 
-/// Builds the answer to a verb. An error has a code and a sentence.
-pub fn answer(id: Option<Value>, error: Option<(&str, String)>) -> Value {
+/// Builds the answer to a command. An error has a code and a sentence.
+pub fn build_answer(id: Option<Value>, error: Option<(&str, String)>) -> Value {
     let mut answer = json!({ "v": 1, "type": "channel:answer", "ok": error.is_none() });
     if let Some(id) = id {
         answer["id"] = id;
@@ -70,12 +70,12 @@ pub fn answer(id: Option<Value>, error: Option<(&str, String)>) -> Value {
     answer
 }
 
-/// Parses a line as a command, and returns the verb's `id` with it.
-pub fn read(line: &[u8]) -> (Option<Value>, Result<RunCommand, VerbError>) {
+/// Parses a line as a command. Also returns the `id` of the line, if it has one.
+pub fn parse(line: &[u8]) -> (Option<Value>, Result<RunCommand, CommandError>) {
     let unreadable = |why: &dyn std::fmt::Display| {
-        let form = "write a verb as a JSON object on one line, such as \
+        let form = "write a command as a JSON object on one line, such as \
                     {\"verb\":\"reply\",\"gate\":\"approve\",\"answer\":\"yes\"}";
-        VerbError::Unreadable(format!("{form}: {why}"))
+        CommandError::Unreadable(format!("{form}: {why}"))
     };
     if Json::has_too_many_values(line) {
         return (None, Err(unreadable(&format!("it has more than {JSON_VALUES} values"))));
@@ -87,15 +87,15 @@ pub fn read(line: &[u8]) -> (Option<Value>, Result<RunCommand, VerbError>) {
         Err(error) => return (None, Err(unreadable(&error))),
     };
     let id = value.as_object_mut().and_then(|members| members.remove("id"));
-    let command = check(&value).and_then(|()| serde_json::from_value(value).map_err(|error| error.to_string()));
+    let command = check_members(&value).and_then(|()| serde_json::from_value(value).map_err(|error| error.to_string()));
     (id, command.map_err(|why| unreadable(&why)))
 }
 
-/// Checks that a line has a known verb and only that verb's members.
-fn check(line: &Value) -> Result<(), String> {
+/// Checks that a line names a known command, and has all required and no unknown members.
+fn check_members(line: &Value) -> Result<(), String> {
     let verb = line.get("verb").and_then(Value::as_str).ok_or("missing field `verb`")?;
-    let (_, required, optional) = VERBS.iter().find(|(known, ..)| *known == verb).ok_or_else(|| {
-        let known: Vec<_> = VERBS.iter().map(|(known, ..)| format!("`{known}`")).collect();
+    let (_, required, optional) = COMMANDS.iter().find(|(known, ..)| *known == verb).ok_or_else(|| {
+        let known: Vec<_> = COMMANDS.iter().map(|(known, ..)| format!("`{known}`")).collect();
         format!("unknown variant `{verb}`, expected one of {}", known.join(", "))
     })?;
     let given = || line.as_object().into_iter().flat_map(|members| members.keys().map(String::as_str));
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_verb_has_one_form() {
+    fn every_command_is_parsed() {
         let content = || Json::from("x");
         let write = |to: &str, message: Option<&str>| RunCommand::Write {
             to: to.into(),
@@ -142,13 +142,13 @@ mod tests {
         ];
         for (mut line, command) in table {
             line["id"] = json!(7);
-            let (id, read) = read(line.to_string().as_bytes());
+            let (id, read) = parse(line.to_string().as_bytes());
             assert_eq!((id, read.unwrap()), (Some(json!(7)), command), "{line}");
         }
     }
 
     #[test]
-    fn what_is_no_verb_says_why() {
+    fn invalid_commands_are_refused_with_the_reason() {
         let table = [
             ("hello", "expected"),
             ("[]", "verb"),
@@ -160,7 +160,7 @@ mod tests {
             (r#"{"verb":"resolve","task":"a","resolution":"repeat"}"#, "unknown variant `resolve`"),
         ];
         for (line, sentence) in table {
-            let error = read(line.as_bytes()).1.unwrap_err();
+            let error = parse(line.as_bytes()).1.unwrap_err();
             assert!(error.code() == "bad_request" && error.to_string().contains(sentence), "{line}: {error}");
         }
     }
