@@ -27,7 +27,6 @@ use crate::{
     live::Starting,
     ports::{Change, Lease, Pin, Record, StoreError},
     publish::Projector,
-    question,
     result::{RunError, RunResult, RunStatus, Waiting},
     turn::in_turns,
     world::{Pinned, World, random},
@@ -272,7 +271,7 @@ impl FlowRunner {
     /// Returns whether a question may still open at an address such as `approve`, `process[3].approve` or
     /// `assistant#3`.
     pub fn may_ask(&self, address: &str) -> bool {
-        self.ended().is_none() && question::may_ask(&self.driver.state, address)
+        self.ended().is_none() && crate::question::may_ask(&self.driver.state, address)
     }
 
     /// Returns the name of the flow.
