@@ -30,6 +30,7 @@ pub use self::{
 };
 use crate::{
     Host, StartError,
+    host::resolved,
     runs::waiting,
     tenants::{TenantError, Tenants, audit::Outcome, operation::Operation},
 };
@@ -245,7 +246,7 @@ fn send_reply(stream: &UnixStream, reply: &OwnerReply) {
 
 async fn handle_request(host: &Host, owner: &dyn Driver, reach: &Reach, ask: OwnerRequest) -> OwnerReply {
     match ask {
-        OwnerRequest::Command { run, command } => match host.ask(&run, command).await {
+        OwnerRequest::Command { run, command } => match send_command(host, &run, command).await {
             Ok(()) => OwnerReply::Done { run },
             Err(error) => refusal(error.code(), &error),
         },
@@ -274,10 +275,10 @@ pub async fn command_as_operator(
     command: RunCommand,
 ) -> Result<(), OperatorCommandError> {
     if Tenant::from(tenant) == Tenant::local() {
-        return Ok(host.ask(run, command).await?);
+        return Ok(send_command(host, run, command).await?);
     }
     let (tenants, action) = (Tenants::of(host), format!("run.{}", command.verb()));
-    tenants.host(&Tenant::from(tenant))?.ask(run, command).await?;
+    send_command(&tenants.host(&Tenant::from(tenant))?, run, command).await?;
     Ok(tenants.note(tenant, &action, run.as_str(), Outcome::Done)?)
 }
 
@@ -328,64 +329,60 @@ impl AskError {
     }
 }
 
-impl Host {
-    /// Sends a command to a run. If this process drives the run, the run's hub handles the command. If another process
-    /// drives it, that process receives the command through the store. Otherwise the command is recorded for the next
-    /// driver.
-    pub async fn ask(&self, run: &RunId, mut command: RunCommand) -> Result<(), AskError> {
-        self.check_resolution(run, &command)??;
-        let driven = || self.hubs().get(self.tenant(), run);
-        let until = Instant::now() + MAX_OPENING_TIME;
-        loop {
-            if let Some(hub) = driven() {
-                match hub.request(command.clone()).await {
-                    // A run that is being unloaded has not received the command, so it is sent again. A run that has
-                    // ended reports that when it is opened.
-                    Err(HubError::RunEnded) if Instant::now() < until => {
-                        self.name_question(run, &mut command)?;
-                        tokio::time::sleep(RETRY_PAUSE).await;
-                        continue;
-                    }
-                    told => return Ok(told?),
+/// Performs [`Host::ask`].
+pub(crate) async fn send_command(host: &Host, run: &RunId, mut command: RunCommand) -> Result<(), AskError> {
+    resolved::check(host, run, &command)??;
+    let driven = || host.hubs().get(host.tenant(), run);
+    let until = Instant::now() + MAX_OPENING_TIME;
+    loop {
+        if let Some(hub) = driven() {
+            match hub.request(command.clone()).await {
+                // A run that is being unloaded has not received the command, so it is sent again. A run that has
+                // ended reports that when it is opened.
+                Err(HubError::RunEnded) if Instant::now() < until => {
+                    name_question(host, run, &mut command)?;
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                    continue;
                 }
-            }
-            match self.resume(run, RunOptions::default()) {
-                Ok(mut runner) => {
-                    // The command may end the run.
-                    self.watch(&mut runner);
-                    return Ok(runner.ask(command).await?);
-                }
-                Err(StartError::Open(OpenError::Driven(_))) if driven().is_some() => {}
-                // Another process drives the run.
-                Err(StartError::Open(OpenError::Driven(_))) if self.inbox().is_shared() => {
-                    self.name_question(run, &mut command)?;
-                    let id = remote::new_message_id();
-                    let outcome = remote::ask(self.inbox(), self.tenant(), run, &id, &command).await;
-                    return Ok(outcome.map_err(|error| StartError::Open(OpenError::Store(error)))??);
-                }
-                // Another thread of this process has the run open and is about to drive or release it.
-                Err(StartError::Open(OpenError::Driven(_))) if Instant::now() < until => {
-                    self.name_question(run, &mut command)?;
-                    tokio::time::sleep(RETRY_PAUSE).await
-                }
-                Err(error) => return Err(error.into()),
+                told => return Ok(told?),
             }
         }
+        match host.resume(run, RunOptions::default()) {
+            Ok(mut runner) => {
+                // The command may end the run.
+                host.watch(&mut runner);
+                return Ok(runner.ask(command).await?);
+            }
+            Err(StartError::Open(OpenError::Driven(_))) if driven().is_some() => {}
+            // Another process drives the run.
+            Err(StartError::Open(OpenError::Driven(_))) if host.inbox().is_shared() => {
+                name_question(host, run, &mut command)?;
+                let id = remote::new_message_id();
+                let outcome = remote::ask(host.inbox(), host.tenant(), run, &id, &command).await;
+                return Ok(outcome.map_err(|error| StartError::Open(OpenError::Store(error)))??);
+            }
+            // Another thread of this process has the run open and is about to drive or release it.
+            Err(StartError::Open(OpenError::Driven(_))) if Instant::now() < until => {
+                name_question(host, run, &mut command)?;
+                tokio::time::sleep(RETRY_PAUSE).await
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
+}
 
-    /// Adds the question that is open now to an answer that names no question. An answer that is recorded for later
-    /// must not match a question asked after this moment.
-    fn name_question(&self, run: &RunId, command: &mut RunCommand) -> Result<(), AskError> {
-        let RunCommand::Reply { gate, question, .. } = command else { return Ok(()) };
-        if question.digest.is_none() {
-            let open = waiting::question(self, run, gate)?;
-            let open = open.map(|open| QuestionRef::of_json(&Json::from(open)));
-            let open = open.ok_or(HubError::NotOpen(Closed::NotAsked))?;
-            question.check(&open).map_err(HubError::NotOpen)?;
-            *question = open;
-        }
-        Ok(())
+/// Adds the question that is open now to an answer that names no question. An answer that is recorded for later
+/// must not match a question asked after this moment.
+fn name_question(host: &Host, run: &RunId, command: &mut RunCommand) -> Result<(), AskError> {
+    let RunCommand::Reply { gate, question, .. } = command else { return Ok(()) };
+    if question.digest.is_none() {
+        let open = waiting::question(host, run, gate)?;
+        let open = open.map(|open| QuestionRef::of_json(&Json::from(open)));
+        let open = open.ok_or(HubError::NotOpen(Closed::NotAsked))?;
+        question.check(&open).map_err(HubError::NotOpen)?;
+        *question = open;
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -433,7 +430,7 @@ mod tests {
         assert_eq!(runtime.block_on(runner.run()).status, RunStatus::Parked);
         let reply = |gate: &str, question: QuestionRef| {
             let mut command = RunCommand::reply(gate, Json::Null, question);
-            host.name_question(&"r".into(), &mut command).map(|()| match command {
+            name_question(&host, &"r".into(), &mut command).map(|()| match command {
                 RunCommand::Reply { question, .. } => question,
                 other => panic!("{other:?}"),
             })

@@ -152,32 +152,29 @@ pub struct TenantFiles<'a> {
     host: &'a Host,
 }
 
-impl Host {
-    /// Returns the files of the tenant.
-    pub fn files(&self) -> TenantFiles<'_> {
-        TenantFiles { host: self }
-    }
+/// Performs [`Host::keep_file`].
+pub(crate) fn keep(host: &Host, name: &str, bytes: Vec<u8>) -> Result<Json, FileError> {
+    check_name(name)?;
+    check_size(&bytes)?;
+    let mime = media_type(&bytes, name);
+    let blob = host.blobs().put(host.tenant(), bytes.into(), &mime);
+    Ok(file_value(&blob.file_id, blob.size, &mime, name))
+}
 
-    /// Stores bytes for a new run, and returns the file value. The file does not appear in the tenant's list of
-    /// files.
-    pub fn keep_file(&self, name: &str, bytes: Vec<u8>) -> Result<Json, FileError> {
-        check_name(name)?;
-        check_size(&bytes)?;
-        let mime = media_type(&bytes, name);
-        let blob = self.blobs().put(self.tenant(), bytes.into(), &mime);
-        Ok(file_value(&blob.file_id, blob.size, &mime, name))
-    }
-
-    /// Returns the bytes of a file value, such as one in a run's output.
-    pub fn file_bytes(&self, value: &Json) -> Result<Arc<[u8]>, FileError> {
-        let unknown = || FileError::Unknown(value.get("fileId").and_then(Json::as_str).unwrap_or_default().to_owned());
-        let blob = Value::from(value.clone()).blob().ok_or_else(unknown)?;
-        let found = self.blobs().get(self.tenant(), &blob).map_err(|failure| FileError::Bytes(failure.message))?;
-        found.ok_or_else(unknown)
-    }
+/// Performs [`Host::file_bytes`].
+pub(crate) fn bytes(host: &Host, value: &Json) -> Result<Arc<[u8]>, FileError> {
+    let unknown = || FileError::Unknown(value.get("fileId").and_then(Json::as_str).unwrap_or_default().to_owned());
+    let blob = Value::from(value.clone()).blob().ok_or_else(unknown)?;
+    let found = host.blobs().get(host.tenant(), &blob).map_err(|failure| FileError::Bytes(failure.message))?;
+    found.ok_or_else(unknown)
 }
 
 impl TenantFiles<'_> {
+    /// Returns the files of the host's tenant.
+    pub(crate) fn of(host: &Host) -> TenantFiles<'_> {
+        TenantFiles { host }
+    }
+
     /// Stores and lists a file. The same content is stored once. The new name, media type and metadata then replace the
     /// old ones.
     pub fn put(&self, new: NewFile) -> Result<FileRow, FileError> {
@@ -227,7 +224,7 @@ impl TenantFiles<'_> {
     /// Returns a file with its content.
     pub fn get(&self, id: &str) -> Result<(FileRow, Arc<[u8]>), FileError> {
         let row = self.find(id)?;
-        let bytes = self.host.file_bytes(&row.value())?;
+        let bytes = bytes(self.host, &row.value())?;
         Ok((row, bytes))
     }
 

@@ -3,29 +3,30 @@
 pub mod agentic;
 pub(crate) mod blocking;
 mod builder;
-mod called;
+pub(crate) mod called;
 mod catalog;
 mod checked;
 mod content;
 pub mod error;
 pub mod events;
 pub mod folder;
-mod granted;
+pub(crate) mod granted;
 mod home;
-mod homes;
+pub(crate) mod homes;
 mod inspector;
 mod known_pack;
 pub mod loaded;
-mod loading;
+pub(crate) mod loading;
 mod outside;
-mod pin;
-mod quota;
+pub(crate) mod pin;
+pub(crate) mod quota;
 mod reading;
 mod renewal;
-mod resolved;
-mod retention;
+pub(crate) mod resolved;
+pub(crate) mod retention;
 pub(crate) mod stores;
 pub(crate) mod task_inputs;
+mod test_runs;
 mod tool_runs;
 mod watched;
 
@@ -35,10 +36,9 @@ use flowcell_contract::{Capability, Catalog, Digest, Failure, Json, RunId, Tenan
 use flowcell_engine::{Engine, FairSemaphore};
 use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
-    FlowRunner, Hubs, LiveRuns, MemoryBudget, OpenError, Repeat, RunOptions, World,
+    FlowRunner, Hubs, LiveRuns, OpenError, Repeat, RunOptions, World,
     fact::{Fact, RunEnd},
     limits::MAX_READ_UNITS,
-    memory::MemoryBlobs,
     ports::{
         Blobs, CacheStore, DocumentStore, Inbox, Journal, Leases, Record, Runs, Sessions, StateStore, StoreError,
         Sweep, Timers,
@@ -75,11 +75,7 @@ use crate::{
         usage::{Usage, counted::CountedRunner},
         vault::Vault,
     },
-    world::{
-        services::Settings,
-        simulate::Simulate,
-        test_run::{BudgetedBlobs, Clock, FixtureRunner, Fixtures, Stub, VirtualTimers},
-    },
+    world::{services::Settings, simulate::Simulate, test_run::Fixtures},
 };
 
 /// Loads flows and runs them for one tenant. Cloning is cheap, and clones share packs, state and cache.
@@ -200,10 +196,10 @@ impl Host {
         flow.check_enabled()?;
         let options = RunOptions { input: given, ..options };
         // An existing run continues as it began, even if its files have changed since.
-        let known = options.run_id.as_ref().map(|run| self.library_of(run)).transpose()?.flatten();
-        let library = known.unwrap_or_else(|| CallableFlows::new(self.clone(), self.bind(flow)));
+        let known = options.run_id.as_ref().map(|run| called::library_of(self, run)).transpose()?.flatten();
+        let library = known.unwrap_or_else(|| CallableFlows::new(self.clone(), homes::bind(self, flow)));
         let flow = library.pin(flow);
-        self.admitted(FlowRunner::new(flow, self.world(library), options)?)
+        quota::admitted(self, FlowRunner::new(flow, self.world(library), options)?)
     }
 
     /// Checks an input without blocking other tokio tasks, and charges the tenant for the time.
@@ -243,31 +239,9 @@ impl Host {
         &self,
         flow: &LoadedFlow,
         script: Arc<Fixtures>,
-        mut options: RunOptions,
+        options: RunOptions,
     ) -> Result<FlowRunner, StartError> {
-        options.input = self.check_input(flow, options.input)?.given;
-        let clock = Arc::new(Clock::new(&script));
-        let engine = CountedRunner { engine: self.shared.engine.clone(), usage: self.shared.usage.clone() };
-        let runner = FixtureRunner::new(Arc::new(engine), script.clone(), clock.clone());
-        let library = CallableFlows::new(self.clone(), self.bind(flow));
-        let (homes, pinned) = (library.homes().clone(), library.pin(flow));
-        let mut world = World::in_memory(Arc::new(runner), Arc::new(library));
-        world.tenant = self.tenant.clone();
-        world.timers = Arc::new(VirtualTimers(clock));
-        world.live = self.shared.live.clone();
-        world.blobs = Arc::new(MemoryBlobs::over(self.shared.blobs.clone()));
-        if let Some(most) = script.most_bytes {
-            let budget = Arc::new(MemoryBudget::new(most));
-            world.blobs = Arc::new(BudgetedBlobs { blobs: world.blobs, budget: budget.clone() });
-            world.budget = Some(budget);
-        }
-        let stand_in = |real: &Arc<dyn Capability>| -> Arc<dyn Capability> {
-            Arc::new(Stub { real: real.clone(), script: script.clone(), simulate: self.simulate.clone() })
-        };
-        let outside = self.capabilities(&homes, &world.blobs);
-        let outside = outside.iter().map(|(name, real)| (name.clone(), stand_in(real)));
-        world.capabilities = Arc::new(outside.collect());
-        Ok(FlowRunner::new(pinned, Arc::new(world), options)?)
+        test_runs::runner(self, flow, script, options)
     }
 
     /// Compiles a pack of this host unless its code is cached, so that no run waits for it. Blocks the caller.
@@ -281,7 +255,7 @@ impl Host {
         let by_hand = options.by_hand;
         let runner = FlowRunner::resume(self.world_of(run)?, run.clone(), options)?;
         if by_hand {
-            self.check_enabled(&runner)?;
+            quota::check_enabled(self, &runner)?;
         }
         Ok(runner)
     }
@@ -290,15 +264,15 @@ impl Host {
     /// node and the nodes after it are repeated. The host refuses a flow whose grants exceed the tenant's current
     /// policy.
     pub fn retry(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
-        let library = self.library_of_retry(run, options.run_id.as_ref())?;
-        self.admitted(FlowRunner::retry(self.world(library), run, repeat, options)?)
+        let library = called::library_of_retry(self, run, options.run_id.as_ref())?;
+        quota::admitted(self, FlowRunner::retry(self.world(library), run, repeat, options)?)
     }
 
     /// Returns the checked flow of a stored run, as it was when the run began.
     pub fn graph_of_run(&self, run: &RunId) -> Result<Arc<Graph>, StartError> {
         let record = self.shared.journal.find(&self.tenant, run).map_err(OpenError::Store)?;
         let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
-        Ok(self.pinned(&record.pin).map_err(OpenError::Pin)?)
+        Ok(pin::pinned(self, &record.pin).map_err(OpenError::Pin)?)
     }
 
     /// Returns the end of a run with its outputs, or `None` if the run has not ended. `next` is the number after
@@ -396,6 +370,17 @@ impl Host {
         &*self.shared.documents
     }
 
+    /// Returns the store of blobs, which are addressed by content.
+    pub(crate) fn blobs(&self) -> &dyn Blobs {
+        &*self.shared.blobs
+    }
+
+    /// Waits until all blobs that were stored before this call are durable.
+    pub(crate) fn settle(&self) -> Result<(), StoreError> {
+        self.shared.store.as_ref().map_or(Ok(()), |store| store.settle())?;
+        self.shared.shared.as_ref().map_or(Ok(()), |store| store.settle())
+    }
+
     /// Returns the inbox of the store.
     pub(crate) fn inbox(&self) -> &dyn Inbox {
         &*self.shared.inbox
@@ -423,7 +408,7 @@ impl Host {
     /// Lets this process handle commands of other processes for its runs in a shared store, until the caller drops
     /// the returned world.
     pub fn serve(&self) -> Result<Arc<World>, StartError> {
-        let world = self.world(CallableFlows::new(self.clone(), self.unpinned_home()));
+        let world = self.world(CallableFlows::new(self.clone(), homes::unpinned(self)));
         if let Some(store) = self.shared() {
             store.serve(&world).map_err(OpenError::Store)?;
         }
@@ -443,14 +428,14 @@ impl Host {
     /// Returns the world of a stored run: its stores, its capabilities, and the flows that it can call. The flows are
     /// those of the time when the run was accepted.
     fn world_of(&self, run: &RunId) -> Result<Arc<World>, StartError> {
-        let library = self.library_of(run)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+        let library = called::library_of(self, run)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
         Ok(self.world(library))
     }
 
     fn world(&self, library: CallableFlows) -> Arc<World> {
         let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, live, usage, .. } = &*self.shared;
         let runner = CountedRunner { engine: engine.clone(), usage: usage.clone() };
-        let capabilities = Arc::new(library.host().capabilities(library.homes(), blobs));
+        let capabilities = Arc::new(outside::capabilities(library.host(), library.homes(), blobs));
         Arc::new(World {
             tenant: self.tenant.clone(),
             runner: Arc::new(runner),

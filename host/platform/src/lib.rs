@@ -44,12 +44,14 @@
 //! | [`files`] | files that callers upload for a tenant's flows |
 //! | [`schedule`] | cron expressions in a time zone, as points in time |
 //! | [`shape`] | JSON forms of runs and nodes |
+//! | facade | the methods of [`Host`] whose work other modules do |
 //! | cache | the user's cache folder |
 
 mod cache;
 #[cfg(unix)]
 pub mod control;
 pub mod drive;
+mod facade;
 pub mod files;
 pub mod host;
 pub mod library;

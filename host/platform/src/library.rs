@@ -30,6 +30,7 @@ use crate::host::{
     Host,
     folder::{Folder, is_flow_name, library_of},
     loaded::LoadedFlow,
+    loading,
 };
 
 /// Maximum number of older versions of a flow. Beyond it the oldest are removed.
@@ -245,8 +246,12 @@ impl FlowLibrary {
             }
             None => self.newest(name)?.ok_or_else(|| LibraryError::Unknown(name.to_owned()))?,
         };
-        let checked =
-            host.check_in(&source, Arc::new(self.surroundings(&source, CheckMode::Stored)), &Start::default());
+        let checked = loading::check_in(
+            host,
+            &source,
+            Arc::new(self.surroundings(&source, CheckMode::Stored)),
+            &Start::default(),
+        );
         checked.flow.ok_or(LibraryError::Invalid(checked.diagnostics))
     }
 
@@ -311,8 +316,12 @@ impl FlowLibrary {
         check_size(text)?;
         let source = flow_source(name, ending, text.to_owned());
         let said = about(&source).name.filter(|said| said != name);
-        let checked =
-            host.check_in(&source, Arc::new(self.surroundings(&source, CheckMode::Adding)), &Start::default());
+        let checked = loading::check_in(
+            host,
+            &source,
+            Arc::new(self.surroundings(&source, CheckMode::Adding)),
+            &Start::default(),
+        );
         match (checked.flow, said) {
             (None, _) => Err(LibraryError::Invalid(checked.diagnostics)),
             (Some(_), Some(said)) => Err(LibraryError::OtherName { name: name.to_owned(), said }),

@@ -25,6 +25,7 @@ use crate::{
     Host,
     drive::triggers::operation::TriggerError,
     files::FileError,
+    host::granted::grantable,
     operate::{
         audit::{AUDIT, append, key},
         documents::{DocumentError, Documents, read, to_json},
@@ -251,7 +252,7 @@ impl Tenants {
     /// Sets the policy of a tenant. Runs that were already accepted continue with their grants.
     pub fn set_policy(&self, tenant: &str, policy: &Policy) -> Result<(), TenantError> {
         self.tenant(tenant)?;
-        policy.check(&self.host.grantable()).map_err(TenantError::Policy)?;
+        policy.check(&grantable(&self.host)).map_err(TenantError::Policy)?;
         let seen = self.get::<Policy>(POLICY, tenant)?.map_or(0, |(_, version)| version);
         if !self.put(POLICY, tenant, Some(policy), seen)? {
             return Err(TenantError::Changed(tenant.to_owned()));

@@ -37,6 +37,7 @@ use crate::host::{
     Host,
     error::{LoadError, StartError},
     loaded::LoadedFlow,
+    loading,
 };
 
 /// Maximum size in bytes of a prefix. The ids of sessions and runs contain it.
@@ -109,21 +110,19 @@ enum Earlier {
     Ended(RunId),
 }
 
-impl Host {
-    /// Loads an agentic flow to run it under a prefix.
-    pub fn flow_session(&self, path: impl AsRef<Path>, prefix: &str) -> Result<FlowSession, SessionError> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if !(1..=MAX_PREFIX_BYTES).contains(&prefix.len()) || !prefix.bytes().all(plain) {
-            return Err(SessionError::Prefix(prefix.to_owned()));
-        }
-        let path = path.as_ref().to_owned();
-        let start = Start { begin: Begin::First, prefix: Some(prefix.to_owned()) };
-        let (flow, warnings) = self.load_flow_as(&path, &start)?;
-        let Some(label) = flow_label(flow.graph()) else { return Err(SessionError::Dialect(path)) };
-        flow.check_enabled()?;
-        let root = session_id(prefix, flow.name(), &label.first);
-        Ok(FlowSession { host: self.clone(), path, flow, label, prefix: prefix.to_owned(), root, warnings })
+/// Performs [`Host::flow_session`].
+pub(crate) fn load(host: &Host, path: &Path, prefix: &str) -> Result<FlowSession, SessionError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if !(1..=MAX_PREFIX_BYTES).contains(&prefix.len()) || !prefix.bytes().all(plain) {
+        return Err(SessionError::Prefix(prefix.to_owned()));
     }
+    let path = path.to_owned();
+    let start = Start { begin: Begin::First, prefix: Some(prefix.to_owned()) };
+    let (flow, warnings) = loading::load_flow_as(host, &path, &start)?;
+    let Some(label) = flow_label(flow.graph()) else { return Err(SessionError::Dialect(path)) };
+    flow.check_enabled()?;
+    let root = session_id(prefix, flow.name(), &label.first);
+    Ok(FlowSession { host: host.clone(), path, flow, label, prefix: prefix.to_owned(), root, warnings })
 }
 
 impl FlowSession {
@@ -251,7 +250,7 @@ impl FlowSession {
     ) -> Result<FlowRunner, SessionError> {
         let steps = left.iter().map(|left| left.step.clone()).collect();
         let start = Start { begin: Begin::At(steps), prefix: Some(self.prefix.clone()) };
-        let (flow, _) = self.host.load_flow_as(&self.path, &start).map_err(SessionError::Left)?;
+        let (flow, _) = loading::load_flow_as(&self.host, &self.path, &start).map_err(SessionError::Left)?;
         let run_id = Some(self.next_run_id(Some(before))?);
         Ok(self.host.runner(&flow, RunOptions { run_id, input: resume_input(initial, left), ..options })?)
     }

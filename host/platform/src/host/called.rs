@@ -7,7 +7,14 @@ use flowcell_flow::graph::Graph;
 use flowcell_runtime::{Flows, OpenError, Pinned, ports::Pin};
 use parking_lot::Mutex;
 
-use super::{Host, error::StartError, homes::Homes, loaded::log_broken_rules, renewal::Renewals};
+use super::{
+    Host,
+    error::StartError,
+    homes::{self, Homes},
+    loaded::log_broken_rules,
+    pin,
+    renewal::Renewals,
+};
 use crate::{
     host::{
         content::Content,
@@ -54,7 +61,7 @@ impl CallableFlows {
     }
 
     fn pin_with_home(&self, flow: &LoadedFlow, home: &Arc<Home>) -> Pinned {
-        let pinned = self.host.pin(flow, home);
+        let pinned = pin::pin(&self.host, flow, home);
         self.homes.record(&pinned.pin, home);
         pinned
     }
@@ -70,49 +77,47 @@ impl CallableFlows {
     }
 }
 
-impl Host {
-    /// Returns the same host with the simulation that a run began with. So a simulated run makes no real calls when
-    /// another process continues it.
-    fn simulating_with(&self, content: &Content) -> Host {
-        match self.simulate.includes(&content.simulate) {
-            true => self.clone(),
-            false => Host { simulate: Arc::new(self.simulate.union(content.simulate.clone())), ..self.clone() },
-        }
+/// Returns the same host with the simulation that a run began with. So a simulated run makes no real calls when
+/// another process continues it.
+fn simulating_with(host: &Host, content: &Content) -> Host {
+    match host.simulate.includes(&content.simulate) {
+        true => host.clone(),
+        false => Host { simulate: Arc::new(host.simulate.union(content.simulate.clone())), ..host.clone() },
     }
+}
 
-    /// Returns the simulation that a run began with, if this host does not include it.
-    pub fn simulated_of(&self, run: &RunId) -> Option<Simulate> {
-        let record = self.record(run).ok().flatten()?;
-        let simulate = self.content_of(&record.pin).ok()?.simulate;
-        (!self.simulate.includes(&simulate)).then_some(simulate)
-    }
+/// Performs [`Host::simulated_of`].
+pub(crate) fn simulated_of(host: &Host, run: &RunId) -> Option<Simulate> {
+    let record = host.record(run).ok().flatten()?;
+    let simulate = pin::content_of(host, &record.pin).ok()?.simulate;
+    (!host.simulate.includes(&simulate)).then_some(simulate)
+}
 
-    /// Returns the flows that a run can call, as they were when the run was accepted. Returns `None` if the store has
-    /// no such run.
-    pub(super) fn library_of(&self, run: &RunId) -> Result<Option<CallableFlows>, OpenError> {
-        let Some(record) = self.shared.journal.find(&self.tenant, run)? else { return Ok(None) };
-        let content = self.content_of(&record.pin).map_err(OpenError::Pin)?;
-        let home = Arc::new(self.home_in(&content));
-        Ok(Some(CallableFlows::new(self.simulating_with(&content), home).with_content(record.pin, content)))
-    }
+/// Returns the flows that a run can call, as they were when the run was accepted. Returns `None` if the store has
+/// no such run.
+pub(super) fn library_of(host: &Host, run: &RunId) -> Result<Option<CallableFlows>, OpenError> {
+    let Some(record) = host.shared.journal.find(&host.tenant, run)? else { return Ok(None) };
+    let content = pin::content_of(host, &record.pin).map_err(OpenError::Pin)?;
+    let home = Arc::new(homes::home_in(host, &content));
+    Ok(Some(CallableFlows::new(simulating_with(host, &content), home).with_content(record.pin, content)))
+}
 
-    /// Returns the flows that the repetition of a run can call.
-    pub(super) fn library_of_retry(&self, run: &RunId, new: Option<&RunId>) -> Result<CallableFlows, StartError> {
-        let record = self.record(run).map_err(OpenError::Store)?;
-        let pin = record.ok_or_else(|| OpenError::Unknown(run.clone()))?.pin;
-        // A retry that has begun continues as it was accepted.
-        if let Some(begun) = new.map(|new| self.library_of(new)).transpose()?.flatten() {
-            let graph = self.pinned(&pin).map_err(OpenError::Pin)?;
-            return Ok(begun.with_renewals(Renewals::of_begun_retry(pin, graph)));
-        }
-        let mut renewals = Renewals::default();
-        let flow = renewals.renew(self, &pin)?;
-        let content = self.content_of(&flow.pin).map_err(OpenError::Pin)?;
-        let home = Arc::new(self.home_in(&content));
-        Ok(CallableFlows::new(self.simulating_with(&content), home)
-            .with_content(flow.pin, content)
-            .with_renewals(renewals))
+/// Returns the flows that the repetition of a run can call.
+pub(super) fn library_of_retry(host: &Host, run: &RunId, new: Option<&RunId>) -> Result<CallableFlows, StartError> {
+    let record = host.record(run).map_err(OpenError::Store)?;
+    let pin = record.ok_or_else(|| OpenError::Unknown(run.clone()))?.pin;
+    // A retry that has begun continues as it was accepted.
+    if let Some(begun) = new.map(|new| library_of(host, new)).transpose()?.flatten() {
+        let graph = pin::pinned(host, &pin).map_err(OpenError::Pin)?;
+        return Ok(begun.with_renewals(Renewals::of_begun_retry(pin, graph)));
     }
+    let mut renewals = Renewals::default();
+    let flow = renewals.renew(host, &pin)?;
+    let content = pin::content_of(host, &flow.pin).map_err(OpenError::Pin)?;
+    let home = Arc::new(homes::home_in(host, &content));
+    Ok(CallableFlows::new(simulating_with(host, &content), home)
+        .with_content(flow.pin, content)
+        .with_renewals(renewals))
 }
 
 impl Flows for CallableFlows {
@@ -122,8 +127,8 @@ impl Flows for CallableFlows {
         if let Some(flow) = called.get(&key) {
             return Ok(flow.clone());
         }
-        let flow = self.host.called(&self.homes.find(caller)?, name)?;
-        let flow = self.pin_with_home(&flow, &self.host.bind(&flow));
+        let flow = homes::called(&self.host, &self.homes.find(caller)?, name)?;
+        let flow = self.pin_with_home(&flow, &homes::bind(&self.host, &flow));
         called.insert(key, flow.clone());
         Ok(flow)
     }
@@ -158,8 +163,8 @@ impl Flows for CallableFlows {
             return Ok(graph.clone());
         }
         let (graph, warnings) = match &self.known {
-            Some((known, content)) if known == pin => self.host.check_content(content)?,
-            _ => self.host.check_pinned(pin)?,
+            Some((known, content)) if known == pin => pin::check_content(&self.host, content)?,
+            _ => pin::check_pinned(&self.host, pin)?,
         };
         log_broken_rules(self.host.tenant(), &warnings);
         pinned.insert(pin.clone(), graph.clone());

@@ -117,7 +117,7 @@ mod tests {
     use flowcell_flow::graph::Graph;
 
     use super::*;
-    use crate::{Host, operate::policy::Policy};
+    use crate::{Host, host::loading, operate::policy::Policy};
 
     fn host() -> Host {
         Host::builder().without_cache().instances(4).build().unwrap()
@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn check(host: &Host, source: &Source, folder: &Path) -> CheckedFlow {
-        host.check_in(source, Arc::new(Folder::of(&folder.join(&source.name))), &Default::default())
+        loading::check_in(host, source, Arc::new(Folder::of(&folder.join(&source.name))), &Default::default())
     }
 
     fn graph(checked: CheckedFlow) -> Arc<Graph> {

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
 use flowcell_contract::RunId;
 use flowcell_runtime::{Event, OpenError, limits::MAX_READ_UNITS, ports::Unit, publish::Projector};
 
-use super::Host;
+use super::{Host, pin};
 use crate::host::error::StartError;
 
 /// Reads the events of one run in order, from its first fact on.
@@ -21,32 +21,30 @@ pub struct EventReader {
     events: VecDeque<Event>,
 }
 
-impl Host {
-    /// Visits the events of a stored run, from a number on, until the visitor breaks.
-    pub fn each_event(
-        &self,
-        run: &RunId,
-        from: u64,
-        mut visit: impl FnMut(Event) -> ControlFlow<()>,
-    ) -> Result<(), StartError> {
-        let mut events = self.events(run)?;
-        while let Some(event) = events.next(from)? {
-            if visit(event).is_break() {
-                break;
-            }
+/// Performs [`Host::each_event`].
+pub(crate) fn each(
+    host: &Host,
+    run: &RunId,
+    from: u64,
+    mut visit: impl FnMut(Event) -> ControlFlow<()>,
+) -> Result<(), StartError> {
+    let mut events = open(host, run)?;
+    while let Some(event) = events.next(from)? {
+        if visit(event).is_break() {
+            break;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Opens the events of a stored run.
-    pub fn events(&self, run: &RunId) -> Result<EventReader, StartError> {
-        let record = self.record(run).map_err(OpenError::Store)?;
-        let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
-        let graph = self.pinned(&record.pin).map_err(OpenError::Pin)?;
-        let projector = Projector::new(self.tenant.clone(), run.clone(), graph);
-        let (units, events) = (VecDeque::new(), VecDeque::new());
-        Ok(EventReader { host: self.clone(), run: run.clone(), projector, at: 0, units, events })
-    }
+/// Performs [`Host::events`].
+pub(crate) fn open(host: &Host, run: &RunId) -> Result<EventReader, StartError> {
+    let record = host.record(run).map_err(OpenError::Store)?;
+    let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+    let graph = pin::pinned(host, &record.pin).map_err(OpenError::Pin)?;
+    let projector = Projector::new(host.tenant.clone(), run.clone(), graph);
+    let (units, events) = (VecDeque::new(), VecDeque::new());
+    Ok(EventReader { host: host.clone(), run: run.clone(), projector, at: 0, units, events })
 }
 
 impl EventReader {

@@ -1,15 +1,20 @@
 //! Checks the grants of flows before a run starts: their form, the tenant's secrets, and the tenant's policy.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use flowcell_contract::{BuiltIn, GrantShape, Json, Tenant};
+use flowcell_contract::{BuiltIn, GrantShape, Json, SECRETS, Tenant};
 use flowcell_services::{
     egress::OriginGrants,
     files::FileGrants,
+    model,
     secrets::{SecretGrant, Secrets},
 };
 
-use crate::operate::policy::Policy;
+use super::Host;
+use crate::{
+    operate::policy::Policy,
+    world::{services, tools},
+};
 
 /// The tenant whose grants are checked, with its secrets and policy.
 pub(crate) struct Granting {
@@ -17,6 +22,17 @@ pub(crate) struct Granting {
     pub(crate) secrets: Secrets,
     /// The operator's policy for the tenant.
     pub(crate) policy: Arc<Policy>,
+}
+
+/// Returns the names of the capabilities that flows of any folder may grant, in order.
+pub(crate) fn grantable(host: &Host) -> Vec<String> {
+    let mut names: BTreeSet<&str> = host.shared.capabilities.keys().map(|name| &**name).collect();
+    // Runs get these in addition, see `outside::capabilities`.
+    names.extend([tools::INTERFACE, services::INTERFACE]);
+    names.extend(host.simulate.covers(model::INTERFACE).then_some(model::INTERFACE));
+    names.extend(BuiltIn::ALL.iter().filter(|capability| capability.grant().is_none()).map(|free| free.name()));
+    names.insert(SECRETS);
+    names.into_iter().map(str::to_owned).collect()
 }
 
 /// Checks one item of a grant. The error is a sentence for people. Items of capabilities that an embedder added are

@@ -2,7 +2,7 @@
 //! looked up.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{HashMap, VecDeque},
     path::Path,
     sync::Arc,
 };
@@ -12,36 +12,28 @@ use flowcell_flow::{CheckMode, agentic::flow_label};
 use flowcell_runtime::ports::Pin;
 use parking_lot::Mutex;
 
-use super::Host;
-use crate::{
-    host::{
-        blocking::blocking,
-        content::Content,
-        folder::{Folder, library_of},
-        home::{Callee, FlowLocation, Home, MAX_PINNED_FLOWS, granted_flows},
-        loaded::{LoadedFlow, log_broken_rules},
-    },
-    world::simulate::Simulate,
+use super::{Host, loading, pin};
+use crate::host::{
+    blocking::blocking,
+    content::Content,
+    folder::{Folder, library_of},
+    home::{Callee, Home, MAX_PINNED_FLOWS, granted_flows},
+    loaded::{LoadedFlow, log_broken_rules},
 };
 
 /// The homes of the runs of one world, found by the pins of their flows.
 pub(super) struct Homes {
     /// The home of the run that the world was made for, and of runs whose flows have pinned no home.
     usual: Arc<Home>,
-    /// Reads the pinned content of flows. `None`: all runs have the usual home.
-    host: Option<Host>,
+    /// Reads the pinned content of flows.
+    host: Host,
     known: Mutex<HashMap<Pin, Arc<Home>>>,
 }
 
 impl Homes {
-    /// Uses one home for all runs.
-    pub(super) fn with_one(usual: Arc<Home>) -> Homes {
-        Homes { usual, host: None, known: Mutex::default() }
-    }
-
     /// Creates the homes of a host's runs. `usual` is the home of the run that the world is made for.
     pub(super) fn new(host: Host, usual: Arc<Home>) -> Homes {
-        Homes { usual, host: Some(host), known: Mutex::default() }
+        Homes { usual, host, known: Mutex::default() }
     }
 
     /// Returns the home of the run that the world was made for.
@@ -56,141 +48,128 @@ impl Homes {
 
     /// Returns the home of a run, by the pin of its flow.
     pub(super) fn find(&self, pin: &Pin) -> Result<Arc<Home>, Failure> {
-        let Some(host) = &self.host else { return Ok(self.usual.clone()) };
         let mut known = self.known.lock();
         if let Some(home) = known.get(pin) {
             return Ok(home.clone());
         }
-        let content = host.content_of(pin)?;
+        let content = pin::content_of(&self.host, pin)?;
         // Child runs of a run that an older version accepted resolve their own calls as that run does.
-        let home = if content.home.is_some() { Arc::new(host.home_in(&content)) } else { self.usual.clone() };
+        let home = if content.home.is_some() { Arc::new(home_in(&self.host, &content)) } else { self.usual.clone() };
         known.insert(pin.clone(), home.clone());
         Ok(home)
     }
 }
 
-impl Host {
-    /// Returns the same flow with its home. The home pins every flow that a run can call by a literal name or as a
-    /// tool, directly or through other flows. This reads files, checks flows, and blocks.
-    pub fn bound(&self, flow: LoadedFlow) -> LoadedFlow {
-        let home = Some(self.bind(&flow));
-        LoadedFlow { home, ..flow }
-    }
+/// Performs [`Host::bound`].
+pub(crate) fn bound(host: &Host, flow: LoadedFlow) -> LoadedFlow {
+    let home = Some(bind(host, &flow));
+    LoadedFlow { home, ..flow }
+}
 
-    /// Returns the home of a new run.
-    pub(super) fn bind(&self, flow: &LoadedFlow) -> Arc<Home> {
-        let new = || Arc::new(self.pin_called(Home::new(flow.folder.clone()), flow));
-        flow.home.clone().unwrap_or_else(new)
-    }
+/// Returns the home of a new run.
+pub(super) fn bind(host: &Host, flow: &LoadedFlow) -> Arc<Home> {
+    let new = || Arc::new(pin_called(host, Home::new(flow.folder.clone()), flow));
+    flow.home.clone().unwrap_or_else(new)
+}
 
-    /// Adds to a home the flows that `flow` can call. Flows that the home has already pinned stay unchanged.
-    fn pin_called(&self, mut home: Home, flow: &LoadedFlow) -> Home {
-        let beside = Home::new(flow.folder.clone());
-        let most = home.flows.len() + MAX_PINNED_FLOWS;
-        let mut open: VecDeque<String> = called_names(flow);
-        while let Some(name) = open.pop_front() {
-            if home.flows.contains_key(&name) {
-                continue;
-            }
-            if home.flows.len() >= most {
-                tracing::warn!(
-                    flow = flow.name(),
-                    "the flow can call more than {MAX_PINNED_FLOWS} flows; a run finds the others when it calls them"
-                );
-                break;
-            }
-            let callee = match self.load_called(&beside, &name) {
-                Ok(called) => {
-                    open.extend(called_names(&called));
-                    Callee::Pinned(self.store_content(self.content(&called)))
-                }
-                Err(failure) => Callee::Unusable(failure.message),
-            };
-            home.flows.insert(name, callee);
+/// Adds to a home the flows that `flow` can call. Flows that the home has already pinned stay unchanged.
+fn pin_called(host: &Host, mut home: Home, flow: &LoadedFlow) -> Home {
+    let beside = Home::new(flow.folder.clone());
+    let most = home.flows.len() + MAX_PINNED_FLOWS;
+    let mut open: VecDeque<String> = called_names(flow);
+    while let Some(name) = open.pop_front() {
+        if home.flows.contains_key(&name) {
+            continue;
         }
-        home
-    }
-
-    /// Returns the home that a run's content records. Content of older versions has only the texts of the called
-    /// flows. Then the folder of the home is the tenant's library or the current folder.
-    pub(super) fn home_in(&self, content: &Content) -> Home {
-        let library = self.library.as_ref().map(|all| library_of(all, &self.tenant));
-        if let Some(place) = &content.home {
-            return Home {
-                folder: Arc::new(place.open(library).with_mode(CheckMode::Stored)),
-                flows: content.called.clone(),
-            };
+        if home.flows.len() >= most {
+            tracing::warn!(
+                flow = flow.name(),
+                "the flow can call more than {MAX_PINNED_FLOWS} flows; a run finds the others when it calls them"
+            );
+            break;
         }
-        let folder = library.map_or_else(|| self.current_folder(), Folder::of_library);
-        let texts = content.flows.iter();
-        let flows = texts.map(|(name, (file, text))| (name.clone(), Callee::Text(file.clone(), text.clone())));
-        Home { folder: Arc::new(folder.with_mode(CheckMode::Stored)), flows: flows.collect() }
-    }
-
-    /// Returns a home for work that belongs to no run.
-    pub(super) fn unpinned_home(&self) -> Arc<Home> {
-        Arc::new(Home::new(Arc::new(self.current_folder())))
-    }
-
-    /// Returns the current folder for `local`, and no folder for other tenants, because the current folder belongs to
-    /// the user who started the process.
-    fn current_folder(&self) -> Folder {
-        if self.tenant == Tenant::local() { Folder::of(Path::new("")) } else { Folder::nowhere() }
-            .with_mode(CheckMode::Stored)
-    }
-
-    /// Loads a flow that a run calls. A pinned flow is loaded as it was pinned. Otherwise the run has computed the
-    /// name, and the present flow in the run's folder is loaded. The flows that it can call are then pinned in addition
-    /// to those of the caller.
-    pub(crate) fn called(&self, home: &Arc<Home>, name: &str) -> Result<LoadedFlow, Failure> {
-        let flow = self.load_called(home, name)?;
-        let home = match home.flows.contains_key(name) || home.is_old() {
-            true => home.clone(),
-            false => Arc::new(self.pin_called(home.as_ref().clone(), &flow)),
+        let callee = match load_called(host, &beside, &name) {
+            Ok(called) => {
+                open.extend(called_names(&called));
+                Callee::Pinned(pin::store_content(host, pin::content(host, &called)))
+            }
+            Err(failure) => Callee::Unusable(failure.message),
         };
-        Ok(LoadedFlow { home: Some(home), ..flow })
+        home.flows.insert(name, callee);
     }
+    home
+}
 
-    pub(crate) fn load_called(&self, home: &Home, name: &str) -> Result<LoadedFlow, Failure> {
-        let unusable = |why: String| Failure::new(code::FLOW_NOT_FOUND, why);
-        match home.flows.get(name) {
-            Some(Callee::Pinned(hash)) => {
-                let content = self.content_of(&Pin(hash.clone()))?;
-                let (graph, warnings) = self.check_content(&content)?;
-                log_broken_rules(&self.tenant, &warnings);
-                let (folder, content, warnings) = (home.folder.clone(), Arc::new(content), warnings.into());
-                return Ok(LoadedFlow { graph, folder, content, home: None, warnings });
-            }
-            Some(Callee::Unusable(why)) => return Err(unusable(why.clone())),
-            Some(Callee::Text(..)) | None => {}
-        }
-        let source = home.source(name);
-        let missing = || match &home.folder {
-            folder if folder.is_nowhere() => {
-                format!(
-                    "unknown flow `{name}`: a flow in a request cannot call files next to it; store both flows in the \
-                     library"
-                )
-            }
-            folder if folder.is_library() => format!("the library has no flow `{name}`"),
-            _ => format!("the file `{name}.yaml` next to the calling flow does not exist"),
+/// Returns the home that a run's content records. Content of older versions has only the texts of the called
+/// flows. Then the folder of the home is the tenant's library or the current folder.
+pub(super) fn home_in(host: &Host, content: &Content) -> Home {
+    let library = host.library.as_ref().map(|all| library_of(all, &host.tenant));
+    if let Some(place) = &content.home {
+        return Home {
+            folder: Arc::new(place.open(library).with_mode(CheckMode::Stored)),
+            flows: content.called.clone(),
         };
-        let source = source.ok_or_else(|| unusable(home.folder.explain_refusal(name).unwrap_or_else(missing)))?;
-        let loaded = blocking(|| self.load_in(&source, home.folder.clone()));
-        let flow = loaded.map_err(|error| unusable(format!("cannot use the flow `{name}`: {error}")))?;
-        match flow_label(flow.graph()).is_some_and(|label| label.disabled) {
-            true => Err(unusable(format!("the flow `{name}` is disabled in its file"))),
-            false => Ok(flow),
-        }
     }
+    let folder = library.map_or_else(|| current_folder(host), Folder::of_library);
+    let texts = content.flows.iter();
+    let flows = texts.map(|(name, (file, text))| (name.clone(), Callee::Text(file.clone(), text.clone())));
+    Home { folder: Arc::new(folder.with_mode(CheckMode::Stored)), flows: flows.collect() }
+}
 
-    /// Returns the content that a run of a flow pins, including its home.
-    pub(super) fn content_at(&self, flow: &LoadedFlow, home: &Home) -> Content {
-        let (place, called) = match home.is_old() {
-            true => (None, BTreeMap::new()),
-            false => (Some(FlowLocation::from_folder(&home.folder)), home.flows.clone()),
-        };
-        Content { home: place, called, simulate: Simulate::clone(&self.simulate), ..self.content(flow) }
+/// Returns a home for work that belongs to no run.
+pub(super) fn unpinned(host: &Host) -> Arc<Home> {
+    Arc::new(Home::new(Arc::new(current_folder(host))))
+}
+
+/// Returns the current folder for `local`, and no folder for other tenants, because the current folder belongs to
+/// the user who started the process.
+fn current_folder(host: &Host) -> Folder {
+    if host.tenant == Tenant::local() { Folder::of(Path::new("")) } else { Folder::nowhere() }
+        .with_mode(CheckMode::Stored)
+}
+
+/// Loads a flow that a run calls. A pinned flow is loaded as it was pinned. Otherwise the run has computed the
+/// name, and the present flow in the run's folder is loaded. The flows that it can call are then pinned in addition
+/// to those of the caller.
+pub(super) fn called(host: &Host, home: &Arc<Home>, name: &str) -> Result<LoadedFlow, Failure> {
+    let flow = load_called(host, home, name)?;
+    let home = match home.flows.contains_key(name) || home.is_old() {
+        true => home.clone(),
+        false => Arc::new(pin_called(host, home.as_ref().clone(), &flow)),
+    };
+    Ok(LoadedFlow { home: Some(home), ..flow })
+}
+
+pub(super) fn load_called(host: &Host, home: &Home, name: &str) -> Result<LoadedFlow, Failure> {
+    let unusable = |why: String| Failure::new(code::FLOW_NOT_FOUND, why);
+    match home.flows.get(name) {
+        Some(Callee::Pinned(hash)) => {
+            let content = pin::content_of(host, &Pin(hash.clone()))?;
+            let (graph, warnings) = pin::check_content(host, &content)?;
+            log_broken_rules(&host.tenant, &warnings);
+            let (folder, content, warnings) = (home.folder.clone(), Arc::new(content), warnings.into());
+            return Ok(LoadedFlow { graph, folder, content, home: None, warnings });
+        }
+        Some(Callee::Unusable(why)) => return Err(unusable(why.clone())),
+        Some(Callee::Text(..)) | None => {}
+    }
+    let source = home.source(name);
+    let missing = || match &home.folder {
+        folder if folder.is_nowhere() => {
+            format!(
+                "unknown flow `{name}`: a flow in a request cannot call files next to it; store both flows in the \
+                 library"
+            )
+        }
+        folder if folder.is_library() => format!("the library has no flow `{name}`"),
+        _ => format!("the file `{name}.yaml` next to the calling flow does not exist"),
+    };
+    let source = source.ok_or_else(|| unusable(home.folder.explain_refusal(name).unwrap_or_else(missing)))?;
+    let loaded = blocking(|| loading::load_in(host, &source, home.folder.clone()));
+    let flow = loaded.map_err(|error| unusable(format!("cannot use the flow `{name}`: {error}")))?;
+    match flow_label(flow.graph()).is_some_and(|label| label.disabled) {
+        true => Err(unusable(format!("the flow `{name}` is disabled in its file"))),
+        false => Ok(flow),
     }
 }
 

@@ -7,16 +7,16 @@ use std::{
     time::Instant,
 };
 
-use flowcell_contract::{BuiltIn, Catalog, Digest, SECRETS, Tenant};
+use flowcell_contract::{Catalog, Digest, Tenant};
 use flowcell_engine::{Engine, Pack};
 use flowcell_flow::{Diagnostic, Location, PackRef, Source, Start};
 
-use super::{Host, homes::Homes, known_pack::KnownPack};
+use super::{Host, known_pack::KnownPack};
 use crate::{
     host::{
         error::{Error, LoadError},
         folder::{Folder, read_source},
-        granted::Granting,
+        granted::{Granting, grantable},
         inspector::Inspector,
         loaded::{CheckedFlow, LoadedFlow, log_broken_rules},
         reading::{RecordingContext, Surroundings},
@@ -24,135 +24,124 @@ use crate::{
     packs::{InstallError, LockedPack, PackId},
 };
 
-impl Host {
-    /// Loads a flow without errors. Packs and files that it names are relative to its folder.
-    pub fn load_flow(&self, path: impl AsRef<Path>) -> Result<LoadedFlow, LoadError> {
-        accept(self.check_flow(path)?)
-    }
+/// Performs [`Host::load_flow`].
+pub(crate) fn load_flow(host: &Host, path: &Path) -> Result<LoadedFlow, LoadError> {
+    accept(check_flow(host, path)?)
+}
 
-    /// Loads a flow from text. Files that it names are relative to the folder of the source's name.
-    pub fn load_source(&self, source: Source) -> Result<LoadedFlow, LoadError> {
-        self.load_in(&source, Arc::new(Folder::of(Path::new(&source.name))))
-    }
+/// Performs [`Host::load_source`].
+pub(crate) fn load_source(host: &Host, source: &Source) -> Result<LoadedFlow, LoadError> {
+    load_in(host, source, Arc::new(Folder::of(Path::new(&source.name))))
+}
 
-    /// Checks a flow and returns all diagnostics. It runs nothing.
-    pub fn check_flow(&self, path: impl AsRef<Path>) -> Result<CheckedFlow, Error> {
-        let path = path.as_ref();
-        let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        Ok(self.check_in(&source, Arc::new(Folder::of(path)), &Start::default()))
-    }
+/// Performs [`Host::check_flow`].
+pub(crate) fn check_flow(host: &Host, path: &Path) -> Result<CheckedFlow, Error> {
+    let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    Ok(check_in(host, &source, Arc::new(Folder::of(path)), &Start::default()))
+}
 
-    /// Checks a flow without a folder of its own, such as one from the network: see [`Folder::nowhere`] and
-    /// [`Folder::nowhere_beside`].
-    pub fn check_alone(&self, source: &Source, folder: Folder) -> CheckedFlow {
-        self.check_in(source, Arc::new(folder), &Start::default())
-    }
+/// Performs [`Host::check_alone`].
+pub(crate) fn check_alone(host: &Host, source: &Source, folder: Folder) -> CheckedFlow {
+    check_in(host, source, Arc::new(folder), &Start::default())
+}
 
-    /// Loads an agentic flow with start settings that replace the settings in its file. Also returns the check's
-    /// diagnostics.
-    pub(crate) fn load_flow_as(&self, path: &Path, start: &Start) -> Result<(LoadedFlow, Vec<Diagnostic>), LoadError> {
-        let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        let checked = self.check_in(&source, Arc::new(Folder::of(path)), start);
-        match checked.flow {
-            Some(flow) => Ok((flow, checked.diagnostics)),
-            None => Err(LoadError::Invalid(checked.diagnostics)),
+/// Loads an agentic flow with start settings that replace the settings in its file. Also returns the check's
+/// diagnostics.
+pub(crate) fn load_flow_as(
+    host: &Host,
+    path: &Path,
+    start: &Start,
+) -> Result<(LoadedFlow, Vec<Diagnostic>), LoadError> {
+    let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let checked = check_in(host, &source, Arc::new(Folder::of(path)), start);
+    match checked.flow {
+        Some(flow) => Ok((flow, checked.diagnostics)),
+        None => Err(LoadError::Invalid(checked.diagnostics)),
+    }
+}
+
+pub(crate) fn load_in(host: &Host, source: &Source, folder: Arc<Folder>) -> Result<LoadedFlow, LoadError> {
+    accept(check_in(host, source, folder, &Start::default()))
+}
+
+pub(crate) fn check_in(host: &Host, source: &Source, folder: Arc<Folder>, start: &Start) -> CheckedFlow {
+    let around = surroundings(host, folder);
+    let plain = *start == Start::default();
+    let known = plain.then(|| host.shared.checked.get(&host.tenant, source, &around)).flatten();
+    known.unwrap_or_else(|| check_anew(host, source, around, start))
+}
+
+/// Performs [`Host::checked_before`].
+pub(crate) fn checked_before(host: &Host, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
+    host.shared.checked.get_without_lookups(&host.tenant, source, folder)
+}
+
+fn check_anew(host: &Host, source: &Source, around: Surroundings, start: &Start) -> CheckedFlow {
+    let since = Instant::now();
+    let folder = around.folder.clone();
+    let named = flowcell_flow::packs(source);
+    let (catalog, mut diagnostics) = catalog_with(host, &named, source, &folder);
+    let sound = diagnostics.is_empty();
+    let inspector = Inspector::new(host.shared.engine.clone(), catalog.clone(), host.tenant.clone());
+    let reading = RecordingContext::new(around, inspector);
+    let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
+    let graph = checked.graph.filter(|_| sound);
+    diagnostics.extend(checked.diagnostics);
+    diagnostics.sort_by_key(|finding| (finding.location.line, finding.location.column));
+    log_broken_rules(&host.tenant, &diagnostics);
+    let flow = graph.map(|graph| {
+        let content = Arc::new(reading.content(source, &graph, start));
+        let warnings = diagnostics.as_slice().into();
+        LoadedFlow { graph: Arc::new(graph), folder, content, home: None, warnings }
+    });
+    let checked = CheckedFlow { flow, diagnostics };
+    // The engine has already charged for the scripts.
+    host.shared.engine.charge(&host.tenant, since.elapsed().saturating_sub(reading.time_spent()));
+    // A flow that names pack files is not remembered, since the files may change.
+    if named.is_empty() && *start == Start::default() {
+        host.shared.checked.put(&host.tenant, source, &checked, reading.lookups());
+    }
+    checked
+}
+
+/// Returns the context in which a flow's check looks up files, agents and grants.
+fn surroundings(host: &Host, folder: Arc<Folder>) -> Surroundings {
+    let capabilities = grantable(host);
+    let granting =
+        Granting { tenant: host.tenant.clone(), secrets: host.shared.secrets.clone(), policy: host.policy.clone() };
+    Surroundings { folder, capabilities, granting }
+}
+
+/// Returns the catalog with the packs that a flow names, and the diagnostics of these packs.
+fn catalog_with(host: &Host, named: &[PackRef], source: &Source, folder: &Folder) -> (Arc<Catalog>, Vec<Diagnostic>) {
+    if named.is_empty() {
+        return (host.shared.catalog.clone(), Vec::new());
+    }
+    let mut catalog = Catalog::clone(&host.shared.catalog);
+    let mut findings = Vec::new();
+    for PackRef { path, location: place } in named {
+        // The files of this machine belong to the user who started the process, and to no other tenant.
+        if folder.is_nowhere() || host.tenant != Tenant::local() {
+            findings.push(Error::NoFolder.at(source, place.clone()));
+            continue;
         }
-    }
-
-    pub(crate) fn load_in(&self, source: &Source, folder: Arc<Folder>) -> Result<LoadedFlow, LoadError> {
-        accept(self.check_in(source, folder, &Start::default()))
-    }
-
-    pub(crate) fn check_in(&self, source: &Source, folder: Arc<Folder>, start: &Start) -> CheckedFlow {
-        let around = self.surroundings(folder);
-        let plain = *start == Start::default();
-        let known = plain.then(|| self.shared.checked.get(&self.tenant, source, &around)).flatten();
-        known.unwrap_or_else(|| self.check_anew(source, around, start))
-    }
-
-    /// Returns the remembered result of a flow's check, if it is valid without reading any files.
-    pub fn checked_before(&self, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
-        self.shared.checked.get_without_lookups(&self.tenant, source, folder)
-    }
-
-    fn check_anew(&self, source: &Source, around: Surroundings, start: &Start) -> CheckedFlow {
-        let since = Instant::now();
-        let folder = around.folder.clone();
-        let named = flowcell_flow::packs(source);
-        let (catalog, mut diagnostics) = self.catalog_with(&named, source, &folder);
-        let sound = diagnostics.is_empty();
-        let inspector = Inspector::new(self.shared.engine.clone(), catalog.clone(), self.tenant.clone());
-        let reading = RecordingContext::new(around, inspector);
-        let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
-        let graph = checked.graph.filter(|_| sound);
-        diagnostics.extend(checked.diagnostics);
-        diagnostics.sort_by_key(|finding| (finding.location.line, finding.location.column));
-        log_broken_rules(&self.tenant, &diagnostics);
-        let flow = graph.map(|graph| {
-            let content = Arc::new(reading.content(source, &graph, start));
-            let warnings = diagnostics.as_slice().into();
-            LoadedFlow { graph: Arc::new(graph), folder, content, home: None, warnings }
-        });
-        let checked = CheckedFlow { flow, diagnostics };
-        // The engine has already charged for the scripts.
-        self.shared.engine.charge(&self.tenant, since.elapsed().saturating_sub(reading.time_spent()));
-        // A flow that names pack files is not remembered, since the files may change.
-        if named.is_empty() && *start == Start::default() {
-            self.shared.checked.put(&self.tenant, source, &checked, reading.lookups());
-        }
-        checked
-    }
-
-    /// Returns the context in which a flow's check looks up files, agents and grants.
-    fn surroundings(&self, folder: Arc<Folder>) -> Surroundings {
-        let capabilities = self.grantable();
-        let granting =
-            Granting { tenant: self.tenant.clone(), secrets: self.shared.secrets.clone(), policy: self.policy.clone() };
-        Surroundings { folder, capabilities, granting }
-    }
-
-    /// Returns the capabilities that flows of any folder may grant.
-    pub(crate) fn grantable(&self) -> Vec<String> {
-        let homes = Arc::new(Homes::with_one(self.unpinned_home()));
-        let outside = self.capabilities(&homes, &self.shared.blobs);
-        let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
-        let free = BuiltIn::ALL.iter().filter(|capability| capability.grant().is_none());
-        capabilities.extend(free.map(|capability| capability.name().to_owned()));
-        capabilities.push(SECRETS.to_owned());
-        capabilities
-    }
-
-    /// Returns the catalog with the packs that a flow names, and the diagnostics of these packs.
-    fn catalog_with(&self, named: &[PackRef], source: &Source, folder: &Folder) -> (Arc<Catalog>, Vec<Diagnostic>) {
-        if named.is_empty() {
-            return (self.shared.catalog.clone(), Vec::new());
-        }
-        let mut catalog = Catalog::clone(&self.shared.catalog);
-        let mut findings = Vec::new();
-        for PackRef { path, location: place } in named {
-            // The files of this machine belong to the user who started the process, and to no other tenant.
-            if folder.is_nowhere() || self.tenant != Tenant::local() {
-                findings.push(Error::NoFolder.at(source, place.clone()));
-                continue;
+        let shown = folder.join(path);
+        let found = folder.resolve_pack(path).map_err(|source| Error::Read { path: shown.clone(), source });
+        let added = found.and_then(|file| add_pack_file(&host.shared.engine, &mut catalog, &file, &shown));
+        match added {
+            Ok((digest, _)) if !host.policy.allows_pack(&digest.0) => {
+                findings.push(pack_denied(source, place.clone(), &digest.0));
             }
-            let shown = folder.join(path);
-            let found = folder.resolve_pack(path).map_err(|source| Error::Read { path: shown.clone(), source });
-            let added = found.and_then(|file| add_pack_file(&self.shared.engine, &mut catalog, &file, &shown));
-            match added {
-                Ok((digest, _)) if !self.policy.allows_pack(&digest.0) => {
-                    findings.push(pack_denied(source, place.clone(), &digest.0));
-                }
-                Ok((digest, bytes)) => self.remember_pack(digest, bytes),
-                Err(error) => findings.push(error.at(source, place.clone())),
-            }
+            Ok((digest, bytes)) => remember_pack(host, digest, bytes),
+            Err(error) => findings.push(error.at(source, place.clone())),
         }
-        (Arc::new(catalog), findings)
     }
+    (Arc::new(catalog), findings)
+}
 
-    fn remember_pack(&self, digest: Digest, bytes: Arc<[u8]>) {
-        let mut packs = self.shared.packs.lock();
-        packs.entry(digest).or_insert(KnownPack::new(bytes));
-    }
+fn remember_pack(host: &Host, digest: Digest, bytes: Arc<[u8]>) {
+    let mut packs = host.shared.packs.lock();
+    packs.entry(digest).or_insert(KnownPack::new(bytes));
 }
 
 /// Reports a pack that the operator does not let the tenant use.

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Failure, Outgoing, Value};
-use flowcell_runtime::ports::{Pin, StoreError};
+use flowcell_runtime::ports::Pin;
 use flowcell_services::{http, model};
 use futures_util::future::{BoxFuture, ready};
 
@@ -19,63 +19,50 @@ use crate::{
 
 type Capabilities = HashMap<Arc<str>, Arc<dyn Capability>>;
 
-impl Host {
-    /// Returns the capabilities that leave the host, for the runs of these homes. Simulated calls store their files in
-    /// `blobs`.
-    pub(super) fn capabilities(&self, homes: &Arc<Homes>, blobs: &Arc<dyn Blobs>) -> Capabilities {
-        let mut capabilities = HashMap::clone(&self.shared.capabilities);
-        if self.simulate.covers(http::INTERFACE)
-            && let Some(http) = capabilities.get_mut(http::INTERFACE)
-        {
-            *http = Arc::new(SimulatedHttp(http.clone()));
-        }
-        if self.simulate.covers(model::INTERFACE) {
-            capabilities.insert(model::INTERFACE.into(), self.shared.simulated_model.clone());
-        }
-        let simulated = self.simulate.covers(tools::INTERFACE);
-        let tools = || -> Arc<dyn Capability> {
-            Arc::new(ToolsOfRuns {
-                tools: self.tools(homes.usual(), simulated),
-                host: self.clone(),
-                homes: homes.clone(),
-            })
-        };
-        capabilities.entry(tools::INTERFACE.into()).or_insert_with(tools);
-        let models = capabilities.get(model::INTERFACE).unwrap_or(&self.shared.simulated_model).clone();
-        let services = || -> Arc<dyn Capability> {
-            Arc::new(Services {
-                settings: self.shared.services.clone(),
-                // A service is simulated by its own name, so its tools are real here.
-                tools: self.tools(&self.shared.services_home, false),
-                models,
-                blobs: blobs.clone(),
-                usage: self.shared.usage.clone(),
-                policy: self.policy.clone(),
-                simulate: self.simulate.clone(),
-            })
-        };
-        capabilities.entry(services::INTERFACE.into()).or_insert_with(services);
-        capabilities
+/// Returns the capabilities that leave the host, for the runs of these homes. Simulated calls store their files in
+/// `blobs`.
+pub(super) fn capabilities(host: &Host, homes: &Arc<Homes>, blobs: &Arc<dyn Blobs>) -> Capabilities {
+    let mut capabilities = HashMap::clone(&host.shared.capabilities);
+    if host.simulate.covers(http::INTERFACE)
+        && let Some(http) = capabilities.get_mut(http::INTERFACE)
+    {
+        *http = Arc::new(SimulatedHttp(http.clone()));
     }
-
-    /// Returns the store of blobs, which are addressed by content.
-    pub(crate) fn blobs(&self) -> &dyn Blobs {
-        &*self.shared.blobs
+    if host.simulate.covers(model::INTERFACE) {
+        capabilities.insert(model::INTERFACE.into(), host.shared.simulated_model.clone());
     }
+    let simulated = host.simulate.covers(tools::INTERFACE);
+    let tools = || -> Arc<dyn Capability> {
+        Arc::new(ToolsOfRuns {
+            tools: tools_of(host, homes.usual(), simulated),
+            host: host.clone(),
+            homes: homes.clone(),
+        })
+    };
+    capabilities.entry(tools::INTERFACE.into()).or_insert_with(tools);
+    let models = capabilities.get(model::INTERFACE).unwrap_or(&host.shared.simulated_model).clone();
+    let services = || -> Arc<dyn Capability> {
+        Arc::new(Services {
+            settings: host.shared.services.clone(),
+            // A service is simulated by its own name, so its tools are real here.
+            tools: tools_of(host, &host.shared.services_home, false),
+            models,
+            blobs: blobs.clone(),
+            usage: host.shared.usage.clone(),
+            policy: host.policy.clone(),
+            simulate: host.simulate.clone(),
+        })
+    };
+    capabilities.entry(services::INTERFACE.into()).or_insert_with(services);
+    capabilities
+}
 
-    /// Waits until all blobs that were stored before this call are durable.
-    pub(crate) fn settle(&self) -> Result<(), StoreError> {
-        self.shared.store.as_ref().map_or(Ok(()), |store| store.settle())?;
-        self.shared.shared.as_ref().map_or(Ok(()), |store| store.settle())
-    }
-
-    fn tools(&self, home: &Arc<Home>, simulated: bool) -> Tools {
-        Tools {
-            flows: Arc::new(CalledFlows { host: self.clone(), home: home.clone() }),
-            usage: self.shared.usage.clone(),
-            mcp: self.shared.mcp.clone(),
-            simulated,
-        }
+fn tools_of(host: &Host, home: &Arc<Home>, simulated: bool) -> Tools {
+    Tools {
+        flows: Arc::new(CalledFlows { host: host.clone(), home: home.clone() }),
+        usage: host.shared.usage.clone(),
+        mcp: host.shared.mcp.clone(),
+        simulated,
     }
 }
 
@@ -112,14 +99,30 @@ mod tests {
 
     use flowcell_contract::BuiltIn;
 
-    use crate::Host;
+    use super::*;
+    use crate::{
+        Simulate,
+        host::{granted::grantable, homes},
+    };
 
     #[test]
     fn every_built_in_capability_is_performed() {
         let host = Host::builder().without_cache().instances(1).build().unwrap();
-        let there = host.grantable();
+        let there = grantable(&host);
         for capability in BuiltIn::ALL.iter().map(|capability| capability.name()) {
             assert!(there.iter().any(|name| name == capability), "nothing performs calls of `{capability}`");
+        }
+    }
+
+    #[test]
+    fn flows_may_grant_every_capability_of_their_runs() {
+        let host = Host::builder().without_cache().instances(1).build().unwrap();
+        for host in [host.clone(), host.simulating(Simulate::of(["all"])).unwrap()] {
+            let homes = Arc::new(Homes::new(host.clone(), homes::unpinned(&host)));
+            let there = grantable(&host);
+            for name in capabilities(&host, &homes, &host.shared.blobs).keys() {
+                assert!(there.iter().any(|granted| **granted == **name), "no flow may grant `{name}`");
+            }
         }
     }
 }

@@ -1,129 +1,144 @@
 //! Pins the content that a run's flow was checked from. The store has the content under its digest.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell_contract::{BlobRef, Catalog, Digest, Failure, RunId, code};
 use flowcell_flow::{CheckContext, Checked, Diagnostic, Severity, graph::Graph};
 use flowcell_runtime::{Pinned, ports::Pin};
 
 use super::{Host, known_pack::KnownPack, loading::register};
-use crate::host::{catalog, content::Content, home::Home, loaded::LoadedFlow};
+use crate::{
+    host::{
+        catalog,
+        content::Content,
+        home::{FlowLocation, Home},
+        loaded::LoadedFlow,
+    },
+    world::simulate::Simulate,
+};
 
 const MIME: &str = "application/json";
 const MIME_OF_PACKS: &str = "application/wasm";
 
-impl Host {
-    /// Stores the content of a flow and its home, so that a run no longer depends on files.
-    pub(super) fn pin(&self, flow: &LoadedFlow, home: &Home) -> Pinned {
-        Pinned { graph: flow.graph.clone(), pin: Pin(self.store_content(self.content_at(flow, home))) }
-    }
+/// Stores the content of a flow and its home, so that a run no longer depends on files.
+pub(super) fn pin(host: &Host, flow: &LoadedFlow, home: &Home) -> Pinned {
+    Pinned { graph: flow.graph.clone(), pin: Pin(store_content(host, content_at(host, flow, home))) }
+}
 
-    /// Stores the packs of a flow, and returns the flow's content with the ids of their blobs.
-    pub(super) fn content(&self, flow: &LoadedFlow) -> Content {
-        let mut content = Content::clone(&flow.content);
-        // Content that was pinned before already has its packs, also those of another version of this program.
-        for (digest, blob) in content.packs.iter_mut().filter(|(_, blob)| blob.is_none()) {
-            if catalog::find(digest).is_some() {
-                content.built_in.insert(digest.clone());
+/// Returns the content that a run of a flow pins, including its home.
+pub(super) fn content_at(host: &Host, flow: &LoadedFlow, home: &Home) -> Content {
+    let (place, called) = match home.is_old() {
+        true => (None, BTreeMap::new()),
+        false => (Some(FlowLocation::from_folder(&home.folder)), home.flows.clone()),
+    };
+    Content { home: place, called, simulate: Simulate::clone(&host.simulate), ..content(host, flow) }
+}
+
+/// Stores the packs of a flow, and returns the flow's content with the ids of their blobs.
+pub(super) fn content(host: &Host, flow: &LoadedFlow) -> Content {
+    let mut content = Content::clone(&flow.content);
+    // Content that was pinned before already has its packs, also those of another version of this program.
+    for (digest, blob) in content.packs.iter_mut().filter(|(_, blob)| blob.is_none()) {
+        if catalog::find(digest).is_some() {
+            content.built_in.insert(digest.clone());
+        }
+        *blob = keep_pack(host, digest);
+    }
+    content
+}
+
+/// Stores the content of a flow and returns its hash.
+pub(super) fn store_content(host: &Host, content: Content) -> Arc<str> {
+    let bytes = serde_json::to_vec(&content).unwrap_or_default();
+    host.shared.blobs.put(&host.tenant, bytes.into(), MIME).file_id
+}
+
+/// Stores a pack by its digest, and returns the id of its blob. Returns `None` if the pack is unknown, or if it
+/// is built in and the store is in memory.
+fn keep_pack(host: &Host, digest: &str) -> Option<Arc<str>> {
+    let mut packs = host.shared.packs.lock();
+    let digest = Digest(digest.into());
+    let (store, shared) = (&host.shared.store, &host.shared.shared);
+    if store.is_none() && shared.is_none() {
+        let bytes = packs.get(&digest)?.bytes.clone();
+        return Some(host.shared.blobs.put(&host.tenant, bytes, MIME_OF_PACKS).file_id);
+    }
+    let built_in = || catalog::find(&digest.0).map(|pack| KnownPack::new(pack.bytes.into()));
+    let known = match packs.get_mut(&digest) {
+        Some(known) => known,
+        None => packs.entry(digest.clone()).or_insert(built_in()?),
+    };
+    if known.kept.insert(host.tenant.clone()) {
+        let keep = (host.tenant.clone(), known.bytes.clone());
+        store.iter().for_each(|store| store.keep(&keep.0, &digest.0, keep.1.clone(), MIME_OF_PACKS));
+        shared.iter().for_each(|store| store.keep(&keep.0, &digest.0, keep.1.clone(), MIME_OF_PACKS));
+    }
+    Some(digest.0)
+}
+
+/// Loads a flow from its pinned content.
+pub(super) fn pinned(host: &Host, pin: &Pin) -> Result<Arc<Graph>, Failure> {
+    check_pinned(host, pin).map(|(graph, _)| graph)
+}
+
+/// Performs [`Host::warnings_of`].
+pub(crate) fn warnings_of(host: &Host, run: &RunId) -> Vec<Diagnostic> {
+    let record = host.record(run).ok().flatten();
+    let checked = record.and_then(|record| check_pinned(host, &record.pin).ok());
+    checked.map(|(_, warnings)| warnings).unwrap_or_default()
+}
+
+/// Loads a flow from its pinned content, with the warnings of its check.
+pub(super) fn check_pinned(host: &Host, pin: &Pin) -> Result<(Arc<Graph>, Vec<Diagnostic>), Failure> {
+    check_content(host, &content_of(host, pin)?)
+}
+
+/// Reads the pinned content.
+pub(super) fn content_of(host: &Host, pin: &Pin) -> Result<Content, Failure> {
+    let bytes = read_stored(host, &pin.0, MIME)?;
+    serde_json::from_slice(&bytes).map_err(|error| pin_error(&error))
+}
+
+/// Checks a flow from its content, and returns it with its warnings.
+pub(super) fn check_content(host: &Host, content: &Content) -> Result<(Arc<Graph>, Vec<Diagnostic>), Failure> {
+    let checked = check_with(host, content, content)?;
+    let error = checked.diagnostics.iter().find(|finding| finding.severity == Severity::Error);
+    match (checked.graph, error) {
+        (Some(graph), _) => Ok((Arc::new(graph), checked.diagnostics)),
+        (None, Some(error)) => Err(pin_error(&error.message)),
+        (None, None) => Err(pin_error(&"it cannot be checked")),
+    }
+}
+
+/// Checks a flow from its content, with the pinned packs. The check looks up files, agents and grants in `files`.
+pub(super) fn check_with(host: &Host, content: &Content, files: &dyn CheckContext) -> Result<Checked, Failure> {
+    let mut catalog = Catalog::default();
+    for (digest, blob) in &content.packs {
+        let digest = Digest(digest.as_str().into());
+        let kept = |blob| read_stored(host, blob, MIME_OF_PACKS).map(|bytes| bytes.to_vec());
+        let came_along = content.built_in.contains(&*digest.0);
+        let pack = match (blob, catalog::find(&digest.0)) {
+            (_, Some(built_in)) => host.shared.engine.add_built_in(built_in.bytes, digest, built_in.name),
+            // This pack came with another version of this program.
+            (Some(blob), None) if came_along => {
+                let origin = digest.to_string();
+                host.shared.engine.add_built_in(kept(blob)?, digest, &origin)
             }
-            *blob = self.keep_pack(digest);
-        }
-        content
-    }
-
-    /// Stores the content of a flow and returns its hash.
-    pub(super) fn store_content(&self, content: Content) -> Arc<str> {
-        let bytes = serde_json::to_vec(&content).unwrap_or_default();
-        self.shared.blobs.put(&self.tenant, bytes.into(), MIME).file_id
-    }
-
-    /// Stores a pack by its digest, and returns the id of its blob. Returns `None` if the pack is unknown, or if it
-    /// is built in and the store is in memory.
-    fn keep_pack(&self, digest: &str) -> Option<Arc<str>> {
-        let mut packs = self.shared.packs.lock();
-        let digest = Digest(digest.into());
-        let (store, shared) = (&self.shared.store, &self.shared.shared);
-        if store.is_none() && shared.is_none() {
-            let bytes = packs.get(&digest)?.bytes.clone();
-            return Some(self.shared.blobs.put(&self.tenant, bytes, MIME_OF_PACKS).file_id);
-        }
-        let built_in = || catalog::find(&digest.0).map(|pack| KnownPack::new(pack.bytes.into()));
-        let known = match packs.get_mut(&digest) {
-            Some(known) => known,
-            None => packs.entry(digest.clone()).or_insert(built_in()?),
+            (Some(blob), None) => host.shared.engine.add_pack(kept(blob)?, &digest.0),
+            (None, None) => return Err(pin_error(&format!("the store does not have the pack {digest}"))),
         };
-        if known.kept.insert(self.tenant.clone()) {
-            let keep = (self.tenant.clone(), known.bytes.clone());
-            store.iter().for_each(|store| store.keep(&keep.0, &digest.0, keep.1.clone(), MIME_OF_PACKS));
-            shared.iter().for_each(|store| store.keep(&keep.0, &digest.0, keep.1.clone(), MIME_OF_PACKS));
-        }
-        Some(digest.0)
+        let pack = pack.map_err(|error| pin_error(&error.kind))?;
+        register(&mut catalog, pack, &content.name).map_err(|error| pin_error(&error))?;
     }
+    Ok(flowcell_flow::load_from(&content.source(), &catalog, files, &content.start))
+}
 
-    /// Loads a flow from its pinned content.
-    pub(super) fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {
-        self.check_pinned(pin).map(|(graph, _)| graph)
-    }
-
-    /// Returns the warnings of a run's pinned flow. The list is empty if the store does not have the run.
-    pub fn warnings_of(&self, run: &RunId) -> Vec<Diagnostic> {
-        let record = self.record(run).ok().flatten();
-        let checked = record.and_then(|record| self.check_pinned(&record.pin).ok());
-        checked.map(|(_, warnings)| warnings).unwrap_or_default()
-    }
-
-    /// Loads a flow from its pinned content, with the warnings of its check.
-    pub(super) fn check_pinned(&self, pin: &Pin) -> Result<(Arc<Graph>, Vec<Diagnostic>), Failure> {
-        self.check_content(&self.content_of(pin)?)
-    }
-
-    /// Reads the pinned content.
-    pub(super) fn content_of(&self, pin: &Pin) -> Result<Content, Failure> {
-        let bytes = self.read_stored(&pin.0, MIME)?;
-        serde_json::from_slice(&bytes).map_err(|error| pin_error(&error))
-    }
-
-    /// Checks a flow from its content, and returns it with its warnings.
-    pub(super) fn check_content(&self, content: &Content) -> Result<(Arc<Graph>, Vec<Diagnostic>), Failure> {
-        let checked = self.check_with(content, content)?;
-        let error = checked.diagnostics.iter().find(|finding| finding.severity == Severity::Error);
-        match (checked.graph, error) {
-            (Some(graph), _) => Ok((Arc::new(graph), checked.diagnostics)),
-            (None, Some(error)) => Err(pin_error(&error.message)),
-            (None, None) => Err(pin_error(&"it cannot be checked")),
-        }
-    }
-
-    /// Checks a flow from its content, with the pinned packs. The check looks up files, agents and grants in `files`.
-    pub(super) fn check_with(&self, content: &Content, files: &dyn CheckContext) -> Result<Checked, Failure> {
-        let mut catalog = Catalog::default();
-        for (digest, blob) in &content.packs {
-            let digest = Digest(digest.as_str().into());
-            let kept = |blob| self.read_stored(blob, MIME_OF_PACKS).map(|bytes| bytes.to_vec());
-            let came_along = content.built_in.contains(&*digest.0);
-            let pack = match (blob, catalog::find(&digest.0)) {
-                (_, Some(built_in)) => self.shared.engine.add_built_in(built_in.bytes, digest, built_in.name),
-                // This pack came with another version of this program.
-                (Some(blob), None) if came_along => {
-                    let origin = digest.to_string();
-                    self.shared.engine.add_built_in(kept(blob)?, digest, &origin)
-                }
-                (Some(blob), None) => self.shared.engine.add_pack(kept(blob)?, &digest.0),
-                (None, None) => return Err(pin_error(&format!("the store does not have the pack {digest}"))),
-            };
-            let pack = pack.map_err(|error| pin_error(&error.kind))?;
-            register(&mut catalog, pack, &content.name).map_err(|error| pin_error(&error))?;
-        }
-        Ok(flowcell_flow::load_from(&content.source(), &catalog, files, &content.start))
-    }
-
-    fn read_stored(&self, hash: &Arc<str>, mime: &str) -> Result<Arc<[u8]>, Failure> {
-        let blob = BlobRef { file_id: hash.clone(), size: 0, mime: mime.into() };
-        match self.shared.blobs.get(&self.tenant, &blob) {
-            Ok(Some(bytes)) => Ok(bytes),
-            Ok(None) => Err(pin_error(&format!("the store does not have {hash}"))),
-            Err(error) => Err(pin_error(&error)),
-        }
+fn read_stored(host: &Host, hash: &Arc<str>, mime: &str) -> Result<Arc<[u8]>, Failure> {
+    let blob = BlobRef { file_id: hash.clone(), size: 0, mime: mime.into() };
+    match host.shared.blobs.get(&host.tenant, &blob) {
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => Err(pin_error(&format!("the store does not have {hash}"))),
+        Err(error) => Err(pin_error(&error)),
     }
 }
 
@@ -139,7 +154,7 @@ mod tests {
     use flowcell_flow::Source;
     use sha2::{Digest as _, Sha256};
 
-    use super::*;
+    use super::{super::homes, *};
 
     const FLOW: &str = "flow: { name: old }\nnodes: [{ id: a, type: control.noop }]\nedges: []\n";
 
@@ -155,10 +170,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let host = Host::builder().without_cache().instances(4).state_dir(folder.path()).build().unwrap();
         let flow = host.load_source(Source { name: "old.yaml".into(), text: FLOW.into() }).unwrap();
-        let pinned = host.pin(&flow, &host.bind(&flow));
-        assert!(host.pinned(&pinned.pin).is_ok());
+        let begun = pin(&host, &flow, &homes::bind(&host, &flow));
+        assert!(pinned(&host, &begun.pin).is_ok());
 
-        let bytes = host.read_stored(&pinned.pin.0, MIME).unwrap();
+        let bytes = read_stored(&host, &begun.pin.0, MIME).unwrap();
         let mut content: Content = serde_json::from_slice(&bytes).unwrap();
         let older = older();
         let digest = hex::encode(Sha256::digest(&older));
@@ -169,18 +184,18 @@ mod tests {
             let bytes = serde_json::to_vec(content).unwrap();
             Pin(host.shared.blobs.put(&Tenant::local(), bytes.into(), MIME).file_id)
         };
-        let graph = host.pinned(&pin(&content)).unwrap();
+        let graph = pinned(&host, &pin(&content)).unwrap();
         assert_eq!(graph.nodes[0].node_type.pack.as_ref().unwrap().0.as_ref(), digest);
 
         content.text = FLOW
             .replace("type: control.noop", "type: control.noop, join: any")
             .replace("edges: []", "edges: [{ from: a, to: b }, { from: b, to: a }, { from: s, to: a }]")
             .replace("nodes: [", "nodes: [{ id: s, type: control.noop }, { id: b, type: control.noop }, ");
-        let (_, warnings) = host.check_pinned(&pin(&content)).unwrap();
+        let (_, warnings) = check_pinned(&host, &pin(&content)).unwrap();
         assert_eq!(warnings.iter().map(|found| found.code).collect::<Vec<_>>(), ["cycle"], "a rule newer than the run");
 
         content.built_in.clear();
-        let refused = host.pinned(&pin(&content)).unwrap_err();
+        let refused = pinned(&host, &pin(&content)).unwrap_err();
         assert!(refused.message.contains("reserved"), "{refused}");
     }
 }

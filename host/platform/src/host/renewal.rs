@@ -11,7 +11,7 @@ use flowcell_flow::{
 };
 use flowcell_runtime::{OpenError, Pinned, ports::Pin};
 
-use super::{Host, loading::pack_denied};
+use super::{Host, loading::pack_denied, pin};
 use crate::{
     host::{content::Content, error::StartError, granted, home::Callee},
     operate::policy::Policy,
@@ -33,60 +33,58 @@ impl Renewals {
         if let Some(flow) = self.0.get(pin) {
             return Ok(flow.clone());
         }
-        let content = host.content_of(pin).map_err(OpenError::Pin)?;
-        let (content, graph) = host.renew_content(content, self)?;
-        let flow = Pinned { graph, pin: Pin(host.store_content(content)) };
+        let content = pin::content_of(host, pin).map_err(OpenError::Pin)?;
+        let (content, graph) = renew_content(host, content, self)?;
+        let flow = Pinned { graph, pin: Pin(pin::store_content(host, content)) };
         self.0.insert(pin.clone(), flow.clone());
         Ok(flow)
     }
 }
 
-impl Host {
-    /// Checks the pinned content of an earlier run again, and returns the content and the flow for the run's
-    /// repetition. Fails if the flow grants more than the tenant's current policy allows. A callee that grants more
-    /// becomes [`Callee::Unusable`] instead.
-    fn renew_content(
-        &self,
-        mut content: Content,
-        renewals: &mut Renewals,
-    ) -> Result<(Content, Arc<Graph>), StartError> {
-        if !self.policy.limits_flows() {
-            return self.check_renewed(&content).map(|graph| (content, graph));
-        }
-        content.services = self.policy.most_granted(SERVICES).filter(|_| content.outline.is_some());
-        let graph = self.check_renewed(&content)?;
-        for (name, callee) in &mut content.called {
-            let Callee::Pinned(hash) = callee else { continue };
-            *callee = match renewals.renew(self, &Pin(hash.clone())) {
-                Ok(flow) => Callee::Pinned(flow.pin.0),
-                Err(error) => Callee::Unusable(format!("cannot use the flow `{name}`: {error}")),
-            };
-        }
-        Ok((content, graph))
+/// Checks the pinned content of an earlier run again, and returns the content and the flow for the run's
+/// repetition. Fails if the flow grants more than the tenant's current policy allows. A callee that grants more
+/// becomes [`Callee::Unusable`] instead.
+fn renew_content(
+    host: &Host,
+    mut content: Content,
+    renewals: &mut Renewals,
+) -> Result<(Content, Arc<Graph>), StartError> {
+    if !host.policy.limits_flows() {
+        return check_renewed(host, &content).map(|graph| (content, graph));
     }
-
-    fn check_renewed(&self, content: &Content) -> Result<Arc<Graph>, StartError> {
-        let files = RenewalContext { content, policy: &self.policy };
-        let mut checked = self.check_with(content, &files).map_err(OpenError::Pin)?;
-        checked.diagnostics.extend(self.denied_packs(content));
-        let denied = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
-        let graph = checked.graph.filter(|_| !denied);
-        graph.map(Arc::new).ok_or(StartError::Renewed(checked.diagnostics))
-    }
-
-    /// Returns the diagnostics for the flow's packs that the policy no longer allows.
-    fn denied_packs(&self, content: &Content) -> Vec<Diagnostic> {
-        let source = content.source();
-        let named = flowcell_flow::packs(&source);
-        let Some(first) = named.first() else { return Vec::new() };
-        let offered = |digest: &str| {
-            let of_catalog = |pack: &Digest| *pack.0 == *digest;
-            content.built_in.contains(digest)
-                || self.shared.catalog.types().any(|node| node.pack.as_ref().is_some_and(of_catalog))
+    content.services = host.policy.most_granted(SERVICES).filter(|_| content.outline.is_some());
+    let graph = check_renewed(host, &content)?;
+    for (name, callee) in &mut content.called {
+        let Callee::Pinned(hash) = callee else { continue };
+        *callee = match renewals.renew(host, &Pin(hash.clone())) {
+            Ok(flow) => Callee::Pinned(flow.pin.0),
+            Err(error) => Callee::Unusable(format!("cannot use the flow `{name}`: {error}")),
         };
-        let brought = content.packs.keys().filter(|digest| !offered(digest) && !self.policy.allows_pack(digest));
-        brought.map(|digest| pack_denied(&source, first.location.clone(), digest)).collect()
     }
+    Ok((content, graph))
+}
+
+fn check_renewed(host: &Host, content: &Content) -> Result<Arc<Graph>, StartError> {
+    let files = RenewalContext { content, policy: &host.policy };
+    let mut checked = pin::check_with(host, content, &files).map_err(OpenError::Pin)?;
+    checked.diagnostics.extend(denied_packs(host, content));
+    let denied = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+    let graph = checked.graph.filter(|_| !denied);
+    graph.map(Arc::new).ok_or(StartError::Renewed(checked.diagnostics))
+}
+
+/// Returns the diagnostics for the flow's packs that the policy no longer allows.
+fn denied_packs(host: &Host, content: &Content) -> Vec<Diagnostic> {
+    let source = content.source();
+    let named = flowcell_flow::packs(&source);
+    let Some(first) = named.first() else { return Vec::new() };
+    let offered = |digest: &str| {
+        let of_catalog = |pack: &Digest| *pack.0 == *digest;
+        content.built_in.contains(digest)
+            || host.shared.catalog.types().any(|node| node.pack.as_ref().is_some_and(of_catalog))
+    };
+    let brought = content.packs.keys().filter(|digest| !offered(digest) && !host.policy.allows_pack(digest));
+    brought.map(|digest| pack_denied(&source, first.location.clone(), digest)).collect()
 }
 
 /// The content of a run, with the policy that limits its grants.
@@ -148,7 +146,7 @@ mod tests {
             [(None, vec![]), (Some(vec![brought]), vec![]), (Some(vec![]), vec![("pack_denied", 2)])]
         {
             let host = host.clone().with_policy(Arc::new(Policy { packs, ..Policy::default() }));
-            let denied = host.denied_packs(&content);
+            let denied = denied_packs(&host, &content);
             assert_eq!(denied.iter().map(|found| (found.code, found.location.line)).collect::<Vec<_>>(), expected);
         }
     }

@@ -6,26 +6,20 @@ use flowcell_runtime::{HubError, OpenError, RunCommand, fact::Resolution};
 use super::Host;
 use crate::host::{blocking::computing, error::StartError, loaded::check_whole_output, task_inputs::run_at};
 
-impl Host {
-    /// Refuses a resolution whose output does not match the output schema of the node type. Accepts every other
-    /// command, and a resolution for an address without a node, since the run checks them. The check takes a permit for
-    /// checks of inputs, and the tenant is charged for the time.
-    pub(crate) fn check_resolution(
-        &self,
-        run: &RunId,
-        command: &RunCommand,
-    ) -> Result<Result<(), HubError>, StartError> {
-        let RunCommand::Resolve { task, resolution: Resolution::Output(output) } = command else { return Ok(Ok(())) };
-        let children = |run: &RunId| self.shared.journal.children_of(&self.tenant, run);
-        let (run, Some(task)) = run_at(run, task, children).map_err(OpenError::Store)? else { return Ok(Ok(())) };
-        let graph = self.graph_of_run(&run)?;
-        let id = task.rsplit_once('.').map_or(task, |(_, id)| id);
-        let Some(node) = graph.nodes.iter().find(|node| node.id.as_str() == id) else { return Ok(Ok(())) };
-        let check = || check_whole_output(&node.node_type, output.json());
-        let checked = computing(&self.shared.inputs, &self.shared.engine, &self.tenant, check);
-        Ok(checked.map_err(|findings| {
-            let (name, findings) = (&node.node_type.name, findings.join("; "));
-            HubError::AnswerRefused(format!("the output does not match the output schema of `{name}`: {findings}"))
-        }))
-    }
+/// Refuses a resolution whose output does not match the output schema of the node type. Accepts every other
+/// command, and a resolution for an address without a node, since the run checks them. The check takes a permit for
+/// checks of inputs, and the tenant is charged for the time.
+pub(crate) fn check(host: &Host, run: &RunId, command: &RunCommand) -> Result<Result<(), HubError>, StartError> {
+    let RunCommand::Resolve { task, resolution: Resolution::Output(output) } = command else { return Ok(Ok(())) };
+    let children = |run: &RunId| host.shared.journal.children_of(&host.tenant, run);
+    let (run, Some(task)) = run_at(run, task, children).map_err(OpenError::Store)? else { return Ok(Ok(())) };
+    let graph = host.graph_of_run(&run)?;
+    let id = task.rsplit_once('.').map_or(task, |(_, id)| id);
+    let Some(node) = graph.nodes.iter().find(|node| node.id.as_str() == id) else { return Ok(Ok(())) };
+    let check = || check_whole_output(&node.node_type, output.json());
+    let checked = computing(&host.shared.inputs, &host.shared.engine, &host.tenant, check);
+    Ok(checked.map_err(|findings| {
+        let (name, findings) = (&node.node_type.name, findings.join("; "));
+        HubError::AnswerRefused(format!("the output does not match the output schema of `{name}`: {findings}"))
+    }))
 }

@@ -7,32 +7,28 @@ use flowcell_runtime::{
     ports::{Runs, StoreError},
 };
 
-use super::Host;
+use super::{Host, pin};
 use crate::host::error::StartError;
 
-impl Host {
-    /// Reads the inputs of a run's task by its address, such as `pay` or `process[3].pay`. The address `review/pay`
-    /// names a task in the run that `review` called last, which `runs` finds. For a task without attempts, the result
-    /// has no node type.
-    pub fn task_inputs(
-        &self,
-        runs: Option<&dyn Runs>,
-        run: &RunId,
-        address: &str,
-        window: Window,
-    ) -> Result<TaskInputs, StartError> {
-        let children = |run: &RunId| runs.map_or(Ok(Vec::new()), |runs| runs.children(&self.tenant, run));
-        let (run, task) = match run_at(run, address, children).map_err(OpenError::Store)? {
-            (run, Some(task)) => (run, task),
-            (run, None) => return Ok(TaskInputs::none(run, address)),
-        };
-        let record = self.record(&run).map_err(OpenError::Store)?;
-        let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
-        let graph = self.pinned(&record.pin).map_err(OpenError::Pin)?;
-        let of = (&self.tenant, &run);
-        let inputs = TaskInputs::read(&*self.shared.journal, graph, &record, of, (task, window));
-        Ok(inputs.map_err(OpenError::Store)?)
-    }
+/// Performs [`Host::task_inputs`].
+pub(crate) fn read(
+    host: &Host,
+    runs: Option<&dyn Runs>,
+    run: &RunId,
+    address: &str,
+    window: Window,
+) -> Result<TaskInputs, StartError> {
+    let children = |run: &RunId| runs.map_or(Ok(Vec::new()), |runs| runs.children(&host.tenant, run));
+    let (run, task) = match run_at(run, address, children).map_err(OpenError::Store)? {
+        (run, Some(task)) => (run, task),
+        (run, None) => return Ok(TaskInputs::none(run, address)),
+    };
+    let record = host.record(&run).map_err(OpenError::Store)?;
+    let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+    let graph = pin::pinned(host, &record.pin).map_err(OpenError::Pin)?;
+    let of = (&host.tenant, &run);
+    let inputs = TaskInputs::read(&*host.shared.journal, graph, &record, of, (task, window));
+    Ok(inputs.map_err(OpenError::Store)?)
 }
 
 /// Follows an address such as `review/pay` to the run that `review` called last. Returns that run, and the part of

@@ -7,7 +7,7 @@ use flowcell_flow::{Source, graph::Graph};
 use flowcell_runtime::{RunOptions, RunResult, RunStatus};
 use futures_util::{FutureExt, future::BoxFuture};
 
-use super::{Host, error::StartError, home::Home, loaded::LoadedFlow};
+use super::{Host, error::StartError, home::Home, homes, loaded::LoadedFlow, loading};
 use crate::world::tools::RunFlows;
 
 /// The flows that the runs of a home can call.
@@ -51,7 +51,7 @@ impl RunFlows for CalledFlows {
     }
 
     fn graph(&self, name: &str) -> Option<Arc<Graph>> {
-        self.host.load_called(&self.home, name).ok().map(|flow| flow.graph)
+        homes::load_called(&self.host, &self.home, name).ok().map(|flow| flow.graph)
     }
 
     fn run_flow<'a>(
@@ -61,7 +61,7 @@ impl RunFlows for CalledFlows {
         outgoing: &'a Outgoing,
     ) -> BoxFuture<'a, Result<Json, Failure>> {
         async move {
-            let flow = self.host.called(&self.home, name).map_err(|failure| unusable(&failure))?;
+            let flow = homes::called(&self.host, &self.home, name).map_err(|failure| unusable(&failure))?;
             self.run(&flow, input, outgoing).await
         }
         .boxed()
@@ -74,7 +74,8 @@ impl RunFlows for CalledFlows {
         outgoing: &'a Outgoing,
     ) -> BoxFuture<'a, Result<Json, Failure>> {
         async move {
-            let flow = self.host.load_in(source, self.home.folder.clone()).map_err(|error| unusable(&error))?;
+            let flow =
+                loading::load_in(&self.host, source, self.home.folder.clone()).map_err(|error| unusable(&error))?;
             self.run(&LoadedFlow { home: Some(self.home.clone()), ..flow }, input, outgoing).await
         }
         .boxed()

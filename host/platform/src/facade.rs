@@ -1,0 +1,162 @@
+//! The methods of [`Host`] whose work the modules of their topics do.
+//!
+//! This module uses the modules of all topics, and no module uses it. So a topic such as [`files`](crate::files) has a
+//! method of the host, and the host does not depend on the topic.
+
+use std::{io::Write, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
+
+use flowcell_contract::{Json, RunId};
+use flowcell_flow::{Diagnostic, Source};
+use flowcell_runtime::{
+    Event,
+    export::ExportError,
+    inputs::{TaskInputs, Window},
+    ports::{Runs, Swept},
+};
+
+#[cfg(unix)]
+use crate::{AskError, RunCommand, control};
+use crate::{
+    drive::sessions::{self, FlowSession, SessionError},
+    files::{self, FileError, TenantFiles},
+    host::{
+        Host, called,
+        error::{Error, LoadError, StartError},
+        events::{self, EventReader},
+        folder::Folder,
+        homes,
+        loaded::{CheckedFlow, LoadedFlow},
+        loading, pin, quota, retention, task_inputs,
+    },
+    operate::quota::QuotaError,
+    world::simulate::Simulate,
+};
+
+impl Host {
+    /// Loads a flow without errors. Packs and files that it names are relative to its folder.
+    pub fn load_flow(&self, path: impl AsRef<Path>) -> Result<LoadedFlow, LoadError> {
+        loading::load_flow(self, path.as_ref())
+    }
+
+    /// Loads a flow from text. Files that it names are relative to the folder of the source's name.
+    pub fn load_source(&self, source: Source) -> Result<LoadedFlow, LoadError> {
+        loading::load_source(self, &source)
+    }
+
+    /// Checks a flow and returns all diagnostics. It runs nothing.
+    pub fn check_flow(&self, path: impl AsRef<Path>) -> Result<CheckedFlow, Error> {
+        loading::check_flow(self, path.as_ref())
+    }
+
+    /// Checks a flow without a folder of its own, such as one from the network: see [`Folder::nowhere`] and
+    /// [`Folder::nowhere_beside`].
+    pub fn check_alone(&self, source: &Source, folder: Folder) -> CheckedFlow {
+        loading::check_alone(self, source, folder)
+    }
+
+    /// Returns the remembered result of a flow's check, if it is valid without reading any files.
+    pub fn checked_before(&self, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
+        loading::checked_before(self, source, folder)
+    }
+
+    /// Returns the same flow with its home. The home pins every flow that a run can call by a literal name or as a
+    /// tool, directly or through other flows. This reads files, checks flows, and blocks.
+    pub fn bound(&self, flow: LoadedFlow) -> LoadedFlow {
+        homes::bound(self, flow)
+    }
+
+    /// Returns the warnings of a run's pinned flow. The list is empty if the store does not have the run.
+    pub fn warnings_of(&self, run: &RunId) -> Vec<Diagnostic> {
+        pin::warnings_of(self, run)
+    }
+
+    /// Checks whether the tenant may start another run now. Counts no run as started; [`Host::runner`] does.
+    pub fn check_quota(&self) -> Result<(), QuotaError> {
+        quota::check(self)
+    }
+
+    /// Checks whether a run may start or continue. A run that the store already has may always continue.
+    pub fn check_quota_for(&self, run: Option<&RunId>) -> Result<(), QuotaError> {
+        quota::check_for(self, run)
+    }
+
+    /// Sends a command to a run. If this process drives the run, the run's hub handles the command. If another process
+    /// drives it, that process receives the command through the store. Otherwise the command is recorded for the next
+    /// driver.
+    #[cfg(unix)]
+    pub async fn ask(&self, run: &RunId, command: RunCommand) -> Result<(), AskError> {
+        control::send_command(self, run, command).await
+    }
+
+    /// Loads an agentic flow to run it under a prefix.
+    pub fn flow_session(&self, path: impl AsRef<Path>, prefix: &str) -> Result<FlowSession, SessionError> {
+        sessions::load(self, path.as_ref(), prefix)
+    }
+
+    /// Returns the simulation that a run began with, if this host does not include it.
+    pub fn simulated_of(&self, run: &RunId) -> Option<Simulate> {
+        called::simulated_of(self, run)
+    }
+
+    /// Visits the events of a stored run, from a number on, until the visitor breaks.
+    pub fn each_event(
+        &self,
+        run: &RunId,
+        from: u64,
+        visit: impl FnMut(Event) -> ControlFlow<()>,
+    ) -> Result<(), StartError> {
+        events::each(self, run, from, visit)
+    }
+
+    /// Opens the events of a stored run.
+    pub fn events(&self, run: &RunId) -> Result<EventReader, StartError> {
+        events::open(self, run)
+    }
+
+    /// Reads the inputs of a run's task by its address, such as `pay` or `process[3].pay`. The address `review/pay`
+    /// names a task in the run that `review` called last, which `runs` finds. For a task without attempts, the result
+    /// has no node type.
+    pub fn task_inputs(
+        &self,
+        runs: Option<&dyn Runs>,
+        run: &RunId,
+        address: &str,
+        window: Window,
+    ) -> Result<TaskInputs, StartError> {
+        task_inputs::read(self, runs, run, address, window)
+    }
+
+    /// Removes the runs that ended longer ago than `age`, and those that are not among the `keep` runs that ended
+    /// last. Returns the ids of the removed runs. The removal is complete when the host is dropped. [`Host::sweep`]
+    /// then removes their blobs.
+    pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
+        retention::collect(self, age, keep)
+    }
+
+    /// Removes unreferenced blobs: large values, and packs that runs have pinned. Returns when the sweep and all
+    /// earlier removals of [`Host::collect`] are done.
+    pub fn sweep(&self) -> Result<Swept, StartError> {
+        retention::sweep(self)
+    }
+
+    /// Writes a run and its child runs as one JSON document.
+    pub fn export(&self, reader: &dyn Runs, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
+        retention::export_run(self, reader, run, out)
+    }
+
+    /// Returns the files of the tenant.
+    pub fn files(&self) -> TenantFiles<'_> {
+        TenantFiles::of(self)
+    }
+
+    /// Stores bytes for a new run, and returns the file value. The file does not appear in the tenant's list of
+    /// files.
+    pub fn keep_file(&self, name: &str, bytes: Vec<u8>) -> Result<Json, FileError> {
+        files::keep(self, name, bytes)
+    }
+
+    /// Returns the bytes of a file value, such as one in a run's output.
+    pub fn file_bytes(&self, value: &Json) -> Result<Arc<[u8]>, FileError> {
+        files::bytes(self, value)
+    }
+}

@@ -1,0 +1,44 @@
+//! Prepares test runs, which store nothing.
+
+use std::sync::Arc;
+
+use flowcell_contract::Capability;
+use flowcell_runtime::{FlowRunner, MemoryBudget, RunOptions, World, memory::MemoryBlobs};
+
+use super::{Host, called::CallableFlows, error::StartError, homes, loaded::LoadedFlow, outside};
+use crate::{
+    operate::usage::counted::CountedRunner,
+    world::test_run::{BudgetedBlobs, Clock, FixtureRunner, Fixtures, Stub, VirtualTimers},
+};
+
+/// Performs [`Host::test_runner`].
+pub(super) fn runner(
+    host: &Host,
+    flow: &LoadedFlow,
+    script: Arc<Fixtures>,
+    mut options: RunOptions,
+) -> Result<FlowRunner, StartError> {
+    options.input = host.check_input(flow, options.input)?.given;
+    let clock = Arc::new(Clock::new(&script));
+    let engine = CountedRunner { engine: host.shared.engine.clone(), usage: host.shared.usage.clone() };
+    let runner = FixtureRunner::new(Arc::new(engine), script.clone(), clock.clone());
+    let library = CallableFlows::new(host.clone(), homes::bind(host, flow));
+    let (homes, pinned) = (library.homes().clone(), library.pin(flow));
+    let mut world = World::in_memory(Arc::new(runner), Arc::new(library));
+    world.tenant = host.tenant.clone();
+    world.timers = Arc::new(VirtualTimers(clock));
+    world.live = host.shared.live.clone();
+    world.blobs = Arc::new(MemoryBlobs::over(host.shared.blobs.clone()));
+    if let Some(most) = script.most_bytes {
+        let budget = Arc::new(MemoryBudget::new(most));
+        world.blobs = Arc::new(BudgetedBlobs { blobs: world.blobs, budget: budget.clone() });
+        world.budget = Some(budget);
+    }
+    let stand_in = |real: &Arc<dyn Capability>| -> Arc<dyn Capability> {
+        Arc::new(Stub { real: real.clone(), script: script.clone(), simulate: host.simulate.clone() })
+    };
+    let outside = outside::capabilities(host, &homes, &world.blobs);
+    let outside = outside.iter().map(|(name, real)| (name.clone(), stand_in(real)));
+    world.capabilities = Arc::new(outside.collect());
+    Ok(FlowRunner::new(pinned, Arc::new(world), options)?)
+}
