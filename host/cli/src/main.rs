@@ -1,5 +1,6 @@
 //! `flowcell`, the command line. Data goes to standard output, messages about it to standard error.
 
+mod arguments;
 mod cli_error;
 mod commands;
 mod duration;

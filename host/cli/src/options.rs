@@ -11,6 +11,7 @@
 //! | program | commands that this program runs as a child of itself |
 
 pub(crate) mod channels;
+pub(crate) mod filter;
 pub(crate) mod locked;
 mod packs;
 pub(crate) mod program;

@@ -16,15 +16,6 @@ use crate::{
     terminal::Terminal,
 };
 
-/// Parses a run id that a person has chosen. It has 1 to 200 letters, digits and `-_.:/[]`.
-pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
-    if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
-        return Ok(RunId::from(text));
-    }
-    Err("an id must have 1 to 200 letters, digits, and - _ . : / [ ]".into())
-}
-
 /// Sends a request to the process that owns the store in a folder. Returns the id of the run that the request
 /// concerns, which is empty if it concerns none. Fails if the owner refuses the request.
 pub(crate) fn ask_owner(folder: &Path, ask: &OwnerRequest) -> Result<RunId, CliError> {
@@ -144,7 +135,11 @@ impl From<StartError> for CliError {
             | StartError::Renewed(_)
             | StartError::Quota(_)
             | StartError::Open(
-                OpenError::Pin(_) | OpenError::Driven(_) | OpenError::TooDeep | OpenError::Called { .. },
+                OpenError::Pin(_)
+                | OpenError::Driven(_)
+                | OpenError::Labels(_)
+                | OpenError::TooDeep
+                | OpenError::Called { .. },
             ) => CliError::wrong(error.to_string()),
         }
     }

@@ -185,6 +185,7 @@ impl Session {
             channels,
             policy: PolicyOverride { total_timeout_ms, ..PolicyOverride::default() },
             answers: plan.early_answers(),
+            labels: plan.run_labels(),
             wait_for_answers: self.asker.is_some() || self.chat.is_some() || self.attached.can_answer(),
             without_events: true,
             ..RunOptions::default()

@@ -262,3 +262,46 @@ fn a_run_keeps_the_strictness_of_its_flow() {
         assert_eq!(stderr(&ended).contains("missing_value: `flow.input.a` is missing"), strict, "{}", stderr(&ended));
     }
 }
+
+#[test]
+fn runs_are_listed_and_counted_by_label_error_and_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = "flow: { name: pay, labels: { team: billing } }\n\
+                nodes: [{ id: bad, type: control.fail, when: flow.input.fails, input: { message: Card DECLINED } }]\n";
+    fs::write(folder.join("pay.yaml"), text).unwrap();
+    let run = |id: &str, more: &[&str]| {
+        output_of(folder, &[&["run", "pay.yaml", "--quiet", "--run-id", id][..], more].concat())
+    };
+    assert!(!run("a", &["-i", "fails=true"]).status.success());
+    assert!(run("b", &["-l", "team=sales", "-l", "tier=gold"]).status.success());
+    let wrong = run("c", &["-l", "team"]);
+    assert!(stderr(&wrong).contains("write a label as NAME=VALUE, such as team=billing"), "{}", stderr(&wrong));
+    let list = |options: &[&str]| {
+        let listed = output_of(folder, &[&["runs", "list"][..], options].concat());
+        assert!(listed.status.success(), "{}", stderr(&listed));
+        stdout(&listed)
+    };
+    let ids = |options: &[&str]| -> Vec<String> {
+        list(options).lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    };
+    for (options, expected) in [
+        (&["--error", "failed", "--since", "1h"][..], &["a"][..]),
+        (&["-l", "team=billing"], &["a"]),
+        (&["-l", "tier=gold", "-l", "team=sales"], &["b"]),
+        (&["--text", "declin", "--node", "bad"], &["a"]),
+        (&["--status", "succeeded", "--flow", "pay"], &["b"]),
+        (&["--text", "declined"], &["a"]),
+        (&["--before", "1h"], &[]),
+        (&["--min-duration", "1h"], &[]),
+    ] {
+        assert_eq!(ids(options), expected, "{options:?}");
+    }
+    assert_eq!(list(&["--count-by", "label:team"]), "     1  billing\n     1  sales\n");
+    assert_eq!(list(&["--count-by", "error", "--limit", "1"]), "     1  -\n     1  failed\n");
+    output_of(folder, &["runs", "retry", "a", "--run-id", "d", "--quiet"]);
+    let shown = stdout(&output_of(folder, &["runs", "show", "d"]));
+    assert!(shown.contains("team=billing, repeats a"), "{shown}");
+    let shown = stdout(&output_of(folder, &["runs", "show", "a"]));
+    assert!(shown.contains("repeated by d"), "{shown}");
+}

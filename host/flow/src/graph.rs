@@ -9,7 +9,7 @@ use flowcell_contract::{Grants, Json, NodeId, NodeType};
 use flowcell_expr::{Binding, Condition};
 use indexmap::IndexMap;
 
-use crate::triggers::Trigger;
+use crate::{labels::Labels, triggers::Trigger};
 
 /// Index of a node in [`Graph::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -48,6 +48,8 @@ pub struct Graph {
     pub strict: bool,
     /// Events and schedules that start the flow.
     pub triggers: Vec<Trigger>,
+    /// The labels that each run of the flow gets.
+    pub run_labels: Labels,
     /// Policies of the flow.
     pub policy: FlowPolicy,
     /// All nodes, including those in bodies, in the order of the file.

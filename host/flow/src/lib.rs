@@ -22,6 +22,7 @@
 //! | joins | finds branches that exclude each other |
 //! | calls | checks calls between flows |
 //! | literal | escapes texts for the expression language |
+//! | [`labels`] | names with values by which people find runs |
 //! | [`triggers`] | schedules, webhooks and events that start a flow |
 //! | lower | combines the checks and builds the graph |
 //! | [`agentic`] | the dialect of steps and prompts |
@@ -45,6 +46,7 @@ mod indentation;
 mod input;
 mod joins;
 mod key_hints;
+pub mod labels;
 pub mod limits;
 mod lines;
 mod literal;

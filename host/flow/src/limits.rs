@@ -18,6 +18,10 @@ pub const FLOW_DEPTH: usize = 16;
 pub const MAX_TIMEOUT_MS: u64 = 365 * 24 * 3_600 * 1_000;
 /// Maximum number of attempts of one task.
 pub const MAX_ATTEMPTS: u64 = 1_000;
+/// Maximum number of labels of a flow, a trigger or a run.
+pub const LABELS: usize = 16;
+/// Maximum size of the name and of the value of a label, in bytes.
+pub const LABEL_BYTES: usize = 63;
 /// Maximum number of triggers of a flow.
 pub const TRIGGERS: usize = 16;
 /// Maximum number of secrets that may sign the posts to one webhook.

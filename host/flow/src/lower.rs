@@ -86,6 +86,7 @@ pub(crate) fn lower(
         outputs,
         strict: flow.strict,
         triggers,
+        run_labels: flow.labels.clone(),
         policy: flow.policy.clone(),
         nodes,
         edges,

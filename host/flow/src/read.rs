@@ -9,7 +9,9 @@ use crate::{
     fields::{check_keys, check_keys_or, entries, flag, for_message, is_flow_name, is_id, list, map, required, text},
     flow_keys::MisplacedKeys,
     graph::{FlowPolicy, Join, NodePolicy, On},
-    key_hints, policy,
+    key_hints,
+    labels::{self, Labels},
+    policy,
     yaml::{Kind, Span, Tree},
 };
 
@@ -23,6 +25,8 @@ pub(crate) struct RawFlow<'t> {
     pub(crate) outputs: Option<&'t Tree>,
     pub(crate) strict: bool,
     pub(crate) triggers: Option<&'t Tree>,
+    /// The labels of the flow's runs.
+    pub(crate) labels: Labels,
     pub(crate) policy: FlowPolicy,
     /// All nodes, including those in bodies, in the order of the file.
     pub(crate) nodes: Vec<RawNode<'t>>,
@@ -76,7 +80,7 @@ pub(crate) struct RawEdge<'t> {
 }
 
 const TOP_LEVEL_KEYS: [&str; 3] = ["flow", "nodes", "edges"];
-const FLOW_KEYS: [&str; 11] = [
+const FLOW_KEYS: [&str; 12] = [
     "name",
     "version",
     "description",
@@ -85,6 +89,7 @@ const FLOW_KEYS: [&str; 11] = [
     "outputs",
     "strict",
     "triggers",
+    "labels",
     "policy",
     "packs",
     "nodePacks",
@@ -104,6 +109,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
         outputs: None,
         strict: false,
         triggers: None,
+        labels: Labels::new(),
         policy: FlowPolicy::default(),
         nodes: Vec::new(),
         edges: Vec::new(),
@@ -174,6 +180,7 @@ fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, diagnostics: &mut Diagn
     flow.outputs = head.member("outputs");
     flow.strict = flag(head, "strict", diagnostics).unwrap_or(false);
     flow.triggers = head.member("triggers");
+    flow.labels = labels::read(head, diagnostics);
     if let Some(tree) = map(head, "policy", diagnostics) {
         policy::read_flow(tree, &mut flow.policy, diagnostics);
     }

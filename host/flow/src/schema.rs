@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::limits::{LABEL_BYTES, LABELS};
+
 /// Returns the schema of the graph dialect (2020-12).
 pub fn schema() -> Value {
     json!({
@@ -139,6 +141,7 @@ fn flow_schema() -> Value {
                 "items": trigger_schema(),
                 "description": "Schedules, webhooks and events that start the flow in a server's library",
             },
+            "labels": labels("Labels of the flow's runs, by which people find them"),
             "packs": { "type": "array", "items": { "type": "string" }, "description": "Paths of packs in addition to the catalog" },
             "nodePacks": { "type": "array", "items": { "type": "string" }, "description": "Names of packs" },
             "policy": {
@@ -151,6 +154,16 @@ fn flow_schema() -> Value {
                 },
             },
         },
+    })
+}
+
+fn labels(description: &str) -> Value {
+    json!({
+        "type": "object",
+        "maxProperties": LABELS,
+        "propertyNames": { "pattern": format!("^[A-Za-z0-9][A-Za-z0-9_./-]{{0,{}}}$", LABEL_BYTES - 1) },
+        "additionalProperties": { "type": "string", "minLength": 1, "maxLength": LABEL_BYTES },
+        "description": description,
     })
 }
 
@@ -188,6 +201,7 @@ fn trigger_schema() -> Value {
                 },
             },
             "input": { "type": "object", "description": "Members that override the flow's defaults" },
+            "labels": labels("Labels of the runs that the trigger starts"),
         },
         "oneOf": [{ "required": ["cron"] }, { "required": ["webhook"] }, { "required": ["event"] }],
     })

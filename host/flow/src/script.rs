@@ -76,6 +76,7 @@ pub(crate) fn lower(
         outputs: Some(&outputs),
         strict: false,
         triggers: None,
+        labels: Default::default(),
         policy: FlowPolicy::default(),
         nodes: vec![node(&input, &grants, start)],
         edges: Vec::new(),

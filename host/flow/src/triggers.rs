@@ -10,6 +10,7 @@ use crate::{
     CheckContext, CheckMode, Source,
     diagnostic::{Diagnostic, Diagnostics, did_you_mean},
     fields::{check_keys, entries, for_message, is_flow_name, is_id, map, required, text},
+    labels::{self, Labels},
     limits::{SIGNING_KEYS, TRIGGERS},
     yaml::{self, Kind, Span, Tree},
 };
@@ -29,6 +30,9 @@ pub struct Trigger {
     /// Members of the input that override the flow's defaults.
     #[serde(skip_serializing_if = "is_empty")]
     pub input: Json,
+    /// The labels of the runs that the trigger starts. They replace labels of the flow with the same names.
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
 }
 
 fn is_empty(input: &Json) -> bool {
@@ -97,7 +101,7 @@ impl End {
     }
 }
 
-const KEYS: [&str; 7] = ["id", "cron", "timeZone", "missed", "webhook", "event", "input"];
+const KEYS: [&str; 8] = ["id", "cron", "timeZone", "missed", "webhook", "event", "input", "labels"];
 const ONE_OF: &str = "write one of `cron: \"0 2 * * *\"`, `webhook: { secret: NAME }`, `event: { flow: NAME }`";
 
 /// Returns the triggers of a flow, even if the rest of the flow has errors. If a trigger has an error, the list is
@@ -195,8 +199,9 @@ fn read_one(
         diagnostics.error("bad_id", span, format!("`{}` is not a valid id", for_message(&id)), help);
     }
     let input = read_input(tree, diagnostics);
+    let labels = labels::read(tree, diagnostics);
     let cause = read_cause(tree, own, context, diagnostics)?;
-    Some(Trigger { id, cause, input })
+    Some(Trigger { id, cause, input, labels })
 }
 
 fn read_input(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Json {

@@ -68,6 +68,9 @@ pub enum OwnerRequest {
         /// `each[0].ask` in a pass of the body of `each`.
         #[serde(default)]
         answers: BTreeMap<String, Json>,
+        /// The labels of the run.
+        #[serde(default)]
+        labels: BTreeMap<String, String>,
         /// The access that the caller grants its runs.
         #[serde(default)]
         reach: Reach,

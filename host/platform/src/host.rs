@@ -194,7 +194,7 @@ impl Host {
     pub fn runner_of(&self, input: CheckedInput<'_>, options: RunOptions) -> Result<FlowRunner, StartError> {
         let CheckedInput { flow, given } = input;
         flow.check_enabled()?;
-        let options = RunOptions { input: given, ..options };
+        let options = RunOptions { input: given, version: flow.version, ..options };
         // An existing run continues as it began, even if its files have changed since.
         let known = options.run_id.as_ref().map(|run| called::library_of(self, run)).transpose()?.flatten();
         let library = known.unwrap_or_else(|| CallableFlows::new(self.clone(), homes::bind(self, flow)));

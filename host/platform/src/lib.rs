@@ -72,13 +72,14 @@ pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
 pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, inspect, is_reserved};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
-pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, outline, schema, script};
+pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, labels, outline, schema, script};
 pub use flowcell_runtime::{
     Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, NoStart, OpenError, PolicyOverride, QuestionRef,
     Repeat, RunCommand, RunError, RunOptions, RunResult, RunStatus, Waiting,
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
-    ports::{Filter, RunRow, Runs, Swept},
+    limits::MAX_COUNTED,
+    ports::{Counts, Filter, Group, RunRow, Runs, Swept},
     rows,
     shared::{Offer, SharedRuns},
     sqlite::{OpenStoreError, Reader, SqliteStore, stop_process},

@@ -239,10 +239,10 @@ impl FlowLibrary {
     /// Loads a version of a flow for a run by a host. `None` means the newest version. The flow is stored, so a
     /// violation of a rule that is newer than the flow is only a warning.
     pub fn load(&self, host: &Host, name: &str, version: Option<u32>) -> Result<LoadedFlow, LibraryError> {
-        let source = match version {
-            Some(_) => {
-                let (stored, ending) = self.find(name, version)?;
-                flow_source(name, ending, stored.text)
+        let (source, version) = match version {
+            Some(version) => {
+                let (stored, ending) = self.find(name, Some(version))?;
+                (flow_source(name, ending, stored.text), version)
             }
             None => self.newest(name)?.ok_or_else(|| LibraryError::Unknown(name.to_owned()))?,
         };
@@ -252,22 +252,25 @@ impl FlowLibrary {
             Arc::new(self.surroundings(&source, CheckMode::Stored)),
             &Start::default(),
         );
-        checked.flow.ok_or(LibraryError::Invalid(checked.diagnostics))
+        let flow = checked.flow.ok_or(LibraryError::Invalid(checked.diagnostics))?;
+        Ok(LoadedFlow { version: Some(version), ..flow })
     }
 
     /// Returns the newest version of a flow, if the host remembers its check and the result is still valid. Otherwise
-    /// returns `None`. The method reads no file but the flow's.
+    /// returns `None`. The method reads only the flow's files.
     pub fn checked_before(&self, host: &Host, name: &str) -> Result<Option<LoadedFlow>, LibraryError> {
-        let Some(source) = self.newest(name)? else { return Ok(None) };
+        let Some((source, version)) = self.newest(name)? else { return Ok(None) };
         let checked = host.checked_before(&source, &self.surroundings(&source, CheckMode::Stored));
-        Ok(checked.and_then(|checked| checked.flow))
+        let flow = checked.and_then(|checked| checked.flow);
+        Ok(flow.map(|flow| LoadedFlow { version: Some(version), ..flow }))
     }
 
-    fn newest(&self, name: &str) -> Result<Option<Source>, LibraryError> {
+    /// Returns the newest version of a flow, and its number.
+    fn newest(&self, name: &str) -> Result<Option<(Source, u32)>, LibraryError> {
         check_name(name)?;
         let Some(files) = self.files()? else { return Ok(None) };
-        let newest = self.map_io(files.newest(name))?;
-        Ok(newest.map(|(ending, text)| flow_source(name, ending, text)))
+        let newest = self.find_current(&files, name)?;
+        Ok(newest.map(|newest| (flow_source(name, newest.ending, newest.text), newest.version)))
     }
 
     fn find(&self, name: &str, version: Option<u32>) -> Result<(StoredFlow, Ending), LibraryError> {

@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `units` | the units of runs, and the metadata of runs |
-//! | `runs` | lists of runs |
+//! | `runs`, `filter` | lists of runs, and the selection of runs for them |
 //! | `state` | values of flows that outlive runs |
 //! | `blobs` | bytes, stored under the digest of their content |
 //! | `inbox` | messages to runs that another process drives |
@@ -19,6 +19,7 @@
 mod blobs;
 mod cache;
 mod documents;
+mod filter;
 mod inbox;
 mod journal;
 mod leases;
@@ -38,10 +39,11 @@ pub use blobs::Blobs;
 pub(crate) use blobs::blob_ref;
 pub use cache::CacheStore;
 pub use documents::{Document, DocumentStore, MARK};
+pub use filter::{Counts, Filter, Group};
 pub use inbox::{Inbox, Message};
 pub use journal::{Durable, Entry, Journal};
 pub use leases::{Lease, Leases};
-pub use runs::{Filter, RunRow, Runs};
+pub use runs::{RunRow, Runs};
 pub use sessions::{Change, NoProjections, Projection, Projections, Session, Sessions, StepState, StepStatus};
 pub use state::{StageError, Staged, StateStore};
 pub use status::StoredStatus;

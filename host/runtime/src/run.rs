@@ -1,19 +1,23 @@
-//! The start of runs: the options of the caller, and the run that is about to begin.
+//! The start of runs.
 
 mod decided;
+mod options;
 mod retry;
 
 use std::{
     cmp::Reverse,
-    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use flowcell_contract::{Failure, Json, RunId};
-use flowcell_flow::graph::{FlowPolicy, Graph};
+use flowcell_contract::{Failure, RunId};
+use flowcell_flow::{
+    graph::Graph,
+    labels::{LabelError, add_labels},
+};
 use futures_util::future::BoxFuture;
 
+pub use options::{PolicyOverride, RunOptions};
 pub use retry::{NoStart, Repeat};
 use retry::{Repeated, kept_outputs};
 
@@ -21,74 +25,16 @@ use crate::{
     command::{HubError, RunCommand},
     driver::{Begin, Driver, Identity, each_unit, merge},
     event::Event,
-    fact::{RunEnd, Write},
+    fact::RunEnd,
     hub::{Channel, Hub},
     limits::MAX_DEPTH,
     live::Starting,
-    ports::{Change, Lease, Pin, Record, StoreError},
+    ports::{Lease, Pin, Record, StoreError},
     publish::Projector,
     result::{RunError, RunResult, RunStatus, Waiting},
     turn::in_turns,
     world::{Pinned, World, random},
 };
-
-/// The options of a caller for one run.
-#[derive(Default)]
-pub struct RunOptions {
-    /// The id of the run. Default: a new id.
-    pub run_id: Option<RunId>,
-    /// Members that take precedence over the flow's defaults; an object, or `null`.
-    pub input: Json,
-    /// Front ends that receive all events from the first one on.
-    pub channels: Vec<Arc<dyn Channel>>,
-    /// The values that take precedence over the flow's policy.
-    pub policy: PolicyOverride,
-    /// Answers to later questions, by the address of the asking node or by its id. `ADDRESS#CALL` answers the
-    /// question about a call of an agent in its first attempt. A new run records the answers.
-    pub answers: HashMap<String, Json>,
-    /// True if the driver stays while only people or events from outside can continue the run. Otherwise it parks the
-    /// run.
-    pub wait_for_answers: bool,
-    /// The time to wait for timers when only they continue the run. If no timer is due within this time, the driver
-    /// parks the run. `None`: no limit.
-    pub patience: Option<Duration>,
-    /// True if a person requests to continue an existing run. The run is then tried again although its process has
-    /// died repeatedly.
-    pub by_hand: bool,
-    /// The parent of the run, which must exist. The store keeps the run as long as it keeps the parent, and lists the
-    /// run below the parent.
-    pub parent: Option<RunId>,
-    /// The changes of sessions and step states that a new run makes with its first unit.
-    pub rows: Vec<Change>,
-    /// State of the flow that a new run writes with its first unit.
-    pub writes: Vec<Write>,
-    /// The digest of the request that begins the run. A run with the same id continues only if it began with the same
-    /// request. Later changes of its flow do not matter.
-    pub request: Option<Box<str>>,
-    /// True if [`RunResult::events`] stays empty, for callers that have a channel.
-    pub without_events: bool,
-}
-
-/// Parts of a flow's policy that a caller changes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PolicyOverride {
-    /// Overrides [`FlowPolicy::fail_fast`] if present.
-    pub fail_fast: Option<bool>,
-    /// Overrides [`FlowPolicy::total_timeout_ms`] if present.
-    pub total_timeout_ms: Option<u64>,
-    /// Overrides [`FlowPolicy::max_concurrency`] if present; at least 1.
-    pub max_concurrency: Option<u32>,
-}
-
-impl PolicyOverride {
-    fn apply(self, policy: &FlowPolicy) -> FlowPolicy {
-        FlowPolicy {
-            fail_fast: self.fail_fast.unwrap_or(policy.fail_fast),
-            total_timeout_ms: self.total_timeout_ms.or(policy.total_timeout_ms),
-            max_concurrency: self.max_concurrency.unwrap_or(policy.max_concurrency).max(1),
-        }
-    }
-}
 
 /// The reason why a run cannot begin or continue.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -125,6 +71,9 @@ pub enum OpenError {
         /// The run that called it.
         parent: RunId,
     },
+    /// A label is not valid, or there are too many.
+    #[error(transparent)]
+    Labels(#[from] LabelError),
     /// The run is below too many other runs.
     #[error("runs may be at most {MAX_DEPTH} deep below one another")]
     TooDeep,
@@ -197,7 +146,12 @@ impl FlowRunner {
             return Err(OpenError::TooDeep);
         }
         let (again, kept) = repeated.part.unzip();
+        let mut labels = flow.graph.run_labels.clone();
+        add_labels(&mut labels, std::mem::take(&mut options.labels))?;
         let record = Record {
+            labels,
+            trigger: options.trigger.take(),
+            version: options.version,
             depth,
             parent: options.parent.clone(),
             root: run_id.0.clone(),

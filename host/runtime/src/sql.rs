@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `units` | the journals of runs |
-//! | `runs` | lists of runs |
+//! | `runs`, `search` | lists of runs, and the columns that they search |
 //! | `state` | state of flows |
 //! | `blobs` | blobs, and the large values that rows refer to |
 //! | `inbox` | messages to runs that another process drives |
@@ -19,7 +19,7 @@
 //! | `options` | how this process uses the store |
 //! | `queue`, `writer` | the items for the writer, and the tokio task that writes |
 //! | `commit`, `side_writes` | one commit: units, and the writes beside them |
-//! | `schema`, `settings` | the tables, and the checks of the server's settings |
+//! | `schema`, `backfill`, `settings` | the tables, their upgrades, and the checks of the server's settings |
 //! | `worker` | the jobs for the thread that uses the server |
 //!
 //! Each process writes in the order of its appends, and a commit is all or nothing, as in the embedded store. A process
@@ -33,6 +33,7 @@
 //!
 //! The store has one thread, which alone uses the server. Readers wait for that thread.
 
+mod backfill;
 mod blobs;
 mod cache;
 mod claims;
@@ -48,6 +49,7 @@ mod options;
 mod queue;
 mod runs;
 mod schema;
+mod search;
 mod sessions;
 mod settings;
 mod side_writes;
@@ -230,7 +232,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     // The creation of tables may take longer than any later statement.
     let mut connection = connections.acquire(options.patience.max(Duration::from_millis(SERVER_PATIENCE_MS))).await?;
     settings::check(&mut connection).await?;
-    schema::migrate(&mut connection).await?;
+    schema::migrate(&mut connection, backfill::fill_searched_columns).await?;
     let asked = Instant::now();
     let owner = heartbeat::become_owner(&mut connection, &options.name, options.lease.as_millis() as u64).await?;
     drop(connection);

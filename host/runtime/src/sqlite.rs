@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `units` | the journals of runs |
-//! | `runs` | the rows of runs, and lists of them |
+//! | `runs`, `search` | the rows of runs, lists of them, and the columns that lists search |
 //! | `state` | state of flows |
 //! | `blobs` | blobs, and the large values that rows refer to |
 //! | `inbox` | none: one process drives all runs |
@@ -16,12 +16,13 @@
 //! | `private` | files that only their owner may use |
 //! | `queue`, `writer` | the items for the writer, and the writer |
 //! | `reader` | the connection that reads |
-//! | `schema` | the tables, and upgrades of older files |
+//! | `schema`, `backfill` | the tables, and upgrades of older files |
 //!
 //! The writer writes entries in the order of the appends, and a commit is all or nothing. So the durable part is a
 //! prefix of the appends, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit
 //! fails, the content of the disk is unknown: the process stops, and the next one reads the file.
 
+mod backfill;
 mod blobs;
 mod copy_and_check;
 mod documents;
@@ -32,6 +33,7 @@ mod queue;
 mod reader;
 mod runs;
 mod schema;
+mod search;
 mod sessions;
 mod state;
 mod sweep;
@@ -51,6 +53,7 @@ use std::{
 
 use flowcell_contract::{Tenant, Value, host_files::STORE_FILE as FILE};
 use parking_lot::Mutex;
+use rusqlite::Connection;
 
 use crate::ports::StoreError;
 use documents::Remembered;
@@ -147,8 +150,7 @@ impl SqliteStore {
         let file = folder.join(FILE);
         // SQLite gives the files beside the database the same mode.
         private::make_file(&file).map_err(|error| unusable(&error))?;
-        let mut connection = schema::connect(&file).map_err(|error| unusable(&error))?;
-        let found = schema::migrate(&mut connection).map_err(|error| unusable(&error))?;
+        let (mut connection, found) = connect_upgraded(&file).map_err(|error| unusable(&error))?;
         if found > schema::VERSION {
             return Err(OpenStoreError::Newer { path: folder.to_owned(), found, known: schema::VERSION });
         }
@@ -215,6 +217,13 @@ impl SqliteStore {
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
+}
+
+/// Opens the file for its owner, and upgrades an older one. Returns the version of the file after that.
+fn connect_upgraded(file: &Path) -> Result<(Connection, u32), rusqlite::Error> {
+    let mut connection = schema::connect(file)?;
+    let found = schema::migrate(&mut connection, backfill::fill_searched_columns)?;
+    Ok((connection, found))
 }
 
 /// Locks the owner's file, and writes the id of this process into it.

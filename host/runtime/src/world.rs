@@ -43,6 +43,9 @@ impl Pinned {
             repeats: None,
             answers: BTreeMap::new(),
             request: None,
+            version: None,
+            labels: self.graph.run_labels.clone(),
+            trigger: None,
         }
     }
 }

@@ -19,6 +19,8 @@ mod documents;
 mod flows;
 #[path = "stores/many.rs"]
 mod many;
+#[path = "stores/search.rs"]
+mod search;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "stores/servers.rs"]
 mod servers;
@@ -56,6 +58,8 @@ everywhere! {
     suite::active_and_due_runs_are_runnable
     suite::a_forgotten_run_leaves_a_tombstone
     suite::every_blob_that_a_text_names_stays
+    search::a_filter_selects_what_a_naive_one_selects
+    search::long_codes_and_messages_are_cut_for_the_search
     documents::documents_are_listed_in_the_order_of_their_keys
     documents::of_several_writers_that_expect_the_same_version_one_succeeds
     documents::a_writer_reads_its_write_beside_other_readers

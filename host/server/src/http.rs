@@ -31,6 +31,7 @@ pub(crate) mod page;
 pub(crate) mod permit;
 pub(crate) mod proxies;
 pub(crate) mod runs;
+pub(crate) mod search;
 pub(crate) mod seats;
 pub(crate) mod secrets;
 pub(crate) mod socket;

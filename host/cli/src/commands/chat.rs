@@ -4,9 +4,10 @@ use clap::Args;
 use flowcell::{Json, RunId, RunOptions};
 
 use crate::{
+    arguments::run_id,
     cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs, channels::ChannelArgs},
-    owner::{self, Owner, require_durable, run_id},
+    owner::{self, Owner, require_durable},
     session::{self, Plan, chat::remote},
     terminal::Terminal,
 };

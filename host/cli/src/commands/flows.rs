@@ -12,6 +12,7 @@ use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, RunId, scr
 
 use super::run;
 use crate::{
+    arguments::run_id,
     cli_error::{CliError, Exit},
     options::{BesideArgs, PackArgs, StoreArgs, channels::ChannelArgs},
     output::{JsonLines, put_exactly, put_json, put_line},
@@ -94,7 +95,7 @@ pub(crate) struct RunFlowArgs {
     #[arg(long, value_name = "JSON", env = "RUN_FLOW_INPUTS", value_parser = object)]
     inputs: Option<Json>,
     /// The id of the run; the same command with the same id continues the run, or prints its result again
-    #[arg(long, value_name = "ID", value_parser = owner::run_id)]
+    #[arg(long, value_name = "ID", value_parser = run_id)]
     run_id: Option<RunId>,
     /// Print the result as one JSON object, also if the run fails or parks
     #[arg(long)]

@@ -45,7 +45,7 @@ const EXAMPLES: &[&str] = &[
     "flows delete order",
     "nodes control.foreach",
     "schema > flow.schema.json",
-    "runs list --status parked",
+    "runs list --status failed --since 1h",
     "runs show order-7 pay",
     "runs events order-7 --from 10",
     "runs resume order-7 --answer approve=yes",

@@ -11,11 +11,12 @@ use clap::{Args, ValueHint};
 use flowcell::{Host, Json, LoadedFlow, PolicyOverride, RunId, RunOptions, StartError, control::OwnerRequest};
 
 use crate::{
+    arguments::{label, run_id},
     cli_error::{CliError, Exit},
     duration,
     options::{PackArgs, StoreArgs, StoreLocation, channels::ChannelArgs},
     output::{put_json, put_line},
-    owner::{self, Owner, run_id},
+    owner::{self, Owner},
     session::{Plan, Session, answers, finish, follow, inputs, print_warnings},
     terminal::Terminal,
 };
@@ -56,6 +57,9 @@ pub(crate) struct RunArgs {
     /// Exit once the run is accepted; `flowcell drive` drives it
     #[arg(long, conflicts_with_all = ["events", "channels", "dry_run"])]
     detach: bool,
+    /// Add a label to the run, such as team=billing, by which `flowcell runs list -l` finds it; may be repeated
+    #[arg(short, long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    labels: Vec<(String, String)>,
     /// Answer a gate, or a call of an agent (assistant#3=allow), before it asks; may be repeated
     #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
     answers: Vec<(String, String)>,
@@ -74,7 +78,7 @@ pub(crate) struct RunArgs {
 impl RunArgs {
     fn plan(self) -> Plan {
         let RunArgs { flow, input, input_file, events, out, json, quiet, channels, packs, store, .. } = self;
-        let RunArgs { run_id, answers, total_timeout, chat, .. } = self;
+        let RunArgs { run_id, answers, labels, total_timeout, chat, .. } = self;
         let again = false;
         Plan {
             flow,
@@ -89,6 +93,7 @@ impl RunArgs {
             store,
             run_id,
             answers,
+            labels,
             total_timeout,
             chat,
             again,
@@ -152,7 +157,8 @@ fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, CliError> {
             answers::check(&plan.answers, flow.graph())?;
             let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
             let answers = plan.early_answers();
-            let options = RunOptions { run_id: plan.run_id.clone(), input, policy, answers, ..RunOptions::default() };
+            let (run_id, labels) = (plan.run_id.clone(), plan.run_labels());
+            let options = RunOptions { run_id, input, policy, answers, labels, ..RunOptions::default() };
             let runner = host.runner(&flow, options)?;
             let run_id = runner.run_id().clone();
             owner::block_on(runner.accept())?.map_err(StartError::from)?;
@@ -185,6 +191,7 @@ fn start_request(plan: &Plan, flow: &Path, follow: bool) -> Result<OwnerRequest,
         run: plan.run_id.clone(),
         total_timeout_ms: plan.total_timeout.map(|duration| duration.as_millis() as u64),
         answers: plan.early_answers().into_iter().collect(),
+        labels: plan.run_labels(),
         reach: plan.packs.reach(),
         follow,
     })

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
-use flowcell::{Host, Json, RunId};
+use flowcell::{Host, Json, RunId, labels::Labels};
 
 use super::{
     answers::{self, RecordedAnswers},
@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) run_id: Option<RunId>,
     /// Answers to gates, and to questions about agents' calls, as pairs of address and value.
     pub(crate) answers: Vec<(String, String)>,
+    /// The labels of a new run.
+    pub(crate) labels: Vec<(String, String)>,
     pub(crate) total_timeout: Option<Duration>,
     /// Starts a conversation with the run's agents.
     pub(crate) chat: bool,
@@ -48,6 +50,11 @@ impl Plan {
     /// Returns the answers by address, as the values that gates receive.
     pub(crate) fn early_answers(&self) -> HashMap<String, Json> {
         self.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value))).collect()
+    }
+
+    /// Returns the labels by name. Of two labels with the same name, the later one counts.
+    pub(crate) fn run_labels(&self) -> Labels {
+        self.labels.iter().cloned().collect()
     }
 
     /// Warns of answers that the run has not used.

@@ -210,6 +210,7 @@ impl Generated<'_> {
             outputs: None,
             strict: false,
             triggers: None,
+            labels: Default::default(),
             policy: FlowPolicy { fail_fast: false, ..FlowPolicy::default() },
             nodes: self.nodes.iter().map(|node| self.raw_node(node)).collect(),
             edges: self.edges.iter().map(|edge| self.raw_edge(edge)).collect(),

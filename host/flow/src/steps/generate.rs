@@ -73,6 +73,7 @@ impl<'a> Generated<'a> {
             outputs: self.output.as_ref(),
             strict: false,
             triggers: None,
+            labels: Default::default(),
             policy: FlowPolicy::default(),
             nodes: steps.iter().zip(&self.nodes).map(|(step, node)| raw_node(step, node)).collect(),
             edges: steps.windows(2).map(|pair| raw_edge(&pair[0], &pair[1])).collect(),

@@ -91,7 +91,7 @@ fn prepare(host: &Host, ask: OwnerRequest) -> Result<FlowRunner, Box<OwnerReply>
         Box::new(refusal(code, &error))
     };
     match ask {
-        OwnerRequest::Start { flow, input, run, total_timeout_ms, answers, follow, .. } => {
+        OwnerRequest::Start { flow, input, run, total_timeout_ms, answers, labels, follow, .. } => {
             let flow = blocking(|| host.load_flow(&flow)).map_err(|error| match error {
                 LoadError::Host(_) => Box::new(refusal("flow_not_found", &error)),
                 LoadError::Invalid(_) => Box::new(refusal("invalid_flow", &error)),
@@ -99,7 +99,7 @@ fn prepare(host: &Host, ask: OwnerRequest) -> Result<FlowRunner, Box<OwnerReply>
             let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
             let answers = answers.into_iter().collect();
             let patience = (!follow).then_some(MAX_TIMER_WAIT);
-            let options = RunOptions { run_id: run, input, policy, answers, patience, ..handed_over_options() };
+            let options = RunOptions { run_id: run, input, policy, answers, labels, patience, ..handed_over_options() };
             host.runner(&flow, options).map_err(not_accepted)
         }
         OwnerRequest::Resume { run, .. } => {

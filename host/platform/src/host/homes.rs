@@ -148,7 +148,7 @@ pub(super) fn load_called(host: &Host, home: &Home, name: &str) -> Result<Loaded
             let (graph, warnings) = pin::check_content(host, &content)?;
             log_broken_rules(&host.tenant, &warnings);
             let (folder, content, warnings) = (home.folder.clone(), Arc::new(content), warnings.into());
-            return Ok(LoadedFlow { graph, folder, content, home: None, warnings });
+            return Ok(LoadedFlow { graph, folder, content, home: None, version: None, warnings });
         }
         Some(Callee::Unusable(why)) => return Err(unusable(why.clone())),
         Some(Callee::Text(..)) | None => {}

@@ -39,6 +39,8 @@ pub struct LoadedFlow {
     pub(crate) content: Arc<Content>,
     /// The home with the flows that the flow's runs can call. `None` until [`Host::bound`](crate::Host::bound) sets it.
     pub(crate) home: Option<Arc<Home>>,
+    /// The version in the library that the flow was loaded from.
+    pub(crate) version: Option<u32>,
     /// The diagnostics that do not prevent a run.
     pub(crate) warnings: Arc<[Diagnostic]>,
 }

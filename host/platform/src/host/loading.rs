@@ -92,7 +92,7 @@ fn check_anew(host: &Host, source: &Source, around: Surroundings, start: &Start)
     let flow = graph.map(|graph| {
         let content = Arc::new(reading.content(source, &graph, start));
         let warnings = diagnostics.as_slice().into();
-        LoadedFlow { graph: Arc::new(graph), folder, content, home: None, warnings }
+        LoadedFlow { graph: Arc::new(graph), folder, content, home: None, version: None, warnings }
     });
     let checked = CheckedFlow { flow, diagnostics };
     // The engine has already charged for the scripts.

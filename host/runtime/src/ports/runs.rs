@@ -1,9 +1,12 @@
 //! Lists of runs.
 
+use std::collections::{BTreeMap, HashMap};
+
 use flowcell_contract::{RunId, Tenant};
 use serde::Serialize;
 
-use super::{Journal, StoreError};
+use super::{Counts, Filter, Group, Journal, StoreError};
+use crate::limits::MAX_COUNTED;
 
 /// One run in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,19 +25,39 @@ pub struct RunRow {
     /// The time of the run's next timer, if the run is parked and has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<u64>,
+    /// The version of the flow, if the run was started from a library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// The labels of the flow, of the trigger and of the start.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The trigger that started the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
+    /// The run that this one repeats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<RunId>,
+    /// The code of the error of a failed run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The node that failed, with the path of its owners and without passes, such as `each.fetch`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
-/// The selection of runs for a list.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Selects the runs of this flow.
-    pub flow: Option<String>,
-    /// Selects the runs with this status.
-    pub status: Option<String>,
-    /// Selects the runs that follow this one in the list.
-    pub after: Option<RunId>,
-    /// The maximum number of runs. The latest come first.
-    pub limit: usize,
+impl RunRow {
+    /// Returns the run's value of a member. `None`: the run has no such value.
+    fn value(&self, member: &Group) -> Option<String> {
+        match member {
+            Group::Flow => Some(self.flow.clone()),
+            Group::Version => self.version.map(|version| version.to_string()),
+            Group::Status => Some(self.status.clone()),
+            Group::Error => self.error.clone(),
+            Group::Node => self.node.clone(),
+            Group::Trigger => self.trigger.clone(),
+            Group::Label(name) => self.labels.get(name).cloned(),
+        }
+    }
 }
 
 /// Lists of the runs in a store. They show only durable facts. A method fails if the store does not answer.
@@ -45,8 +68,19 @@ pub trait Runs: Journal {
     /// Returns the runs that a run has called, in the order of their start.
     fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError>;
 
-    /// Lists top runs (runs without a parent), the latest first.
+    /// Lists the runs of a filter, the latest first.
     fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError>;
+
+    /// Counts the runs of a filter by the values of a member. Counts at most [`MAX_COUNTED`] runs, the latest ones;
+    /// `limit` of the filter does not apply.
+    fn count(&self, tenant: &Tenant, filter: &Filter, by: &Group) -> Result<Counts, StoreError> {
+        let rows = self.runs(tenant, &Filter { limit: MAX_COUNTED + 1, ..filter.clone() })?;
+        let mut numbers: HashMap<Option<String>, u64> = HashMap::new();
+        rows.iter().take(MAX_COUNTED).for_each(|row| *numbers.entry(row.value(by)).or_default() += 1);
+        let mut values: Vec<_> = numbers.into_iter().collect();
+        values.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        Ok(Counts { values, more: rows.len() > MAX_COUNTED })
+    }
 
     /// Counts the top runs that have not ended, up to `most`.
     fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError>;

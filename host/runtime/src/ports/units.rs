@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell_contract::{Json, NodeId, RunId};
-use flowcell_flow::graph::FlowPolicy;
+use flowcell_flow::{graph::FlowPolicy, labels::Labels};
 use serde::{Deserialize, Serialize};
 
 use crate::fact::Fact;
@@ -87,6 +87,16 @@ pub struct Record {
     /// The digest of the request that started the run, by which a repeated request is recognised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<str>>,
+    /// The version of the flow, if the run was started from a library.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// The labels of the flow, of the trigger and of the start. A label that is given later replaces an earlier one of
+    /// the same name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: Labels,
+    /// The id of the trigger that started the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<Box<str>>,
 }
 
 fn no_root() -> Arc<str> {

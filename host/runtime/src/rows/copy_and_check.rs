@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::{
     limits::MAX_READ_UNITS,
-    ports::{Blobs, Document, Journal, Session, StateStore, StepState, StoreError, Unit, blob_ref},
+    ports::{Blobs, Document, Journal, Record, Session, StateStore, StepState, StoreError, Unit, blob_ref},
+    rows::damaged,
 };
 
 /// The maximum number of rows of one read.
@@ -42,6 +43,16 @@ pub struct KeptRun {
     pub created: u64,
     /// The time of the last change of the run's status, in milliseconds since 1970.
     pub updated: u64,
+}
+
+impl KeptRun {
+    /// Parses the metadata. Returns `None` for a removed run.
+    pub(crate) fn parsed_record(&self) -> Result<Option<Record>, StoreError> {
+        if self.record.is_empty() {
+            return Ok(None);
+        }
+        serde_json::from_str(&self.record).map(Some).map_err(|error| damaged(&self.run, &error))
+    }
 }
 
 /// The stored value of a flow's state.

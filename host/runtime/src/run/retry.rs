@@ -59,8 +59,10 @@ impl FlowRunner {
     pub fn retry(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
         // A person above a called run may have allowed its actions. Repeated alone, the run would act without
         // permission.
-        let called = world.journal.find(&world.tenant, run)?.and_then(|record| record.parent);
-        if let Some(parent) = called {
+        let record = world.journal.find(&world.tenant, run)?;
+        let (version, mut labels) =
+            record.as_ref().map_or_else(Default::default, |record| (record.version, record.labels.clone()));
+        if let Some(parent) = record.and_then(|record| record.parent) {
             return Err(OpenError::Called { run: run.clone(), parent });
         }
         let before = FlowRunner::resume(world.clone(), run.clone(), RunOptions::default())?;
@@ -74,8 +76,9 @@ impl FlowRunner {
         if let Some(again) = again.as_ref().filter(|again| !again.asks_again) {
             check_answers_kept(&world, &flow.graph, again)?;
         }
+        labels.extend(options.labels);
         let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(kept) };
-        let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, ..options })?;
+        let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, labels, version, ..options })?;
         if !runner.is_new() {
             check_repeats(&runner, run, again.as_ref())?;
         }

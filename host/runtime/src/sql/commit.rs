@@ -12,12 +12,13 @@ use super::{
     claims::{Fence, Key},
     connection::{Arg, Connection, SqlError, args, placeholders},
     queue::Item,
+    search::{self, RECORD_COLUMNS, record_values},
     side_writes,
     values::{hash, text, unwritable},
 };
 use crate::{
     ports::{Entry, Record, StoredStatus},
-    rows::{UnitPosition, checksum, cut::ExternalizedRow},
+    rows::{UnitPosition, checksum, cut::ExternalizedRow, search::ErrorColumns},
 };
 
 /// The row of a run, and the end of its journal.
@@ -49,6 +50,7 @@ struct RowChange {
     before: u64,
     at: RunPosition,
     standing: Option<(&'static str, Option<u64>, bool, u64)>,
+    error: Option<ErrorColumns>,
 }
 
 impl Commit<'_> {
@@ -191,10 +193,12 @@ impl Commit<'_> {
                 rows.push(self.new_row(entry, fence, record)?);
             }
         }
-        let into = "flowcell_runs (tenant, hash, run, flow, depth, parent, top, record, standing, due, attention, \
-                    next_seq, tail, created, updated, owner, epoch, claims)";
+        let into = format!(
+            "flowcell_runs (tenant, hash, run, flow, depth, parent, top, record, standing, due, attention, next_seq, tail, \
+             created, updated, owner, epoch, claims, {RECORD_COLUMNS})"
+        );
         let after = self.connection.dialect().or_leave("tenant, hash");
-        self.connection.insert(into, rows, &after).await?;
+        self.connection.insert(&into, rows, &after).await?;
         for (entry, fence) in runs {
             let sql = "SELECT id, epoch, owner, next_seq, tail FROM flowcell_runs WHERE tenant = ? AND hash = ?";
             let found = self.connection.row(sql, args![entry.tenant.as_str(), hash(entry.run.as_str())]).await?;
@@ -211,7 +215,11 @@ impl Commit<'_> {
             let place = UnitPosition { next_seq: row.number(3)?, checksum: row.number(4)? as u32 };
             self.rows.insert(key(entry), RunPosition { row: row.int(0)?, place });
         }
-        Ok(())
+        let labelled = runs.iter().filter_map(|(entry, _)| {
+            let id = self.rows.get(&key(entry))?.row;
+            entry.record.as_ref().map(|record| (id, &entry.tenant, entry.unit.ts, record))
+        });
+        search::write_labels(self.connection, labelled.collect::<Vec<_>>()).await
     }
 
     fn new_row(&self, entry: &Entry, fence: &Fence, record: &Record) -> Result<Vec<Arg>, SqlError> {
@@ -219,7 +227,7 @@ impl Commit<'_> {
         let parent = record.parent.as_ref().and_then(|parent| of(&(entry.tenant.clone(), parent.clone())));
         let top = parent.and(fence.row.or_else(|| of(&fence.top)));
         let (owner, epoch) = if top.is_none() { (Some(self.shared.claims.owner()), fence.epoch) } else { (None, 0) };
-        Ok(args![
+        let mut row = args![
             entry.tenant.as_str(),
             hash(entry.run.as_str()),
             entry.run.as_str(),
@@ -239,7 +247,9 @@ impl Commit<'_> {
             epoch,
             // Older versions read this column.
             0_i64,
-        ])
+        ];
+        row.extend(record_values(record));
+        Ok(row)
     }
 
     /// Returns whether the first entry exists. Then all entries exist, because a commit is all or nothing.
@@ -282,8 +292,9 @@ impl Commit<'_> {
             let after = RunPosition { row: at.row, place: UnitPosition { next_seq: unit.next_seq(), checksum: sum } };
             ends.insert(run, after);
             let before = at.place.next_seq;
-            let change = changes.entry(at.row).or_insert(RowChange { before, at: after, standing: None });
+            let change = changes.entry(at.row).or_insert(RowChange { before, at: after, standing: None, error: None });
             change.at = after;
+            change.error = ErrorColumns::of_unit(unit).or(change.error.take());
             if let Some((name, due, attention)) = entry.status.map(StoredStatus::columns) {
                 change.standing = Some((name, due, attention, unit.ts));
             }
@@ -320,6 +331,16 @@ impl Commit<'_> {
             args.extend(standings.iter().flat_map(|(id, standing)| args![*id, standing.1]));
             args.extend(standings.iter().flat_map(|(id, standing)| args![*id, i64::from(standing.2)]));
             args.extend(standings.iter().flat_map(|(id, standing)| args![*id, standing.3]));
+        }
+        let errors: Vec<_> = changes.iter().filter_map(|(id, change)| Some((*id, change.error.as_ref()?))).collect();
+        if !errors.is_empty() {
+            let some = cases(errors.len());
+            for column in ["error", "failed_node", "error_words"] {
+                sets.push(format!("{column} = CASE id {some}ELSE {column} END"));
+            }
+            args.extend(errors.iter().flat_map(|(id, error)| args![*id, error.code.as_str()]));
+            args.extend(errors.iter().flat_map(|(id, error)| args![*id, error.node.clone()]));
+            args.extend(errors.iter().flat_map(|(id, error)| args![*id, error.words.as_str()]));
         }
         let ids = placeholders(changes.len());
         args.extend(changes.keys().map(|id| Arg::from(*id)));

@@ -8,7 +8,7 @@ use super::{
     SharedStore,
     blobs::MIME,
     connection::{Arg, Connection, Row, SqlError, args},
-    documents, sessions,
+    documents, search, sessions,
     values::{hash, text, unwritable},
 };
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
         checksum,
         copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState},
         cut::ExternalizedRow,
+        search::ErrorColumns,
     },
 };
 
@@ -182,7 +183,7 @@ async fn take_run(connection: &mut Connection, run: &KeptRun) -> Result<(), SqlE
     let standings = ["active", "parked", "succeeded", "failed", "cancelled", "removed"];
     let standing = standings.into_iter().find(|known| *known == run.status);
     let standing = standing.ok_or_else(|| SqlError::Permanent(format!("`{}` is not a status", run.status)))?;
-    let row = args![
+    let mut row = args![
         run.tenant.as_str(),
         hash(run.run.as_str()),
         run.run.as_str(),
@@ -201,11 +202,23 @@ async fn take_run(connection: &mut Connection, run: &KeptRun) -> Result<(), SqlE
         0_i64,
         0_i64,
     ];
-    let into = "flowcell_runs (tenant, hash, run, flow, depth, parent, top, record, standing, due, attention, next_seq, \
-                tail, created, updated, epoch, claims)";
+    let record = run.parsed_record().map_err(|error| SqlError::Permanent(error.to_string()))?;
+    row.extend(record.as_ref().map_or_else(|| vec![Arg::Int(None), NULL, NULL, NULL], search::record_values));
+    let into = format!(
+        "flowcell_runs (tenant, hash, run, flow, depth, parent, top, record, standing, due, attention, next_seq, tail, \
+         created, updated, epoch, claims, {})",
+        search::RECORD_COLUMNS
+    );
     let after = connection.dialect().or_leave("tenant, hash");
-    connection.insert(into, vec![row], &after).await
+    connection.insert(&into, vec![row], &after).await?;
+    let Some(record) = &record else { return Ok(()) };
+    let sql = "SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ?";
+    let id = connection.row(sql, args![run.tenant.as_str(), hash(run.run.as_str())]).await?;
+    let id = id.map_or(Ok(0), |row| row.int(0))?;
+    search::write_labels(connection, [(id, &run.tenant, run.created, record)]).await
 }
+
+const NULL: Arg = Arg::Bytes(None);
 
 /// Inserts units. Returns the values that were cut out of them.
 async fn take_units(
@@ -230,6 +243,9 @@ async fn take_units(
     connection.insert("flowcell_units (run, first_seq, facts, ts, body, cuts, checksum)", rows, "").await?;
     let sql = "UPDATE flowcell_runs SET next_seq = ?, tail = ? WHERE id = ?";
     connection.run(sql, args![end, u64::from(tail), id]).await?;
+    if let Some(error) = units.last().and_then(|unit| ErrorColumns::of_unit(unit)) {
+        search::write_error(connection, id, &error).await?;
+    }
     Ok(cut)
 }
 

@@ -5,14 +5,19 @@ use flowcell_contract::{RunId, Tenant};
 use super::{
     SharedStore,
     connection::{Arg, Connection, Row, SqlError, args},
+    search::dialect,
     values::hash,
 };
-use crate::ports::{Filter, RunRow, Runs, StoreError};
+use crate::{
+    ports::{Filter, RunRow, Runs, StoreError},
+    rows::search::{self, parse_labels},
+};
 
 /// The columns of a row in a list.
-const RUN_COLUMNS: &str =
-    "run, flow, CASE WHEN standing = 'parked' AND attention = 1 THEN 'needs_attention' ELSE standing END,
-    created, updated, due";
+const RUN_COLUMNS: &str = "runs.run, runs.flow,
+    CASE WHEN runs.standing = 'parked' AND runs.attention = 1 THEN 'needs_attention' ELSE runs.standing END,
+    runs.created, runs.updated, runs.due, runs.version, runs.labels, runs.started_by, runs.retry_of, runs.error,
+    runs.failed_node";
 
 fn run_row(row: &Row) -> Result<RunRow, SqlError> {
     Ok(RunRow {
@@ -22,13 +27,19 @@ fn run_row(row: &Row) -> Result<RunRow, SqlError> {
         created: row.number(3)?,
         updated: row.number(4)?,
         due: row.maybe_number(5)?,
+        version: row.maybe_number(6)?.map(|version| version as u32),
+        labels: parse_labels(row.maybe_text(7)?),
+        trigger: row.maybe_text(8)?,
+        retry_of: row.maybe_text(9)?.map(RunId::from),
+        error: row.maybe_text(10)?,
+        node: row.maybe_text(11)?,
     })
 }
 
 async fn find(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, SqlError> {
-    let sql = format!("SELECT {RUN_COLUMNS}, next_seq FROM flowcell_runs WHERE tenant = ? AND hash = ?");
+    let sql = format!("SELECT {RUN_COLUMNS}, next_seq FROM flowcell_runs AS runs WHERE tenant = ? AND hash = ?");
     let row = connection.row(&sql, args![tenant.as_str(), hash(run.as_str())]).await?;
-    row.map(|row| Ok((run_row(&row)?, row.number(6)?))).transpose()
+    row.map(|row| Ok((run_row(&row)?, row.number(12)?))).transpose()
 }
 
 async fn children(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, SqlError> {
@@ -39,30 +50,9 @@ async fn children(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> 
 }
 
 async fn runs(connection: &mut Connection, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, SqlError> {
-    let mut sql =
-        format!("SELECT {RUN_COLUMNS} FROM flowcell_runs WHERE tenant = ? AND depth = 0 AND standing <> 'removed'");
-    let mut args = args![tenant.as_str()];
-    if let Some(flow) = &filter.flow {
-        sql.push_str(" AND flow = ?");
-        args.push(flow.as_str().into());
-    }
-    match filter.status.as_deref() {
-        None => {}
-        Some("needs_attention") => sql.push_str(" AND standing = 'parked' AND attention = 1"),
-        Some("parked") => sql.push_str(" AND standing = 'parked' AND attention = 0"),
-        Some(status) => {
-            let known = ["active", "succeeded", "failed", "cancelled"].into_iter().find(|known| *known == status);
-            sql.push_str(" AND standing = ?");
-            args.push(Arg::Word(known.unwrap_or("none")));
-        }
-    }
-    if let Some(after) = &filter.after {
-        sql.push_str(" AND (created, id) < (SELECT created, id FROM flowcell_runs WHERE tenant = ? AND run = ?)");
-        args.extend([tenant.as_str().into(), after.as_str().into()]);
-    }
-    sql.push_str(" ORDER BY created DESC, id DESC LIMIT ?");
-    args.push(limit(filter.limit));
-    connection.rows(&sql, args).await?.iter().map(run_row).collect()
+    let (end, values) = search::select(dialect(connection.dialect()), tenant.as_str(), filter);
+    let args = values.into_iter().map(Arg::from).chain([limit(filter.limit)]).collect();
+    connection.rows(&format!("SELECT {RUN_COLUMNS} {end}"), args).await?.iter().map(run_row).collect()
 }
 
 async fn live(connection: &mut Connection, tenant: &Tenant, most: u64) -> Result<u64, SqlError> {
@@ -79,7 +69,7 @@ async fn ended(
     most: usize,
 ) -> Result<Vec<RunRow>, SqlError> {
     let mut sql = format!(
-        "SELECT {RUN_COLUMNS} FROM flowcell_runs WHERE tenant = ? AND depth = 0
+        "SELECT {RUN_COLUMNS} FROM flowcell_runs AS runs WHERE tenant = ? AND depth = 0
         AND standing IN ('succeeded', 'failed', 'cancelled') AND updated >= ?"
     );
     let mut args = args![tenant.as_str(), since];

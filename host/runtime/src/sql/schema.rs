@@ -11,7 +11,7 @@ pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
 
 /// Append only: a released migration is never changed. A server that ends a transaction with every created table may be
 /// left in the middle of a migration, so each statement must be repeatable.
-const MIGRATIONS: [&[&str]; 4] = [FIRST, SESSIONS, REGISTRY, REPEATS];
+const MIGRATIONS: [&[&str]; 5] = [FIRST, SESSIONS, REGISTRY, REPEATS, SEARCH];
 
 /// Rows may repeat values (`rows/cut.rs`), and passes name the value of the previous pass. Older programs read neither.
 const REPEATS: &[&str] = &[];
@@ -146,6 +146,36 @@ const REGISTRY: &[&str] = &[
     ) {table}",
 ];
 
+const SEARCH: &[&str] = &[
+    // The columns that lists of runs search. Those of a failed run are derived from its last unit.
+    "ALTER TABLE flowcell_runs ADD COLUMN IF NOT EXISTS version BIGINT",
+    "ALTER TABLE flowcell_runs ADD COLUMN IF NOT EXISTS labels {bytes}",
+    "ALTER TABLE flowcell_runs ADD COLUMN IF NOT EXISTS started_by {name}",
+    "ALTER TABLE flowcell_runs ADD COLUMN IF NOT EXISTS retry_of {name}",
+    "ALTER TABLE flowcell_runs ADD COLUMN IF NOT EXISTS error {name}",
+    "ALTER TABLE flowcell_runs ADD COLUMN IF NOT EXISTS failed_node {name}",
+    "ALTER TABLE flowcell_runs ADD COLUMN IF NOT EXISTS error_words {bytes}",
+    "CREATE INDEX IF NOT EXISTS flowcell_runs_flow ON flowcell_runs (tenant, flow, created)",
+    "CREATE INDEX IF NOT EXISTS flowcell_runs_standing ON flowcell_runs (tenant, standing, attention, created)",
+    "CREATE INDEX IF NOT EXISTS flowcell_runs_error ON flowcell_runs (tenant, error, created)",
+    "CREATE INDEX IF NOT EXISTS flowcell_runs_node ON flowcell_runs (tenant, failed_node, created)",
+    "CREATE INDEX IF NOT EXISTS flowcell_runs_trigger ON flowcell_runs (tenant, started_by, created)",
+    "CREATE INDEX IF NOT EXISTS flowcell_runs_retry ON flowcell_runs (tenant, retry_of, created)",
+    // The labels of runs, in the order of lists.
+    "CREATE TABLE IF NOT EXISTS flowcell_labels (
+        tenant {name} NOT NULL,
+        name {name} NOT NULL,
+        value {name} NOT NULL,
+        created BIGINT NOT NULL,
+        run BIGINT NOT NULL,
+        PRIMARY KEY (tenant, name, value, created, run)
+    ) {table}",
+    "CREATE INDEX IF NOT EXISTS flowcell_labels_run ON flowcell_labels (run)",
+];
+
+/// The version that has the searched columns of runs.
+const SEARCHED: usize = 5;
+
 /// Reads the version of a database. Returns `None` if it has no store.
 pub(super) async fn version(connection: &mut Connection) -> Result<Option<u64>, SqlError> {
     let here = connection.dialect().pick("DATABASE()", "current_schema()");
@@ -159,27 +189,36 @@ pub(super) async fn version(connection: &mut Connection) -> Result<Option<u64>, 
     found.map(|row| row.number(0)).transpose()
 }
 
+/// A function that derives columns from the journals.
+pub(super) trait Backfill: AsyncFnOnce(&mut Connection) -> Result<(), SqlError> {}
+
+impl<F: AsyncFnOnce(&mut Connection) -> Result<(), SqlError>> Backfill for F {}
+
 /// Applies the missing migrations. If several processes start together, one applies them and the others wait.
-pub(super) async fn migrate(connection: &mut Connection) -> Result<(), OpenSharedStoreError> {
+pub(super) async fn migrate(connection: &mut Connection, backfill: impl Backfill) -> Result<(), OpenSharedStoreError> {
     let alone =
         connection.dialect().pick("SELECT GET_LOCK('flowcell migrate', 60)", "SELECT pg_advisory_lock(7165065861)");
     connection.rows(alone, args![]).await?;
-    let done = migrate_alone(connection).await;
+    let done = migrate_alone(connection, backfill).await;
     let over =
         connection.dialect().pick("DO RELEASE_LOCK('flowcell migrate')", "SELECT pg_advisory_unlock(7165065861)");
     connection.run_unprepared(over).await?;
     done
 }
 
-async fn migrate_alone(connection: &mut Connection) -> Result<(), OpenSharedStoreError> {
+async fn migrate_alone(connection: &mut Connection, backfill: impl Backfill) -> Result<(), OpenSharedStoreError> {
     let found = version(connection).await?.unwrap_or(0);
     if found > VERSION {
         return Err(OpenSharedStoreError::Newer { found, known: VERSION });
     }
     connection.run_unprepared("CREATE TABLE IF NOT EXISTS flowcell_version (version BIGINT NOT NULL) {table}").await?;
+    let mut backfill = Some(backfill);
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
         for statement in *migration {
             make(connection, statement).await?;
+        }
+        if let Some(backfill) = backfill.take_if(|_| index + 1 == SEARCHED) {
+            backfill(connection).await?;
         }
         connection.run("INSERT INTO flowcell_version (version) VALUES (?)", args![index as u64 + 1]).await?;
     }
@@ -188,12 +227,12 @@ async fn migrate_alone(connection: &mut Connection) -> Result<(), OpenSharedStor
 
 async fn make(connection: &mut Connection, statement: &str) -> Result<(), SqlError> {
     let made = connection.run_unprepared(statement).await;
-    let index = statement.contains("CREATE INDEX") && connection.dialect() == Dialect::MySql;
+    let named = ["CREATE INDEX", "ADD COLUMN"].iter().any(|what| statement.contains(what));
     match made {
-        // MySQL itself has no `IF NOT EXISTS` for indexes; MariaDB and PostgreSQL do.
-        Err(SqlError::Permanent(_)) if index => {
+        // MySQL itself has no `IF NOT EXISTS` for columns and indexes; MariaDB and PostgreSQL do.
+        Err(SqlError::Permanent(_)) if named && connection.dialect() == Dialect::MySql => {
             match connection.run_unprepared(&statement.replace("IF NOT EXISTS ", "")).await {
-                Err(SqlError::DuplicateIndex(_)) => Ok(()),
+                Err(SqlError::DuplicateName(_)) => Ok(()),
                 made => made,
             }
         }

@@ -5,8 +5,8 @@ use sqlx::mysql::MySqlDatabaseError;
 use super::dialect::Dialect;
 use crate::ports::StoreError;
 
-/// The number by which MySQL refuses an index whose name exists.
-const INDEX_EXISTS: u16 = 1061;
+/// The numbers by which MySQL refuses a column and an index whose names exist.
+const NAME_EXISTS: [u16; 2] = [1060, 1061];
 
 /// The reason why a statement failed.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(super) enum SqlError {
     Permanent(String),
     /// The statement was not executed, because a row with the same key exists.
     DuplicateRow(String),
-    /// The statement was not executed, because an index with the same name exists.
-    DuplicateIndex(String),
+    /// The statement was not executed, because a column or an index with the same name exists.
+    DuplicateName(String),
     /// The statement was not executed, because remembered data is out of date.
     Again,
 }
@@ -32,7 +32,7 @@ impl std::fmt::Display for SqlError {
             | SqlError::Transient(why)
             | SqlError::Permanent(why)
             | SqlError::DuplicateRow(why)
-            | SqlError::DuplicateIndex(why) => formatter.write_str(why),
+            | SqlError::DuplicateName(why) => formatter.write_str(why),
             SqlError::Again => formatter.write_str("another process has written in the meantime"),
         }
     }
@@ -62,7 +62,7 @@ impl SqlError {
                 let text = format!("{text} ({code})");
                 match number {
                     _ if refused.is_unique_violation() => SqlError::DuplicateRow(text),
-                    Some(INDEX_EXISTS) => SqlError::DuplicateIndex(text),
+                    Some(number) if NAME_EXISTS.contains(&number) => SqlError::DuplicateName(text),
                     _ => SqlError::Permanent(text),
                 }
             }

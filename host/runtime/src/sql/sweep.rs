@@ -11,6 +11,7 @@ use super::{
     Shared, SharedStore,
     connection::{Arg, Connection, SqlError, args, placeholders},
     queue::{Item, Turn},
+    search,
     values::hash,
 };
 use crate::ports::{StoreError, Sweep, Swept, hashes};
@@ -41,12 +42,17 @@ pub(super) async fn forget(
     };
     let id = row.int(0)?;
     let all = connection.rows("SELECT id FROM flowcell_runs WHERE id = ? OR top = ?", args![id, id]).await?;
-    for row in all {
-        connection.run("DELETE FROM flowcell_units WHERE run = ?", args![row.int(0)?]).await?;
+    let all = all.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
+    for run in &all {
+        connection.run("DELETE FROM flowcell_units WHERE run = ?", args![*run]).await?;
+    }
+    for runs in all.chunks(MAX_REMOVED) {
+        search::forget(connection, runs).await?;
     }
     connection.run("DELETE FROM flowcell_runs WHERE top = ?", args![id]).await?;
-    let tombstone = "UPDATE flowcell_runs SET standing = 'removed', record = ?, due = NULL, next_seq = 0, tail = 0
-        WHERE id = ?";
+    let tombstone = "UPDATE flowcell_runs SET standing = 'removed', record = ?, due = NULL, next_seq = 0, tail = 0,
+        version = NULL, labels = NULL, started_by = NULL, retry_of = NULL, error = NULL, failed_node = NULL,
+        error_words = NULL WHERE id = ?";
     connection.run(tombstone, args!["", id]).await.map(drop)
 }
 
@@ -54,8 +60,8 @@ pub(super) async fn forget(
 const OUTCOME_KEPT_MS: u64 = 24 * 3_600 * 1_000;
 /// The maximum number of rows of one read.
 const PAGE_ROWS: u64 = 200;
-/// The maximum number of blobs that one statement removes.
-const MAX_REMOVED_BLOBS: usize = 200;
+/// The maximum number of blobs or runs of one statement.
+const MAX_REMOVED: usize = 200;
 
 /// Removes the blobs of a tenant that no text refers to, except the spared ones.
 pub(super) async fn sweep(shared: &Shared, connection: &mut Connection, tenant: &Tenant) -> Result<Swept, SqlError> {
@@ -191,7 +197,7 @@ async fn remove(
     let mut swept = Swept::default();
     let mut hashes: Vec<(String, u64)> = unnamed.into_iter().collect();
     hashes.sort();
-    for some in hashes.chunks(MAX_REMOVED_BLOBS) {
+    for some in hashes.chunks(MAX_REMOVED) {
         let of = |hash: &str| args![tenant.as_str(), before].into_iter().chain(args![hash]).collect::<Vec<Arg>>();
         let places = placeholders(some.len());
         let all =

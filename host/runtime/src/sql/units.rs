@@ -33,7 +33,7 @@ async fn find(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> Answ
 }
 
 /// Reads at most `limit` units of a run, in order, from the one that contains the fact `from`.
-async fn units(
+pub(super) async fn units(
     connection: &mut Connection,
     tenant: &Tenant,
     run: &RunId,

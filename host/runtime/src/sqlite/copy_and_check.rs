@@ -6,12 +6,13 @@ use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{SqliteStore, blobs::MIME, documents, private, schema, sessions, units::Row as RunRow};
+use super::{SqliteStore, blobs::MIME, documents, private, schema, search, sessions, units::Row as RunRow};
 use crate::{
     ports::{Document, Session, StepState, StoreError, Unit},
     rows::{
         copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState},
         cut::ExternalizedRow,
+        search::ErrorColumns,
     },
 };
 
@@ -181,7 +182,11 @@ fn take_run(transaction: &Transaction<'_>, run: &KeptRun) -> Result<(), StoreErr
         run.created,
         run.updated
     ];
-    Ok(transaction.prepare_cached(sql)?.execute(values).map(drop)?)
+    let id = transaction.prepare_cached(sql)?.insert(values)?;
+    if let Some(record) = run.parsed_record()? {
+        search::write_record(transaction, id, &run.tenant, run.created, &record)?;
+    }
+    Ok(())
 }
 
 fn take_units(
@@ -202,6 +207,9 @@ fn take_units(
     let next = units.last().map_or(0, |unit| unit.next_seq());
     let sql = "UPDATE runs SET next_seq = ? WHERE tenant = ? AND run = ?";
     transaction.prepare_cached(sql)?.execute(params![next, tenant.as_str(), run.as_str()])?;
+    if let Some(error) = units.last().and_then(|unit| ErrorColumns::of_unit(unit)) {
+        search::write_error(transaction, row.id, &error)?;
+    }
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
-use super::{FILE, OpenStoreError, lock_owner_file, schema};
+use super::{FILE, OpenStoreError, connect_upgraded, lock_owner_file, schema};
 use crate::ports::StoreError;
 
 /// Reads a store of this process or of another one. Shows only durable data.
@@ -24,9 +24,7 @@ impl Reader {
         let (connection, found) = connect(folder)?;
         if found < schema::VERSION {
             let _owner = lock_owner_file(folder)?;
-            schema::connect(&folder.join(FILE))
-                .and_then(|mut connection| schema::migrate(&mut connection))
-                .map_err(|error| unusable(folder, &error))?;
+            connect_upgraded(&folder.join(FILE)).map_err(|error| unusable(folder, &error))?;
         }
         Ok(Reader(Mutex::new(connection)))
     }

@@ -1,10 +1,13 @@
 //! The rows of runs, and lists of them.
 
 use flowcell_contract::{RunId, Tenant};
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params, params_from_iter};
 
 use super::{Reader, unit_index};
-use crate::ports::{Filter, RunRow, Runs, StoreError};
+use crate::{
+    ports::{Filter, RunRow, Runs, StoreError},
+    rows::search::{self, Dialect, Value, parse_labels},
+};
 
 impl Runs for Reader {
     fn run(&self, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, StoreError> {
@@ -26,23 +29,24 @@ impl Runs for Reader {
 
     fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
         let connection = self.0.lock();
-        let sql = format!(
-            "SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND depth = 0 AND standing <> 'removed'
-                AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR status = ?3)
-                AND (?4 IS NULL OR (created, id) < (SELECT created, id FROM runs WHERE tenant = ?1 AND run = ?4))
-            ORDER BY created DESC, id DESC LIMIT ?5"
-        );
-        let mut select = connection.prepare_cached(&sql)?;
+        let (conditions, values) = search::select(&SEARCH, tenant.as_str(), filter);
+        // There are too many statements to keep them all prepared.
+        let mut select = connection.prepare(&format!("SELECT {RUN_COLUMNS} {conditions}"))?;
+        let value = |value: Value| match value {
+            Value::Text(text) | Value::Run(text) => rusqlite::types::Value::from(text),
+            Value::Number(number) => i64::try_from(number).unwrap_or(i64::MAX).into(),
+        };
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        let after = filter.after.as_ref().map(RunId::as_str);
-        let rows = select.query_map(params![tenant.as_str(), filter.flow, filter.status, after, limit], run_row)?;
+        let values = values.into_iter().map(value).chain([limit.into()]);
+        let rows = select.query_map(params_from_iter(values), run_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
     fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError> {
         let connection = self.0.lock();
         // Two statements, so that each one uses its index and stops at the limit.
-        let active = "SELECT run FROM runs WHERE tenant = ? AND depth = 0 AND standing = 'active' ORDER BY id LIMIT ?";
+        let active = "SELECT run FROM runs WHERE tenant = ? AND depth = 0 AND standing = 'active'
+            ORDER BY created, id LIMIT ?";
         let mut runs = ids(&connection, active, params![tenant.as_str(), limit as u64])?;
         let due = "SELECT run FROM runs WHERE tenant = ? AND depth = 0 AND standing = 'parked' AND due <= ?
             ORDER BY due LIMIT ?";
@@ -113,8 +117,19 @@ pub(super) fn ids(connection: &Connection, sql: &str, params: impl Params) -> Re
 }
 
 /// The columns of a row in a list.
-const RUN_COLUMNS: &str =
-    "run, flow, iif(standing = 'parked' AND attention, 'needs_attention', standing) AS status, created, updated, due";
+const RUN_COLUMNS: &str = "runs.run, runs.flow,
+    iif(runs.standing = 'parked' AND runs.attention, 'needs_attention', runs.standing) AS status,
+    runs.created, runs.updated, runs.due, runs.version, runs.labels, runs.started_by, runs.retry_of, runs.error,
+    runs.failed_node";
+
+const SEARCH: Dialect = Dialect {
+    runs: "runs",
+    labels: "labels",
+    join: "CROSS JOIN",
+    parent: "runs.tenant = ? AND runs.parent = ?",
+    after: "(runs.created, runs.id) < (SELECT created, id FROM runs WHERE tenant = ? AND run = ?)",
+    words: "instr(runs.error_words, ?) > 0",
+};
 
 fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     Ok(RunRow {
@@ -124,5 +139,11 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         created: row.get(3)?,
         updated: row.get(4)?,
         due: row.get(5)?,
+        version: row.get(6)?,
+        labels: parse_labels(row.get(7)?),
+        trigger: row.get(8)?,
+        retry_of: row.get::<_, Option<String>>(9)?.map(RunId::from),
+        error: row.get(10)?,
+        node: row.get(11)?,
     })
 }

@@ -15,8 +15,11 @@ const MAX_PREPARED_STATEMENTS: usize = 128;
 /// The version that this program writes: the number of migrations.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
+/// The version that has the searched columns of runs.
+const SEARCHED: usize = 13;
+
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 12] = [
+const MIGRATIONS: [&str; 13] = [
     "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -208,6 +211,38 @@ INSERT INTO noted SELECT coalesce(max(place), 0) FROM units;
     // Rows may repeat values (`rows/cut.rs`), and passes name the value of the previous pass. Older programs read
     // neither.
     "",
+    "
+-- The columns that lists of runs search. Those of a failed run are derived from its last unit; `search.rs` does this for
+-- the runs of older versions.
+ALTER TABLE runs ADD COLUMN version INTEGER;
+ALTER TABLE runs ADD COLUMN labels TEXT;
+ALTER TABLE runs ADD COLUMN started_by TEXT;
+ALTER TABLE runs ADD COLUMN retry_of TEXT;
+ALTER TABLE runs ADD COLUMN error TEXT;
+ALTER TABLE runs ADD COLUMN failed_node TEXT;
+ALTER TABLE runs ADD COLUMN error_words TEXT;
+UPDATE runs SET retry_of = json_extract(record, '$.repeats') WHERE record <> '';
+CREATE INDEX runs_of_flow ON runs (tenant, flow, created) WHERE depth = 0 AND standing <> 'removed';
+DROP INDEX active;
+CREATE INDEX active ON runs (tenant, created) WHERE depth = 0 AND standing = 'active';
+CREATE INDEX runs_parked ON runs (tenant, attention, created) WHERE depth = 0 AND standing = 'parked';
+CREATE INDEX runs_failed ON runs (tenant, created) WHERE depth = 0 AND standing = 'failed';
+CREATE INDEX runs_cancelled ON runs (tenant, created) WHERE depth = 0 AND standing = 'cancelled';
+CREATE INDEX runs_with_error ON runs (tenant, error, created) WHERE error IS NOT NULL;
+CREATE INDEX runs_with_node ON runs (tenant, failed_node, created) WHERE failed_node IS NOT NULL;
+CREATE INDEX runs_of_trigger ON runs (tenant, started_by, created) WHERE started_by IS NOT NULL;
+CREATE INDEX runs_of_retry ON runs (tenant, retry_of, created) WHERE retry_of IS NOT NULL;
+-- The labels of runs, in the order of lists.
+CREATE TABLE labels (
+    tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    run INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name, value, created, run)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX labels_of_run ON labels (run);
+",
 ];
 
 /// Opens the file for its owner.
@@ -242,12 +277,18 @@ fn ready(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(std::time::Duration::from_secs(5))
 }
 
+/// A function that derives columns from the journals, within the transaction of a migration.
+pub(super) type Backfill = fn(&Connection) -> Result<(), rusqlite::Error>;
+
 /// Upgrades an older file to the present version. Returns the version of the file after that.
-pub(super) fn migrate(connection: &mut Connection) -> Result<u32, rusqlite::Error> {
+pub(super) fn migrate(connection: &mut Connection, backfill: Backfill) -> Result<u32, rusqlite::Error> {
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(migration)?;
+        if index + 1 == SEARCHED {
+            backfill(&transaction)?;
+        }
         transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.pragma_update(None, "user_version", index as u32 + 1)?;
         transaction.commit()?;
@@ -279,7 +320,7 @@ mod tests {
             let sql = "INSERT INTO units (place, facts, at_end, ts, checksum, body) VALUES (?, 2, ?, 0, ?, '[]')";
             connection.execute(sql, ((run << 32) | first_seq, at_end, first_seq + 7)).unwrap();
         }
-        assert_eq!(migrate(&mut connection).unwrap(), VERSION);
+        assert_eq!(migrate(&mut connection, |_| Ok(())).unwrap(), VERSION);
         let all = |sql: &str| -> Vec<[i64; 3]> {
             let mut select = connection.prepare(sql).unwrap();
             let rows = select.query_map((), |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?])).unwrap();

@@ -14,7 +14,7 @@ use std::{
 use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, params, types::ValueRef};
 
-use super::{SqliteStore, queue::Item, unit_index};
+use super::{SqliteStore, queue::Item, search, unit_index};
 use crate::{
     limits::SPARED_MS,
     ports::{StoreError, Sweep, Swept, hashes},
@@ -41,7 +41,9 @@ pub(super) fn forget(connection: &Connection, tenant: &Tenant, run: &RunId) -> R
     let run = params![tenant.as_str(), run.as_str()];
     let mut select = connection.prepare(&format!("{below} SELECT id FROM runs WHERE tenant = ?1 AND run IN below"))?;
     for id in select.query_map(run, |row| row.get(0))? {
-        unit_index::remove(connection, id?)?;
+        let id = id?;
+        unit_index::remove(connection, id)?;
+        search::forget(connection, id)?;
     }
     let children = "DELETE FROM runs WHERE tenant = ?1 AND run IN below AND run <> ?2";
     connection.execute(&format!("{below} {children}"), run)?;

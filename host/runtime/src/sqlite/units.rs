@@ -147,6 +147,43 @@ fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Optio
     Ok(select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?)
 }
 
+/// Reads at most `limit` units of a run, from the unit that contains the fact `from`. The connection is in a
+/// transaction.
+pub(super) fn read(
+    connection: &Connection,
+    tenant: &Tenant,
+    run: &RunId,
+    from: u64,
+    limit: usize,
+) -> Result<Vec<Arc<Unit>>, StoreError> {
+    let Some((id, least)) = end_of(connection, tenant, run)? else { return Ok(Vec::new()) };
+    let late = unit_index::unindexed(connection, id)?;
+    let before = unit_index::position_before(connection, id, &late, from)?;
+    let mut page = Page { run, at: before, cut_out: CutOut::new(connection, tenant), units: Vec::new(), bytes: 0 };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM places CROSS JOIN units USING (place) WHERE places.run = ? AND places.first_seq >= ?
+        ORDER BY places.first_seq LIMIT ?"
+    );
+    let mut select = connection.prepare_cached(&sql)?;
+    let mut rows = select.query(params![id, before.next_seq, limit as u64])?;
+    while !page.is_full(limit)
+        && let Some(row) = rows.next()?
+    {
+        page.add(unit_row(row)?)?;
+    }
+    let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM units WHERE place = ?"))?;
+    for late in late.iter().filter(|late| late.first_seq >= before.next_seq) {
+        if page.is_full(limit) {
+            break;
+        }
+        page.add(select.query_row([late.place], unit_row)?)?;
+    }
+    if !page.is_full(limit) {
+        page.at.check_reaches(least, run)?;
+    }
+    Ok(page.units)
+}
+
 /// A reader is a journal that accepts no entries.
 impl Journal for Reader {
     fn append(&self, _: Entry) {
@@ -182,33 +219,7 @@ impl Journal for Reader {
         let mut connection = self.0.lock();
         // The transaction reads rows and blobs as of one time, regardless of concurrent removals.
         let transaction = connection.transaction()?;
-        let Some((id, least)) = end_of(&transaction, tenant, run)? else { return Ok(Vec::new()) };
-        let late = unit_index::unindexed(&transaction, id)?;
-        let before = unit_index::position_before(&transaction, id, &late, from)?;
-        let mut page =
-            Page { run, at: before, cut_out: CutOut::new(&transaction, tenant), units: Vec::new(), bytes: 0 };
-        let sql = format!(
-            "SELECT {COLUMNS} FROM places CROSS JOIN units USING (place) WHERE places.run = ? AND places.first_seq >= ?
-            ORDER BY places.first_seq LIMIT ?"
-        );
-        let mut select = transaction.prepare_cached(&sql)?;
-        let mut rows = select.query(params![id, before.next_seq, limit as u64])?;
-        while !page.is_full(limit)
-            && let Some(row) = rows.next()?
-        {
-            page.add(unit_row(row)?)?;
-        }
-        let mut select = transaction.prepare_cached(&format!("SELECT {COLUMNS} FROM units WHERE place = ?"))?;
-        for late in late.iter().filter(|late| late.first_seq >= before.next_seq) {
-            if page.is_full(limit) {
-                break;
-            }
-            page.add(select.query_row([late.place], unit_row)?)?;
-        }
-        if !page.is_full(limit) {
-            page.at.check_reaches(least, run)?;
-        }
-        Ok(page.units)
+        read(&transaction, tenant, run, from, limit)
     }
 }
 

@@ -11,11 +11,14 @@ use super::{
     blobs::keep,
     epoch::Epoch,
     queue::{Item, Queue},
-    sessions, state,
+    search, sessions, state,
     sweep::{forget, sweep},
     units::{OpenUnit, Row, text},
 };
-use crate::ports::{Entry, StoreError, Swept};
+use crate::{
+    ports::{Entry, StoreError, Swept},
+    rows::search::ErrorColumns,
+};
 
 /// The number of runs whose rows the writer remembers.
 const MAX_REMEMBERED_RUNS: usize = 10_000;
@@ -197,6 +200,9 @@ impl Rows {
             let (name, due, attention) = status.columns();
             let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ?, next_seq = ? WHERE id = ?";
             connection.prepare_cached(sql)?.execute(params![name, due, attention, unit.ts, unit.next_seq(), id])?;
+            if let Some(error) = ErrorColumns::of_unit(unit) {
+                search::write_error(connection, id, &error)?;
+            }
         }
         sessions::write(connection, entry)?;
         entry.writes.iter().try_for_each(|staged| state::write(connection, &entry.tenant, staged))
@@ -224,8 +230,9 @@ fn row(connection: &Connection, entry: &Entry) -> Result<Row, rusqlite::Error> {
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'active', ?7, ?7)";
         let parent = record.parent.as_ref().map(RunId::as_str);
         let values = params![tenant, run, &*record.flow, record.depth, parent, text, entry.unit.ts];
-        connection.prepare_cached(sql)?.execute(values)?;
-        return Ok(Row { id: connection.last_insert_rowid(), tail: 0 });
+        let id = connection.prepare_cached(sql)?.insert(values)?;
+        search::write_record(connection, id, &entry.tenant, entry.unit.ts, record)?;
+        return Ok(Row { id, tail: 0 });
     }
     Row::find(connection, tenant, run)
 }

@@ -87,6 +87,7 @@ pub(crate) fn lower(flow: &PlannedBody, policy: FlowPolicy) -> Scripted {
         input: Json::object::<&str>([]),
         input_schema: None,
         triggers: Vec::new(),
+        run_labels: Default::default(),
         outputs: None,
         strict: false,
         policy,

@@ -29,6 +29,9 @@ pub(super) fn entry(run: &str, unit: Unit) -> Entry {
         repeats: None,
         answers: Default::default(),
         request: None,
+        version: None,
+        labels: Default::default(),
+        trigger: None,
     };
     Entry {
         tenant: tenant(),

@@ -25,6 +25,9 @@ pub(crate) fn record(run: &str) -> Record {
         repeats: None,
         answers: Default::default(),
         request: None,
+        version: None,
+        labels: Default::default(),
+        trigger: None,
     }
 }
 

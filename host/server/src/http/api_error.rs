@@ -335,6 +335,7 @@ impl From<StartError> for ApiError {
                 | OpenError::OtherRepeat(_),
             ) => conflict("run_exists"),
             StartError::Open(OpenError::Driven(_)) => conflict("run_driven"),
+            StartError::Open(OpenError::Labels(_)) => ApiError::bad_request(&error),
             StartError::Open(OpenError::TooDeep) => conflict("too_deep"),
             StartError::Open(OpenError::Called { .. }) => conflict("called_run"),
             StartError::Open(OpenError::Pin(_)) => conflict("flow_not_found"),

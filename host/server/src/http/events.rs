@@ -28,7 +28,7 @@ use super::{
     broadcast::{Frame, Page, Subscriber, read_page},
     connection::wait_for_server_end,
     intake::{PathParam, QueryParams, parse_path_id},
-    runs::check_limit,
+    page::check_limit,
 };
 
 /// The default number of events in a page.

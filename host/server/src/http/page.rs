@@ -29,6 +29,15 @@ pub(crate) struct After {
 /// The limits of a page that is bounded only by its bytes.
 pub(crate) const BY_BYTES: PageLimits = PageLimits { items: usize::MAX, bytes: PAGE_BYTES };
 
+/// Checks the requested number of items. Returns `usual` for `None`, and 400 if it is not from 1 to `most`.
+pub(crate) fn check_limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usize, ApiError> {
+    match asked.map(|asked| asked as usize) {
+        None => Ok(usual),
+        Some(asked) if (1..=most).contains(&asked) => Ok(asked),
+        Some(_) => Err(ApiError::bad_request(format!("`limit` must be from 1 to {most}"))),
+    }
+}
+
 /// Fills a page from the start of a list. Returns the page, and the cursor of the next page, or `None` if no items
 /// follow.
 pub(crate) fn fill_page<T: Serialize>(

@@ -1,5 +1,7 @@
 //! The routes that list and show runs.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use flowcell_contract::RunId;
 use flowcell_runtime::{
@@ -8,15 +10,16 @@ use flowcell_runtime::{
     paging::{PAGE_BYTES, PageLimits},
     ports::{Filter, RunRow},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    intake::{PathParam, QueryParams, parse_path_id, parse_run_id},
+    intake::{PathParam, QueryParams, parse_path_id},
     page::fill_page,
+    search::{RunCounts, RunQuery},
 };
 use flowcell_platform::{
     shape,
@@ -24,36 +27,8 @@ use flowcell_platform::{
     waiting,
 };
 
-/// The default number of runs in a page.
-const DEFAULT_PAGE_RUNS: usize = 50;
-/// The maximum number of runs in a page.
-pub(crate) const MAX_PAGE_RUNS: usize = 500;
-
-/// The status of a run.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ListedStatus {
-    Running,
-    Parked,
-    NeedsAttention,
-    Succeeded,
-    Failed,
-    Cancelled,
-}
-
-impl ListedStatus {
-    /// Returns the name of the status in the store.
-    fn store_name(self) -> &'static str {
-        match self {
-            ListedStatus::Running => "active",
-            ListedStatus::Parked => "parked",
-            ListedStatus::NeedsAttention => "needs_attention",
-            ListedStatus::Succeeded => "succeeded",
-            ListedStatus::Failed => "failed",
-            ListedStatus::Cancelled => "cancelled",
-        }
-    }
-}
+/// The maximum number of repeating runs that one run shows.
+const MAX_SHOWN_REPEATS: usize = 20;
 
 /// One run.
 #[derive(Serialize, ToSchema)]
@@ -87,6 +62,30 @@ pub(crate) struct RunView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<Object>)]
     waiting: Option<Vec<Value>>,
+    /// The version of the flow, if the run was started from a library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u32>,
+    /// The labels of the flow, the trigger and the start.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<String, String>,
+    /// The trigger that started the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trigger: Option<String>,
+    /// The run that this one repeats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_of: Option<String>,
+    /// The runs that repeat this one, the latest 20 (only for one run).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    retried_by: Vec<String>,
+    /// The run that has called this one (only for one run).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    called_by: Option<String>,
+    /// The code of the error of a failed run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_code: Option<String>,
+    /// The node that failed, such as `each.fetch` for a node in the body of `each`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed_node: Option<String>,
 }
 
 impl RunView {
@@ -102,6 +101,14 @@ impl RunView {
             outputs: None,
             error: None,
             waiting: None,
+            version: None,
+            labels: BTreeMap::new(),
+            trigger: None,
+            retry_of: None,
+            retried_by: Vec::new(),
+            called_by: None,
+            error_code: None,
+            failed_node: None,
         }
     }
 
@@ -113,6 +120,12 @@ impl RunView {
             created: Some(row.created),
             updated: Some(row.updated),
             due: row.due,
+            version: row.version,
+            labels: row.labels.clone(),
+            trigger: row.trigger.clone(),
+            retry_of: row.retry_of.as_ref().map(ToString::to_string),
+            error_code: row.error.clone(),
+            failed_node: row.node.clone(),
             ..RunView::new_running(&row.run_id)
         }
     }
@@ -160,24 +173,6 @@ fn waiting_json(waiting: &Waiting) -> Value {
     object
 }
 
-/// The filter and the page of a list of runs.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct RunQuery {
-    /// List only runs with this status.
-    #[param(inline)]
-    status: Option<ListedStatus>,
-    /// List only runs of this flow.
-    flow: Option<String>,
-    /// The maximum number of entries.
-    #[param(minimum = 1, maximum = 500)]
-    limit: Option<u32>,
-    /// The `next` of the previous page.
-    #[param(min_length = 1, max_length = 200, pattern = r"^[A-Za-z0-9_.:/\[\]-]+$")]
-    cursor: Option<String>,
-}
-
 /// A page of runs.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RunPage {
@@ -186,32 +181,32 @@ pub(crate) struct RunPage {
     /// The `cursor` of the next page; the last page has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-}
-
-/// Checks the requested number of items. Returns `usual` for `None`, and 400 if it is not from 1 to `most`.
-pub(crate) fn check_limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usize, ApiError> {
-    match asked.map(|asked| asked as usize) {
-        None => Ok(usual),
-        Some(asked) if (1..=most).contains(&asked) => Ok(asked),
-        Some(_) => Err(ApiError::bad_request(format!("`limit` must be from 1 to {most}"))),
-    }
+    /// The numbers of runs with each value of `countBy`.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    counted: Option<RunCounts>,
 }
 
 /// List runs, newest first
+///
+/// With `countBy`, the answer also has the numbers of runs of the whole filter by that member.
 #[utoipa::path(get, path = "/v1/runs", tag = "runs", params(RunQuery),
     responses((status = 200, body = RunPage), (status = "default", body = ErrorBody)))]
 pub(crate) async fn list(
     request: Request,
-    QueryParams(which): QueryParams<RunQuery>,
+    QueryParams(query): QueryParams<RunQuery>,
 ) -> Result<Json<RunPage>, ApiError> {
-    let limit = check_limit(which.limit, DEFAULT_PAGE_RUNS, MAX_PAGE_RUNS)?;
-    let after = which.cursor.as_deref().map(parse_run_id).transpose()?;
-    let status = which.status.map(|standing| standing.store_name().to_owned());
-    let filter = Filter { flow: which.flow, status, after, limit: limit + 1 };
-    let rows = request.blocking(move |request| Ok(request.runs()?.runs(request.tenant(), &filter)?)).await?;
-    let most = PageLimits { items: limit, bytes: PAGE_BYTES };
+    let (items, group) = (query.page_size()?, query.group()?);
+    let filter = query.into_filter()?;
+    let read = request.blocking(move |request| {
+        let (runs, tenant) = (request.runs()?, request.tenant());
+        let all = Filter { after: None, ..filter.clone() };
+        let counts = group.map(|group| runs.count(tenant, &all, &group)).transpose()?;
+        Ok((runs.runs(tenant, &filter)?, counts))
+    });
+    let (rows, counts) = read.await?;
+    let most = PageLimits { items, bytes: PAGE_BYTES };
     let (runs, next) = fill_page(rows.iter().map(RunView::from_row), most, |run| run.run_id.clone());
-    Ok(Json(RunPage { runs, next }))
+    Ok(Json(RunPage { runs, next, counted: counts.map(RunCounts::from) }))
 }
 
 /// Show a run, with its outputs once it has ended
@@ -226,7 +221,11 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiErr
     request
         .blocking(move |request| {
             let (row, next) = request.row(&run)?;
-            let view = RunView::from_row(&row);
+            let mut view = RunView::from_row(&row);
+            let repeats = Filter { retry_of: Some(run.clone()), limit: MAX_SHOWN_REPEATS, ..Filter::default() };
+            let repeats = request.runs()?.runs(request.tenant(), &repeats)?;
+            view.retried_by = repeats.iter().map(|row| row.run_id.to_string()).collect();
+            view.called_by = request.host.record(&run)?.and_then(|record| record.parent).map(|run| run.to_string());
             Ok(match request.host.end_of(&run, next)? {
                 Some(end) => view.ended(end),
                 None => view,

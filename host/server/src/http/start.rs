@@ -1,6 +1,6 @@
 //! The route that starts a run, and helpers that prepare, admit and await runs.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -52,6 +52,9 @@ pub(crate) struct StartRun {
     input: flowcell_contract::Json,
     /// The id of the run; by default a new one. If a run with this id exists, it must have begun with the same body.
     run_id: Option<String>,
+    /// The labels of the run, at most 16 together with those of the flow: `{ "team": "billing" }`.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
 }
 
 /// Whether the request waits for the run.
@@ -168,9 +171,10 @@ pub(crate) async fn prepare(
     }
     // The quota is checked first, so that a tenant over quota causes no further work.
     request.host.check_quota_for(run.as_ref()).map_err(StartError::from)?;
-    let StartRun { flow, version, input, .. } = body;
+    let StartRun { flow, version, input, labels, .. } = body;
     let flow = load_or_check(request, &flow, version).await?;
-    let options = RunOptions { run_id: run, input, request: digest, without_events: true, ..RunOptions::default() };
+    let options =
+        RunOptions { run_id: run, input, labels, request: digest, without_events: true, ..RunOptions::default() };
     Ok((request.host.runner(&flow, options)?, flow))
 }
 

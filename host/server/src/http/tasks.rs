@@ -11,8 +11,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
     intake::{PathParam, QueryParams, parse_path_id},
-    page::response_with_permit,
-    runs::check_limit,
+    page::{check_limit, response_with_permit},
 };
 use flowcell_platform::inputs::{PAGE_BYTES, TaskInputs, Window};
 

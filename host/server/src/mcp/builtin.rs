@@ -329,9 +329,23 @@ fn flow(what: &str) -> Value {
 /// Returns the schemas of the arguments that filter and page a list of runs.
 fn page() -> Value {
     let standings = ["running", "parked", "needs_attention", "succeeded", "failed", "cancelled"];
+    let time = |what: &str| json!({ "type": "integer", "minimum": 0, "description": what });
     json!({
         "flow": text("List only runs of this flow"),
+        "version": number("List only runs of this version of their flow"),
         "status": { "type": "string", "enum": standings },
+        "since": time("List only runs that began at this time or later, in milliseconds since 1970"),
+        "before": time("List only runs that began before this time, in milliseconds since 1970"),
+        "error": text("List only failed runs whose error has this code"),
+        "text": text("List only failed runs whose error message has words with these prefixes"),
+        "node": text("List only failed runs in which this node failed, such as `pay`, or `each.pay` in a body"),
+        "labels": text("List only runs with all these labels: `team=billing,tier=gold`"),
+        "trigger": text("List only runs that this trigger started"),
+        "parent": text("List only the runs that this run has called"),
+        "retryOf": text("List only the runs that repeat this run"),
+        "minDurationMs": time("List only runs that took at least this many milliseconds"),
+        "maxDurationMs": time("List only runs that took at most this many milliseconds"),
+        "countBy": text("Also count the runs of the filter by `status`, `flow`, `error`, `node`, `trigger` or `label:NAME`"),
         "limit": number("The maximum number of runs; 50 by default"),
         "cursor": text("The `next` of the previous page"),
     })

@@ -22,6 +22,7 @@ mod quotas;
 mod runs;
 mod samples;
 mod scripts;
+mod search;
 mod secrets;
 mod shares;
 mod steps_api;

@@ -5,10 +5,10 @@ use flowcell::{QuestionRef, RunCommand, RunId, waiting};
 
 use super::record;
 use crate::{
+    arguments::run_id,
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs},
     output::put_json,
-    owner::run_id,
     session::answers,
     terminal::Terminal,
 };

@@ -5,10 +5,10 @@ use flowcell::RunId;
 
 use super::each_event;
 use crate::{
+    arguments::run_id,
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs},
     output::JsonLines,
-    owner::run_id,
 };
 
 /// Arguments of `flowcell runs events`.

@@ -10,10 +10,10 @@ use clap::{Args, ValueHint};
 use flowcell::{ExportError, RunId};
 
 use crate::{
+    arguments::run_id,
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs},
     output::put,
-    owner::run_id,
     terminal::inert_json,
 };
 

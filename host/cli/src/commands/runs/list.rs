@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use flowcell::{Filter, RunRow, contract::Tenant};
+use flowcell::{Counts, Group, MAX_COUNTED, RunRow, contract::Tenant};
 
 use crate::{
     cli_error::{CliError, Exit},
     duration,
-    options::{PackArgs, TenantArgs},
+    options::{PackArgs, TenantArgs, filter::FilterArgs},
     output::{put, put_json},
     owner::unreadable,
     terminal::inert,
@@ -17,12 +17,11 @@ use crate::{
 /// Arguments of `flowcell runs list`.
 #[derive(Args)]
 pub(crate) struct ListArgs {
-    /// List only runs of this flow
-    #[arg(long, value_name = "NAME")]
-    flow: Option<String>,
-    /// List only runs with this status
-    #[arg(long, value_parser = ["active", "parked", "needs_attention", "succeeded", "failed", "cancelled"])]
-    status: Option<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// Count the runs by this member instead of listing them: status, flow, version, error, node, trigger or label:NAME
+    #[arg(long, value_name = "MEMBER", value_parser = group)]
+    count_by: Option<Group>,
     /// The maximum number of entries
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
@@ -34,17 +33,43 @@ pub(crate) struct ListArgs {
 }
 
 pub(super) fn execute(args: &ListArgs) -> Result<Exit, CliError> {
-    let filter = Filter { flow: args.flow.clone(), status: args.status.clone(), limit: args.limit, after: None };
+    let filter = args.filter.filter(args.limit);
     if args.of.tenant() != Tenant::local() {
         // Fails if the tenant does not exist.
         args.of.reading_host(&PackArgs::default())?;
     }
-    let rows = args.of.store.reader()?.runs(&args.of.tenant(), &filter).map_err(|error| unreadable(&error))?;
+    let (reader, tenant) = (args.of.store.reader()?, args.of.tenant());
+    if let Some(group) = &args.count_by {
+        let counts = reader.count(&tenant, &filter, group).map_err(|error| unreadable(&error))?;
+        return put_counts(&counts, args.json);
+    }
+    let rows = reader.runs(&tenant, &filter).map_err(|error| unreadable(&error))?;
     if args.json {
         put_json(&rows)?;
     } else {
         put(&table(&rows))?;
     }
+    Ok(Exit::Good)
+}
+
+fn group(text: &str) -> Result<Group, String> {
+    Group::parse(text).ok_or_else(|| "use status, flow, version, error, node, trigger or label:NAME".into())
+}
+
+fn put_counts(counts: &Counts, json: bool) -> Result<Exit, CliError> {
+    if json {
+        let values = counts.values.iter().map(|(value, runs)| serde_json::json!({ "value": value, "runs": runs }));
+        put_json(&serde_json::json!({ "counts": values.collect::<Vec<_>>(), "more": counts.more }))?;
+        return Ok(Exit::Good);
+    }
+    let mut text = String::new();
+    for (value, runs) in &counts.values {
+        text.push_str(&format!("{runs:>6}  {}\n", value.as_deref().map_or_else(|| "-".into(), inert)));
+    }
+    if counts.more {
+        text.push_str(&format!("more than {MAX_COUNTED} runs match; the latest {MAX_COUNTED} are counted\n"));
+    }
+    put(&text)?;
     Ok(Exit::Good)
 }
 
@@ -55,7 +80,10 @@ fn table(rows: &[RunRow]) -> String {
     for row in rows {
         let ago = duration::show(Duration::from_millis(now.saturating_sub(row.updated)));
         let (id, flow) = (row.run_id.as_str(), inert(&row.flow));
-        text.push_str(&format!("{id:width$}  {:15}  {ago:>12} ago  {flow}\n", row.status));
+        let labels = row.labels.iter().map(|(name, value)| format!("  {name}={}", inert(value)));
+        let error = row.error.iter().map(|code| format!("  {}", inert(code)));
+        let more: String = error.chain(labels).collect();
+        text.push_str(&format!("{id:width$}  {:15}  {ago:>12} ago  {flow}{more}\n", row.status));
     }
     text
 }

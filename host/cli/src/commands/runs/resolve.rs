@@ -5,9 +5,9 @@ use flowcell::{Json, Resolution, RunCommand, RunId, contract::Value};
 
 use super::record;
 use crate::{
+    arguments::run_id,
     cli_error::{CliError, Exit},
     options::TenantArgs,
-    owner::run_id,
     terminal::Terminal,
 };
 

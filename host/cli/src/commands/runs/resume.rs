@@ -7,9 +7,10 @@ use flowcell::{
 };
 
 use crate::{
+    arguments::run_id,
     cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs, channels::ChannelArgs},
-    owner::{Owner, block_on, listen_beside, refused, run_id},
+    owner::{Owner, block_on, listen_beside, refused},
     session::{
         self, Plan, answers,
         answers::NamedAnswer,

@@ -5,8 +5,9 @@ use flowcell::{Repeat, RunId, RunOptions, contract::NodeId, control::OwnerReques
 
 use super::resume::{ResumeArgs, resume_here};
 use crate::{
+    arguments::run_id,
     cli_error::{CliError, Exit},
-    owner::{Owner, run_id},
+    owner::Owner,
     session::{
         answers,
         follow::{self, HandOver},

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use clap::Args;
 use flowcell::{
-    RunId, RunRow,
+    Filter, RunId, RunRow, Runs,
     tree::{Tree, Twig, is_zero},
     waiting,
 };
@@ -12,10 +12,11 @@ use serde::Serialize;
 
 use super::{each_event, input, tree};
 use crate::{
+    arguments::run_id,
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs},
     output::{put, put_json, put_line},
-    owner::{run_id, unreadable},
+    owner::unreadable,
     terminal::{Terminal, inert},
 };
 
@@ -81,12 +82,14 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, CliEr
         tree.add(&event);
         ControlFlow::Continue(())
     })?;
-    if let Some((row, _)) =
-        args.of.store.reader()?.run(&args.of.tenant(), &args.run).map_err(|error| unreadable(&error))?
-    {
-        tree.set_status(&row.status);
-    }
+    let reader = args.of.store.reader()?;
+    let row = reader.run(&args.of.tenant(), &args.run).map_err(|error| unreadable(&error))?.map(|(row, _)| row);
+    row.iter().for_each(|row| tree.set_status(&row.status));
     put(&tree.render(terminal.paint_of_output()))?;
+    let facts = row.map(|row| facts(&row, &*reader, &args.of)).transpose()?.unwrap_or_default();
+    if !facts.is_empty() {
+        put_line(&terminal.paint_of_output().faint(&facts.join(", ")))?;
+    }
     // The tree already shows the run's own questions.
     for open in waiting::list(&host, &args.run)? {
         let text = |name: &str| open[name].as_str().unwrap_or_default();
@@ -95,4 +98,21 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, CliEr
         }
     }
     Ok(Exit::Good)
+}
+
+/// The maximum number of repeating runs that one run shows.
+const MAX_SHOWN_REPEATS: usize = 5;
+
+/// Returns what the store knows of a run besides its events: the version of its flow, its trigger, its labels, and the
+/// runs that it repeats or that repeat it.
+fn facts(row: &RunRow, reader: &dyn Runs, of: &TenantArgs) -> Result<Vec<String>, CliError> {
+    let repeats = Filter { retry_of: Some(row.run_id.clone()), limit: MAX_SHOWN_REPEATS, ..Filter::default() };
+    let repeats = reader.runs(&of.tenant(), &repeats).map_err(|error| unreadable(&error))?;
+    let mut facts = Vec::new();
+    facts.extend(row.version.map(|version| format!("version {version} of the flow")));
+    facts.extend(row.trigger.as_deref().map(|trigger| format!("started by the trigger {}", inert(trigger))));
+    facts.extend(row.labels.iter().map(|(name, value)| format!("{name}={}", inert(value))));
+    facts.extend(row.retry_of.as_ref().map(|run| format!("repeats {run}")));
+    facts.extend(repeats.iter().map(|row| format!("repeated by {}", row.run_id)));
+    Ok(facts)
 }

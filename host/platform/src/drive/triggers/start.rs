@@ -86,6 +86,8 @@ pub(super) async fn start(owners: &dyn TriggerTenants, host: &Host, live: &Tenan
         input,
         request: start.request,
         without_events: true,
+        labels: live.trigger.labels.clone(),
+        trigger: Some(live.trigger.id.as_str().into()),
         patience: Some(MAX_TIMER_WAIT),
         ..RunOptions::default()
     };

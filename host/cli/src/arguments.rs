@@ -1,0 +1,19 @@
+//! Parsers of values that several commands take as arguments.
+
+use flowcell::RunId;
+
+/// Parses a run id that a person has chosen. It has 1 to 200 letters, digits and `-_.:/[]`.
+pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
+    if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
+        return Ok(RunId::from(text));
+    }
+    Err("an id must have 1 to 200 letters, digits, and - _ . : / [ ]".into())
+}
+
+/// Parses a label: a name, `=`, and a value.
+pub(crate) fn label(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write a label as NAME=VALUE, such as team=billing")?;
+    flowcell::labels::check_label(name, value).map_err(|error| error.to_string())?;
+    Ok((name.to_owned(), value.to_owned()))
+}

@@ -1,0 +1,79 @@
+//! The searched columns and labels of runs in a shared store.
+
+use flowcell_contract::Tenant;
+
+use super::{
+    connection::{Arg, Connection, SqlError, args, placeholders},
+    dialect::Dialect as Server,
+    values::hash,
+};
+use crate::{
+    ports::Record,
+    rows::search::{Dialect, ErrorColumns, Value, labels_text},
+};
+
+/// The statements of a server.
+pub(super) fn dialect(server: Server) -> &'static Dialect {
+    match server {
+        Server::MySql => &MY_SQL,
+        Server::Postgres => &POSTGRES,
+    }
+}
+
+const MY_SQL: Dialect = Dialect {
+    runs: "flowcell_runs",
+    labels: "flowcell_labels",
+    join: "STRAIGHT_JOIN",
+    parent: "runs.parent = (SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ?)",
+    after: "(runs.created, runs.id) < (SELECT created, id FROM flowcell_runs WHERE tenant = ? AND hash = ?)",
+    words: "LOCATE(?, runs.error_words) > 0",
+};
+
+const POSTGRES: Dialect = Dialect { join: "JOIN", words: "position(? IN runs.error_words) > 0", ..MY_SQL };
+
+impl From<Value> for Arg {
+    fn from(value: Value) -> Arg {
+        match value {
+            Value::Text(text) => text.into(),
+            Value::Run(run) => hash(&run).into(),
+            Value::Number(number) => i64::try_from(number).unwrap_or(i64::MAX).into(),
+        }
+    }
+}
+
+/// The searched columns of a record, in the order of [`record_values`].
+pub(super) const RECORD_COLUMNS: &str = "version, labels, started_by, retry_of";
+
+/// Returns the values of [`RECORD_COLUMNS`].
+pub(super) fn record_values(record: &Record) -> Vec<Arg> {
+    let repeats = record.repeats.as_ref().map(|run| run.to_string());
+    args![record.version.map(u64::from), labels_text(record), record.trigger.as_deref().map(str::to_owned), repeats]
+}
+
+/// Returns the rows of a run's labels.
+fn label_rows(id: i64, tenant: &Tenant, created: u64, record: &Record) -> impl Iterator<Item = Vec<Arg>> {
+    record.labels.iter().map(move |(name, value)| args![tenant.as_str(), name.as_str(), value.as_str(), created, id])
+}
+
+/// Inserts the labels of runs: of each the row number, the tenant, the time of the start and the record.
+pub(super) async fn write_labels<'a>(
+    connection: &mut Connection,
+    runs: impl IntoIterator<Item = (i64, &'a Tenant, u64, &'a Record)>,
+) -> Result<(), SqlError> {
+    let labels = runs.into_iter().flat_map(|(id, tenant, created, record)| label_rows(id, tenant, created, record));
+    let after = connection.dialect().or_leave("tenant, name, value, created, run");
+    connection.insert("flowcell_labels (tenant, name, value, created, run)", labels.collect(), &after).await
+}
+
+/// Writes the searched columns of a failed run.
+pub(super) async fn write_error(connection: &mut Connection, id: i64, error: &ErrorColumns) -> Result<(), SqlError> {
+    let sql = "UPDATE flowcell_runs SET error = ?, failed_node = ?, error_words = ? WHERE id = ?";
+    let values = args![error.code.as_str(), error.node.clone(), error.words.as_str(), id];
+    connection.run(sql, values).await.map(drop)
+}
+
+/// Removes the labels of removed runs.
+pub(super) async fn forget(connection: &mut Connection, ids: &[i64]) -> Result<(), SqlError> {
+    let sql = format!("DELETE FROM flowcell_labels WHERE run IN ({})", placeholders(ids.len()));
+    connection.run(&sql, ids.iter().map(|id| Arg::from(*id)).collect()).await.map(drop)
+}
