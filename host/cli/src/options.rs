@@ -7,6 +7,8 @@
 //! | channels | the front ends of a run |
 //! | tenant | a tenant, and the store with its data |
 //! | locked | the installed packs |
+//! | retention | the rules by which old runs are removed |
+//! | room | the free room of the disk |
 //! | watch | the log and the OpenTelemetry collector |
 //! | program | commands that this program runs as a child of itself |
 
@@ -15,6 +17,8 @@ pub(crate) mod filter;
 pub(crate) mod locked;
 mod packs;
 pub(crate) mod program;
+pub(crate) mod retention;
+pub(crate) mod room;
 mod store_location;
 mod tenant;
 pub(crate) mod watch;

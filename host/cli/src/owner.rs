@@ -36,6 +36,9 @@ pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> CliError {
             problem.hint(format!("`flowcell runs show {run}` shows the status of the run and its open questions"))
         }
         "run_not_found" => problem.hint("`flowcell runs list` lists the runs in the store"),
+        "run_not_ended" => {
+            problem.hint("`flowcell runs cancel RUN` cancels a run; it can be deleted once it has ended")
+        }
         _ => problem,
     }
 }
@@ -153,7 +156,10 @@ pub(crate) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, C
 /// store, sends the operation to that process.
 pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, CliError> {
     match Owner::of(require_durable(store)?, args)? {
-        Owner::Here(host) => Tenants::of(&host).operate(&operation).map_err(|error| CliError::wrong(error.to_string())),
+        Owner::Here(host) => {
+            let done = Tenants::of(&host).operate(&operation);
+            done.map_err(|error| refused(error.code(), &error.to_string(), &RunId::from("")))
+        }
         Owner::Other(folder) => ask_to_operate(folder, operation),
     }
 }
@@ -164,7 +170,7 @@ fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, CliError>
     match told {
         OwnerReply::Operated { result } => Ok(result),
         OwnerReply::Done { .. } => Err(CliError::internal("the process that owns the store sent an unexpected reply")),
-        OwnerReply::Refused { message, .. } => Err(CliError::wrong(message)),
+        OwnerReply::Refused { code, message } => Err(refused(&code, &message, &RunId::from(""))),
     }
 }
 

@@ -156,8 +156,8 @@ fn invalid_tenants_and_tokens_are_refused() {
     assert!(matches!(tenants.create(&"a".repeat(64)), Err(TenantError::Taken(_))));
     assert!(matches!(tenants.create_token("b", &all(), "", None), Err(TenantError::Unknown(_))));
     tenants.create("b").unwrap();
-    let refused = tenants.create_token("b", &["run:delete".to_owned()], "", None).unwrap_err();
-    assert!(refused.to_string().contains("`run:delete`") && refused.to_string().contains("run:control"), "{refused}");
+    let refused = tenants.create_token("b", &["run:destroy".to_owned()], "", None).unwrap_err();
+    assert!(refused.to_string().contains("`run:destroy`") && refused.to_string().contains("run:control"), "{refused}");
     assert!(matches!(tenants.revoke_token("nobody"), Err(TenantError::UnknownToken(_))));
 }
 

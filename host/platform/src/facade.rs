@@ -11,7 +11,7 @@ use flowcell_runtime::{
     Event,
     export::ExportError,
     inputs::{TaskInputs, Window},
-    ports::{Runs, Swept},
+    ports::{Runs, StoreError, Swept},
 };
 
 #[cfg(unix)]
@@ -26,7 +26,9 @@ use crate::{
         folder::Folder,
         homes,
         loaded::{CheckedFlow, LoadedFlow},
-        loading, pin, quota, retention, task_inputs,
+        loading, pin, quota,
+        retention::{self, DeleteError},
+        task_inputs,
     },
     operate::quota::QuotaError,
     world::simulate::Simulate,
@@ -126,8 +128,21 @@ impl Host {
         task_inputs::read(self, runs, run, address, window)
     }
 
+    /// Deletes ended runs with their child runs, and reserves their ids. Checks all of them first: if one cannot be
+    /// deleted, deletes none. Returns when the deletion is on stable storage. [`Host::sweep`] then removes the blobs
+    /// that only these runs referred to.
+    pub fn delete_runs(&self, runs: &[RunId]) -> Result<(), DeleteError> {
+        retention::delete_runs(self, runs)
+    }
+
+    /// Records that runs are removed at `now`, in milliseconds since 1970, whose blobs need a sweep. A process that
+    /// applies the rules of retention does the sweep later.
+    pub fn mark_unswept(&self, now: u64) -> Result<(), StoreError> {
+        retention::mark_unswept(self, now)
+    }
+
     /// Removes the runs that ended longer ago than `age`, and those that are not among the `keep` runs that ended
-    /// last. Returns the ids of the removed runs. The removal is complete when the host is dropped. [`Host::sweep`]
+    /// last. Spares runs that a run without an end repeats. Returns the ids of the removed runs. The removal is complete when the host is dropped. [`Host::sweep`]
     /// then removes their blobs.
     pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
         retention::collect(self, age, keep)

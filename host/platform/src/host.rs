@@ -23,7 +23,7 @@ pub(crate) mod quota;
 mod reading;
 mod renewal;
 pub(crate) mod resolved;
-pub(crate) mod retention;
+pub mod retention;
 pub(crate) mod stores;
 pub(crate) mod task_inputs;
 mod test_runs;

@@ -82,7 +82,7 @@ pub use flowcell_runtime::{
     ports::{Counts, Filter, Group, RunRow, Runs, Swept},
     rows,
     shared::{Offer, SharedRuns},
-    sqlite::{OpenStoreError, Reader, SqliteStore, stop_process},
+    sqlite::{Compacted, FreeRoom, OpenStoreError, Reader, SqliteStore, release_reserve, stop_process},
 };
 pub use flowcell_services::{
     distribution,
@@ -93,11 +93,12 @@ pub use flowcell_services::{
 };
 pub use host::error::{Error, InputError, LoadError, StartError};
 pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow};
+pub use host::retention::{DeleteError, Undeletable};
 pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::{FlowEntry, FlowLibrary, LibraryError, StoredFlow};
-pub use operate::{audit, identity, policy, quota::QuotaError, usage, vault};
+pub use operate::{audit, identity, policy, quota::QuotaError, retention, usage, vault};
 pub use runs::{inputs, tree, waiting};
 pub use world::simulate::Simulate;
 pub use world::test_run::{CallFixture, Fixtures, NodeFixture};

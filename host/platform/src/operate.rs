@@ -17,5 +17,6 @@ pub mod identity;
 pub mod policy;
 pub(crate) mod quota;
 pub(crate) mod record;
+pub mod retention;
 pub mod usage;
 pub mod vault;

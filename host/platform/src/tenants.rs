@@ -5,6 +5,7 @@
 //! | [`token`] | tokens: shown once, stored as hashes |
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
+//! | [`retention`] | the removal of old runs by rules |
 //! | [`operation`] | operators' requests from any process |
 //!
 //! All of these data are in the documents of the store, so every process on a shared store has the same data.
@@ -12,6 +13,7 @@
 pub mod audit;
 pub mod callers;
 pub mod operation;
+pub mod retention;
 pub mod token;
 
 use std::{collections::HashMap, sync::Arc};
@@ -25,7 +27,7 @@ use crate::{
     Host,
     drive::triggers::operation::TriggerError,
     files::FileError,
-    host::granted::grantable,
+    host::{granted::grantable, retention::DeleteError},
     operate::{
         audit::{AUDIT, append, key},
         documents::{DocumentError, Documents, read, to_json},
@@ -87,6 +89,9 @@ pub enum TenantError {
     /// An error of a trigger.
     #[error(transparent)]
     Trigger(#[from] TriggerError),
+    /// Runs were not deleted.
+    #[error(transparent)]
+    Delete(#[from] DeleteError),
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -107,6 +112,7 @@ impl TenantError {
             TenantError::Secret(error) => error.code(),
             TenantError::File(error) => error.code(),
             TenantError::Trigger(error) => error.code(),
+            TenantError::Delete(error) => error.code(),
             TenantError::Store(_) => "store_unavailable",
         }
     }

@@ -1,5 +1,11 @@
 //! The limits of this crate on the use of a run. The page `limits` of the manual lists them.
 
+/// Minimum bytes of free pages of a database file that is compacted after a sweep.
+pub const COMPACT_FREE_BYTES: u64 = 16 << 20;
+/// Maximum bytes of used pages of a database file that is compacted after a sweep.
+pub const COMPACT_USED_BYTES: u64 = 256 << 20;
+/// Bytes of the reserve file that the removal of runs may use on a full disk.
+pub const RESERVE_BYTES: u64 = 8 << 20;
 /// Maximum bytes of a key of state or cache.
 pub const MAX_KEY_BYTES: usize = 512;
 /// Maximum number of values in a tenant's cache. Beyond this the cache drops the oldest.

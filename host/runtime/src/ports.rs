@@ -43,7 +43,7 @@ pub use filter::{Counts, Filter, Group};
 pub use inbox::{Inbox, Message};
 pub use journal::{Durable, Entry, Journal};
 pub use leases::{Lease, Leases};
-pub use runs::{RunRow, Runs};
+pub use runs::{Removable, RunGroup, RunRow, Runs};
 pub use sessions::{Change, NoProjections, Projection, Projections, Session, Sessions, StepState, StepStatus};
 pub use state::{StageError, Staged, StateStore};
 pub use status::StoredStatus;
@@ -53,7 +53,7 @@ pub use timers::Timers;
 pub use units::{Again, Pin, Record, Unit};
 
 /// An error of a store.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct StoreError(pub Arc<str>);
 

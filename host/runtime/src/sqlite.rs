@@ -10,10 +10,12 @@
 //! | `documents` | the documents of operators |
 //! | `sessions` | sessions and step states |
 //! | `sweep` | the removal of runs, and of blobs that nothing refers to |
+//! | `compact` | the compaction of the file |
 //! | `copy_and_check` | checks of the whole store, and copies |
 //! | `epoch` | the detection of a database that was restored from an older copy |
 //! | `unit_index` | the index of units by run |
 //! | `private` | files that only their owner may use |
+//! | `room` | the free room of the disk |
 //! | `queue`, `writer` | the items for the writer, and the writer |
 //! | `reader` | the connection that reads |
 //! | `schema`, `backfill` | the tables, and upgrades of older files |
@@ -24,6 +26,7 @@
 
 mod backfill;
 mod blobs;
+mod compact;
 mod copy_and_check;
 mod documents;
 mod epoch;
@@ -31,6 +34,7 @@ mod inbox;
 mod private;
 mod queue;
 mod reader;
+mod room;
 mod runs;
 mod schema;
 mod search;
@@ -56,10 +60,13 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::ports::StoreError;
+pub use compact::Compacted;
 use documents::Remembered;
 use epoch::Epoch;
 use queue::{Item, Queue};
 pub use reader::Reader;
+use room::RoomWatch;
+pub use room::{FreeRoom, release_reserve};
 use state::StateKey;
 use sweep::Recent;
 use writer::Writer;
@@ -113,6 +120,8 @@ pub struct SqliteStore {
     writer: Arc<Mutex<Writer>>,
     writing: Option<JoinHandle<()>>,
     on_failure: OnFailure,
+    folder: PathBuf,
+    room: Mutex<Option<RoomWatch>>,
     /// The file that stays locked until the store is dropped.
     _owner: File,
 }
@@ -171,6 +180,8 @@ impl SqliteStore {
             writer,
             writing: Some(writing),
             on_failure,
+            folder: folder.to_owned(),
+            room: Mutex::default(),
             _owner: owner,
         })
     }
@@ -195,6 +206,27 @@ impl SqliteStore {
         let (answer, answered) = mpsc::channel();
         self.queue.push(Item::Settle(answer));
         answered.recv().map_err(|_| StoreError("the store accepts no more writes".into()))
+    }
+
+    /// Compacts the database file. Other writes wait meanwhile. It needs free room of up to twice the size of the data,
+    /// and changes nothing if there is not enough.
+    pub fn compact(&self) -> Result<Compacted, StoreError> {
+        self.settle()?;
+        let before = compact::size(&self.folder);
+        self.writer.lock().compact()?;
+        Ok(Compacted { before, after: compact::size(&self.folder) })
+    }
+
+    /// Watches the free room of the disk from now on, and keeps a reserve file. New runs need `least` bytes of room.
+    pub fn watch_room(&self, least: u64) {
+        let mut watch = RoomWatch::new(self.folder.clone(), least);
+        watch.room(Instant::now());
+        *self.room.lock() = Some(watch);
+    }
+
+    /// Returns the free room of the disk. Returns `None` if it is not watched, or if the system does not tell it.
+    pub fn room(&self) -> Option<FreeRoom> {
+        self.room.lock().as_mut()?.room(Instant::now())
     }
 
     /// Returns the number of commits. All entries of one commit wait for the disk together.

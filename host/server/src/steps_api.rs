@@ -220,7 +220,9 @@ fn flow_error(error: FlowError) -> ErrorResponse {
         | FlowError::Start(StartError::Input(_) | StartError::Disabled(_)) => {
             ErrorResponse::new(StatusCode::BAD_REQUEST, "RUN_FLOW_FAILED", error.to_string())
         }
-        FlowError::Start(StartError::Quota(ref quota)) if !matches!(quota, QuotaError::Store(_)) => {
+        FlowError::Start(StartError::Quota(ref quota))
+            if !matches!(quota, QuotaError::Store(_) | QuotaError::StoreFull { .. }) =>
+        {
             ErrorResponse::new(StatusCode::TOO_MANY_REQUESTS, "RUN_FLOW_FAILED", error.to_string())
         }
         error => error_response(error),

@@ -18,6 +18,8 @@ use crate::{
     options::{
         PackArgs, StoreArgs, StoreLocation,
         channels::{ChannelArgs, Channels},
+        retention::RetentionArgs,
+        room::RoomArgs,
         watch::WatchArgs,
     },
     owner::{block_on, listen, require_durable, unreadable},
@@ -39,6 +41,10 @@ pub(crate) struct DriveArgs {
     #[command(flatten)]
     channels: ChannelArgs,
     #[command(flatten)]
+    retention: RetentionArgs,
+    #[command(flatten)]
+    room: RoomArgs,
+    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     store: StoreArgs,
@@ -55,6 +61,7 @@ impl DriveArgs {
 pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let place = require_durable(&args.store)?;
     let host = args.packs.watched_host(&args.store, &args.watch)?;
+    args.room.watch(&host);
     warn_if_exposed(&args.store, terminal)?;
     warn_of_lost_secrets(&host, terminal);
     let screen = Arc::new(Screen::new(terminal, true));
@@ -74,7 +81,11 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     };
     let _serving = host.serve()?;
     terminal.say(&terminal.paint().faint(&said));
+    let retention = args.retention.of(&host, None)?;
     let outcome = block_on(async {
+        if !args.once {
+            tokio::spawn(retention.attend());
+        }
         host.start_telemetry()?;
         let outcome = drive_until_done(args, &mut drive, terminal).await;
         host.stop_telemetry().await;

@@ -2,6 +2,7 @@
 
 mod answer;
 mod cancel;
+mod delete;
 mod events;
 mod export;
 mod gc;
@@ -49,6 +50,8 @@ pub(crate) enum RunsCommand {
     Retry(retry::RetryArgs),
     /// Remove ended runs, and large values and pinned flows that no run uses
     Gc(gc::GcArgs),
+    /// Delete ended runs with the runs that they called, and the data that no run uses
+    Delete(delete::DeleteArgs),
     /// Write all records of a run as one JSON document
     Export(export::ExportArgs),
     /// Decide a blocked task: one with a call of unknown outcome, or one that did not repeat its recorded calls
@@ -65,6 +68,7 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
         RunsCommand::Resume(args) => resume::execute(args, terminal),
         RunsCommand::Retry(args) => retry::execute(args, terminal),
         RunsCommand::Gc(args) => gc::execute(&args, terminal),
+        RunsCommand::Delete(args) => delete::execute(args, terminal),
         RunsCommand::Export(args) => export::execute(&args),
         RunsCommand::Resolve(args) => resolve::execute(args, terminal),
         RunsCommand::Cancel(args) => cancel::execute(args, terminal),

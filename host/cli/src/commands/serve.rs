@@ -17,7 +17,7 @@ use super::secret::{warn_if_exposed, warn_of_lost_secrets};
 use crate::{
     cli_error::{CliError, Exit},
     log::LogFormat,
-    options::{PackArgs, StoreArgs, StoreLocation, watch::WatchArgs},
+    options::{PackArgs, StoreArgs, StoreLocation, retention::RetentionArgs, room::RoomArgs, watch::WatchArgs},
     owner::{listen, require_durable, unreadable},
     session::interrupt::{Signal, Signals},
     terminal::Terminal,
@@ -56,6 +56,10 @@ pub(crate) struct ServeArgs {
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     head_time_ms: u64,
     #[command(flatten)]
+    retention: RetentionArgs,
+    #[command(flatten)]
+    room: RoomArgs,
+    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     store: StoreArgs,
@@ -65,14 +69,17 @@ pub(crate) struct ServeArgs {
 
 pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let place = require_durable(&args.store)?;
+    args.retention.check()?;
     if args.check {
         // `commands::parse` has printed the settings.
         return check::check(args, place, terminal);
     }
     raise_descriptors();
     let host = args.packs.watched_host(&args.store, &args.watch)?;
+    args.room.watch(&host);
     warn_if_exposed(&args.store, terminal)?;
     warn_of_lost_secrets(&host, terminal);
+    let retention = args.retention.of(&host, Some(&args.flows))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
     let exit = runtime.block_on(async {
@@ -91,6 +98,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
             let owner = Arc::new(QueueDriver(server.admission()));
             listen(&host, folder, owner, args.packs.reach(), terminal);
         }
+        tokio::spawn(retention.attend());
         terminal.say(&format!("listening on http://{}", server.address()));
         serve_until_stopped(server, &mut signals, terminal).await
     });

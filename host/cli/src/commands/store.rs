@@ -1,4 +1,4 @@
-//! `flowcell store`: upgrades, checks, copies and backs up whole stores.
+//! `flowcell store`: upgrades, checks, compacts, copies and backs up whole stores.
 
 use std::path::PathBuf;
 
@@ -23,6 +23,8 @@ pub(crate) enum StoreCommand {
     Migrate(StoreArgs),
     /// Read the whole store, and print all damage
     Check(StoreArgs),
+    /// Shrink the file of a store after large removals; needs free room of up to twice its data
+    Compact(StoreArgs),
     /// Copy a store to an empty one
     Copy(CopyArgs),
     /// Write a copy of a store into a new folder
@@ -61,6 +63,17 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
             if !checked.damage.is_empty() {
                 return Err(CliError::internal("the store is damaged"));
             }
+        }
+        StoreCommand::Compact(store) => {
+            let StoreLocation::Folder(folder) = store.place()? else {
+                return Err(CliError::wrong("only a store in a folder is compacted")
+                    .hint("a database server reuses and reclaims the space of its tables by itself"));
+            };
+            let store = SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?;
+            let compacted = store.compact().map_err(|error| {
+                failed(&error).hint("a compaction needs free room of up to twice the data; nothing has changed")
+            })?;
+            put_json(&compacted)?;
         }
         StoreCommand::Copy(args) => {
             let (from, to) = (open(StoreLocation::named(&args.from))?, open(StoreLocation::named(&args.to))?);

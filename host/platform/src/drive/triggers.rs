@@ -40,7 +40,11 @@ pub mod webhook;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use flowcell_contract::{RunId, Tenant};
-use flowcell_runtime::{FlowRunner, ports::StoreError};
+use flowcell_flow::triggers::{Cause, End};
+use flowcell_runtime::{
+    FlowRunner, RunStatus,
+    ports::{RunGroup, StoreError},
+};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use tokio::{
@@ -91,6 +95,29 @@ pub enum LookError {
     /// The flows cannot be read.
     #[error(transparent)]
     Flows(#[from] crate::LibraryError),
+}
+
+/// Returns the groups of runs whose ends the enabled triggers of a tenant wait for.
+pub(crate) fn waited_ends(host: &Host, library: &FlowLibrary) -> Result<Vec<RunGroup>, LookError> {
+    let mut groups = Vec::new();
+    for live in live::read(host, library)?.into_iter().filter(|live| live.enabled) {
+        let Cause::Event { flow, status } = live.trigger.cause else { continue };
+        for end in status {
+            let group = RunGroup { flow: Some(flow.clone()), status: Some(end_status(end)) };
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+    }
+    Ok(groups)
+}
+
+fn end_status(end: End) -> RunStatus {
+    match end {
+        End::Succeeded => RunStatus::Succeeded,
+        End::Failed => RunStatus::Failed,
+        End::Cancelled => RunStatus::Cancelled,
+    }
 }
 
 /// The triggers of a server.

@@ -17,6 +17,7 @@ use crate::{
 
 /// Performs [`Host::check_quota`].
 pub(crate) fn check(host: &Host) -> Result<(), QuotaError> {
+    check_room(host)?;
     host.usage().check(host.tenant(), &host.policy().per_day)?;
     let (Some(most), Some(runs)) = (host.policy().max_live_runs, host.runs()) else { return Ok(()) };
     let live = runs.live(host.tenant(), u64::from(most))? + host.live().children(host.tenant());
@@ -29,6 +30,15 @@ pub(crate) fn check_for(host: &Host, run: Option<&RunId>) -> Result<(), QuotaErr
         // The store is only queried for a caller over the limit.
         Some(run) => check(host).or_else(|error| if host.knows(run)? { Ok(()) } else { Err(error) }),
         None => check(host),
+    }
+}
+
+/// Refuses new runs while the disk of the store has too little free room, if this process watches it. Runs that the
+/// store already has go on, with the runs that they call.
+fn check_room(host: &Host) -> Result<(), QuotaError> {
+    match host.store().and_then(|store| store.room()) {
+        Some(room) if room.is_low() => Err(QuotaError::StoreFull { free: room.free, least: room.least }),
+        _ => Ok(()),
     }
 }
 
@@ -46,6 +56,9 @@ pub(crate) fn admitted(host: &Host, mut runner: FlowRunner) -> Result<FlowRunner
     check_enabled(host, &runner)?;
     if !runner.is_new() {
         return Ok(runner);
+    }
+    if !runner.is_below() {
+        check_room(host)?;
     }
     host.usage().check(host.tenant(), &host.policy().per_day)?;
     if !runner.is_below()

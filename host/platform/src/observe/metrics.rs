@@ -51,6 +51,7 @@ struct Families {
     runs_started: Counts<1>,
     runs_ended: Counts<2>,
     run_seconds: Durations<1>,
+    runs_removed: Counts<1>,
     runs_driven: Gauge,
     runs_waiting: Gauge,
     runs_below: Gauge,
@@ -63,6 +64,7 @@ struct Families {
     requests_active: Gauge,
     subscribers: Gauge,
     commits: Counter,
+    free_room: Family<[Label; 0], Gauge>,
 }
 
 /// Values that the caller reads at the time of a scrape.
@@ -77,6 +79,8 @@ pub struct ScrapeValues {
     pub subscribers: u64,
     /// Commits of a store that this process owns.
     pub commits: Option<u64>,
+    /// Free room of the disk of a store in a folder, in bytes.
+    pub free_room: Option<u64>,
 }
 
 /// Counts a run as driven until it is dropped.
@@ -104,6 +108,7 @@ impl Default for Metrics {
             runs_started: Family::default(),
             runs_ended: Family::default(),
             run_seconds: durations(),
+            runs_removed: Family::default(),
             runs_driven: Gauge::default(),
             runs_waiting: Gauge::default(),
             runs_below: Gauge::default(),
@@ -116,6 +121,7 @@ impl Default for Metrics {
             requests_active: Gauge::default(),
             subscribers: Gauge::default(),
             commits: Counter::default(),
+            free_room: Family::default(),
         };
         families.register();
         Metrics(Arc::new(families))
@@ -129,6 +135,7 @@ impl Families {
         registry.register("runs_ended", "Runs that ended, by tenant and status", self.runs_ended.clone());
         let help = "Duration of runs with their pauses, by status";
         registry.register_with_unit("run_duration", help, Unit::Seconds, self.run_seconds.clone());
+        registry.register("runs_removed", "Ended runs that were removed, by tenant", self.runs_removed.clone());
         registry.register("runs_driven", "Runs that this process drives now", self.runs_driven.clone());
         registry.register("runs_waiting", "Runs that wait for their turn to be driven", self.runs_waiting.clone());
         registry.register("runs_below", "Driven runs that other runs called", self.runs_below.clone());
@@ -146,6 +153,8 @@ impl Families {
         let help = "Requests of known callers in progress";
         registry.register("http_requests_active", help, self.requests_active.clone());
         registry.register("live_subscribers", "Open streams of events", self.subscribers.clone());
+        let help = "Free room of the disk of a store in a folder";
+        registry.register("store_free_bytes", help, self.free_room.clone());
         registry.register("store_commits", "Commits of this process to its store", self.commits.clone());
     }
 }
@@ -160,6 +169,9 @@ impl Metrics {
         set(&self.0.subscribers, now.subscribers);
         if let Some(commits) = now.commits {
             self.0.commits.inner().store(commits, std::sync::atomic::Ordering::Relaxed);
+        }
+        if let Some(free) = now.free_room {
+            set(&self.0.free_room.get_or_create(&[]), free);
         }
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -193,6 +205,13 @@ impl Metrics {
                 let labels = [("provider", provider.clone()), ("model", model.clone()), ("kind", kind.into())];
                 self.0.tokens.get_or_create(&labels).inc_by(count);
             }
+        }
+    }
+
+    /// Counts removed runs of a tenant.
+    pub(crate) fn count_removed(&self, tenant: &Tenant, runs: u64) {
+        if runs > 0 {
+            self.0.runs_removed.get_or_create(&[("tenant", self.0.tenants.label(tenant.as_str()))]).inc_by(runs);
         }
     }
 

@@ -27,11 +27,13 @@ pub enum Scope {
     Admin,
     /// Reads the metrics of the whole server, including other tenants.
     MetricsRead,
+    /// Deletes ended runs.
+    RunDelete,
 }
 
 impl Scope {
     /// Every scope, in the order of the bits in [`Scopes`].
-    pub const ALL: [Scope; 9] = [
+    pub const ALL: [Scope; 10] = [
         Scope::FlowRead,
         Scope::FlowWrite,
         Scope::RunCreate,
@@ -41,6 +43,7 @@ impl Scope {
         Scope::SecretWrite,
         Scope::Admin,
         Scope::MetricsRead,
+        Scope::RunDelete,
     ];
 
     /// Returns the scope's name in tokens and errors.
@@ -55,6 +58,7 @@ impl Scope {
             Scope::SecretWrite => "secret:write",
             Scope::Admin => "admin",
             Scope::MetricsRead => "metrics:read",
+            Scope::RunDelete => "run:delete",
         }
     }
 

@@ -11,7 +11,10 @@ use flowcell_runtime::{
 use flowcell_services::{egress::OriginGrants, pattern};
 use serde::{Deserialize, Serialize};
 
-use crate::operate::documents::Documents;
+use crate::operate::{
+    documents::Documents,
+    retention::{self, RetentionRule},
+};
 
 /// The limits of a tenant. A missing member means no limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,6 +39,9 @@ pub struct Policy {
     /// The daily quotas.
     #[serde(default, skip_serializing_if = "PerDay::is_unlimited")]
     pub per_day: PerDay,
+    /// The rules by which ended runs are removed. `None`: the rules of the process that drives the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Vec<RetentionRule>>,
 }
 
 /// The quotas of a tenant per day of UTC. A missing member means no limit.
@@ -122,6 +128,7 @@ impl Policy {
                 return Err(format!("`packs`: `{digest}` is not a SHA-256: write 64 digits of `0-9a-f`"));
             }
         }
+        retention::check(self.retention.as_deref().unwrap_or_default())?;
         match self.per_day.model_usd {
             Some(usd) if !usd.is_finite() || usd < 0.0 => {
                 Err(format!("`perDay.modelUsd`: {usd} is not an amount of USD"))
@@ -290,6 +297,8 @@ mod tests {
                 r#"{ "packs": ["sha256:ab"] }"#,
                 Some("`packs`: `sha256:ab` is not a SHA-256: write 64 digits of `0-9a-f`"),
             ),
+            (r#"{ "retention": [{ "flow": "a" }] }"#, Some("`retention[0]`: needs `olderThan` or `keepLatest`")),
+            (r#"{ "retention": [{ "flow": "a", "olderThan": "30d" }, { "keepLatest": 5 }] }"#, None),
             (r#"{ "perDay": { "modelUsd": -1 } }"#, Some("`perDay.modelUsd`: -1 is not an amount of USD")),
         ] {
             let policy: Policy = serde_json::from_str(policy).unwrap();

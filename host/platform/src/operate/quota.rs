@@ -1,9 +1,9 @@
-//! The error of a tenant over quota.
+//! The error of a tenant over quota, and of a store without room.
 
 use flowcell_contract::{Failure, code};
 use flowcell_runtime::ports::StoreError;
 
-/// An error of a tenant over quota.
+/// An error of a tenant over quota, or of a store without room.
 #[derive(Debug, thiserror::Error)]
 pub enum QuotaError {
     /// The tenant has too many live runs.
@@ -24,6 +24,17 @@ pub enum QuotaError {
     /// The price of a model's turn or an image is unknown. The value names the missing configuration.
     #[error("the operator limits the tenant's cost, but the maximum cost of this call is unknown: {0}")]
     NoPrice(&'static str),
+    /// The disk of the store has too little free room for new runs.
+    #[error(
+        "the disk of the store has {} MiB of free room, and new runs need {} MiB; remove old runs with `flowcell runs \
+         gc`, or make room", .free >> 20, .least >> 20
+    )]
+    StoreFull {
+        /// The free room in bytes.
+        free: u64,
+        /// The room in bytes that new runs need.
+        least: u64,
+    },
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),

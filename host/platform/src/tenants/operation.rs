@@ -141,6 +141,13 @@ pub enum Operation {
         /// Keeps only this many of the runs that ended last.
         keep: Option<u64>,
     },
+    /// Deletes ended runs, and the data that no run refers to.
+    DeleteRuns {
+        /// The tenant of the runs.
+        tenant: String,
+        /// The ids of the runs.
+        runs: Vec<RunId>,
+    },
     /// Encrypts all secrets with a new key.
     RotateSecretKey {
         /// The new key. `None` creates one beside the store.
@@ -148,7 +155,7 @@ pub enum Operation {
     },
 }
 
-/// The data that [`Operation::CollectRuns`] has removed.
+/// The data that [`Operation::CollectRuns`] or [`Operation::DeleteRuns`] has removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CollectedRuns {
     /// The ids of the removed runs.
@@ -209,6 +216,7 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
             tenants.note(tenant, "runs.collect", &removed.runs.len().to_string(), Outcome::Done)?;
             Ok(to_json("runs", &removed)?)
         }
+        Operation::DeleteRuns { tenant, runs } => delete_runs(tenants, tenant, runs),
         Operation::RotateSecretKey { key } => {
             let rotated = tenants.vault().rotate(&tenants.all_tenants()?, OPERATOR, key.as_ref().map(Hidden::text))?;
             Ok(to_json("rotated", &rotated)?)
@@ -217,6 +225,20 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
             Ok(to_json("audit", &tenants.verify_audit(tenant, head.as_deref())?)?)
         }
     }
+}
+
+/// Deletes ended runs of a tenant, and the data that no run refers to. Adds an audit entry for each run.
+fn delete_runs(tenants: &Tenants, tenant: &str, runs: &[RunId]) -> Result<Json, TenantError> {
+    let host = tenants.host.for_tenant(tenants.existing_tenant(tenant)?);
+    let mut runs = runs.to_vec();
+    runs.sort();
+    runs.dedup();
+    host.delete_runs(&runs)?;
+    for run in &runs {
+        tenants.note(tenant, "run.delete", run.as_str(), Outcome::Done)?;
+    }
+    let swept = host.sweep().map_err(|error| StoreError(error.to_string().into()))?;
+    Ok(to_json("runs", &CollectedRuns { runs, swept })?)
 }
 
 /// Shows all triggers of a tenant, or shows or changes one of them.

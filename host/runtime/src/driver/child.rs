@@ -17,6 +17,7 @@ use crate::{
     live::LivePermit,
     outcome,
     ports::{Pin, Record},
+    rows::removed,
     state::RunState,
     world::{Pinned, World},
 };
@@ -85,7 +86,7 @@ impl Caller<'_> {
     /// Finds the flow of a new child.
     ///
     /// If the run repeats another one, returns the flow that the other run called at the same place by the same name.
-    /// The child of the other run is returned as well.
+    /// The child of the other run is returned as well. The search ends at a run that was removed.
     fn callee(&self, key: TaskKey, attempt: u32, name: &Arc<str>) -> Result<(Pinned, Option<RunId>), Failure> {
         let (mut repeats, mut left) = (self.repeats.cloned(), MAX_REPEATS);
         while let Some(before) = repeats.take().filter(|_| left > 0) {
@@ -99,7 +100,17 @@ impl Caller<'_> {
                 };
                 return Ok((self.world.flows.called_again(name, self.pin, &record.pin)?, Some(run)));
             }
-            repeats = self.world.journal.find(&self.identity.tenant, &before)?.and_then(|record| record.repeats);
+            repeats = match self.world.journal.find(&self.identity.tenant, &before) {
+                Err(error) if error == removed(&before) => {
+                    let run = &self.identity.run_id;
+                    tracing::warn!(
+                        "the run `{run}` calls the present version of `{name}`, because the run `{before}`, which it \
+                         repeats, was removed"
+                    );
+                    None
+                }
+                found => found?.and_then(|record| record.repeats),
+            };
         }
         Ok((self.world.flows.resolve(name, self.pin)?, None))
     }

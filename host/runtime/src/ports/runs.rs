@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant};
 use serde::Serialize;
 
 use super::{Counts, Filter, Group, Journal, StoreError};
-use crate::limits::MAX_COUNTED;
+use crate::{RunStatus, limits::MAX_COUNTED};
 
 /// One run in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,19 +45,31 @@ pub struct RunRow {
     pub node: Option<String>,
 }
 
-impl RunRow {
-    /// Returns the run's value of a member. `None`: the run has no such value.
-    fn value(&self, member: &Group) -> Option<String> {
-        match member {
-            Group::Flow => Some(self.flow.clone()),
-            Group::Version => self.version.map(|version| version.to_string()),
-            Group::Status => Some(self.status.clone()),
-            Group::Error => self.error.clone(),
-            Group::Node => self.node.clone(),
-            Group::Trigger => self.trigger.clone(),
-            Group::Label(name) => self.labels.get(name).cloned(),
-        }
-    }
+/// A group of ended runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunGroup {
+    /// The flow of the runs. `None` fits all flows.
+    pub flow: Option<String>,
+    /// The final status of the runs. `None` fits every final status.
+    pub status: Option<RunStatus>,
+}
+
+/// The selection of runs to remove: those that are too old and those that are too many. Without either limit it selects
+/// none.
+#[derive(Clone, Debug, Default)]
+pub struct Removable {
+    /// Selects the runs of this group.
+    pub of: RunGroup,
+    /// Leaves out the runs of these groups.
+    pub except: Vec<RunGroup>,
+    /// Selects the runs that ended before this time, in milliseconds since 1970.
+    pub ended_before: Option<u64>,
+    /// Selects the runs that are not among this many that ended last.
+    pub keep_latest: Option<u64>,
+    /// Spares the runs of each group that ended at its time or later. They count for `keep_latest`.
+    pub spared: Vec<(RunGroup, u64)>,
+    /// The maximum number of runs. `None`: no limit.
+    pub limit: Option<u64>,
 }
 
 /// Lists of the runs in a store. They show only durable facts. A method fails if the store does not answer.
@@ -76,7 +88,7 @@ pub trait Runs: Journal {
     fn count(&self, tenant: &Tenant, filter: &Filter, by: &Group) -> Result<Counts, StoreError> {
         let rows = self.runs(tenant, &Filter { limit: MAX_COUNTED + 1, ..filter.clone() })?;
         let mut numbers: HashMap<Option<String>, u64> = HashMap::new();
-        rows.iter().take(MAX_COUNTED).for_each(|row| *numbers.entry(row.value(by)).or_default() += 1);
+        rows.iter().take(MAX_COUNTED).for_each(|row| *numbers.entry(by.value(row)).or_default() += 1);
         let mut values: Vec<_> = numbers.into_iter().collect();
         values.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         Ok(Counts { values, more: rows.len() > MAX_COUNTED })
@@ -95,14 +107,8 @@ pub trait Runs: Journal {
         limit: usize,
     ) -> Result<Vec<RunRow>, StoreError>;
 
-    /// Lists the top runs that ended before a time, or that are not among the `keep_latest` that ended last. With
-    /// `None`, a limit does not apply.
-    fn removable(
-        &self,
-        tenant: &Tenant,
-        ended_before: Option<u64>,
-        keep_latest: Option<u64>,
-    ) -> Result<Vec<RunId>, StoreError>;
+    /// Lists the ended top runs to remove, those that ended first first.
+    fn removable(&self, tenant: &Tenant, wanted: &Removable) -> Result<Vec<RunId>, StoreError>;
 
     /// Lists at most `limit` top runs that a process should drive. These are active ones without a driver, and parked
     /// ones with a timer that is due at `now`.

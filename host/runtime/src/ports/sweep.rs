@@ -7,11 +7,15 @@ use super::StoreError;
 
 /// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Swept {
     /// The number of blobs that the sweep removed.
     pub blobs: u64,
     /// The number of bytes that the sweep removed.
     pub bytes: u64,
+    /// The number of bytes by which the store's file has become smaller. 0 for other stores.
+    #[serde(default)]
+    pub file_bytes: u64,
 }
 
 /// Removes data that a store no longer needs.

@@ -9,8 +9,11 @@ use super::{
     values::hash,
 };
 use crate::{
-    ports::{Filter, RunRow, Runs, StoreError},
-    rows::search::{self, parse_labels},
+    ports::{Filter, Removable, RunRow, Runs, StoreError},
+    rows::{
+        removable::{self, Parameter},
+        search::{self, parse_labels},
+    },
 };
 
 /// The columns of a row in a list.
@@ -82,17 +85,13 @@ async fn ended(
     connection.rows(&sql, args).await?.iter().map(run_row).collect()
 }
 
-async fn removable(
-    connection: &mut Connection,
-    tenant: &Tenant,
-    ended_before: Option<u64>,
-    keep_latest: Option<u64>,
-) -> Result<Vec<RunId>, SqlError> {
-    let sql = "SELECT run FROM (
-            SELECT run, updated, row_number() OVER (ORDER BY updated DESC, id DESC) AS place FROM flowcell_runs
-            WHERE tenant = ? AND depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled')
-        ) AS ended WHERE updated < ? OR place > ? ORDER BY updated";
-    ids(connection, sql, args![tenant.as_str(), ended_before, keep_latest]).await
+async fn removable(connection: &mut Connection, tenant: &Tenant, wanted: &Removable) -> Result<Vec<RunId>, SqlError> {
+    let (sql, parameters) = removable::query("flowcell_runs", tenant, wanted);
+    let args = parameters.into_iter().map(|parameter| match parameter {
+        Parameter::Text(text) => Arg::from(text),
+        Parameter::Number(number) => Arg::from(number),
+    });
+    ids(connection, &sql, args.collect()).await
 }
 
 async fn runnable(connection: &mut Connection, tenant: &Tenant, now: u64, most: usize) -> Result<Vec<RunId>, SqlError> {
@@ -153,14 +152,9 @@ impl Runs for SharedStore {
         self.worker.read(async move |connection| ended(connection, &tenant, since, after.as_ref(), limit).await)
     }
 
-    fn removable(
-        &self,
-        tenant: &Tenant,
-        ended_before: Option<u64>,
-        keep_latest: Option<u64>,
-    ) -> Result<Vec<RunId>, StoreError> {
-        let tenant = tenant.clone();
-        self.worker.read(async move |connection| removable(connection, &tenant, ended_before, keep_latest).await)
+    fn removable(&self, tenant: &Tenant, wanted: &Removable) -> Result<Vec<RunId>, StoreError> {
+        let (tenant, wanted) = (tenant.clone(), wanted.clone());
+        self.worker.read(async move |connection| removable(connection, &tenant, &wanted).await)
     }
 
     fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError> {

@@ -5,8 +5,11 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params, params_from_i
 
 use super::{Reader, unit_index};
 use crate::{
-    ports::{Filter, RunRow, Runs, StoreError},
-    rows::search::{self, Dialect, Value, parse_labels},
+    ports::{Filter, Removable, RunRow, Runs, StoreError},
+    rows::{
+        removable::{self, Parameter},
+        search::{self, Dialect, Value, parse_labels},
+    },
 };
 
 impl Runs for Reader {
@@ -88,17 +91,15 @@ impl Runs for Reader {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    fn removable(
-        &self,
-        tenant: &Tenant,
-        ended_before: Option<u64>,
-        keep_latest: Option<u64>,
-    ) -> Result<Vec<RunId>, StoreError> {
-        let connection = self.0.lock();
-        let sql = "SELECT run FROM (SELECT run, updated, row_number() OVER (ORDER BY updated DESC, id DESC) AS place
-                FROM runs WHERE tenant = ?1 AND depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled'))
-            WHERE updated < ?2 OR place > ?3 ORDER BY updated";
-        ids(&connection, sql, params![tenant.as_str(), ended_before, keep_latest])
+    fn removable(&self, tenant: &Tenant, wanted: &Removable) -> Result<Vec<RunId>, StoreError> {
+        let (sql, parameters) = removable::query("runs", tenant, wanted);
+        let values = parameters.into_iter().map(|parameter| match parameter {
+            Parameter::Text(text) => rusqlite::types::Value::Text(text),
+            Parameter::Number(number) => {
+                number.map_or(rusqlite::types::Value::Null, |number| rusqlite::types::Value::Integer(number as i64))
+            }
+        });
+        ids(&self.0.lock(), &sql, params_from_iter(values))
     }
 
     fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError> {

@@ -80,7 +80,7 @@ pub(super) fn sweep(
     }
     let mut delete = connection.prepare("DELETE FROM blobs WHERE tenant = ? AND hash = ?")?;
     unnamed.keys().try_for_each(|hash| delete.execute(params![tenant.as_str(), hash]).map(drop))?;
-    Ok(Swept { blobs: unnamed.len() as u64, bytes: unnamed.values().sum() })
+    Ok(Swept { blobs: unnamed.len() as u64, bytes: unnamed.values().sum(), ..Swept::default() })
 }
 
 /// Returns the blobs of a tenant with their sizes.

@@ -9,6 +9,7 @@ use rusqlite::{Connection, params};
 use super::{
     OnFailure, Visible,
     blobs::keep,
+    compact::{compact, compact_if_worth},
     epoch::Epoch,
     queue::{Item, Queue},
     search, sessions, state,
@@ -76,7 +77,12 @@ impl Writer {
             return;
         }
         match self.commit(&items) {
-            Ok(swept) => self.report_written(&items, swept),
+            Ok(mut swept) => {
+                if let Some(last) = swept.last_mut() {
+                    last.file_bytes = compact_if_worth(&self.connection);
+                }
+                self.report_written(&items, swept);
+            }
             // The writer does not try again: a second attempt could succeed although pages of the first one are lost.
             Err(error) => {
                 self.queue.abandon();
@@ -86,6 +92,11 @@ impl Writer {
         items.clear();
         items.shrink_to(MAX_KEPT_CAPACITY);
         self.written = items;
+    }
+
+    /// Compacts the file. It is an error if there is not enough room; then nothing has changed.
+    pub(super) fn compact(&self) -> Result<(), rusqlite::Error> {
+        compact(&self.connection)
     }
 
     /// Writes all items, or none. Returns the results of sweeps, in order.

@@ -30,7 +30,7 @@ fn blobs(folder: &Path) -> u64 {
 }
 
 fn swept(sizes: &[usize]) -> Swept {
-    Swept { blobs: sizes.len() as u64, bytes: sizes.iter().sum::<usize>() as u64 }
+    Swept { blobs: sizes.len() as u64, bytes: sizes.iter().sum::<usize>() as u64, file_bytes: 0 }
 }
 
 #[test]
@@ -139,4 +139,48 @@ fn a_sweep_that_fails_removes_nothing() {
     drop(store);
     database(folder.path()).execute_batch("DROP TRIGGER full").unwrap();
     assert_eq!(blobs(folder.path()), 3);
+}
+
+/// A sweep that leaves the file mostly empty shortens it, and everything else stays readable.
+#[test]
+fn the_file_shrinks_after_a_large_removal() {
+    let folder = tempfile::tempdir().unwrap();
+    let length = || folder.path().join("flowcell.db").metadata().unwrap().len();
+    let store = open(folder.path());
+    append(&store, "r", Json::array([text(MAX_INLINE_BYTES)]));
+    for index in 0..24_u8 {
+        put(&store, &vec![index; 1 << 20]);
+    }
+    store.settle().unwrap();
+    drop(store);
+    // Another process spares no blob that this one has put.
+    let full = length();
+    assert!(full > 24 << 20, "{full}");
+    let store = open(folder.path());
+    let swept = store.sweep(&tenant()).unwrap();
+    assert_eq!(swept.blobs, 24);
+    assert!(swept.file_bytes > 23 << 20, "{swept:?}");
+    assert!(length() < 1 << 20, "{}", length());
+    assert_eq!(everything(store.reader(), "r").len(), 1);
+    append(&store, "s", Json::array([text(10)]));
+    store.settle().unwrap();
+    drop(store);
+    assert_eq!(everything(open(folder.path()).reader(), "s").len(), 1);
+}
+
+/// A compaction on request shortens the file in any case, and refuses without room.
+#[test]
+fn a_store_is_compacted_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    append(&store, "r", Json::array([text(1_000_000)]));
+    append(&store, "s", Json::array([text(MAX_INLINE_BYTES)]));
+    store.settle().unwrap();
+    drop(store);
+    let store = open(folder.path());
+    store.forget(&tenant(), &"r".into());
+    assert_eq!(store.sweep(&tenant()).unwrap().file_bytes, 0, "little is free");
+    let compacted = store.compact().unwrap();
+    assert!(compacted.before - compacted.after > 900_000, "{compacted:?}");
+    assert_eq!(everything(store.reader(), "s").len(), 1);
 }

@@ -7,7 +7,7 @@ use flowcell_runtime::{
     RunStatus,
     fact::Write,
     limits::MAX_INLINE_BYTES,
-    ports::{Entry, Filter, Record, StageError, Staged, StoredStatus, Unit},
+    ports::{Entry, Filter, Record, Removable, StageError, Staged, StoredStatus, Unit},
     sql::Dialect,
 };
 use proptest::{collection::vec, prelude::*, test_runner::Config};
@@ -188,7 +188,8 @@ impl Subject {
         told.extend(runs.runs(&tenant(), &all).unwrap().iter().map(|row| format!("{row:?}")));
         told.extend(RUNS.map(|run| format!("{:?}", runs.run(&tenant(), &run.into()).unwrap())));
         told.extend(RUNS.map(|run| format!("{:?}", runs.children(&tenant(), &run.into()).unwrap())));
-        told.push(format!("{:?}", runs.removable(&tenant(), Some(1_010), Some(1)).unwrap()));
+        let old = Removable { ended_before: Some(1_010), keep_latest: Some(1), ..Removable::default() };
+        told.push(format!("{:?}", runs.removable(&tenant(), &old).unwrap()));
         told.push(format!("{:?}", runs.ended(&tenant(), 1_005, None, 5).unwrap()));
         told.push(format!("{:?}", runs.next_due(&tenant()).unwrap()));
         told

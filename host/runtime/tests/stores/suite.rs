@@ -7,7 +7,7 @@ use flowcell_runtime::{
     FlowRunner, OpenError, Pinned, RunOptions, RunResult, RunStatus,
     fact::Write,
     limits::{MAX_INLINE_BYTES, MAX_READ_BYTES},
-    ports::{Entry, Filter, Pin, Record, StageError, StoredStatus},
+    ports::{Entry, Filter, Pin, Record, Removable, RunGroup, StageError, StoredStatus},
 };
 
 use super::{
@@ -249,10 +249,29 @@ pub(crate) fn lists_show_the_status_of_runs(backend: &Backend) {
     let (row, next_seq) = store.runs().run(&tenant(), &"due".into()).unwrap().unwrap();
     assert_eq!((row.due, row.updated, next_seq), (Some(50), 13, 1));
     assert!(store.runs().run(&tenant(), &"none".into()).unwrap().is_none());
-    let removable = |before, keep| store.runs().removable(&tenant(), before, keep).unwrap();
-    assert_eq!(removable(Some(15), None), ["succeeded".into()] as [flowcell_contract::RunId; 1]);
-    assert_eq!(removable(None, Some(1)), ["succeeded".into(), "failed".into()] as [flowcell_contract::RunId; 2]);
-    assert!(removable(None, None).is_empty());
+    let removable = |wanted: Removable| {
+        let runs = store.runs().removable(&tenant(), &wanted).unwrap();
+        runs.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let all = || Removable { keep_latest: Some(0), ..Removable::default() };
+    let group = |flow: Option<&str>, status| RunGroup { flow: flow.map(str::to_owned), status };
+    assert_eq!(removable(Removable { ended_before: Some(15), ..Removable::default() }), ["succeeded"]);
+    let latest = |count| Removable { keep_latest: Some(count), ..Removable::default() };
+    assert_eq!(removable(latest(1)), ["succeeded", "failed"]);
+    assert_eq!(removable(Removable::default()), [""; 0]);
+    assert_eq!(removable(all()), ["succeeded", "failed", "cancelled"]);
+    assert_eq!(removable(Removable { limit: Some(2), ..all() }), ["succeeded", "failed"]);
+    let failed = group(None, Some(RunStatus::Failed));
+    assert_eq!(removable(Removable { of: failed.clone(), ..all() }), ["failed"]);
+    assert_eq!(removable(Removable { of: group(Some("f"), Some(RunStatus::Failed)), ..all() }), ["failed"]);
+    assert_eq!(removable(Removable { of: group(Some("F"), None), ..all() }), [""; 0]);
+    assert_eq!(removable(Removable { of: failed.clone(), ..latest(1) }), [""; 0], "only the group counts");
+    assert_eq!(removable(Removable { except: vec![failed.clone()], ..all() }), ["succeeded", "cancelled"]);
+    assert_eq!(removable(Removable { except: vec![group(Some("f"), None)], ..all() }), [""; 0]);
+    assert_eq!(removable(Removable { except: vec![failed.clone()], ..latest(1) }), ["succeeded"]);
+    let spared = vec![(group(None, None), 16), (failed, 15)];
+    assert_eq!(removable(Removable { spared: spared.clone(), ..all() }), ["succeeded"]);
+    assert_eq!(removable(Removable { spared, ..latest(2) }), ["succeeded"], "spared runs count, too");
     let ended = |since, after: Option<&str>, limit| {
         let after = after.map(flowcell_contract::RunId::from);
         let rows = store.runs().ended(&tenant(), since, after.as_ref(), limit).unwrap();

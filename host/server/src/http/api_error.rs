@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::identity::{AuthError, Scope};
 use flowcell_platform::{
-    AskError, LibraryError, LoadError, QuotaError, StartError, shape,
+    AskError, DeleteError, LibraryError, LoadError, QuotaError, StartError, shape,
     supervisor::AdmitError,
     triggers::{
         LookError,
@@ -27,6 +27,8 @@ use flowcell_platform::{
 
 /// The `Retry-After` of a busy server, in seconds.
 const RETRY_AFTER_SECONDS: u32 = 1;
+/// The `Retry-After` of a server whose disk is nearly full, in seconds.
+const RETRY_AFTER_FULL_SECONDS: u32 = 30;
 /// The `Retry-After` of a server that stops, in seconds. Another server may have taken over by then.
 const RETRY_AFTER_STOP_SECONDS: u32 = 5;
 
@@ -124,6 +126,12 @@ impl ApiError {
         let why = "the server is stopping and accepts no new runs; try another server";
         let fault = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", why);
         ApiError { retry_after: Some(RETRY_AFTER_STOP_SECONDS), ..fault }
+    }
+
+    /// Returns 503 `store_full` for a store whose disk has too little free room for new runs.
+    pub(crate) fn store_full(why: impl Display) -> ApiError {
+        let fault = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_full", why);
+        ApiError { retry_after: Some(RETRY_AFTER_FULL_SECONDS), ..fault }
     }
 
     /// Returns 503 `store_unavailable`. The reason goes to the log.
@@ -230,6 +238,19 @@ impl From<AskError> for ApiError {
     }
 }
 
+impl From<DeleteError> for ApiError {
+    fn from(error: DeleteError) -> ApiError {
+        let status = match error.code() {
+            "run_not_found" => StatusCode::NOT_FOUND,
+            _ => StatusCode::CONFLICT,
+        };
+        match error {
+            DeleteError::Store(error) => error.into(),
+            error => ApiError::new(status, error.code(), error),
+        }
+    }
+}
+
 impl From<LoadError> for ApiError {
     fn from(error: LoadError) -> ApiError {
         match error {
@@ -316,6 +337,7 @@ impl From<StartError> for ApiError {
             StartError::Disabled(_) => conflict("flow_disabled"),
             StartError::TenantDisabled(_) => conflict("tenant_disabled"),
             StartError::Quota(QuotaError::Store(error)) => ApiError::unavailable(error),
+            StartError::Quota(QuotaError::StoreFull { .. }) => ApiError::store_full(&error),
             StartError::Quota(quota) => {
                 let fault = ApiError::busy("quota_exceeded", &error);
                 let seconds = match quota {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
+use flowcell_platform::QuotaError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -36,10 +37,18 @@ pub(crate) async fn healthz() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
-/// Check that the server accepts new runs: 503 while it stops
+/// Check that the server accepts new runs: 503 while it stops, and while the disk of its store is nearly full
 #[utoipa::path(get, path = "/readyz", tag = "server", responses((status = 200, body = Health), (status = 503, body = ErrorBody)))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiError> {
-    if app.is_draining() { Err(ApiError::draining()) } else { Ok(Json(Health { status: "ok" })) }
+    if app.is_draining() {
+        return Err(ApiError::draining());
+    }
+    match app.host.store().and_then(|store| store.room()) {
+        Some(room) if room.is_low() => {
+            Err(ApiError::store_full(QuotaError::StoreFull { free: room.free, least: room.least }))
+        }
+        _ => Ok(Json(Health { status: "ok" })),
+    }
 }
 
 /// Show the versions of Flowcell, its engine and this interface

@@ -36,6 +36,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
         runs_below: app.host.live().all_children(),
         requests_active: app.requests.taken(),
         subscribers: app.subscribers.taken(),
+        free_room: app.host.store().and_then(|store| store.room()).map(|room| room.free),
         commits: app.host.store().map(|store| store.commits()).or_else(|| Some(app.host.shared()?.commits())),
     };
     ([(header::CONTENT_TYPE, OPENMETRICS_TYPE)], app.host.metrics().render(&now)).into_response()

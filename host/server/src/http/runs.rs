@@ -1,8 +1,8 @@
-//! The routes that list and show runs.
+//! The routes that list, show and delete runs.
 
 use std::collections::BTreeMap;
 
-use axum::Json;
+use axum::{Json, http::StatusCode};
 use flowcell_contract::RunId;
 use flowcell_runtime::{
     RunError, RunResult, RunStatus, Waiting,
@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::{
     api_error::{ApiError, ErrorBody},
-    app::Request,
+    app::{Request, finish_detached},
     intake::{PathParam, QueryParams, parse_path_id},
     page::fill_page,
     search::{RunCounts, RunQuery},
@@ -232,6 +232,27 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiErr
             })
         })
         .await
+}
+
+/// Delete an ended run with its child runs; its id is not used again
+#[utoipa::path(delete, path = "/v1/runs/{id}", tag = "runs", operation_id = "delete_run",
+    params(("id" = String, Path,)),
+    responses((status = 204, description = "deleted"), (status = "default", body = ErrorBody)))]
+pub(crate) async fn delete(request: Request, PathParam(id): PathParam<String>) -> Result<StatusCode, ApiError> {
+    let run = parse_path_id(&id)?;
+    finish_detached(async move {
+        let deleted = run.clone();
+        request
+            .clone()
+            .reading(move |request| {
+                request.host.mark_unswept(request.host.now())?;
+                Ok(request.host.delete_runs(&[deleted])?)
+            })
+            .await?;
+        request.write_audit_entry("run.delete", run.to_string()).await?;
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
 }
 
 /// A run as a tree of its tasks.

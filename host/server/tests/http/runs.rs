@@ -1,5 +1,8 @@
 //! Runs: start, wait, commands and lists.
 
+use std::sync::Arc;
+
+use flowcell_server::{Limits, identity::Local};
 use serde_json::{Value, json};
 
 use crate::{
@@ -27,6 +30,60 @@ fn a_run_is_started_and_waited_for() {
     assert_eq!((answer.status, &answer.json()["status"]), (201, &"succeeded".into()), "{answer:?}");
     let answer = served.post("/v1/runs", &json!({ "flow": text }));
     assert_eq!((answer.status, &answer.json()["status"]), (201, &"running".into()), "{answer:?}");
+}
+
+#[test]
+fn an_ended_run_is_deleted() {
+    let served = Served::local();
+    assert_eq!(served.post("/v1/runs?wait=true", &json!({ "flow": hello(), "runId": "r" })).status, 201);
+    served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "q" }));
+    let delete = |run: &str| served.ask("DELETE", &format!("/v1/runs/{run}"), "");
+    assert_eq!(delete("q").fault(), (409, "run_not_ended".into()));
+    assert_eq!(delete("none").fault(), (404, "run_not_found".into()));
+    let deleted = delete("r");
+    assert_eq!((deleted.status, deleted.body.as_str()), (204, ""), "{deleted:?}");
+    for path in ["/v1/runs/r", "/v1/runs/r/events", "/v1/runs/r/tree"] {
+        assert_eq!(served.get(path).fault(), (404, "run_not_found".into()), "{path}");
+    }
+    assert_eq!(delete("r").fault(), (404, "run_not_found".into()));
+    let again = served.post("/v1/runs", &json!({ "flow": hello(), "runId": "r" }));
+    assert_eq!(again.fault(), (409, "run_removed".into()));
+    assert_eq!(served.get("/v1/runs").json()["runs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_store_without_room_refuses_new_runs_and_goes_on_with_others() {
+    let mut host = None;
+    let served = Served::of(
+        |own| {
+            host = Some(own.clone());
+            Arc::new(Local)
+        },
+        Limits::default(),
+    );
+    let host = host.unwrap();
+    let start = |run: &str, flow: Value| served.post("/v1/runs?wait=true", &json!({ "flow": flow, "runId": run }));
+    assert_eq!(start("g", asks()).json()["status"], "parked");
+    let store = host.store().unwrap();
+    store.watch_room(u64::MAX);
+    let refused = start("r", hello());
+    assert_eq!(
+        (refused.fault(), refused.header("retry-after")),
+        ((503, "store_full".into()), Some("30")),
+        "{refused:?}"
+    );
+    assert!(refused.body.contains("flowcell runs gc"), "{refused:?}");
+    let ready = served.get("/readyz");
+    assert_eq!((ready.fault(), ready.header("retry-after")), ((503, "store_full".into()), Some("30")), "{ready:?}");
+    assert_eq!(served.get("/healthz").status, 200);
+    assert_eq!(start("g", asks()).status, 200, "a run that the store has may be asked for again");
+    assert_eq!(served.post("/v1/runs/g/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
+    assert!(served.get("/v1/runs/g/events/stream").body.contains("harness:complete"));
+    let metrics = served.get("/metrics").body;
+    let free = metrics.lines().find_map(|line| line.strip_prefix("flowcell_store_free_bytes{} ")).unwrap();
+    assert!(free.parse::<u64>().unwrap() > 0, "{free}");
+    store.watch_room(0);
+    assert_eq!((served.get("/readyz").status, start("r", hello()).status), (200, 201));
 }
 
 #[test]

@@ -165,7 +165,10 @@ fn changes_of_flows_and_decisions_are_in_the_audit_log() {
     assert_eq!(post("/v1/flows", &json!({ "flow": "not one" })), 422, "what was refused is not noted");
     assert_eq!(post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "r" })), 201);
     assert_eq!(post("/v1/runs/r/gates/ok/reply", &json!({ "answer": "yes" })), 200);
-    assert_eq!(audited(&tenants, &token), ["POST /v1/flows: /v1/flows/hello", "gate.reply: r/ok"]);
+    let ended = call(&served, &token.token, "GET", "/v1/runs/r/events/stream", &Value::Null);
+    assert_eq!(ended.status, 200, "the stream ends with the run: {ended:?}");
+    assert_eq!(call(&served, &token.token, "DELETE", "/v1/runs/r", &Value::Null).status, 204);
+    assert_eq!(audited(&tenants, &token), ["POST /v1/flows: /v1/flows/hello", "gate.reply: r/ok", "run.delete: r"]);
     assert!(tenants.verify_audit("a", None).unwrap().damage.is_empty());
 }
 

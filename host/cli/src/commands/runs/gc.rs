@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use flowcell::tenants::operation::{CollectedRuns, Operation};
+use flowcell::{
+    Json,
+    tenants::operation::{CollectedRuns, Operation},
+};
 
 use crate::{
     cli_error::{CliError, Exit},
     duration,
-    options::TenantArgs,
+    options::{TenantArgs, room::release},
     output::{put_json, put_line},
     owner::operate,
     terminal::{Terminal, counted},
@@ -24,7 +27,7 @@ pub(crate) struct GcArgs {
     /// Remove all ended runs except the N that ended last; with `--older-than`, old runs among these N are removed, too
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
-    /// Print the result as JSON: { "runs": [...], "blobs": N, "bytes": N }
+    /// Print the result as JSON: { "runs": [...], "blobs": N, "bytes": N, "fileBytes": N }
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -37,15 +40,21 @@ pub(super) fn execute(args: &GcArgs, terminal: Terminal) -> Result<Exit, CliErro
         older_than_ms: args.older_than.map(|age| age.as_millis() as u64),
         keep: args.keep,
     };
+    release(&args.of.store, terminal)?;
     let removed = operate(collect, &args.of.store)?;
-    if args.json {
-        put_json(&removed)?;
+    put_removed(&removed, args.json, &args.of.tenant, terminal)
+}
+
+/// Prints the ids of removed runs, and a summary for people. With `json`, prints everything as JSON.
+pub(super) fn put_removed(removed: &Json, json: bool, tenant: &str, terminal: Terminal) -> Result<Exit, CliError> {
+    if json {
+        put_json(removed)?;
         return Ok(Exit::Good);
     }
     let unexpected = |error| CliError::internal("the owner of the store sent an unexpected reply").because(&error);
     let removed: CollectedRuns = serde_json::from_str(&removed.to_text()).map_err(unexpected)?;
     removed.runs.iter().try_for_each(|run| put_line(run.as_str()))?;
-    terminal.say(&terminal.paint().faint(&summary(&removed, &args.of.tenant)));
+    terminal.say(&terminal.paint().faint(&summary(&removed, tenant)));
     Ok(Exit::Good)
 }
 
@@ -53,8 +62,9 @@ fn summary(removed: &CollectedRuns, tenant: &str) -> String {
     let runs = counted(removed.runs.len(), "run");
     let blobs = counted(usize::try_from(removed.swept.blobs).unwrap_or(usize::MAX), "blob");
     let freed = removed.swept.bytes;
-    format!(
-        "removed {runs} and {blobs} of the tenant `{tenant}`, which frees {freed} bytes; the store keeps its size and \
-         reuses the space"
-    )
+    let file = match removed.swept.file_bytes {
+        0 => "the store keeps its size and reuses the space".to_owned(),
+        bytes => format!("the file of the store is {bytes} bytes smaller"),
+    };
+    format!("removed {runs} and {blobs} of the tenant `{tenant}`, which frees {freed} bytes; {file}")
 }

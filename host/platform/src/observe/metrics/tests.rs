@@ -6,7 +6,7 @@ use super::*;
 use crate::observe::observed::{AttemptId, CallTarget};
 
 const NOTHING: ScrapeValues =
-    ScrapeValues { runs_waiting: 0, runs_below: 0, requests_active: 0, subscribers: 0, commits: None };
+    ScrapeValues { runs_waiting: 0, runs_below: 0, requests_active: 0, subscribers: 0, commits: None, free_room: None };
 
 fn ended(tenant: &str, what: SpanSubject) -> EndedSpan {
     let (tenant, run) = (Tenant::from(tenant), RunId::from("r"));
