@@ -5,6 +5,8 @@
 #![cfg(unix)]
 
 mod kit;
+#[path = "secrets/locked.rs"]
+mod locked;
 
 use std::{
     fs,

@@ -129,10 +129,15 @@ fn check(entry: &Entry, context: &dyn CheckContext, diagnostics: &mut Diagnostic
     };
     let mut is_right = true;
     for item in items {
-        if let Err(why) = context.check_grant(&entry.key, &item.json()) {
+        let grant = item.json();
+        if let Err(why) = context.check_grant(&entry.key, &grant) {
             is_right = false;
             let help = Some("`flowcell help grants` shows the grants of each capability".into());
             diagnostics.error("wrong_grant", item.span, format!("`grants.{}`: {why}", for_message(&entry.key)), help);
+        } else if let (SECRETS, Some(name)) = (&*entry.key, grant.get("name").and_then(Json::as_str))
+            && let Some(why) = context.locked_secret(name)
+        {
+            diagnostics.warning("locked_secret", item.span, why, None);
         }
     }
     is_right

@@ -113,6 +113,11 @@ pub trait CheckContext {
         Ok(())
     }
 
+    /// Returns a warning, as a sentence, if a secret exists but cannot be opened.
+    fn locked_secret(&self, _name: &str) -> Option<String> {
+        None
+    }
+
     /// Finds an agent's file by the agent's name. With `None`, the checker uses the built-in agent of this name, if
     /// there is one.
     fn agent(&self, _name: &str) -> Option<Source> {

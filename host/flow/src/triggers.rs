@@ -317,6 +317,11 @@ fn check_secrets(names: &[(String, Span)], context: &dyn CheckContext, diagnosti
             false => diagnostics.warning("missing_secret", *span, why.clone(), None),
         }
     }
+    for (name, span) in names {
+        if let Some(why) = context.locked_secret(name) {
+            diagnostics.warning("locked_secret", *span, why, None);
+        }
+    }
 }
 
 fn read_event(

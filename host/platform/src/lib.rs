@@ -82,7 +82,9 @@ pub use flowcell_runtime::{
     ports::{Counts, Filter, Group, RunRow, Runs, Swept},
     rows,
     shared::{Offer, SharedRuns},
-    sqlite::{Compacted, FreeRoom, OpenStoreError, Reader, SqliteStore, release_reserve, stop_process},
+    sqlite::{
+        BackupError, Compacted, FreeRoom, NewCopy, OpenStoreError, Reader, SqliteStore, release_reserve, stop_process,
+    },
 };
 pub use flowcell_services::{
     distribution,

@@ -78,7 +78,7 @@ use crate::{
     ports::{Entry, StoreError},
 };
 use claims::Claims;
-use connection::Connections;
+use connection::{Connection, Connections};
 pub use dialect::Dialect;
 pub use options::Options;
 use queue::{Queue, Turn};
@@ -138,6 +138,8 @@ struct Shared {
     /// The lock of a tokio task that has found the lease expired, held until this process is an owner again. A second
     /// task that has found the same then sees the new lease, and keeps the claims that were made under the new lease.
     entering: tokio::sync::Mutex<()>,
+    /// The connection that all reads use, once a snapshot is pinned.
+    snapshot: tokio::sync::OnceCell<tokio::sync::Mutex<Connection>>,
     options: Options,
 }
 
@@ -243,6 +245,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
         queue: Queue::default(),
         visible: Mutex::default(),
         entering: Default::default(),
+        snapshot: Default::default(),
         options,
     }))
 }
@@ -258,6 +261,10 @@ async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>
         }
     });
     let _ = writer.await;
+    if let Some(pinned) = shared.snapshot.get() {
+        // A pool waits for its connections when it is closed.
+        pinned.lock().await.discard();
+    }
     if shared.queue.is_closed() {
         // Releases the runs at once. Otherwise other processes could claim them only after the lease has ended.
         if let Ok(mut connection) = shared.connections.acquire(shared.options.patience).await {

@@ -12,6 +12,7 @@
 //! | `sweep` | the removal of runs, and of blobs that nothing refers to |
 //! | `compact` | the compaction of the file |
 //! | `copy_and_check` | checks of the whole store, and copies |
+//! | `backup` | copies of the database beside a process that uses it |
 //! | `epoch` | the detection of a database that was restored from an older copy |
 //! | `unit_index` | the index of units by run |
 //! | `private` | files that only their owner may use |
@@ -25,6 +26,7 @@
 //! fails, the content of the disk is unknown: the process stops, and the next one reads the file.
 
 mod backfill;
+mod backup;
 mod blobs;
 mod compact;
 mod copy_and_check;
@@ -60,6 +62,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::ports::StoreError;
+pub use backup::{BackupError, NewCopy};
 pub use compact::Compacted;
 use documents::Remembered;
 use epoch::Epoch;

@@ -1,13 +1,19 @@
 //! `flowcell store`: upgrades, checks, compacts, copies and backs up whole stores.
 
-use std::path::PathBuf;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, Subcommand, ValueHint};
 use flowcell::{
-    SqliteStore, open_whole_shared_store,
-    rows::copy_and_check::{CopyableStore, check, copy},
-    stop_process,
+    BackupError, NewCopy, SqliteStore,
+    contract::host_files::is_store_file,
+    open_whole_shared_store,
+    rows::copy_and_check::{Amount, CopyableStore, back_up, check, copy},
+    stop_process, vault,
 };
+use serde::Serialize;
 
 use crate::{
     cli_error::{CliError, Exit},
@@ -27,7 +33,7 @@ pub(crate) enum StoreCommand {
     Compact(StoreArgs),
     /// Copy a store to an empty one
     Copy(CopyArgs),
-    /// Write a copy of a store into a new folder
+    /// Copy a store into a new folder while it is in use, and check the copy
     Backup(BackupArgs),
 }
 
@@ -43,7 +49,7 @@ pub(crate) struct CopyArgs {
 /// Arguments of `flowcell store backup`.
 #[derive(Args)]
 pub(crate) struct BackupArgs {
-    /// The folder of the copy
+    /// The folder of the copy, new or empty
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     to: PathBuf,
     #[command(flatten)]
@@ -80,21 +86,131 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
             put_json(&copy(&*from, &*to).map_err(|error| failed(&error))?)?;
         }
         StoreCommand::Backup(BackupArgs { to, store }) => {
-            match store.place()? {
-                StoreLocation::Folder(folder) => {
-                    let store = SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?;
-                    store.back_up(to).map_err(|error| failed(&error))?;
-                }
-                place => {
-                    let amount =
-                        copy(&*open(place)?, &*open(StoreLocation::Folder(to))?).map_err(|error| failed(&error))?;
-                    put_json(&amount)?;
-                }
+            let backed_up = match store.place()? {
+                StoreLocation::Folder(folder) => back_up_folder(folder, to)?,
+                StoreLocation::Server(url) => back_up_server(url, to)?,
+                StoreLocation::Memory => return Err(in_memory()),
+            };
+            put_json(&backed_up)?;
+            match &backed_up.checked {
+                Some(_) => say("the copy was checked: it has no damage"),
+                None => terminal.warn(UNCHECKED),
+            }
+            for left in &backed_up.not_copied {
+                say(&format!("not copied: {} ({})", left.name, left.reason));
             }
             say("open the copy as a store with `--state DIR`");
         }
     }
     Ok(Exit::Good)
+}
+
+/// The warning of a backup whose format is older than that of this program.
+const UNCHECKED: &str = "the copy was not checked, because the store has the format of an older version; `flowcell \
+                         store check --state DIR` upgrades the copy and checks it";
+
+/// The result of a backup.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BackedUp {
+    /// The amounts that the check of the copy has found. `None`: the copy was not checked.
+    #[serde(flatten)]
+    checked: Option<Amount>,
+    /// Size of the copy in bytes.
+    bytes: u64,
+    not_copied: Vec<NotCopied>,
+}
+
+/// Something beside the copied data.
+#[derive(Serialize)]
+struct NotCopied {
+    name: String,
+    reason: &'static str,
+}
+
+/// Backs up the store in a folder. A process may own it.
+fn back_up_folder(folder: &Path, to: &Path) -> Result<BackedUp, CliError> {
+    let copy = NewCopy::begin(to).map_err(backup_failed)?;
+    let version = copy.copy_database(folder).map_err(backup_failed)?;
+    let is_checked = NewCopy::has_present_format(version);
+    let (copy, checked) =
+        if is_checked { checked_copy(copy).map(|(copy, found)| (copy, Some(found)))? } else { (copy, None) };
+    let bytes = copy.finish().map_err(backup_failed)?;
+    Ok(BackedUp { checked, bytes, not_copied: left_in(folder) })
+}
+
+/// Backs up the store on a server. Other processes may use it.
+fn back_up_server(url: &str, to: &Path) -> Result<BackedUp, CliError> {
+    let from = open_whole_shared_store(url)?;
+    let copy = NewCopy::begin(to).map_err(backup_failed)?;
+    let amount = {
+        let into = SqliteStore::open(copy.folder(), stop_process).map_err(flowcell::Error::Store)?;
+        back_up(&*from, &into).map_err(|error| failed(&error))?
+    };
+    let (copy, checked) = checked_copy(copy)?;
+    // The copy may have more blobs: large values that the server keeps in their rows.
+    if (Amount { blobs: amount.blobs, ..checked }) != amount {
+        return Err(CliError::internal(format!("the copy is incomplete: it has {checked:?} of {amount:?}")));
+    }
+    let bytes = copy.finish().map_err(backup_failed)?;
+    let left = [
+        ("the key of the secrets", KEY_LEFT),
+        ("the cache", "its values are computed again"),
+        ("messages that no run has received", "their senders have no confirmation"),
+    ];
+    let not_copied = left.map(|(name, reason)| NotCopied { name: name.to_owned(), reason }).into();
+    Ok(BackedUp { checked: Some(checked), bytes, not_copied })
+}
+
+/// Checks a copy. A damaged one stays in its folder, and is an error.
+fn checked_copy(copy: NewCopy) -> Result<(NewCopy, Amount), CliError> {
+    let checked = copy.check().map_err(backup_failed)?;
+    if checked.damage.is_empty() {
+        return Ok((copy, checked.amount));
+    }
+    let place = copy.leave();
+    let problem = CliError::internal(format!("the copy is damaged; it stays in {}", place.display()));
+    let problem = checked.damage.iter().take(MAX_SHOWN_DAMAGE).fold(problem, |problem, damage| problem.cause(damage));
+    Err(match checked.damage.len().checked_sub(MAX_SHOWN_DAMAGE + 1) {
+        None => problem,
+        Some(more) => problem.note(format!("and {} more", more + 1)),
+    }
+    .hint("`flowcell store check` shows whether the store itself is damaged"))
+}
+
+/// The maximum number of damages in the message about a copy.
+const MAX_SHOWN_DAMAGE: usize = 10;
+
+/// The reason why a backup has no key.
+const KEY_LEFT: &str = "keep a copy of it elsewhere; without it the secrets of the copy cannot be opened";
+
+/// Returns the files of a store in a folder that are not in its database, except those of a running process.
+fn left_in(folder: &Path) -> Vec<NotCopied> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    let left = names.into_iter().filter_map(|name| {
+        let reason = match &*name {
+            name if name.starts_with(vault::KEY_FILE) => KEY_LEFT,
+            "epoch" => "it stays with the store, which recognises an older copy by it",
+            name if is_store_file(name) => return None,
+            _ => "it is not a file of the store",
+        };
+        Some(NotCopied { name, reason })
+    });
+    left.collect()
+}
+
+fn backup_failed(error: BackupError) -> CliError {
+    match error {
+        BackupError::Source(error) => flowcell::Error::Store(error).into(),
+        BackupError::NotEmpty(_) | BackupError::Unfinished(_) => CliError::wrong(error.to_string()),
+        BackupError::Unwritable { .. } | BackupError::Database { .. } => CliError::internal(error.to_string()),
+    }
+}
+
+fn in_memory() -> CliError {
+    CliError::wrong("a store in memory needs no maintenance")
 }
 
 fn open(place: StoreLocation<'_>) -> Result<Box<dyn CopyableStore>, CliError> {
@@ -103,7 +219,7 @@ fn open(place: StoreLocation<'_>) -> Result<Box<dyn CopyableStore>, CliError> {
             Box::new(SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?)
         }
         StoreLocation::Server(url) => open_whole_shared_store(url)?,
-        StoreLocation::Memory => return Err(CliError::wrong("a store in memory needs no maintenance")),
+        StoreLocation::Memory => return Err(in_memory()),
     })
 }
 

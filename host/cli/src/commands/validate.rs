@@ -29,7 +29,7 @@ pub(crate) struct ValidateArgs {
 }
 
 pub(super) fn execute(args: &ValidateArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    let host = args.packs.checking_host(&args.beside)?;
+    let host = args.packs.validating_host(&args.beside)?;
     let mut reports = Vec::new();
     let mut exit = Exit::Good;
     for path in &args.flows {

@@ -88,20 +88,26 @@ impl PackArgs {
     /// Returns a host that only checks flows. It reads the names of the secrets in the store, even if another process
     /// owns the store. A missing store is not an error.
     pub(crate) fn checking_host(&self, beside: &BesideArgs) -> Result<Host, CliError> {
-        self.host_beside(&beside.state)
+        self.host_beside(&beside.state, |builder| builder)
+    }
+
+    /// Returns a checking host that also tries to open the secrets that flows name.
+    pub(crate) fn validating_host(&self, beside: &BesideArgs) -> Result<Host, CliError> {
+        self.host_beside(&beside.state, |builder| builder.opens_secrets(&beside.state))
     }
 
     /// Returns a host for `--dry-run`, which only reads the store.
     pub(crate) fn dry_host(&self, store: &StoreArgs) -> Result<Host, CliError> {
         match store.place()? {
-            StoreLocation::Folder(folder) => self.host_beside(folder),
+            StoreLocation::Folder(folder) => self.host_beside(folder, |builder| builder),
             place => Ok(self.host_at(place)?),
         }
     }
 
-    fn host_beside(&self, folder: &Path) -> Result<Host, CliError> {
+    /// Returns a host that only reads the store in a folder. `with` adds to the builder if there is a store.
+    fn host_beside(&self, folder: &Path, with: impl FnOnce(HostBuilder) -> HostBuilder) -> Result<Host, CliError> {
         match Reader::open(folder) {
-            Ok(reader) => Ok(self.builder().reads(Arc::new(reader)).build()?),
+            Ok(reader) => Ok(with(self.builder().reads(Arc::new(reader))).build()?),
             Err(OpenStoreError::Missing(_)) => self.host(),
             Err(error) => Err(flowcell::Error::Store(error).into()),
         }

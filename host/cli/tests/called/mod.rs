@@ -188,13 +188,13 @@ fn answer(mut stream: TcpStream) {
 }
 
 /// A server of the program, which is killed at its end.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     address: String,
 }
 
 impl Serving {
-    fn start(mut command: Command) -> Serving {
+    pub(crate) fn start(mut command: Command) -> Serving {
         let mut child = command.args(["--listen", "127.0.0.1:0"]).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let address = lines.find_map(|line| Some(line.strip_prefix("listening on http://")?.to_owned()));
@@ -203,13 +203,13 @@ impl Serving {
         Serving { child, address: address.expect("it does not listen") }
     }
 
-    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
         let text = exchange(&self.address, method, path, body);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: `{text}`"));
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {head}\n{body}"))
     }
 
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }

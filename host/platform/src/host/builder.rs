@@ -86,6 +86,8 @@ pub struct HostBuilder {
     simulate: Simulate,
     secrets_file: Option<PathBuf>,
     secret_keys: Vec<KeySource>,
+    /// The folder of the store's own key, if checks of flows open secrets.
+    key_folder: Option<PathBuf>,
     otlp: Option<String>,
 }
 
@@ -225,6 +227,13 @@ impl HostBuilder {
         self
     }
 
+    /// Makes checks of flows open the secrets that the flows name. A secret that cannot be opened is a warning. Without
+    /// [other keys](HostBuilder::secret_keys), the key is the one in this folder of a store.
+    pub fn opens_secrets(mut self, folder: impl Into<PathBuf>) -> HostBuilder {
+        self.key_folder = Some(folder.into());
+        self
+    }
+
     /// Reads the services that flows may use, if they grant them, from a YAML file. Default: `agent`, which asks the
     /// default model.
     pub fn services_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
@@ -256,7 +265,13 @@ impl HostBuilder {
         let engine = self.start_engine()?;
         let (catalog, packs) = self.read_packs(&engine)?;
         let keys = std::mem::take(&mut self.secret_keys);
-        let key_place = if keys.is_empty() { self.place.key_place() } else { KeyPlace::Given(keys) };
+        let key_folder = self.key_folder.take();
+        let opens_for_checks = key_folder.is_some();
+        let key_place = match key_folder {
+            _ if !keys.is_empty() => KeyPlace::Given(keys),
+            Some(folder) => KeyPlace::Beside(folder),
+            None => self.place.key_place(),
+        };
         let Stores { journal, state, blobs, leases, cache, sessions, documents, inbox, sweep, store, shared } =
             Stores::open(std::mem::take(&mut self.place))?;
         let timers: Arc<dyn Timers> = Arc::new(SystemTimers::default());
@@ -265,7 +280,7 @@ impl HostBuilder {
         let usage = Usage::new(engine.clone(), live.clone(), documents.clone(), timers.clone(), metrics.clone());
         let journal: Arc<dyn Journal> = Arc::new(CountedJournal { journal, usage: usage.clone() });
         let blobs: Arc<dyn Blobs> = Arc::new(CountedBlobs { blobs, usage: usage.clone() });
-        let vault = Arc::new(Vault::new(documents.clone(), timers.clone(), key_place));
+        let vault = Arc::new(Vault::new(documents.clone(), timers.clone(), key_place, opens_for_checks));
         let resolver = Arc::new(SharedResolver::default());
         let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(invalid_setting)?.with_resolver(resolver);
         let (telemetry, observers) = self.observers(&egress, &metrics)?;

@@ -12,7 +12,7 @@ use flowcell_services::{
 
 use super::Host;
 use crate::{
-    operate::policy::Policy,
+    operate::{policy::Policy, vault::Vault},
     world::{services, tools},
 };
 
@@ -22,6 +22,15 @@ pub(crate) struct Granting {
     pub(crate) secrets: Secrets,
     /// The operator's policy for the tenant.
     pub(crate) policy: Arc<Policy>,
+    pub(crate) vault: Arc<Vault>,
+}
+
+impl Granting {
+    /// Returns a warning if the vault has a secret and cannot open it. See [`Vault::locked`].
+    pub(crate) fn locked_secret(&self, name: &str) -> Option<String> {
+        let error = self.vault.locked(&self.tenant, name)?;
+        Some(format!("the secret `{name}` of the tenant `{}` cannot be opened: {error}", self.tenant))
+    }
 }
 
 /// Returns the names of the capabilities that flows of any folder may grant, in order.

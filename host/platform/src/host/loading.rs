@@ -107,8 +107,12 @@ fn check_anew(host: &Host, source: &Source, around: Surroundings, start: &Start)
 /// Returns the context in which a flow's check looks up files, agents and grants.
 fn surroundings(host: &Host, folder: Arc<Folder>) -> Surroundings {
     let capabilities = grantable(host);
-    let granting =
-        Granting { tenant: host.tenant.clone(), secrets: host.shared.secrets.clone(), policy: host.policy.clone() };
+    let granting = Granting {
+        tenant: host.tenant.clone(),
+        secrets: host.shared.secrets.clone(),
+        policy: host.policy.clone(),
+        vault: host.shared.vault.clone(),
+    };
     Surroundings { folder, capabilities, granting }
 }
 

@@ -133,6 +133,11 @@ impl CheckContext for RecordingContext {
         self.record(move |around| around.granting.secrets.check_signing(&around.granting.tenant, &of))
     }
 
+    fn locked_secret(&self, name: &str) -> Option<String> {
+        let of = name.to_owned();
+        self.record(move |around| around.granting.locked_secret(&of))
+    }
+
     fn agent(&self, name: &str) -> Option<Source> {
         let of = name.to_owned();
         let source = self.record(move |around| around.has_agents().then(|| around.folder.agent(&of)).flatten())?;

@@ -73,6 +73,8 @@ pub struct Vault {
     documents: Arc<dyn DocumentStore>,
     timers: Arc<dyn Timers>,
     key_place: KeyPlace,
+    /// True if checks of flows open the secrets that the flows name.
+    opens_for_checks: bool,
     /// The operator's keys, loaded on first use. The first key encrypts, and all keys decrypt.
     keys: RwLock<Option<Vec<Kek>>>,
     noted: Mutex<HashSet<(Tenant, String)>>,
@@ -146,8 +148,14 @@ impl StoredSecret {
 }
 
 impl Vault {
-    pub(crate) fn new(documents: Arc<dyn DocumentStore>, timers: Arc<dyn Timers>, key_place: KeyPlace) -> Vault {
-        Vault { documents, timers, key_place, keys: RwLock::default(), noted: Mutex::default() }
+    pub(crate) fn new(
+        documents: Arc<dyn DocumentStore>,
+        timers: Arc<dyn Timers>,
+        key_place: KeyPlace,
+        opens_for_checks: bool,
+    ) -> Vault {
+        let (keys, noted) = (RwLock::default(), Mutex::default());
+        Vault { documents, timers, key_place, opens_for_checks, keys, noted }
     }
 
     /// Sets a secret that may be sent to these origins. The audit log records the actor.
@@ -213,6 +221,16 @@ impl Vault {
             self.note_refusal(tenant, name);
         }
         opened.map(Some)
+    }
+
+    /// Returns the error of opening a secret, for the check of a flow. `None`: it opens, does not exist, or checks do
+    /// not open secrets. The audit log records nothing.
+    pub(crate) fn locked(&self, tenant: &Tenant, name: &str) -> Option<VaultError> {
+        if !self.opens_for_checks {
+            return None;
+        }
+        let (kept, _) = self.find_secret(tenant, name).ok()??;
+        self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, name, &key)).err()
     }
 
     /// Records in the audit log that a run did not get a secret, once per secret and process.

@@ -72,6 +72,21 @@ pub struct Removable {
     pub limit: Option<u64>,
 }
 
+impl RunRow {
+    /// Returns the run's value of a member. `None`: the run has no such value.
+    fn value(&self, member: &Group) -> Option<String> {
+        match member {
+            Group::Flow => Some(self.flow.clone()),
+            Group::Version => self.version.map(|version| version.to_string()),
+            Group::Status => Some(self.status.clone()),
+            Group::Error => self.error.clone(),
+            Group::Node => self.node.clone(),
+            Group::Trigger => self.trigger.clone(),
+            Group::Label(name) => self.labels.get(name).cloned(),
+        }
+    }
+}
+
 /// Lists of the runs in a store. They show only durable facts. A method fails if the store does not answer.
 pub trait Runs: Journal {
     /// Returns the row of a run, and the number of its next event.
@@ -88,7 +103,7 @@ pub trait Runs: Journal {
     fn count(&self, tenant: &Tenant, filter: &Filter, by: &Group) -> Result<Counts, StoreError> {
         let rows = self.runs(tenant, &Filter { limit: MAX_COUNTED + 1, ..filter.clone() })?;
         let mut numbers: HashMap<Option<String>, u64> = HashMap::new();
-        rows.iter().take(MAX_COUNTED).for_each(|row| *numbers.entry(by.value(row)).or_default() += 1);
+        rows.iter().take(MAX_COUNTED).for_each(|row| *numbers.entry(row.value(by)).or_default() += 1);
         let mut values: Vec<_> = numbers.into_iter().collect();
         values.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         Ok(Counts { values, more: rows.len() > MAX_COUNTED })

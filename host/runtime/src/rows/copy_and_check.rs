@@ -1,6 +1,9 @@
 //! Checks of whole stores, and copies from one kind of store to another.
 
-use std::sync::Arc;
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
 use flowcell_contract::{BlobRef, RunId, Tenant, Value};
 use serde::Serialize;
@@ -13,8 +16,10 @@ use crate::{
 
 /// The maximum number of rows of one read.
 const PAGE_ROWS: usize = 500;
-/// The approximate size of the blobs of one write, in bytes.
+/// The approximate size of the rows of one write, in bytes.
 const BATCH_BYTES: usize = 8 << 20;
+/// The assumed size of a row without large values, in bytes.
+const ROW_BYTES: usize = 4 << 10;
 
 /// The stored row of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,6 +133,10 @@ pub trait CopyableStore: Journal + Blobs + StateStore {
         limit: usize,
     ) -> Result<Vec<(Tenant, String, Document)>, StoreError>;
 
+    /// Pins a snapshot: all later reads of this store show its present data, without the later writes of other
+    /// processes. Nothing can be inserted into it after that. If the server ends the snapshot, reads fail.
+    fn pin_snapshot(&self) -> Result<(), StoreError>;
+
     /// Returns whether another process may write to the store now.
     fn is_in_use(&self) -> Result<bool, StoreError>;
 
@@ -221,51 +230,98 @@ pub fn copy(from: &dyn CopyableStore, to: &dyn CopyableStore) -> Result<Amount, 
     if !to.kept_runs(0, 1)?.is_empty() || !to.kept_blobs(&nothing, 1)?.is_empty() {
         return Err(StoreError("the destination store is not empty".into()));
     }
+    copy_all(from, to)
+}
+
+/// Copies the present data of a store to an empty one, while other processes write to the first. Nothing can be
+/// inserted into `from` after that.
+pub fn back_up(from: &dyn CopyableStore, to: &dyn CopyableStore) -> Result<Amount, StoreError> {
+    from.pin_snapshot()?;
+    copy_all(from, to)
+}
+
+fn copy_all(from: &dyn CopyableStore, to: &dyn CopyableStore) -> Result<Amount, StoreError> {
     let mut amount = Amount::default();
-    copy_blobs(from, to, &mut amount)?;
+    let mut batch = Batch { to, rows: Vec::new(), bytes: 0 };
+    each_blob(from, |blob| {
+        let Some(bytes) = bytes(from, blob)? else { return Ok(()) };
+        amount.blobs += 1;
+        let size = bytes.len();
+        batch.add(Kept::Blob(blob.clone(), bytes), size)
+    })?;
     each_run(from, |run| {
         amount.runs += 1;
-        to.take_over(vec![Kept::Run(run.clone())])?;
+        batch.add(Kept::Run(run.clone()), run.record.len())?;
         each_page(from, &run, |page| {
             amount.units += page.len() as u64;
-            to.take_over(vec![Kept::Units(run.tenant.clone(), run.run.clone(), page)])
+            let size = size_of(&page);
+            batch.add(Kept::Units(run.tenant.clone(), run.run.clone(), page), size)
         })
     })?;
     each_key(from, |(tenant, flow, key)| {
         amount.values += 1;
         let Some((value, version)) = StateStore::get(from, tenant, flow, key)? else { return Ok(()) };
-        let (tenant, flow, key) = (tenant.clone(), flow.clone(), key.clone());
-        to.take_over(vec![Kept::State(KeptState { tenant, flow, key, value, version })])
+        let (tenant, flow, key, size) = (tenant.clone(), flow.clone(), key.clone(), value.text().len());
+        batch.add(Kept::State(KeptState { tenant, flow, key, value, version }), size)
     })?;
     each_session(from, |tenant, session| {
         amount.sessions += 1;
-        to.take_over(vec![Kept::Session(tenant, session)])
+        batch.add(Kept::Session(tenant, session), ROW_BYTES)
     })?;
     each_step(from, |tenant, step| {
         amount.steps += 1;
-        to.take_over(vec![Kept::Step(tenant, step)])
+        batch.add(Kept::Step(tenant, step), ROW_BYTES)
     })?;
     each_document(from, |tenant, kind, document| {
         amount.registered += 1;
-        to.take_over(vec![Kept::Document(tenant, kind, document)])
+        batch.add(Kept::Document(tenant, kind, document), ROW_BYTES)
     })?;
+    batch.write()?;
     Ok(amount)
 }
 
-fn copy_blobs(from: &dyn CopyableStore, to: &dyn CopyableStore, amount: &mut Amount) -> Result<(), StoreError> {
-    let (mut batch, mut size) = (Vec::new(), 0);
-    each_blob(from, |blob| {
-        let Some(bytes) = bytes(from, blob)? else { return Ok(()) };
-        amount.blobs += 1;
-        size += bytes.len();
-        batch.push(Kept::Blob(blob.clone(), bytes));
-        if size > BATCH_BYTES {
-            size = 0;
-            to.take_over(std::mem::take(&mut batch))?;
-        }
+/// Rows that are inserted together, because each insertion waits for the disk.
+struct Batch<'a> {
+    to: &'a dyn CopyableStore,
+    rows: Vec<Kept>,
+    bytes: usize,
+}
+
+impl Batch<'_> {
+    /// Adds a row of this approximate size. Inserts all rows when they are many or large.
+    fn add(&mut self, row: Kept, bytes: usize) -> Result<(), StoreError> {
+        self.rows.push(row);
+        self.bytes += bytes;
+        if self.bytes > BATCH_BYTES || self.rows.len() >= PAGE_ROWS { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        self.bytes = 0;
+        let rows = std::mem::take(&mut self.rows);
+        if rows.is_empty() { Ok(()) } else { self.to.take_over(rows) }
+    }
+}
+
+/// Returns the size of units as JSON text, in bytes.
+fn size_of(units: &[Arc<Unit>]) -> usize {
+    let mut counted = Counter(0);
+    // Units that are no JSON are refused when they are inserted.
+    let _ = units.iter().try_for_each(|unit| serde_json::to_writer(&mut counted, &unit.facts));
+    counted.0
+}
+
+/// Counts bytes, and drops them.
+struct Counter(usize);
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    })?;
-    if batch.is_empty() { Ok(()) } else { to.take_over(batch) }
+    }
 }
 
 fn bytes(store: &dyn CopyableStore, blob: &KeptBlob) -> Result<Option<Arc<[u8]>>, StoreError> {

@@ -82,7 +82,7 @@ impl Connections {
                 PooledConnection::Pg(pool.acquire().await.map_err(|error| SqlError::from_sqlx(dialect, error))?)
             }
         };
-        Ok(Connection { pooled: Some(pooled), dialect, patience })
+        Ok(Connection { pooled: Some(pooled), dialect, patience, pinned: false })
     }
 
     /// Listens to a channel of PostgreSQL. Returns `None` for other servers.
@@ -111,6 +111,8 @@ pub(super) struct Connection {
     pooled: Option<PooledConnection>,
     dialect: Dialect,
     patience: Duration,
+    /// True if a read transaction is open until the connection is closed.
+    pinned: bool,
 }
 
 impl Connection {
@@ -200,6 +202,21 @@ impl Connection {
                 self.run_unprepared("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY").await
             }
         }
+    }
+
+    /// Begins such a transaction that stays open until the connection is closed, however long it is idle.
+    pub(super) async fn pin(&mut self) -> Result<(), SqlError> {
+        self.run_unprepared(self.dialect.keep_idle()).await?;
+        self.snapshot().await?;
+        // PostgreSQL takes its snapshot with the first query.
+        self.row("SELECT 1", args![]).await?;
+        self.pinned = true;
+        Ok(())
+    }
+
+    /// Returns whether the connection shows a pinned snapshot.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pinned
     }
 
     /// Reads the server's clock, in milliseconds since 1970.

@@ -93,6 +93,10 @@ impl CopyableStore for SharedStore {
         })
     }
 
+    fn pin_snapshot(&self) -> Result<(), StoreError> {
+        self.worker.pin_snapshot()
+    }
+
     fn is_in_use(&self) -> Result<bool, StoreError> {
         let owner = self.shared.claims.owner();
         self.worker.read(async move |connection| {
@@ -103,6 +107,9 @@ impl CopyableStore for SharedStore {
 
     /// Leaves existing rows unchanged, so that the insertion can be repeated while the server is unreachable.
     fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError> {
+        if self.shared.snapshot.initialized() {
+            return Err(StoreError("the store shows a snapshot, so nothing can be inserted".into()));
+        }
         self.worker.read(async move |connection| {
             connection.begin().await?;
             let taken = take(connection, &kept).await;

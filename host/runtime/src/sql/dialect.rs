@@ -101,6 +101,15 @@ impl Dialect {
         }
     }
 
+    /// Returns the statement that lets a transaction of this session be idle for long. The comment of MariaDB is a
+    /// statement for MariaDB alone.
+    pub(super) fn keep_idle(self) -> &'static str {
+        self.pick(
+            "SET SESSION wait_timeout = 28800 /*M! , SESSION idle_transaction_timeout = 0 */",
+            "SET idle_in_transaction_session_timeout = 0",
+        )
+    }
+
     /// Returns whether the server closes the connection with this error. The statement may have been executed.
     pub(super) fn ends_session(self, code: &str) -> bool {
         match self {

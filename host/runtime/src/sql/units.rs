@@ -40,6 +40,9 @@ pub(super) async fn units(
     from: u64,
     limit: usize,
 ) -> Answer<Vec<Arc<Unit>>> {
+    if connection.is_pinned() {
+        return units_now(connection, tenant, run, from, limit).await;
+    }
     connection.snapshot().await?;
     let units = units_now(connection, tenant, run, from, limit).await;
     connection.roll_back().await;

@@ -63,6 +63,15 @@ impl Worker {
         Ok(answered.recv().map_err(|_| StoreError("the store is closed".into()))??)
     }
 
+    /// Makes all later reads use one snapshot of the present data.
+    pub(super) fn pin_snapshot(&self) -> Result<(), StoreError> {
+        let (told, answer) = mpsc::channel();
+        let job: Job =
+            Box::new(move |shared| async move { _ = told.send(writer::pin_snapshot(&shared).await) }.boxed_local());
+        let _ = self.jobs.send(job);
+        Ok(answer.recv().map_err(|_| StoreError("the store is closed".into()))??)
+    }
+
     /// Like [`Worker::read`], for data that may be damaged. Damage is an error.
     pub(super) fn read_checked<T: Send + 'static>(
         &self,

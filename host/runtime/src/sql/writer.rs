@@ -231,11 +231,25 @@ fn refuse(entry: &Entry) {
     entry.durable.refuse();
 }
 
-/// Reads from the server. Repeats the work until the patience of the store ends.
+/// Pins a snapshot of the present data on a connection that all later reads use.
+pub(super) async fn pin_snapshot(shared: &Shared) -> Result<(), SqlError> {
+    let pin = async || {
+        let mut connection = shared.connections.acquire(shared.options.patience).await?;
+        connection.pin().await?;
+        Ok::<_, SqlError>(tokio::sync::Mutex::new(connection))
+    };
+    shared.snapshot.get_or_try_init(pin).await.map(drop)
+}
+
+/// Reads from the server. Repeats the work until the patience of the store ends. A pinned snapshot ends with its
+/// connection, so its reads are not repeated.
 pub(super) async fn read<T>(
     shared: &Shared,
     work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>,
 ) -> Result<T, SqlError> {
+    if let Some(pinned) = shared.snapshot.get() {
+        return work(&mut *pinned.lock().await).await;
+    }
     let (began, mut pause) = (Instant::now(), RETRY_PAUSES.0);
     loop {
         let done = match shared.connections.acquire(shared.options.patience).await {

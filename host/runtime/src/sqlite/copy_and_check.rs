@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{SqliteStore, blobs::MIME, documents, private, schema, search, sessions, units::Row as RunRow};
+use super::{SqliteStore, blobs::MIME, documents, schema, search, sessions, units::Row as RunRow};
 use crate::{
     ports::{Document, Session, StepState, StoreError, Unit},
     rows::{
@@ -94,6 +94,11 @@ impl CopyableStore for SqliteStore {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Does nothing, because the process that has opened the store owns it.
+    fn pin_snapshot(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Returns `false`, because the process that has opened the store owns it.
     fn is_in_use(&self) -> Result<bool, StoreError> {
         Ok(false)
@@ -124,25 +129,6 @@ fn take_all(connection: &mut Connection, kept: Vec<Kept>) -> Result<(), StoreErr
         }
     }
     Ok(transaction.commit()?)
-}
-
-impl SqliteStore {
-    /// Writes a copy of the present store into a folder that has none.
-    pub fn back_up(&self, folder: &std::path::Path) -> Result<(), StoreError> {
-        let unwritable = |error: std::io::Error| StoreError(error.to_string().into());
-        private::make_folder(folder).map_err(unwritable)?;
-        let path = folder.join(super::FILE);
-        let file = path.to_str().ok_or_else(|| StoreError("the folder's name is not Unicode".into()))?;
-        // SQLite accepts an empty file, and refuses any other.
-        private::make_file(&path).map_err(unwritable)?;
-        // The copy may or may not contain a concurrent write. Later writes increment the epoch.
-        let copied = self.reader.0.lock().execute("VACUUM INTO ?", [file]).map(drop);
-        self.writer.lock().epoch.database_copied();
-        if copied.is_err() && path.metadata().is_ok_and(|file| file.len() == 0) {
-            let _ = std::fs::remove_file(&path);
-        }
-        Ok(copied?)
-    }
 }
 
 fn tenant_of(row: &Row<'_>) -> Result<Tenant, rusqlite::Error> {

@@ -2,7 +2,7 @@
 //!
 //! A number grows while the store is written. Each increment is first committed in the database, and then written to
 //! a file beside it. So a database with a smaller number than the file is an older copy. After a crash the file may
-//! have the smaller number, which is harmless.
+//! have the smaller number, which is harmless. A backup beside an owner gets a smaller number (see `backup`).
 
 use std::{
     fs,
@@ -24,6 +24,8 @@ use crate::{
 
 /// The file beside the database.
 const FILE: &str = "epoch";
+/// The version of the store that introduced the number.
+pub(super) const SINCE: u32 = 10;
 /// The minimum time between two increments. A copy older than this is detected.
 const MIN_INCREMENT_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -79,11 +81,12 @@ impl Epoch {
             tracing::warn!("cannot write {}: {error}", self.file.display());
         }
     }
+}
 
-    /// Records that the database was copied: the next write increments the number.
-    pub(super) fn database_copied(&mut self) {
-        self.due = None;
-    }
+/// Gives a copy of the database a smaller number than that of its store, so that it counts as older even if the owner's next write does not increment the number. A store with the number 0 has no write since its
+/// creation, and its first write increments it.
+pub(super) fn make_older(copy: &Connection) -> Result<(), rusqlite::Error> {
+    copy.execute("UPDATE epoch SET number = number - 1 WHERE number > 0", ()).map(drop)
 }
 
 /// Parks every live top run. Returns their number.

@@ -37,7 +37,7 @@ impl Reader {
 }
 
 /// Opens the database in a folder, and returns its version, which this program can read.
-fn connect(folder: &Path) -> Result<(Connection, u32), OpenStoreError> {
+pub(super) fn connect(folder: &Path) -> Result<(Connection, u32), OpenStoreError> {
     let file = folder.join(FILE);
     if !file.exists() {
         return Err(OpenStoreError::Missing(folder.to_owned()));

@@ -6,7 +6,10 @@ use std::{
     path::Path,
 };
 
-use flowcell_runtime::ports::Journal;
+use flowcell_runtime::{
+    ports::Journal,
+    sqlite::{BackupError, NewCopy},
+};
 
 use super::{COUNTS, open, options, run};
 
@@ -28,9 +31,15 @@ fn a_store_and_its_copies_are_its_owners_alone() {
     run(&store, COUNTS, options("r"));
     assert!(["flowcell.db", "owner.lock", "epoch"].iter().all(|file| folder.join(file).exists()));
     assert_eq!(open_to_others(&folder), []);
-    store.back_up(&copy).unwrap();
+    let unfinished = NewCopy::begin(&copy).unwrap();
+    unfinished.copy_database(&folder).unwrap();
+    assert_eq!([open_to_others(&copy), open_to_others(unfinished.folder())], [[], []]);
+    assert!(matches!(NewCopy::begin(&copy), Err(BackupError::Unfinished(_))));
+    assert_eq!(unfinished.check().unwrap().damage, Vec::<String>::new());
+    unfinished.finish().unwrap();
     assert_eq!(open_to_others(&copy), []);
-    assert!(store.back_up(&copy).is_err(), "a copy is not written over");
+    assert_eq!(fs::read_dir(&copy).unwrap().count(), 1, "only the database stays");
+    assert!(matches!(NewCopy::begin(&copy), Err(BackupError::NotEmpty(_))), "a copy is not written over");
     let copied = open(&copy);
     assert_eq!(copied.reader().read(&super::tenant(), &"r".into(), 0, 1).unwrap().len(), 1);
 }

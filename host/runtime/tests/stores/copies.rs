@@ -1,14 +1,20 @@
 //! Whole stores: copies from each kind of store to each other kind, checks and backups.
 
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
     fact::Write,
     limits::MAX_INLINE_BYTES,
     ports::{Entry, Filter, MARK, Record, StepStatus, StoredStatus},
-    rows::copy_and_check::{Amount, CopyableStore, check, copy},
+    rows::copy_and_check::{Amount, CopyableStore, back_up as back_up_server, check, copy},
     sql::Dialect,
-    sqlite::{SqliteStore, stop_process},
+    sqlite::{BackupError, NewCopy, SqliteStore, stop_process},
 };
+use tempfile::TempDir;
 
 use super::{
     backend::{Backend, Store},
@@ -130,11 +136,11 @@ fn r31_a_backup_is_a_store() {
     let backend = Backend::sqlite();
     let store = filled(&backend);
     let folder = tempfile::tempdir().unwrap();
-    store.sqlite.as_ref().unwrap().back_up(folder.path()).unwrap();
+    back_up(&backend, folder.path());
     let copy = SqliteStore::open(folder.path(), stop_process).unwrap();
     assert!(check(&copy).unwrap().damage.is_empty());
     assert_eq!(everything(&copy, "r"), everything(&*store.journal, "r"));
-    assert!(store.sqlite.as_ref().unwrap().back_up(folder.path()).is_err());
+    assert!(matches!(NewCopy::begin(folder.path()), Err(BackupError::NotEmpty(_))));
 }
 
 #[test]
@@ -146,22 +152,113 @@ fn t11_a_restored_copy_has_no_progress_of_triggers() {
     for kind in [MARK, "token"] {
         assert!(store.documents.write(&tenant(), kind, "k", Some(&Json::Null), 0).unwrap());
     }
-    let saved = tempfile::tempdir().unwrap();
-    store.sqlite.as_ref().unwrap().back_up(saved.path()).unwrap();
+    let (saved, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    back_up(&backend, beside.path());
     drop(store);
+    back_up(&backend, saved.path());
     let Backend::Folder(folder) = &backend else { unreachable!() };
-    let bring_back = || std::fs::copy(saved.path().join("flowcell.db"), folder.path().join("flowcell.db")).unwrap();
+    let bring_back =
+        |saved: &TempDir| std::fs::copy(saved.path().join("flowcell.db"), folder.path().join("flowcell.db")).unwrap();
     // Nothing has come after it yet.
-    bring_back();
+    bring_back(&saved);
     let store = backend.open();
     assert_eq!(marks(&store), [true, true]);
     run(&store, COUNTS, options("later"));
     drop(store);
-    bring_back();
+    bring_back(&saved);
     let store = backend.open();
     assert_eq!(marks(&store), [false, true]);
     assert!(check(whole(&store)).unwrap().damage.is_empty());
     assert!(store.documents.write(&tenant(), MARK, "k", Some(&Json::Null), 0).unwrap());
     drop(store);
     assert_eq!(marks(&backend.open()), [true, true]);
+    // The owner might have written after the copy beside it without an increment.
+    bring_back(&beside);
+    assert_eq!(marks(&backend.open()), [false, true]);
+}
+
+/// Other processes go on writing and removing after the snapshot. The copy shows none of it, whichever table is read
+/// last.
+#[test]
+fn a_backup_of_a_server_shows_the_moment_of_its_snapshot() {
+    for backend in backends().into_iter().filter(|backend| matches!(backend, Backend::Server(..))) {
+        let original = filled(&backend);
+        let expected = content(&original);
+        let to = Backend::sqlite();
+        let (pinned, made) = (backend.open(), to.open());
+        whole(&pinned).pin_snapshot().unwrap();
+        original.append(entry("r", unit(22)));
+        original.append(entry("later", unit(0)));
+        original.forget("s");
+        original.blobs.put(&tenant(), b"a later file".as_slice().into(), "text/plain");
+        assert!(original.documents.write(&tenant(), "token", "later", Some(&Json::Null), 0).unwrap());
+        original.settle();
+        assert_ne!(content(&original), expected);
+        let amount = back_up_server(whole(&pinned), whole(&made)).unwrap();
+        assert_eq!((amount.runs, amount.units, amount.blobs, amount.registered), (5, 25, 3, 1));
+        assert_eq!(content(&made), expected);
+        assert!(check(whole(&made)).unwrap().damage.is_empty());
+        let refused = whole(&pinned).take_over(Vec::new()).unwrap_err().to_string();
+        assert!(refused.contains("the store shows a snapshot"), "{refused}");
+        assert_eq!(content(&pinned), expected);
+    }
+}
+
+/// The owner writes between the steps of the copy, which is larger than one step. The copy ends, and shows one moment:
+/// all writes before it, and a prefix of the others.
+#[test]
+fn a_copy_beside_a_busy_writer_shows_one_moment() {
+    let backend = Backend::sqlite();
+    let store = backend.open();
+    let Backend::Folder(folder) = &backend else { unreachable!() };
+    let filler = |byte: u8| vec![byte; 1 << 20];
+    (0..8).for_each(|byte| _ = store.blobs.put(&tenant(), filler(byte).into(), "text/plain"));
+    store.append(entry("before", unit(0)));
+    store.settle();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = SetOnDrop(&is_over);
+        scope.spawn(|| {
+            for number in 0.. {
+                for run in ["x", "y"] {
+                    store.append(entry(&format!("{run}{number:05}"), unit(0)));
+                    store.settle();
+                }
+                if is_over.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+        });
+        for _ in 0..3 {
+            let place = tempfile::tempdir().unwrap();
+            let copy = NewCopy::begin(place.path()).unwrap();
+            copy.copy_database(folder.path()).unwrap();
+            let checked = copy.check().unwrap();
+            assert_eq!((checked.damage, checked.amount.blobs), (Vec::<String>::new(), 8));
+            let made = SqliteStore::open(copy.folder(), stop_process).unwrap();
+            let runs = made.kept_runs(0, 100_000).unwrap();
+            let names: Vec<&str> = runs.iter().map(|run| run.run.as_str()).collect();
+            assert_eq!(names[0], "before");
+            let expected = (0..).flat_map(|number| ["x", "y"].map(|run| format!("{run}{number:05}")));
+            assert!(names[1..].iter().copied().zip(expected).all(|(name, expected)| *name == *expected), "{names:?}");
+        }
+    });
+}
+
+/// Sets a flag when it is dropped, so that a failed assertion ends the other thread, too.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Backs up the store of a folder.
+fn back_up(backend: &Backend, to: &Path) {
+    let Backend::Folder(folder) = backend else { unreachable!() };
+    let copy = NewCopy::begin(to).unwrap();
+    copy.copy_database(folder.path()).unwrap();
+    assert!(copy.check().unwrap().damage.is_empty());
+    copy.finish().unwrap();
 }

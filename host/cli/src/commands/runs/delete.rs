@@ -5,9 +5,10 @@ use flowcell::{RunId, tenants::operation::Operation};
 
 use super::gc::put_removed;
 use crate::{
+    arguments::run_id,
     cli_error::{CliError, Exit},
     options::{TenantArgs, room::release},
-    owner::{operate, run_id},
+    owner::operate,
     terminal::Terminal,
 };
 
