@@ -100,7 +100,7 @@ fn all_sdks_have_the_version_of_the_workspace() {
     }
 }
 
-/// Only `flowcell-schema` checks schemas within a budget, so no other crate may compile them.
+/// Only `flowcell-schema` compiles and applies schemas within a budget, so no other crate may use `jsonschema`.
 #[test]
 fn only_the_schema_crate_builds_validators() {
     let folders = ["contract", "engine", "flow", "runtime", "services", "platform", "server", "cli"]
@@ -116,9 +116,9 @@ fn only_the_schema_crate_builds_validators() {
     assert!(dependencies(&root().join("host/schema/Cargo.toml")).contains("jsonschema"));
 }
 
-/// A journal may have a gigabyte. If a request reads one on a runtime thread, or if hundreds of requests read at the
-/// same time, every tenant waits. So requests read journals inside the method `reading` of the server, which waits for
-/// a permit.
+/// A journal may have a gigabyte. Every tenant would wait if a request read a journal on a runtime thread, or if
+/// hundreds of requests read journals at the same time. So all code of the server reads them inside its method
+/// `reading`, which waits for a permit.
 #[test]
 fn requests_read_whole_journals_in_turn() {
     let readers =
@@ -155,8 +155,8 @@ fn only_the_engine_names_wasmtime() {
     }
 }
 
-/// Files that may list names of capabilities. The names stand for members of events in the first file, and for pages of
-/// the manual in the second.
+/// Files that list names of capabilities with another meaning: members of events in the first file, pages of the manual
+/// in the second.
 const NO_CAPABILITIES: [&str; 2] = ["host/runtime/src/publish/agents.rs", "host/server/src/manual.rs"];
 
 /// The table in `host/contract/src/builtin.rs` is the only list of capabilities. Other code names a capability by its
@@ -237,7 +237,7 @@ fn all_stores_have_the_modules_of_their_ports() {
     }
 }
 
-/// Returns the ids in a cell of the table of attacks, such as `N3 to N10, N14`.
+/// Returns the single ids in a cell of the table of attacks, such as `N3 to N10, N14`.
 fn ids(cell: &str) -> Vec<String> {
     let one = |range: &str| {
         let (first, last) = range.split_once(" to ").unwrap_or((range, range));
@@ -248,7 +248,7 @@ fn ids(cell: &str) -> Vec<String> {
     cell.split(", ").flat_map(one).collect()
 }
 
-/// Appends the names of all files and the text of the Rust files.
+/// Appends to `text` the names of all files in a folder and below it, and the contents of its Rust files.
 fn tests(folder: &Path, text: &mut String) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -349,7 +349,7 @@ fn no_rust_file_is_longer_than_500_lines() {
     }
 }
 
-/// Returns the name of the type if a line opens an inherent `impl` block.
+/// Returns the name of the type if a line opens an inherent `impl` block; `None` for any other line.
 fn inherent_impl_type(line: &str) -> Option<&str> {
     let head = line.strip_prefix("impl")?.strip_suffix(" {")?;
     if head.contains(" for ") {
@@ -359,7 +359,7 @@ fn inherent_impl_type(line: &str) -> Option<&str> {
     name.split('<').next()
 }
 
-/// Two types of one name in different files count as two types.
+/// Files that define a type of this name count together as one file, because several types may have the same name.
 #[test]
 fn methods_of_a_type_stand_in_at_most_two_files() {
     for folder in source_folders() {

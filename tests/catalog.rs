@@ -80,8 +80,8 @@ fn every_type_is_described_with_schemas_examples_and_errors() {
     }
 }
 
-/// `validate` finds a misspelt member of an output only if the schema is closed. The open outputs contain values from a
-/// flow's author, a caller or a server.
+/// `flowcell validate` can find a misspelt member of an output only if the output's schema is closed. The outputs that
+/// stay open contain values from a flow's author, a caller or a server.
 #[test]
 fn outputs_with_known_members_are_closed() {
     let mut open = BTreeSet::new();

@@ -1,7 +1,7 @@
-//! Checks that the modules of a crate do not import each other in a cycle. The test compares the modules of one folder,
-//! each together with all modules below it.
+//! Checks that the modules of a crate do not import each other in a cycle. It compares the modules that stand in one
+//! folder. Each of them stands for all modules below it, too.
 //!
-//! It follows a name through re-exports to the module that defines it. Imports between parent and child are allowed.
+//! If a name is re-exported, the module that defines it counts. Imports between parent and child are allowed.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -108,7 +108,7 @@ impl Crate {
         }
     }
 
-    /// Returns the module that defines the target of a path, or `None` if another crate defines it.
+    /// Returns the module that defines the item at a path; `None` if another crate defines it.
     fn find_definer(&self, from: &Module, path: &[String], depth: usize) -> Option<Module> {
         if depth > 16 {
             return None;
@@ -127,7 +127,8 @@ impl Crate {
         }
     }
 
-    /// Returns the module that defines `name::rest`, looked up in a module.
+    /// Returns the module that defines the item at the path `name::rest`, as seen from `module`; `None` if there is
+    /// none in this crate.
     fn find_named(&self, module: &Module, name: &str, rest: &[String], depth: usize) -> Option<Module> {
         let contents = self.modules.get(module)?;
         let child = [module.as_slice(), &[name.to_owned()]].concat();
@@ -145,7 +146,7 @@ impl Crate {
         }
     }
 
-    /// Returns the modules that a module imports from, without its ancestors and descendants.
+    /// Returns the modules from which a module imports, except its own ancestors and descendants.
     fn imported_modules(&self, module: &Module) -> BTreeSet<Module> {
         let contents = &self.modules[module];
         let imports = contents.names.values().filter_map(|name| match name {
@@ -158,7 +159,7 @@ impl Crate {
         found
     }
 
-    /// Returns the imports between the modules of each folder.
+    /// Returns for each folder the imports between its modules.
     fn imports_by_folder(&self) -> BTreeMap<Module, Level> {
         let mut levels: BTreeMap<Module, Level> = BTreeMap::new();
         for module in self.modules.keys() {
@@ -173,8 +174,8 @@ impl Crate {
     }
 }
 
-/// The imports of each module in a folder: the modules that it imports from, each with the imports as texts, such as
-/// `a::b takes from c`.
+/// The imports between the modules of a folder. The outer key is the importing module, the inner key the module that it
+/// imports from. The values are the imports as texts, such as `a::b takes from c`.
 type Level = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 impl Contents {
@@ -195,7 +196,7 @@ impl Visit<'_> for Paths<'_> {
         syn::visit::visit_path(self, path);
     }
 
-    /// Reads a macro's tokens, which are not parsed code. It takes words that `::` joins for a path.
+    /// Reads the tokens of a macro call, which are not parsed code. Words that `::` joins count as a path.
     fn visit_macro(&mut self, call: &syn::Macro) {
         let text = call.tokens.to_string().replace(" :: ", "::");
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
@@ -241,7 +242,7 @@ fn module_file(module: &syn::ItemMod, folder: &Path) -> PathBuf {
     if beside.is_file() { beside } else { folder.join(name).join("mod.rs") }
 }
 
-/// Returns the groups of modules that reach each other.
+/// Returns the groups of modules in which each module imports every other one, directly or through others.
 fn cycles(edges: &Level) -> BTreeSet<Vec<String>> {
     let reach = |from: &String| {
         let mut seen = BTreeSet::new();
@@ -276,7 +277,7 @@ fn crates() -> Vec<PathBuf> {
     roots
 }
 
-/// Returns the cycles of a crate: the folder of the modules, and the imports that form the cycle.
+/// Returns the cycles of a crate. Each has the path of the folder, and the imports that form the cycle, one a line.
 fn cycles_of(root: &Path) -> Vec<(String, String)> {
     let mut code = Crate::default();
     code.read(root, &Vec::new());

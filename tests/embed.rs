@@ -1,5 +1,5 @@
-//! Builds a program that embeds the platform, outside the workspace. It must not need the command line and the server,
-//! and runs a flow.
+//! Builds a program outside the workspace that embeds the platform. The program must build without the command line and
+//! the server, and must run a flow.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -9,7 +9,8 @@ use std::{
     process::{Command, Output},
 };
 
-/// Packages of the command line, the server and the optional features, which an embedding program need not build.
+/// Packages of the command line, the server and the optional features. A program that embeds the platform must not
+/// depend on any of them.
 const LEFT_OUT: [&str; 8] =
     ["axum", "clap", "flowcell", "flowcell-server", "indicatif", "opentelemetry_sdk", "sqlx", "utoipa"];
 
@@ -17,7 +18,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Runs cargo on the example. It shares the workspace's profile and target folder, so that it builds little again.
+/// Calls cargo on the example. Cargo uses the workspace's profile and target folder, so that it need not build most
+/// packages again.
 fn cargo(arguments: &[&str]) -> Output {
     let root = root();
     let example = root.join("sdk/embed");
@@ -29,7 +31,7 @@ fn cargo(arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Returns what cargo printed. It must have succeeded.
+/// Returns the output of cargo on the example. Panics if cargo fails.
 fn printed(arguments: &[&str]) -> String {
     let output = cargo(arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

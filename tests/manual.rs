@@ -1,5 +1,5 @@
-//! Checks the documents of the repository: links must work, and pages have a maximum length. The manual must have an
-//! entry for each code, capability, node type and metric.
+//! Checks the documents of the repository: their links must work, and their pages must not be too long. The manual must
+//! have an entry for each code, capability, node type and metric.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -12,7 +12,7 @@ use std::{
 const MANUAL: &str = "host/server/manual";
 /// The maximum number of lines of a handwritten page.
 const PAGE_LINES: usize = 200;
-/// Pages that consist of tables, without a maximum length.
+/// Pages that consist of tables. Their length is not limited.
 const TABLES: [&str; 1] = ["limits.md"];
 /// Documents with their own maximum number of lines.
 const BOUNDED: [(&str, usize); 2] = [("README.md", 200), ("host/README.md", 300)];
@@ -124,19 +124,19 @@ fn pages_are_short_and_listed() {
     }
 }
 
-/// Returns the words in the code spans of a page's tables.
+/// Returns the texts of all code spans in the tables of a page.
 fn entries(page: &str) -> BTreeSet<String> {
     let rows = page.lines().filter(|line| line.starts_with('|'));
     rows.flat_map(|row| row.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// Returns the texts between `before` and the next quotation mark.
+/// Returns all quoted texts that follow `before` in the text.
 fn quoted<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
     text.split(before).skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next()).collect()
 }
 
-/// Returns whether a text has the form of a code: lower-case words joined by `_`. A code of a single word has not,
-/// since it could also be a member or an argument. Such codes come only from lists of codes.
+/// Returns true if a text has the form of a code: lower-case words joined by `_`. Returns false for a code of a single
+/// word, because it could also be a member or an argument; such codes come only from lists of codes.
 fn is_code(text: &str) -> bool {
     text.contains('_') && text.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_')
 }
@@ -248,8 +248,8 @@ fn page_monitor_has_every_metric() {
     }
 }
 
-/// Returns the value of a constant's expression: a number, a product or a shift of numbers, or a duration in seconds as
-/// milliseconds. Returns `None` for other expressions.
+/// Returns the value of a constant, given the text of its expression: a number, a product or a shift of numbers, or a
+/// duration in seconds, which is converted to milliseconds. Returns `None` for other expressions.
 fn parse_constant(written: &str) -> Option<u64> {
     if let Some(seconds) = written.strip_prefix("Duration::from_secs(") {
         return Some(parse_constant(seconds.strip_suffix(')')?)? * 1_000);
@@ -272,7 +272,7 @@ fn with_commas(number: u64) -> String {
     text
 }
 
-/// Returns the allowed spellings of a number of bytes, milliseconds or items on the page.
+/// Returns the spellings with which the page `limits` may write a number of bytes, milliseconds or items.
 fn spellings(name: &str, number: u64) -> Vec<String> {
     let units: &[(u64, &str)] = if name.ends_with("_MS") || name.ends_with("TIME") || name == "HEARTBEAT" {
         &[(86_400_000, " days"), (3_600_000, " h"), (60_000, " min"), (1_000, " s"), (1, " ms")]
@@ -320,7 +320,7 @@ fn page_limits_has_each_constant() {
     assert!(count > 70, "only {count} constants were found");
 }
 
-/// Returns the ids of the attacks in the table of `tests/README.md`, such as `h8`.
+/// Returns the ids in the table of attacks of `tests/README.md`, in lower case, such as `h8`.
 fn attacks() -> BTreeSet<String> {
     let page = read("tests/README.md");
     let (_, table) = page.split_once("\n## Attacks\n").unwrap();
@@ -341,7 +341,8 @@ fn attacks() -> BTreeSet<String> {
     ids
 }
 
-/// `cargo test h8_` runs the tests of the attack H8. Attacks of the language are samples such as `y8-cycle.yaml`.
+/// Checks that the name of a test contains the id of each attack, so that `cargo test h8_` runs the tests of the attack
+/// H8. Attacks of the language are samples such as `y8-cycle.yaml` instead.
 #[test]
 fn every_attack_has_a_test_that_is_named_by_its_id() {
     let mut names = String::new();

@@ -16,15 +16,17 @@ use std::{
 use sha2::{Digest, Sha256};
 
 const TARGET: &str = "wasm32-wasip2";
-/// The cargo profiles of the packs: in a release of the host, and in all other builds.
+/// Two cargo profiles for the packs. The first one builds the packs for a release of the host, the second one for every
+/// other build.
 const PROFILES: [&str; 2] = ["guest-dist", "guest"];
-/// The variable with a folder of built packs, such as `flowcell_agent.wasm`.
+/// The environment variable that names a folder of built packs, with files such as `flowcell_agent.wasm`.
 const CATALOG_VARIABLE: &str = "FLOWCELL_CATALOG";
 /// The packs of the catalog, in the order of its listing.
 const PACKS: [&str; 8] = ["agent", "control", "data", "file", "http", "report", "script", "system"];
 /// The source files and folders of the packs.
 const SOURCES: [&str; 6] = ["nodes", "sdk", "wit", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
-/// Cargo's settings that also apply to the packs' build.
+/// Beginnings of the names of cargo's environment variables that configure the build of the packs too. All other
+/// variables that begin with `CARGO_` configure only the build of the host.
 const KEPT_SETTINGS: [&str; 6] =
     ["CARGO_HOME", "CARGO_HTTP_", "CARGO_MAKEFLAGS", "CARGO_NET_", "CARGO_REGISTR", "CARGO_TERM_"];
 
@@ -131,8 +133,8 @@ fn build_packs(workspace: &Path, guests: &Path, profile: &str) -> Result<(), Str
     Err(format!("the catalog's packs do not build ({})\n{talk}", output.status))
 }
 
-/// Returns whether a variable configures the outer build, that of the host: its flags, wrappers such as clippy's, and
-/// its target.
+/// Returns whether an environment variable configures the outer build, which builds the host. Such variables set its
+/// flags, its wrappers such as clippy's, and its target.
 fn is_of_the_outer_build(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     let of_cargo = name.starts_with("CARGO_") && !KEPT_SETTINGS.iter().any(|kept| name.starts_with(kept));

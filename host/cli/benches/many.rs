@@ -1,12 +1,13 @@
-//! Measures large numbers: parked runs, long histories, external calls, and runs and agents at once. Prints one line
-//! per claim with its comparison, measured in the same run.
+//! Measures large numbers: many parked runs, long histories, many external calls, and many runs or agents at the same
+//! time. Prints one line per claim: the measured value, and the value that it is compared with. Both are measured by
+//! the same process.
 //!
 //! `cargo bench -p flowcell --bench many -- calls` measures one part: `parked`, `killed`, `events`, `calls`,
 //! `together`, `delta` or `waiting`. In the development profile every number is ten times smaller, to try the benchmark
 //! itself.
 //!
-//! Results of durable stores come twice: on the disk itself, and with each commit one millisecond longer, as on a
-//! slower disk.
+//! Each result of a durable store is printed twice: once for the disk itself, and once with every commit delayed by one
+//! millisecond, as on a slower disk.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 #![cfg(unix)]
@@ -69,7 +70,7 @@ fn main() {
     }
 }
 
-/// Returns a tenth of a number in the development profile.
+/// Returns `count`, or a tenth of it in the development profile.
 const fn scaled(count: usize) -> usize {
     if cfg!(debug_assertions) { count / 10 } else { count }
 }

@@ -1,5 +1,5 @@
-//! Measures the server's overhead for a run, and the effect of a busy client on others. Prints one line per claim with
-//! its comparison, measured in the same run.
+//! Measures the server's overhead for a run, and the effect of a busy client on others. Prints one line per claim: the
+//! measured value, and the value that it is compared with. Both are measured by the same process.
 //!
 //! `cargo bench -p flowcell --bench server -- post` measures one part: `post`, `subscribers` or `neighbour`.
 

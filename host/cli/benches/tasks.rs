@@ -25,12 +25,12 @@ mod guests;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Each figure is the best of this number of rounds. Bare calls and runs alternate.
+/// Each figure is the best result of this number of rounds. Rounds of bare calls and rounds of runs alternate.
 const ROUNDS: usize = 10;
 const FAN_OUT: usize = 10_000;
 const AT_A_TIME: usize = 64;
 const CHAIN: usize = 100;
-/// Chains of each round, since a chain is short.
+/// The number of chains in each round. One chain is too short to be measured.
 const CHAINS: usize = 20;
 
 fn main() {

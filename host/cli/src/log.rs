@@ -35,8 +35,9 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Starts the log if a log format is set or the environment variable `FLOWCELL_LOG` has a filter. Without both, a
-/// command logs only warnings if it drives the runs of other processes (`drives`), and otherwise nothing.
+/// Starts the log. Its filter is the environment variable `FLOWCELL_LOG`, or [`DEFAULT_FILTER`] if only `format` is
+/// set. If neither is set, and `drives` is true (the command drives runs of other processes), the log has only
+/// warnings. If neither is set and `drives` is false, no log is written.
 pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
     // Silence the MCP library, since it logs the messages of MCP servers, which may contain keys.
     let quiet = |filter: EnvFilter| match "rmcp=off".parse() {
@@ -83,7 +84,7 @@ pub(crate) fn put_json(level: &str, message: &str) {
 struct OneLineWriter;
 
 impl Write for OneLineWriter {
-    /// Writes one event. The subscriber passes an event in one call.
+    /// Writes one event of the log. The subscriber calls this function once for each event, with its whole text.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let mut line = one_line(&String::from_utf8_lossy(event));
         line.push('\n');

@@ -63,7 +63,7 @@ pub(crate) fn finish(
     finish_as(plan, session, host, runner, None, terminal)
 }
 
-/// Drives the run like [`finish`]. Prints the result with `prints`, or the outputs if it is `None`.
+/// Drives the run like [`finish`]. Prints the result with `prints`. If `prints` is `None`, prints the outputs.
 fn finish_as(
     plan: &Plan,
     session: Session,

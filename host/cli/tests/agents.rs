@@ -101,7 +101,7 @@ fn a_person_allows_a_tool_writes_to_an_agent_and_closes_it() {
     assert!(!late.status.success() && stderr(&late).contains("run_not_active"), "{}", stderr(&late));
 }
 
-/// The command that a parked run prints answers the agent's question. Every other answer is refused or reported.
+/// A parked run prints a command. This command answers the agent's question. Every other answer is refused or reported.
 #[test]
 fn every_answer_is_applied_or_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,7 +199,8 @@ fn a_denied_tool_is_an_error_that_the_model_reads() {
     assert!(stderr(&wrong).contains("gate_closed"), "{}", stderr(&wrong));
 }
 
-/// R21: kill the process of an agent at any point.
+/// R21: kills the process of an agent after some number of events, and again after each action of a person. No call is
+/// made twice.
 #[test]
 fn r21_an_agent_killed_at_any_point_makes_no_call_twice() {
     let step = (10 / kit::scale()).max(1);

@@ -238,7 +238,8 @@ fn a_run_is_retried_and_ended_runs_are_removed() {
     assert!(stderr(&gone).contains("the run `a` was removed, and its id cannot be used again"), "{}", stderr(&gone));
 }
 
-/// A component that runs after the resume gets the strictness from the start of the run, even if the file has changed.
+/// A resumed run keeps the value of `strict` with which it started. This also holds for a component that runs only
+/// after the resume, even if the file of the flow has changed.
 #[test]
 fn a_run_keeps_the_strictness_of_its_flow() {
     let folder = tempfile::tempdir().unwrap();

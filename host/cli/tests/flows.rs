@@ -57,8 +57,8 @@ fn the_cases_of_the_examples_pass() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The node after an error edge gets the input of the failed node. In this input, a field that the failed node
-/// evaluates itself is unevaluated, together with the values that it refers to.
+/// The node after an error edge gets the input of the failed node. A field of this input that the failed node would
+/// have evaluated itself, such as `when`, is passed unevaluated, together with the values that it refers to.
 #[test]
 fn an_error_edge_passes_unevaluated_fields_with_their_values() {
     let flow = |strict: bool, rest: &str| {
@@ -106,7 +106,8 @@ fn an_error_edge_passes_unevaluated_fields_with_their_values() {
     }
 }
 
-/// Each mistake in a case is reported with the name that was meant, and the cases fail.
+/// A mistake in a file of test cases is reported, and the command fails. For a misspelt name, the message suggests the
+/// correct name.
 #[test]
 fn a_mistake_in_a_case_is_reported() {
     let folder = tempfile::tempdir().unwrap();
@@ -157,7 +158,8 @@ fn every_example_is_valid_without_a_warning() {
     assert_eq!(warnings.len(), 1, "{talk}");
 }
 
-/// The exceptions are in the manual: flows of agents, of steps and of scripts, which have no `strict`.
+/// Every example that has `nodes` sets `strict: true`. Flows of agents, of steps and of scripts have no setting
+/// `strict`; the manual names these exceptions.
 #[test]
 fn every_example_with_nodes_is_strict() {
     let root = folder().join("..");

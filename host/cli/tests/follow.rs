@@ -20,13 +20,13 @@ flow: { name: asks, outputs: { said: '{{ ask.response.choice }}' } }
 nodes: [{ id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }]
 edges: []
 ";
-/// Waits for an event, with a timeout longer than any test.
+/// A flow that waits for an event, or for an hour, which is longer than any test.
 const WAITS: &str = "
 flow: { name: waits, outputs: { said: '{{ wait.event.payload }}' } }
 nodes: [{ id: wait, type: control.wait, input: { ms: 3600000, until: go } }]
 edges: []
 ";
-/// Asks, and waits for an hour.
+/// A flow that asks a question, and at the same time waits for an event or for an hour.
 const BOTH: &str = "
 flow: { name: both, outputs: { said: '{{ ask.response.choice }}' } }
 nodes:
@@ -34,13 +34,13 @@ nodes:
   - { id: wait, type: control.wait, input: { ms: 3600000, until: go } }
 edges: []
 ";
-/// Calls a flow that asks.
+/// A flow that calls another flow, which asks a question.
 const CALLS: &str = "
 flow: { name: calls, outputs: { said: '{{ first.outputs.said }}' } }
 nodes: [{ id: first, type: control.subflow, input: { name: asks } }]
 edges: []
 ";
-/// Asks in each pass of a body.
+/// A flow that asks a question in each pass of a body.
 const PASSES: &str = "
 flow: { name: passes, outputs: { said: '{{ each.items[0] }}' } }
 nodes:
@@ -48,7 +48,7 @@ nodes:
   - { id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }
 edges: []
 ";
-/// Asks twice, one question after the other.
+/// A flow that asks two questions, one after the other.
 const TWO: &str = "
 flow: { name: two, outputs: { said: '{{ second.response.choice }}' } }
 nodes:
@@ -56,7 +56,7 @@ nodes:
   - { id: second, type: control.gate, input: { prompt: 'Sure?', choices: ['yes', 'no'] } }
 edges: [{ from: first, to: second }]
 ";
-/// Asks, and then makes a request.
+/// A flow that asks a question, and then makes a request.
 const PAYS: &str = "
 flow: { name: pays, outputs: { paid: '{{ pay.body.simulated }}' } }
 nodes:

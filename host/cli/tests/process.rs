@@ -67,7 +67,7 @@ fn a_terminated_process_leaves_its_run_to_another() {
     assert!(events.lines().last().unwrap().contains("harness:parked"), "{events}");
 }
 
-/// Address space in KiB in which the program runs, but no sandbox fits.
+/// A limit of the address space in KiB: the program runs within it, but no sandbox fits into it.
 #[cfg(target_os = "linux")]
 const ADDRESS_SPACE_KIB: u32 = 3_000_000;
 
@@ -165,10 +165,10 @@ fn terminal_commands_in_file_names_are_escaped() {
     }
 }
 
-/// Limit in bytes of the database with 600 collected pages of 50 rows. Its log has at most 4 MiB more.
+/// Limit in bytes of the database after a run of [`COLLECTS`]. Its log has at most 4 MiB more.
 const MAX_DATABASE_BYTES: u64 = 10 << 20;
 
-/// Collects 600 different pages of 50 rows.
+/// A flow that collects 600 different pages of 50 rows.
 const COLLECTS: &str = r#"
 flow:
   name: pages

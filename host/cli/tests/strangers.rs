@@ -20,7 +20,7 @@ use crate::{
     kit::{events, output_of, stderr},
 };
 
-/// Returns a hand-made pack, for tests of the steps before it runs.
+/// Returns a pack that no SDK has built. It is for tests of the steps of the host before the pack runs.
 fn by_hand(name: &str, fields: &str) -> Vec<u8> {
     let manifest = format!("{{ name: {name}, version: 1.0.0, nodes: [{{ type: {name}.x, title: X }}] }}");
     with_manifest(guests::by_hand(fields, ""), &manifest)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Calls, Digest, Failure, Grants, NodeId, RunId, ScopePath, Step, Tenant, Value};
 
-/// Everything that a runner needs to run a node once. It is serialisable, so a runner may be another process.
+/// All data with which a runner performs one attempt. It is serialisable, so the runner may be another process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
@@ -27,7 +27,8 @@ pub struct Attempt {
     pub scope: ScopePath,
     /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// The number of times that this attempt was resumed after a pause, from 0.
+    /// The number of pauses of this attempt that have ended, from 0. After each of them, the node continues in a new
+    /// instance.
     pub resumes: u32,
     /// The input, with its bindings rendered.
     pub input: Value,
@@ -55,8 +56,8 @@ pub trait NodeRunner: Send + Sync {
     /// Runs one attempt to its answer. Dropping the future stops the node.
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult>;
 
-    /// Compiles these packs for a tenant, or loads their code, so that the first attempt does not have to. If a pack
-    /// cannot be prepared, the attempts that need it fail later. Does nothing by default.
+    /// Compiles these packs for a tenant, or loads their compiled code, before an attempt needs them. If a pack cannot
+    /// be prepared, no error is returned here: the attempts that need the pack fail. Does nothing by default.
     fn prepare(&self, _tenant: &Tenant, _packs: Vec<Digest>) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }

@@ -5,7 +5,8 @@
 
 use crate::Effect;
 
-/// The member of `grants` that lists secrets. It is no capability: the host adds the secrets to calls of `http`.
+/// The member of `grants` that lists secrets. Although it stands beside capabilities, it is none: the host adds the
+/// secrets to calls of `http`.
 pub const SECRETS: &str = "secrets";
 
 /// The form of the grants of a capability.
@@ -17,7 +18,7 @@ pub enum GrantShape {
     Paths,
     /// A list of secret names, or of objects that hold such a name.
     Secrets,
-    /// A list of name patterns. The text is an example of one.
+    /// A list of name patterns, such as the one in this text.
     Patterns(&'static str),
 }
 
@@ -108,17 +109,17 @@ impl BuiltIn {
         self.row().name
     }
 
-    /// Returns the effect of its calls, unless the node type declares another effect.
+    /// Returns the effect that calls of this capability have unless the node type declares another effect.
     pub const fn effect(self) -> Effect {
         self.row().effect
     }
 
-    /// Returns the form of its grants, or `None` if it needs no grant.
+    /// Returns the form of the grants of this capability; `None` if it needs no grant.
     pub const fn grant(self) -> Option<GrantShape> {
         self.row().grant
     }
 
-    /// Returns whether the option `--simulate` can replace the capability and answer its calls.
+    /// Returns true if the option `--simulate` can answer the calls of this capability in its place.
     pub const fn has_stand_in(self) -> bool {
         self.row().has_stand_in
     }

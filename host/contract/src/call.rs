@@ -1,5 +1,5 @@
-//! Calls: the only way in which a node can change or read something outside its sandbox. The end of a call is
-//! ambiguous if the host does not know whether the call had its effect.
+//! Calls: the only way in which a node can read or change something outside its sandbox. The end of a call is ambiguous
+//! if the host cannot know whether the call had its effect, for example after a crash.
 
 use std::{future::ready, sync::Arc};
 
@@ -29,7 +29,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Returns whether such a call leaves the host.
+    /// Returns true if a call with this effect leaves the host.
     pub fn is_external(self) -> bool {
         self >= Effect::Idempotent
     }
@@ -102,8 +102,8 @@ pub trait Calls: Send + Sync {
     /// Makes one call and waits for its reply.
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>>;
 
-    /// Starts a call that leaves the host, and returns its number, counted from 1 within the attempt. The end of the
-    /// call arrives through [`Calls::next`].
+    /// Starts a call that leaves the host. Returns the number of the call, counted from 1 within the attempt, without
+    /// waiting for its end. [`Calls::next`] reports the end.
     ///
     /// Fails with `denied` by default.
     fn start(&self, call: Call) -> BoxFuture<'_, Result<u32, Failure>> {
@@ -111,14 +111,14 @@ pub trait Calls: Send + Sync {
         Box::pin(ready(Err(Failure::new(code::DENIED, message))))
     }
 
-    /// Waits for the next arrival, at most `timeout_ms` milliseconds. Returns `None` when this time is over. Without a
-    /// timeout, `None` means that no event can arrive any more.
+    /// Waits for the next arrival, but at most `timeout_ms` milliseconds. Returns `None` when this time is over. If no
+    /// timeout is given, `None` means that no event can arrive any more.
     fn next(&self, _timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>> {
         Box::pin(ready(None))
     }
 
-    /// Returns the time of the last event that the attempt received, in milliseconds since 1970. Returns `None` if
-    /// the attempt has received none yet.
+    /// Returns the time of the latest event that the attempt has received, in milliseconds since 1970; `None` if it has
+    /// received no event yet.
     fn now_ms(&self) -> Option<u64> {
         None
     }

@@ -9,8 +9,9 @@ use crate::{BlobRef, Call, Effect, Failure, Grants, Json, NodeId, RunId, Tenant,
 /// A capability whose calls leave the host. The runtime asks the capability to admit a call, then records the call.
 /// When the record is on stable storage, the runtime asks the capability to perform the call.
 pub trait Capability: Send + Sync {
-    /// Refuses a call that the flow does not grant, and describes a granted call. The runtime calls this function once
-    /// for each call, before it records the call. The function does no I/O, but may read the host's own store.
+    /// Checks whether the flow grants a call. Returns an error if it does not, and a description of the call if it
+    /// does. The runtime calls this function once for each call, before it records the call. The function does no I/O,
+    /// but may read the host's own store.
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure>;
 
     /// Performs a call. The capability must end the call by itself, at the latest after a timeout of its own.
@@ -65,7 +66,8 @@ impl Admission {
     }
 }
 
-/// The parsed form of an admitted call, so that performing the call does not parse it again. It exists in memory only.
+/// The parsed form of an admitted call, so that [`Capability::perform`] need not parse the call again. It is never
+/// stored.
 #[derive(Clone, Default)]
 pub struct Prepared(Option<Arc<dyn Any + Send + Sync>>);
 
@@ -75,7 +77,7 @@ impl Prepared {
         Prepared(Some(read))
     }
 
-    /// Returns the parsed call, or `None` if there is none, or one of another type.
+    /// Returns the parsed call; `None` if there is none, or if its type is not `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.0.clone()?.downcast().ok()
     }
@@ -91,7 +93,8 @@ impl fmt::Debug for Prepared {
 /// the call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// The question: everything that the call would do. Parts that are cut are marked.
+    /// The text of the question, which describes everything that the call would do. If a part of the text is cut, the
+    /// text says so.
     pub prompt: String,
     /// The time in milliseconds for which the question stays open.
     pub expires_ms: u64,
@@ -112,16 +115,16 @@ pub struct Outgoing {
     pub key: Arc<str>,
     /// Sends parts of the reply to channels before the reply is complete.
     pub progress: Progress,
-    /// The call as [`Capability::admit`] parsed it. Empty if this call was not admitted itself, because another
+    /// The call as [`Capability::admit`] parsed it. Empty if `admit` was not asked about this call, because another
     /// capability makes it: a service may call a model, for example.
     pub prepared: Prepared,
-    /// The number of earlier tries of this call that the end of the host process interrupted. Each of these tries may
-    /// have had its effect.
+    /// The number of earlier tries of this call that ended because the host process ended. Each of these tries may have
+    /// had its effect.
     pub lost: u32,
 }
 
-/// Sends events of a run that the journal does not record, such as text while a model writes it, to the channels and
-/// clients that follow the run. Without such followers the event is dropped. No event is sent twice.
+/// Sends events that the journal does not record, such as text while a model writes it, to the channels and clients
+/// that follow a run. If none follows the run, the event is dropped. Each event is sent at most once.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<SendEvent>>);
 
@@ -148,9 +151,8 @@ impl fmt::Debug for Progress {
 }
 
 impl Caller {
-    /// Returns the effect of a call that changes something (`changes`), or only reads. A call that only reads is
-    /// idempotent. A call that changes something has the effect that the node type declares, if that effect is
-    /// external, otherwise `AtLeastOnce`.
+    /// Returns the effect of a call. A call that only reads (`changes` is false) is idempotent. A call that changes
+    /// something has the effect that the node type declares, if that effect is external; otherwise it is `AtLeastOnce`.
     pub fn effect_of(&self, changes: bool) -> Effect {
         match (changes, self.effect.is_external()) {
             (false, _) => Effect::Idempotent,
@@ -162,8 +164,8 @@ impl Caller {
 
 /// A store of bytes, addressed by content.
 pub trait Blobs: Send + Sync {
-    /// Stores bytes. The same content is stored only once. The bytes become durable before any record that is written
-    /// later.
+    /// Stores bytes, the same content only once, and returns a reference to them. The bytes become durable before any
+    /// record that is written after this call.
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef;
 
     /// Returns the bytes, or `None` if this tenant has not stored them.

@@ -54,7 +54,7 @@ impl Catalog {
         }
     }
 
-    /// Returns all types, by name, newest version first.
+    /// Returns all types, sorted by name; the versions of one name begin with the newest.
     pub fn types(&self) -> impl Iterator<Item = &Arc<NodeType>> {
         self.types.values().flatten()
     }
@@ -70,7 +70,7 @@ impl Catalog {
         self.types.iter().filter(|(_, versions)| has(versions)).map(|(name, _)| name).collect()
     }
 
-    /// Returns all short names, with duplicates.
+    /// Returns all short names. A name that several types or versions share appears several times.
     pub fn short_names(&self) -> impl Iterator<Item = &str> {
         self.types().filter_map(|node| node.short_name.as_deref())
     }

@@ -49,14 +49,15 @@ pub mod code {
     pub const QUOTA_EXCEEDED: &str = "quota_exceeded";
     /// The child run was cancelled.
     pub const CANCELLED: &str = "cancelled";
-    /// The machine was short of memory or another resource of a sandbox. The attempt may be repeated.
+    /// The machine had too little memory, or too little of another resource that a sandbox needs. The attempt may be
+    /// repeated.
     pub const HOST_SHORTAGE: &str = "host_shortage";
-    /// The runner itself failed. The attempt may be repeated.
+    /// The runner failed, not the node. The attempt may be repeated.
     pub const LOST_WORKER: &str = "lost_worker";
-    /// Another writer changed the same state in the meantime.
+    /// Another writer changed the same state value before the outcome of this task was recorded.
     pub const STATE_CONFLICT: &str = "state_conflict";
-    /// The call ended without a reply, because its attempt, its task or the host process ended before, or because the
-    /// task no longer waits for the call.
+    /// The call ended without a reply: its attempt, its task or the host process ended first, or the task no longer
+    /// waits for the call.
     pub const ABANDONED: &str = "abandoned";
     /// The file does not exist, or belongs to another tenant.
     pub const FILE_NOT_FOUND: &str = "file_not_found";

@@ -1,4 +1,4 @@
-//! Names of the host's own files and folders. No flow reads or writes them.
+//! Names of the host's own files and folders. The host does not let flows read or write them.
 
 /// The database file of a store. The host recognises the folder of a store by this file.
 pub const STORE_FILE: &str = "flowcell.db";
@@ -9,16 +9,18 @@ pub const VERSIONS_FOLDER: &str = ".versions";
 /// The folder beside the files of the tenant `local`. It holds the files of other tenants.
 pub const TENANT_FILES_FOLDER: &str = ".flowcell-tenants";
 
-/// Prefixes of the names of a store's files. So `flowcell.db-wal` belongs to the store, too.
+/// Prefixes of the names of a store's files. Because `flowcell.db` is such a prefix, `flowcell.db-wal` belongs to the
+/// store, too.
 const STORE_FILES: [&str; 5] = [STORE_FILE, "owner.lock", "epoch", "secret.key", "control.sock"];
 
-/// Returns whether a folder with this name belongs to the host, whatever folder contains it. Ignores case, as some file
-/// systems do.
+/// Returns true if a folder with this name belongs to the host, wherever it is. Ignores case, because some file systems
+/// do so, too.
 pub fn is_host_folder(name: &str) -> bool {
     [TENANTS_FOLDER, VERSIONS_FOLDER, TENANT_FILES_FOLDER].iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether a file with this name belongs to the store, if its folder is that of a store. Ignores case.
+/// Returns true if a file with this name belongs to a store. Applies only to files in the folder of a store. Ignores
+/// case.
 pub fn is_store_file(name: &str) -> bool {
     let begins = |own: &&str| name.get(..own.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(own));
     STORE_FILES.iter().any(begins)

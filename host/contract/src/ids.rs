@@ -1,4 +1,5 @@
-//! Identifiers, each with a type of its own. The doc of each type says within what the identifier is unique.
+//! Identifiers, each with a type of its own. The doc of each type says where the identifier is unique: in a store, a
+//! tenant, a flow or a run.
 
 use std::{fmt, sync::Arc};
 
@@ -69,8 +70,8 @@ impl ScopePath {
         ScopePath::from("")
     }
 
-    /// Returns the name of a node within its run: in the root scope its id, such as `approve`, in other scopes the path
-    /// of the pass before the id, such as `process[3].approve`.
+    /// Returns the address of a node within its run. In the root scope it is the node's id, such as `approve`. In any
+    /// other scope the path of the pass precedes the id, as in `process[3].approve`.
     pub fn address(&self, node: &NodeId) -> String {
         if self.0.is_empty() { node.to_string() } else { format!("{self}.{node}") }
     }
@@ -94,7 +95,7 @@ impl TypeRef {
         }
     }
 
-    /// Returns whether `version` begins with the wanted parts. Only an exact reference admits a pre-release.
+    /// Returns true if `version` begins with the parts of the wanted version. A pre-release must be named exactly.
     pub fn admits(&self, version: &semver::Version) -> bool {
         let Some(wanted) = &self.version else { return true };
         if wanted.parse::<semver::Version>().is_ok_and(|wanted| wanted == *version) {

@@ -77,13 +77,13 @@ pub struct NodeType {
     /// The failure codes that the node uses.
     #[serde(default)]
     pub errors: Vec<ErrorDoc>,
-    /// The version of the pack. [`Manifest::complete`] sets it.
+    /// The version of the pack, which is also the version of this type. [`Manifest::complete`] sets it.
     #[serde(skip)]
     pub version: Option<semver::Version>,
-    /// The digest of the pack, set when the pack is read.
+    /// The digest of the pack; `None` as long as the manifest is neither read from a pack nor added to a catalog.
     #[serde(skip)]
     pub pack: Option<Digest>,
-    /// The marks of the input schema. [`Manifest::complete`] sets them.
+    /// The `x-flowcell` marks of the input schema. [`Manifest::complete`] sets them.
     #[serde(skip)]
     pub marks: Vec<Mark>,
 }
@@ -106,9 +106,9 @@ fn any_value_schema() -> serde_json::Value {
 pub enum Trait {
     /// It invokes agents.
     Agent,
-    /// It reads messages sent to it.
+    /// It reads messages that are sent to its agent runs.
     Inbox,
-    /// It publishes partial output.
+    /// It sends parts of its output before the output is complete.
     Streaming,
     /// It may own a body.
     Body,
@@ -125,8 +125,8 @@ pub struct BodyTrait {
     /// True if the node needs a body to work.
     #[serde(default)]
     pub required: bool,
-    /// The member of the output that lists the results of all passes, in order. The host sets this member if the input
-    /// field that is marked `collect` is `true`. The node itself never receives the list.
+    /// The name of the output member that lists the results of all passes, in order. The host fills this member if the
+    /// input field that is marked `collect` is `true`. The node itself never receives the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collects: Option<Arc<str>>,
 }
@@ -177,19 +177,19 @@ pub struct ErrorDoc {
     pub description: String,
 }
 
-/// How the host treats one input field. The schema of the field declares the mark as
-/// `x-flowcell: { as: condition, locals: [item] }`.
+/// The special treatment of one input field by the host. The schema of the field declares it as `x-flowcell: { as:
+/// condition, locals: [item] }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     /// The path of the field in the input: keys, with `*` for every item of a list.
     pub path: Vec<Arc<str>>,
     /// The kind of the field.
     pub kind: MarkKind,
-    /// Root names that the node itself provides when it evaluates the field. `*` allows any name. `values.*` allows the
-    /// members of the input's field `values`.
+    /// Root names, such as `item`, that the node itself provides when it evaluates the field. `*` allows any name.
+    /// `values.*` allows the members of the input field `values`.
     pub locals: Vec<Arc<str>>,
-    /// True if the host evaluates the field's `vars` again each time the node wakes. False if the node keeps the values
-    /// from before its pause.
+    /// True if the host looks up the field's `vars` again each time the node wakes. False if the node keeps the values
+    /// that it got at its start.
     pub rebind: bool,
 }
 
@@ -208,12 +208,12 @@ pub enum MarkKind {
     Alias,
     /// The name of a flow to run as a child.
     Flow,
-    /// A literal `true` or `false`: whether the host keeps the result of each body pass, see [`BodyTrait::collects`].
+    /// A literal `true` or `false`. With `true` the host keeps the results of all passes; see [`BodyTrait::collects`].
     Collect,
     /// A URL that the node sends requests to through `http`.
     Url,
-    /// A script. The host passes it on literally, and does not render `{{ }}` in it, unless the whole text is one
-    /// binding.
+    /// The text of a script. The host hands it to the node as it stands. Only if the whole text is a single `{{ }}`,
+    /// the host renders it.
     Script,
     /// The literal path of a script beside the flow. The node receives `{ "path": …, "text": … }`.
     File,

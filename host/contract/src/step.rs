@@ -1,4 +1,4 @@
-//! The answers of a node: an output, or a pause with the wakes that end it.
+//! The answers of a node: an output, or a pause with the events (wakes) that end it.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub struct Pause {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Wake {
-    /// A checkpoint: the host records the state, and the node continues at once.
+    /// A checkpoint: the host records the state, and the node continues at once in a new instance.
     Now,
     /// A timer ends after this many milliseconds.
     After(u64),
@@ -48,7 +48,8 @@ pub enum Wake {
 }
 
 impl Wake {
-    /// Returns the name of this kind of wake, as the member `wake` in [`Attempt::woken`](crate::Attempt::woken) has it.
+    /// Returns the name of this kind of wake, which is also the member `wake` in
+    /// [`Attempt::woken`](crate::Attempt::woken).
     pub fn name(&self) -> &'static str {
         match self {
             Wake::Now => "now",
@@ -61,7 +62,7 @@ impl Wake {
         }
     }
 
-    /// Returns whether a pause with this wake must have no other wakes.
+    /// Returns true if this wake must be the only wake of its pause.
     pub fn stands_alone(&self) -> bool {
         matches!(self, Wake::Now | Wake::Body(_) | Wake::Each(_) | Wake::Flow(_))
     }
@@ -75,7 +76,7 @@ pub struct Question {
     pub prompt: String,
     /// The allowed answers. If empty, `allow_text` and `schema` decide.
     pub choices: Vec<Choice>,
-    /// True if free text is an answer too.
+    /// True if a text that is not one of the choices is an answer, too.
     pub allow_text: bool,
     /// The JSON Schema of the answer's content.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,12 +1,13 @@
 //! Characters that make a text look like a different text.
 
-/// Returns whether a reader cannot see this character, or sees the characters around it in another order.
+/// Returns true if a reader cannot see the character `letter`, or if it makes the characters around it appear in
+/// another order. `before` and `after` are its neighbours; `None` at an end of the text.
 ///
 /// | characters | deceptive |
 /// |---|---|
 /// | bidirectional embeddings, overrides and isolates, zero-width spaces, soft hyphens, invisible operators | always |
 /// | line and paragraph separators, interlinear annotations, tags | always |
-/// | zero-width joiners and non-joiners, marks of direction | only in ASCII text, since other scripts need them |
+/// | zero-width joiners and non-joiners, marks of direction | only beside ASCII text, as other scripts need them |
 pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> bool {
     match letter {
         '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => true,
@@ -16,9 +17,9 @@ pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> 
     }
 }
 
-/// Returns whether a reader may fail to notice this character, because it is invisible or blank, or because it changes
-/// the character or the direction beside it. More characters are hidden in this sense than are deceptive by
-/// [`is_deceptive`]. Use this function for texts that a person approves and that may contain escapes.
+/// Returns true if a reader may overlook this character: it is invisible or blank, or it only changes the character or
+/// the direction beside it. This covers all characters of [`is_deceptive`] and more. Use this function for texts that a
+/// person approves and that may contain escapes.
 pub fn is_hidden(letter: char) -> bool {
     is_deceptive(None, letter, None)
         || matches!(letter,

@@ -8,18 +8,18 @@ use std::{
 use flowcell_expr::Json;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The approximate maximum size of a value as JSON text, in bytes. Values share their parts, so without this limit a
-/// few steps could build a value too large to write.
+/// The approximate maximum size of a value as JSON text, in bytes. A value may contain the same part many times but
+/// stores it once. So without this limit, a few nodes could build a value whose text is too large to write.
 pub const VALUE_BYTES: u64 = 64 << 20;
 
-/// The default media type, for content that declares none.
+/// The media type of content for which no media type is known.
 pub const BINARY: &str = "application/octet-stream";
 
 /// One immutable value. It stores JSON text, a JSON tree, or both, and creates the missing form on first use.
 #[derive(Clone)]
 pub struct Value(Arc<Forms>);
 
-/// The forms of a value. Invariant: at least one form is set.
+/// The forms of a value. At least one of them is always set.
 struct Forms {
     text: OnceLock<Box<str>>,
     tree: OnceLock<Json>,
@@ -75,7 +75,8 @@ impl Value {
         }
     }
 
-    /// Returns the blob that this value refers to, if it is a file reference `{ "kind": "file", "fileId": … }`.
+    /// Returns the blob to which this value refers; `None` unless the value is a file reference `{ "kind": "file",
+    /// "fileId": … }`.
     pub fn blob(&self) -> Option<BlobRef> {
         let json = self.json();
         if json.get("kind")?.as_str()? != "file" {

@@ -9,7 +9,7 @@ pub fn yaml_error(error: &Error) -> String {
     error.render_with_formatter(&PlainDescriptions)
 }
 
-/// Replaces the parser's names for expected parts with plain descriptions.
+/// Replaces the names that the parser gives to expected parts of a document with plain descriptions.
 struct PlainDescriptions;
 
 impl MessageFormatter for PlainDescriptions {

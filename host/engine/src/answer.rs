@@ -29,7 +29,7 @@ pub(crate) fn read(answer: Result<types::Step, types::Failure>, attempt: &Attemp
 struct Reader<'a> {
     attempt: &'a Attempt,
     limits: &'a Limits,
-    /// The maximum size in bytes of the parts of the answer that are not read yet.
+    /// The number of bytes that the rest of the answer may still have. Each part that is read reduces it.
     room: usize,
 }
 

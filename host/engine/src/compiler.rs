@@ -19,13 +19,13 @@ use crate::{
     text::{cut, single_line},
 };
 
-/// The maximum number of compiler processes that attempts use at the same time. Tenants share them: a single tenant
-/// may use two, so that two stay free for others.
+/// The maximum number of compiler processes that attempts use at the same time. Tenants share them fairly: a single
+/// tenant gets at most two, so that two stay free for other tenants.
 pub(crate) const MAX_COMPILERS: u64 = 4;
 /// The maximum number of bytes of the compiler's error output that a message repeats.
 const MAX_ERROR_OUTPUT_BYTES: usize = 1 << 10;
-/// The seconds that a compiler may run for each second of its limit on computing time. A compiler has a low priority,
-/// so it may have to wait for other processes.
+/// The seconds after which the host kills a compiler, for each second of its limit on computing time. This is more than
+/// one because a compiler has a low priority, so it may have to wait for other processes.
 const WAIT_PER_COMPUTING_SECOND: u64 = 10;
 /// The interval at which the host checks whether a compiler that has closed its output has exited.
 const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -91,7 +91,7 @@ fn write_request(mut input: impl Write, request: &CompileRequest, component: &[u
     input.write_all(component)
 }
 
-/// Reads at most `most` bytes.
+/// Reads at most `most` bytes. After a read error, returns the bytes that were read before it.
 fn read_most(from: impl Read, most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     // A read error does not matter: the exit status of the compiler decides.
@@ -107,7 +107,7 @@ struct CompilerExit {
     error_output: Vec<u8>,
 }
 
-/// Waits until a compiler exits by itself. Returns `None` if it has not done so by the deadline.
+/// Waits until a compiler exits by itself. Returns `None` if the compiler still runs at the deadline.
 fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
     loop {
         match child.try_wait()? {
@@ -333,7 +333,8 @@ mod tests {
         }
     }
 
-    /// Prints that a test is skipped, because the kernel lacks a feature. Fails if `FLOWCELL_TEST_NEEDS` lists it.
+    /// Prints that a test is skipped because the kernel lacks a feature. Panics if `FLOWCELL_TEST_NEEDS` lists the
+    /// feature.
     #[cfg(target_os = "linux")]
     fn skipped(test: &str, feature: &str) {
         let needed = std::env::var("FLOWCELL_TEST_NEEDS").unwrap_or_default();

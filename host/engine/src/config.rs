@@ -17,11 +17,11 @@ pub struct Config {
     /// The number of threads that run guests. `None`: one for each core.
     pub threads: Option<usize>,
     /// The maximum number of concurrent instances, at least 32; further attempts wait. An instance that waits for a
-    /// call counts too. `None`: as many as the machine can hold, at most 1,000. Each costs 2 µs at the start, so a
-    /// short-lived process should set a lower number.
+    /// call counts too. `None`: as many as the machine can hold, at most 1,000. To reserve an instance costs 2 µs when
+    /// the engine starts, so a short-lived process should set a lower number.
     pub instances: Option<u32>,
     /// The bytes of linear memory that all instances share, beyond the first 4 MiB of each. `None`: a quarter of the
-    /// machine's memory. A tenant that already has some of this memory can take more only if at least as much as it
-    /// then has stays free.
+    /// machine's memory. If a tenant already has some of this memory, it gets more only if afterwards at least as many
+    /// bytes stay free as the tenant then has.
     pub memory: Option<u64>,
 }

@@ -153,7 +153,7 @@ impl Engine {
         self.0.scheduler.charge(tenant, time);
     }
 
-    /// Returns the computing time of each tenant since the last call.
+    /// Returns the computing time of each tenant since this method was last called.
     pub fn take_computing_times(&self) -> HashMap<Tenant, Duration> {
         self.0.scheduler.take_computing_times()
     }

@@ -1,11 +1,12 @@
-//! Schedules computing time: next comes the tenant that has recently computed least.
+//! Schedules computing time: whenever a thread is free, it serves the tenant that has recently computed least.
 //!
 //! Each tenant has a queue of attempts that are ready to continue. The guest threads take from the queue of the tenant
-//! that has computed least. An attempt computes until it waits, or until a tick of the clock interrupts it. So a tenant
-//! with many spinning attempts delays another tenant's attempt by one tick, however many they are.
+//! that has computed least. An attempt computes until it waits, or until a tick of the clock interrupts it. So even a
+//! tenant with very many spinning attempts delays an attempt of another tenant by only one tick.
 //!
-//! A queue remembers its tenant's computing time. A queue that was empty continues at the time of the queue that was
-//! served last. So a tenant neither saves up time by waiting nor loses any.
+//! A queue remembers its tenant's computing time. If work arrives in an empty queue, and the queue that was served last
+//! has a larger computing time, the empty queue takes over that larger time. So a tenant gets no advantage from the
+//! time during which it had no work.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,8 +20,8 @@ use flowcell_contract::Tenant;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-/// The maximum number of queues before the empty ones are removed. An empty queue is at most about one tick ahead of a
-/// new one, so little is lost.
+/// If there are more queues than this, the empty ones are removed, and their computing times are forgotten. This hardly
+/// matters: the time of an empty queue is at most about one tick more than the time that a new queue begins with.
 const MAX_KEPT_QUEUES: usize = 64;
 
 /// The queues of all tenants and their computing times. A clone is another handle to the same queues.
@@ -33,7 +34,7 @@ pub(crate) struct FairScheduler {
 /// The queues of all tenants.
 struct RunQueues<T> {
     by_tenant: HashMap<Tenant, RunQueue<T>>,
-    /// The computing time `spent` of the queue that was served last, when it was served.
+    /// The computing time `spent` that the queue served last had when it was served.
     clock: Duration,
     /// The computing time of each tenant since the last [`FairScheduler::take_computing_times`].
     computed: HashMap<Tenant, Duration>,
@@ -42,7 +43,7 @@ struct RunQueues<T> {
 /// The queue of one tenant.
 struct RunQueue<T> {
     ready: VecDeque<T>,
-    /// The computing time of the tenant, on the scale of `clock`.
+    /// The computing time of the tenant, comparable with `clock`.
     spent: Duration,
 }
 
@@ -52,7 +53,7 @@ impl FairScheduler {
         FairScheduler { queues: Arc::new(Mutex::new(RunQueues::new())), runtime }
     }
 
-    /// Runs work of a tenant, as soon as the tenant is next. Dropping the returned async task stops the work at its
+    /// Runs `work` for a tenant, as soon as the tenant is next. Dropping the returned async task stops the work at its
     /// next yield.
     pub(crate) fn spawn<F>(&self, tenant: Tenant, work: F) -> Task<()>
     where
@@ -86,7 +87,7 @@ impl FairScheduler {
         self.queues.lock().charge(tenant, time);
     }
 
-    /// Returns the computing time of each tenant since the last call.
+    /// Returns the computing time of each tenant since this method was last called.
     pub(crate) fn take_computing_times(&self) -> HashMap<Tenant, Duration> {
         std::mem::take(&mut self.queues.lock().computed)
     }

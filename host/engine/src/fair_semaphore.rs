@@ -1,7 +1,8 @@
 //! Resources that tenants share fairly, such as instances and bytes of memory.
 //!
-//! A tenant may take more only if at least as much stays free as it then holds. A tenant that holds nothing may take
-//! all that is free. So a single tenant gets a half, and two get a third each. A new tenant can start at once.
+//! A tenant that holds nothing may take all that is free. If a tenant holds some units already, it may take more only
+//! if afterwards at least as many units stay free as the tenant then holds. So a single tenant that takes unit by unit
+//! gets a half, and two get a third each. A new tenant can start at once.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -62,7 +63,7 @@ impl FairSemaphore {
         self.0.lock().by.values().map(|share| share.held).sum()
     }
 
-    /// Returns the number of further units that the tenant may take now, one by one.
+    /// Returns how many further units the tenant may take now if it takes them one by one.
     pub fn available(&self, tenant: &Tenant) -> u64 {
         let taken = self.0.lock();
         let (held, bound) = taken.held_and_bound(tenant);
@@ -116,7 +117,7 @@ impl Permit {
         grown
     }
 
-    /// Returns all but this amount to the pool.
+    /// Returns the units beyond the first `to` units to the pool.
     pub fn shrink(&mut self, to: u64) {
         let more = self.amount.saturating_sub(to);
         self.amount -= more;
@@ -187,17 +188,17 @@ impl Taken {
     }
 }
 
-/// Returns whether a tenant may take this amount at once: it stays within the tenant's maximum, and at least as much as
-/// the tenant then holds stays free. A tenant that holds nothing may take all that is free within its maximum, so that
-/// a large amount is possible at all.
+/// Returns true if a tenant that holds `held` units may take `amount` of the `free` units at once. Afterwards the
+/// tenant may hold at most `bound` units, and at least as many units must stay free as it then holds. If the tenant
+/// holds nothing yet, no units need to stay free, so that a large amount is possible at all.
 fn fits(free: u64, held: u64, bound: Option<u64>, amount: u64) -> bool {
     let Some(left) = free.checked_sub(amount) else { return false };
     let after = held + amount;
     bound.is_none_or(|bound| after <= bound) && (held == 0 || after <= left)
 }
 
-/// Returns whether a caller that can wait may take this amount. An amount above the tenant's maximum must not wait
-/// forever: the tenant takes it when it holds nothing else.
+/// Returns true if a caller that can wait may take this amount. Its tenant may take what [`fits`] permits. If the
+/// tenant holds nothing, it may also take any free amount above its maximum; otherwise the caller would wait forever.
 fn fits_later(free: u64, held: u64, bound: Option<u64>, amount: u64) -> bool {
     fits(free, held, bound, amount) || (held == 0 && amount <= free)
 }

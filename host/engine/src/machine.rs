@@ -101,8 +101,8 @@ fn with_pool(limits: &Limits, slots: u32) -> wasmtime::Config {
     config
 }
 
-/// Returns the number of slots: the wanted number, but at most as many as fit in half of the mappings and of the
-/// memory.
+/// Returns the number of slots: `wanted`, or [`MAX_SLOTS`] if it is `None`. Reduces it to the number of slots that fit
+/// in half of the address space mappings and in half of the memory, but never below [`MIN_SLOTS`].
 fn slots(wanted: Option<u32>) -> u32 {
     let by_mappings = read_number("/proc/sys/vm/max_map_count").map(|count| count / 2 / MAPPINGS_PER_SLOT);
     let by_memory = memory_bytes().map(|bytes| bytes / 2 / MEMORY_PER_SLOT);

@@ -86,8 +86,8 @@ impl Drop for Counted {
 }
 
 /// An attempt that began while its engine had no other attempt. It runs on the thread that polls this future, because
-/// a switch of threads takes longer than a short call, and no other attempt has to wait. If the guest computes for
-/// long, the attempt moves to a guest thread.
+/// to switch threads takes longer than a short call, and no other attempt has to wait for this thread. If the guest
+/// computes for long, the attempt moves to a guest thread.
 struct InlineAttempt {
     running: Option<Running>,
     /// True once the [ticker](crate::ticker) has interrupted the guest while it computed.

@@ -11,11 +11,11 @@ use std::{
 
 use wasmtime::EngineWeak;
 
-/// The time between two interrupts. While other guests compute without a pause, an attempt waits about this long for
-/// its turn.
+/// The time between two interrupts. If other guests compute all the time, an attempt waits about this long until it may
+/// compute.
 const TICK: Duration = Duration::from_millis(2);
-/// The number of idle ticks before the thread parks, so that a stream of short attempts does not wake it again and
-/// again.
+/// After this number of ticks without an attempt, the ticker's thread goes to sleep. It does not sleep earlier, because
+/// a stream of short attempts would wake it again and again.
 const IDLE_TICKS: u32 = 100;
 
 /// The ticker. It starts its thread when the first attempt begins.

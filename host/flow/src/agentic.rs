@@ -1,8 +1,8 @@
 //! The agentic dialect: agents do the steps, prompts describe them, and rules connect them.
 //!
 //! Each step becomes one `agent.run` node, each rule an edge, and each `fallback.to` an edge on failure. A step starts
-//! as soon as one edge to it fires. Arguments travel with the output: a node receives `args`, merges its structured
-//! output into them, and passes them on.
+//! as soon as one edge to it fires. The arguments are a part of each node's output: a node receives `args`, merges the
+//! members of its structured output into them, and outputs the result as `args` for the next step.
 
 mod agent;
 mod argument;
@@ -59,12 +59,13 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Begin {
-    /// The first step. The run's input contains the arguments.
+    /// The run starts with the first step. Its input contains the arguments.
     #[default]
     First,
-    /// The steps that an earlier run has postponed. [`resume_input`] creates the input of this run:
-    /// `{ args, steps: { <step>: { args, previous, from } } }`. The outer `args` are the flow's original arguments. Each
-    /// step has its own arguments, the output of the step before it as text, and the id of that step.
+    /// The run starts with the steps of these ids, which an earlier run has postponed. [`resume_input`] creates the
+    /// input of this run: `{ args, steps: { <step>: { args, previous, from } } }`. The outer `args` are the flow's
+    /// original arguments. Each step has its own arguments (`args`), the output of the preceding step as text
+    /// (`previous`), and the id of the preceding step (`from`).
     At(Vec<String>),
 }
 
@@ -74,7 +75,8 @@ pub enum Begin {
 pub struct Start {
     /// The steps that the run starts with.
     pub begin: Begin,
-    /// Prefix of the ids of the run's sessions. Without one, later runs cannot continue the sessions.
+    /// Prefix of the ids of the run's sessions. With `None` the sessions are not saved, so later runs cannot continue
+    /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
 }
@@ -85,7 +87,7 @@ impl From<Begin> for Start {
     }
 }
 
-/// The values that the check of an agentic flow needs in addition to the text of the flow.
+/// The values, beyond the text of the flow, that the check of an agentic flow needs.
 pub(crate) struct AgenticInput<'a> {
     pub(crate) file: &'a str,
     pub(crate) start: &'a Start,

@@ -1,18 +1,20 @@
 //! Finds the cycles of a graph and the ancestors of each node.
 
-/// The strongly connected components of a graph, and the ancestors of each node. The ancestors of a component are a row
-/// of bits. A lookup takes constant time; construction takes one pass over the edges.
+/// The strongly connected components of a graph, and the ancestors of each node. A bit set for each component holds the
+/// ancestors of its nodes. So a lookup takes constant time. Construction visits each edge once.
 #[derive(Default)]
 pub(crate) struct Ancestry {
-    /// The component of each node.
+    /// The index of each node's component in `components`.
     component: Vec<usize>,
-    /// The nodes of each component, in topological order of the components.
+    /// The nodes of each component. The components are in topological order: each follows all components from which
+    /// edges lead to it.
     components: Vec<Vec<usize>>,
-    /// True for components that are cycles.
+    /// True for each component whose nodes form a cycle, by the index of the component.
     cyclic: Vec<bool>,
-    /// A row per component, with a bit for each ancestor node.
+    /// The ancestors of the nodes of each component: one bit set after the other, with one bit for each node of the
+    /// graph.
     before: Vec<u64>,
-    /// Number of words in a row of `before`.
+    /// Number of 64-bit words of one bit set in `before`.
     words: usize,
 }
 
@@ -42,7 +44,7 @@ impl Ancestry {
         self.before[component * self.words + node / 64] |= 1 << (node % 64);
     }
 
-    /// Adds a predecessor and its ancestors to a component's ancestors.
+    /// Adds a predecessor of a node, and the ancestors of this predecessor, to the ancestors of the node's component.
     fn inherit(&mut self, component: usize, predecessor: usize) {
         self.mark(component, predecessor);
         let source = self.component[predecessor];
@@ -55,7 +57,8 @@ impl Ancestry {
         below.iter_mut().zip(row).for_each(|(word, more)| *word |= more);
     }
 
-    /// Returns true if a path of edges leads from one node to another.
+    /// Returns true if a path of edges leads from the node `earlier` to the node `later`; false if they are the same
+    /// node.
     pub(crate) fn comes_before(&self, earlier: usize, later: usize) -> bool {
         let row = self.component[later] * self.words;
         earlier != later && self.before[row + earlier / 64] & (1 << (earlier % 64)) != 0
@@ -72,8 +75,9 @@ impl Ancestry {
     }
 }
 
-/// Returns the strongly connected components of a graph (Tarjan's algorithm without recursion). A component comes after
-/// all components that are reachable from it through `next`. Its nodes are in ascending order.
+/// Returns the strongly connected components of a graph (Tarjan's algorithm without recursion). `next` has the nodes to
+/// which the edges of each node lead. A component comes after all components that it reaches through these edges. The
+/// nodes of a component are in ascending order.
 pub(crate) fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut search = Search {
         next,
@@ -95,14 +99,16 @@ pub(crate) fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 struct Search<'a> {
     next: &'a [Vec<usize>],
-    /// The number of each node in the order of the first visits, from 1; 0 means not visited.
+    /// The position of each node in the order in which the search has visited the nodes, from 1; 0 for a node that is
+    /// not visited yet.
     order: Vec<usize>,
-    /// For each node, the earliest visited node that is known to be reachable from it.
+    /// For each node, the lowest position in `order` of the nodes that it is known to reach.
     low: Vec<usize>,
     open: Vec<bool>,
-    /// Visited nodes whose component is not known yet.
+    /// The visited nodes whose component is not known yet.
     stack: Vec<usize>,
-    /// The path to the current node, with the number of followed edges per node.
+    /// The path from the start of the search to the current node: each node with the number of its edges that were
+    /// followed.
     path: Vec<(usize, usize)>,
     visited: usize,
     found: Vec<Vec<usize>>,
@@ -163,7 +169,7 @@ mod tests {
     use super::Ancestry;
 
     proptest! {
-        /// The rows of bits agree with a search over the edges.
+        /// The bit sets agree with a search that follows every edge.
         #[test]
         fn agrees_with_following_every_edge(edges in prop::collection::vec((0..70usize, 0..70usize), 0..200)) {
             let mut predecessors = vec![Vec::new(); 70];

@@ -14,8 +14,8 @@ use crate::{
     yaml::{self, Tree},
 };
 
-/// The reason why a flow cannot be called. A chain lists the names of the flows from the checked flow to the last
-/// called one.
+/// The reason why a flow cannot be called. The texts of a variant are a chain of calls: the names of the flows from the
+/// checked flow to the last called one.
 pub(crate) enum CallError {
     /// No flow has the name.
     Unknown,
@@ -25,7 +25,7 @@ pub(crate) enum CallError {
     TooDeep(Vec<String>),
 }
 
-/// The called flows. Each flow is read once.
+/// The calls between flows that are known so far. Each flow is read only once.
 pub(crate) struct Calls<'a> {
     catalog: &'a Catalog,
     context: &'a dyn CheckContext,
@@ -49,8 +49,9 @@ impl<'a> Calls<'a> {
         self.follow(&mut chain, &mut HashSet::new())
     }
 
-    /// Follows the calls of the last flow in a chain, at most [`limits::FLOW_DEPTH`] levels deep. `sound` has the
-    /// flows whose calls are known to be valid.
+    /// Follows the calls of the last flow in a chain, and the calls of those flows in turn, at most
+    /// [`limits::FLOW_DEPTH`] levels deep. Returns the first error; `None` if there is none. `sound` has the flows
+    /// whose calls are already known to be valid.
     fn follow(&self, chain: &mut Vec<String>, sound: &mut HashSet<String>) -> Option<CallError> {
         let (name, before) = chain.split_last()?;
         if before.contains(name) {
@@ -93,7 +94,7 @@ impl<'a> Calls<'a> {
         Some(found)
     }
 
-    /// Collects the literal flow names in the fields that node types mark as flow names.
+    /// Adds to `found` the literal names in those fields of nodes that the node types mark as names of flows.
     fn collect(&self, graph: &Tree, found: &mut Vec<String>) {
         for node in graph.member("nodes").map(Tree::items).unwrap_or_default() {
             if let Some(name) = self.called_by(node).filter(|name| !found.contains(name)) {

@@ -18,8 +18,8 @@ pub enum Severity {
     Warning,
 }
 
-/// The set of rules that a check applies. Flows that a library already has must not become invalid through rules that
-/// were added later.
+/// The set of rules that a check applies. A rule that is added in a later version must not make the flows in a library
+/// invalid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CheckMode {
     /// All rules, for a flow that is validated or run from a file.
@@ -60,15 +60,16 @@ pub struct Diagnostic {
     pub message: String,
     /// A suggested correction.
     pub help: Option<String>,
-    /// True for a rule that was added later. Its violation is an error under [`CheckMode::New`] and
-    /// [`CheckMode::Adding`], and a warning under [`CheckMode::Stored`].
+    /// True if the diagnostic comes from a rule that a later version added. A violation of such a rule is an error
+    /// under [`CheckMode::New`] and [`CheckMode::Adding`], and a warning under [`CheckMode::Stored`].
     pub new_rule: bool,
-    /// Number of characters in the excerpt before the position.
+    /// Number of characters of the excerpt that stand before the marked position.
     indent: usize,
 }
 
 impl Diagnostic {
-    /// Creates an error in a text that the checker did not read.
+    /// Creates an error that the caller has found itself, without a check of the text. The excerpt is taken from
+    /// `text`.
     pub fn error(code: &'static str, text: &str, location: Location, message: &str, help: Option<&str>) -> Diagnostic {
         let line = text.lines().nth(location.line.saturating_sub(1)).unwrap_or_default();
         let (excerpt, indent) = excerpt(line, location.column.saturating_sub(1));
@@ -119,7 +120,7 @@ pub(crate) struct Diagnostics<'a> {
     mode: CheckMode,
     found: Vec<Diagnostic>,
     errors: usize,
-    /// Number of diagnostics beyond [`limits::DIAGNOSTICS`], which are only counted.
+    /// Number of diagnostics that were reported after [`limits::DIAGNOSTICS`] others. They are counted but not kept.
     more: usize,
     /// Time spent compiling and applying schemas.
     pub(crate) schema_time: Duration,
@@ -148,8 +149,8 @@ impl<'a> Diagnostics<'a> {
         self.mode
     }
 
-    /// Reports a violation of a rule that was added later. It is an error in a new flow, and a warning in a flow that a
-    /// library already has.
+    /// Reports a violation of a rule that a later version added. The violation is an error in a new flow, and a warning
+    /// in a flow that a library already has.
     pub(crate) fn new_rule(
         &mut self,
         code: &'static str,
@@ -180,7 +181,8 @@ impl<'a> Diagnostics<'a> {
         self.add(Severity::Warning, code, span, message.into(), help);
     }
 
-    /// Adds a diagnostic and returns true. If the limit is reached, counts the diagnostic and returns false.
+    /// Adds a diagnostic and returns true. If [`limits::DIAGNOSTICS`] diagnostics were added before, only counts it and
+    /// returns false.
     fn add(
         &mut self,
         severity: Severity,
@@ -207,8 +209,8 @@ impl<'a> Diagnostics<'a> {
         true
     }
 
-    /// Returns true if the limit is reached: further diagnostics are only counted, so callers need not compute their
-    /// texts.
+    /// Returns true if [`limits::DIAGNOSTICS`] diagnostics were added. Further ones are only counted, so callers need
+    /// not compute their texts.
     pub(crate) fn is_full(&self) -> bool {
         self.found.len() >= limits::DIAGNOSTICS
     }
@@ -218,7 +220,7 @@ impl<'a> Diagnostics<'a> {
         self.errors > 0
     }
 
-    /// Returns the diagnostics in the order of the text. If some are only counted, the last diagnostic reports their
+    /// Returns the diagnostics in the order of the text. If some were only counted, adds a last diagnostic with their
     /// number.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.found.sort_by_key(|diagnostic| (diagnostic.location.line, diagnostic.location.column));
@@ -241,8 +243,8 @@ impl<'a> Diagnostics<'a> {
     }
 }
 
-/// Returns the part of a line around the column `at`, and the number of characters in it before that column. A short
-/// line is returned as a whole.
+/// Returns a part of a line around the column `at`, and the number of characters in this part before that column. A
+/// short line is returned completely.
 fn excerpt(line: &str, at: usize) -> (String, usize) {
     let length = line.chars().take(at + MAX_EXCERPT_CHARS + 1).count();
     let from = if length <= MAX_EXCERPT_CHARS { 0 } else { at.saturating_sub(CHARS_BEFORE_POSITION) };
@@ -251,8 +253,8 @@ fn excerpt(line: &str, at: usize) -> (String, usize) {
     (format!("{start}{cut}"), at.min(length) - from + start.chars().count())
 }
 
-/// Replaces line breaks and tabs with spaces. Replaces other control characters, and characters that change the
-/// direction of the displayed text, with U+FFFD.
+/// Replaces line breaks and tabs with spaces. Replaces other control characters, and characters that make a text look
+/// like another one, with U+FFFD.
 pub(crate) fn sanitized(text: &str) -> String {
     let replace = |(c, deceptive): (char, bool)| match c {
         '\n' | '\r' | '\t' => ' ',

@@ -13,7 +13,7 @@ pub enum Format {
     Dot,
     /// A standalone SVG image.
     Svg,
-    /// A list of nodes with their targets, bodies indented.
+    /// A list of nodes, each with the targets of its edges. The nodes of a body are indented below their owner.
     Text,
 }
 
@@ -126,8 +126,8 @@ const HEIGHT: usize = 44;
 /// Distance between boxes.
 const GAP: usize = 36;
 
-/// Draws layers from top to bottom: a node is one layer below its lowest predecessor. A body is drawn indented below
-/// its owner.
+/// Draws the nodes in layers from top to bottom. Each node is one layer below the lowest of its predecessors. A body is
+/// drawn in a frame below its owner.
 fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
     let mut layout = Layout { places: vec![(0, 0); graph.nodes.len()], frames: Vec::new() };
     let (width, height) = place_body(graph, BodyIx::ROOT, (GAP, GAP), &mut layout);
@@ -190,7 +190,7 @@ fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
     writeln!(out, "</svg>")
 }
 
-/// Draws a line from each owner down to the frame of its body, to the left of the outgoing edges.
+/// Draws a line from each owner down to the frame of its body. The line is to the left of the owner's outgoing edges.
 fn svg_owners(graph: &Graph, places: &[Point], out: &mut String) -> std::fmt::Result {
     for owner in graph.bodies.iter().filter_map(|body| body.owner) {
         let (x, y) = places[owner.0 as usize];
@@ -201,16 +201,17 @@ fn svg_owners(graph: &Graph, places: &[Point], out: &mut String) -> std::fmt::Re
     Ok(())
 }
 
-/// Distances from the left and from the top.
+/// A point: its distances from the left edge and from the top.
 type Point = (usize, usize);
 
-/// The positions of nodes, and the frames around bodies, outer frames first.
+/// The positions of the nodes, and the frames around bodies. An outer frame precedes the frames in it.
 struct Layout {
     places: Vec<Point>,
     frames: Vec<(Point, Point)>,
 }
 
-/// Places the nodes of a body. Returns the right and bottom ends of the area.
+/// Sets the positions of the nodes of a body, beginning at `left` and `top`. Returns the right and bottom ends of the
+/// area that they take.
 fn place_body(graph: &Graph, body: BodyIx, (left, top): Point, layout: &mut Layout) -> Point {
     let (mut right, mut bottom) = (left, top);
     for layer in layers(graph, body) {

@@ -6,7 +6,8 @@ use crate::{
     yaml::{Entry, Kind, Span, Tree},
 };
 
-/// Cuts a text from the flow to 64 characters for a message, and replaces the characters that [`sanitized`] replaces.
+/// Prepares a text from the flow for a message: cuts it to 64 characters, and replaces the characters that
+/// [`sanitized`] replaces.
 pub(crate) fn for_message(text: &str) -> String {
     let mut short = sanitized(&text.chars().take(64).collect::<String>());
     if text.chars().nth(64).is_some() {
@@ -41,7 +42,8 @@ pub(crate) fn check_keys(entries: &[Entry], allowed: &[&str], diagnostics: &mut 
     check_keys_or(entries, allowed, |_| None, diagnostics);
 }
 
-/// Reports unknown keys. `meant` returns the help text for an unknown key, or `None` for a general one.
+/// Reports unknown keys. `meant` returns the help text for an unknown key; if it returns `None`, a general help text is
+/// used.
 pub(crate) fn check_keys_or(
     entries: &[Entry],
     allowed: &[&str],
@@ -91,7 +93,7 @@ pub(crate) fn text(tree: &Tree, key: &str, diagnostics: &mut Diagnostics<'_>) ->
     }
 }
 
-/// Returns a required text member; reports a missing or empty one and returns an empty text.
+/// Returns the text of a required member. Reports a member that is missing or empty, and returns an empty text for it.
 pub(crate) fn required(tree: &Tree, key: &str, what: &str, diagnostics: &mut Diagnostics<'_>) -> (String, Span) {
     let (text, span) = required_or_empty(tree, key, what, diagnostics);
     if tree.member(key).is_some_and(|value| value.text() == Some("")) {
@@ -100,7 +102,8 @@ pub(crate) fn required(tree: &Tree, key: &str, what: &str, diagnostics: &mut Dia
     (text, span)
 }
 
-/// Returns a text member that must exist but may be empty; reports a missing one and returns an empty text.
+/// Returns the text of a member that must exist but may be empty. Reports a missing member, and returns an empty text
+/// for it.
 pub(crate) fn required_or_empty(
     tree: &Tree,
     key: &str,
@@ -118,8 +121,8 @@ pub(crate) fn required_or_empty(
     text(tree, key, diagnostics).unwrap_or((String::new(), tree.span))
 }
 
-/// Returns the top-level `name` of a flow. Reports a missing name and returns an empty text for it. Reports an
-/// invalid name and returns it unchanged.
+/// Returns the top-level `name` of a flow. Reports a missing name and returns an empty text. Reports an invalid name
+/// and returns it unchanged.
 pub(crate) fn flow_name(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> String {
     let (name, span) = required(tree, "name", "flow", diagnostics);
     if !name.is_empty() && !is_flow_name(&name) {
@@ -153,7 +156,8 @@ pub(crate) fn list<'t>(tree: &'t Tree, key: &str, diagnostics: &mut Diagnostics<
     }
 }
 
-/// Returns a whole-number member within bounds, both included; `None` if it is missing. Reports any other value.
+/// Returns the whole number of a member; `None` if the member is missing. Reports any other value, and a number outside
+/// of the bounds, which are themselves allowed.
 pub(crate) fn whole_number(
     tree: &Tree,
     key: &str,

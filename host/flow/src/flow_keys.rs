@@ -1,4 +1,4 @@
-//! Detects texts that are not flows. Such a text gets one diagnostic instead of one for each key.
+//! Detects texts that are not flows. Such a text gets one diagnostic for the whole text, not one for each of its keys.
 
 use crate::{
     diagnostic::Diagnostics,
@@ -37,8 +37,8 @@ fn not_a_flow(top: &[Entry], keys: &[&Entry], diagnostics: &mut Diagnostics<'_>)
     diagnostics.error("not_a_flow", keys[0].key_span, message, Some(minimal_flow_help(name_in(top))));
 }
 
-/// Returns the keys that other tools use in place of `flow` and `nodes`: `name` and [`STEPS`]. `None` if `flow` or
-/// `nodes` exists, or if no such key exists.
+/// Returns the top-level keys that other tools use in place of `flow` and `nodes`: `name` and those in [`STEPS`].
+/// Returns `None` if the text has `flow` or `nodes`, or none of these keys.
 fn foreign(top: &[Entry]) -> Option<Vec<&Entry>> {
     if top.iter().any(|entry| matches!(&*entry.key, "flow" | "nodes")) {
         return None;
@@ -63,17 +63,17 @@ fn minimal_flow_help(name: Option<&str>) -> String {
     format!("write `flow: {{ name: {name} }}`, and on the next line `nodes: [{{ id: first, type: control.noop }}]`")
 }
 
-/// The top-level keys `name` and [`STEPS`] in a text that lacks `flow` or `nodes`. Each gets one error, which also
-/// reports the missing key.
+/// The top-level keys that stand in place of a missing `flow` (`name`) or `nodes` (those in [`STEPS`]). Each of them
+/// gets one error, which also reports the missing key.
 pub(crate) struct MisplacedKeys<'t> {
-    /// The key in place of `flow`.
+    /// The key `name`, if `flow` is missing.
     pub(crate) flow: Option<&'t Entry>,
-    /// The key in place of `nodes`.
+    /// A key of [`STEPS`], if `nodes` is missing.
     pub(crate) nodes: Option<&'t Entry>,
 }
 
 impl<'t> MisplacedKeys<'t> {
-    /// Finds the keys in place of missing ones.
+    /// Finds the keys that stand in place of a missing `flow` or `nodes`.
     pub(crate) fn find(top: &'t [Entry]) -> MisplacedKeys<'t> {
         let lacks = |key: &str| top.iter().all(|entry| &*entry.key != key);
         let name = top.iter().find(|entry| &*entry.key == "name" && lacks("flow"));

@@ -1,4 +1,4 @@
-//! Checks a node's grants, and that they cover the node's URL.
+//! Checks the grants of a node, and whether they cover the URL to which the node sends requests.
 
 use flowcell_contract::{BuiltIn, GrantShape, Grants, Json, MarkKind, NodeType, SECRETS};
 use flowcell_expr::Binding;
@@ -27,14 +27,14 @@ pub(crate) struct Url {
 enum Known {
     /// The whole URL is literal.
     Whole,
-    /// The beginning is literal and includes the whole host.
+    /// The beginning of the URL is literal and includes the complete host.
     Origin,
-    /// The URL is a default of the input of the flow; a caller may override it.
+    /// The URL comes from the default input of the flow, which a caller may override.
     Default,
 }
 
-/// Returns the URL from the input field that the node type marks as a URL; `None` if the type marks none, or if the
-/// host is not known before the run.
+/// Returns the URL in the input field that the node type marks as a URL. Returns `None` if the type marks no field, or
+/// if the host of the URL is not known before the run.
 pub(crate) fn url(raw: &RawNode<'_>, kind: &NodeType, input: &Binding, defaults: &Json) -> Option<Url> {
     let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Url)?;
     let (written, tree) = input::marked_text(raw.input, kind, MarkKind::Url)?;
@@ -120,8 +120,8 @@ fn check_url(url: &Url, grant: &Json, context: &dyn CheckContext, diagnostics: &
     }
 }
 
-/// Checks the form of a grant, and returns true if it is valid. The capability itself reads the grant when the node
-/// calls the capability.
+/// Checks the form of a grant. Returns true if it is valid. Whether a call fits the grant is decided later, by the
+/// capability, when the node makes the call.
 fn check(entry: &Entry, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> bool {
     let items = match &entry.value.kind {
         Kind::List(items) if !items.is_empty() => items.as_slice(),

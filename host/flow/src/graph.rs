@@ -79,10 +79,10 @@ impl Graph {
     }
 }
 
-/// An expression and the values that its roots refer to.
+/// A compiled binding or condition, and the values to which its root names refer.
 #[derive(Clone, Debug)]
 pub struct Bound<T> {
-    /// The compiled expression.
+    /// The compiled form.
     pub expr: T,
     /// The values that the expression refers to, without repetition.
     pub references: Vec<Reference>,
@@ -95,18 +95,18 @@ pub enum Reference {
     Flow,
     /// `ID`: the recorded output of a node in the same scope or in the scope of an owner.
     Node(NodeIx),
-    /// `nodes`: the recorded outputs of these nodes, by id. They are the nodes that the expression names, or all
-    /// visible nodes.
+    /// `nodes`: the recorded outputs of these nodes, by id. These are the nodes that the expression names, or all
+    /// visible nodes if it does not name each of them.
     Nodes(Vec<NodeIx>),
-    /// `ID` of an owner: its variables. They are the object that the owner provided for the current pass, and `last`,
-    /// the result of the pass before. Fields of the owner itself can use the variables if the host captures the fields
-    /// again for each pass.
+    /// `ID` of an owner: its variables. They are the members of the object that the owner provided for the current
+    /// pass, and `last`, the result of the preceding pass. Fields of the owner itself can use the variables if the host
+    /// captures the fields again for each pass.
     Owner(NodeIx),
-    /// `NAME` from the field `as` of this owner: the item of its current pass.
+    /// `NAME`, the value of the field `as` of this owner: the item of the owner's current pass.
     Alias(NodeIx, Arc<str>),
-    /// `inbound`: the output or error at the source of the edge that started the node.
+    /// `inbound`: the output or the error of the source of the edge that started the node.
     Inbound,
-    /// `inbounds`: the outputs or errors at the sources of all edges that fired, by the id of the source.
+    /// `inbounds`: the outputs or errors of the sources of all edges that fired, by the ids of these sources.
     Inbounds,
 }
 
@@ -169,7 +169,8 @@ pub struct Node {
     pub on_cycle: bool,
     /// True if the host captures the values for the node's input again each time an event wakes the node.
     pub rebinds: bool,
-    /// The output member that lists the results of the body's passes. With `None`, the results are dropped.
+    /// The name of the output member that lists the results of the body's passes. With `None`, these results are
+    /// dropped.
     pub collects: Option<Arc<str>>,
     /// Data for the code of the flow's dialect, by name. The runtime does not read it.
     pub labels: IndexMap<String, Json>,
@@ -182,7 +183,7 @@ pub struct Edge {
     pub from: NodeIx,
     /// Target of the edge.
     pub to: NodeIx,
-    /// The outcome of `from` after which the edge can fire.
+    /// The outcomes of `from` after which the edge can fire.
     pub on: On,
     /// An additional condition for firing. The edge fires only if it holds.
     pub when: Option<Bound<Condition>>,
@@ -207,7 +208,7 @@ pub enum On {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Join {
-    /// All edges have fired or been ruled out, and at least one has fired.
+    /// Every edge has fired or certainly will not fire, and at least one has fired.
     #[default]
     Settled,
     /// All edges have fired.
@@ -236,13 +237,13 @@ impl Default for FlowPolicy {
 /// Policies of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodePolicy {
-    /// Maximum running time of one attempt in milliseconds, including its continuations after waits. Default: 300,000.
+    /// Maximum running time of one attempt in milliseconds, including its parts after pauses. Default: 300,000.
     pub timeout_ms: u64,
     /// Maximum time in milliseconds from the moment when the node is ready to its end. Default: no limit.
     pub total_timeout_ms: Option<u64>,
     /// Retries after a failure.
     pub retry: Retry,
-    /// If true, a failure of the node is recorded as its output, and the flow continues as after a success.
+    /// If true, a failure of the node is recorded as its output, and edges fire as after a success.
     pub continue_on_error: bool,
 }
 
@@ -257,9 +258,9 @@ impl Default for NodePolicy {
 pub struct Retry {
     /// Total number of attempts, including the first. Default: 1.
     pub max_attempts: u32,
-    /// Delay before the second attempt in milliseconds. Default: 500.
+    /// Delay in milliseconds before the second attempt. Default: 500.
     pub backoff_ms: u64,
-    /// Factor by which the delay grows with each attempt. Default: 2.
+    /// Factor by which the delay grows from each attempt to the next. Default: 2.
     pub factor: f64,
     /// Maximum delay in milliseconds. Default: 60,000.
     pub max_backoff_ms: u64,
@@ -296,7 +297,7 @@ pub enum Jitter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RetryOn {
-    /// Failures marked as retryable, timeouts, and lost workers.
+    /// Failures that are marked as retryable, timeouts, and failures of the runner (`lost_worker`).
     Retryable,
     /// Every failure, retryable or not.
     Any,

@@ -5,7 +5,8 @@ use crate::{
     yaml::{Span, SyntaxError},
 };
 
-/// A column at which a line can start because an open map or list above starts there.
+/// A level of indentation: a column at which a further line can start, because a map or list that is still open starts
+/// there.
 #[derive(Clone, Copy)]
 struct Level {
     indent: usize,
@@ -31,7 +32,7 @@ pub(crate) fn find_tab(text: &str, span: Span) -> Option<SyntaxError> {
     None
 }
 
-/// Finds a `- ` or `: ` without its space in the line before the parser's position.
+/// Finds a `-` or `:` that lacks its space, in the last line before the line at which the parser stopped.
 pub(crate) fn missing_space(text: &str, at: usize) -> Option<SyntaxError> {
     let (start, _) = line_at(text, at);
     let before = text[..start].trim_end();
@@ -88,8 +89,8 @@ fn is_item(content: &str) -> bool {
     content == "-" || content.starts_with("- ")
 }
 
-/// Returns the open levels that are nearest to an indentation: list items if `is_item` is true, otherwise keys. Returns
-/// none if a level has exactly this indentation.
+/// Returns the open levels that are nearest to the column `indent`: those of list items if `is_item` is true, otherwise
+/// those of keys. Returns no levels if one of them has exactly this column.
 fn nearest(levels: &[Level], indent: usize, is_item: bool) -> Vec<Level> {
     let fitting = || levels.iter().filter(|level| level.is_item == is_item);
     let distance = |level: &&Level| level.indent.abs_diff(indent);
@@ -117,7 +118,7 @@ fn levels(before: &str) -> Vec<Level> {
     levels
 }
 
-/// Returns the levels that start in a line: its list items, and its key.
+/// Returns the levels that start in a line: one for each `- ` at its beginning, and one for its key.
 fn levels_of_line(line: &str, number: usize) -> Vec<Level> {
     let mut content = line.trim_start();
     let mut levels = Vec::new();

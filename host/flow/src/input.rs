@@ -1,6 +1,6 @@
-//! Compiles a node's input. The node type's schema can mark a field with its kind, such as a condition or a script
-//! ([`Mark`]). Conditions and templates are captured: the component evaluates them itself, so the host passes them on
-//! unevaluated, with the values that they read.
+//! Compiles a node's input. The node type's schema can mark a field with its kind, such as a condition or a script (see
+//! [`Mark`]). Conditions and templates are captured: the host hands them to the component unevaluated, together with
+//! the values that they read, because the component evaluates them itself.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ pub(crate) struct Compiled {
 pub(crate) struct FieldReads {
     pub(crate) paths: Vec<PathUse>,
     /// Longer forms of the paths, which lead into the items of lists, such as the attribute of a filter. They only
-    /// serve to check that such members can exist.
+    /// serve to check that the members which they name can exist.
     pub(crate) item_paths: Vec<PathUse>,
     pub(crate) locals: Locals,
     pub(crate) rebind: bool,
-    /// Paths in the braces of other languages, such as `${flow.input.a}`, with their text and position. Flowcell does
-    /// not evaluate them.
+    /// Paths in braces that other languages would evaluate, such as `${flow.input.a}`, each with its text and position.
+    /// Flowcell does not evaluate them.
     pub(crate) braced: Vec<(Path, String, Span)>,
 }
 
@@ -51,7 +51,7 @@ impl FieldReads {
 pub(crate) struct PathUse {
     pub(crate) path: Path,
     pub(crate) span: Span,
-    /// True if the value may be missing because the expression only tests for it.
+    /// True if the value may be missing because the expression only tests whether it exists.
     pub(crate) is_tested: bool,
 }
 
@@ -61,13 +61,13 @@ pub(crate) struct Locals {
     pub(crate) names: Vec<Arc<str>>,
     /// True if the node may provide any other name, too.
     pub(crate) any: bool,
-    /// True if the names include the members of another field of the input.
+    /// True if the names are, among others, the members of another field of the input.
     pub(crate) from_input: bool,
 }
 
 impl Locals {
-    /// Reads the local names of a mark: names, `*` for any name, and `field.*` for the members of another field of the
-    /// input.
+    /// Reads the local names that a mark lists: names, `*` for any name, and `field.*` for the members of another input
+    /// field.
     fn new(mark: &Mark, input: &Tree) -> Locals {
         let mut locals = Locals::default();
         for local in &mark.locals {
@@ -110,13 +110,12 @@ pub(crate) fn compile_marked(
     Compiled { binding, reads: compiler.reads }
 }
 
-/// Returns true if the node receives a field of this kind in another form than a field without a mark.
+/// Returns true if a field with a mark of this kind is compiled in another way than a field without a mark.
 fn changes_value(kind: MarkKind) -> bool {
     !matches!(kind, MarkKind::Join | MarkKind::Alias | MarkKind::Flow | MarkKind::Collect | MarkKind::Url)
 }
 
-/// The marks of fields inside a value. Each mark comes with the rest of its path, which leads from the value to the
-/// field.
+/// The marks that concern parts of a value. Each mark comes with the path from the value to the marked field.
 pub(crate) type OpenMarks<'m> = Vec<(&'m Mark, &'m [Arc<str>])>;
 
 struct InputCompiler<'a, 'f> {
@@ -161,7 +160,7 @@ impl InputCompiler<'_, '_> {
     }
 }
 
-/// Returns the marks of fields inside the member or item `step` of a value. Removes this step from their paths.
+/// Returns the marks that concern parts of the member or item `step` of a value, with paths that start there.
 pub(crate) fn marks_below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
     let shorten = |(mark, rest): &(&'m Mark, &'m [Arc<str>])| {
         let (first, rest) = rest.split_first()?;
@@ -182,9 +181,9 @@ fn plain(tree: &Tree, reads: &mut Vec<FieldReads>, diagnostics: &mut Diagnostics
     binding.unwrap_or_else(|| Binding::literal(Json::Null))
 }
 
-/// Compiles a value with the function `compile`. Earlier versions ignored some invalid text in expressions. Such text
-/// violates a new rule: it is an error in a new flow. In a flow that a library already has, it is a warning, and the
-/// value is compiled without it, so that its meaning stays the same.
+/// Compiles a value with the function `compile`. Earlier versions ignored some invalid text in expressions. Now such
+/// text is an error in a new flow. In a flow that a library already has, it is only a warning, and the value is
+/// compiled without this text, so that its meaning stays the same.
 fn compiled<T>(
     tree: &Tree,
     kind: CapturedKind,
@@ -210,7 +209,7 @@ fn compiled<T>(
     result.map_err(|errors| report(tree, code, errors, diagnostics)).ok()
 }
 
-/// Warns of Jinja statements, which are plain text in every field. One warning per text is enough.
+/// Warns of Jinja statements, which are plain text in every field. Gives at most one warning for each text.
 fn warn_of_statements(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
     match &tree.kind {
         Kind::Scalar(json) => {
@@ -292,8 +291,8 @@ fn capture(
     binding
 }
 
-/// Returns the value of a condition that reads nothing. Returns `None` for other conditions, and for those that may be
-/// slow to evaluate.
+/// Evaluates a condition that reads no value, and returns its result. Returns `None` for any other condition, and for
+/// one that may be slow to evaluate.
 pub(crate) fn constant_value(tree: &Tree, condition: &Condition) -> Option<bool> {
     let written = tree.json().to_text();
     let is_cheap = written.len() <= MAX_CONSTANT_BYTES && !written.contains(['*', '|']) && !written.contains("matches");
@@ -316,8 +315,8 @@ pub(crate) fn is_bool(tree: &Tree) -> bool {
     tree.json().as_bool().is_some() || matches!(expression_text(tree), Some("true" | "false"))
 }
 
-/// Warns of a condition that reads nothing, so that it is always true or always false. A literal Boolean is allowed,
-/// unless `must_read_value` is true, as for the field `condition`, which must test a value.
+/// Warns of a condition that reads no value, so that it is always true or always false. A literal Boolean is allowed
+/// unless `must_read_value` is true, as it is for the field `condition`, which must test a value.
 pub(crate) fn warn_of_constant(
     tree: &Tree,
     condition: &Condition,
@@ -329,7 +328,7 @@ pub(crate) fn warn_of_constant(
     diagnostics.warning("constant_condition", tree.span, message, Some(constant_condition_help(tree)));
 }
 
-/// Returns the help text for a condition that reads nothing.
+/// Returns the help text for a condition that reads no value.
 pub(crate) fn constant_condition_help(tree: &Tree) -> String {
     let quoted =
         expression_text(tree).filter(|text| text.starts_with(['\'', '"'])).map(|text| text.trim_matches(['\'', '"']));
@@ -356,12 +355,12 @@ fn to_path_uses(tree: &Tree, found: Vec<flowcell_expr::PathUse>) -> Vec<PathUse>
     found.into_iter().map(named).collect()
 }
 
-/// Maximum size in bytes of a text in which positions are computed; the time grows with the text and the number of
-/// positions.
+/// Maximum size in bytes of a text for which positions of its parts are computed. The time grows with the size of the
+/// text and with the number of positions.
 const MAX_POSITION_BYTES: usize = 16 * 1024;
 
-/// Returns the position of some bytes in the text at a JSON Pointer. Returns the position of the whole text if it is
-/// long, escaped, folded, or in another file.
+/// Returns the position of the bytes `offset` in the text at a JSON Pointer. Returns the position of the whole text if
+/// the text is long, escaped, folded, or in another file.
 pub(crate) fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> Span {
     let at = tree.nearest(pointer);
     let (Some(text), Some(offset)) = (at.text().filter(|text| text.len() <= MAX_POSITION_BYTES), offset) else {
@@ -388,9 +387,9 @@ fn report(tree: &Tree, code: &'static str, errors: Vec<ExprError>, diagnostics: 
     }
 }
 
-/// Returns the text of the input field that the node type marks with `kind`, and its tree. If the flow lacks the field,
-/// returns the default from its schema, without a tree. Returns `None` if there is no such mark or the value is not a
-/// text.
+/// Returns the text of the input field that the node type marks with `kind`, and the field's tree. If the flow does not
+/// set the field, returns the default in its schema, without a tree. Returns `None` if no field has such a mark, or if
+/// the value is not a text.
 pub(crate) fn marked_text<'t>(
     tree: Option<&'t Tree>,
     node_type: &NodeType,

@@ -1,8 +1,8 @@
-//! Finds joins that can never start their node: joins of kind `all` over branches that exclude each other.
+//! Finds nodes that can never start, because their join `all` waits for branches that exclude each other.
 //!
-//! A premise is a statement that is true whenever a node has ended without being skipped: how a node before it ended,
-//! or a value that a condition compared. Two branches exclude each other if their premises contradict. Premises that
-//! are unknown (expressions as texts, cycles) are left out, so every reported contradiction is real.
+//! A premise of a node is a statement that is true whenever the node has ended without being skipped: how a node before
+//! it ended, or a value that a condition compared. Two branches exclude each other if their premises contradict. Where
+//! premises are unknown (expressions as texts, cycles), none are assumed, so every reported contradiction is real.
 
 use std::collections::HashMap;
 
@@ -17,8 +17,8 @@ use crate::{
     yaml::Tree,
 };
 
-/// A statement about a subject, which is a node or a path. If `holds` is true, the subject has the value; otherwise the
-/// subject does not have it.
+/// A statement about a subject: a node, which ends in some way, or a path, which has a value. If `holds` is true,
+/// `value` is this end or value. If it is false, the end or value is a different one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Premise {
     subject: usize,
@@ -30,11 +30,11 @@ struct Premise {
 pub(crate) struct Exclusion {
     /// The nodes that the two edges come from.
     pub(crate) sources: (usize, usize),
-    /// The contradicting requirements of the two branches.
+    /// The two premises that contradict each other, as texts: one of each branch.
     pub(crate) needs: (String, String),
 }
 
-/// Finds the contradicting branches of each join `all`, by node.
+/// Finds two contradicting branches of each node with the join `all`. Returns them with the index of the node.
 pub(crate) fn find_exclusions(flow: &RawFlow<'_>, shape: &Shape, joins: &[Join]) -> Vec<(usize, Exclusion)> {
     let waits = |node: &usize| joins[*node] == Join::All && shape.incoming[*node].len() > 1;
     if !(0..joins.len()).any(|node| waits(&node)) {
@@ -64,7 +64,7 @@ pub(crate) fn find_exclusions(flow: &RawFlow<'_>, shape: &Shape, joins: &[Join])
     found
 }
 
-/// Returns the premises that hold in every branch.
+/// Returns the premises that all branches have in common.
 fn premises_of_every_branch(branches: Vec<Vec<Premise>>) -> Vec<Premise> {
     let mut branches = branches.into_iter();
     let Some(mut premises) = branches.next() else { return Vec::new() };
@@ -74,7 +74,7 @@ fn premises_of_every_branch(branches: Vec<Vec<Premise>>) -> Vec<Premise> {
     premises
 }
 
-/// Subjects and values, numbered for fast comparison.
+/// The texts of subjects and values, each with a number, because numbers are compared faster.
 #[derive(Default)]
 struct Interner {
     numbers: HashMap<String, usize>,
@@ -115,7 +115,8 @@ impl Reader<'_> {
         premises
     }
 
-    /// Adds the premises that hold if a condition is true: `equals` with a literal, alone, negated or in an `and`.
+    /// Adds the premises that hold if a condition is true. Reads only an `equals` with a literal: alone, in a `not` or
+    /// in an `and`.
     fn add_condition(&mut self, when: Option<&Tree>, premises: &mut Vec<Premise>) {
         let Some(when) = when else { return };
         premises.extend(when.member("equals").and_then(|equals| self.premise_of_equals(equals, true)));

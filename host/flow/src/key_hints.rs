@@ -5,9 +5,9 @@ use crate::{
     yaml::{Entry, Tree},
 };
 
-/// Keys of other tools that name the nodes before a node.
+/// Keys with which a node of other tools names the nodes that must end before it.
 const BEFORE: [&str; 6] = ["depends_on", "dependsOn", "depends-on", "needs", "after", "runAfter"];
-/// Keys of other tools that name the nodes after a node.
+/// Keys with which a node of other tools names the nodes that start after it.
 const AFTER: [&str; 2] = ["next", "then"];
 /// Keys that belong in a node's `policy`.
 const POLICY: [&str; 4] = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
@@ -80,13 +80,13 @@ pub(crate) fn for_input(key: &str) -> Option<String> {
     BESIDE.contains(&key).then(|| format!("write `{key}` beside `input`, not inside it"))
 }
 
-/// Suggests a Flowcell node type for one of another tool, by the last part of its name.
+/// Suggests a Flowcell node type in place of a type of another tool. Only the last part of the type's name counts.
 pub(crate) fn for_type(name: &str) -> Option<String> {
     let last = name.rsplit(['.', '/']).next().unwrap_or(name).to_lowercase().replace(['-', '_', ' '], "");
     TYPES.iter().find(|(names, _)| names.contains(&&*last)).map(|(_, help)| (*help).to_owned())
 }
 
-/// Suggests the Flowcell name of a key, from a list of names in other tools and in Flowcell.
+/// Suggests Flowcell's name for a key. `names` has pairs: the name in other tools, and the name in Flowcell.
 pub(crate) fn renamed(entry: &Entry, names: &[(&str, &str)]) -> Option<String> {
     let (_, name) = names.iter().find(|(other, _)| *other == &*entry.key)?;
     Some(format!("Flowcell calls this key `{name}`"))
@@ -109,7 +109,7 @@ pub(crate) fn for_policy(entry: &Entry) -> Option<String> {
     Some(format!("write `{}`", attempts.unwrap_or_else(|| "retry: { maxAttempts: … }".to_owned())))
 }
 
-/// Returns the edges that are equivalent to a key of a node.
+/// Returns the text of the edges that replace a key which names other nodes, such as `needs`.
 fn edges(node: &Tree, entry: &Entry) -> String {
     let own = node.member("id").and_then(Tree::text).map_or("…".into(), for_message);
     let others: Vec<_> = match entry.value.text() {

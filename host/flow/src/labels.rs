@@ -60,8 +60,8 @@ pub fn check_label(name: &str, value: &str) -> Result<(), LabelError> {
     Ok(())
 }
 
-/// Adds labels to earlier ones. A label replaces an earlier one of the same name. Fails if a label is not valid, or if
-/// there are more than [`LABELS`] afterwards.
+/// Adds the labels `added` to the labels `to`. An added label replaces one of the same name. Fails if an added label is
+/// not valid, or if there are then more than [`LABELS`].
 pub fn add_labels(to: &mut Labels, added: Labels) -> Result<(), LabelError> {
     added.iter().try_for_each(|(name, value)| check_label(name, value))?;
     to.extend(added);

@@ -89,7 +89,7 @@ pub struct Source {
     pub text: String,
 }
 
-/// Gives the checker access to the files and settings that a flow refers to. The crate itself reads no files.
+/// The access of the checker to the files and settings to which a flow refers. The crate itself reads no files.
 pub trait CheckContext {
     /// Returns the mode of the check. Default: [`CheckMode::New`], which applies all rules.
     fn mode(&self) -> CheckMode {
@@ -107,8 +107,8 @@ pub trait CheckContext {
         self.flow(name).is_some()
     }
 
-    /// Checks a secret that signs posts. Returns an error, as a sentence, if posts with its signature cannot be
-    /// accepted.
+    /// Checks a secret that signs posts to a webhook. Returns an error, as a sentence, if posts that are signed with it
+    /// cannot be accepted.
     fn check_signing_secret(&self, _name: &str) -> Result<(), String> {
         Ok(())
     }
@@ -118,35 +118,37 @@ pub trait CheckContext {
         None
     }
 
-    /// Finds an agent's file by the agent's name. With `None`, the checker uses the built-in agent of this name, if
-    /// there is one.
+    /// Finds an agent's file by the agent's name. If it returns `None`, the checker uses the built-in agent of this
+    /// name, if there is one.
     fn agent(&self, _name: &str) -> Option<Source> {
         None
     }
 
-    /// Returns the names of all agents with a file. With `None`, no agent counts as unknown.
+    /// Returns the names of all agents that have a file. If it returns `None`, the checker reports no agent as unknown.
     fn agents(&self) -> Option<Vec<String>> {
         None
     }
 
-    /// Returns the names of all capabilities that can be granted. With `None`, no capability counts as unknown.
+    /// Returns the names of all capabilities that can be granted. If it returns `None`, the checker reports no
+    /// capability as unknown.
     fn capabilities(&self) -> Option<Vec<String>> {
         None
     }
 
-    /// Checks one item of a grant and returns an error as a sentence. Each item of a list is checked separately.
+    /// Checks one item of a grant. Returns an error as a sentence. The checker calls this function for each item of a
+    /// list.
     fn check_grant(&self, _capability: &str, _item: &Json) -> Result<(), String> {
         Ok(())
     }
 
-    /// Returns the target of a URL and its coverage by a grant of `http`; `None` if the text is not a URL or cannot be
-    /// checked.
+    /// Returns the target of a URL, and whether a grant of `http` covers it. Returns `None` if the text is not a URL or
+    /// cannot be checked.
     fn reach(&self, _url: &str, _grant: &Json) -> Option<Reach> {
         None
     }
 
-    /// Returns patterns of all that a flow can be granted for a capability at most; `None` if nothing limits the
-    /// grants.
+    /// Returns the patterns that limit the grants of a capability: a flow can be granted only what they match. Returns
+    /// `None` if nothing limits the grants.
     fn most_granted(&self, _capability: &str) -> Option<Vec<String>> {
         None
     }
@@ -178,15 +180,15 @@ pub trait CheckContext {
 pub struct Reach {
     /// Scheme, host and port in the form of a grant.
     pub origin: String,
-    /// The origin with the path.
+    /// The origin with the path of the URL.
     pub path: String,
-    /// True if the grant covers a part of the origin.
+    /// True if the grant covers at least some URLs of the origin.
     pub covers_origin: bool,
     /// True if the grant covers the URL.
     pub covers_url: bool,
 }
 
-/// A context without files, other flows, agents and scripts.
+/// A context in which no files, other flows, agents or scripts exist.
 pub struct NoContext;
 
 impl CheckContext for NoContext {
@@ -280,8 +282,7 @@ pub struct About {
     pub description: Option<String>,
 }
 
-/// Reads a flow's name and description, even if the flow has errors. The name and description of a script are known
-/// only after a check.
+/// Reads a flow's name and description, even if the flow has errors. Those of a script are known only after a check.
 pub fn about(source: &Source) -> About {
     let Some(tree) = tree(source) else { return About::default() };
     // An agentic flow takes its file's name; its top-level `name` is a title.

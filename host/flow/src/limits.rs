@@ -30,12 +30,12 @@ pub const SIGNING_KEYS: usize = 4;
 pub const MAX_CONCURRENCY: u64 = 10_000;
 /// Maximum number of diagnostics that are listed.
 pub const DIAGNOSTICS: usize = 200;
-/// Maximum number of flows that are read to find recursive calls.
+/// Maximum number of called flows that the check of one flow reads, to find recursive calls.
 pub const CALLED_FLOWS: usize = 256;
 /// Maximum number of premises per node in the search for branches that exclude each other (module `joins`).
 pub const PREMISES: usize = 64;
 /// Timeout of one attempt of an agentic step in milliseconds: one day.
 pub const STEP_TIMEOUT_MS: u64 = 24 * 3_600 * 1_000;
-/// Maximum number of names in an agentic flow that are compared with a misspelled one, and maximum number of misspelled
-/// names that are looked up.
+/// Maximum number of names in an agentic flow with which a misspelled name is compared. It is also the maximum number
+/// of misspelled names for which similar ones are sought.
 pub const SIMILAR_NAMES: usize = 1_000;

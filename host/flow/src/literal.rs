@@ -1,13 +1,13 @@
-//! Escapes texts and values, so that `{{` in them stays literal, and detects texts that are one binding.
+//! Escapes texts and values, so that `{{` in them stays literal. Also detects texts that are a single binding.
 
 use flowcell_contract::Json;
 
 use crate::yaml::{Entry, Kind, Span, Tree};
 
-/// Maximum number of braces in one expression; a longer row of braces is split into several expressions.
+/// Maximum number of braces that one expression escapes. More consecutive braces are split into several expressions.
 const MAX_BRACES: usize = 1_000;
 
-/// Escapes a text, so that it renders as itself even if an expression follows it.
+/// Escapes a text so that it renders as itself, even if the caller appends an expression to it.
 pub(crate) fn escaped(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
     let mut rest = text;
@@ -25,8 +25,8 @@ pub(crate) fn escaped(text: &str) -> String {
     written + rest
 }
 
-/// Returns true if a text is a single `{{ }}`, whose value keeps its type. With any other text beside it, the result is
-/// a string.
+/// Returns true if a text is a single `{{ }}`, whose value keeps its type. If there is other text beside the `{{ }}`,
+/// the result is always a text.
 pub(crate) fn is_one_binding(text: &str) -> bool {
     let inside = text.trim().strip_prefix("{{").and_then(|text| text.strip_suffix("}}"));
     inside.is_some_and(|inside| !inside.split_once("}}").is_some_and(|(_, rest)| rest.contains("{{")))

@@ -95,8 +95,8 @@ pub(crate) fn lower(
     })
 }
 
-/// Returns the known members of the input: those of its schema, otherwise those of its defaults. With triggers, the
-/// defaults include the member `trigger`.
+/// Returns the known data about the input: its schema, otherwise its defaults. If the flow has triggers, the defaults
+/// include the member `trigger`.
 fn known_input(flow: &RawFlow<'_>) -> KnownInput {
     match (flow.input_schema, flow.input.map(Tree::json)) {
         (Some(schema), _) => KnownInput::Schema(schema.json().to_serde()),
@@ -109,8 +109,8 @@ fn known_input(flow: &RawFlow<'_>) -> KnownInput {
     }
 }
 
-/// Returns the join of a node: its `join`, or else the text of the input field that its type marks as the join.
-/// Default: `settled`.
+/// Returns the join of a node: the value of its key `join`. Without this key, the value of the input field that the
+/// node type marks as the join. Default: `settled`.
 fn join(node: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mut Diagnostics<'_>) -> Join {
     if let Some((join, _)) = node.join {
         return join;
@@ -126,8 +126,8 @@ fn join(node: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mut Diagnosti
     })
 }
 
-/// Returns the name of the output member that lists the results of the passes. Returns `None` if the input field that
-/// is marked for it is missing or false.
+/// Returns the name of the output member that lists the results of the passes. Returns `None` if the results are not
+/// wanted: the input field that the type marks `collect` is missing or false.
 fn collects(node: &RawNode<'_>, kind: &NodeType, diagnostics: &mut Diagnostics<'_>) -> Option<Arc<str>> {
     let member = kind.body.as_ref()?.collects.clone()?;
     let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Collect)?;
@@ -300,7 +300,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Checks that a literal flow name exists, and that its calls do not lead back to this flow.
+    /// Reports a literal name of a called flow if no flow has this name, or if the calls that follow from it are
+    /// recursive or nested too deeply.
     fn check_flow_name(&self, raw: &RawNode<'_>, kind: &NodeType, diagnostics: &mut Diagnostics<'_>) {
         let Some((name, Some(tree))) = input::marked_text(raw.input, kind, MarkKind::Flow) else { return };
         if name.contains("{{") {
@@ -332,8 +333,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Checks the alias of each owner, which is the name of the current item in the body. It must be literal, valid and
-    /// unused.
+    /// Checks the alias of each owner, the name under which its body reads the current item. The alias must be literal,
+    /// valid, and not used for anything else in the body.
     fn check_aliases(&self, diagnostics: &mut Diagnostics<'_>) {
         for (index, raw) in self.flow.nodes.iter().enumerate() {
             let (Some(alias), Some(scope)) = (&self.owners[index].alias, self.shape.owned[index]) else { continue };
@@ -476,7 +477,7 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Returns true if an expression can use the text as a root name, and it is not a reserved word.
+/// Returns true if an expression can use the text as a root name. Reserved words are not allowed.
 fn is_name(text: &str) -> bool {
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     plain && is_id(text) && !RESERVED.contains(&text)

@@ -1,7 +1,8 @@
-//! Finds members in expressions that cannot exist, from schemas and defaults that are known before a run.
+//! Finds members that an expression reads but that cannot exist, judged by schemas and defaults that are known before a
+//! run.
 //!
-//! Only a closed schema (`additionalProperties: false`, or a type without members) shows which members exist. For open
-//! schemas, and for keywords that this module does not read, nothing is reported.
+//! Only a closed schema shows which members exist: one with `additionalProperties: false`, or of a type without
+//! members. For open schemas, and for keywords that this module does not read, nothing is reported.
 
 use flowcell_contract::{Json, NodeType};
 use flowcell_expr::{Path, Segment};
@@ -18,11 +19,12 @@ const MAX_REFERENCES: usize = 16;
 const MAX_LISTED_MEMBERS: usize = 12;
 /// Names of members that other languages and tools use for the number of items.
 const FOREIGN_LENGTH_MEMBERS: [&str; 5] = ["length", "size", "count", "len", "Count"];
-/// Members that the host records for a node that was skipped or cancelled, or failed under `continueOnError`.
+/// Members of the output that the host records for a node that was skipped, was cancelled, or failed under
+/// `continueOnError`.
 const RECORDED: [&str; 5] = ["skipped", "cancelled", "failed", "error", "attempts"];
 /// Members of a recorded error.
 const ERROR_MEMBERS: [&str; 4] = ["code", "message", "retryable", "details"];
-/// Keywords that may add members to those in `properties`.
+/// Keywords of a schema that may allow members beyond those in `properties`.
 const COMPOSING_KEYWORDS: [&str; 9] = [
     "anyOf",
     "oneOf",
@@ -38,13 +40,13 @@ const COMPOSING_KEYWORDS: [&str; 9] = [
 /// A member or an item that a path names but that cannot exist.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MissingMember {
-    /// Number of leading segments that can exist.
+    /// Number of segments at the beginning of the path that can exist. The next segment cannot.
     at: usize,
-    /// The value at these segments.
+    /// The value to which these segments lead.
     container: Container,
 }
 
-/// A value that lacks a member.
+/// The kind of a value that lacks a member.
 #[derive(Clone, Debug, PartialEq)]
 enum Container {
     /// An object: the names of all of its members, and the names of the members that are lists.
@@ -55,8 +57,8 @@ enum Container {
 }
 
 impl MissingMember {
-    /// Returns true if the missing segment is not among the first `known` segments of a path. The first `start`
-    /// segments lead to the value that was checked.
+    /// Returns true if the missing segment comes after the first `known` segments of a path. The first `start` segments
+    /// of the path lead to the value that was checked.
     pub(crate) fn is_after(&self, known: usize, start: usize) -> bool {
         start + self.at >= known
     }
@@ -106,7 +108,7 @@ impl MissingMember {
     }
 }
 
-/// Returns a reference without its last words.
+/// Returns a reference without its last `words` parts, which dots separate.
 fn without_last(reference: &str, words: usize) -> &str {
     (0..words).fold(reference, |left, _| left.rsplit_once('.').map_or(left, |(left, _)| left))
 }
@@ -153,7 +155,7 @@ pub(crate) fn in_output(kind: &NodeType, segments: &[Segment]) -> Option<Missing
     }
 }
 
-/// Finds a member of the path that `inbound` cannot have after an edge that fired for a failure.
+/// Finds the first member of a path that `inbound` cannot have if an edge after a failure started the node.
 pub(crate) fn in_failure(segments: &[Segment]) -> Option<MissingMember> {
     let schema = json!({
         "type": "object",
@@ -204,7 +206,7 @@ enum Step<'s> {
     MissingMember(Container),
 }
 
-/// Follows one segment from a schema to the schema of a member or an item.
+/// Follows one segment of a path: from the schema of a value to the schema of a member or an item.
 fn step<'s>(schema: &'s serde_json::Map<String, Value>, segment: &Segment) -> Step<'s> {
     let types: Vec<&str> = match schema.get("type") {
         Some(Value::String(name)) => vec![name],
@@ -253,7 +255,8 @@ fn plain(name: &str) -> Option<Container> {
     }))
 }
 
-/// Finds the first member of a path that a default value does not have. Null and empty values give no information.
+/// Finds the first member of a path that a default value does not have. A null or an empty value gives no information,
+/// so nothing below it is reported.
 pub(crate) fn in_default(value: &Json, segments: &[Segment]) -> Option<MissingMember> {
     let mut here = value;
     for (at, segment) in segments.iter().enumerate() {

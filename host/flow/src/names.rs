@@ -1,4 +1,4 @@
-//! Resolves the root names of expressions, and checks that they are visible to the expression.
+//! Resolves the root names of expressions. Reports names that an expression cannot use where it stands.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -22,7 +22,7 @@ pub(crate) struct OwnerNames {
     pub(crate) is_known: bool,
     /// Names of the body's variables.
     pub(crate) variables: Vec<Arc<str>>,
-    /// Alias of the current item, from the field `as`.
+    /// The alias, a second name for the item of the current pass, from the field `as`.
     pub(crate) alias: Option<Arc<str>>,
 }
 
@@ -39,12 +39,12 @@ pub(crate) enum KnownInput {
 /// Names of null in other languages.
 const FOREIGN_NULLS: [&str; 6] = ["undefined", "nil", "NULL", "Null", "NONE", "nothing"];
 
-/// The nodes in its own scope that an expression may refer to.
+/// The nodes to which an expression may refer, among the nodes of its own scope.
 #[derive(Clone, Copy)]
 pub(crate) enum Visible {
-    /// The ancestors of a node.
+    /// Only the ancestors of this node.
     Before(usize),
-    /// A node and its ancestors.
+    /// This node and its ancestors.
     Through(usize),
     /// All nodes of the scope.
     All,
@@ -64,9 +64,9 @@ pub(crate) struct NameResolver<'a> {
     pub(crate) scope: usize,
     /// The visible nodes of that scope.
     pub(crate) visible: Visible,
-    /// True if `inbound` and `inbounds` are available.
+    /// True if the expression may use `inbound` and `inbounds`.
     pub(crate) inbound: bool,
-    /// The node whose own variables are available.
+    /// The node whose own variables the expression may use, if there is one.
     pub(crate) own: Option<usize>,
 }
 
@@ -102,7 +102,7 @@ impl NameResolver<'_> {
         references
     }
 
-    /// Reports members of list items that cannot exist, after a filter or a computed index.
+    /// Reports members of list items that cannot exist, read through a filter or a computed index.
     fn check_item_paths(&self, read: &FieldReads, diagnostics: &mut Diagnostics<'_>) {
         let begins =
             |long: &Path, path: &Path| long.root() == path.root() && long.segments().starts_with(path.segments());
@@ -128,8 +128,8 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Warns of `${flow.input.a}` and `{ node.field }` in a text, because they are not evaluated. Other names in braces
-    /// are ignored.
+    /// Warns of `${flow.input.a}` and `{ node.field }` in a text, because they are not evaluated. Ignores braces around
+    /// names that the flow does not define.
     fn warn_of_braces(&self, path: &Path, written: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
         let Some(Segment::Key(first)) = path.segments().first() else { return };
         let is_meant = match path.root() {
@@ -152,7 +152,7 @@ impl NameResolver<'_> {
         diagnostics.new_rule("unknown_name", span, format!("unknown name `{}`", for_message(root)), Some(help));
     }
 
-    /// Returns true if a root name is known without the names that the node itself provides for the field.
+    /// Returns true for a known root name other than those that the node itself provides for the field.
     fn is_known_root(&self, root: &str) -> bool {
         let around =
             |owner: usize| self.flow.nodes[owner].id == root || self.owners[owner].alias.as_deref() == Some(root);
@@ -222,13 +222,13 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Returns the reference of the steps dialect that the binding at this position was made from.
+    /// Returns the reference of the steps dialect from which the binding at this position was made.
     fn written_reference(&self, span: Span) -> Option<&str> {
         self.flow.references?.get(&span).map(String::as_str)
     }
 
-    /// Reports a member of `flow.input` that cannot exist. Warns of a member that has no default, if no expression
-    /// tests for it. Members among the first `known` segments of the path are not reported.
+    /// Reports a member of `flow.input` that cannot exist. Warns of a member without a default, unless the expression
+    /// tests for it. The first `known` segments of the path were checked before.
     fn check_input(
         &self,
         (path, known): (&Path, usize),
@@ -259,7 +259,7 @@ impl NameResolver<'_> {
     }
 
     /// Reports a member of a node's recorded output that cannot exist. The first `start` segments of the path lead to
-    /// the output. Members among the first `known` segments are not reported.
+    /// the output; the first `known` were checked before.
     fn check_output(
         &self,
         node: NodeIx,
@@ -274,7 +274,7 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Reports a member that cannot exist in the output of the node with an id, if there is such a node.
+    /// Reports a member that cannot exist in the output of the node with this id, if there is such a node.
     fn check_output_of(
         &self,
         id: &str,
@@ -288,7 +288,7 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Reports a member of `inbound` or `inbounds` that no edge to the node provides.
+    /// Reports a member of `inbound` or `inbounds` that none of the edges to the node provides.
     fn check_inbound(&self, path: &Path, is_tested: bool, span: Span, diagnostics: &mut Diagnostics<'_>) {
         let (Visible::Before(node) | Visible::Through(node)) = self.visible else { return };
         let is_edge = matches!(self.visible, Visible::Through(_));
@@ -324,7 +324,7 @@ impl NameResolver<'_> {
         self.report(first, (path, start), span, diagnostics);
     }
 
-    /// Reports `inbound` in the condition of an edge whose source has no incoming edge.
+    /// Reports `inbound` in the condition of an edge whose source has no incoming edge and so no `inbound`.
     fn report_inbound_of_source(&self, source: usize, root: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
         let id = for_message(self.flow.nodes[source].id.as_str());
         let why = format!("`{root}` in the condition of an edge belongs to its source, and no edge leads to `{id}`");
@@ -378,7 +378,7 @@ impl NameResolver<'_> {
         })
     }
 
-    /// Returns true if the edges guarantee that a node has ended before the expression is evaluated.
+    /// Returns true if the edges guarantee that a node ends before the expression is evaluated.
     pub(crate) fn is_visible(&self, node: usize) -> bool {
         let (shape, scope) = (self.shape, self.shape.scope_of[node]);
         let here = scope == self.scope
@@ -436,7 +436,7 @@ impl NameResolver<'_> {
     }
 
     /// Returns the node with an id. Reports an unknown id. If `alone` is true, no members follow the name, so it may be
-    /// an unquoted text.
+    /// a text that lacks its quotes.
     fn node(&self, id: &str, alone: bool, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<NodeIx> {
         let Some(node) = self.shape.by_id.get(id).copied() else {
             // It may be the item of an owner with an unknown type, which already has an error.

@@ -20,7 +20,8 @@ const UNITS: [(&str, f64); 16] = [
     ("days", 86_400_000.0),
 ];
 
-/// Suggests a value for a text under a key that requires a number: `10000` for `10s` if the key is in milliseconds.
+/// Suggests a number for a text under a key that requires a number. If the key is in milliseconds, `10s` becomes
+/// `10000`.
 pub(crate) fn suggest(key: &str, text: &str) -> Option<String> {
     let text = text.trim();
     if is_number(text) {

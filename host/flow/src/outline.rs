@@ -1,4 +1,4 @@
-//! Reads the scripts in flows and checks them with the context's script checker.
+//! Reads the scripts in flows. Checks them with the script checker of the [`CheckContext`].
 
 use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};
@@ -85,8 +85,8 @@ pub(crate) fn inline(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut 
     tree.json()
 }
 
-/// Reads and checks a script that a node refers to by path. A value that is not a text, such as a script that is
-/// already loaded, is returned unchanged.
+/// Reads and checks a script whose path a node gives, and returns it as `{ path, text }`. Returns a value that is not a
+/// text unchanged, because it may be a script that is already loaded.
 pub(crate) fn from_path(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> Json {
     let Some(path) = tree.text() else { return tree.json() };
     if path.contains("{{") {
@@ -118,7 +118,7 @@ pub(crate) fn read(source: &Source) -> Json {
     Json::object([("path", Json::from(source.name.as_str())), ("text", Json::from(source.text.as_str()))])
 }
 
-/// Reports errors in a script at the position where the flow refers to it.
+/// Reports an error in a script, at the position where the flow refers to the script.
 fn check_script_text(source: &Source, span: Span, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
     if let Err(error) = context.check_script(source) {
         let help = error.location.map(|(line, column)| format!("see line {line}, column {column} of the script"));

@@ -9,7 +9,7 @@ use crate::fields::for_message;
 pub(crate) struct PatternError {
     /// JSON Pointer to the pattern in the schema.
     pub(crate) pointer: String,
-    /// True if the pattern is the last key of the pointer, not the value at it.
+    /// True if the pattern is the last key of `pointer`. False if it is the value at `pointer`.
     pub(crate) is_key: bool,
     /// One sentence about the error.
     pub(crate) message: String,
@@ -24,7 +24,7 @@ const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitio
 /// Maximum number of patterns that are checked per schema.
 const MAX_PATTERNS: usize = 100;
 
-/// Returns the invalid patterns of a schema; `compiles` tests whether a schema is valid.
+/// Returns the invalid patterns of a schema. `compiles` returns true if a schema can be compiled.
 pub(crate) fn pattern_errors(schema: &Value, compiles: impl Fn(&Value) -> bool) -> Vec<PatternError> {
     let mut patterns = Vec::new();
     collect(schema, &mut String::new(), &mut patterns);
@@ -32,7 +32,8 @@ pub(crate) fn pattern_errors(schema: &Value, compiles: impl Fn(&Value) -> bool) 
     patterns.into_iter().filter_map(|pattern| pattern_error(pattern, &usable)).collect()
 }
 
-/// A pattern in a schema, the JSON Pointer to it, and true if it is a key.
+/// A pattern in a schema, the JSON Pointer to it, and true if it is the last key of this pointer and not the value
+/// there.
 type Pattern<'s> = (&'s str, String, bool);
 
 fn collect<'s>(schema: &'s Value, pointer: &mut String, found: &mut Vec<Pattern<'s>>) {
@@ -90,7 +91,7 @@ fn pattern_error((pattern, pointer, is_key): Pattern<'_>, usable: &impl Fn(&str)
     Some(PatternError { pointer, is_key, message, help: help.to_owned() })
 }
 
-/// Returns the cause of an invalid pattern, and a suggested correction.
+/// Returns the reason why a pattern is invalid, and a suggested correction.
 fn cause(pattern: &str, usable: &impl Fn(&str) -> bool) -> (&'static str, &'static str) {
     match nonlinear_feature(pattern) {
         Some(NonlinearFeature::Not) => (

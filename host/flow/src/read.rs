@@ -32,8 +32,8 @@ pub(crate) struct RawFlow<'t> {
     pub(crate) nodes: Vec<RawNode<'t>>,
     /// All edges, including those in bodies, in the order of the file.
     pub(crate) edges: Vec<RawEdge<'t>>,
-    /// True if the flow was generated from an agentic flow. The agentic dialect checks names itself, and allows cycles:
-    /// a node that has started ignores further edges that fire.
+    /// True if the flow was generated from an agentic flow. The agentic dialect checks names itself. It allows cycles,
+    /// because a node that has started ignores further edges that fire.
     pub(crate) is_agentic: bool,
     /// The references of the steps dialect, such as `$ctx.a`, by the positions of the bindings that replaced them.
     /// Messages show the references instead of the bindings. `None` for other dialects.
@@ -57,7 +57,7 @@ pub(crate) struct RawNode<'t> {
     pub(crate) body: RawBody,
     pub(crate) body_span: Span,
     pub(crate) body_output: Option<&'t Tree>,
-    /// The owner of the inline body that contains the node.
+    /// The index of the owner, if the node stands in a body that is written inside its owner.
     pub(crate) inline_owner: Option<usize>,
 }
 
@@ -333,7 +333,7 @@ pub(crate) fn parse_join(join: &str) -> Option<Join> {
     }
 }
 
-/// Names with another meaning in expressions.
+/// Names that cannot be ids, because they have another meaning in expressions.
 pub(crate) const RESERVED: [&str; 15] = [
     "flow", "nodes", "inbound", "inbounds", "true", "false", "null", "none", "not", "and", "or", "in", "is", "if",
     "else",

@@ -33,7 +33,7 @@ pub(crate) enum CompileError {
     TooCostly(TooCostly),
 }
 
-/// Compiles a schema. References must stay inside it, and its patterns run in linear time.
+/// Compiles a schema. References must point to parts of this schema, and its patterns run in linear time.
 pub(crate) fn compile(schema: &serde_json::Value) -> Result<Schema, CompileError> {
     Schema::compile(schema).map_err(|error| {
         // If several references fail, the library names any of them; this picks the first, so that the message is
@@ -51,7 +51,8 @@ pub(crate) fn compile(schema: &serde_json::Value) -> Result<Schema, CompileError
     })
 }
 
-/// Reports a schema that exceeds a limit. Flows in a library may contain one; their runs fail with the same code.
+/// Reports a schema that exceeds a limit. A flow in a library may contain such a schema; its runs then fail with the
+/// same code.
 fn report_cost(what: &str, error: &dyn std::fmt::Display, span: Span, diagnostics: &mut Diagnostics<'_>) {
     let message = format!("{what} cannot be used: {error}");
     let help =
@@ -59,8 +60,8 @@ fn report_cost(what: &str, error: &dyn std::fmt::Display, span: Span, diagnostic
     diagnostics.new_rule("schema_too_costly", span, message, help);
 }
 
-/// Runs `work` and adds its duration to the schema time of the flow. If that time exceeds [`SCHEMA_TIME`], reports it
-/// once. After that, returns `None` without running `work`.
+/// Calls `work`, and adds its duration to the time that this flow's schemas have taken. If their time exceeds
+/// [`SCHEMA_TIME`], reports this once; later calls return `None` and do not call `work`.
 fn timed<T>(span: Span, diagnostics: &mut Diagnostics<'_>, work: impl FnOnce(&mut Diagnostics<'_>) -> T) -> Option<T> {
     if diagnostics.schema_time > SCHEMA_TIME {
         return None;
@@ -119,7 +120,7 @@ struct Checker {
 /// A compiled schema, or the reason why it cannot be used.
 type Compiled = Result<Rc<Checker>, CompileError>;
 
-/// The compiled schemas of node types. Each is compiled once for all nodes of the type.
+/// The compiled schemas of node types. A schema is compiled once, for all nodes of its type.
 #[derive(Default)]
 pub(crate) struct Schemas {
     compiled: RefCell<HashMap<(String, Part), Compiled>>,
@@ -192,7 +193,7 @@ fn checker(kind: &NodeType, part: Part) -> Compiled {
     Ok(Rc::new(Checker { schema, compiled }))
 }
 
-/// Replaces the schema of a field with one that accepts everything.
+/// Replaces the schema of the field at `path` with one that accepts every value.
 fn accept_everything(schema: &mut serde_json::Value, path: &[Arc<str>]) {
     let Some((step, rest)) = path.split_first() else {
         *schema = serde_json::Value::Bool(true);
@@ -207,7 +208,8 @@ fn accept_everything(schema: &mut serde_json::Value, path: &[Arc<str>]) {
     }
 }
 
-/// Returns true if the error may disappear once the bindings at or below its position have values.
+/// Returns true if the error may disappear as soon as the bindings have values, because the value `at` is or contains a
+/// binding.
 fn depends_on_bindings(error: &ValidationError<'_>, at: &Tree) -> bool {
     // These keywords depend on values below the position, too.
     let wide = ["anyOf", "oneOf", "not", "contains", "uniqueItems", "enum", "const"].contains(&error.kind().keyword());

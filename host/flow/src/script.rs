@@ -27,7 +27,7 @@ const LABEL: &str = "script";
 const NODE: &str = "script";
 /// The node type that runs the script.
 const TYPE: &str = "script.run";
-/// The capability that the node is granted.
+/// The only capability that the flow grants to the node.
 const SERVICES: &str = BuiltIn::Services.name();
 
 /// Returns true if a file name has this dialect's extension.
@@ -89,7 +89,7 @@ pub(crate) fn lower(
     Some(graph)
 }
 
-/// Returns the grants. A script may call every service that a flow can be granted.
+/// Returns the grants of the node. They let the script call every service that a flow can be granted.
 fn grants(context: &dyn CheckContext) -> Json {
     let services = context.most_granted(SERVICES).unwrap_or_else(|| vec!["*".into()]);
     Json::object([(SERVICES, Json::array(services.into_iter().map(Json::from)))])
@@ -128,7 +128,7 @@ fn node<'t>(input: &'t Tree, grants: &'t Tree, span: Span) -> RawNode<'t> {
     }
 }
 
-/// Returns the schema of the flow's input from the script's ports. Further members are allowed.
+/// Returns the schema of the flow's input, made from the inputs that the script declares. Further members are allowed.
 fn schema(outline: &Outline, span: Span) -> Tree {
     let required = outline.inputs.iter().filter(|port| !port.optional).map(|port| Json::from(port.id.as_str()));
     let properties = outline.inputs.iter().map(|port| (port.id.as_str(), port_schema(port)));

@@ -12,14 +12,15 @@ use crate::{
     yaml::Span,
 };
 
-/// The structure of a flow. Scope 0 is the flow itself; the scope of an outer body precedes the scopes inside it.
+/// The structure of a flow. A scope is the flow itself (scope 0) or one body. The scope of an outer body precedes the
+/// scopes inside it.
 pub(crate) struct Shape {
     pub(crate) by_id: BTreeMap<String, usize>,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) scope_of: Vec<usize>,
-    /// The scope that each node owns.
+    /// The scope of the body that each node owns; `None` for a node without a body.
     pub(crate) owned: Vec<Option<usize>>,
-    /// Valid edges: index of the raw edge, source, target.
+    /// The valid edges, each with its index in the file and the indices of its source and its target.
     pub(crate) edges: Vec<(usize, usize, usize)>,
     pub(crate) incoming: Vec<Vec<usize>>,
     pub(crate) outgoing: Vec<Vec<usize>>,
@@ -61,7 +62,8 @@ impl Shape {
         shape
     }
 
-    /// Assigns nodes to scopes level by level, owners before their bodies.
+    /// Assigns the nodes to scopes. Begins with the nodes outside of bodies, then takes the bodies that they own, and
+    /// so on.
     fn place_nodes(&mut self, flow: &RawFlow<'_>, parent: &[Option<usize>], diagnostics: &mut Diagnostics<'_>) {
         let mut children: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
         for (node, owner) in parent.iter().enumerate() {
@@ -137,9 +139,9 @@ impl Shape {
         self.incoming[node].iter().map(|edge| self.edges[*edge].1)
     }
 
-    /// Reports cycles. A node runs once, so a cycle repeats nothing. A cycle without an `any` join never starts. In a
-    /// cycle with an `any` join, the edge that closes the cycle fires without effect. An agentic flow may have a cycle
-    /// if an edge from outside starts it through an `any` join.
+    /// Reports cycles of edges. A node runs once, so a cycle repeats nothing. A cycle without an `any` join never
+    /// starts. In a cycle with an `any` join, the edge that closes the cycle fires without effect. Only an agentic flow
+    /// may have a cycle, if an edge from outside starts it through an `any` join.
     pub(crate) fn check_cycles(&self, flow: &RawFlow<'_>, joins: &[Join], diagnostics: &mut Diagnostics<'_>) {
         let waits = |node: &usize| joins[*node] != Join::Any;
         let successors = |node: usize| self.successors(node).filter(waits).collect();
@@ -185,7 +187,7 @@ impl Shape {
     }
 }
 
-/// Returns a help text that replaces a cycle with a loop.
+/// Returns a help text that suggests a loop in place of a cycle.
 fn loop_help(flow: &RawFlow<'_>, ring: &[usize]) -> String {
     let mut body: Vec<_> = ring.iter().take(MAX_NAMED_NODES).map(|node| for_message(&flow.nodes[*node].id)).collect();
     if ring.len() > MAX_NAMED_NODES {
@@ -201,7 +203,7 @@ fn loop_help(flow: &RawFlow<'_>, ring: &[usize]) -> String {
 /// Maximum number of node names in a message about a cycle.
 const MAX_NAMED_NODES: usize = 5;
 
-/// Returns the beginning of a message about a cycle: "`a`, `b` lie".
+/// Returns the beginning of a message about a cycle, such as "`a`, `b` lie" or "`a` lies".
 fn cycle_message(flow: &RawFlow<'_>, ring: &[usize]) -> String {
     let names: Vec<_> =
         ring.iter().take(MAX_NAMED_NODES).map(|node| format!("`{}`", for_message(&flow.nodes[*node].id))).collect();
@@ -212,7 +214,7 @@ fn cycle_message(flow: &RawFlow<'_>, ring: &[usize]) -> String {
     }
 }
 
-/// Returns for each id the index of its first use in a list. Reports ids that occur again.
+/// Returns a map from each id to the index of its first occurrence in a list. Reports ids that occur again.
 pub(crate) fn index_by_id<'i>(
     ids: impl Iterator<Item = (&'i str, Span)>,
     diagnostics: &mut Diagnostics<'_>,

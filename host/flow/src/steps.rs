@@ -1,8 +1,8 @@
-//! The steps dialect: tool calls in sequence. The parameters of a call refer to the flow's inputs and to earlier
-//! results.
+//! The steps dialect: calls of tools, one after the other. The parameters of a call refer to the flow's inputs and to
+//! the results of earlier calls.
 //!
-//! Each step becomes a node, with an edge to the next one. `$inputs.x` and `$ctx.y` become bindings if they are a whole
-//! value. All other texts are literal, including `{{`.
+//! Each step becomes a node, with an edge to the next one. A value that is nothing but `$inputs.x` or `$ctx.y` becomes
+//! a binding. All other texts are literal, including `{{`.
 
 mod generate;
 mod label;

@@ -1,7 +1,8 @@
 //! Explains YAML syntax errors: recognizes common mistakes and suggests a corrected line.
 //!
-//! The parser reports the token that it expected; a reader needs the correction. Only the text around the position is
-//! examined, so an explanation is a guess. If no explanation applies, the parser's message is shown.
+//! The parser reports the token that it expected, but the author of the text needs the correction. An explanation
+//! considers only the text around the position, so it is a guess. If no explanation applies, the parser's message is
+//! shown.
 
 use crate::{
     diagnostic::sanitized,
@@ -39,7 +40,8 @@ pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
     slip.unwrap_or_else(|| SyntaxError { help: advice(text, at, &error.message), ..error })
 }
 
-/// Returns a help text for a parser error whose message is clear enough to be shown; `None` for other errors.
+/// Returns a help text for those errors of the parser whose message is clear enough to be shown; `None` for other
+/// errors.
 fn advice(text: &str, at: usize, message: &str) -> Option<String> {
     let sign = text[at..].chars().next().unwrap_or(' ');
     if message.starts_with("simple key expected ':'") {
@@ -84,8 +86,8 @@ fn rest_of_line(text: &str, at: usize) -> &str {
     text[at..].lines().next().unwrap_or_default().trim_end()
 }
 
-/// Returns the innermost bracket that is open before a byte, and its byte offset. Brackets in texts count too,
-/// because they are usually closed in the same text.
+/// Returns the byte offset and the sign of the innermost bracket that is open at a byte. Brackets in quoted texts
+/// count, too, because they are usually closed in the same text.
 fn enclosing(text: &str, at: usize) -> Option<(usize, char)> {
     let mut closed = 0usize;
     for (at, sign) in text[..at].char_indices().rev() {
@@ -112,8 +114,8 @@ fn word_start(text: &str, end: usize) -> usize {
     }
 }
 
-/// Returns the start of the member at the position where the parser stopped. If the parser stopped at a `:`, this is
-/// the start of the key before it.
+/// Returns the start of the member at which the parser stopped. If the parser stopped at a `:`, the member starts with
+/// the key before the `:`.
 fn member_start(text: &str, at: usize) -> usize {
     match text[at..].starts_with(':') {
         true => word_start(text, text[..at].trim_end().len()),
@@ -170,7 +172,7 @@ fn insertion(text: &str, at: usize, sign: &str, message: &str) -> SyntaxError {
     SyntaxError { span: place(text, at), message: message.to_owned(), help: Some(help) }
 }
 
-/// Explains an unquoted text with `: ` in it, as the value of a key in the same line.
+/// Explains an unquoted text that contains `: ` and is the value of a key in the same line.
 fn unquoted_colon(text: &str, at: usize) -> Option<SyntaxError> {
     let (start, line) = line_at(text, at);
     if !text[at..].starts_with(':') {

@@ -24,7 +24,7 @@ pub const MEMBER: &str = "trigger";
 pub struct Trigger {
     /// Id of the trigger, unique in its flow.
     pub id: String,
-    /// The condition that starts the flow.
+    /// The event or the schedule that starts the flow.
     #[serde(flatten)]
     pub cause: Cause,
     /// Members of the input that override the flow's defaults.
@@ -39,20 +39,20 @@ fn is_empty(input: &Json) -> bool {
     input.as_object().is_none_or(|members| members.is_empty())
 }
 
-/// The condition that a trigger waits for.
+/// The cause of a run that a trigger starts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Cause {
-    /// A signed post.
+    /// An HTTP POST to the webhook of the trigger, signed with a secret.
     Webhook {
-        /// Names of the secrets that may sign the post; more than one during a rotation.
+        /// Names of the secrets that may sign the post. There is more than one while a secret is being replaced.
         secret: Vec<String>,
     },
     /// The end of a run of another flow.
     Event {
         /// Name of the other flow.
         flow: String,
-        /// Final statuses that start this flow.
+        /// The final statuses of that run with which it starts this flow.
         status: Vec<End>,
     },
     /// A schedule in cron notation.
@@ -62,12 +62,12 @@ pub enum Cause {
         cron: String,
         /// IANA name of the schedule's time zone.
         time_zone: String,
-        /// The handling of scheduled times that passed while no server was running.
+        /// The rule for scheduled times that passed while no server was running.
         missed: Missed,
     },
 }
 
-/// The handling of scheduled times that passed while no server was running.
+/// The rule for scheduled times that passed while no server was running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Missed {
@@ -104,8 +104,8 @@ impl End {
 const KEYS: [&str; 8] = ["id", "cron", "timeZone", "missed", "webhook", "event", "input", "labels"];
 const ONE_OF: &str = "write one of `cron: \"0 2 * * *\"`, `webhook: { secret: NAME }`, `event: { flow: NAME }`";
 
-/// Returns the triggers of a flow, even if the rest of the flow has errors. If a trigger has an error, the list is
-/// empty.
+/// Returns the triggers of a flow, even if other parts of the flow have errors. If one of the triggers has an error,
+/// returns no triggers.
 pub fn triggers(source: &Source, context: &dyn CheckContext) -> Vec<Trigger> {
     // Most flows have no triggers and need not be parsed.
     if !source.text.contains("triggers") {
@@ -118,7 +118,8 @@ pub fn triggers(source: &Source, context: &dyn CheckContext) -> Vec<Trigger> {
     if diagnostics.has_errors() { Vec::new() } else { read }
 }
 
-/// Reads one trigger outside of a flow.
+/// Reads a text that is a single trigger and belongs to no flow. Returns the trigger, or the diagnostics if it has
+/// errors.
 pub fn trigger(source: &Source, context: &dyn CheckContext) -> Result<Trigger, Vec<Diagnostic>> {
     let mut diagnostics = Diagnostics::new(&source.name, &source.text, context.mode());
     let read = match yaml::parse(&source.text) {
@@ -134,7 +135,7 @@ pub fn trigger(source: &Source, context: &dyn CheckContext) -> Result<Trigger, V
     }
 }
 
-/// Reads `flow.triggers`. `own` is the name of the flow, if it is known.
+/// Reads `flow.triggers`. `own` is the name of the flow itself; `None` if it is unknown.
 pub(crate) fn read(
     tree: &Tree,
     own: Option<&str>,
@@ -164,7 +165,8 @@ pub(crate) fn read(
     all
 }
 
-/// Reports an `inputSchema` that does not allow the member `trigger`: it would reject every run that a trigger starts.
+/// Reports an `inputSchema` that does not allow the member `trigger`. Such a schema would reject every run that a
+/// trigger starts.
 pub(crate) fn check_schema(schema: &Tree, diagnostics: &mut Diagnostics<'_>) {
     let closed = schema.member("additionalProperties").filter(|more| more.json().as_bool() == Some(false));
     let named = schema.member("properties").and_then(|members| members.member(MEMBER));
@@ -266,8 +268,8 @@ fn read_time(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnost
     Some(Cause::Time { cron, time_zone, missed: missed.unwrap_or(Some(Missed::Latest))? })
 }
 
-/// Reports an unknown name in a trigger: an error if the flow is added to a library, where the trigger becomes active,
-/// otherwise a warning.
+/// Reports an unknown name in a trigger. If the flow is being added to a library, where the trigger becomes active, the
+/// name is an error, otherwise a warning.
 fn report_unknown_name(
     code: &'static str,
     span: Span,
@@ -301,8 +303,8 @@ fn read_webhook(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagn
     }
 }
 
-/// Checks the secrets of a webhook. During a rotation some may be missing, so this is a warning. If all are missing,
-/// the webhook rejects every post.
+/// Checks that the secrets of a webhook are usable. Only warns of those that are not, because they may be missing while
+/// a secret is being replaced. If all are missing, the webhook rejects every post.
 fn check_secrets(names: &[(String, Span)], context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
     let refused = |(name, span): &(String, Span)| Some((*span, context.check_signing_secret(name).err()?));
     let refused: Vec<_> = names.iter().filter_map(refused).collect();
@@ -367,7 +369,7 @@ fn choice<T: Copy>(key: &str, value: &Tree, choices: &[(&str, T)], diagnostics: 
     found
 }
 
-/// Returns a text or a list of texts as a list; `None` for any other value.
+/// Returns the texts in a value that is a text or a list of texts, with their positions; `None` for any other value.
 fn texts(tree: &Tree) -> Option<Vec<(String, Span)>> {
     let one = |tree: &Tree| Some((tree.text()?.to_owned(), tree.span)).filter(|(text, _)| !text.is_empty());
     match &tree.kind {

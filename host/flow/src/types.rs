@@ -46,8 +46,8 @@ pub(crate) fn node_type(
     }
 }
 
-/// Returns "did you mean …?" if a known type has this name without its pack. Ignores case and separators, so it finds
-/// types for `noop`, `If` and `for-each`.
+/// Returns "did you mean …?" if the wanted name is that of a known type without its pack. Ignores case and separators,
+/// so it finds the types for `noop`, `If` and `for-each`.
 pub(crate) fn suggest_type(wanted: &str, catalog: &Catalog) -> Option<String> {
     let letters = |name: &str| name.to_lowercase().replace(['-', '_'], "");
     let wanted = letters(wanted);

@@ -85,7 +85,7 @@ impl Tree {
         }
     }
 
-    /// Returns the deepest existing value along a JSON Pointer.
+    /// Follows a JSON Pointer as far as it leads to existing values, and returns the last of them.
     pub(crate) fn nearest(&self, pointer: &str) -> &Tree {
         let mut at = self;
         for token in pointer.split('/').skip(1) {
@@ -103,7 +103,7 @@ impl Tree {
         at
     }
 
-    /// Returns the position of the last key of a JSON Pointer.
+    /// Returns the position of the key that a JSON Pointer ends with; `None` if there is no such key.
     pub(crate) fn key_span(&self, pointer: &str) -> Option<Span> {
         let (parent, key) = pointer.rsplit_once('/')?;
         let key = key.replace("~1", "/").replace("~0", "~");
@@ -148,7 +148,7 @@ pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
     })
 }
 
-/// Returns true if an error is about an unquoted `{{` at its position or just before it.
+/// Returns true if an error is about an unquoted `{{` at the position of the error or just before it.
 fn is_bare_binding(text: &str, span: Span) -> bool {
     let line = text.lines().nth(span.line.saturating_sub(1)).unwrap_or_default();
     let column = span.column.saturating_sub(1);
@@ -158,7 +158,7 @@ fn is_bare_binding(text: &str, span: Span) -> bool {
     around.contains("{{") && before % 2 == 0
 }
 
-/// Returns the text of a scalar that YAML read as a number, as it stands in the document.
+/// Returns the text of a scalar that YAML read as a number, as the document has it.
 fn written_number<'t>(tree: &Tree, text: &'t str) -> &'t str {
     let written = text.get(tree.span.start..).unwrap_or_default();
     let length = written.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '+' | '-' | '.'));
@@ -182,8 +182,8 @@ pub(crate) fn long_numbers<'t>(tree: &Tree, text: &'t str, found: &mut Vec<(Span
     }
 }
 
-/// Collects the numbers that other YAML parsers may read differently, with their text in the document and the value
-/// that this parser read.
+/// Collects the numbers that other YAML parsers may read as another value. Each comes with its text in the document,
+/// and the value that this parser read.
 pub(crate) fn ambiguous_numbers<'t>(tree: &'t Tree, text: &'t str, found: &mut Vec<(Span, &'t str, String)>) {
     match &tree.kind {
         Kind::Scalar(Json::Number(number)) => {

@@ -82,7 +82,8 @@ fn invalid_flows_give_the_expected_diagnostics() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A violation of a newer rule is a warning at the same position for a flow that a library already has.
+/// In a flow that a library already has, a violation of a newer rule is a warning at the same position as the error in
+/// a new flow.
 #[test]
 fn stored_flows_get_warnings_from_newer_rules() {
     let mut kept = 0;
@@ -107,7 +108,8 @@ fn stored_flows_get_warnings_from_newer_rules() {
     assert!(kept >= 1, "no case breaks newer rules only");
 }
 
-/// A name in a trigger must exist when the flow is added to a library; in other checks a missing one is a warning.
+/// A name in a trigger must exist when the flow is added to a library. In any other check a missing name is only a
+/// warning.
 #[test]
 fn names_in_triggers_must_exist_in_a_library() {
     let case = folder("invalid").join("triggers-missing.yaml");
@@ -147,7 +149,7 @@ fn valid_flows_have_no_diagnostics_and_the_expected_graph() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Hostile documents cause a diagnostic, not a panic or an endless wait.
+/// Hostile documents (the attacks Y1 and Y2) get a diagnostic; they cause no panic and no endless wait.
 #[test]
 fn y1_y2_hostile_documents_are_refused() {
     let laughs: String = (1..20).map(|n| format!("l{n}: &l{n} [*l{0}, *l{0}, *l{0}]\n", n - 1)).collect();

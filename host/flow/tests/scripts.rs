@@ -195,7 +195,7 @@ fn node(input: &str) -> Checked {
     load("flow.yaml", &format!("flow: {{ name: f }}\nnodes:\n  - id: a\n    type: script.run\n    input: {input}\n"))
 }
 
-/// Renders the input of the only node, which reads no values.
+/// Renders the input of the flow's only node. This input reads no values.
 fn rendered(checked: Checked) -> Json {
     assert_eq!(printed(&checked.diagnostics), "");
     checked.graph.unwrap().nodes[0].input.expr.render(&NoRoots).unwrap()

@@ -1,6 +1,6 @@
-//! The control socket beside a store, through which other processes send requests to the process that owns it. A
-//! request and its answer are one JSON line each. A `watch` request then receives events, one line each, until the run
-//! ends.
+//! The control socket beside a store. Through it, other processes send requests to the process that owns the store. A
+//! request and its answer are one JSON line each. After the answer to a `watch` request, the events of the run follow,
+//! one line each, until the run ends.
 
 mod begin;
 mod reach;
@@ -39,10 +39,10 @@ use crate::{
 const MAX_BYTES: u64 = 72 * 1024 * 1024;
 /// Time that a client has to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time for which a command is retried while another thread of this process has the run open, but does not
-/// drive it yet.
+/// Maximum time for which a command to a run is sent again while the run is being unloaded, or while another thread of
+/// this process has the run open and does not drive it yet.
 const MAX_OPENING_TIME: Duration = Duration::from_secs(2);
-/// Pause between two tries of such a command.
+/// Pause before a command to a run is sent again, see [`MAX_OPENING_TIME`].
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// A request that another process sends to the process that owns the store.
@@ -74,7 +74,8 @@ pub enum OwnerRequest {
         /// The access that the caller grants its runs.
         #[serde(default)]
         reach: Reach,
-        /// True if the caller follows the run's events. The owner then drives the run at once, or refuses it.
+        /// True if the caller follows the run's events. The owner then drives the run at once, or refuses it. False if
+        /// the owner may store the run and drive it later.
         #[serde(default)]
         follow: bool,
     },
@@ -87,7 +88,7 @@ pub enum OwnerRequest {
         prefix: String,
         /// The flow's arguments.
         args: Json,
-        /// True to remove the sessions and states of the prefix first.
+        /// True to remove the flow's sessions and step states under this prefix before the run's first step.
         delete: bool,
         /// Overrides the flow's total timeout, in milliseconds.
         total_timeout_ms: Option<u64>,
@@ -107,9 +108,10 @@ pub enum OwnerRequest {
     Retry {
         /// The run to repeat.
         run: RunId,
-        /// Repeats only this node and the nodes after it. The node is not in a body. `None` repeats all nodes.
+        /// The node at which the repetition begins: only this node and the nodes after it are repeated. A node in a
+        /// body is not allowed. `None` repeats all nodes.
         from: Option<String>,
-        /// True to keep people's answers that the repeated nodes depend on. Otherwise the nodes ask again.
+        /// True to keep the answers of people that the repeated nodes depend on. False to ask these people again.
         keep_answers: bool,
         /// The new run's id. Default: a generated id.
         new: Option<RunId>,
@@ -124,7 +126,7 @@ pub enum OwnerRequest {
     OfTenant {
         /// The tenant of the run.
         tenant: String,
-        /// The command. Other requests are refused.
+        /// The command, as an [`OwnerRequest::Command`]. Every other kind of request is refused.
         request: Box<OwnerRequest>,
     },
     /// Performs an operation on tenants, tokens, secrets or the audit log.
@@ -191,8 +193,9 @@ pub fn ask_owner(folder: &Path, ask: &OwnerRequest) -> io::Result<OwnerReply> {
     serde_json::from_str(&answer).map_err(io::Error::other)
 }
 
-/// Answers requests of other processes until this process ends. `owner` drives the runs that other processes hand over,
-/// and is notified after each change. Handed-over runs get at most the access in `reach`.
+/// Answers requests of other processes until this process ends. `owner` drives the runs that other processes hand over.
+/// After each request that may have made runs ready, its [`Driver::notify_ready`] is called. Handed-over runs get at
+/// most the access in `reach`.
 pub fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach) -> io::Result<()> {
     // The store's lock guarantees that no other process listens here.
     let listener = socket::bind(folder)?;
@@ -374,8 +377,9 @@ pub(crate) async fn send_command(host: &Host, run: &RunId, mut command: RunComma
     }
 }
 
-/// Adds the question that is open now to an answer that names no question. An answer that is recorded for later
-/// must not match a question asked after this moment.
+/// If the command is an answer that names no question, adds the question that is open now at the answer's gate. The
+/// command may be handled later, and then must not answer a question that was asked after this moment. Fails if no
+/// question is open at the gate.
 fn name_question(host: &Host, run: &RunId, command: &mut RunCommand) -> Result<(), AskError> {
     let RunCommand::Reply { gate, question, .. } = command else { return Ok(()) };
     if question.digest.is_none() {

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`supervisor`] | drives every run that is ready |
-//! | [`triggers`] | starts flows at times, on incoming posts, and after other runs |
+//! | [`triggers`] | starts flows at scheduled times, on incoming posts, and after other runs |
 //! | [`sessions`] | keeps the state of agentic flows between runs |
 //! | [`channels`] | front ends: files, webhooks and programs |
 

@@ -35,12 +35,13 @@ use crate::{
 };
 
 impl Host {
-    /// Loads a flow without errors. Packs and files that it names are relative to its folder.
+    /// Loads a flow. Fails if the flow has errors. The paths of packs and files in the flow are relative to the flow's
+    /// folder.
     pub fn load_flow(&self, path: impl AsRef<Path>) -> Result<LoadedFlow, LoadError> {
         loading::load_flow(self, path.as_ref())
     }
 
-    /// Loads a flow from text. Files that it names are relative to the folder of the source's name.
+    /// Loads a flow from text. The paths of files in the flow are relative to the folder in the source's name.
     pub fn load_source(&self, source: Source) -> Result<LoadedFlow, LoadError> {
         loading::load_source(self, &source)
     }
@@ -56,13 +57,14 @@ impl Host {
         loading::check_alone(self, source, folder)
     }
 
-    /// Returns the remembered result of a flow's check, if it is valid without reading any files.
+    /// Returns the result of an earlier check of the same flow, if that check looked up nothing outside of the flow's
+    /// text. Otherwise returns `None`. Reads no files.
     pub fn checked_before(&self, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
         loading::checked_before(self, source, folder)
     }
 
     /// Returns the same flow with its home. The home pins every flow that a run can call by a literal name or as a
-    /// tool, directly or through other flows. This reads files, checks flows, and blocks.
+    /// tool, directly or through other flows. The method reads files, checks flows, and blocks its thread.
     pub fn bound(&self, flow: LoadedFlow) -> LoadedFlow {
         homes::bound(self, flow)
     }
@@ -77,7 +79,8 @@ impl Host {
         quota::check(self)
     }
 
-    /// Checks whether a run may start or continue. A run that the store already has may always continue.
+    /// Checks whether a run may start or continue. `None` means a new run. A run that the store already has may always
+    /// continue.
     pub fn check_quota_for(&self, run: Option<&RunId>) -> Result<(), QuotaError> {
         quota::check_for(self, run)
     }
@@ -95,12 +98,13 @@ impl Host {
         sessions::load(self, path.as_ref(), prefix)
     }
 
-    /// Returns the simulation that a run began with, if this host does not include it.
+    /// Returns the capabilities and services that were simulated when a run began, unless the simulation of this host
+    /// [includes](Simulate::includes) them. Otherwise returns `None`.
     pub fn simulated_of(&self, run: &RunId) -> Option<Simulate> {
         called::simulated_of(self, run)
     }
 
-    /// Visits the events of a stored run, from a number on, until the visitor breaks.
+    /// Visits the events of a stored run in order, beginning with the event number `from`, until the visitor breaks.
     pub fn each_event(
         &self,
         run: &RunId,
@@ -116,8 +120,8 @@ impl Host {
     }
 
     /// Reads the inputs of a run's task by its address, such as `pay` or `process[3].pay`. The address `review/pay`
-    /// names a task in the run that `review` called last, which `runs` finds. For a task without attempts, the result
-    /// has no node type.
+    /// names a task in the child run that `review` called last. `runs` is needed to find child runs. For a task without
+    /// attempts, the result has no node type.
     pub fn task_inputs(
         &self,
         runs: Option<&dyn Runs>,
@@ -141,9 +145,10 @@ impl Host {
         retention::mark_unswept(self, now)
     }
 
-    /// Removes the runs that ended longer ago than `age`, and those that are not among the `keep` runs that ended
-    /// last. Spares runs that a run without an end repeats. Returns the ids of the removed runs. The removal is complete when the host is dropped. [`Host::sweep`]
-    /// then removes their blobs.
+    /// Removes the runs that ended longer ago than `age`, and those that are not among the `keep` runs that ended last.
+    /// A limit that is `None` does not apply. Spares runs that a run without an end repeats. Returns the ids of the
+    /// removed runs. The removal is complete when the host is dropped. The blobs of these runs stay until a call of
+    /// [`Host::sweep`].
     pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
         retention::collect(self, age, keep)
     }

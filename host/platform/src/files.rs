@@ -175,8 +175,8 @@ impl TenantFiles<'_> {
         TenantFiles { host }
     }
 
-    /// Stores and lists a file. The same content is stored once. The new name, media type and metadata then replace the
-    /// old ones.
+    /// Stores a file and adds it to the tenant's list of files. If the list already has a file with the same content,
+    /// only the name, media type and metadata of that file are replaced.
     pub fn put(&self, new: NewFile) -> Result<FileRow, FileError> {
         let NewFile { name, mime, metadata, bytes } = new;
         check_name(&name)?;

@@ -85,7 +85,7 @@ pub struct Host {
     tenant: Tenant,
     policy: Arc<Policy>,
     simulate: Arc<Simulate>,
-    /// The folder of the libraries of all tenants, if this process serves them.
+    /// The folder with the libraries of all tenants. `None` unless this process serves them.
     library: Option<Arc<PathBuf>>,
 }
 
@@ -109,7 +109,7 @@ struct Shared {
     capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
     /// The tools of the operator's MCP servers.
     mcp: McpTools,
-    /// The model that answers simulated calls.
+    /// The stand-in that answers simulated calls of models.
     simulated_model: Arc<dyn Capability>,
     services: Settings,
     /// The home of the flows that implement services.
@@ -125,12 +125,13 @@ struct Shared {
     vault: Arc<Vault>,
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
-    /// This process's share of a shared store.
+    /// The shared store. `None` if the store is not shared.
     shared: Option<Arc<dyn SharedRuns>>,
     checked: CheckedFlows,
     /// Limits concurrent checks of inputs against schemas.
     inputs: FairSemaphore,
-    /// Limits concurrent costly expressions, and the runs that wait to evaluate one.
+    /// Limits concurrent evaluations of costly expressions. `waiting_expressions` limits the runs that evaluate one or
+    /// wait to do so.
     expressions: FairSemaphore,
     waiting_expressions: FairSemaphore,
     /// The packs that runs can pin.
@@ -148,8 +149,9 @@ impl Host {
         Host { tenant, policy: Arc::default(), ..self.clone() }
     }
 
-    /// Returns the same host for a process that serves the libraries in this folder. For runs whose library is missing
-    /// on this machine, computed flow names are looked up in this folder.
+    /// Returns the same host for a process that serves the tenants' libraries in the folder `library`. A run looks up
+    /// the names of flows that it computes in the folder that it has recorded. If that folder was a library and is
+    /// missing on this machine, the run looks them up in its tenant's library in `library`.
     pub fn serving(self, library: PathBuf) -> Host {
         Host { library: Some(Arc::new(library)), ..self }
     }
@@ -160,7 +162,8 @@ impl Host {
         Host { policy, ..self }
     }
 
-    /// Returns the same host with additional stand-ins. An unknown service name is an error.
+    /// Returns the same host, which also simulates the capabilities and services in `simulate`. An unknown service name
+    /// is an error.
     pub fn simulating(self, simulate: Simulate) -> Result<Host, Error> {
         builder::check_simulated(&simulate, &self.shared.services)?;
         Ok(Host { simulate: Arc::new(self.simulate.union(simulate)), ..self })
@@ -275,8 +278,8 @@ impl Host {
         Ok(pin::pinned(self, &record.pin).map_err(OpenError::Pin)?)
     }
 
-    /// Returns the end of a run with its outputs, or `None` if the run has not ended. `next` is the number after
-    /// that of the run's last event.
+    /// Returns the end of a run with its outputs, or `None` if the run has not ended. `next` is the number of the run's
+    /// last event plus one.
     pub fn end_of(&self, run: &RunId, next: u64) -> Result<Option<RunEnd>, StartError> {
         let units = self.shared.journal.read(&self.tenant, run, next.saturating_sub(1), MAX_READ_UNITS);
         let units = units.map_err(OpenError::Store)?;
@@ -307,7 +310,7 @@ impl Host {
         self.shared.store.as_deref()
     }
 
-    /// Returns this process's share of a shared store.
+    /// Returns the shared store, or `None` if the store is not shared.
     pub fn shared(&self) -> Option<&dyn SharedRuns> {
         self.shared.shared.as_deref()
     }
@@ -405,8 +408,8 @@ impl Host {
         }
     }
 
-    /// Lets this process handle commands of other processes for its runs in a shared store, until the caller drops
-    /// the returned world.
+    /// Lets other processes send commands to the runs that this process drives in a shared store, until the caller
+    /// drops the returned world.
     pub fn serve(&self) -> Result<Arc<World>, StartError> {
         let world = self.world(CallableFlows::new(self.clone(), homes::unpinned(self)));
         if let Some(store) = self.shared() {
@@ -470,7 +473,7 @@ impl Host {
         self.shared.secrets.check_signing(&self.tenant, name)
     }
 
-    /// Waits at most one second until the watchers of an ended run in other processes have received its end.
+    /// Waits until the processes that watch an ended run have received its end, but at most one second.
     pub fn wait_for_watchers(&self, run: &RunId) {
         self.shared.watched.wait_for_watchers(run, Duration::from_secs(1));
     }

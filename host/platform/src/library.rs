@@ -4,11 +4,12 @@
 //! |---|---|
 //! | `<name>.json` | the newest version of a flow; `<name>.yaml` if its text is not JSON, `<name>.flow.js` for a script |
 //! | `.versions/<name>/<n>.json` | version `n` of the flow |
-//! | `.versions/.lock`, `.versions/.new`, `.versions/.size` | the lock of a change; the file during a write; bytes of all versions |
+//! | `.versions/.lock` | the lock that a change holds |
+//! | `.versions/.new` | the temporary file of a write |
+//! | `.versions/.size` | the number of bytes of all versions |
 //!
-//! Users may add or edit files in the folder directly. An edited file gets the version number after the highest
-//! stored one. A file is replaced atomically. If two callers create the same name, one of them wins, also across
-//! processes.
+//! Users may add or edit files in the folder directly. An edited file gets the version number after the highest stored
+//! one. A file is replaced atomically. If two callers create the same name, one of them wins, also across processes.
 
 mod error;
 mod files;
@@ -33,7 +34,7 @@ use crate::host::{
     loading,
 };
 
-/// Maximum number of older versions of a flow. Beyond it the oldest are removed.
+/// Maximum number of older versions of a flow. If a flow has more, the oldest versions are removed.
 pub const MAX_OLDER_VERSIONS: usize = 1_000;
 /// Maximum size in bytes of a flow's text.
 pub const MAX_FLOW_BYTES: usize = 4 * 1024 * 1024;
@@ -66,7 +67,8 @@ pub struct StoredFlow {
     pub name: String,
     /// The version's number.
     pub version: u32,
-    /// The path of the flow's file, as messages show it. For an older version, the path that the file had then.
+    /// The path of the flow's file, as messages show it. For an older version, it is the path that the file had when
+    /// that version was the newest.
     pub file: PathBuf,
     /// The text of this version.
     pub text: String,
@@ -102,8 +104,8 @@ impl FlowLibrary {
         Ok(self.page(None, |_| true)?.0)
     }
 
-    /// Returns the flows whose names come after `after`, sorted by name, until `fits` refuses one. Also returns
-    /// whether there are more flows.
+    /// Returns the flows whose names come after `after`, sorted by name, until `fits` refuses one. `None` begins with
+    /// the first flow. Also returns true if there are more flows.
     pub fn page(
         &self,
         after: Option<&str>,
@@ -139,7 +141,7 @@ impl FlowLibrary {
         Ok(self.map_io(files.names())?.into_iter().collect())
     }
 
-    /// Returns a stamp that changes when a flow is added, changed or removed.
+    /// Returns a number that changes when a flow is added, changed or removed.
     pub fn stamp(&self) -> Result<u64, LibraryError> {
         let Some(files) = self.files()? else { return Ok(0) };
         let mut hasher = DefaultHasher::new();
@@ -236,8 +238,8 @@ impl FlowLibrary {
         self.map_io(files.remove_all_older(name))
     }
 
-    /// Loads a version of a flow for a run by a host. `None` means the newest version. The flow is stored, so a
-    /// violation of a rule that is newer than the flow is only a warning.
+    /// Loads a version of a flow, so that `host` can run it. `None` means the newest version. Since the flow is already
+    /// stored, a rule that is newer than the flow and that the flow violates only gives a warning.
     pub fn load(&self, host: &Host, name: &str, version: Option<u32>) -> Result<LoadedFlow, LibraryError> {
         let (source, version) = match version {
             Some(version) => {
@@ -256,8 +258,8 @@ impl FlowLibrary {
         Ok(LoadedFlow { version: Some(version), ..flow })
     }
 
-    /// Returns the newest version of a flow, if the host remembers its check and the result is still valid. Otherwise
-    /// returns `None`. The method reads only the flow's files.
+    /// Returns the newest version of a flow if the host has already checked this version, and if that check looked up
+    /// nothing outside of the flow's text. Otherwise returns `None`. The method reads only the flow's files.
     pub fn checked_before(&self, host: &Host, name: &str) -> Result<Option<LoadedFlow>, LibraryError> {
         let Some((source, version)) = self.newest(name)? else { return Ok(None) };
         let checked = host.checked_before(&source, &self.surroundings(&source, CheckMode::Stored));
@@ -342,7 +344,8 @@ impl FlowLibrary {
         Folder::of_library(file.parent().map(Path::to_path_buf).unwrap_or_default()).with_mode(rules)
     }
 
-    /// Returns the size of the library after a text is added. It fails if the library would exceed its limit.
+    /// Returns the size that the library would have with one more text. Fails if this size exceeds the limit of the
+    /// library.
     fn size_with(&self, files: &LibraryFiles, text: &str) -> Result<Size, LibraryError> {
         let noted = self.map_io(files.size())?.with_text(text);
         // The recorded size still includes deleted versions.

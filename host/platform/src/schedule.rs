@@ -16,9 +16,10 @@ use croner::{
 use flowcell_flow::triggers::Missed;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-/// Maximum number of times that [`Schedule::due`] returns. With `missed: all`, older missed times start nothing.
+/// Maximum number of due times that [`Schedule::due`] returns, the latest ones. With `missed: all`, earlier due times
+/// that were missed start nothing.
 pub const MAX_MISSED_TIMES: usize = 100;
-/// With `missed: skip`, a time counts as missed after this many milliseconds.
+/// With `missed: skip`, a due time counts as missed once it is this many milliseconds ago.
 pub const GRACE_MS: u64 = 60_000;
 /// The start of a leap year, in seconds since 1970. The check of a cron expression searches from here.
 const CHECK_FROM_SECONDS: i64 = 1_704_067_200;
@@ -36,8 +37,8 @@ impl Schedule {
         Ok(Schedule { cron: read_cron(cron)?, zone: read_zone(time_zone)? })
     }
 
-    /// Returns the sorted due times after `since` and up to `now`, in milliseconds since 1970, as `missed` allows.
-    /// The list is empty if the clock has gone back.
+    /// Returns those due times after `since` and up to `now` that `missed` lets start runs, in ascending order. Times
+    /// are milliseconds since 1970. The list is empty if the clock has gone back.
     pub fn due(&self, since: u64, now: u64, missed: Missed) -> Vec<u64> {
         let (since, most) = match missed {
             Missed::Skip => (since.max(now.saturating_sub(GRACE_MS)), MAX_MISSED_TIMES),
@@ -54,7 +55,7 @@ impl Schedule {
         self.cron.find_next_occurrence(&self.zoned(after)?, false).ok().as_ref().and_then(to_millis)
     }
 
-    /// Returns the due times up to a time, from the latest to the earliest.
+    /// Returns the due times up to the time `now`, from the latest to the earliest.
     fn due_times_before(&self, now: u64) -> impl Iterator<Item = u64> {
         let mut from = self.zoned(now).map(|now| (now, true));
         std::iter::from_fn(move || {

@@ -1,9 +1,10 @@
-//! Measures the cost of a step in each store, and the cost of a bare commit of the same database for comparison.
+//! Measures the cost of a call and of a node in each store, compared with the cost of a bare commit of the same
+//! database.
 //!
 //! A chain of calls is one attempt that makes a hundred calls, one after another. The store must have committed each
-//! call before the call leaves the host, so each step waits for a commit. A chain of nodes is a hundred nodes that only
-//! compute; the run waits for the commits of its beginning and its end. Then one, two and four processes with eight
-//! concurrent chains share one store.
+//! call before the call leaves the host, so each call waits for a commit. A chain of nodes is a hundred nodes that only
+//! compute; the run waits only for the commits of its beginning and its end. Finally, one, two and four processes share
+//! one store on a database server. Each of these processes runs eight chains of calls at the same time.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot run has nothing to say")]
 
@@ -33,9 +34,9 @@ use flowcell_runtime::{
 use futures_util::future::{self, BoxFuture};
 use sqlx::{Connection, Executor};
 
-/// Number of steps of a chain.
+/// The number of calls or nodes of a chain.
 const STEPS: usize = 100;
-/// Number of runs of each measurement, of which the fastest counts.
+/// How often each measurement is repeated. The fastest repetition counts.
 const ROUNDS: usize = 5;
 /// Number of concurrent chains of a process.
 const TOGETHER: usize = 8;
@@ -129,7 +130,7 @@ async fn run(world: &Arc<World>, graph: &Arc<Graph>) {
     assert_eq!(result.status, RunStatus::Succeeded, "{:?}", result.error);
 }
 
-/// Returns the time of the fastest of [`ROUNDS`] rounds in µs.
+/// Executes `round` [`ROUNDS`] times. Returns the shortest duration in µs.
 fn fastest(mut round: impl FnMut()) -> f64 {
     let time = |round: &mut dyn FnMut()| {
         let began = Instant::now();
@@ -139,8 +140,8 @@ fn fastest(mut round: impl FnMut()) -> f64 {
     (0..ROUNDS).map(|_| time(&mut round)).fold(f64::INFINITY, f64::min)
 }
 
-/// Measures and prints the cost of steps in a store. `commit` is the time of a bare commit in µs, if the store has
-/// commits.
+/// Measures and prints the cost of a call and of a node in a store. `commit` is the time of a bare commit in µs; `None`
+/// for the store in memory.
 fn measure(name: &str, world: &Arc<World>, commit: Option<f64>) {
     let runtime = runtime();
     let of = |graph: Arc<Graph>| fastest(|| runtime.block_on(run(world, &graph))) / STEPS as f64;

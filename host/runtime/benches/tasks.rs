@@ -1,5 +1,6 @@
 //! Measures the runtime without WebAssembly: the node runner of this file returns the input of a node as its output.
-//! Each node has at most one edge to it and one binding, which is a whole value.
+//! Each node has at most one incoming edge. Its input has one expression, whose value is used unchanged, not as a part
+//! of a text.
 //!
 //! Prints tasks per second on one core, and compares the cost of a task in a large and in a small fan-out.
 
@@ -54,8 +55,8 @@ fn load(text: String) -> Arc<Graph> {
     Arc::new(checked.graph.unwrap())
 }
 
-/// Returns a flow of many chains of ten nodes. Each node has one binding, and all but the first of a chain have one
-/// edge to them.
+/// Returns a flow with this number of nodes, as chains of ten. The input of each node has one expression. Each node but
+/// the first of its chain has one incoming edge.
 fn chains(tasks: usize) -> Arc<Graph> {
     let mut text = String::from("flow: { name: bench, input: { value: 1 } }\nnodes:\n");
     let mut edges = String::from("edges:\n");

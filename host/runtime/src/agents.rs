@@ -59,7 +59,7 @@ impl AgentRun {
         self.closed.is_none()
     }
 
-    /// Returns true if the agent run was open after this number of reports.
+    /// Returns true if the agent run was open when the attempt had made this number of reports.
     pub(crate) fn was_open(&self, marks: u32) -> bool {
         self.opened <= marks && self.closed.is_none_or(|closed| closed > marks)
     }
@@ -81,7 +81,7 @@ impl Agents {
         inbox.filter_map(|entry| entry.id.as_ref())
     }
 
-    /// Returns the bytes of all messages that are not yet applied, as JSON text.
+    /// Returns the size of all messages that are not yet applied: the bytes of their JSON texts together.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.inbox.iter().filter(|entry| !entry.applied).map(|entry| entry.value.text().len()).sum()
     }

@@ -154,8 +154,10 @@ impl RunState {
         self.scopes.insert(ScopeId::ROOT, new_scope(&self.graph, BodyIx::ROOT));
     }
 
-    /// Counts the resumption, and restarts the clocks of the running attempts: the time during which no process drove
-    /// the run does not count as their running time. Calls in progress count a lost process.
+    /// Counts the resumption if the run has work to do. If a person requested the resumption, resets the counts of
+    /// deaths instead. `alone`: true if the process drives no other run. Restarts the clocks of the running attempts:
+    /// the time during which no process drove the run does not count as their running time. Counts one more lost
+    /// process for each call in progress.
     fn run_resumed(&mut self, by_hand: bool, alone: bool, ts: u64) {
         self.restored &= !by_hand;
         let busy = outstanding::is_busy(self, ts);

@@ -89,7 +89,8 @@ enum OpenCallState {
     Out,
     /// The call has ended, but its end is unknown.
     Ambiguous,
-    /// A person has decided that the call did not happen. It is made again when its attempt reaches it again.
+    /// A person has decided that the call did not happen. When the repeated attempt reaches the call, the driver makes
+    /// it again.
     Again,
 }
 
@@ -138,7 +139,9 @@ impl CallLog {
         self.open.insert((attempt, call.ordinal), open);
     }
 
-    /// Records the end of a call. The attempt `current` or an earlier one has begun the call.
+    /// Records the end of a call. `current` is the number of the task's present attempt; the call may belong to an
+    /// earlier attempt, which then receives no reply. A `once` call with the failure `ambiguous` stays open, because it
+    /// is unknown whether the call happened.
     pub(crate) fn end(&mut self, current: u32, (attempt, ordinal): CallNumber, ts: u64, reply: &Reply) {
         let Some(open) = self.open.get_mut(&(attempt, ordinal)) else { return };
         if open.effect == Effect::Once {
@@ -264,7 +267,8 @@ impl CallDigest {
     }
 }
 
-/// Returns the idempotency key of a call. It is the same in every attempt, resume and retry of its task.
+/// Returns the idempotency key of a call. `occurrence` is the number of earlier calls with the same digest in the
+/// attempt. A call that is made again in another attempt, resume or retry of its task has the same key.
 pub(crate) fn key(root: &str, task: &str, digest: &CallDigest, occurrence: u32) -> Arc<str> {
     let mut hasher = Sha256::new();
     for text in ["flowcell call 1", root, task, &digest.0] {

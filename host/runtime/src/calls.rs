@@ -32,7 +32,8 @@ use progress::{Progress, Submitted};
 pub(crate) struct CallSite {
     pub(crate) tenant: Tenant,
     pub(crate) run_id: RunId,
-    /// The prefix of idempotency keys. A child run has the prefix of its parent and the task that called it.
+    /// The prefix of idempotency keys. For a child run, it consists of the prefix of the parent and the address of the
+    /// task that called the child.
     pub(crate) root: Arc<str>,
     pub(crate) graph: Arc<Graph>,
     pub(crate) pin: Pin,
@@ -56,7 +57,7 @@ pub(crate) struct Attempting {
     pub(crate) config: Value,
 }
 
-/// The event that ends a wait.
+/// The arrival that ends a wait: an inbox entry, or the end of the call with this number.
 enum Next {
     InboxMessage,
     Ended(u32),
@@ -115,7 +116,7 @@ impl AttemptCalls {
         self.progress.lock().wait_until = due;
     }
 
-    /// Returns true if the attempt waits for an event.
+    /// Returns true if the attempt waits for an arrival: a reply to a call, or an inbox entry.
     pub(crate) fn is_blocked(&self) -> bool {
         self.progress.lock().blocked
     }
@@ -127,13 +128,14 @@ impl AttemptCalls {
         progress.asking.remove(&ordinal);
     }
 
-    /// Returns the number of events that have arrived.
+    /// Returns the number of arrivals for the attempt so far: replies to calls, inbox entries, and closed questions.
     pub(crate) fn events_arrived(&self) -> u64 {
         self.progress.lock().events_arrived
     }
 
-    /// Waits until the ends of the attempt's `once` calls are recorded, because they must precede its answer. If the
-    /// attempt succeeded without repeating all of its recorded steps, reports that it diverged and never returns.
+    /// Waits until the ends of the attempt's `once` calls are recorded, because the journal must have these ends before
+    /// the attempt's answer. If the attempt succeeded without repeating all of its recorded steps, reports the
+    /// divergence to the driver and never returns.
     pub(crate) async fn finish(&self, result: &StepResult) {
         let ahead = self.progress.lock().next_recorded();
         if ahead.is_some() && result.is_ok() {
@@ -142,13 +144,13 @@ impl AttemptCalls {
         self.wait_for(|progress| progress.once_under_way.is_empty().then_some(())).await;
     }
 
-    /// Waits for an event that does not arrive, so it never returns.
+    /// Waits for an arrival that never comes, so this function never returns.
     #[cfg(test)]
     pub(crate) async fn wait_forever(&self) {
         self.wait_for(|_| None).await
     }
 
-    /// Waits until `ready` returns a value. Checks it again after each event that arrives.
+    /// Waits until `ready` returns a value. Calls `ready` at once, and again after each arrival for the attempt.
     async fn wait_for<T>(&self, mut ready: impl FnMut(&mut Progress) -> Option<T>) -> T {
         loop {
             let arrived = self.arrived.notified();
@@ -288,9 +290,9 @@ impl AttemptCalls {
         })
     }
 
-    /// Reports to the driver that the attempt waits only for people, until `due` at the latest. The driver may drop
-    /// such an attempt. Reports nothing if the attempt waits for something else, or if `ready` returns true: then the
-    /// awaited event has arrived.
+    /// Reports to the driver that the attempt waits only for people, until `due` at the latest. The driver may then
+    /// evict the attempt. Reports nothing if the attempt also waits for something else, or if `ready` returns true,
+    /// because the awaited reply or message has already arrived.
     async fn idle(&self, due: Option<u64>, ready: impl Fn(&Progress) -> bool) {
         let waits = self.progress.lock().waits_for_people(ready);
         if let Some(heard) = waits {
@@ -368,8 +370,8 @@ impl AttemptCalls {
         }
     }
 
-    /// Removes the first inbox entry that `meant` accepts. Returns the observation to record, and the event for the
-    /// component.
+    /// Removes the first inbox entry that `meant` accepts. Returns the observation to record, and the arrival that the
+    /// component receives.
     fn take_message(&self, meant: impl Fn(&InboxMessage) -> bool) -> Option<(Observed, Arrival)> {
         let InboxMessage { run: agent_run, id, value, .. } = self.progress.lock().take_message(meant)?;
         Some(match id {

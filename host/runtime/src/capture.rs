@@ -26,8 +26,8 @@ pub(crate) fn capture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
     Some(Arc::new(Captured { input: look(&node.input.references), config: look(&node.config.references) }))
 }
 
-/// Captures again for a node that owns a body: looks up the node's own variables, and keeps the other captured
-/// values.
+/// Captures the values again when a node that owns a body continues after a pass: looks up the node's own variables,
+/// and keeps the other captured values.
 pub(crate) fn recapture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
     let node = state.graph.node(key.node);
     let captured = state.task(key).captured.as_deref()?;
@@ -55,7 +55,7 @@ pub(crate) fn render(state: &RunState, key: TaskKey) -> Result<(Json, Json), Fai
     Ok((input, config))
 }
 
-/// Returns the failure of a binding or a condition. `place` says where in the flow it is.
+/// Returns the failure of a binding or a condition. `place` names the binding or condition in the message.
 fn expression_failure(code: &str, place: &str, error: &ExprError) -> Failure {
     let code = if error.is_missing { code::MISSING_VALUE } else { code };
     let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
@@ -85,7 +85,7 @@ pub(crate) fn holds(
         .map_err(|error| expression_failure(code::CONDITION_ERROR, &place(&error), &error))
 }
 
-/// Renders a binding as seen from a scope.
+/// Renders the output binding of a body or of the flow, with the values that its references have in this scope.
 pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Binding>) -> Result<Json, Failure> {
     let roots = Live { viewpoint: Viewpoint { state, scope, task: None }, references: &binding.references };
     let owner = state.graph.body(state.scope(scope).body).owner;
@@ -141,7 +141,7 @@ impl Roots for Live<'_> {
     }
 }
 
-/// Returns true if expressions use the reference by this root name.
+/// Returns true if expressions use this root name for the value of the reference.
 fn is_named(graph: &Graph, reference: &Reference, name: &str) -> bool {
     match reference {
         Reference::Flow => name == "flow",
@@ -161,7 +161,7 @@ struct Viewpoint<'a> {
 }
 
 impl Viewpoint<'_> {
-    /// Returns the value of a reference. If there is none, returns null, or `None` in a strict flow.
+    /// Returns the value of a reference. If the reference has no value, returns null, or `None` in a strict flow.
     fn value(&self, reference: &Reference) -> Option<Json> {
         let state = self.state;
         let value = match reference {
@@ -238,7 +238,7 @@ impl Viewpoint<'_> {
     }
 }
 
-/// Adds the member `last` to the owner's variables.
+/// Returns the owner's variables with the member `last`, which replaces an earlier one.
 pub(crate) fn with_last(variables: &Json, last: Json) -> Json {
     let members = variables.as_object().into_iter().flatten();
     let members = members.filter(|(key, _)| &***key != "last").map(|(key, value)| (key.clone(), value.clone()));

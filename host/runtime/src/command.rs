@@ -54,7 +54,7 @@ pub enum RunCommand {
         /// `review/…`.
         #[serde(alias = "node", alias = "agentRunId")]
         to: String,
-        /// The id by which the run recognises a message that arrives twice.
+        /// The id by which the run recognises a message that arrives twice. `None`: the run assigns a new id.
         #[serde(default, rename = "id", alias = "messageId")]
         message: Option<String>,
         /// A text, or an object with a member `content`.

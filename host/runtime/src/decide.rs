@@ -95,7 +95,7 @@ pub enum Input {
         /// The outputs of the child, or its failure.
         result: Result<Value, Failure>,
     },
-    /// A task reports something besides its outcome.
+    /// A task writes a line to the log, or records a measurement.
     Note {
         /// The task that reports.
         task: TaskKey,
@@ -217,7 +217,7 @@ impl Decider<'_> {
         self.emit(Fact::TaskWoken { task, index, outcome: outcome.map_err(Box::new) });
     }
 
-    /// Starts queued tasks, the longest waiting first, while permits are free.
+    /// Starts queued tasks, the longest waiting first, until the run has the maximum number of running attempts.
     fn dispatch(&mut self) {
         if self.state.end.is_some() {
             return;

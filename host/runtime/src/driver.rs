@@ -113,7 +113,7 @@ pub(crate) struct Driver {
     parent: Option<Parent>,
     /// The run that this one repeats.
     repeats: Option<RunId>,
-    /// True if the run may have child runs: it has made a call, or was driven before.
+    /// True if the run may have child runs: a call or a child run has begun, or the run was driven before.
     has_called: bool,
     entropy: SplitMix,
     shutdown: Shutdown,
@@ -298,7 +298,7 @@ impl Driver {
         self.flush().await;
     }
 
-    /// Records a command without starting any attempt.
+    /// Records a command without starting any attempt. `delivered`: the number of its message in the store's inbox.
     pub(crate) async fn record_command(&mut self, command: RunCommand, delivered: Option<u64>) -> Result<(), HubError> {
         self.stop_admission();
         let (answer, answered) = oneshot::channel();
@@ -310,14 +310,14 @@ impl Driver {
         answered.await.unwrap_or(Err(HubError::RunEnded))
     }
 
-    /// Makes the run due at once, because an event has occurred in a child run.
+    /// Makes the run due at once, because a child run has recorded a command.
     pub(crate) async fn make_due(&mut self) {
         self.stop_admission();
         let _ = self.apply_input(Input::Park { due: Some(self.clock.now()), needs_attention: false });
         self.flush().await;
     }
 
-    /// Stops starting attempts: sets the number of permits to 0.
+    /// Prevents further attempts from starting: sets the run's maximum number of running attempts to 0.
     fn stop_admission(&mut self) {
         self.state.policy.max_concurrency = 0;
     }
@@ -454,7 +454,7 @@ impl Driver {
         std::future::poll_fn(|context| self.poll_next(context, due)).await
     }
 
-    /// Sets when the driver wakes: when a timer is due, or when it has to check whether an attempt waits for long.
+    /// Sets when the driver wakes: when a timer is due, or when an attempt may have waited long enough to be evicted.
     fn set_wake(&mut self, due: Option<(u64, Timer)>) {
         let wakes = due.map(|(at, _)| at).into_iter().chain(self.attempts.next_check()).min();
         self.clock.set_wake(wakes);

@@ -52,7 +52,8 @@ impl From<serde_json::Error> for ExportError {
 ///
 /// Units are as in the journal and events as published, both with their large values. Inputs are rendered again from
 /// the journal, in the order of the ends of their attempts; `inputDigest` compares each with the digest in the
-/// journal. After [`MAX_EXPORTED_INPUT_BYTES`], `inputsLeftOut` counts the remaining inputs.
+/// journal. The inputs have at most [`MAX_EXPORTED_INPUT_BYTES`] together: the first one that does not fit, and all
+/// later ones, are left out, and `inputsLeftOut` counts them.
 ///
 /// If the pinned flow cannot be loaded, events and inputs are missing, and `eventsMissing` has the reason. Children
 /// are documents of the same form, without `v`.
@@ -76,7 +77,7 @@ struct Exporter<'a> {
 }
 
 impl Exporter<'_> {
-    /// Writes the members of a run and the end of the enclosing object.
+    /// Writes the members of the document of a run, and the brace that closes the document.
     fn run(&mut self, run: &RunId) -> Result<(), ExportError> {
         let unknown = || ExportError::Unknown(run.clone());
         let record = self.reader.find(self.tenant, run)?.ok_or_else(unknown)?;

@@ -115,7 +115,7 @@ pub enum Fact {
     TaskWoken {
         /// The task that was woken.
         task: TaskKey,
-        /// The index of the wake among the task's wakes.
+        /// The index of the wake among the wakes of the task's pause.
         index: u32,
         /// The value or failure that the wake delivered.
         outcome: Result<Value, Box<Failure>>,
@@ -401,7 +401,7 @@ pub struct Write {
     pub key: String,
     /// The new value.
     pub value: Value,
-    /// The version that the writer relies on. `None`: any version; 0: the key must be absent.
+    /// The version that the key must have before this write. `None`: any version. 0: the key must be absent.
     pub expected: Option<u64>,
 }
 

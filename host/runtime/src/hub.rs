@@ -27,7 +27,8 @@ use crate::{
 /// A command to the driver of a run.
 pub(crate) enum Command {
     Run(RunCommand, oneshot::Sender<Result<(), HubError>>),
-    /// A message of the store's inbox, with its number. The driver applies it once, however often it arrives.
+    /// A command from a message in the store's inbox: the number of the message, the command, and the sender of the
+    /// outcome. The driver applies each message once, even if the message is delivered several times.
     Deliver(u64, RunCommand, oneshot::Sender<Result<(), HubError>>),
     /// An input of the deciders.
     Input(Box<Input>),
@@ -52,7 +53,7 @@ pub(crate) enum Command {
         task: TaskKey,
         attempt: (u32, u32),
         due: Option<u64>,
-        /// The number of events that had arrived for the attempt when it began to wait.
+        /// The number of arrivals for the attempt (replies, inbox entries, closed questions) when it began to wait.
         heard: u64,
     },
     /// A part of a reply whose call is still in progress, for watchers.
@@ -66,7 +67,7 @@ pub(crate) enum Command {
         channel: Arc<dyn Channel>,
         to_child: bool,
     },
-    /// No caller is connected that could answer.
+    /// No caller that could answer questions is connected to the run.
     Unattended,
     /// The process is about to end.
     Stop,

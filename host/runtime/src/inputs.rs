@@ -35,7 +35,9 @@ pub enum InputDigest {
     Matches,
     /// The digests differ: the journal or the flow was changed, or another version renders it differently.
     Differs,
-    /// The journal has no digest: an older version wrote it, the attempt was lost, or the input is too large for one.
+    /// The journal has no digest for the attempt, for one of these reasons: an older version of Flowcell wrote the
+    /// journal; the process of the attempt ended, and the attempt did not run again; the input could not be rendered,
+    /// or is too large to be hashed.
     NotRecorded,
     /// The attempt has not ended.
     NotEnded,
@@ -79,9 +81,11 @@ pub struct Visited<'a> {
 
 /// The input of an attempt, rendered again.
 pub struct Rendered {
-    /// The input and the config. If they cannot be rendered: the failure, and those members of the input that can be.
+    /// The input and the config. If one of them cannot be rendered: the failure, and the members of the input that can
+    /// be rendered.
     pub parts: Result<(Value, Value), (Failure, Value)>,
-    /// The digest of the rendered input. `None`: the input is too large to be written.
+    /// The digest of the rendered input and config. `None`: they are too large to be written as text, or cannot be
+    /// rendered.
     pub received: Option<Received>,
     /// The comparison with the digest in the journal.
     pub digest: InputDigest,

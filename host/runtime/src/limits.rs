@@ -24,15 +24,17 @@ pub const MAX_DEPTH: u32 = 16;
 pub const MAX_TREE_CHILDREN: u64 = 256;
 /// Maximum number of runs that may begin below a top run while a process drives it.
 pub const MAX_TREE_RUNS: u64 = 100_000;
-/// Maximum number of concurrent runs below top runs in a process, shared by its tenants. A tenant that has 16 or more
-/// such runs gets another one only if more permits than the tenant has remain free afterwards.
+/// Maximum number of concurrent runs below top runs in a process, shared by its tenants. Every tenant may have 16 such
+/// runs. A tenant with 16 or more gets another one only if the number of permits that are free afterwards is greater
+/// than the number of such runs that the tenant had before.
 pub const MAX_LIVE_CHILDREN: u64 = 1_024;
 /// Maximum number of runs in a chain in which each run repeats the one before. A driver looks no further back for the
 /// flow that a task called in an earlier run.
 pub const MAX_REPEATS: u32 = 16;
 /// Maximum number of commands that wait for a run's driver. Beyond this senders wait.
 pub const MAX_QUEUED_COMMANDS: usize = 1_024;
-/// Maximum number of automatic resumptions of a run without progress. After that, a process drives the run alone.
+/// Maximum number of automatic resumptions of a run without progress. After that the run is a suspect: a process drives
+/// it alone.
 pub const MAX_IDLE_RESUMES: u32 = 2;
 /// Maximum number of times that a process may die while it drives only this run, and the run makes no progress. Then
 /// the run is parked until a person intervenes.
@@ -70,8 +72,8 @@ pub const MAX_INBOX_BYTES: usize = 4 << 20;
 pub const MAX_REMEMBERED_MESSAGE_IDS: usize = 1_024;
 /// Maximum bytes, as JSON text, of one report of a component on an agent run.
 pub const MAX_AGENT_REPORT_BYTES: usize = 64 << 10;
-/// Milliseconds that a waiting attempt keeps its sandbox. Then the driver evicts the attempt, and repeats it when an
-/// event arrives.
+/// Milliseconds that a waiting attempt keeps its sandbox. Then the driver evicts the attempt, and repeats it when a
+/// message, a reply or an answer arrives for it.
 pub const EVICT_MS: u64 = 5_000;
 /// Maximum bytes, as JSON text, of the inputs in the exported document of a run.
 pub const MAX_EXPORTED_INPUT_BYTES: u64 = 16 << 20;

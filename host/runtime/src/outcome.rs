@@ -24,9 +24,9 @@ pub(crate) fn failed_item(failure: &Failure) -> Json {
     Json::object([("failed", Json::from(true)), ("error", failure.to_json())])
 }
 
-/// Adds to the details of a failure where it happened, when it leaves a body (`member` is `body`) or a child run
-/// (`child`). The other details stay. If the details already have this member, from further inside, its value becomes
-/// the member `inner` of the new one.
+/// Adds to the details of a failure where the failure happened. `member` is `body` if the failure leaves a body, and
+/// `child` if it leaves a child run. The other details stay. A failure that has already left an inner body or child has
+/// this member already: the old value then becomes the member `inner` of the new one.
 pub(crate) fn add_place(failure: Failure, member: &'static str, place: Vec<(&'static str, Json)>) -> Failure {
     let mut place: Vec<(Arc<str>, Json)> = place.into_iter().map(|(key, value)| (key.into(), value)).collect();
     let mut details = Vec::new();

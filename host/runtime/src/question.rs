@@ -158,7 +158,8 @@ pub(crate) fn permission(state: &RunState, key: TaskKey, ordinal: u32) -> Option
     Some((call, QuestionRef::of_call(state.seed, key, call, calls.digest_of(call)?)))
 }
 
-/// Returns the reason why a task has no open question. With `ordinal`, the question is about this call.
+/// Returns the reason why a task has no open question for an answer. `ordinal` is the number of the call that the
+/// answer is about; `None`: the answer is about a gate. `named` is the question that the answer refers to.
 pub(crate) fn why_closed(state: &RunState, key: TaskKey, ordinal: Option<u32>, named: &QuestionRef) -> Closed {
     let Some(task) = state.find(key) else { return Closed::NoNode };
     match named.attempt {

@@ -39,7 +39,7 @@ use crate::{
 /// The reason why a run cannot begin or continue.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The store could not answer, or its content does not fit.
+    /// The store could not answer, or an item in it is damaged.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A run with this id exists, with another input.
@@ -167,7 +167,7 @@ impl FlowRunner {
         Ok(FlowRunner::with(driver, hub, world, Begin::New(input), options, lease))
     }
 
-    /// Prepares to continue a run in the journal. Ignores the input and the policy of the options.
+    /// Prepares to continue a run in the journal. The input and the policy in the options do not apply.
     pub fn resume(world: Arc<World>, run_id: RunId, options: RunOptions) -> Result<FlowRunner, OpenError> {
         let lease = claim(&world, &run_id)?;
         match world.journal.find(&world.tenant, &run_id)? {
@@ -222,8 +222,7 @@ impl FlowRunner {
         &self.driver.state.graph
     }
 
-    /// Returns whether a question may still open at an address such as `approve`, `process[3].approve` or
-    /// `assistant#3`.
+    /// Returns whether a question may still open at an address such as `approve` or `assistant#3`.
     pub fn may_ask(&self, address: &str) -> bool {
         self.ended().is_none() && crate::question::may_ask(&self.driver.state, address)
     }
@@ -247,8 +246,8 @@ impl FlowRunner {
         })
     }
 
-    /// Returns true if processes that drove this run died so often, without progress of the run, that it may be the
-    /// cause. The caller then drives it alone. Other runs begin after it has made progress, or has killed its process.
+    /// Returns true if the run is a suspect: processes that drove it died so often, without progress of the run, that
+    /// it may be the cause. The caller drives a suspect alone, without other runs, until it makes progress.
     pub fn is_suspect(&self) -> bool {
         matches!(self.begin, Begin::Again { by_hand: false }) && self.driver.state.is_suspect()
     }
@@ -258,16 +257,17 @@ impl FlowRunner {
         matches!(self.begin, Begin::Again { by_hand: false }) && self.driver.state.deaths.resumed > 0
     }
 
-    /// Returns the sort key of a suspect run. The least key is tried first: runs that were alone when their process
-    /// died, then runs that were tried less often. So every suspect is tried at some time.
+    /// Returns the sort key of a suspect ([`FlowRunner::is_suspect`]). The suspect with the smallest key is tried
+    /// first: the one whose processes died most often while they drove only this run, and among equals the one that was
+    /// tried alone least often. So every suspect is tried at some time.
     pub fn suspect_order(&self) -> (Reverse<u32>, u32) {
         let deaths = self.driver.state.deaths;
         // A death of the process while the run was alone is counted at the next resumption.
         (Reverse(deaths.lone + u32::from(deaths.alone)), deaths.tried)
     }
 
-    /// Makes the resumption record that the process drives no other run. Until [`Hub::accompany`] is called, a death of
-    /// the process counts against the run.
+    /// Declares that the process drives no other run; the record of the resumption says so. Until [`Hub::accompany`] is
+    /// called, a death of the process then counts against the run.
     pub fn try_alone(&mut self) {
         self.driver.options.alone = true;
     }
@@ -278,8 +278,7 @@ impl FlowRunner {
         self
     }
 
-    /// Sets whether the driver stays while only people or events from outside can continue the run. Otherwise it
-    /// parks the run.
+    /// Sets whether the driver stays, instead of parking the run, while only people or events can continue the run.
     pub fn wait_for_answers(&mut self, waits: bool) -> &mut FlowRunner {
         self.wait_for_answers = waits;
         self
@@ -314,7 +313,8 @@ impl FlowRunner {
         self.send_message(command, None).await
     }
 
-    /// Sends the command of a message in the store's inbox. `message` is its number.
+    /// Sends a command. `message` is the number of its message in the store's inbox; `None`: it did not come from
+    /// there.
     pub(crate) async fn send_message(mut self, command: RunCommand, message: Option<u64>) -> Result<(), HubError> {
         let Some((task, command)) = command.for_child() else {
             self.driver.set_channels(self.channels.clone());

@@ -135,8 +135,8 @@ struct Shared {
     claims: Claims,
     queue: Queue,
     visible: Mutex<Visible>,
-    /// The lock of a tokio task that has found the lease expired, held until this process is an owner again. A second
-    /// task that has found the same then sees the new lease, and keeps the claims that were made under the new lease.
+    /// The lock of the tokio task that replaces an expired lease. Two tasks may find the same expired lease. The second
+    /// one then waits for this lock, sees the new lease, and so keeps the claims that were made under it.
     entering: tokio::sync::Mutex<()>,
     /// The connection that all reads use, once a snapshot is pinned.
     snapshot: tokio::sync::OnceCell<tokio::sync::Mutex<Connection>>,

@@ -47,7 +47,7 @@ pub struct RunState {
     pub(crate) ended: Option<u64>,
     /// The live scopes by their ids.
     pub(crate) scopes: HashMap<ScopeId, Scope>,
-    /// The next scope's id.
+    /// The id of the scope that begins next.
     pub(crate) next_scope: u32,
     /// Tasks that wait for a permit, in order.
     pub(crate) queue: VecDeque<TaskKey>,
@@ -133,11 +133,12 @@ pub(crate) struct Task {
     pub(crate) last_question: Option<LastQuestion>,
     /// True if the task waits only for people.
     pub(crate) idle: bool,
-    /// The time at which the last wait of the task's attempt ends at the latest (milliseconds since 1970).
+    /// The time (milliseconds since 1970) at which the present or latest wait of the task's attempt ends at the latest.
+    /// `None`: the wait has no limit, or the attempt has not waited.
     pub(crate) wait_until: Option<u64>,
     /// The agent runs of the task.
     pub(crate) agents: Option<Box<Agents>>,
-    /// The reason why the task cannot continue, and its phase before.
+    /// The reason why the task cannot continue, and the phase that the task had when it was blocked.
     pub(crate) blocked: Option<Box<(BlockReason, Phase)>>,
 }
 
@@ -319,8 +320,8 @@ impl RunState {
         }
     }
 
-    /// Returns true if the run's process has died so often, without progress of the run, that the run has to be tried
-    /// alone.
+    /// Returns true if the run is a suspect: its process has died so often, without progress of the run, that the run
+    /// may be the cause. A suspect has to be driven alone.
     pub(crate) fn is_suspect(&self) -> bool {
         self.deaths.resumed >= MAX_IDLE_RESUMES
     }
@@ -428,7 +429,8 @@ impl Task {
         self.calls.get_or_insert_default()
     }
 
-    /// Marks the attempt as waiting only for people, and adds its running time so far.
+    /// Marks the attempt as waiting only for people, until `due` at the latest. Adds to `ran_ms` the time for which the
+    /// attempt has run since it began or last continued.
     pub(crate) fn idle_from(&mut self, ts: u64, due: Option<u64>) {
         self.ran_ms += ts.saturating_sub(self.since);
         (self.idle, self.wait_until) = (true, due);

@@ -1,8 +1,8 @@
 //! Limits the time for which the expressions of one driver occupy a thread of the runtime.
 //!
-//! A turn is one poll of a driver, between two times at which it waits. Small evaluations happen at once, on the
-//! driver's thread. If an evaluation exceeds the work of its turn, [`Compute`] repeats it. It does so where the
-//! evaluation delays no other run, when the scheduler gives computing time to the tenant.
+//! A turn is one poll of a driver: its work from one wait to the next. Small evaluations happen at once, on the
+//! driver's thread. If an evaluation exceeds the work of its turn, [`Compute`] repeats the evaluation where it delays
+//! no other run, as soon as the scheduler gives computing time to the tenant.
 
 use std::{cell::Cell, future::poll_fn, pin::pin, sync::Arc};
 

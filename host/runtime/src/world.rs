@@ -52,8 +52,8 @@ impl Pinned {
 
 /// A library of flows.
 pub trait Flows: Send + Sync {
-    /// Returns the checked flow that a run calls by this name. `caller` is the pin of the calling flow. If it fixes a
-    /// version of the called flow, returns this version. Otherwise returns the present version.
+    /// Returns the checked flow that a run calls by this name. `caller` is the pin of the calling flow. If that pin
+    /// fixes a version of the called flow, returns this version. Otherwise returns the present version.
     fn resolve(&self, name: &str, caller: &Pin) -> Result<Pinned, Failure>;
 
     /// Checks the whole input of a run of this flow.
@@ -71,14 +71,14 @@ pub trait Flows: Send + Sync {
     /// Returns a pinned flow in the pinned version.
     fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure>;
 
-    /// Returns the flow that another run has pinned, for a new run that repeats that one. A library with a policy
-    /// refuses a flow whose actions are no longer allowed.
+    /// Returns the flow that an earlier run has pinned, for a new run that repeats the earlier one. A library with a
+    /// policy refuses a flow whose actions are no longer allowed.
     fn repeated(&self, pin: &Pin) -> Result<Pinned, Failure> {
         Ok(Pinned { graph: self.pinned(pin)?, pin: pin.clone() })
     }
 
-    /// Returns the flow that a run calls by this name if it repeats another run. The other run has called the flow
-    /// with this pin.
+    /// Returns the flow that a repeating run calls by this name. `pin` is the pin of the flow that the repeated run has
+    /// called by the same name, and `caller` the pin of the calling flow.
     fn called_again(&self, _name: &str, _caller: &Pin, pin: &Pin) -> Result<Pinned, Failure> {
         self.repeated(pin)
     }

@@ -1,12 +1,12 @@
 //! JSON Schema with bounded cost. The host builds validators only in this crate.
 //!
-//! Schemas come from tenants, packs and tool servers. Even a small schema can be arbitrarily expensive: its
-//! references lead to 2^40 visits, a pattern needs a minute for one text, and cyclic references overflow the stack.
-//! Every schema is therefore measured before it is compiled. A check validates one value against one schema. It
-//! counts its visits, and stops with [`TooCostly`] if it exceeds its limit of visits, of time or of stack.
+//! Schemas come from tenants, packs and tool servers. Even a small schema can be extremely expensive: its references
+//! may lead to 2^40 visits, a pattern may need a minute for one text, and cyclic references may overflow the stack.
+//! Every schema is therefore measured before it is compiled. A check validates one value against one schema. It counts
+//! its visits, and stops with [`TooCostly`] if it exceeds its limit of visits, of time or of stack.
 //!
 //! A visit is one access of the validator to a part of the value: a list, an object, a member, a number or up to 256
-//! bytes of text. To unfold a schema means to put the target in the place of each reference.
+//! bytes of text. To unfold a schema means to replace each reference in it with the schema to which it refers.
 //!
 //! | module | content |
 //! |---|---|
@@ -35,23 +35,23 @@ use serde_json::Value;
 pub use self::meter::TooCostly;
 use self::tree::Tree;
 
-/// Maximum number of subschemas in a new schema, counted after unfolding.
+/// Maximum number of subschemas of a schema in a new flow, counted after unfolding.
 pub const NODES: u64 = 10_000;
 /// Maximum cost of measuring a schema: 1 for each JSON value in it, 1 for each subschema after unfolding, and 1 for
-/// every 16 bytes of its patterns. It is larger than [`NODES`], so that stored flows and packs with larger schemas stay
-/// usable.
+/// every 16 bytes of its patterns. This limit is higher than [`NODES`], so that larger schemas in stored flows and
+/// packs stay usable.
 pub const MAX_STORED_NODES: u64 = 200_000;
 /// Maximum nesting depth of schemas, references included. It bounds the stack that the compiler needs.
 pub const DEPTH: usize = 128;
-/// Maximum number of visits in one check with [`Budget::FULL`]. A check of a large value may make 16 visits for each
-/// part of the value instead, if these are more.
+/// Maximum number of visits in one check with [`Budget::FULL`]. For a large value, the maximum is 16 visits for each
+/// part of the value, if that is more.
 pub const VISITS: u64 = 1_000_000;
 /// Maximum wall-clock time of one check, and of compiling one schema.
 pub const TIME: Duration = Duration::from_secs(1);
 /// Maximum size of a compiled pattern in bytes.
 pub const PATTERN_BYTES: usize = 1 << 20;
-/// Maximum product of the length of a text in bytes and the number of positions of the pattern for it. A position is a
-/// state of the pattern that may be active while one byte is read.
+/// Maximum cost of matching a text against a pattern: the length of the text in bytes times the number of the pattern's
+/// positions. A position is a state of the pattern that may be active while one byte is read.
 pub const PATTERN_STEPS: u64 = 200_000_000;
 /// Number of visits that a check may make for each part of a large value.
 const VISITS_PER_PART: u64 = 16;
@@ -94,7 +94,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Measures and compiles a schema. Measuring may block for [`TIME`], and so may compiling.
+    /// Measures and compiles a schema. Each of the two may block for up to [`TIME`].
     pub fn compile(schema: &Value) -> Result<Schema, SchemaError> {
         let budget = Budget { visits: MAX_STORED_NODES, time: TIME };
         let measured = meter::with_budget(budget, 0, || measure::measure(schema));
@@ -109,8 +109,8 @@ impl Schema {
         Ok(Schema { validator, nodes, key_positions, unresolved_reference })
     }
 
-    /// Returns the number of subschemas after unfolding. A schema that contains itself counts once more at the place of
-    /// the cycle, but is not unfolded again.
+    /// Returns the number of subschemas after unfolding. Where a schema contains itself, it counts once more but is not
+    /// unfolded again.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
@@ -129,8 +129,8 @@ impl Schema {
         self.check_within(value, budget, || self.validator.is_valid(value))
     }
 
-    /// Returns the errors of a value; none if it is valid. If collecting all errors exceeds the budget, returns only
-    /// the first one. An error shows at most 1 KiB of the value.
+    /// Returns the errors of a value; none if the value is valid. Returns only the first error if collecting all of
+    /// them exceeds the budget. An error shows at most 1 KiB of the value.
     pub fn errors<'v>(&'v self, value: &'v Json, budget: Budget) -> Result<Vec<ValidationError<'v>>, TooCostly> {
         if self.is_valid(value, budget)? {
             return Ok(Vec::new());
@@ -139,8 +139,8 @@ impl Schema {
         all.or_else(|_| self.check_within(value, budget, || self.validator.validate(value).err().into_iter().collect()))
     }
 
-    /// Runs a check within a budget. If the visits of [`Budget::FULL`] do not suffice for a large value, runs the check
-    /// again with [`VISITS_PER_PART`] visits for each part of the value.
+    /// Runs a check within a budget. If the budget is [`Budget::FULL`] and its visits do not suffice, runs the check
+    /// again with [`VISITS_PER_PART`] visits for each part of the value, provided that these are more.
     fn check_within<T>(&self, value: &Json, budget: Budget, check: impl Fn() -> T) -> Result<T, TooCostly> {
         let done = meter::with_budget(budget, self.key_positions, &check);
         if !matches!(done, Err(TooCostly::Visits)) || budget != Budget::FULL {

@@ -34,7 +34,8 @@ const NAMED: [&str; 4] = ["dependencies", "dependentSchemas", "patternProperties
 const REFERENCES: [&str; 3] = ["$dynamicRef", "$recursiveRef", "$ref"];
 /// Maximum sum of the weights of a schema's patterns, in units of [`pattern::Size::weight`].
 const MAX_TOTAL_WEIGHT: u64 = 1_000_000;
-/// The weight that one pattern adds to the sum at most. A heavier pattern fails when it is compiled.
+/// Maximum weight that one pattern adds to the sum. A heavier pattern adds only this much, because it fails anyway when
+/// it is compiled.
 const MAX_COUNTED_WEIGHT: u64 = 40_000;
 
 /// The size of a schema.
@@ -64,7 +65,7 @@ pub(crate) fn measure(schema: &Value) -> Result<Measured, SchemaError> {
     Ok(Measured { nodes, key_positions: document.key_positions, unresolved_reference })
 }
 
-/// The anchors and ids of a schema, and the sizes of its patterns.
+/// The anchors and ids in a schema with the subschemas that they name, and the sizes of its patterns.
 #[derive(Default)]
 struct Document<'s> {
     anchors: HashMap<&'s str, Vec<&'s Value>>,
@@ -89,8 +90,7 @@ impl<'s> Document<'s> {
         }
     }
 
-    /// Records the anchor, the id or the patterns in a member of an object. The object may be a schema or another
-    /// value.
+    /// Records the anchor, the id or the patterns in one member of an object. The object need not be a schema.
     fn record_member(&mut self, key: &str, member: &'s Value, schema: &'s Value) -> Result<(), TooCostly> {
         match (key, member) {
             ("$anchor" | "$dynamicAnchor", Value::String(name)) => {
@@ -114,7 +114,8 @@ impl<'s> Document<'s> {
         Ok(())
     }
 
-    /// Adds the weight of a pattern to the sum. Returns the number of its positions; 0 if it cannot be parsed.
+    /// Adds the weight of a pattern to the sum of all patterns. Returns the number of the pattern's positions; 0 if the
+    /// pattern cannot be parsed.
     fn weigh(&mut self, source: &str) -> Result<u64, TooCostly> {
         meter::spend(1 + source.len() as u64 / 16);
         let size = pattern::size(source).unwrap_or_default();
@@ -122,8 +123,8 @@ impl<'s> Document<'s> {
         if self.weight > MAX_TOTAL_WEIGHT { Err(TooCostly::Patterns) } else { Ok(size.positions) }
     }
 
-    /// Returns the possible targets of a reference; empty if there is none. `root` is the nearest enclosing schema with
-    /// an id, `whole` is the outermost schema.
+    /// Returns the subschemas to which a reference may refer; an empty list if there are none. `root` is the nearest
+    /// enclosing schema with an id, `whole` is the outermost schema.
     fn targets(&self, reference: &str, root: &'s Value, whole: &'s Value) -> Vec<&'s Value> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = percent_decode_str(fragment).decode_utf8_lossy();
@@ -150,8 +151,8 @@ fn is_same(id: &str, base: &str) -> bool {
 struct Unfolding<'d, 's> {
     document: &'d Document<'s>,
     whole: &'s Value,
-    /// The targets of the references that were followed so far. The key is the reference and the nearest enclosing
-    /// schema with an id.
+    /// The targets of the references that were followed so far. The key has the reference, and the address of the
+    /// nearest enclosing schema with an id.
     followed: HashMap<(&'s str, *const Value), Rc<[&'s Value]>>,
     /// The schemas that enclose the current one, the outermost first.
     path: Vec<&'s Value>,
@@ -160,8 +161,9 @@ struct Unfolding<'d, 's> {
 }
 
 impl<'s> Unfolding<'_, 's> {
-    /// Counts a schema, and then all schemas that it contains or refers to. A schema that contains itself is a cycle
-    /// and is not followed a second time, because the validator follows a cycle only as deep as the value is nested.
+    /// Counts a schema, and then all schemas that it contains or refers to. If a schema contains itself, its inner
+    /// occurrence is counted but not followed, because the validator follows a cycle only as deep as the value is
+    /// nested.
     fn unfold(&mut self, schema: &'s Value, root: &'s Value) -> Result<(), TooCostly> {
         meter::spend(1);
         self.nodes += 1;

@@ -13,7 +13,7 @@ use crate::{Budget, DEPTH, NODES, PATTERN_STEPS, TIME};
 
 /// Maximum number of bytes of the stack that a check may use.
 const MAX_STACK_BYTES: usize = 512 * 1024;
-/// Number of visits after which the clock is read again.
+/// Number of visits between two readings of the clock.
 const VISITS_PER_CLOCK_READ: u64 = 256;
 /// Number of pattern steps that count as one visit.
 const STEPS_PER_VISIT: u64 = 256;
@@ -24,7 +24,7 @@ pub enum TooCostly {
     /// The check needs more visits than its budget has.
     #[error("the check needs more visits to the value than its budget allows; use fewer overlapping alternatives")]
     Visits,
-    /// Checking or compiling takes longer than [`TIME`], or than the time of the budget.
+    /// Checking or compiling takes longer than [`TIME`], or than the time that the budget allows.
     #[error("the schema takes more than {} s; simplify it", TIME.as_secs())]
     Time,
     /// The check needs more than 512 KiB of stack.
@@ -62,7 +62,7 @@ thread_local! {
 /// The panic payload that carries the exceeded limit through the validator.
 struct Stop(TooCostly);
 
-/// Runs `work` within a budget, and returns its result or the limit that it exceeded. `key_positions` is the number of
+/// Calls `work` within a budget. Returns its result, or the limit that it exceeded. `key_positions` is the number of
 /// positions of the largest pattern in `patternProperties`.
 pub(crate) fn with_budget<T>(budget: Budget, key_positions: u64, work: impl FnOnce() -> T) -> Result<T, TooCostly> {
     METER.with(|meter| {
@@ -81,7 +81,7 @@ pub(crate) fn with_budget<T>(budget: Budget, key_positions: u64, work: impl FnOn
     }
 }
 
-/// Counts visits, and stops the check if it exceeds its budget.
+/// Subtracts visits from the budget of the current check, and stops the check if too few are left.
 pub(crate) fn spend(visits: u64) {
     METER.with(|meter| {
         let left = meter.left.get();
@@ -117,8 +117,7 @@ pub(crate) fn spend_match(bytes: usize, positions: u64) {
     spend(1 + steps / STEPS_PER_VISIT);
 }
 
-/// Subtracts the cost of an object's key from the budget. The validator may match the key against
-/// `patternProperties`.
+/// Subtracts from the budget the cost of matching an object's key against the patterns in `patternProperties`.
 pub(crate) fn spend_key(bytes: usize) {
     spend_match(bytes, METER.with(|meter| meter.key_positions.get()).max(1));
 }

@@ -14,7 +14,7 @@ const MAX_QUOTED_BYTES: usize = 120;
 /// The size of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// Approximate number of the states of the pattern that may be active while one byte of a text is read.
+    /// Approximate number of states of the pattern that may be active while one byte of a text is read.
     pub(crate) positions: u64,
     /// Memory of the compiled pattern, in units of about 30 bytes.
     pub(crate) weight: u64,
@@ -52,8 +52,8 @@ struct Pattern {
     regex: Regex,
     source: Box<str>,
     positions: u64,
-    /// The value of `maxLength` in the same schema; without that keyword the largest number. Texts that are certainly
-    /// longer are not searched, because `maxLength` reports them.
+    /// The value of `maxLength` in the same schema, or the largest number if there is no such keyword. The pattern does
+    /// not search a text that is certainly longer: `maxLength` already reports it.
     max_length: usize,
 }
 

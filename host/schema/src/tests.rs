@@ -1,5 +1,5 @@
-//! Tests expensive schemas and values, and schemas whose results must not depend on the budget. Tests with `y3` or `y4`
-//! in their names are attacks in the table of `tests/README.md`.
+//! Tests expensive schemas and values (the attacks Y3 and Y4 of `tests/README.md`), and schemas whose results must not
+//! depend on the budget.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -43,7 +43,7 @@ fn outcome_here(schema: &Value, value: &Json, budget: Budget) -> Outcome {
     outcome
 }
 
-/// Compiles a schema and checks a value, on a thread with a small stack, as a server has.
+/// Compiles a schema and checks a value, on a thread with as small a stack as the threads of a server have.
 fn outcome(schema: Value, value: Value) -> Outcome {
     let begin = Instant::now();
     let work = move || outcome_here(&schema, &Json::from(value), Budget::FULL);
@@ -59,8 +59,8 @@ fn costly(schema: Value, value: Value) -> TooCostly {
     }
 }
 
-/// Creates a schema that refers to the first of `count` schemas in `$defs`. `part` creates each of them from the
-/// reference to the next one. The last one is `last`.
+/// Creates a schema that refers to the first of `count` schemas in `$defs`. Each of these is the result of `part` for a
+/// reference to the next one. After them comes `last`.
 fn chain(count: usize, part: impl Fn(String) -> Value, last: Value) -> Value {
     let name = |index: usize| format!("a{index}");
     let defs = (0..count).map(|index| (name(index), part(format!("#/$defs/{}", name(index + 1)))));
@@ -291,7 +291,7 @@ fn messages_describe_the_error() {
     }
 }
 
-/// Generates schemas with arbitrary references to each other, with leaves that do not read the value.
+/// Generates schemas that refer to each other in any way. Subschemas without references do not read the value.
 fn random_references() -> impl Strategy<Value = Value> {
     let reference = (0..12_usize).prop_map(|index| json!({ "$ref": format!("#/$defs/d{index}") }));
     let leaf = prop_oneof![Just(json!(false)), Just(json!(true)), Just(json!({})), Just(json!({ "type": "integer" }))];

@@ -14,7 +14,7 @@ use crate::meter;
 
 /// Number of text bytes that count as one visit.
 const BYTES_PER_VISIT: u64 = 256;
-/// Number of visits that an error costs, because it copies a part of the value.
+/// Number of visits for which an error counts, because it copies a part of the value.
 const VISITS_PER_ERROR: u64 = 64;
 /// Approximate number of bytes of the value that an error copies.
 const EXCERPT_BYTES: usize = 1024;
@@ -24,7 +24,7 @@ pub(crate) struct Tree;
 
 type Members = IndexMap<Arc<str>, Json>;
 
-/// Returns the number of visits that reading each part of a value once costs.
+/// Returns the number of visits for which reading every part of a value once counts.
 pub(crate) fn visits(value: &Json) -> u64 {
     match value {
         Json::String(text) => text_visits(text),
@@ -44,7 +44,7 @@ fn copy(value: &Json) -> Value {
     value.to_serde()
 }
 
-/// Copies the beginning of a value, at most about `room` bytes. Subtracts the number of copied bytes from `room`.
+/// Copies the beginning of a value, at most about `room` bytes, and subtracts the number of copied bytes from `room`.
 fn excerpt(value: &Json, room: &mut usize) -> Value {
     *room = room.saturating_sub(4);
     match value {

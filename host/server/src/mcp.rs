@@ -1,21 +1,21 @@
 //! Flows as tools over the Model Context Protocol: at `/mcp` for callers of the server, and over standard input and
 //! output.
 //!
-//! Every flow of the tenant is a tool, and a call of it is a durable run. The caller's token is checked with every
-//! request. A session is a client's connection in the sense of MCP. Each tenant has its own sessions, so the session id
-//! of another tenant is unknown.
+//! Every flow of the tenant is a tool. Each tool call of a flow starts a durable run. The caller's token is checked
+//! with every request. A session is a client's connection in the sense of MCP. Each tenant has its own sessions, so the
+//! session id of another tenant is unknown.
 //!
 //! | module | content |
 //! |---|---|
 //! | handler | the handler of one client |
-//! | tools | the list of tools that a token may use, and their calls |
+//! | tools | the list of tools that a token may use, and the calls of these tools |
 //! | builtin | tools to write flows and to look after runs |
 //! | authoring_tools | the tools that test and inspect a flow |
 //! | arguments | names and arguments of tools |
-//! | calls | calls that clients may cancel |
-//! | call | a run as the call of a tool: progress, gates, its end |
+//! | calls | tool calls that clients may cancel |
+//! | call | a tool call that waits for a run: its progress, gates and end |
 //! | gate | a gate as a question to the client's user |
-//! | outcome | the end of a call as the result of a tool |
+//! | outcome | the result of a tool call |
 //! | resources | the manual, the schema of flows and the catalog as documents |
 //! | changes | notices to clients that the flows have changed |
 //! | pipe | one client on standard input and output |

@@ -260,15 +260,16 @@ impl AuditedAction {
         Some(AuditedAction { caller: caller.clone(), action, subject: request.uri().path().to_owned() })
     }
 
-    /// Replaces the subject by the `Location` of the response, so that a created object is logged under its own path.
+    /// If the response has the header `Location`, replaces the logged subject by it: an object that the request has
+    /// created is then logged under its own path.
     fn with_location(self, response: &Response) -> AuditedAction {
         let place = response.headers().get(header::LOCATION).and_then(|place| place.to_str().ok());
         let subject = place.map_or(self.subject, str::to_owned);
         AuditedAction { subject, ..self }
     }
 
-    /// Waits for the response to the request. If it reports success, writes the action to the audit log. If writing
-    /// fails, returns that error in place of the response.
+    /// Waits for the response to the request. If the response reports success, writes the action to the audit log. If
+    /// that write fails, returns the error of the write in place of the response.
     async fn finish_audited(self, response: impl Future<Output = Response>, app: Arc<App>) -> Response {
         let response = response.await;
         if !response.status().is_success() {

@@ -197,7 +197,8 @@ async fn drive_to_end(
 /// The interval between two checks of a parked run that waits for a timer.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A channel that records whether the run has started with the runner to which it is attached.
+/// A channel that is attached to one [`FlowRunner`]. It records whether that runner has started the run. False if the
+/// run has begun later with another runner.
 #[derive(Default)]
 struct StartRecorder(AtomicBool);
 

@@ -1,17 +1,19 @@
 //! HTTP/1.1 over guarded connections.
 //!
 //! [`Client::send`] makes one exchange: a request and its answer. It needs a [`Destination`], which only the egress
-//! guard ([`egress`](crate::egress)) creates. It returns once the head of the answer has arrived; the caller reads
-//! the body piece by piece. The client follows no redirects, decodes nothing, and neither retries nor caches. It
-//! limits only the time for connecting; the caller sets all other time limits.
+//! guard ([`egress`](crate::egress)) creates. `send` returns once the head of the answer has arrived; the caller reads
+//! the body piece by piece. The client follows no redirects, decodes nothing, and neither retries nor caches. It limits
+//! only the time for connecting; the caller sets all other time limits.
 //!
-//! A connection is reused for the same tenant and the same origin, for one exchange at a time. Its address was
-//! validated when the connection was opened. If the addresses of the name change later, open connections stay.
+//! A connection is reused for the same tenant and the same origin, for one exchange at a time. The egress guard
+//! validates an IP address when a connection to it is opened. If the host's name later has other IP addresses, open
+//! connections stay.
 //!
 //! | subject | limit |
 //! |---|---|
 //! | head of an answer | 100 headers, 64 KiB |
-//! | idle connections | 4 s, 8 for one tenant and origin, 64 in all |
+//! | an idle connection | closed after 4 s |
+//! | number of idle connections | 8 for one tenant and origin, 64 in all |
 //! | connecting | [`CONNECT_TIMEOUT`](crate::egress::CONNECT_TIMEOUT) |
 //!
 //! Failures: those of the egress guard, and `http_protocol`.
@@ -55,8 +57,8 @@ pub struct Message {
     pub headers: HeaderMap,
     /// The body; empty means no body.
     pub body: Bytes,
-    /// True if a reused connection is allowed. The peer may be about to close such a connection, and the client then
-    /// cannot tell if the peer has read the message.
+    /// True if the message may go over a reused connection. The peer may be about to close such a connection, and the
+    /// client then cannot tell if the peer has read the message.
     pub reuse: bool,
 }
 

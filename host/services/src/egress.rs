@@ -219,8 +219,8 @@ fn not_granted(origin: &Origin, grants: &OriginGrants) -> Failure {
     refused(format!("this node has no grant for {origin}; to allow it, add `grants: {{ http: [\"{origin}\"] }}`"))
 }
 
-/// Returns the failure for a private address. The node reads the message, so it names the address only if that reveals
-/// nothing about the operator's network.
+/// Returns the failure for a private address. A node can read the message. Therefore the message names the address only
+/// if that reveals nothing about the operator's network.
 fn private_address(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
     tracing::warn!(%origin, %address, kind, "refused to connect to a private address");
     let host = &origin.host;

@@ -1,5 +1,5 @@
-//! The members of an operator's profile about a provider's address and API key. The profiles of model providers and of
-//! image endpoints share them.
+//! The members that give the address and the API key of a provider in an operator's profile. The profiles of model
+//! providers and of image endpoints share them.
 
 use std::{
     collections::BTreeMap,
@@ -44,7 +44,7 @@ pub enum Auth {
     None,
 }
 
-/// The members of a profile about the provider's address and key.
+/// The members of a profile that give the provider's address and key, not yet checked.
 pub(crate) struct EndpointMembers<'a> {
     pub(crate) base_url: Option<&'a str>,
     pub(crate) auth: &'a Auth,

@@ -8,9 +8,10 @@
 //! | `stat` | `{ path }` | an entry, or `null` |
 //! | `remove` | `{ path }` | true if the path existed |
 //!
-//! Patterns grant access to paths ([`FileGrants`]). Each call opens the folder once. From there the host opens each
-//! name of a path in the folder before it, without following links. So no path, link or rename leads out of the folder,
-//! or around a grant. Files are replaced atomically: the content is on stable storage before the file gets its name.
+//! Patterns grant access to paths ([`FileGrants`]). Each call opens the folder once. The host then goes down the path
+//! name by name: it opens each name in the folder that it has just opened, and follows no links. So no path, link or
+//! rename leads out of the folder, or around a grant. Files are replaced atomically: the content is on stable storage
+//! before the file gets its name.
 //!
 //! The tenant `local` has the folder itself, every other tenant a folder in `.flowcell-tenants`. Names that begin
 //! with `.flowcell` belong to the host, and so do `.tenants` and `.versions`; nodes cannot use them.
@@ -68,8 +69,8 @@ pub struct FilesCapability {
 }
 
 impl FilesCapability {
-    /// Creates the capability for an existing folder. With `None`, every call is denied. `blobs` stores the contents
-    /// that calls read and write as files.
+    /// Creates the capability for an existing folder. If `folder` is `None`, every call is denied. `blobs` stores the
+    /// contents that `read` returns as a `file` and that `write` takes as a `file`.
     pub fn new(folder: Option<PathBuf>, blobs: Arc<dyn Blobs>) -> FilesCapability {
         let root = folder.map(|folder| Arc::new(Root::new(folder)));
         FilesCapability { root, blobs: AsyncBlobs::new(blobs), quotas: Quotas::default(), limits: Limits::default() }

@@ -14,12 +14,12 @@
 //! | image behind a URL | 32 MiB |
 //! | a call with all its attempts | 5 min ([`Profile::timeout_ms`]) |
 //! | attempts | 3 ([`Profile::max_retries`] and the first) |
-//! | wait between two attempts | as the endpoint asks, else 0.5 s doubled up to 8 s, minus a random part of up to a quarter |
+//! | wait between two attempts | the wait that the endpoint requests; else 0.5 s, doubled after each attempt up to 8 s, and shortened at random by up to a quarter |
 //!
 //! Failures have the codes of the capability [`model`](crate::model): `invalid_input`, `model_auth`,
 //! `model_permission`, `model_invalid_request`, `model_not_found`, `model_too_large`, `model_rate_limited`,
-//! `model_quota`, `model_overloaded`, `model_timeout`, `model_connect`, `model_bad_response`. A call of effect `once`
-//! that may have been made is `ambiguous`.
+//! `model_quota`, `model_overloaded`, `model_timeout`, `model_connect`, `model_bad_response`. If a call of effect
+//! `once` fails and the endpoint may have made its images, the failure is `ambiguous`.
 
 mod answer;
 mod exchange;

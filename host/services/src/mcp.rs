@@ -5,14 +5,14 @@
 //! share the connection, and a broken one is replaced. The host never repeats a call that may have arrived.
 //!
 //! The protocol is that of `rmcp`, the official library: version 2026-07-28, and earlier ones with a handshake. The
-//! host does not use the library's transports. It reads lines and HTTP answers itself, so that every byte counts
-//! against a limit and every connection passes the egress guard. The library therefore brings only a dozen small
-//! crates, and no HTTP stack. The host uses only the tools of the protocol. It offers nothing to servers: it refuses
-//! sampling, elicitation, roots and tasks.
+//! host does not use the library's transports. The host itself reads the lines and the HTTP answers, so that every byte
+//! counts against a limit and every connection passes the egress guard. Without its transports the library brings only
+//! a dozen small crates, and no HTTP stack. The host uses only the tools of the protocol. It offers nothing to servers:
+//! it refuses sampling, elicitation, roots and tasks.
 //!
-//! A program runs in its own process group. Its environment has only the variables that the configuration names. It is
-//! killed with the connection, together with all processes that it started. The [watchdog](crate::watchdog) kills them
-//! if the host is killed. The standard error of a program is logged at the level `debug`.
+//! A program runs in its own process group. Its environment has only the variables that the configuration names. When
+//! its connection ends, the host kills the program and all processes that it started. If the host itself is killed, the
+//! [watchdog](crate::watchdog) kills them. The standard error of a program is logged at the level `debug`.
 //!
 //! The output of a call is
 //!
@@ -34,7 +34,7 @@
 //! | description, title and name of a tool | [`MAX_DESCRIPTION`], [`MAX_TITLE`], [`MAX_TOOL_NAME`] |
 //! | schema | [`MAX_SCHEMA`] |
 //! | time until a server is ready | [`DEFAULT_START_MS`] unless configured |
-//! | time of a call | the caller's, at most [`DEFAULT_TIMEOUT_MS`] unless configured |
+//! | time of a call | the caller's limit, at most the server's: `timeoutMs`, by default [`DEFAULT_TIMEOUT_MS`] |
 //! | concurrent calls of a server, of all tenants | [`DEFAULT_MAX_CALLS`] unless configured; further calls wait |
 //!
 //! | code | when | retryable |
@@ -42,7 +42,7 @@
 //! | `tool_not_found` | no server has this name, or the tool's name is invalid | no |
 //! | `invalid_input` | the input is not an object, is too large, or the server rejects it | no |
 //! | `denied` | the address is not public | no |
-//! | `mcp_connect` | the server cannot be started, reached or understood; `details.code` may give the reason | if transient |
+//! | `mcp_connect` | the server cannot be started, reached or understood; `details.code` may give the reason | if the reason is transient |
 //! | `mcp_auth` | a key is missing or rejected | no |
 //! | `mcp_timeout` | no answer arrived in time; the host sent the server a cancellation | yes |
 //! | `mcp_broken` | the server or the connection ended during the call | yes |
@@ -103,7 +103,7 @@ fn read_message(text: &[u8], wrong: &str) -> Result<ServerJsonRpcMessage, Failur
     serde_json::from_slice(text).map_err(|_| Failure::new(code::MCP_PROTOCOL, wrong))
 }
 
-/// The tools of the operator's servers. Clones share their connections, which close with the last clone.
+/// The tools of the operator's servers. Clones share the connections to the servers, which close with the last clone.
 #[derive(Clone)]
 pub struct McpTools {
     links: Arc<IndexMap<Arc<str>, Link>>,
@@ -134,8 +134,9 @@ impl McpTools {
         self.links.get(server).map(|link| (link.server.max_calls, link.server.timeout))
     }
 
-    /// Returns the tools of a server, in its order. The list is cached until the server reports a change or the list
-    /// expires. Fails after at most the server's time limits for a start and for a call together.
+    /// Returns the tools of a server, in the server's order. The list is cached until the server reports a change or
+    /// the list expires. The server has one time limit to become ready and another one to send the list; if it exceeds
+    /// one of them, the request fails.
     pub async fn list(&self, server: &str) -> Result<Vec<Tool>, Failure> {
         let link = self.link(server)?;
         let connection = link.connect(&self.environment).await.map_err(|failure| with_server_name(server, failure))?;
@@ -156,8 +157,8 @@ impl McpTools {
         })
     }
 
-    /// Calls a tool with an object as its input, and returns its output. Files belong to the tenant. The call ends
-    /// within `timeout`, and within the server's configured limit.
+    /// Calls a tool with an object as its input, and returns the tool's output. Files in the output belong to `tenant`.
+    /// The call takes at most `timeout`, and at most the server's configured limit.
     pub async fn call(
         &self,
         tenant: &Tenant,
@@ -172,7 +173,7 @@ impl McpTools {
         let within = timeout.min(link.server.timeout);
         let until = Instant::now() + within;
         let ready = async {
-            // A call waits for its turn before it connects, because the connection may break during the wait.
+            // The call waits for a permit before it connects, because the connection may break during the wait.
             let turn = link.calls.acquire().await.ok();
             link.connect(&self.environment).await.map(|connection| (turn, connection))
         };

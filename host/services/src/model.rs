@@ -19,7 +19,7 @@
 //! | silence within a stream | 90 s ([`Profile::idle_ms`]) |
 //! | a turn with all its attempts | 10 min ([`Profile::timeout_ms`]) |
 //! | attempts | 3 ([`Profile::max_retries`] and the first) |
-//! | wait between two attempts | as the provider asks, else 0.5 s doubled up to 8 s, minus a random part of up to a quarter |
+//! | wait between two attempts | the wait that the provider requests; else 0.5 s, doubled after each attempt up to 8 s, and shortened at random by up to a quarter |
 //!
 //! The host retries failed connections, broken streams, timeouts, and the statuses 408, 409, 429 and from 500, unless
 //! the provider's `x-should-retry` says otherwise. It never retries after an exhausted quota. For the dialects `chat`
@@ -37,7 +37,8 @@
 //! provider that wrote them. Tool arguments that are not JSON become a string in `input`, not an object.
 //!
 //! A turn is made at least once, unless the node type says that its calls are idempotent or made once. A turn with
-//! effect `once` is repeated only if it certainly was not made. Otherwise it is `ambiguous`.
+//! effect `once` is repeated only if the provider certainly did not make it. If such a turn fails although the provider
+//! may have made it, the failure is `ambiguous`.
 //!
 //! | code | when | retryable |
 //! |---|---|---|
@@ -163,8 +164,8 @@ impl ModelCapability {
         Ok(RequestedTurn { request: Arc::new(request), provider, model })
     }
 
-    /// Returns the turn that a call requests: the one that [`Capability::admit`] stored in `outgoing`. If the call was
-    /// not admitted, this method reads and checks the request, and stores the turn there.
+    /// Returns the turn that a call requests. If [`Capability::admit`] has stored the turn in `outgoing`, returns that
+    /// one. Otherwise reads and checks the request, and stores the turn in `outgoing`.
     pub fn turn(&self, outgoing: &mut Outgoing) -> Result<Arc<RequestedTurn>, Failure> {
         if let Some(turn) = outgoing.prepared.get() {
             return Ok(turn);
@@ -226,7 +227,8 @@ impl RequestedTurn {
     }
 }
 
-/// Returns the preview of a request: the system text, and the messages since the model's last one.
+/// Returns the preview of a request: the system text, and the messages that follow the last message of the model, at
+/// most the last [`MAX_SHOWN_MESSAGES`] of them.
 fn preview(args: &Value) -> Json {
     let shown = |json: &Json| {
         let text = json.as_str().map_or_else(|| json.to_text().into(), Cow::Borrowed);

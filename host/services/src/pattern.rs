@@ -41,7 +41,8 @@ mod tests {
         }
     }
 
-    /// Policies rely on this: they compare the text of a grant with their own pattern.
+    /// Policies rely on this property: they match their pattern against the text of a grant, which may itself be a
+    /// pattern.
     #[test]
     fn a_pattern_that_matches_a_pattern_matches_all_texts_of_it() {
         let words = |letters: &[char], most: usize| {

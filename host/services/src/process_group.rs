@@ -5,14 +5,15 @@ use std::io;
 use tokio::process::{Child, Command};
 
 /// The processes of a program that was started as the leader of its own process group. Dropping this value kills them.
-/// If the host process ends before, the [watchdog](crate::watchdog) kills them.
+/// If the host process ends without dropping the value, the [watchdog](crate::watchdog) kills them.
 pub(crate) struct ProcessGroup(
     #[cfg_attr(not(unix), allow(dead_code, reason = "the system has no process groups"))] Option<u32>,
 );
 
 impl ProcessGroup {
-    /// Starts a program as the leader of its own process group. The watchdog runs before the program does, so that
-    /// almost no time remains in which a killed host leaves the program behind.
+    /// Starts a program as the leader of its own process group, and reports the program to the watchdog if that is
+    /// armed. The watchdog runs already when the program starts, so the report follows at once. If the host is killed
+    /// between the start and the report, the program survives.
     pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, ProcessGroup)> {
         #[cfg(unix)]
         command.process_group(0);

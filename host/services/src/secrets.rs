@@ -33,7 +33,7 @@ use crate::{
     webhook::SigningKey,
 };
 
-/// The name of the member of a node's `grants` that grants secrets.
+/// The member of a node's `grants` that lists the granted secrets.
 pub const GRANT: &str = flowcell_contract::SECRETS;
 
 /// The purpose of a secret that signs posts to triggers. Such a secret is never sent to a server.
@@ -85,8 +85,9 @@ impl Secrets {
         }
     }
 
-    /// Returns the grants that apply to this destination. Skips grants for other origins. Fails if the tenant has no
-    /// secret of a grant's name, or if a grant's `for` covers this destination but the secret is not meant for it.
+    /// Returns the grants that apply to this destination, without those for other origins. Fails if the tenant has no
+    /// secret with the name in a grant. Also fails if the `for` of a grant covers this destination, but the secret is
+    /// not meant for it.
     pub(crate) fn for_destination(
         &self,
         tenant: &Tenant,

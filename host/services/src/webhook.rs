@@ -11,7 +11,7 @@
 //! | subject | limit |
 //! |---|---|
 //! | attempts | 8 |
-//! | wait between two attempts | 0.5 s, doubled up to 30 s, minus a random part of up to a quarter; `retry-after` up to 60 s |
+//! | wait between two attempts | the server's `retry-after`, at most 60 s; else 0.5 s, doubled after each attempt up to 30 s, and shortened at random by up to a quarter |
 //! | one attempt | 10 s |
 //! | read part of an answer | 64 KiB |
 //!
@@ -81,9 +81,9 @@ struct AttemptError {
 enum Retry {
     /// Another attempt is pointless.
     Never,
-    /// After the wait of [`usual_wait`].
+    /// Another attempt follows, after the wait of [`usual_wait`].
     Default,
-    /// After the wait that the server requests.
+    /// Another attempt follows, after the wait that the server requests.
     After(Duration),
 }
 
@@ -192,8 +192,8 @@ impl Webhook {
         Some(AttemptError { why, retry })
     }
 
-    /// Returns the wait that the server requests by `retry-after`, in seconds or as a date; at most
-    /// [`MAX_ASKED_WAIT`].
+    /// Returns the wait that the server requests by `retry-after`, in seconds or as a date, reduced to
+    /// [`MAX_ASKED_WAIT`] if it is longer. Returns `None` without a valid header.
     fn asked_wait(&self, headers: &HeaderMap) -> Option<Duration> {
         let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         let date = || httpdate::parse_http_date(text).ok()?.duration_since(self.clock.now()).ok();
@@ -202,7 +202,8 @@ impl Webhook {
     }
 }
 
-/// Returns the wait after `failed` failed attempts.
+/// Returns the wait after `failed` attempts have failed, if the server requests none. `chance` is a random number from
+/// 0 to 1, and shortens the wait.
 fn usual_wait(failed: u32, chance: f64) -> Duration {
     let doubled = FIRST_WAIT.saturating_mul(1 << failed.saturating_sub(1).min(16));
     doubled.min(MAX_WAIT).mul_f64(1.0 - chance * MAX_JITTER)

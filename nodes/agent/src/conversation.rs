@@ -1,4 +1,4 @@
-//! The conversation so far. Consecutive messages of the same role become one, because providers want the roles to
+//! The conversation of an agent. Consecutive messages of the same role become one, because providers want the roles to
 //! alternate.
 
 use flowcell_sdk::{
@@ -58,8 +58,8 @@ pub(crate) fn read_message(value: &Value) -> Result<Message> {
     Ok(Message { role, content })
 }
 
-/// Reads a message from the inbox. It becomes a message of the user, whatever role it names. A value that is not a
-/// message is passed on as its text or its JSON.
+/// Converts a message from the inbox to content of a user message, even if it names another role. A value that does not
+/// have the form of a message becomes text: itself if it is a text, otherwise its JSON.
 pub(crate) fn from_inbox(value: &Value) -> Content {
     let inner = value.get("message").filter(|inner| inner.is_object()).unwrap_or(value);
     match value {
@@ -78,7 +78,7 @@ fn read_content(message: &Value) -> Option<Content> {
     }
 }
 
-/// Checks that a model can answer the conversation: its last message with content must be the user's.
+/// Checks that a model can answer the conversation: the role of the last message with content must be `user`.
 pub(crate) fn check_last_message(messages: &[Message]) -> Result<()> {
     let last = messages.iter().rfind(|message| !message.content.is_empty());
     match last {

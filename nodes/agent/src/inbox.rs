@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::conversation;
 
-/// The messages that wait, and true if the agent run is closing.
+/// The inbox of one agent run: the waiting messages, and whether the agent run was asked to close.
 pub(crate) struct Inbox {
     run: String,
     waiting: VecDeque<(String, Content)>,
@@ -47,12 +47,13 @@ impl Inbox {
         self.waiting.pop_front().map(|(_, content)| content)
     }
 
-    /// Waits for a call to end and returns its result.
+    /// Waits for a call to end and returns its result. Messages that arrive in the meantime wait in the inbox.
     pub(crate) fn wait_for_end(&mut self, call: CallId) -> Result<Value> {
         self.wait_for_ends(&[call])?.pop().unwrap_or_else(|| Err(lost_call()))
     }
 
-    /// Waits for calls to end and returns their results in the order of the calls.
+    /// Waits for calls to end and returns their results in the order of `calls`. Messages that arrive in the meantime
+    /// wait in the inbox.
     pub(crate) fn wait_for_ends(&mut self, calls: &[CallId]) -> Result<Vec<Result<Value>>> {
         let mut ends: Vec<_> = calls.iter().map(|_| None).collect();
         while ends.iter().any(Option::is_none) {
@@ -68,8 +69,8 @@ impl Inbox {
         Ok(ends.into_iter().flatten().collect())
     }
 
-    /// Waits for a message, but at most `timeout_ms` milliseconds. With `None` it waits as long as a message can
-    /// arrive.
+    /// Waits until a message arrives or the agent run is asked to close. Gives up when no event arrives for
+    /// `timeout_ms` milliseconds; with `None`, when no event can arrive any more.
     pub(crate) fn listen(&mut self, timeout_ms: Option<u32>) -> Result<ListenEnd> {
         loop {
             let Some(event) = queue::next_event(timeout_ms)? else { return Ok(ListenEnd::Nothing) };
@@ -83,7 +84,7 @@ impl Inbox {
         }
     }
 
-    /// Removes the waiting messages. Reports each as discarded, with the reason.
+    /// Removes the waiting messages, and reports an event `inbox.discarded` with the reason for each of them.
     pub(crate) fn discard(&mut self, reason: &str) -> Result<()> {
         for (id, _) in self.waiting.drain(..) {
             agent::tell(&self.run, "inbox.discarded", &json!({ "messageId": id, "reason": reason }))?;

@@ -1,4 +1,4 @@
-//! The limits of an agent run, and its use of them so far.
+//! The limits of an agent run, and the part of them that it has used.
 
 use flowcell_sdk::model::Usage;
 
@@ -6,7 +6,8 @@ use crate::settings::{Budget, Settings};
 
 /// The limits of one agent run, with the counters of its turns, calls and costs.
 pub(crate) struct Limits {
-    /// Number of user messages in the conversation of this agent run, the first one included.
+    /// Number of turns so far: 1 for the first messages, and 1 for each inbox message that was added to the
+    /// conversation.
     pub(crate) turns: u32,
     /// Tokens and cost of the model calls so far.
     pub(crate) usage: Usage,
@@ -17,7 +18,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Creates the counters of an agent run that is in its first turn and has made no calls.
+    /// Creates the limits of an agent run that is in its first turn and has made no calls.
     pub(crate) fn new(settings: &Settings) -> Limits {
         Limits {
             turns: 1,
@@ -34,8 +35,8 @@ impl Limits {
         self.calls += 1;
     }
 
-    /// Returns the limit that forbids another model call, `budget` or `max_model_calls`; `None` if the agent may call
-    /// the model.
+    /// Returns the exhausted limit that forbids another model call, `budget` or `max_model_calls`; `None` if the agent
+    /// may call the model.
     pub(crate) fn exhausted_limit(&self) -> Option<&'static str> {
         let cost = self.usage.cost_usd.unwrap_or_default();
         let spent = self.budget.usd.is_some_and(|usd| cost >= usd)

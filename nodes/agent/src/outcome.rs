@@ -3,9 +3,10 @@
 use flowcell_sdk::model::Usage;
 use serde_json::{Map, Value, json};
 
-/// Maximum size in bytes of an outcome that the final event contains as a whole. An event may have at most 64 KiB.
+/// Maximum size in bytes of an outcome that the final event shows completely. An event may have at most 64 KiB.
 const MAX_SHOWN_BYTES: usize = 60 << 10;
-/// Maximum size in bytes of the result text in the final event of a larger outcome.
+/// Maximum size in bytes of the result text that the final event shows if the outcome is larger than
+/// [`MAX_SHOWN_BYTES`].
 const MAX_CUT_RESULT_BYTES: usize = 16 << 10;
 
 /// The outcome of an agent run that did not fail.
@@ -16,15 +17,15 @@ pub(crate) struct Outcome {
     pub(crate) structured: Option<Value>,
     /// Tokens and cost of all model calls.
     pub(crate) usage: Usage,
-    /// Number of user messages in the conversation of this agent run.
+    /// Number of turns: 1 for the first messages, and 1 for each inbox message that was added to the conversation.
     pub(crate) turns: u32,
     /// The reason why the agent run ended, such as `end`, `closed` or `max_turns`.
     pub(crate) stop: &'static str,
 }
 
 impl Outcome {
-    /// Returns the output of the node. With `args`, the output has them too. A member of the structured answer replaces
-    /// the argument of the same name.
+    /// Returns the output of the node. If `args` are given, the output contains them, with the members of the
+    /// structured answer added. Such a member replaces an argument of the same name.
     pub(crate) fn output(&self, args: Option<Map<String, Value>>) -> Value {
         let mut output = self.to_json();
         if let Some(mut args) = args {
@@ -35,7 +36,8 @@ impl Outcome {
         output
     }
 
-    /// Returns the outcome for the final event. If it is too large, the event has only the beginning of the result.
+    /// Returns the outcome for the final event. If the outcome is too large, leaves out the structured answer and
+    /// returns only the beginning of the result.
     pub(crate) fn for_final_event(&self) -> Value {
         let whole = self.to_json();
         if whole.to_string().len() <= MAX_SHOWN_BYTES {

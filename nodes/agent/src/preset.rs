@@ -7,7 +7,7 @@ pub(crate) struct Preset {
     pub(crate) system: Option<&'static str>,
     /// JSON Schema of the answer, as text.
     pub(crate) schema: Option<&'static str>,
-    /// Patterns of tool names. The model is offered the tools that match one of them and that the flow grants.
+    /// Patterns of tool names. The model may call the tools that match one of them and that the flow grants.
     pub(crate) tools: &'static [&'static str],
 }
 

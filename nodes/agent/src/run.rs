@@ -1,4 +1,4 @@
-//! The agent loop: ask the model, call the tools that it wants, listen for messages, and ask again.
+//! The agent loop: asks the model, calls the tools that the model wants, waits for messages, and asks again.
 
 use flowcell_sdk::{
     Failure, Result, Step, Task, agent,
@@ -18,7 +18,7 @@ use crate::{
     toolbox::Toolbox,
 };
 
-/// Runs one agent.
+/// Performs an agent run from its first message to its end.
 pub(crate) fn run(task: &Task, preset: &Preset) -> Result<Step> {
     let (settings, messages) = settings::read(task, preset)?;
     let shape = settings.output.as_ref().map(AnswerSchema::new).transpose()?;
@@ -93,7 +93,7 @@ impl AgentRun {
         Ok(outcome)
     }
 
-    /// Asks the model until its turn or the agent run ends.
+    /// Asks the model until the turn or the whole agent run ends.
     fn run_turn(&mut self) -> Result<End> {
         self.text.clear();
         self.structured = None;
@@ -134,8 +134,8 @@ impl AgentRun {
         }
     }
 
-    /// Returns the reason why the agent run ends. Returns `None` if it continues: then the messages of the next turn
-    /// are in the conversation.
+    /// Returns the reason why the agent run ends after a turn. Otherwise waits for the messages of the next turn, adds
+    /// them to the conversation, and returns `None`.
     fn find_reason_to_end(&mut self, end: &End) -> Result<Option<&'static str>> {
         let reason = match end {
             End::Run(reason) => return Ok(Some(reason)),
@@ -158,7 +158,8 @@ impl AgentRun {
         Ok(None)
     }
 
-    /// Waits for a message. Returns `None` once a message has arrived, otherwise the reason why the agent run ends.
+    /// Waits for a message. Returns `None` once a message has arrived, or the reason why the agent run ends without
+    /// one.
     fn wait_for_message(&mut self) -> Result<Option<&'static str>> {
         if self.inbox.is_closing() {
             return Ok(Some("closed"));
@@ -175,7 +176,8 @@ impl AgentRun {
         }
     }
 
-    /// Asks the model. After a retryable failure, uses the fallback model from then on, if there is one.
+    /// Asks the model. If the model fails with a retryable failure and there is a fallback model, asks that model
+    /// instead, now and in all later turns.
     fn ask(&mut self) -> Result<Reply> {
         loop {
             self.limits.count_call();
@@ -222,8 +224,8 @@ impl AgentRun {
         Ok(())
     }
 
-    /// Checks the answer against the output schema, and stores it if it fits. If it does not fit, asks the model for a
-    /// repair and returns false. Fails after `max_repairs` repairs.
+    /// Checks the answer against the output schema. If it fits, stores it and returns true. If it does not, adds a
+    /// message that asks the model for a repair, and returns false. Fails after `max_repairs` repairs.
     fn accept_answer(&mut self, text: &str, repairs: &mut u32) -> Result<bool> {
         let Some(shape) = &self.shape else { return Ok(true) };
         match shape.read(text) {
@@ -240,7 +242,8 @@ impl AgentRun {
         }
     }
 
-    /// Adds at most `most` waiting messages to the conversation. Each counts as a turn. Stops when no turns are left.
+    /// Adds at most `most` waiting messages to the conversation. Each message counts as a turn. Stops early if no turns
+    /// are left.
     fn add_waiting_messages(&mut self, most: usize) {
         for _ in 0..most {
             if self.limits.has_no_turns_left() {

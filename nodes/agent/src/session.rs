@@ -1,11 +1,11 @@
-//! Conversations that outlive a run. They are stored as durable state, together with the task's outcome.
+//! Conversations that outlive a run. The host stores them as durable state when it records the outcome of the task.
 
 use flowcell_sdk::{Result, model::Message, state};
 
 use crate::settings::{Session, Settings};
 
-/// Loads the stored conversation of this session. If the session is a fork and the step before has the same agent,
-/// loads the conversation of that step instead. Returns no messages if there is no session.
+/// Loads the stored conversation of this session. If the session is a fork and the preceding step has the same agent,
+/// loads the conversation of the preceding step instead. Returns no messages if there is no session.
 pub(crate) fn load(settings: &Settings) -> Result<Vec<Message>> {
     let Some((session, prefix)) = session_with_prefix(settings) else { return Ok(Vec::new()) };
     let before = settings.from.as_ref().filter(|step| session.fork && session.same_agent.contains(step));

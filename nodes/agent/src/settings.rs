@@ -69,12 +69,12 @@ pub(crate) struct Structure {
     pub(crate) max_repairs: u32,
 }
 
-/// The inbox settings.
+/// The settings of an inbox. An agent with an inbox waits for messages after each answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Listening {
     capacity: Option<u32>,
-    /// Milliseconds to wait for a message. `None`: the agent waits as long as a message can arrive.
+    /// Maximum time in milliseconds to wait for a message. `None`: the agent waits as long as a message can arrive.
     pub(crate) idle_close_ms: Option<u32>,
     #[serde(default)]
     mode: Mode,
@@ -84,10 +84,10 @@ pub(crate) struct Listening {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// In the same turn, after the model's reply and the results of its tools.
+    /// Within the turn, after the next results of tools. If the model calls no more tools, after the turn.
     #[default]
     Steer,
-    /// After the turn, one message at a time.
+    /// When the turn has ended, one message per turn.
     Queue,
 }
 
@@ -99,10 +99,11 @@ pub(crate) struct Session {
     pub(crate) flow: String,
     /// The step that the history belongs to.
     pub(crate) step: String,
-    /// True if each run starts with a copy of the history of the step before. False if it continues its own history.
+    /// True if each run starts with a copy of the history of the preceding step. False if it continues the history of
+    /// its own step.
     #[serde(default)]
     pub(crate) fork: bool,
-    /// The steps whose history may be copied.
+    /// The steps with the same agent, whose history a fork may copy.
     #[serde(default)]
     pub(crate) same_agent: Vec<String>,
     /// The name that people choose for the session. Without a name, no history is stored.
@@ -114,9 +115,9 @@ pub(crate) struct Settings {
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) system: Option<String>,
-    /// Patterns of tool names. The model is offered the tools that match one of them.
+    /// Patterns of tool names. The model may call the tools that match one of them and that the flow grants.
     pub(crate) tools: Vec<String>,
-    /// True if the patterns come from the preset. Then the agent also works if the flow grants no tools.
+    /// True if the patterns in `tools` come from the preset. Then it is no failure if the flow grants no tools.
     pub(crate) tools_of_preset: bool,
     pub(crate) max_turns: u32,
     pub(crate) max_model_calls: u32,
@@ -209,7 +210,8 @@ pub(crate) fn read(task: &Task, preset: &Preset) -> Result<(Settings, Vec<Messag
     Ok((settings, messages))
 }
 
-/// Returns the first user messages: the result of the step before, and the input itself.
+/// Returns the first messages of the conversation: the result of the preceding step, if there is one, then those of the
+/// input.
 fn first_messages(input: &Input) -> Result<Vec<Message>> {
     let own = match (&input.input, &input.prompt, &input.messages) {
         (Some(Value::String(text)), None, None) | (None, Some(text), None) => vec![Message::user(text.as_str())],

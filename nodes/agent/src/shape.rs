@@ -20,7 +20,7 @@ pub(crate) struct AnswerSchema {
 }
 
 impl AnswerSchema {
-    /// Compiles the schema. References must stay inside it, and its patterns run in linear time.
+    /// Compiles the schema. References must point to parts of this schema, and its patterns run in linear time.
     pub(crate) fn new(structure: &Structure) -> Result<AnswerSchema> {
         let options = jsonschema::options().offline().with_pattern_options(jsonschema::PatternOptions::regex());
         let validator = options.build(&structure.schema);
@@ -37,7 +37,7 @@ impl AnswerSchema {
         if errors.is_empty() { Ok(value) } else { Err(errors) }
     }
 
-    /// Returns the failure of an answer that does not fit after the last repair.
+    /// Returns the failure for an answer that still does not fit after the last repair. It names these errors.
     pub(crate) fn repairs_failed(&self, errors: &[String]) -> Failure {
         let message =
             format!("the answer does not match its schema after {} repairs: {}", self.max_repairs, errors.join("; "));
@@ -54,7 +54,7 @@ pub(crate) fn repair_request(errors: &[String]) -> String {
     )
 }
 
-/// Parses JSON: the whole text, or else the first fenced block.
+/// Parses the whole text as JSON. If it is not JSON, parses the first fenced code block in it.
 fn parse(text: &str) -> serde_json::Result<Value> {
     exact(text.trim()).or_else(|error| match fenced(text) {
         Some(inner) => exact(inner),

@@ -14,7 +14,8 @@ use flowcell_sdk::{
 };
 use serde_json::{Value, json};
 
-/// Plays a script for `agent.run` with a prompt. Plays it twice, to check that the same events lead to the same calls.
+/// Performs `agent.run` with a prompt, played by a script. Does so twice, to check that the same events lead to the
+/// same calls.
 fn play(script: impl Fn() -> Script, config: &Value) -> Played {
     play_type("agent.run", script, json!({ "prompt": "Go" }), config)
 }
@@ -44,7 +45,7 @@ fn requests(played: &Played) -> Vec<&Value> {
     played.of("model.start-generate")
 }
 
-/// The messages of the last request, abbreviated: the role, and the text or the kinds of the blocks.
+/// Returns the messages of the last request in short form: each with its role, and its text or the kinds of its blocks.
 fn last_messages(played: &Played) -> Vec<String> {
     let block = |block: &Value| match block["type"].as_str().unwrap() {
         "text" => block["text"].as_str().unwrap().to_owned(),

@@ -13,14 +13,14 @@ use crate::{inbox::Inbox, settings::Settings};
 /// Maximum size in bytes of a tool result that the model gets. A longer one is cut.
 const MAX_RESULT_BYTES: usize = 128 << 10;
 
-/// The tools that the model is offered, and the number of tool calls that the agent may still make.
+/// The tools that the model may call, and the number of tool calls that the agent may still make.
 pub(crate) struct Toolbox {
     tools: Vec<Tool>,
     left: u32,
 }
 
 impl Toolbox {
-    /// Finds the tools that the settings name.
+    /// Finds the tools that the settings name by patterns and that the flow grants.
     pub(crate) fn find(settings: &Settings) -> Result<Toolbox> {
         let left = settings.max_tool_calls;
         if settings.tools.is_empty() {
@@ -41,7 +41,7 @@ impl Toolbox {
         self.tools.iter().map(|tool| tool.name.as_str()).collect()
     }
 
-    /// Returns the tools as the model sees them.
+    /// Returns the tools in the form in which a request lists them for the model.
     pub(crate) fn offers(&self) -> Vec<Offer> {
         let offer = |tool: &Tool| Offer {
             name: tool.name.clone(),
@@ -56,7 +56,7 @@ impl Toolbox {
         self.left == 0
     }
 
-    /// Makes the calls of one turn concurrently and returns their results in the order of the calls.
+    /// Makes the tool calls of one reply concurrently and returns their results in the order of the calls.
     pub(crate) fn make_calls<'a>(
         &mut self,
         uses: impl Iterator<Item = ToolUse<'a>>,

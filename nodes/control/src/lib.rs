@@ -1,4 +1,4 @@
-//! The pack `control`: nodes that choose the path of a flow and the time of each step.
+//! The pack `control`: nodes that decide which nodes of a flow run, how often and when.
 
 mod condition;
 mod fail;

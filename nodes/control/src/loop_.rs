@@ -14,7 +14,7 @@ pub(crate) struct Input {
     max_iterations: Option<u64>,
 }
 
-/// The state of the pauses: the number of finished passes.
+/// The state that the node keeps during a pause: the number of finished passes.
 #[derive(Clone, Copy, Default, Deserialize, Serialize)]
 struct Passes {
     done: u64,

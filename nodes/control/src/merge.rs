@@ -17,7 +17,7 @@ enum Mode {
     Any,
 }
 
-/// Returns `merged: true`. The branches have met before, because the host waits for them.
+/// Returns `merged: true`. The host has already waited for the branches before it starts this node.
 pub(crate) fn run(input: Input) -> Result<Value> {
     match input.mode {
         Mode::All | Mode::Any => Ok(json!({ "merged": true })),

@@ -45,7 +45,8 @@ fn task(more: Value) -> Value {
     task
 }
 
-/// Runs one row: node type, input, state and woken. Returns the outcome.
+/// Performs a task of a node type after a pause with this state and this wake. If `woken` is null, the task has not
+/// paused yet.
 fn resumed(node_type: &str, input: Value, state: Value, woken: Value) -> Outcome {
     let woken = (!woken.is_null()).then_some(woken);
     let state = woken.is_some().then_some(state);
@@ -130,7 +131,7 @@ fn strict_conditions_fail_at_missing_values() {
     }
 }
 
-/// The loop counts its passes, sees them under its own id, and stops at its maximum.
+/// The condition of a loop reads the number of passes under the loop's own id, such as `poll.iteration`.
 #[test]
 fn a_loop_counts_its_passes_and_stops_at_its_maximum() {
     let input = json!({ "while": { "expr": "poll.iteration < flow.input.times", "vars": { "flow.input.times": 2 } } });
@@ -154,7 +155,7 @@ fn a_loop_counts_its_passes_and_stops_at_its_maximum() {
     assert!(matches!(capped, Outcome::Failure(failure) if failure.code == "max_iterations"));
 }
 
-/// With a body the node passes the items on unread.
+/// If the node has a body, it hands the list to the host without reading the items.
 #[test]
 fn foreach_hands_its_items_to_its_body() {
     let input = json!({ "list": [1, 2], "as": "order", "concurrency": 2, "onItemError": "collect" });

@@ -15,7 +15,7 @@ struct Began {
     started_ms: u64,
 }
 
-/// Waits for some time, for an event, or for the first of both.
+/// Waits for some time, for an event, or for whichever of the two comes first.
 pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
     let now = task.info()?.now_ms;
     if let Some(woken) = task.woken_by()? {

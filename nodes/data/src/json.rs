@@ -8,7 +8,8 @@ pub(crate) struct Text {
     text: String,
 }
 
-/// Parses a text as JSON. Fails with `invalid_json`, and the line and column of the error.
+/// Parses a text as JSON. If the text is not JSON, fails with `invalid_json`, and names the line and column of the
+/// error.
 pub(crate) fn parse(input: Text) -> Result<Value> {
     match Json::parse(&input.text) {
         Ok(value) => Ok(json!({ "value": value })),

@@ -3,7 +3,7 @@
 use flowcell_sdk::{file, prelude::*};
 use serde_json::Map;
 
-/// Maximum number of items by which one write may extend a list.
+/// Maximum number of items by which one write may lengthen a list.
 const MAX_GROWTH: usize = 10_000;
 /// Maximum number of steps of a path. A step is a key or an index.
 const MAX_STEPS: usize = 100;

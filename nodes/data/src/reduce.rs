@@ -21,7 +21,8 @@ pub(crate) struct Output {
     value: Json,
 }
 
-/// Reduces a list to one value: by an expression, or without one by adding the items.
+/// Combines the items of a list to one value. Evaluates `expr` for each item, with the result for the preceding item as
+/// `acc`. Without `expr`, adds the items.
 pub(crate) fn run(input: Input) -> Result<Output> {
     let Some(field) = &input.expr else { return Ok(Output { value: sum(input.initial, input.list)? }) };
     let captured = Captured::parse(field);
@@ -67,7 +68,8 @@ fn add(acc: &Json, item: &Json) -> Option<Json> {
     })
 }
 
-/// Adds whole numbers exactly and others as floats. Returns `None` if a digit would be lost or the sum is not finite.
+/// Adds whole numbers exactly and other numbers as floats. Returns `None` if a digit would be lost or the sum is not
+/// finite.
 fn add_numbers(a: &Number, b: &Number) -> Option<Number> {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => whole_number(&a.checked_add(b)?.to_string()),

@@ -51,7 +51,7 @@ fn expressions_read_captured_values_and_locals_override_them() {
     }
 }
 
-/// Each type reports the missing value and the item.
+/// In a strict flow, each node type names the missing value, and the list item that lacks it.
 #[test]
 fn strict_fields_fail_at_missing_values() {
     let captured = |tag: &str, raw: &str| json!({ tag: raw, "vars": { "a.skipped": true }, "strict": true });
@@ -85,7 +85,8 @@ fn strict_fields_fail_at_missing_values() {
     assert_eq!(run("data.filter", tested), Outcome::Output(json!({ "list": [{ "x": 1 }] })));
 }
 
-/// The host captures the values that an expression reads only if the manifest marks the field as an expression.
+/// Checks the manifest: every field with expressions is marked, because the host captures values only for marked
+/// fields.
 #[test]
 fn fields_with_expressions_are_marked() {
     let manifest = Manifest::parse(crate::MANIFEST).unwrap();
@@ -193,7 +194,7 @@ fn the_errors_and_the_work_of_validation_are_bounded() {
     }
 }
 
-/// A file value stands for its content. A node that would read or write its members instead refuses it.
+/// A file value stands for its content. A node that would read or write the members of the file value itself fails.
 #[test]
 fn file_values_are_refused_where_their_content_is_needed() {
     let file = json!({ "kind": "file", "fileId": "abc", "size": 9, "mime": "application/json" });

@@ -18,7 +18,8 @@ pub(crate) struct Input {
     schema: Value,
 }
 
-/// Checks a value against a JSON Schema, given as an object or as JSON text. References stay inside the schema.
+/// Checks a value against a JSON Schema, which is an object or JSON text. References must point to parts of this
+/// schema.
 pub(crate) fn run(input: Input) -> Result<Value> {
     if is_file(&input.value) {
         return Err(content_needed("value"));

@@ -8,15 +8,16 @@ use serde_json::value::RawValue;
 
 use crate::json_part::{self, Window};
 
-/// Maximum bytes of a text or of lines, so that they fit into an output after the usual escaping.
+/// Maximum size in bytes of a text, or of all lines together. With usual content, the escaped text then fits into an
+/// output.
 const MAX_TEXT_BYTES: u64 = 3 << 20;
-/// Maximum number of lines or list items, by default.
+/// Number of lines or list items that are read at most if the input has no `limit`.
 const DEFAULT_LIMIT: u64 = 10_000;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
-    /// The member `file` as JSON text. It is not parsed to a tree, because a value such as the content of an HTTP
-    /// response may be as large as an output.
+    /// The member `file` as JSON text. It is not parsed to a tree, because it may hold content instead of a file value,
+    /// such as an HTTP response, and such content may be as large as an output.
     #[serde(default, deserialize_with = "given")]
     file: Option<Box<RawValue>>,
     #[serde(default, rename = "as")]
@@ -36,8 +37,8 @@ enum Form {
     Lines,
 }
 
-/// Reads a file value. Also accepts other values, because a node returns small content, such as that of an HTTP
-/// response, as a value.
+/// Reads the content of a file value. Also accepts the content itself, because other nodes return small content, such
+/// as that of an HTTP response, as a value and not as a file.
 pub(crate) fn read(task: &Task, input: Input) -> Result<Step> {
     let file = input.file.as_ref().ok_or_else(|| Failure::invalid_input("input: `file` is missing"))?;
     let paged = input.from.is_some() || input.limit.is_some();
@@ -65,7 +66,7 @@ pub(crate) fn read(task: &Task, input: Input) -> Result<Step> {
     }
 }
 
-/// Checks whether the input's file is a file value, without parsing the whole value, which may be too large.
+/// Returns true if the member `file` of the input is a file value. Does not parse all of it, because it may be large.
 fn is_file(task: &Task) -> bool {
     task.input_text("/file/kind").as_deref() == Some("file") && task.input_text("/file/fileId").is_some()
 }

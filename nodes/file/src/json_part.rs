@@ -11,11 +11,12 @@ use flowcell_sdk::prelude::*;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Maximum size in bytes of the part in the output, without whitespace between its values.
+/// Maximum size in bytes of the part that is returned, without the whitespace between its values.
 const MAX_OUTPUT_BYTES: usize = (4 << 20) - 64;
-/// Maximum number of values in the part, so that the output has room for its other members.
+/// Maximum number of values in the part. It is lower than the limit of an output, because the output has other members
+/// too.
 const MAX_OUTPUT_VALUES: usize = JSON_VALUES - 1_000;
-/// Maximum size in bytes of the part, or of one item of a window, as it is written in the file.
+/// Maximum size in bytes of the part, or of one item of a window, including the whitespace in the file.
 const MAX_WRITTEN_BYTES: u64 = 16 << 20;
 
 /// The range of list items to read.
@@ -23,14 +24,14 @@ const MAX_WRITTEN_BYTES: u64 = 16 << 20;
 pub(crate) struct Window {
     /// The first item, from 0.
     pub(crate) from: u64,
-    /// Number of items at most.
+    /// Maximum number of items.
     pub(crate) limit: u64,
 }
 
 /// The part that was read.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The value as JSON text. A tree of values would take many times its memory.
+    /// The part as JSON text. A tree of values would take many times the memory of the text.
     pub(crate) text: String,
     /// True if the list has more items after the window.
     pub(crate) more: bool,
@@ -43,7 +44,7 @@ struct MemoryLimit {
     left: Cell<Option<u64>>,
     /// True if the part exceeded a limit.
     is_exceeded: Cell<bool>,
-    /// True if a window was requested of a value that is not a list.
+    /// True if the caller requested a window of a value that is not a list.
     is_no_list: Cell<bool>,
 }
 
@@ -54,7 +55,7 @@ impl MemoryLimit {
     }
 }
 
-/// A reader that fails when a value that is read into memory exceeds [`MAX_WRITTEN_BYTES`].
+/// A reader that fails when it has read more than [`MAX_WRITTEN_BYTES`] of a value that is kept in memory.
 struct Bounded<'a, R> {
     reader: R,
     memory: &'a MemoryLimit,
@@ -71,7 +72,8 @@ impl<R: Read> Read for Bounded<'_, R> {
     }
 }
 
-/// Reads the part at a JSON Pointer, or of a list only the items in the window. Checks the text to its end.
+/// Reads the part at a JSON Pointer. With a window the part must be a list, and only the items in the window are read.
+/// Checks the syntax of the whole text.
 pub(crate) fn read(reader: &mut impl Read, pointer: &str, window: Option<Window>) -> Result<Found> {
     if !pointer.is_empty() && !pointer.starts_with('/') {
         let steps: Vec<_> = pointer.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect();
@@ -215,7 +217,7 @@ impl<'de> Visitor<'de> for Part<'_> {
 }
 
 impl Part<'_> {
-    /// Calls `read`, which reads a value into memory, with a limit of [`MAX_WRITTEN_BYTES`].
+    /// Calls `read`, which reads one value into memory. Fails if this value takes more than [`MAX_WRITTEN_BYTES`].
     fn with_limit<T>(&self, read: impl FnOnce() -> T) -> T {
         self.memory.left.set(Some(MAX_WRITTEN_BYTES));
         let value = read();

@@ -14,10 +14,11 @@ const RETRYABLE: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 /// Maximum size in bytes of a body that a failure shows completely.
 const MAX_SHOWN_BYTES: usize = 4 << 10;
 
-/// Maximum number of JSON values in a body, so that the output has room for its other members.
+/// Maximum number of JSON values in a body. It is lower than the limit of an output, because the output has other
+/// members too.
 const MAX_BODY_VALUES: usize = JSON_VALUES - 1_000;
 
-/// A response with its headers by name, and with its body as an output.
+/// A response, with its headers by name and its body in the form of the output.
 pub(crate) struct Answer {
     /// The status.
     pub(crate) status: u16,
@@ -83,8 +84,8 @@ fn headers_by_name(headers: &[(String, String)]) -> Map<String, Value> {
     named
 }
 
-/// Returns a JSON body as an output. It stays text, because a tree of values would take many times its memory. A body
-/// with more values than an output may have becomes a file value.
+/// Returns a JSON body in the form of the output. The body stays text, because a tree of values would take many times
+/// its memory. A body with more values than an output may have becomes a file value.
 fn json_value(bytes: Vec<u8>, mime: &str) -> Result<Source> {
     if Json::has_more_values(&bytes, MAX_BODY_VALUES) {
         return Ok(Source::Value(http::keep(bytes, mime)?));
@@ -101,7 +102,8 @@ fn json_text(bytes: &[u8]) -> Result<Source> {
     Ok(Source::Text(compact.unwrap_or_default()))
 }
 
-/// Returns a body as a failure shows it: whole, or the first [`MAX_SHOWN_BYTES`] bytes of its text.
+/// Returns a body in the form that a failure shows: completely, or only the first [`MAX_SHOWN_BYTES`] bytes of its text
+/// if it is longer.
 fn shown(body: Source) -> Value {
     let text = match &body {
         Source::Value(Value::String(text)) | Source::Text(text) => text.clone(),
@@ -118,7 +120,8 @@ fn shown(body: Source) -> Value {
     Value::String(format!("{}…", &text[..end]))
 }
 
-/// Parses `retry-after`, in seconds or as a date. Returns milliseconds from `now`, or `None` if it is neither.
+/// Parses the value of the header `retry-after`, in seconds or as a date. Returns the milliseconds from `now`; `None`
+/// if the value has neither form.
 pub(crate) fn retry_after_ms(after: &str, now: SystemTime) -> Option<u32> {
     let ms = match after.trim().parse::<u64>() {
         Ok(seconds) => u128::from(seconds) * 1000,

@@ -1,6 +1,7 @@
-//! Measures the cost of scripts, in three comparisons: a trivial script with a component that does nothing, a computing
-//! script with the same engine compiled for this machine, and a hundred concurrent scripts that each await ten services
-//! with one such script. Prints milliseconds and ratios of one run.
+//! Measures the cost of scripts, in three comparisons. A trivial script is compared with a component that does nothing.
+//! A script that computes is compared with the same JavaScript engine compiled for this machine. A hundred concurrent
+//! scripts that each await ten services are compared with one such script. Prints the times in milliseconds, and their
+//! ratios.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -17,11 +18,11 @@ use flowcell::{
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use serde_json::json;
 
-/// The same allocator as in the command line.
+/// The memory allocator that the command line uses, too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Every figure is the best of this many rounds.
+/// Number of times that each measurement is repeated. The shortest time counts.
 const ROUNDS: usize = 10;
 /// The time that a service takes to answer.
 const SERVICE: Duration = Duration::from_millis(20);

@@ -38,7 +38,8 @@ struct State {
 struct Promised {
     service: String,
     settle: ResolvingFunctions,
-    /// The `Error` that rejects the promise. It is created at the call, so that it has the line of the call.
+    /// The `Error` with which the promise is rejected. It is created when the script calls the service, so that it has
+    /// the line of this call.
     error: JsObject,
 }
 
@@ -60,7 +61,8 @@ impl Calls {
         Ok(promise.into())
     }
 
-    /// Waits until a call in progress ends, and settles its promise. Returns false if no event can arrive any more.
+    /// Waits until one of the calls in progress ends, and settles its promise. Returns false if no event can arrive any
+    /// more.
     pub(crate) fn settle_next(&self, context: &mut Context) -> Result<bool> {
         while let Some(event) = queue::next_event(None)? {
             let Event::Ended(call, outcome) = event else { continue };
@@ -76,7 +78,7 @@ impl Calls {
         Ok(false)
     }
 
-    /// Starts the calls that wait, as long as fewer than [`MAX_CONCURRENT_CALLS`] are in progress.
+    /// Starts calls that wait, until [`MAX_CONCURRENT_CALLS`] calls are in progress or none waits.
     fn start_waiting_calls(&self, context: &mut Context) -> JsResult<()> {
         loop {
             let (call, promised) = {

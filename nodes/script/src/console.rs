@@ -42,8 +42,8 @@ fn object(context: &mut Context) -> JsObject {
     object.build()
 }
 
-/// Converts a value to text for the log. A text stays as it is, another value becomes JSON. A value that JSON cannot
-/// express appears as JavaScript shows it.
+/// Converts a value to text for the log. A text stays as it is, and another value becomes JSON. A value that JSON
+/// cannot express is written in JavaScript's own notation.
 fn shown(value: &JsValue, context: &mut Context) -> String {
     match value.as_string() {
         Some(text) => text.to_std_string_lossy(),

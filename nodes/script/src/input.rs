@@ -4,12 +4,12 @@ use flowcell_sdk::{Failure, Result, Task};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The file name that error messages show for a script that is written into its node.
+/// The name that error messages show in place of a file name for a script whose text stands in the flow itself.
 const INLINE: &str = "source";
 
 /// A script with its inputs.
 pub(crate) struct Input {
-    /// The file name that error messages show: the path of the file, or [`INLINE`].
+    /// The name of the script in error messages: the path of its file, or [`INLINE`].
     pub(crate) name: String,
     /// The script.
     pub(crate) text: String,

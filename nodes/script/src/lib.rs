@@ -3,9 +3,9 @@
 //! | module | purpose |
 //! |---|---|
 //! | input | the script and its inputs |
-//! | script | loads a script and calls its functions, each until its promise has settled |
-//! | text | the text of a script, limited in depth by the sandbox's stack |
-//! | syntax | places of syntax errors and of uses of a name |
+//! | script | loads a script, calls its functions, and waits for the promises that they return |
+//! | text | hands the text of a script to the parser; stops if nesting uses too much of the sandbox's stack |
+//! | syntax | finds the places of syntax errors, and the uses of a name |
 //! | session | the state of a script that the functions of `flow` and `services` share |
 //! | outline | the declarations of a script |
 //! | declare | the object `flow` of `setup(flow)` |
@@ -15,7 +15,7 @@
 //! | rejections | rejected promises without a handler |
 //! | value | conversion between JavaScript values and JSON |
 //! | thrown | errors that scripts can catch |
-//! | trouble | the failure of a script, with its place |
+//! | trouble | converts a thrown value into the failure of the script, with its place |
 
 mod calls;
 mod console;
@@ -39,7 +39,7 @@ use serde_json::json;
 
 use crate::{input::Input, script::Script};
 
-/// Returns the declarations of a script, without calling its `run`.
+/// Returns the declarations of a script (title, inputs and outputs), without calling its `run`.
 fn inspect(task: &Task) -> Result<Step> {
     let mut script = Script::load(Input::read(task)?)?;
     Step::value(script.outline()?)

@@ -9,12 +9,12 @@ use boa_engine::{
     object::{JsObject, builtins::JsPromise},
 };
 
-/// The promises, in the order of their rejection.
+/// The rejected promises without a handler, in the order of their rejection.
 #[derive(Default)]
 pub(crate) struct Rejections(RefCell<Vec<JsObject<Promise>>>);
 
 impl Rejections {
-    /// Returns the error of the first rejected promise without a handler; `None` if there is none.
+    /// Returns the error of the promise that was rejected first and has no handler; `None` if there is no such promise.
     pub(crate) fn first(&self) -> Option<JsError> {
         let first = JsPromise::from(self.0.borrow().first()?.clone());
         match first.state() {

@@ -16,13 +16,14 @@ use crate::{
     text::Depth, trouble, value,
 };
 
-/// Maximum depth of function calls. Each call takes memory of the sandbox. Calls through the engine itself, such as
-/// those of `map`, reach the end of the sandbox's stack earlier.
+/// Maximum depth of nested function calls in a script. Each call takes memory of the sandbox. Calls that pass through
+/// the engine, such as those of `map`, use up the sandbox's stack at a lower depth.
 const MAX_CALL_DEPTH: usize = 4_000;
 /// Maximum number of variables and intermediate values of all active functions.
 const MAX_STACK_VALUES: usize = 256 << 10;
 
-/// The name of an export that is appended to each script. It makes the script's functions accessible, exported or not.
+/// The name of an export that this module appends to each script. Through it, this module reaches the functions of the
+/// script, exported or not.
 const FUNCTIONS_EXPORT: &str = "found$by$flowcell";
 
 /// A script that was loaded.
@@ -51,7 +52,8 @@ impl Script {
         Ok(script)
     }
 
-    /// Runs the script's top-level statements and waits for their end, even if they change `Promise` or its methods.
+    /// Runs the script's top-level statements and waits until they have ended. This works even if the statements
+    /// replace `Promise` or its methods.
     fn evaluate(&mut self) -> Result<()> {
         let module = self.module.clone();
         let loaded = module.load(&mut self.context);
@@ -109,8 +111,8 @@ impl Script {
         self.wait_until_settled(&promise)
     }
 
-    /// Waits until a promise has settled. Returns its value, or fails with its error. Fails with `never_settled` if
-    /// no call is in progress that could settle it.
+    /// Waits until a promise has settled. Returns its value, or fails with the error that rejected it. Fails with
+    /// `never_settled` if the promise is pending but no call is in progress that could settle it.
     fn wait_until_settled(&mut self, promise: &JsPromise) -> Result<JsValue> {
         loop {
             self.run_jobs_of_promises()?;
@@ -137,7 +139,8 @@ impl Script {
         self.find_function("run")?.ok_or_else(|| Failure::new("no_run", message))
     }
 
-    /// Finds a function of the script by its name: an exported function, or else one that the script only declares.
+    /// Finds a function of the script by its name: first among the exported functions, then among those that are only
+    /// declared.
     fn find_function(&mut self, name: &str) -> Result<Option<JsObject>> {
         let context = &mut self.context;
         let exported = self.module.namespace(context);

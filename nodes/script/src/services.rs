@@ -1,4 +1,4 @@
-//! The object `services`: the inputs, the outputs, and a function for every other name.
+//! The object `services` of scripts: reads inputs, stores outputs, and has a function for every service.
 
 use boa_engine::{
     Context, JsArgs, JsResult, JsString, JsValue, NativeFunction,
@@ -35,7 +35,7 @@ fn input(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsVal
     inputs.map_or(Ok(JsValue::undefined()), |inputs| inputs.get(JsString::from(id), context))
 }
 
-/// The function `services.output(id, value)` of scripts: stores the value as it is at this moment.
+/// The function `services.output(id, value)` of scripts: stores a copy of the value, which later changes do not affect.
 fn output(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let id = id("services.outputs", args.get_or_undefined(0))?;
     let value = value::to_json(args.get_or_undefined(1), &format!("the output `{id}`"), context)?;
@@ -43,7 +43,8 @@ fn output(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsVa
     Ok(JsValue::undefined())
 }
 
-/// Returns the value of `services.NAME`: a member of the object itself, or else the function that calls the service.
+/// Returns the value of `services.NAME`: the member NAME of the object itself, or else a function that calls the
+/// service NAME.
 fn member(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let (target, key) = (args.get_or_undefined(0), args.get_or_undefined(1));
     let target = target.as_object().ok_or_else(|| error("`services` is no longer an object"))?;

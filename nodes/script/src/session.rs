@@ -12,7 +12,7 @@ use crate::{calls::Calls, outline::Outline, thrown::error};
 pub(crate) struct Session {
     /// The declarations of the script.
     pub(crate) outline: RefCell<Outline>,
-    /// The inputs. `None` until `run` is called.
+    /// The inputs; `None` until the script's function `run` is called.
     pub(crate) inputs: RefCell<Option<JsObject>>,
     /// The outputs, by id.
     pub(crate) outputs: RefCell<Map<String, Value>>,

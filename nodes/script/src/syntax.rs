@@ -18,8 +18,9 @@ use serde_json::json;
 
 use crate::input::Input;
 
-/// Returns the failure of a script that cannot be parsed, with its place. If a second parser finds no error in the
-/// script, the failure has `message`, the error of the engine, and the end of the script as place.
+/// Returns the failure of a script that the engine cannot parse, with the message and the place that a second parser
+/// finds. If the second parser finds no error, the failure has the engine's `message`, and the end of the script as its
+/// place.
 pub(crate) fn explain(input: &Input, message: &str) -> Failure {
     let mut parser = Parser::new(Source::from_bytes(&input.text));
     let (message, place) = match parser.parse_module(&Scope::new_global(), &mut Interner::default()) {
@@ -31,7 +32,7 @@ pub(crate) fn explain(input: &Input, message: &str) -> Failure {
     Failure::new("syntax_error", message).details(json!({ "line": line, "column": column }))
 }
 
-/// Describes a syntax error. An error without a place is at the end of the text.
+/// Returns the message and the place of a syntax error; the place `None` stands for the end of the text.
 fn describe(error: &Error) -> (String, Option<Position>) {
     match error {
         Error::Expected { expected, found, context, span } => {
@@ -53,7 +54,7 @@ fn end(text: &str) -> (u32, u32) {
     (u32::try_from(lines).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
 }
 
-/// Finds the first use of a name at or after `from`.
+/// Returns the line and column of the first use of a name at or after `from`, which is also a line and a column.
 pub(crate) fn first_use(text: &str, name: &str, from: (u32, u32)) -> Option<(u32, u32)> {
     let mut interner = Interner::default();
     let module = Parser::new(Source::from_bytes(text)).parse_module(&Scope::new_global(), &mut interner).ok()?;

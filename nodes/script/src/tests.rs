@@ -21,7 +21,8 @@ fn host() -> Script {
         .service("broken", |_| Err(Failure::new("quota_exceeded", "no images are left")))
 }
 
-/// Plays a script. Plays it twice, to check that the same events lead to the same calls.
+/// Runs a script with the simulated services of `host`. Runs it twice, to check that the same events lead to the same
+/// calls.
 fn play_on(host: impl Fn() -> Script, input: Value) -> Played {
     let given = Given { input, ..Given::default() };
     let played = host().play(crate::run_node, "script.run", given.clone());
@@ -29,12 +30,12 @@ fn play_on(host: impl Fn() -> Script, input: Value) -> Played {
     played
 }
 
-/// Plays a script with these inputs.
+/// Runs a script with these inputs.
 fn play(source: &str, inputs: Value) -> Played {
     play_on(host, json!({ "source": source, "inputs": inputs }))
 }
 
-/// The return value of `run` with this body.
+/// Returns the result of a script whose function `run` has this body.
 fn returned(body: &str) -> Value {
     let source = format!("export async function run(services) {{ {body} }}");
     output(&play(&source, json!({})))["result"].clone()

@@ -1,7 +1,7 @@
-//! The text of a script, limited in depth by the sandbox's stack.
+//! Hands the text of a script to the parser, and stops it before nested code overflows the sandbox's stack.
 //!
-//! The parser is recursive and reads the text while it descends. So the depth of the stack at each read shows how deep
-//! the text is nested, for brackets, blocks and operators alike.
+//! The parser is recursive and reads the text while it descends. So the use of the stack at each read shows how deep
+//! the text is nested at this point. This covers brackets, blocks and operators alike.
 
 use std::{
     cell::Cell,
@@ -17,27 +17,27 @@ use crate::input::Input;
 /// Maximum number of bytes of the stack that parsing may use. The whole stack has 2 MiB.
 const MAX_PARSER_STACK_BYTES: usize = 1792 << 10;
 
-/// The offset in bytes at which the text was nested too deeply; `None` if it was not.
+/// The byte offset at which the text was nested too deeply; `None` if the parser has not stopped for this reason.
 #[derive(Default)]
 pub(crate) struct Depth(Cell<Option<usize>>);
 
-/// A text that is being read.
+/// A reader that returns a text piece by piece, and fails if the stack has grown too much since the start.
 pub(crate) struct Text<'a> {
     left: &'a [u8],
     read: usize,
-    /// The address of the stack when parsing began.
+    /// The memory address of the top of the stack when parsing began.
     base: usize,
     depth: &'a Depth,
 }
 
 impl Depth {
-    /// Returns a reader of the text for the parser. Call the parser in the same function, because the reader measures
-    /// the stack from there.
+    /// Returns a reader of the text for the parser. Call the parser in the function that calls this one, because the
+    /// reader measures the growth of the stack from here.
     pub(crate) fn new_reader<'a>(&'a self, text: &'a str) -> Text<'a> {
         Text { left: text.as_bytes(), read: 0, base: stack_address(), depth: self }
     }
 
-    /// Checks that the parser could read the whole text.
+    /// Returns the failure `limit_exceeded`, with line and column, if the text was nested too deeply for the parser.
     pub(crate) fn check(&self, input: &Input) -> Result<()> {
         let Some(read) = self.0.get() else { return Ok(()) };
         let before = &input.text[..input.text.floor_char_boundary(read)];
@@ -64,7 +64,7 @@ impl Read for Text<'_> {
     }
 }
 
-/// The approximate address of the top of the stack.
+/// Returns the approximate memory address of the top of the stack.
 #[inline(never)]
 fn stack_address() -> usize {
     let here = 0_u8;

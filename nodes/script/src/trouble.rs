@@ -59,7 +59,7 @@ fn limit_message(limit: RuntimeLimitError) -> &'static str {
     }
 }
 
-/// Returns the thrown value as text: an error's name and message, else the value.
+/// Describes the thrown value: an error by its name and message, any other value as JSON or by its type.
 fn thrown_text(error: &JsError, shown: &str, context: &mut Context) -> String {
     if let Some(native) = error.as_native() {
         return format!("{}: {}", native.kind(), native.message());
@@ -78,13 +78,13 @@ fn thrown_text(error: &JsError, shown: &str, context: &mut Context) -> String {
     }
 }
 
-/// Returns the members `service` and `code` of a rejected call.
+/// Returns the members `service` and `code` of an error that rejected the promise of a service call.
 fn call_members(error: &JsObject, context: &mut Context) -> Vec<(String, Value)> {
     let said = |key: &str| Some((key.to_owned(), member(error, key, context)?.into()));
     ["service", "code"].into_iter().filter_map(said).collect()
 }
 
-/// Reads a member that is a text, of its own or inherited.
+/// Returns a text member of an object, own or inherited; `None` if the member is missing or not a text.
 fn member(object: &JsObject, key: &str, context: &mut Context) -> Option<String> {
     Some(object.get(JsString::from(key), context).ok()?.as_string()?.to_std_string_lossy())
 }
@@ -93,7 +93,7 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// Returns the calls that led to an error, innermost first. The engine prints them in the last lines.
+/// Returns the calls that led to an error, innermost first. The engine prints them as the last lines of `shown`.
 fn stack(shown: &str) -> Vec<&str> {
     let frames = shown.lines().rev().map_while(|line| line.strip_prefix("    at "));
     let mut frames: Vec<_> = frames.collect();
@@ -102,7 +102,8 @@ fn stack(shown: &str) -> Vec<&str> {
     frames
 }
 
-/// Returns the line and column of a call in the script, such as `run (logo.flow.js:12:9)`; `None` for other code.
+/// Returns the line and column in a stack frame of the script, such as `run (logo.flow.js:12:9)`; `None` for a frame of
+/// other code.
 fn place(frame: &str, name: &str) -> Option<(u32, u32)> {
     let (_, place) = frame.strip_suffix(')')?.rsplit_once('(')?;
     let (line, column) = place.strip_prefix(name)?.strip_prefix(':')?.split_once(':')?;

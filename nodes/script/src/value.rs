@@ -1,5 +1,5 @@
-//! Converts between JavaScript values and JSON. A value that JSON cannot express is refused with its place, and never
-//! changed silently.
+//! Converts between JavaScript values and JSON. Refuses a value that JSON cannot express, and says where it is; never
+//! changes such a value silently.
 
 use boa_engine::{
     Context, JsError, JsNativeError, JsResult, JsString, JsValue, JsVariant,
@@ -19,8 +19,8 @@ const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
 /// Converts a value to JSON. `what` names the value in error messages.
 ///
-/// As in `JSON.stringify`, `toJSON` replaces its object, a member that is `undefined` is left out, and `undefined`
-/// elsewhere is null.
+/// As in `JSON.stringify`, the result of an object's `toJSON` replaces the object, and a member that is `undefined` is
+/// left out. In any other place `undefined` becomes null.
 pub(crate) fn to_json(value: &JsValue, what: &str, context: &mut Context) -> JsResult<Value> {
     let mut converter = JsonConverter { what, place: Vec::new(), open: Vec::new(), left: MAX_JSON_BYTES };
     Ok(converter.value(value, context)?.unwrap_or_default())
@@ -70,9 +70,9 @@ struct JsonConverter<'a> {
     what: &'a str,
     /// The path to the current value.
     place: Vec<PropertyKey>,
-    /// The objects on that path, to notice cycles.
+    /// The objects on the path to the current value, to notice cycles.
     open: Vec<JsObject>,
-    /// Number of bytes that the remaining parts of the value may have as JSON.
+    /// Number of bytes that the parts of the value that are not converted yet may take as JSON.
     left: usize,
 }
 

@@ -7,7 +7,7 @@ pub(crate) struct Get {
     key: String,
 }
 
-/// Returns the value of a key as `value`, or an empty object if the cache has none.
+/// Returns an object with the `value` of a key; an empty object if the cache has no value for the key.
 pub(crate) fn get(_task: &Task, input: Get) -> Result<Step> {
     match cache::get::<Value>(&input.key)? {
         Some(value) => Step::value(json!({ "value": value })),

@@ -7,7 +7,7 @@ pub(crate) struct Get {
     key: String,
 }
 
-/// Returns the value of a key and its version, or an empty object if the key has none.
+/// Returns the value of a key and its version; an empty object if the key has no value.
 pub(crate) fn get(_task: &Task, input: Get) -> Result<Step> {
     match state::get::<Value>(&input.key)? {
         Some(entry) => Step::value(json!({ "value": entry.value, "version": entry.version })),
@@ -24,8 +24,7 @@ pub(crate) struct Set {
     if_version: Option<u64>,
 }
 
-/// Writes a value. With `ifVersion`, writes only if the key still has this version, and returns `ok: false`
-/// otherwise.
+/// Writes a value. If `ifVersion` is given and the key has another version, writes nothing and returns `ok: false`.
 pub(crate) fn set(_task: &Task, input: Set) -> Result<Step> {
     let Some(expected) = input.if_version else {
         let version = state::set(&input.key, &input.value)?;

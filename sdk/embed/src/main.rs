@@ -1,4 +1,5 @@
-//! Runs a flow in this process and prints its outputs as JSON: `cargo run -- FLOW [URL]`, with the URL of a shared store.
+//! Runs a flow in this process and prints its outputs as JSON. Usage: `cargo run -- FLOW [URL]`. `FLOW` is the path of
+//! the flow's file. `URL` names a shared store; without it the run is kept in memory.
 
 use std::{env, error::Error};
 

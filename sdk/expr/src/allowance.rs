@@ -5,24 +5,25 @@ use std::cell::Cell;
 use crate::json::Json;
 
 thread_local! {
-    /// The work that the evaluations may still do; `None` if work is not counted on this thread.
+    /// The work that the evaluations inside [`metered`] may still do; `None` outside of `metered`, where work is not
+    /// counted.
     static REMAINING_WORK: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// The result of [`metered`]: the value that the function returned, and the work of its evaluations.
+/// The result of [`metered`].
 pub struct Metered<T> {
-    /// The value that the function returned.
+    /// The value that the function passed to [`metered`] returned.
     pub result: T,
-    /// The work of the evaluations, in the unit of [`crate::limits::WORK`]. At most the limit.
+    /// The work of all evaluations in that function, in units of [`crate::limits::WORK`]; at most the limit.
     pub work: u64,
-    /// True if an evaluation failed because the evaluations exceeded the limit.
+    /// True if all evaluations together exceeded the limit, so that at least one of them failed.
     pub is_exhausted: bool,
 }
 
-/// Calls `evaluate`, and counts the work of the evaluations in it. Together they may do at most `max_work`. An
-/// evaluation that would exceed this limit fails.
+/// Calls `evaluate`, and counts the work of all evaluations that `evaluate` makes. Together they may do at most
+/// `max_work`, in units of [`crate::limits::WORK`]. An evaluation that would exceed this limit fails.
 pub fn metered<T>(max_work: u64, evaluate: impl FnOnce() -> T) -> Metered<T> {
-    /// Restores the earlier counter on drop, even if `evaluate` panics.
+    /// Restores the counter of an enclosing [`metered`] on drop, even if `evaluate` panics.
     struct RestoreOnDrop(Option<u64>);
     impl Drop for RestoreOnDrop {
         fn drop(&mut self) {
@@ -38,8 +39,8 @@ pub fn metered<T>(max_work: u64, evaluate: impl FnOnce() -> T) -> Metered<T> {
     Metered { result, work: max_work.min(start - left), is_exhausted: left == 0 }
 }
 
-/// Subtracts work from the counter of this thread. Returns false if the evaluations have thereby exceeded their limit.
-/// Returns true if they have not, or if work is not counted on this thread.
+/// Subtracts work from the work that [`metered`] still allows on this thread. Returns false if the limit is now
+/// exceeded. Returns true if it is not, or if work is not counted on this thread.
 pub(crate) fn spend(amount: u64) -> bool {
     let Some(left) = REMAINING_WORK.get() else { return true };
     let rest = left.saturating_sub(amount);

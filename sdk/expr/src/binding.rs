@@ -84,8 +84,8 @@ impl Binding {
         self.reads().paths
     }
 
-    /// Returns every path in the value, with its position: those that rendering reads, and those that lead into the
-    /// items of lists.
+    /// Returns every path in the value, with its position: the paths that rendering reads, and longer forms that lead
+    /// into the items of lists (see [`Reads::item_paths`]).
     pub fn reads(&self) -> Reads {
         let mut reads = Reads::default();
         self.collect(&mut String::new(), &mut reads);
@@ -135,7 +135,7 @@ impl Binding {
         }
     }
 
-    /// Appends every path in the value. `pointer` is the JSON Pointer to this value.
+    /// Appends every path in the value to `reads`. `pointer` is the JSON Pointer to this value.
     pub(crate) fn collect(&self, pointer: &mut String, reads: &mut Reads) {
         match &self.0 {
             Node::Literal(_) | Node::Array(_, Some(_)) | Node::Object(_, Some(_)) => {}

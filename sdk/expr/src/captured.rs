@@ -142,8 +142,8 @@ enum Branch {
 }
 
 impl Branch {
-    /// Inserts a value at a path. A value that conflicts with an earlier one is left out; [`Binding::captured`] never
-    /// creates such values.
+    /// Inserts a value at a path. Leaves out a value that conflicts with one that was inserted before;
+    /// [`Binding::captured`] never creates such values.
     fn insert(&mut self, steps: &[Segment], value: &Json) {
         match (steps, &mut *self) {
             ([], Branch::Empty) => *self = Branch::Value(value.clone()),

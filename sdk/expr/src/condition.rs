@@ -47,8 +47,8 @@ impl Condition {
         self.reads().paths
     }
 
-    /// Returns every path in the condition, with its position: those that the evaluation reads, and those that lead
-    /// into the items of lists.
+    /// Returns every path in the condition, with its position: the paths that the evaluation reads, and longer forms
+    /// that lead into the items of lists (see [`Reads::item_paths`]).
     pub fn reads(&self) -> Reads {
         let mut reads = Reads::default();
         self.0.collect(&mut reads);

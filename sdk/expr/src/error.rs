@@ -5,11 +5,11 @@ use std::{error, fmt, ops::Range};
 /// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExprError {
-    /// JSON Pointer to the text inside the compiled value; `""` is the value itself.
+    /// JSON Pointer to the text with the error inside the compiled value; `""` is the compiled value itself.
     pub pointer: String,
-    /// The byte range of the error in that text; `None` if the error is about the whole value.
+    /// The byte range of the error in the text at `pointer`; `None` if the error is about the whole value there.
     pub offset: Option<Range<usize>>,
-    /// True if the error is about the last key of the pointer instead of the text.
+    /// True if the error is about the last key of `pointer`. False if it is about the value at `pointer`.
     pub is_key: bool,
     /// Description of the error.
     pub message: String,

@@ -7,16 +7,17 @@ use crate::{
     json::{self, Object},
 };
 
-/// The members that a file value may have.
+/// The names of the members that a file value may have.
 const MEMBERS: [&str; 5] = ["kind", "fileId", "size", "mime", "name"];
 
-/// The members that the host may add to the output of a node.
+/// The names of the members that the host may add to the output of a node.
 const RECORDED: [&str; 5] = ["skipped", "cancelled", "failed", "error", "attempts"];
 
 /// Maximum number of paths to file values in an error message.
 const MAX_NAMED_FILES: usize = 3;
 
-/// The relation of a value to the outputs of nodes. Only the output of a node can have the members in [`RECORDED`].
+/// The place of a value: the root `nodes`, perhaps the output of a node, or a part of another value. Only the output of
+/// a node can have the members in [`RECORDED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
     /// The root `nodes`, whose members are outputs of nodes.
@@ -39,8 +40,8 @@ impl Rank {
     }
 }
 
-/// Returns true if `members` are those of a file value, and a file value cannot have the key. Without a key the
-/// function checks for an index, which no file value has.
+/// Returns true if `members` are those of a file value and no file value of this rank can have the key. `None` stands
+/// for an index, which no file value has.
 pub(crate) fn lacks(members: &Object, key: Option<&str>, rank: Rank) -> bool {
     let may_have = |key: &str| {
         members.contains_key(key) || MEMBERS.contains(&key) || (rank == Rank::Output && RECORDED.contains(&key))

@@ -1,5 +1,5 @@
-//! Removes invalid text from stored expressions so that their meaning does not change. Earlier versions ignored such
-//! text after a quoted text.
+//! Blanks out invalid text in stored expressions. Earlier versions ignored all text from the first invalid token after
+//! a quoted text. Without that text, a stored expression compiles again and keeps its former meaning.
 
 use crate::{
     captured::CapturedKind,
@@ -9,11 +9,11 @@ use crate::{
     limits,
 };
 
-/// Replaces text that earlier versions ignored with spaces: invalid text after a quoted text, and everything after it.
-/// The value then compiles to its former meaning, and positions stay the same.
+/// Replaces the text that earlier versions ignored with spaces: in each expression, everything from the first invalid
+/// token after a quoted text. The value then compiles to its former meaning, and the positions in it stay the same.
 ///
-/// Returns the value with one error per expression; `None` if no text was ignored. Use it only for flows that an
-/// earlier version accepted: in new flows such text is an error.
+/// Returns the changed value, with one error for each changed expression; `None` if no text was ignored. Use this
+/// function only for flows that an earlier version accepted: in new flows such text is an error.
 pub fn without_ignored(value: &Json, kind: CapturedKind) -> Option<(Json, Vec<ExprError>)> {
     let mut blanking = TextBlanker { errors: Vec::new() };
     let value = match kind {
@@ -79,8 +79,8 @@ impl TextBlanker {
         }
     }
 
-    /// Replaces the ignored parts of a text's expressions with spaces. `expressions` has each expression with its
-    /// byte offset in the text.
+    /// Returns `text` with the ignored end of each expression replaced by spaces, and records an error for each such
+    /// end. `expressions` lists the expressions in `text`, each with its byte offset there.
     fn text(&mut self, text: &str, expressions: &[(&str, usize)], pointer: &str) -> Json {
         let mut blanked = text.to_owned();
         for (source, at) in expressions {
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// Earlier versions also rejected this text, so no stored flow contains it.
+    /// Earlier versions also rejected these texts, so no stored flow contains one of them.
     #[test]
     fn text_that_was_always_invalid_stays_unchanged() {
         for written in ["{{ a && b }}", "{{ 'a\\n' & b }}", "{{ ['a'] & b }}", "{{ 'a'", "{{ 'a' 'b' }}", "a"] {

@@ -48,8 +48,8 @@ impl Json {
         digits::check(text).map(|()| value)
     }
 
-    /// Parses a JSON text that this program has written. The number of values is not limited: because parts are shared,
-    /// such a text may have more values than [`Json::parse`] accepts.
+    /// Parses a JSON text that this program has written. The number of values is not limited: values share their parts
+    /// in memory, so the text of one value may contain more values than [`Json::parse`] accepts.
     pub fn restore(text: &str) -> Result<Json, serde_json::Error> {
         serde_json::from_str(text)
     }
@@ -59,7 +59,7 @@ impl Json {
         Json::has_more_values(text, JSON_VALUES)
     }
 
-    /// Returns true if a JSON text has more values than `most`, counted like [`JSON_VALUES`].
+    /// Returns true if a JSON text has more than `most` values, counted as for [`JSON_VALUES`].
     pub fn has_more_values(text: &[u8], most: usize) -> bool {
         // No byte counts more than the start of a list, which counts `CONTAINER`.
         if text.len().saturating_mul(CONTAINER) <= most {
@@ -94,7 +94,7 @@ impl Json {
         digits::check(text)
     }
 
-    /// Returns a JSON text without white space around its values; `None` if the result has more than `most` bytes.
+    /// Returns a JSON text without the white space around its values; `None` if the result has more than `most` bytes.
     /// Checks the text like [`Json::parse`], with two exceptions: the number of values is not limited, and of several
     /// equal keys the last one wins.
     pub fn compact(text: &str, most: usize) -> Result<Option<String>, serde_json::Error> {

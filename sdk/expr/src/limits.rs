@@ -18,14 +18,14 @@ pub const WORK: usize = 16 << 20;
 /// The work of processing one list item, in units of [`WORK`].
 pub const ITEM_WORK: usize = 16;
 
-/// The work that every evaluation counts for at least, in units of [`WORK`], if several evaluations share a limit
-/// (`allowance.rs`).
+/// The fixed work of evaluating one expression, or one test of a condition, in units of [`WORK`]. It is counted only if
+/// several evaluations share a limit (`allowance.rs`).
 pub const EVALUATION_WORK: u64 = 1_024;
 
 /// Maximum size in bytes of a text that an expression or a template creates. Existing texts may be longer.
 pub const TEXT_BYTES: usize = 1 << 20;
 
-/// Maximum number of values in a result that an expression creates. Existing lists and objects count as one value.
+/// Maximum number of new values in the result of an expression. A list or an object that already existed counts as one.
 pub const VALUES: usize = 1_000_000;
 
 /// Maximum number of groups that `batch` and `slice` create or fill.
@@ -38,12 +38,12 @@ pub const DEPTH: usize = 128;
 pub const JSON_DEPTH: usize = 127;
 
 /// Maximum number of values in JSON text that is read. Each item of a list and each member of an object counts as one
-/// value. A list or an object counts as [`CONTAINER`] further values, because a list needs 150 bytes of memory even if
-/// its text is short.
+/// value. A list or an object counts as [`CONTAINER`] values more, because a list needs 150 bytes of memory even if its
+/// text is short.
 pub const JSON_VALUES: usize = 1_000_000;
 
-/// The number of values that a list or an object counts for in [`JSON_VALUES`], in addition to the one that it counts
-/// for as an item or a member.
+/// The number of values for which a list or an object counts in [`JSON_VALUES`], beyond the one value for which it
+/// counts as an item or a member.
 pub const CONTAINER: usize = 5;
 
 /// Maximum nesting depth of operators in a condition.
@@ -62,12 +62,12 @@ pub const PATTERN_PROGRAM_BYTES: usize = 32 * 1024;
 /// The smallest patterns can search 1 MiB, the largest 8 KiB.
 pub const SEARCH_WORK: usize = 256 << 20;
 
-/// Units of [`SEARCH_WORK`] per unit of [`WORK`].
+/// Number of units of [`SEARCH_WORK`] that count as one unit of [`WORK`].
 pub const SEARCH_PER_WORK: usize = 32;
 
 /// Maximum cost of all searches in one evaluation of a condition, as a multiple of [`SEARCH_WORK`].
 pub const SEARCHES: usize = 4;
 
-/// The largest index of a list item that a captured field includes without the rest of the list. For a larger index,
-/// and for one that counts from the end, it includes the whole list.
+/// The largest index for which a captured field includes one item of a list without the rest of the list. For a larger
+/// index, or a negative one, which counts from the end, the field includes the whole list.
 pub const CAPTURED_INDEX: i64 = 1_023;

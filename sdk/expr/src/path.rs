@@ -105,8 +105,8 @@ impl Path {
         Ok((!is_missing).then_some(value))
     }
 
-    /// Returns the path of the file value that this path leads to, or that this path enters with a key that the file
-    /// value cannot have. `None` if there is no such file value.
+    /// Returns the path of the file value that this path leads to, or that this path enters with a key that no file
+    /// value has. Returns `None` if there is no such file value.
     pub(crate) fn find_file(&self, roots: &dyn Roots) -> Option<Path> {
         let mut rank = Rank::from_root(&self.root);
         for length in 0..=self.segments.len() {
@@ -125,8 +125,7 @@ impl Path {
         None
     }
 
-    /// Creates the error that this path has no value. It names the skipped node that the path reads from, if there is
-    /// one.
+    /// Creates the error that this path has no value. If the path reads from a skipped node, the error names this node.
     pub(crate) fn missing(&self, roots: &dyn Roots) -> ExprError {
         let skipped = self.find_skipped_node(roots).map(|node| format!(": `{node}` was skipped"));
         ExprError::missing(format!("`{}` is missing{}", shorten(&self.to_string()), skipped.unwrap_or_default()))
@@ -149,7 +148,7 @@ impl Path {
         Path::new(self.root.clone(), self.segments.iter().cloned().chain([Segment::Key(key.into())]))
     }
 
-    /// Returns the longest beginning of this path whose value a captured field can include; see
+    /// Returns the longest beginning of this path that a captured field can include by itself; see
     /// [`limits::CAPTURED_INDEX`].
     pub(crate) fn capturable_prefix(&self) -> Path {
         let alone = |segment: &Segment| match segment {
@@ -176,7 +175,7 @@ fn is_skipped(value: &Json) -> bool {
     value.as_object().is_some_and(json::is_skipped)
 }
 
-/// A single value under every root name.
+/// A source of roots that returns the same value for every root name.
 struct SingleRoot(Json);
 
 impl Roots for SingleRoot {

@@ -11,7 +11,7 @@ pub struct PathUse {
     pub path: Path,
     /// JSON Pointer to the text that contains the path.
     pub pointer: String,
-    /// The path's byte range in that text.
+    /// The path's byte range in the text at `pointer`.
     pub bytes: Option<Range<usize>>,
     /// True if the value may be missing because the expression only tests for it: with `default`, `is defined`,
     /// `exists` or a comparison with null.
@@ -19,7 +19,8 @@ pub struct PathUse {
 }
 
 impl PathUse {
-    /// Puts `pointer` before the pointer of this use, because the value is a part of a larger one.
+    /// Puts `pointer` before the pointer of this use. `pointer` leads from a larger value to the one that contains the
+    /// use.
     pub(crate) fn below(self, pointer: &str) -> PathUse {
         PathUse { pointer: format!("{pointer}{}", self.pointer), ..self }
     }

@@ -4,14 +4,15 @@ use regex_lite::{Error, Regex, RegexBuilder};
 
 use crate::limits;
 
-/// The size limit in bytes for the first try to compile a pattern. Each further try doubles the limit.
+/// The size limit in bytes with which a pattern is compiled first. While the pattern is larger, the limit is doubled,
+/// up to [`limits::PATTERN_PROGRAM_BYTES`].
 const FIRST_SIZE_LIMIT: usize = 256;
 
 /// A compiled pattern. It matches anywhere in a text; `^` and `$` anchor it.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     regex: Regex,
-    /// The size limit in bytes with which the pattern compiled: the smallest power of two that suffices.
+    /// The size limit in bytes that sufficed to compile the pattern, a power of two. It stands for the pattern's size.
     size: usize,
 }
 

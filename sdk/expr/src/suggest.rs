@@ -1,13 +1,13 @@
-//! "Did you mean": the known name nearest to a wrong one, for every message of Flowcell.
+//! Finds the known name that is most similar to a misspelled one, for messages with "did you mean".
 
 /// Maximum number of edits between two similar names.
 const MAX_EDITS: usize = 3;
 /// Maximum number of characters of a name that is compared.
 const MAX_CHARS: usize = 128;
 
-/// Returns the name that is nearest to a wrong one, or the first of several; `None` if no name is similar. The number
-/// of edits between similar names is at most a third of the characters of the wrong name, but one edit is always
-/// allowed, and never more than three. Case is ignored.
+/// Returns the name with the fewest edits to a wrong one, the first of several; `None` if no name is similar. Similar
+/// names differ by at most three edits, and by at most one edit for every three characters of the wrong name. One edit
+/// is always allowed. Case is ignored.
 pub fn similar<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (wrong.chars().count() / 3).clamp(1, MAX_EDITS);
     let wrong = letters(wrong);

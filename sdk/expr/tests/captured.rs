@@ -94,7 +94,7 @@ fn strictness_is_captured_with_the_field() {
     }
 }
 
-/// A longer path may be read before the value that contains it.
+/// A captured value takes precedence over captured parts of it, whether the parts come before or after it.
 #[test]
 fn whole_values_override_their_parts() {
     let roots = json(r#"{ "a": { "b": 1, "c": 2 } }"#);
@@ -121,7 +121,7 @@ fn round_trip(field: &Binding, roots: &dyn Roots) -> Captured {
     Captured::parse(&json(&field.render(roots).unwrap().to_text()))
 }
 
-/// Texts with and without braces; few of them are valid.
+/// A pattern for random texts with and without braces. Few of these texts are valid.
 const TEXT: &str = r#"(\{\{|\}\}|[a-c .\[\]"'+~|(){}é]|if|else|not|[0-9]){0,24}"#;
 
 proptest! {
@@ -145,7 +145,7 @@ proptest! {
         prop_assert_eq!(compiled.render(&(&locals, Strict(&roots))), render(round_trip(&field, &Strict(&roots))));
     }
 
-    /// The shortcut for plain paths agrees with the interpreter.
+    /// A plain path, which is evaluated without the interpreter, gives the same result as in an interpreted expression.
     #[test]
     fn plain_paths_mean_the_same_as_expressions(
         path in path(),
@@ -163,7 +163,7 @@ proptest! {
         prop_assert_eq!(holds(&path), holds(&format!("{path} if true else 0")));
     }
 
-    /// White space before a text moves the position of every error and changes nothing else.
+    /// White space before a text shifts the position of every error by its length and changes nothing else.
     #[test]
     fn leading_space_shifts_the_positions_of_errors(text in TEXT, space in "[ \t\n]{1,3}") {
         let compile = [|text: &str| Binding::compile(&Json::from(text)), Binding::expression];

@@ -42,7 +42,7 @@ fn roots(left: &Sample, right: &Sample) -> Json {
     Json::object([("x", Json::object(member("a", left).into_iter().chain(member("b", right))))])
 }
 
-/// Returns the expected result for a pair: equality, and the order, if there is one.
+/// Returns the expected result for a pair: true if the values are equal, and their order, if they have one.
 fn expected(table: &Json, left: &Sample, right: &Sample) -> (bool, Option<std::cmp::Ordering>) {
     let fits = |pattern: &str, kind: &str, other: &str| match pattern {
         "any type" => true,

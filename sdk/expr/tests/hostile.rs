@@ -19,7 +19,8 @@ fn roots() -> Json {
     ])
 }
 
-/// Each case has a part of the first error's message, or an empty text if the expression may succeed.
+/// Tests the attacks Y5 and Y6: expressions that create huge values or run long. Each case has a part of the first
+/// error's message, or an empty text if the expression may succeed.
 #[test]
 fn y5_y6_no_expression_grows_without_end() {
     let roots = roots();
@@ -152,7 +153,7 @@ fn values_are_not_evaluated() {
     assert_eq!(Binding::literal(Json::from("{{ secret }}")).render(&roots).unwrap(), Json::from("{{ secret }}"));
 }
 
-/// Lists and objects are passed on by reference.
+/// An expression that returns an existing list or object returns the same reference, not a copy.
 #[test]
 fn values_are_not_copied() {
     let roots = roots();

@@ -31,7 +31,8 @@ fn missing_values_fail_unless_they_are_tested() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Checks a row, which has a value `is`, a `missing` path, or another `error`. Returns the difference.
+/// Checks a row of the table. It expects a value (`is`), an error about a missing path (`missing`), or another error
+/// (`error`). Returns a description of the difference; `None` if the result is as expected.
 fn check(row: &Json, evaluate: Evaluate, roots: &Json) -> Option<String> {
     let source = row.get("value").unwrap();
     let text = |key: &str| row.get(key).and_then(Json::as_str);
@@ -56,7 +57,7 @@ fn check(row: &Json, evaluate: Evaluate, roots: &Json) -> Option<String> {
     }
 }
 
-/// Messages shorten long paths.
+/// Error messages contain only the beginning of a long path.
 #[test]
 fn messages_stay_short() {
     let path = format!("a.{}", "b".repeat(5_000));
@@ -83,7 +84,7 @@ proptest! {
     }
 }
 
-/// A strict evaluation differs from a lenient one only by errors about missing values.
+/// Checks that a strict evaluation gives the same result as a lenient one, unless it fails because a value is missing.
 fn check_agreement(lenient: Result<Json, ExprError>, strict: Result<Json, ExprError>) -> Result<(), TestCaseError> {
     match strict {
         Err(error) if error.is_missing => {}

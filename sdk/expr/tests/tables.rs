@@ -103,7 +103,8 @@ fn check_errors<T: Compiled>(row: &Json) -> Option<String> {
         .map(|problem| format!("{source}: {problem}"))
 }
 
-/// Messages and hints must contain the text in the table.
+/// Compares an error with a row of the table. Message and hint must contain the texts in the row. Returns the
+/// difference.
 fn difference(error: &ExprError, expected: &Json) -> Option<String> {
     let contains = |text: &str, key: &str| expected.get(key).is_none_or(|part| text.contains(part.as_str().unwrap()));
     let offset = error.offset.clone().map(|range| format!("[{},{}]", range.start, range.end));

@@ -33,8 +33,8 @@ fn parse_answer<T: DeserializeOwned>(answer: Result<String, wit::Failure>) -> Re
     read(&answer.map_err(Failure::from_call)?)
 }
 
-/// Makes one call. If a test plays a script on this thread, the script answers the call, and `args` gives the arguments
-/// that it records. Otherwise `host` makes the call to the host.
+/// Makes one call. While a test plays a script on this thread, the script answers the call, and records the arguments
+/// that `args` returns. Otherwise `host` makes the call to the host.
 #[cfg(not(target_family = "wasm"))]
 fn call<T: DeserializeOwned>(
     name: &str,

@@ -13,7 +13,7 @@ use crate::{
 /// Maximum size in bytes of a piece. One call to the host returns one piece.
 const PIECE: u32 = 1 << 20;
 
-/// A file value, read in pieces of at most 1 MiB. Needs no grant.
+/// Reads the content of a file value in pieces of at most 1 MiB. No grant is needed.
 ///
 /// If the host fails, reading ends with an [`io::Error`], and [`Reader::take_failure`] returns the host's failure.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub fn is_file(value: &Value) -> bool {
     value["kind"] == "file" && value["fileId"].is_string()
 }
 
-/// Returns the failure of [`content_needed`] if `value` is a file value or contains one at any depth. Use this
-/// function for fields whose content the node needs. `name` is the name of the field in the input.
+/// Returns an error, the failure of [`content_needed`], if `value` is a file value or contains one at any depth. Use
+/// this function for fields whose content the node needs. `name` is the name of the field in the input.
 pub fn refuse_file(name: &str, value: &Value) -> Result<()> {
     match value {
         value if is_file(value) => Err(content_needed(name)),

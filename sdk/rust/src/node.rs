@@ -1,4 +1,4 @@
-//! The forms of function that can run a node type.
+//! The forms that the function of a node type can have.
 
 use std::panic::{self, PanicHookInfo};
 
@@ -11,14 +11,14 @@ use crate::{
     wit::flowcell::node::types as border,
 };
 
-/// A function that runs a node type. It is one of
+/// A function that implements a node type. It has one of these forms:
 /// - `fn(Input) -> Result<Output>`
 /// - `fn(Input, Config) -> Result<Output>`
 /// - `fn(&Task) -> Result<Step>`
 /// - `fn(&Task, Input) -> Result<Step>`
 ///
-/// Serde reads `Input` and `Config` and writes `Output`. The parameter `Shape` names the form; the compiler infers
-/// it.
+/// Serde deserializes `Input` and `Config` and serializes `Output`. The type parameter `Shape` tells the forms apart;
+/// the compiler infers it.
 pub trait Node<Shape> {
     /// Runs one task, either for the first time or after a pause.
     fn run(&self, task: &Task) -> Result<Step>;

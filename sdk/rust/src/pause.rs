@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::{failure::Result, source::Source, wit::flowcell::node::types as wit};
 
-/// The events that wake a node, and the state that the node receives when it is woken. The first event ends the pause;
-/// the host then cancels the other wakes.
+/// The events that wake a node (its wakes), and the state that the node receives when it is woken. The first event ends
+/// the pause; the host then cancels the other wakes.
 ///
 /// ```
 /// use flowcell_sdk::{Pause, Question};
@@ -19,7 +19,7 @@ use crate::{failure::Result, source::Source, wit::flowcell::node::types as wit};
 pub struct Pause {
     /// The events. The first one to happen ends the pause.
     pub until: Vec<Wake>,
-    /// The value that [`Task::state`](crate::Task::state) returns afterwards, at most 256 KiB as JSON.
+    /// The value that [`Task::state`](crate::Task::state) returns after the pause, at most 256 KiB as JSON.
     pub state: Value,
 }
 
@@ -34,11 +34,11 @@ pub enum Wake {
     Event(String),
     /// The answer of a person.
     Answer(Question),
-    /// One pass of the node's body with these variables (an object).
+    /// The end of one pass of the node's body. The nodes in the body can read these variables (an object).
     Body(Source),
-    /// A pass of the node's body for each item of a list.
+    /// The end of all passes of the node's body, one for each item of a list.
     Each(FanOut),
-    /// Another flow, run as a child.
+    /// The end of a child run of another flow.
     Flow(FlowCall),
 }
 
@@ -176,7 +176,7 @@ impl Pause {
 }
 
 impl Wake {
-    /// Returns the name in the WIT and in [`Woken::wake`](crate::Woken).
+    /// Returns the name of this kind of wake in the WIT and in [`Woken::wake`](crate::Woken).
     pub fn name(&self) -> &'static str {
         match self {
             Wake::Now => "now",

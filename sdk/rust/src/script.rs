@@ -9,15 +9,15 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, Result};
 
-/// A host for tests that follows a script. It plays models, tools, services, agent runs and their inboxes, HTTP
-/// requests, files, `state` and `log`; other calls need a real host. An HTTP request gets the next
+/// A host for tests that follows a script. It simulates models, tools, services, agent runs and their inboxes, HTTP
+/// requests, files, `state` and `log`. Other calls need a real host. An HTTP request gets the next
 /// [`reply`](Script::reply), such as `{ "status": 200, "headers": [["content-type", "text/plain"]], "body": { "text":
 /// "…" } }`.
 ///
 /// [`reply`](Script::reply), [`fail`](Script::fail), [`message`](Script::message), [`close`](Script::close) and
-/// [`silence`](Script::silence) each add one act. The acts happen in the order in which the test adds them, one each
-/// time the node waits: for an answer of a model, of HTTP or of `files`, or for the next event. Before the next act,
-/// `next_event` returns the ends of the calls of tools and services, in the order in which these calls started.
+/// [`silence`](Script::silence) each add one act. Each time the node waits for an answer of a model, of HTTP or of
+/// `files`, or for the next event, one act happens: the first that has not happened yet. The ends of calls of tools and
+/// services are not acts. `next_event` returns them before the next act, in the order in which these calls started.
 ///
 /// ```
 /// use flowcell_sdk::{
@@ -83,8 +83,8 @@ thread_local! {
     static PLAYED: RefCell<Option<Script>> = const { RefCell::new(None) };
 }
 
-/// Plays a script while `run` runs on this thread. Returns the result of `run`, the script with the acts that did not
-/// happen, and the calls that the node made.
+/// Plays a script while `run` is called on this thread. Returns the result of `run`, the script with the acts that have
+/// not happened, and the calls that the node made.
 pub(crate) fn play<T>(script: Script, run: impl FnOnce() -> T) -> (T, Script, Vec<RecordedCall>) {
     PLAYED.with_borrow_mut(|played| *played = Some(script));
     let result = run();
@@ -93,18 +93,18 @@ pub(crate) fn play<T>(script: Script, run: impl FnOnce() -> T) -> (T, Script, Ve
     (result, script, calls)
 }
 
-/// Returns the answer of a call, or none if no script is played.
+/// Records a call and returns the script's answer; none if no script is played on this thread.
 pub(crate) fn call(name: &str, args: impl FnOnce() -> Value) -> Option<Result<Value>> {
     PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.call(name, args())))
 }
 
-/// Returns a piece of a file value, or none if no script is played.
+/// Returns a piece of a file value; none if no script is played on this thread.
 pub(crate) fn file_piece(file: &str, offset: u64, length: u32) -> Option<Result<Vec<u8>>> {
     PLAYED.with_borrow(|played| played.as_ref().map(|script| script.file_piece(file, offset, length)))
 }
 
-/// Returns the next event of the script. The outer option is none if no script is played. The inner option is none if
-/// no event arrives in time.
+/// Returns the next event of the script. The outer option is none if no script is played on this thread. The inner
+/// option is none if no event arrives.
 pub(crate) fn next_arrival(timeout_ms: Option<u32>) -> Option<Option<Arrival>> {
     PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.next_arrival(timeout_ms)))
 }
@@ -131,8 +131,8 @@ impl Script {
         Ok(rest[..rest.len().min(length as usize)].to_vec())
     }
 
-    /// Adds an act: a reply to a call of a model, of HTTP or of `files`. It ends the oldest model turn in progress if
-    /// the node started the turn without waiting.
+    /// Adds an act: a reply to a call of a model, of HTTP or of `files`. If the node waits in `next_event` instead of a
+    /// call, the reply ends the oldest model turn in progress.
     #[must_use]
     pub fn reply(self, reply: Value) -> Script {
         self.with_act(Act::Reply(Ok(reply)))
@@ -151,7 +151,7 @@ impl Script {
         self.reply(reply(&uses.map(block), "tool_calls"))
     }
 
-    /// Adds an act: a failure where [`reply`](Script::reply) would add a reply.
+    /// Adds an act: a failure of a call to which [`reply`](Script::reply) would add a reply.
     #[must_use]
     pub fn fail(self, failure: Failure) -> Script {
         self.with_act(Act::Reply(Err(failure)))
@@ -169,13 +169,14 @@ impl Script {
         self.with_act(Act::Close)
     }
 
-    /// Adds an act: no event arrives, so `next_event` returns none.
+    /// Adds an act: `next_event` returns none, as after its timeout.
     #[must_use]
     pub fn silence(self) -> Script {
         self.with_act(Act::Silence)
     }
 
-    /// Adds a tool. In its name for models, `_` replaces each character that is not an ASCII letter or digit.
+    /// Adds a tool. `run` gets the input of each call and returns the output. In the tool's name for models, `_`
+    /// replaces each character that is not an ASCII letter or digit.
     #[must_use]
     pub fn tool(mut self, tool: &str, run: impl Fn(&Value) -> Result<Value> + 'static) -> Script {
         let name: String = tool.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -184,20 +185,20 @@ impl Script {
         self
     }
 
-    /// Adds a service. `run` gets the arguments of each call.
+    /// Adds a service. `run` gets the arguments of each call and returns the result.
     #[must_use]
     pub fn service(mut self, name: &str, run: impl Fn(&[Value]) -> Result<Value> + 'static) -> Script {
         self.services.insert(name.to_owned(), Box::new(run));
         self
     }
 
-    /// Ends concurrent calls of tools and services in reverse order.
+    /// Reverses the order in which `next_event` returns the ends of concurrent calls of tools and services.
     #[must_use]
     pub fn backwards(self) -> Script {
         Script { backwards: true, ..self }
     }
 
-    /// Denies calls of this name, such as `tools.find`, as if the flow granted nothing.
+    /// Lets all calls with this name, such as `tools.find`, fail with `denied`, as if the flow granted nothing.
     #[must_use]
     pub fn deny(mut self, name: &str) -> Script {
         self.denied.push(name.to_owned());

@@ -7,7 +7,7 @@ use crate::{failure::Result, wit::flowcell::node::types as wit};
 
 /// The source of a value that a node hands to the host, for example as a member of its output. It is either a new
 /// value, or a reference to a part of the input or of the wake that ended the pause. The host looks up a referenced
-/// part itself, so the part is not copied through the sandbox.
+/// part itself, so the sandbox needs no copy of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// A new value.

@@ -1,5 +1,5 @@
-//! The parts of a task. The sandbox copies a part from the host only when the node reads it. Reading one field of a
-//! large input copies only that field.
+//! The parts of a task. The sandbox copies a part from the host only when the node reads the part. Reading one field of
+//! a large input copies only that field.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -9,9 +9,9 @@ use crate::{
     wit::flowcell::node::context::{self, Part},
 };
 
-/// One task: its input and config, and the state and wake of the last pause.
+/// One task of a node: its input and config, and after a pause the state and the wake of that pause.
 ///
-/// Paths are JSON Pointers: `""` is the whole value, `/items/0/name` a part.
+/// The paths in its methods are JSON Pointers: `""` is the whole value, `/items/0/name` a part of it.
 #[derive(Debug)]
 pub struct Task(Parts);
 
@@ -22,17 +22,17 @@ enum Parts {
     Given(Box<Given>),
 }
 
-/// The parts of a task for a test. By default input, config and task are empty objects, as for a node without input and
-/// config in the flow.
+/// The parts of a task for a test. By default input, config and task are empty objects, as for a node to which the flow
+/// gives neither input nor config.
 #[derive(Clone, Debug)]
 pub struct Given {
     /// The input.
     pub input: Value,
     /// The config.
     pub config: Value,
-    /// The state of the last pause. None in the first run.
+    /// The state of the last pause; none if the attempt has not paused yet.
     pub state: Option<Value>,
-    /// The wake that ended the last pause. None in the first run.
+    /// The wake that ended the last pause; none if the attempt has not paused yet.
     pub woken: Option<Value>,
     /// Information about the task, see [`Info`].
     pub task: Value,
@@ -55,7 +55,7 @@ pub struct Info {
     pub node_id: String,
     /// The node type, without its version.
     pub node_type: String,
-    /// The pass of the body that contains the node. Empty outside of a body.
+    /// The path of the pass of the body that contains the node. Empty outside of a body.
     pub scope: Value,
     /// The number of the attempt, from 1.
     pub attempt: u32,
@@ -63,9 +63,9 @@ pub struct Info {
     pub resumes: u32,
     /// True if the flow gives the node a body.
     pub has_body: bool,
-    /// The time, in ms since 1970. A repetition of the attempt gets the same value.
+    /// The time that the attempt sees as now, in ms since 1970. A repetition of the attempt gets the same time.
     pub now_ms: u64,
-    /// A seed for random generators. A repetition of the attempt gets the same value.
+    /// A seed for random generators. A repetition of the attempt gets the same seed.
     pub seed: Value,
 }
 
@@ -81,7 +81,7 @@ pub struct Woken {
     /// `{ outputs }`.
     #[serde(default)]
     pub value: Value,
-    /// The failure of the body or the called flow; none if it succeeded.
+    /// The failure of the body or the called flow that ended the pause; none if the pause ended without a failure.
     #[serde(default)]
     pub error: Option<WokenError>,
 }
@@ -141,7 +141,7 @@ impl Task {
         read(&text).map(Some).map_err(refuse)
     }
 
-    /// Returns true if the input has a part at this path, even if it is null. Does not copy lists, objects and texts.
+    /// Returns true if the input has a part at this path, even if the part is null. Copies no list, object or text.
     pub fn has_input(&self, path: &str) -> bool {
         self.input_len(path).is_some() || self.json(Part::Input, path).is_some()
     }
@@ -175,20 +175,20 @@ impl Task {
         read(&text).map_err(|problem| Failure::new("invalid_config", format!("config{problem}")))
     }
 
-    /// Reads the state of the last pause. None in the first run.
+    /// Reads the state of the last pause; none if the attempt has not paused yet.
     pub fn state<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let text = self.json(Part::State, "");
         Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
     }
 
-    /// Reads the wake that ended the last pause. None in the first run.
+    /// Reads the wake that ended the last pause; none if the attempt has not paused yet.
     pub fn woken(&self) -> Result<Option<Woken>> {
         let text = self.json(Part::Woken, "");
         Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
     }
 
-    /// Reads the wake that ended the last pause, without its value, which may be large: [`Woken::value`] is null. None
-    /// in the first run.
+    /// Reads the wake that ended the last pause, but not its value, which may be large: [`Woken::value`] is null.
+    /// Returns none if the attempt has not paused yet.
     pub fn woken_by(&self) -> Result<Option<Woken>> {
         let Some(wake) = self.json(Part::Woken, "/wake") else { return Ok(None) };
         let error = self.json(Part::Woken, "/error").map(|text| serde_json::from_str(&text)).transpose()?;

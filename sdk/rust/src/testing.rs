@@ -11,8 +11,8 @@ use crate::{
     task::{Given, Task},
 };
 
-/// The result of a node. References to parts of the input or the wake are replaced with the parts, as the host does
-/// it.
+/// The result of a node. Each reference to a part of the input or the wake is replaced with that part, as the host
+/// does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The output.
@@ -23,7 +23,8 @@ pub enum Outcome {
     Failure(Failure),
 }
 
-/// Runs one task of a node type. `run` is the function `run_node` that [`pack!`](crate::pack) defines.
+/// Performs one task of a node type without a host. `run` is the function `run_node` that [`pack!`](crate::pack)
+/// defines.
 pub fn run(run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given: Given) -> Outcome {
     match run(node_type, &Task::given(given.clone())) {
         Ok(Step::Done(output)) => match resolve_references(output, &given) {
@@ -49,7 +50,8 @@ pub struct Played {
 
 #[cfg(not(target_family = "wasm"))]
 impl Script {
-    /// Runs one task of a node type on this thread, with this script as its host. See [`run`].
+    /// Performs one task of a node type on this thread, with this script as its host. `run` is the function `run_node`
+    /// that [`pack!`](crate::pack) defines.
     pub fn play(self, run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given: Given) -> Played {
         let (outcome, rest, calls) = crate::script::play(self, || self::run(run, node_type, given));
         Played { outcome, calls, remaining_acts: rest.acts.len() }

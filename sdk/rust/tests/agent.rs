@@ -12,7 +12,7 @@ use flowcell_sdk::{
     tools,
 };
 
-/// Asks once, with all tools. Returns the first message, the reply's text and a tool's output.
+/// Asks the model once, with all tools. Returns the first message, the reply's text and a tool's output.
 fn node(_task: &Task) -> Result<Step> {
     let run = agent::open(&json!({ "inbox": { "capacity": 1 } }))?;
     let found = tools::find(&["math.*".to_owned()])?;

@@ -1,4 +1,4 @@
-//! A pack with node types of every form, as an author writes it, run without a host.
+//! A pack with node types of every form, written as its author would, and performed without a host.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -67,7 +67,7 @@ struct Count {
     text: String,
 }
 
-/// Uses `?` on an error of the standard library, and passes a part of the input on without reading it.
+/// Uses `?` on an error of the standard library, and hands on a part of the input without reading it.
 fn count(_task: &Task, input: Count) -> Result<Step> {
     let count: u32 = input.text.parse()?;
     Ok(Output::object().with("count", Source::value(count)?).with("text", Source::input("/text")).into())

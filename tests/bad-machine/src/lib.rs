@@ -1,18 +1,18 @@
-//! Simulates a machine with faults, for Linux. Loaded with `LD_PRELOAD`, it replaces functions of the C library.
+//! Simulates a Linux machine with faults. A process that loads this code with `LD_PRELOAD` calls it in place of
+//! functions of the C library. Environment variables choose the fault:
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `BAD_DISK=write:7` | the seventh write to a store is cut short, and later writes find no space |
-//! | `BAD_DISK=sync:3` | the third attempt to make a store durable fails, and no other |
+//! | `BAD_DISK=write:7` | the seventh write to a store writes only half of its data, and later writes find no space |
+//! | `BAD_DISK=sync:3` | the third sync of a store (`fsync` or similar) fails; the others succeed |
 //! | `BAD_DISK=read:5` | the fifth read of a store and all later ones fail |
-//! | `BAD_DISK=die:9` | the process is killed at the ninth moment |
-//! | `BAD_DISK=slow:200` | each attempt to make a store durable takes 200 ms longer |
+//! | `BAD_DISK=die:9` | the process is killed at the ninth kill point |
+//! | `BAD_DISK=slow:200` | each sync of a store takes 200 ms longer |
 //! | `BAD_CLOCK=-3600` | the calendar clock is wrong by this many seconds |
 //!
-//! A moment is a point at which the process can be killed. Writes that become durable together have two moments. At the
-//! first write, the process writes half of the data before it dies. At the attempt to make the writes durable, it dies
-//! before the attempt. The faults concern only files of a store. When the library causes a fault, it makes the file
-//! `bad-disk` in the current folder.
+//! There are two kill points for each group of writes that one sync makes durable. At the first write of the group, the
+//! process writes half of the data and dies. At the sync, the process dies before the sync. All faults concern only
+//! files of a store. When a fault occurs, this code creates the file `bad-disk` in the current folder.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -34,7 +34,7 @@ unsafe extern "C" {
     fn raise(signal: c_int) -> c_int;
 }
 
-/// Returns the original function that this library replaces.
+/// Returns the function of the C library that this code replaces.
 fn find_original(name: &CStr) -> *mut c_void {
     unsafe { dlsym(NEXT, name.as_ptr()) }
 }
@@ -44,8 +44,8 @@ fn fail(error: c_int) -> isize {
     -1
 }
 
-/// Returns the number after the kind in `BAD_DISK`: that of the first faulty operation, or the milliseconds of `slow`.
-/// `None`: the kind has no fault.
+/// Returns the number in `BAD_DISK` if its fault has this kind; `None` if it has another kind. The number counts
+/// operations up to the first faulty one, or is the delay of `slow` in milliseconds.
 fn fault_number(kind: &str) -> Option<u64> {
     static PLAN: OnceLock<String> = OnceLock::new();
     let plan = PLAN.get_or_init(|| std::env::var("BAD_DISK").unwrap_or_default());
@@ -57,7 +57,7 @@ fn is_store(file: c_int) -> bool {
     path.is_ok_and(|path| path.to_string_lossy().contains("flowcell.db"))
 }
 
-/// Makes the file `bad-disk` as a sign of a fault.
+/// Creates the file `bad-disk`, which shows that a fault has occurred.
 fn mark_fault() {
     let _ = std::fs::File::create("bad-disk");
 }
@@ -67,11 +67,12 @@ enum Fate {
     Good,
     Short,
     Full,
-    /// The library writes half of the data and ends the process.
+    /// The process writes half of the data and dies.
     Last,
 }
 
-/// Returns whether the process must end at this operation.
+/// Returns true if this operation on a file is the kill point that `BAD_DISK=die` names. `makes_durable` is true for a
+/// sync, false for a write.
 fn is_last(file: c_int, makes_durable: bool) -> bool {
     static MOMENTS: AtomicU64 = AtomicU64::new(0);
     static WRITTEN: AtomicBool = AtomicBool::new(false);

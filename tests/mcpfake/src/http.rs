@@ -36,7 +36,8 @@ pub struct Fake {
 
 struct Server {
     plan: Plan,
-    /// The single session, with its number. A new session makes the old one unknown.
+    /// The current session and its number. When a client begins a new session, the server no longer knows the former
+    /// one.
     session: Mutex<(u32, Session)>,
     refused: Mutex<Vec<String>>,
 }
@@ -62,7 +63,7 @@ impl Fake {
         Ok(Fake { address, server })
     }
 
-    /// Returns the address that the server listens on.
+    /// Returns the IP address and port on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -73,12 +74,12 @@ impl Fake {
         *session = (session.0 + 1, Session::new(self.server.plan.clone()));
     }
 
-    /// Returns the messages that the protocol does not allow.
+    /// Returns a text for each message of the client that the protocol does not allow.
     pub fn refused(&self) -> Vec<String> {
         self.server.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the number of requested tool list pages in this session.
+    /// Returns the number of pages of the tool list that the client has requested in this session.
     pub fn listed(&self) -> usize {
         self.server.session.lock().unwrap_or_else(PoisonError::into_inner).1.listed
     }

@@ -1,4 +1,5 @@
-//! A test server of MCP tools. It refuses each violation of the protocol, and violates it on request.
+//! A test server of MCP tools. It refuses every message that violates the protocol. On request it violates the protocol
+//! itself.
 //!
 //! Use [`stdio::serve`] for standard input and output, and [`http::Fake`] for streamable HTTP. The name of the called
 //! tool and the [`Plan`] decide its behaviour.
@@ -12,15 +13,15 @@
 //! | `fail` | answers that it failed, with the reason |
 //! | `refuse` | answers a protocol error with the `code` of its input |
 //! | `change` | adds a tool to the list, sends a notification, and answers |
-//! | `cancelled` | answers the numbers of the cancelled calls |
-//! | `ask` | requests folders, a model and a person, and answers the replies (standard input and output only) |
+//! | `cancelled` | answers the ids of the cancelled calls |
+//! | `ask` | asks the client for folders, a model and a person, and answers the replies (stdio only) |
 //! | `questions` | sends 100,000 requests to the client, then answers |
 //! | `environment` | answers its environment variables |
 //! | `slow` | never answers |
 //! | `crash` | ends the process, or breaks the connection |
 //! | `huge` | answers with `size` bytes |
 //! | `values` | answers with `count` empty lists |
-//! | `wrong-id` | answers another call |
+//! | `wrong-id` | sends an answer with the id of another call |
 //! | `garbage` | sends bytes that are not a message |
 //! | `bad-file` | answers an image that is not base64 |
 //! | `input`, `task` | asks for more input, or answers a task |
@@ -36,21 +37,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Plan {
-    /// True if the server speaks the protocol version without a handshake.
+    /// True if the server speaks the newer protocol version, which has no handshake.
     pub modern: bool,
     /// The number of tools on one page of the list. 0: all tools.
     pub page: usize,
     /// The fault of the tool list.
     pub list: List,
-    /// True if the server ends before it sends anything.
+    /// True if the server's process ends before it sends anything.
     pub stillborn: bool,
     /// True if the server never sends anything.
     pub mute: bool,
-    /// HTTP: true if answers are JSON instead of streams.
+    /// HTTP only: true if answers are JSON instead of event streams.
     pub json: bool,
-    /// HTTP: the required value of the header `authorization`.
+    /// HTTP only: the value of the header `authorization` that each request must have. `None`: any value, or none.
     pub authorization: Option<String>,
-    /// HTTP: the status of each tool call.
+    /// HTTP only: the status with which the server answers each tool call, instead of a result.
     pub status: Option<u16>,
 }
 
@@ -65,7 +66,7 @@ pub enum List {
     Many,
     /// The schemas are small as text and large in memory.
     Costly,
-    /// Each page is followed by another one.
+    /// Every page says that another one follows.
     Endless,
     /// Names are not allowed or occur twice, and texts and schemas are too large.
     Hostile,

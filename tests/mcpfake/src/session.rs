@@ -29,16 +29,16 @@ pub(crate) struct Session {
     phase: Phase,
     ids: HashSet<String>,
     pub(crate) cancelled: Vec<Value>,
-    /// True once the list has one more tool.
+    /// True once the tool `change` has added a tool to the list.
     pub(crate) changed: bool,
     /// The number of requested list pages.
     pub(crate) listed: usize,
-    /// The called tools, in order.
+    /// The names of the called tools, in the order of the calls.
     pub(crate) called: Vec<String>,
-    /// The call of the tool `ask`, which waits until the client has answered the server's requests, and the answers so
-    /// far.
+    /// The id of a call of the tool `ask` that waits for the client's answers to the requests of the server, and the
+    /// answers so far; `None` if no such call waits.
     pub(crate) asking: Option<(Value, Vec<Value>)>,
-    /// True once the server has sent more requests than a client answers.
+    /// True once the tool `questions` has sent more requests than a client may answer.
     pub(crate) flooded: bool,
 }
 
@@ -153,7 +153,8 @@ fn check_initialize(params: &Value) -> Result<(), (i64, &'static str)> {
     check_client(&params["capabilities"], &params["clientInfo"])
 }
 
-/// Checks the same data in the protocol version without a handshake, where each request contains the data.
+/// Checks the same data as [`check_initialize`] in the protocol version without a handshake, where each request
+/// contains the data.
 fn check_request_meta(params: &Value) -> Result<(), (i64, &'static str)> {
     let meta = |name: &str| params["_meta"][format!("io.modelcontextprotocol/{name}")].clone();
     if meta("protocolVersion") != MODERN {

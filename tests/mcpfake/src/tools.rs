@@ -88,7 +88,8 @@ fn hostile() -> Vec<Value> {
     names.iter().map(|name| tool(name)).chain([large, long, tool("twice"), second]).collect()
 }
 
-/// Returns the reactions to a tool call. Fails without an object of arguments, or for an unknown tool.
+/// Returns the reactions to a tool call. Returns an error for an unknown tool, and for arguments that are not an
+/// object.
 pub(crate) fn call(session: &mut Session, id: &Value, params: &Value) -> Result<Vec<Reaction>, (i64, &'static str)> {
     let input = params.get("arguments").filter(|input| input.is_object()).ok_or((INVALID_PARAMS, "no arguments"))?;
     let name = params["name"].as_str().unwrap_or_default();

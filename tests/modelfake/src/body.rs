@@ -12,20 +12,20 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::time::{Sleep, sleep};
 
-/// The next step of a body.
+/// One step in sending a response body.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Sends these bytes.
     Send(Bytes),
     /// Waits for this time.
     Wait(Duration),
-    /// Sends nothing more, but keeps the connection open.
+    /// Sends nothing more, and keeps the connection open.
     Stall,
     /// Closes the connection.
     Cut,
 }
 
-/// The remaining steps of a body.
+/// The steps in sending a response body that are still to be made.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     left: VecDeque<Step>,

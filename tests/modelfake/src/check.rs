@@ -52,7 +52,7 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Returns the parts of a request that a scenario's `expect` is compared with.
+/// Returns the parts of a request in the form in which `matches` compares them with `expect` of a turn.
 pub(crate) fn expected_parts(dialect: Dialect, body: &Value) -> Value {
     let name = match dialect {
         Dialect::Messages => "messages",
@@ -75,7 +75,8 @@ fn all_text(content: &Value) -> String {
     }
 }
 
-/// Returns whether a value contains everything that is expected.
+/// Returns true if `found` has everything in `expected`: an object may have further members, any other value must be
+/// equal.
 pub(crate) fn matches(expected: &Value, found: &Value) -> bool {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
@@ -114,8 +115,8 @@ fn check_tool(name: &Value, schema: &Value, longest: usize) -> Result<(), ErrorR
     }
 }
 
-/// Returns whether each object of a schema forbids other members. With `all_required`, it must also require all of its
-/// own members.
+/// Returns true if each object in a schema forbids undeclared members. With `all_required`, each object must also
+/// require all members that it declares.
 fn is_closed(schema: &Value, all_required: bool) -> bool {
     let named = schema["properties"].as_object();
     let required = |name: &String| schema["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
@@ -126,7 +127,8 @@ fn is_closed(schema: &Value, all_required: bool) -> bool {
     closed && inner.into_iter().all(|schema| is_closed(schema, all_required))
 }
 
-/// Refuses an answer format without a schema, or one that claims to be strict and is not.
+/// Refuses an answer format without a valid name or without a schema, and one that claims to be strict but has an open
+/// schema.
 fn check_format(format: &Value) -> Result<(), ErrorReply> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let named = format["name"].as_str().is_some_and(|name| (1..=64).contains(&name.len()) && name.bytes().all(plain));

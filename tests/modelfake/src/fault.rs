@@ -18,7 +18,7 @@ pub(crate) struct ErrorReply {
 }
 
 impl ErrorReply {
-    /// Creates the refusal of a bad request, with status 400.
+    /// Creates the error answer to a bad request, with status 400.
     pub(crate) fn invalid(message: impl Into<String>) -> ErrorReply {
         ErrorReply { status: 400, kind: None, code: None, message: message.into() }
     }
@@ -83,7 +83,7 @@ pub(crate) fn event(dialect: Dialect, kind: &str) -> String {
     }
 }
 
-/// Returns a gzip stream of this many zeros.
+/// Returns a gzip stream that unpacks to `size` zero bytes.
 pub(crate) fn bomb(size: usize) -> Bytes {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     let zeros = vec![0; size.min(1 << 20)];

@@ -1,4 +1,4 @@
-//! The requests that the server received, and the bill that a real provider would send.
+//! The requests that the server received, and the usage that a real provider would bill for them.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -34,10 +34,10 @@ impl Recorded {
     }
 }
 
-/// The usage that a real provider would bill: that of each turn that it began to answer.
+/// The usage that a real provider would bill. A turn counts as soon as the server has begun to answer it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Billing {
-    /// The number of answered turns.
+    /// The number of turns that the server has begun to answer.
     pub turns: u64,
     /// The number of input tokens, including cached ones.
     pub input: u64,

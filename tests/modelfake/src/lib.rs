@@ -59,7 +59,7 @@ impl Fake {
         Fake::start_on("127.0.0.1:0", scenario).await
     }
 
-    /// Starts a server on this address, such as `127.0.0.1:0`.
+    /// Starts a server on this IP address and port, such as `127.0.0.1:0`. Port 0 stands for any free port.
     pub async fn start_on(address: &str, scenario: Value) -> io::Result<Fake> {
         let scenario: Scenario =
             serde_json::from_value(scenario).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -71,7 +71,7 @@ impl Fake {
         Ok(Fake { address, journal, accepting })
     }
 
-    /// Returns the address that the server listens on.
+    /// Returns the IP address and port on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -91,7 +91,7 @@ impl Fake {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).billing
     }
 
-    /// Returns a message for each request that no turn expected.
+    /// Returns a message for each request that no turn of the scenario expected.
     pub fn failures(&self) -> Vec<String> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).failures.clone()
     }

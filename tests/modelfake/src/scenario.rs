@@ -9,10 +9,10 @@ use serde_json::Value;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// The key that each request must send: in `x-api-key` for Messages, as a bearer token for the other dialects.
+    /// The API key that each request must send: in `x-api-key` for Messages, as a bearer token for the other dialects.
     #[serde(default = "key")]
     pub key: String,
-    /// The turns. Each request takes the first remaining turn that expects it.
+    /// The turns. The first turn that is left and expects a request answers it, and is then used up.
     pub turns: Vec<Turn>,
 }
 
@@ -24,8 +24,9 @@ fn key() -> String {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Turn {
-    /// The expected part of `{ "dialect": "messages", "chat" or "responses", "lastText", "tools": [names], "body" }`.
-    /// An object matches if all its members here match. Other values must be equal. `None` expects every request.
+    /// The members that a request must have in `{ "dialect": "messages", "chat" or "responses", "lastText", "tools":
+    /// [names], "body" }`. An object may have further members; any other value must be equal. `None` expects every
+    /// request.
     pub expect: Option<Value>,
     /// The content of the answer.
     pub reply: Reply,
@@ -39,7 +40,7 @@ pub struct Turn {
     pub usage: Tokens,
     /// The fault of the answer, if any.
     pub fault: Option<Fault>,
-    /// True if the turn answers any number of requests.
+    /// True if the turn is never used up, so that it answers any number of requests.
     pub repeat: bool,
 }
 

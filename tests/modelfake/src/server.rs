@@ -24,7 +24,7 @@ use crate::{
     stream,
 };
 
-/// Time that the server waits before it closes the connection, so that all earlier bytes have been sent.
+/// Delay before the server closes a connection on purpose, so that all earlier bytes have been sent.
 const FLUSH: Duration = Duration::from_millis(1);
 
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
@@ -84,7 +84,8 @@ impl Server {
         write(&mut self.journal.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Removes and returns the first remaining turn that expects this request. A turn with `repeat` remains.
+    /// Removes and returns the first turn that is left and expects this request; a turn with `repeat` is not removed.
+    /// Returns `None` if no turn expects the request.
     fn take_turn(&self, shown: &Value) -> Option<Turn> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |turn: &Turn| turn.expect.as_ref().is_none_or(|expected| check::matches(expected, shown));

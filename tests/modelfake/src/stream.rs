@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::{Call, Dialect, Reply, Turn};
 
-/// The number of characters in a delta.
+/// The number of characters in each delta, a piece of the text. Very long texts have longer deltas.
 const DELTA_CHARS: usize = 4;
-/// Maximum number of pieces of a text. Longer texts have longer pieces.
+/// Maximum number of deltas of one text.
 const MAX_PIECES: usize = 10_000;
 
 /// Returns all events of a turn, each with the empty line that ends it.

@@ -9,8 +9,8 @@ use std::{
 use flowcell_modelfake::Fake;
 use serde_json::{Value, json};
 
-/// Returns the folder of these Node.js packages, next to a folder of the `PATH`. Returns `None` and prints a message if
-/// they are missing.
+/// Returns the folder that contains these Node.js packages, a sibling of a folder in `PATH`. Returns `None` and prints
+/// a message if Node.js or a package is missing.
 fn node_modules(packages: &[&str], test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = std::env::split_paths(&path).collect();

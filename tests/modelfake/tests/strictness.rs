@@ -8,7 +8,8 @@ use hyper::Request;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
-/// Sends a body with the headers that its provider requires. Without a body it sends a `GET`.
+/// Sends a body with the headers that the provider of this path requires. Without a body it sends a `GET`. Returns the
+/// status and the text of the answer.
 async fn send(fake: &Fake, path: &str, body: Option<&Value>) -> (u16, String) {
     let stream = tokio::net::TcpStream::connect(fake.address()).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();

@@ -23,7 +23,7 @@ nodes:
   - { id: bot, type: agent.run, input: { prompt: Tell me something. }, grants: { model: ['*'], tools: ['data.*'] } }
 ";
 
-/// The number of turns of the model. The first text of each is timed.
+/// The number of turns of the model. In each turn, the first text is timed.
 const TURNS: usize = scaled(300);
 /// The time before the model begins to write. Meanwhile the client and the server wait, as in practice.
 const MODEL_DELAY: Duration = Duration::from_millis(5);
@@ -170,8 +170,8 @@ impl Channel for Waiting {
     }
 }
 
-/// Measures the memory of each of many agents that wait for a slow model, with their instances and after these are
-/// dropped.
+/// Measures the memory per agent while many agents wait for a slow model: first with their sandbox instances, and again
+/// after the host has dropped the instances.
 pub(super) fn waiting(folder: &Path) {
     let (host, flow) = host(folder, "{ dialect: simulated, model: m, script: [{ text: ok, delayMs: 3600000 }] }");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

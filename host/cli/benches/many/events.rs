@@ -37,7 +37,8 @@ struct Printed {
     memory: u64,
 }
 
-/// Prints events: the memory must not depend on their number, and printing near the end must not read earlier ones.
+/// Measures printing the events of a run. The memory must not depend on the number of events, and printing from an
+/// event near the end must not read the events before it.
 pub(super) fn events(folder: &Path) {
     let (state, cache) = (folder.join("state"), folder.join("cache"));
     let host = Host::builder().state_dir(&state).build().unwrap();

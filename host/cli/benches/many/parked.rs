@@ -80,7 +80,7 @@ pub(super) fn parked(folder: &Path) {
     looks("the list of those that need attention", &|reader| drop(reader.runs(&tenant, &attention).unwrap()));
 }
 
-/// Returns the memory in KiB of an idle process that drives.
+/// Returns the memory in KiB of a process `flowcell drive` that has nothing to do.
 fn idle(cache: &Path, state: &Path) -> u64 {
     let mut drive = flowcell(cache, state).arg("drive").stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(drive.stderr.take().unwrap()).lines();
@@ -109,8 +109,8 @@ fn wait_until_idle(process: &Child) {
     }
 }
 
-/// Compares the time of a small flow in two stores: one with many parked runs, whose owner was killed, and an empty
-/// one.
+/// Compares the time of a small flow in two stores: an empty one, and one that has many parked runs and whose owner was
+/// killed.
 pub(super) fn killed(folder: &Path) {
     let [owned, cache, flow] = ["owned", "cache", "small.yaml"].map(|name| folder.join(name));
     fs::write(&flow, SMALL).unwrap();

@@ -18,7 +18,7 @@ use super::{
 
 /// Runs for each median.
 const RUNS: usize = 1_000;
-/// The number of runs of one kind before the other kind has its turn.
+/// The number of runs of one kind that are measured before runs of the other kind follow.
 const RUNS_PER_TURN: usize = 100;
 /// Connections that send requests at the same time.
 const CONNECTIONS: usize = 8;

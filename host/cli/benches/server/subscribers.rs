@@ -16,9 +16,9 @@ use serde_json::json;
 use super::client::{Served, connect, head, send};
 
 const SUBSCRIBERS: usize = 1_000;
-/// One subscriber in this number reads nothing.
+/// One in this many subscribers reads nothing.
 const SLOW_ONE_IN: usize = 10;
-/// Steps of the run, and the time in milliseconds that each waits.
+/// The number of steps of the run. Each step waits [`WAIT_MS`] milliseconds.
 const STEPS: usize = 100;
 const WAIT_MS: u64 = 50;
 

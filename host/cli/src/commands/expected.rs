@@ -89,8 +89,9 @@ fn matcher(expected: &Json) -> Option<(&'static str, &Json)> {
     Some((MATCHERS.iter().find(|known| ***known == **name)?, argument))
 }
 
-/// Returns the only member's name and the matcher most similar to it, if the name begins with `$` like a matcher. A
-/// test that expects such an object literally has to wrap it in `$equals`.
+/// If the expected value is an object whose only member has a name that begins with `$`, returns this name and the most
+/// similar matcher. Returns `None` for other values, and if no matcher is similar. A test that expects such an object
+/// literally has to wrap it in `$equals`.
 fn misspelt(expected: &Json) -> Option<(&str, &'static str)> {
     let members = expected.as_object().filter(|members| members.len() == 1)?;
     let (name, _) = members.first().filter(|(name, _)| name.starts_with('$'))?;

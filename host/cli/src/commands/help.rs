@@ -55,8 +55,8 @@ fn command(names: &[String]) -> Option<String> {
     Some(command.render_long_help().to_string())
 }
 
-/// Returns the lines of the manual that contain a text, at most [`MAX_LINES_OF_PAGE`] of each page. Letters and digits
-/// next to the text do not match, and capital letters match small ones.
+/// Returns the lines of the manual that contain `text` as whole words, in capital or small letters. Returns at most
+/// [`MAX_LINES_OF_PAGE`] lines of each page, and then the number of the page's other lines.
 fn search(text: &str) -> String {
     let text = text.to_lowercase();
     let is_part = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');

@@ -141,8 +141,8 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
     Ok(Verdict { of: path.display().to_string(), case: case.name.clone(), took: began.elapsed(), wrong })
 }
 
-/// Compares the expected result of a case with the error for its input, which does not fit the flow. Returns a sentence
-/// for each difference.
+/// Compares the expected result of a case with `error`, which reports that the case's input does not fit the flow.
+/// Returns a sentence for each difference.
 fn compare_refusal(expect: &Expect, error: &InputError) -> Vec<String> {
     let mut wrong = Vec::new();
     if expect.status != REFUSED {

@@ -305,8 +305,8 @@ impl RecordedAnswers {
         }
     }
 
-    /// Fails if a given answer differs from the recorded answer, or from the one that the run got at its start for a
-    /// question that it has not asked yet.
+    /// Fails if a given answer differs from the recorded answer to its question. If the run has not asked the question
+    /// yet, compares with the answer that was given when the run started.
     pub(crate) fn check(&self, run: &RunId, given: &[(String, String)]) -> Result<(), CliError> {
         let kept = given.iter().find_map(|(gate, value)| {
             let kept = self.kept.get(gate).filter(|kept| *kept != value && !self.answers.contains_key(gate))?;
@@ -392,7 +392,8 @@ pub(crate) fn node_of(address: &str) -> &str {
     here.split('#').next().unwrap_or(here)
 }
 
-/// Returns the ids of the nodes that are gates: an example of their node type pauses for an answer.
+/// Returns the ids of the nodes that are gates. A node is a gate if an example in the manifest of its node type pauses
+/// for an answer.
 fn gate_ids(graph: &Graph) -> Vec<&str> {
     let asks = |wakes: &Vec<String>| wakes.iter().any(|wake| wake == "answer");
     let nodes = graph

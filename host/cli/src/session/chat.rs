@@ -33,8 +33,8 @@ type PendingCommand = BoxFuture<'static, Result<(), String>>;
 /// Sends a command to the run.
 type SendCommand = dyn Fn(RunCommand) -> PendingCommand + Send + Sync;
 
-/// A function to call at the end of standard input, if that is not a terminal. It returns true if the conversation ends
-/// then, too.
+/// A function that is called at the end of standard input, unless standard input is a terminal. It returns true if the
+/// conversation ends, too.
 type OnInputEnd = dyn Fn() -> BoxFuture<'static, bool> + Send + Sync;
 
 /// The end of a conversation.

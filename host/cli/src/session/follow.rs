@@ -96,7 +96,7 @@ pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Ter
     }
 }
 
-/// Fails if an existing run has already recorded different answers.
+/// Fails if the run exists and its recorded answers differ from those in `plan`. Does nothing for a new run.
 fn refuse_late(plan: &Plan, run: &RunId) -> Result<(), CliError> {
     let host = plan.packs.reading_host(&plan.store)?;
     if host.graph_of_run(run).is_err() {
@@ -293,14 +293,14 @@ impl<'a> Follower<'a> {
         self.session.asker.is_some() || self.session.attached.can_answer()
     }
 
-    /// Returns true if this process stops following a run with this status. A parked run is followed further if this
-    /// process can answer questions, or if a timer resumes it at the time `due`.
+    /// Returns true if this process stops following a run with this status. It follows a parked run further if it can
+    /// answer questions, or if a timer resumes the run at the time `due`.
     fn is_over(&self, status: RunStatus, due: Option<u64>) -> bool {
         status != RunStatus::Parked || !self.answers() && !due.is_some_and(|due| self.is_resumed_at(due))
     }
 
-    /// Returns true if a timer resumes the run at this time. It returns false if the timer only denies an agent's
-    /// question that expires then.
+    /// Returns true if a timer resumes the run at the time `due`. Returns false if an agent's question expires at that
+    /// time: the timer then only denies the question.
     fn is_resumed_at(&self, due: u64) -> bool {
         let is_denied = |waits: &Value| waits["expires"].as_u64() == Some(due);
         self.waits().is_ok_and(|waits| !waits.iter().any(is_denied))

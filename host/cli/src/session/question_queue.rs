@@ -173,9 +173,10 @@ impl QuestionQueue {
         }
     }
 
-    /// Shows the next question, unless one is on the screen. First tries a given answer. `instead` is the time at
-    /// which the last question closed, or `None` if that question was not closed but answered. Returns false if a
-    /// question is on the screen but the input has ended.
+    /// Unless a question is on the screen, takes questions from the queue: sends the answers that were given in
+    /// advance, and shows the first question without such an answer. `instead` is the time at which the previous
+    /// question closed before the person answered it, or `None` if no question has just closed in this way. Returns
+    /// false if a question is on the screen but the input has ended.
     fn show_next(&mut self, instead: Option<Instant>) -> bool {
         while self.shown.is_none()
             && let Some(asked) = self.queue.pop_front()

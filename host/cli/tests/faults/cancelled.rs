@@ -50,8 +50,8 @@ struct CancelResult {
     wrong: Vec<String>,
 }
 
-/// Cancels a run after `at` events, or at commit `at` if the process dies there. Returns the result with its
-/// violations.
+/// Cancels a run after `at` events. With [`Process::IsDead`], the process dies at its commit number `at` instead, and
+/// the run is cancelled afterwards. Returns the result with its violations.
 fn cancel_at(case: &Case, at: usize, process: Process) -> CancelResult {
     let mut project = Project::new(1, 0);
     let mut arguments = Project::watched(&case.flow, RUN);

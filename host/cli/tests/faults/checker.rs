@@ -23,9 +23,9 @@ const ENDED_STATUSES: [&str; 3] = ["succeeded", "failed", "cancelled"];
 /// Everything that the processes have acknowledged or reported to the test.
 #[derive(Clone, Default)]
 pub(crate) struct Claims {
-    /// Accepted runs.
+    /// The ids of the runs that a process has accepted.
     pub(crate) accepted: BTreeSet<String>,
-    /// Acknowledged answers: run and text. Each text is unique.
+    /// The answers that a process has acknowledged: the id of the run, and the text of the answer. Each text is unique.
     pub(crate) answered: BTreeSet<(String, String)>,
     /// Reported events, by run and sequence number.
     pub(crate) events: BTreeMap<(String, u64), Value>,
@@ -68,7 +68,7 @@ struct Unit {
     cuts: Option<String>,
     checksum: u32,
     place: i64,
-    /// The place of the unit in the index.
+    /// The place of the unit according to the index, or `None` if the unit is not indexed yet.
     indexed_place: Option<i64>,
 }
 
@@ -223,7 +223,8 @@ impl Calls {
         Calls(calls)
     }
 
-    /// Returns the idempotency key of the ambiguous call that a task asks about.
+    /// Returns the idempotency key of a task's call, which its attempt and its ordinal name. Returns `None` if no such
+    /// call is recorded.
     pub(crate) fn ambiguous(&self, task: &Value, attempt: u64, ordinal: u64) -> Option<&str> {
         let same = |call: &&Call| call.task == *task && (call.attempt, call.ordinal) == (attempt, ordinal);
         self.0.iter().find(same).map(|call| call.key.as_str())
@@ -297,7 +298,7 @@ fn check_journal(run: &Run, wrong: &mut Vec<String>) {
     }
 }
 
-/// I5: the index of units is correct, and only the last units are not indexed yet.
+/// I5: the index has the place of every unit up to the place `upto`, which the store records, and of no later unit.
 fn check_places(connection: &Connection, runs: &[Run], wrong: &mut Vec<String>) {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     let upto = number("SELECT upto FROM noted");
@@ -316,8 +317,8 @@ fn check_places(connection: &Connection, runs: &[Run], wrong: &mut Vec<String>) 
     }
 }
 
-/// Computes a unit's checksum as the store documents it: CRC-32 that starts with the previous checksum, over number,
-/// time, text and cuts.
+/// Computes a unit's checksum as the store documents it: a CRC-32 that starts with `before`, the checksum of the
+/// previous unit. It covers the number of the unit's first fact, the time, the text, and the column `cuts`.
 pub(crate) fn checksum(before: u32, first_seq: u64, ts: u64, body: &str, cuts: Option<&str>) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);
     hasher.update(&first_seq.to_le_bytes());
@@ -443,9 +444,9 @@ fn check_answers(runs: &[Run], claims: &Claims, wrong: &mut Vec<String>) {
     }
 }
 
-/// Checks that the state of a flow has as many versions as outcomes report a write. In the flows of
-/// [`VERSION_CHECKING_FLOWS`] each outcome reports its own version; in other flows it may report the version of a later
-/// writer.
+/// Checks that the version of each flow's state is the number of the succeeded tasks that report a write. In the flows
+/// of [`VERSION_CHECKING_FLOWS`], the tasks also report all versions from 1 on, each once. In other flows, a task may
+/// report the version of a later write.
 fn check_state(store: &Path, runs: &[Run], wrong: &mut Vec<String>) {
     let connection = open(store);
     let mut select = connection.prepare("SELECT flow, version FROM state").unwrap();

@@ -16,10 +16,11 @@ use crate::{
 
 const HOUR: i64 = 3_600;
 const YEARS: i64 = 10 * 365 * 24 * HOUR;
-/// Limit of a wait in milliseconds: the largest error of the clock.
+/// Limit of a wait in milliseconds: eleven years. The largest error of a clock is ten years.
 const MAX_WAIT_MS: u64 = 11 * 365 * 24 * 3_600_000;
-/// Errors of the clock in seconds, one for each process. No clock is ahead of the last process's clock: a timer that a
-/// faster clock has set would fire only much later.
+/// Errors of the clock in seconds: one list for each case, and in it one number for each process of the case. No number
+/// is larger than the last one of its list: if an earlier process with a faster clock sets a timer, the timer fires
+/// much later on the clock of the last process.
 const CLOCKS: [&[i64]; 5] =
     [&[0, HOUR, HOUR], &[0, -HOUR, 0], &[0, YEARS, YEARS], &[0, -HOUR, 0, -HOUR, 0], &[-HOUR, HOUR, -HOUR, HOUR]];
 

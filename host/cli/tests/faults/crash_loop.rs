@@ -10,10 +10,11 @@ use crate::{
     process::{PACKS, Project, stderr},
 };
 
-/// The flows of the other runs: the process with this index drives one besides the run that kills it. An accepted run
-/// that makes no progress is driven twice with others, twice alone, and then parked.
+/// The flows of the healthy runs. The test starts one process for each of these flows, and before it a run of the flow.
+/// So the process has a healthy run and the run that kills every process. A run that makes no progress is driven twice
+/// together with other runs, then twice alone, and is then parked.
 const FLOWS_BESIDE: [&str; 4] = ["each", "send", "wait", "each"];
-/// The index of the first process that drives the run alone.
+/// The index in [`FLOWS_BESIDE`] of the first process that drives the killing run alone.
 const FIRST_ALONE: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -25,7 +26,7 @@ fn accept(project: &mut Project, run: &str, flow: &str) {
     project.claims.accepted.insert(run.to_owned());
 }
 
-/// R25: a run kills every process that drives it.
+/// R25: a run kills every process that drives it. It is parked, and the other runs complete.
 #[test]
 fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     let mut project = Project::new(1, 0);
@@ -71,7 +72,7 @@ fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// R25: a healthy run next to such a run is not blamed.
+/// R25: two runs are driven together, and one of them kills the process. Only this one is parked.
 #[test]
 fn r25_a_healthy_run_is_not_parked_with_the_one_that_kills_its_process() {
     let mut project = Project::new(1, 0);
@@ -105,8 +106,8 @@ fn r25_a_healthy_run_is_not_parked_with_the_one_that_kills_its_process() {
     assert_eq!(project.check(), Vec::<String>::new());
 }
 
-/// R25: of the runs that were resumed without progress before, a process begins at most 16 in a second. So a process
-/// that dies at once makes only few of them suspects, which are driven alone next time.
+/// R25: a run that is resumed for the second time without progress becomes a suspect, which the next process drives
+/// alone. A process resumes at most 16 such runs in a second. So a process that dies at once leaves only few suspects.
 #[test]
 fn r25_a_process_that_dies_at_once_suspects_few_of_its_runs() {
     // On a machine that stands still for a second, more begin before the process is killed.
@@ -114,11 +115,12 @@ fn r25_a_process_that_dies_at_once_suspects_few_of_its_runs() {
     assert!(rounds.any(|suspects| (AT_ONCE..RUNS).contains(&suspects)), "all runs became suspects");
 }
 
-/// The number of runs of the process, and the number of these that begin at once.
+/// The number of runs in the store. The third process begins [`AT_ONCE`] of them at once.
 const RUNS: usize = 30;
 const AT_ONCE: usize = 16;
 
-/// Kills a process before its runs have made progress, and then the next two processes. Returns the number of suspects.
+/// Starts [`RUNS`] runs, and kills three processes one after the other before any of these runs makes progress. Returns
+/// the number of suspects: the runs that the third process has resumed.
 fn suspects_of_a_process_that_dies() -> usize {
     let mut project = Project::new(1, 0);
     project.ledger.hold(Some(""));

@@ -19,9 +19,9 @@ use crate::{
 
 /// Interval in commits between two kill points. `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 2;
-/// Minimum number of flows.
+/// Minimum number of flows that the tests use.
 const FLOWS: usize = 10;
-/// Node types that call the capabilities which no node type of the catalog uses.
+/// Node types of the tests. They call capabilities that no node type of the catalog uses.
 const COURIERS: [&str; 3] = ["courier.pay", "courier.scatter", "courier.send"];
 
 /// Returns the flows of these tests and all examples.

@@ -1,5 +1,5 @@
-//! Tests the flows that a run calls after it was parked, killed or repeated. It then continues in another folder, whose
-//! flows have the same names.
+//! Tests which flows a run calls after it was parked, killed or repeated. The run then continues in another folder,
+//! whose flows have the same names as those of the first folder.
 
 use std::{
     fs,
@@ -198,8 +198,8 @@ fn y16_a_killed_run_calls_the_flows_that_it_was_accepted_with() {
     }
 }
 
-/// An agent may call a flow, by its name or by a pattern, if a person allows it. The agent is in the flow itself, or in
-/// a flow with a computed name.
+/// An agent calls a flow, which is granted by its name or by a pattern, after a person has allowed the call. The agent
+/// is in the flow of the run, or in a flow that this flow calls by a computed name.
 #[test]
 fn y16_a_parked_agent_calls_the_flow_that_was_approved() {
     for (granted, below) in [("flow:kid", false), ("flow:k*", false), ("flow:kid", true), ("flow:k*", true)] {
@@ -277,8 +277,8 @@ fn remove_newer_data(store: &Path) {
     assert_eq!(changed, 1);
 }
 
-/// A flow with a computed name has pinned the flows that it calls, whether it is resumed, driven or repeated before the
-/// call.
+/// The run calls a flow by a computed name. From then on, the flows that the called flow calls in turn are pinned,
+/// although their files change: whether the run is resumed, driven or repeated.
 #[test]
 fn y16_a_flow_with_a_computed_name_calls_the_flows_that_it_was_accepted_with() {
     for goes_on in ["resumed", "driven", "repeated"] {

@@ -17,10 +17,11 @@ use crate::{
 
 /// Number of kills, multiplied by `FLOWCELL_TEST_SCALE`: 70 at a scale of 10.
 const KILLS: usize = 7;
-/// Runs started in each process, about 600 in total at that scale.
+/// The number of runs that the test tries to start in each process. At a scale of 10, the processes accept about 600
+/// runs in total.
 const RUNS: usize = 12;
-/// Minimum of calls before a kill. The first call may be of a run that is driven alone. That run has made progress when
-/// the third call arrives.
+/// Minimum number of requests that arrive between the start of a process and its kill. The first request may come from
+/// a run that the process drives alone. By the third request, that run has made progress.
 const MIN_CALLS: u64 = 3;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -75,7 +76,7 @@ pub(crate) fn address(life: &Life) -> String {
     }
 }
 
-/// R25: a run that was only present when the process died does not stay a suspect.
+/// R25: a healthy run is never parked, even if its process is killed repeatedly while it drives the run.
 #[test]
 fn r25_no_healthy_run_is_parked_however_often_the_process_is_killed() {
     let mut project = Project::new(1, 0);

@@ -8,16 +8,17 @@ use crate::{
     process::{Life, PACKS, Project, scale, stderr},
 };
 
-/// Killed processes in each store.
+/// The number of processes that the test kills in each store.
 const ROUNDS: usize = 30;
-/// Stores, multiplied by `FLOWCELL_TEST_SCALE`.
+/// The number of stores, multiplied by `FLOWCELL_TEST_SCALE`.
 const STORES: usize = 6;
-/// Limit of the unfinished runs.
+/// [`Story::drive`] starts a new run only while fewer runs than this are unfinished.
 const MAX_UNFINISHED: usize = 8;
-/// Percentage of requests that are refused, and of those that are done without a response.
+/// The percentage of requests that the server refuses. It executes the same percentage of requests without a response.
 const TROUBLE_PERCENT: u64 = 5;
 const FLOWS: [&str; 8] = ["ask", "each", "loop", "parent", "pay", "scatter", "send", "wait"];
-/// Time limit for an expected event.
+/// The longest time to wait for the [`Moment`] of a kill. If the moment has not come by then, the process is killed
+/// anyway.
 const TIMEOUT: Duration = Duration::from_millis(1_500);
 
 fn seed() -> u64 {
@@ -27,11 +28,11 @@ fn seed() -> u64 {
 /// The moment at which a process dies.
 #[derive(Clone, Copy)]
 enum Moment {
-    /// After this number of requests, counted over all processes.
+    /// Once this number of requests has arrived at the server, counted over all processes of the store.
     Requests(usize),
-    /// After this number of lines of output.
+    /// Once the process has printed this number of lines.
     Lines(usize),
-    /// After this time.
+    /// After this time, counted from the start of the process.
     Time(Duration),
 }
 
@@ -88,7 +89,8 @@ impl Story {
         (run, format!("{flow}.yaml"))
     }
 
-    /// Starts a run in the process that drives.
+    /// Accepts a run with `flowcell run --detach`. If another process owns the store, that process accepts and drives
+    /// the run. If the command fails, the run is tried again later.
     fn start_run(&mut self) {
         let (run, flow) = self.next_run();
         let errand = format!("errand={run}");
@@ -119,7 +121,8 @@ impl Story {
         }
     }
 
-    /// Drives all runs while other processes start, answer and resolve runs. Then the process that drives is killed.
+    /// Starts a process that drives all runs. Meanwhile other processes start runs, answer gates and resolve ambiguous
+    /// calls. Then the driving process is killed.
     fn drive(&mut self) {
         let moment = self.moment(4);
         let life = self.project.start(&["drive", "--packs", PACKS.to_str().unwrap()]);
@@ -149,7 +152,7 @@ impl Story {
         self.project.kill(life);
     }
 
-    /// Runs one run in its own process until that process dies.
+    /// Starts a run, or resumes an unfinished one, in a process that drives only this run. Then kills the process.
     fn watch(&mut self) {
         let unfinished = self.project.unfinished();
         let old = unfinished.iter().filter(|run| !run.attention).map(|run| run.name.clone()).collect::<Vec<_>>();

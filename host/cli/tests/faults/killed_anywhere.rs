@@ -47,7 +47,7 @@ pub(crate) fn cases() -> Vec<Case> {
 pub(crate) enum After {
     Events(usize),
     Requests(usize),
-    /// This number of microseconds after its start.
+    /// This number of microseconds after the start of the process.
     Micros(u64),
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Book {
     pub(crate) answers: HashMap<String, Value>,
     /// The number of times that a person has allowed to repeat a request, by idempotency key.
     pub(crate) repeats: HashMap<String, usize>,
-    /// Violations at the time of an arrival.
+    /// Violations that the checker has found at the arrival of a request.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -57,9 +57,9 @@ struct Serving {
     open: usize,
     ports: HashSet<u16>,
     dice: Dice,
-    /// Percentage of requests that are refused or not answered.
+    /// Percentage of requests that the server refuses. It executes the same percentage of requests without a response.
     trouble: u64,
-    /// Prefix of the errands that get no response.
+    /// Requests whose member `errand` begins with this prefix get no response. With `None`, all requests may get one.
     held: Option<&'static str>,
 }
 
@@ -75,7 +75,8 @@ struct Shared {
 }
 
 impl Ledger {
-    /// Starts a server that checks the store at each arrival. `trouble` is a percentage of requests.
+    /// Starts a server that checks the store at each arrival of a request. `trouble` is the percentage of requests that
+    /// it refuses, and also the percentage that it executes without a response.
     pub(crate) fn new(store: &Path, seed: u64, trouble: u64) -> Ledger {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -120,7 +121,7 @@ impl Ledger {
         self.serving().book.arrivals.len()
     }
 
-    /// Waits until `count` requests have arrived. Returns false after `patience`.
+    /// Waits until `count` requests have arrived. Returns false if fewer have arrived after the time `patience`.
     pub(crate) fn await_arrivals(&self, count: usize, patience: Duration) -> bool {
         let waiting = |serving: &mut Serving| serving.book.arrivals.len() < count;
         !self.0.changed.wait_timeout_while(self.serving(), patience, waiting).unwrap().1.timed_out()
@@ -142,7 +143,8 @@ impl Ledger {
         assert!(!waited.1.timed_out(), "a connection outlives whoever opened it");
     }
 
-    /// Withholds the responses to errands with this prefix. With `None`, no responses are withheld any more.
+    /// From now on, withholds the responses to requests whose member `errand` begins with this prefix. With `None`,
+    /// sends all responses again, also the withheld ones.
     pub(crate) fn hold(&self, errand: Option<&'static str>) {
         self.serving().held = errand;
         self.0.changed.notify_all();

@@ -86,7 +86,7 @@ impl Project {
         vec!["run", flow, "--run-id", run, "--quiet", "--events", "-", "--packs", PACKS.to_str().unwrap()]
     }
 
-    /// Kills a process, and records the events that it has printed.
+    /// Kills a process. Records the events that it has printed, and returns them.
     pub(crate) fn kill(&mut self, life: Life) -> Vec<Value> {
         self.kills += 1;
         let lines = life.kill();

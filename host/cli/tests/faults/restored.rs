@@ -1,4 +1,5 @@
-//! Restores a database from an older copy: the later work of its runs is not repeated automatically.
+//! Restores a database from an older copy: the work that its runs did after the copy was made is not repeated
+//! automatically.
 
 use std::fs;
 

@@ -33,17 +33,18 @@ fn post_all(address: &str, runs: &[(String, Value)]) {
     });
 }
 
-/// R28, for a short time: the memory and the open files of a server stay bounded under load. Other tests cover random
+/// R28 in a short form: the memory and the open files of a server stay bounded under load. Other tests cover random
 /// faults.
 #[cfg(target_os = "linux")]
 #[test]
 fn r28_files_and_memory_of_a_busy_server_stay_bounded() {
     /// Rounds before the first measurement of the memory.
     const WARM_UP_ROUNDS: usize = 2;
-    /// Rounds after that, multiplied by `FLOWCELL_TEST_SCALE`.
+    /// Rounds after the warm-up, multiplied by `FLOWCELL_TEST_SCALE`.
     const ROUNDS: usize = 4;
     const RUNS: usize = 48;
-    /// Limit in KiB of the server's growth over all rounds. The server's caches are bounded, but not full yet.
+    /// Limit in KiB by which the server's memory may grow in all rounds after the warm-up. The server's caches are
+    /// bounded, but not full after the warm-up.
     const MAX_GROWTH_KIB: u64 = 64 << 10;
     /// Limit of the open files beyond those at the start. A leak in one round would exceed it.
     const MAX_NEW_FILES: usize = 12;
@@ -97,7 +98,7 @@ fn r28_files_and_memory_of_a_busy_server_stay_bounded() {
 #[cfg(target_os = "linux")]
 #[test]
 fn r11_a_server_with_little_memory_survives_thousands_of_runs() {
-    /// Runs, multiplied by `FLOWCELL_TEST_SCALE`: 10,000 at a scale of 10.
+    /// The number of runs, multiplied by `FLOWCELL_TEST_SCALE`: 10,000 at a scale of 10.
     const RUNS: usize = 1_000;
 
     let mut project = Project::new(1, 0);

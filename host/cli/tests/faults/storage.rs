@@ -16,8 +16,8 @@ fn case(flow: &str) -> Case {
     cases().into_iter().find(|case| case.flow == flow).unwrap()
 }
 
-/// Waits for the end of a process on a faulty disk, and then completes its run. `hit` returns whether the fault
-/// occurred. Returns that, and all violations.
+/// Waits for the end of a process on a faulty disk, and then completes its run on a good disk. `hit` returns whether
+/// the fault occurred. Returns the result of `hit`, and all violations.
 fn complete_and_check(
     project: &mut Project,
     case: &Case,
@@ -102,9 +102,9 @@ fn r8_a_disk_that_cannot_be_read_loses_nothing() {
     assert!(faults > 20);
 }
 
-/// Runs a flow repeatedly on a disk whose reads fail after some number of reads, which grows by `step` each time. If
-/// `left` is true, another process has begun the run on a good disk before. Returns the number of faults and all
-/// violations.
+/// Runs a flow repeatedly, each time with a new store, on a disk that fails after some number of reads. This number
+/// grows by `step` each time, until the run needs fewer reads. If `left` is true, each run was begun on a good disk by
+/// another process, which was killed. Returns the number of faults, and all violations.
 #[cfg(target_os = "linux")]
 fn run_with_failing_reads(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
     let library = crate::guests::bad_machine();
@@ -142,8 +142,8 @@ fn run_with_failing_reads(case: &Case, left: bool, step: usize) -> (usize, Vec<S
     (faults, wrong)
 }
 
-/// The commits of runs that are accepted at the same time share one wait for the disk. One wait for each would take
-/// minutes.
+/// Runs that are accepted at the same time share one wait for the disk for all their commits. If each commit waited on
+/// its own, this test would take minutes.
 #[cfg(target_os = "linux")]
 #[test]
 fn r9_a_slow_disk_delays_runs_and_loses_none() {

@@ -66,7 +66,7 @@ fn rewrite(connection: &Connection, run: &str, change: impl FnOnce(&mut Vec<Vec<
     connection.execute("UPDATE runs SET next_seq = ? WHERE id = ?", (next, id)).unwrap();
 }
 
-/// Returns the violations after a change.
+/// Applies a change to a copy of the correct store and its ledger. Returns the violations that the checker then finds.
 fn found(change: impl FnOnce(&mut Copy)) -> Vec<String> {
     let sound = &*CORRECT;
     let folder = tempfile::tempdir().unwrap();

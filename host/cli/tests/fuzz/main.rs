@@ -20,9 +20,9 @@ use flowcell::{
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-/// Packs, multiplied by `FLOWCELL_TEST_SCALE`.
+/// The number of packs to try, multiplied by `FLOWCELL_TEST_SCALE`.
 const ROUNDS: usize = 20_000;
-/// Packs after which a new host replaces the old one, since a host keeps its packs.
+/// The number of packs after which a new host replaces the old one, since a host keeps every pack that it has read.
 const PACKS_OF_A_HOST: usize = 1_000;
 /// A flow that names a pack and uses its types.
 const FLOW: &str = "
@@ -37,7 +37,8 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus")
 }
 
-/// Reads the packs of the corpus: a text with a manifest next to it, or the bytes of an earlier finding.
+/// Reads the packs of the corpus. Each pack is a `.wat` text with its manifest in a `.yaml` file next to it, or the
+/// bytes of a `.wasm` file that has caused a panic earlier.
 fn packs() -> Vec<Vec<u8>> {
     let mut files: Vec<_> = fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

@@ -10,8 +10,8 @@ pub(crate) fn guest(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests").join(name)
 }
 
-/// Builds a guest and returns the folder of its component. It has its own target directory, because the outer cargo may
-/// hold the lock of the default one.
+/// Builds a guest, and returns the folder of its component. The build uses a target directory of its own, because the
+/// outer cargo may hold the lock of the default one.
 pub(crate) fn build(name: &str, features: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{features}"));
     let built = Command::new(env!("CARGO"))

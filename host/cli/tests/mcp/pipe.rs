@@ -297,7 +297,8 @@ fn a_flow_is_inspected_and_tested_without_being_stored() {
     assert_eq!(stdout(&list_runs(folder.path())).trim(), "[]");
 }
 
-/// Without the bound, the values of this test would take 240 MB.
+/// The tool `flowcell_test_flow` keeps the values of a test in memory, up to a limit. Without the limit, the values of
+/// this test would take 240 MB.
 #[test]
 fn v13_a_test_of_a_flow_ends_when_its_values_are_too_large() {
     let folder = project_folder();

@@ -135,7 +135,7 @@ edges: [{{ from: get, to: some }}]
     }
 }
 
-/// A tree of these values needs many times the memory of an attempt.
+/// The values of this JSON, parsed one by one into a tree, would need many times the memory that an attempt may use.
 #[test]
 fn json_that_fits_into_an_output_is_read_whole() {
     let list = |count: usize| format!("[{}2]", "1,".repeat(count));

@@ -83,8 +83,9 @@ fn j9_hostile_scripts_are_inspected_without_harm() {
     }
 }
 
-/// Opening and closing parts that scripts are nested with, and the error. Brackets are reported with their place; other
-/// parts use different amounts of the two stacks.
+/// The text that opens a nested expression, the text that closes it, and the error code of a script that nests it
+/// 100,000 times. An error `limit_exceeded` names the line of the expression, and `stack_overflow` only the start of
+/// the script.
 const NESTED: [(&str, &str, &str); 8] = [
     ("(", ")", "limit_exceeded"),
     ("[", "]", "limit_exceeded"),

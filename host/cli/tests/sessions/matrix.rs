@@ -1,4 +1,4 @@
-//! Tests runs with a session prefix that an earlier run has used, for each result of that run.
+//! Tests runs with a session prefix that an earlier run has used, for each possible result of the earlier run.
 
 use serde_json::{Value, json};
 
@@ -22,12 +22,12 @@ const RUN: Run =
 const GOES: Run = Run { ran: &["first", "second"], completed: &["first", "second"], ..RUN };
 const LATER: Run = Run { prompt: "later", ran: &["first"], completed: &["first"], postponed: &["third"], ..RUN };
 
-/// The second step fails and is not retried.
+/// A script of the model with which the second step fails. The failure is not retried.
 const FAILS: &str = "
       - { match: 'Second', error: { code: model_invalid_request, message: no such luck } }
       - { match: 'First: go', json: { route: go } }
 ";
-/// The third step fails.
+/// A script of the model with which the third step fails.
 const THIRD_FAILS: &str = "
       - { match: 'Third', error: { code: model_invalid_request, message: no such luck } }
 ";

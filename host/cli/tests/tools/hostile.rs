@@ -171,7 +171,7 @@ fn t6_a_late_approval_counts_as_a_denial() {
     assert!(project.events("agent:tool:result").is_empty());
 }
 
-/// A tool whose agent has timed out ends with the agent's run.
+/// If the run of an agent times out, the flow that the agent has called as a tool is cancelled.
 #[test]
 fn a_tool_that_nobody_waits_for_ends_with_the_run() {
     let input = json!({ "prompt": "go", "tools": ["flow:slow"] });

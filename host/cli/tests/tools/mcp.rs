@@ -36,7 +36,7 @@ impl World {
         World { project, _fake: fake, _runtime: runtime }
     }
 
-    /// Runs the errand, and kills it at the event that this tool is called.
+    /// Runs the flow `errand.json`, and kills its process when an event reports that the agent calls this tool.
     fn killed_at(&self, tool: &str) {
         let arguments = ["run", "errand.json", "--run-id", "a", "--quiet", "--events", "-", "--mcp", "mcp.yaml"];
         let mut command = self.project.command(&arguments);
@@ -88,7 +88,7 @@ fn a_tool_that_may_have_run_is_not_called_again() {
     assert_eq!(world.project.events("agent:tool:result")[0]["summary"], "it did");
 }
 
-/// W11d: the tool server and its children end with a killed host.
+/// W11d: if the host is killed, the tool server that it has started ends, and so do the server's child processes.
 #[cfg(target_os = "linux")]
 #[test]
 fn w11d_a_tool_server_and_its_children_end_with_a_killed_host() {

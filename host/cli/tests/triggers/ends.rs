@@ -1,4 +1,5 @@
-//! Tests triggers on the end of a run: each starts a run once, even after a crash, and loops are stopped.
+//! Tests triggers that start a flow when a run of another flow ends. Each end starts the flow once, even after a crash,
+//! and flows that start each other in a loop are stopped.
 
 use flowcell::RunOptions;
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! Tests webhooks: a request without a valid signature learns and starts nothing, and a repeated request starts one
-//! run.
+//! Tests webhooks: a request without a valid signature gets no information and starts nothing, and a repeated request
+//! starts one run.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! A tenant with flows in a folder. The tests decide when its triggers are examined.
+//! A tenant with flows in a folder. Its triggers start flows only when a test calls [`examine`] with a time.
 
 use std::{
     fs,
@@ -91,7 +91,8 @@ impl Household {
     }
 }
 
-/// Examines the triggers at this time. Returns the ids of the started runs.
+/// Starts the flows of all triggers that are due at the time `now`, in milliseconds since 1970. Returns the ids of the
+/// started runs.
 pub(crate) async fn examine(triggers: &Triggers, now: u64) -> Vec<String> {
     let started = triggers.look(&Tenant::local(), now).await.unwrap();
     started.iter().map(ToString::to_string).collect()

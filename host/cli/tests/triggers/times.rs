@@ -1,4 +1,5 @@
-//! Tests triggers at times: each time starts its flow once, however many processes examine it.
+//! Tests triggers with a `cron` line, which names the times of their starts. Each of these times starts the flow at
+//! most once, even if the triggers are examined repeatedly or by several processes.
 
 use flowcell_runtime::sql::Dialect;
 use serde_json::json;
@@ -84,7 +85,8 @@ async fn r30_two_concurrent_examinations_start_a_time_once() {
     assert_eq!(household.count(), 4);
 }
 
-/// Two processes on one store start one run for each time, even if one ends and another examines the time again.
+/// Two processes on one store examine a trigger for the same time: only one of them starts a run. After both have
+/// ended, a third process examines the trigger for that time again, and starts nothing.
 fn check_two_processes_on(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();

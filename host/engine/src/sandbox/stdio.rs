@@ -36,8 +36,8 @@ impl Stdio {
         self.err.clone()
     }
 
-    /// Returns the complete lines since the last call, each with its log level. If `end` is true, it also returns a
-    /// last line without a line break.
+    /// Returns the lines that became complete since this method was last called, each with its log level. If `end` is
+    /// true, it also returns a last line without a line break.
     pub(super) fn take_lines(&self, end: bool) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         for (level, capture) in [("info", &self.out), ("warn", &self.err)] {

@@ -10,8 +10,9 @@ use crate::{
     support::{Memory, attempt},
 };
 
-/// Runs one example, with its input as written. A run would capture the conditions and templates in the input before;
-/// without that, they can read only what the node itself provides.
+/// Calls the node type of one example, with the example's input exactly as written. In a flow, the host adds to each
+/// condition and template of the input the values that it reads from the flow. Here these values are missing, so the
+/// conditions and templates of an example can read only values that the node itself provides.
 async fn run(engine: &Engine, pack: &Pack, node: &NodeType, example: &Example) -> StepResult {
     let pauses_for = |wake| example.pause.iter().flatten().any(|name| name == wake);
     // A type that needs a body gets one, except in the example about a missing body.

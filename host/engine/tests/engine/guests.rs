@@ -40,7 +40,7 @@ pub(crate) fn build(arguments: &[&str], artefact: &str) -> Vec<u8> {
 }
 
 /// Returns a component written by hand, with `fields` in its one core module and `more` beside the module. The host
-/// cannot call its `run`, so it tests only the steps before a call.
+/// cannot call the component's function `run`, so the component tests only what happens before that call.
 pub(crate) fn by_hand(fields: &str, more: &str) -> Vec<u8> {
     let text = format!(
         r#"(component

@@ -211,12 +211,14 @@ async fn inputs_and_outputs_must_match_their_schemas() {
     }
 }
 
-/// Returns a value for schemas that refer to themselves: the deeper the value, the more alternatives a check must try.
+/// Returns a value for schemas that refer to themselves. The deeper the value, the more alternatives the check of such
+/// a schema has to try.
 fn many_ways(depth: usize) -> Value {
     (0..depth).fold(Json::from("s"), |inner, _| Json::object([("x", inner), ("y", Json::from(1u32))])).into()
 }
 
-/// Y3: the schemas of a pack are checked on a budget, beside a neighbour on the only thread of the engine.
+/// Y3 is the attack of schemas that cost much to check. The attempt whose value is checked fails with
+/// `schema_too_costly`. Meanwhile another attempt succeeds on the only thread of the engine.
 #[tokio::test]
 async fn y3_schemas_that_cost_much_fail_their_attempt_alone() {
     let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });

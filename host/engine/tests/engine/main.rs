@@ -1,5 +1,5 @@
-//! Tests of the engine with guests that were built for these tests, both honest and hostile ones. Tests with ids such
-//! as `n4` in their names are attacks in the table of `tests/README.md`.
+//! Tests of the engine with guests that were built for these tests, both honest and hostile ones. Ids in the names of
+//! tests, such as `n4` and `y3`, stand for attacks by packs in the table of `tests/README.md`.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

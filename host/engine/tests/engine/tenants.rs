@@ -118,7 +118,8 @@ fn marked(mark: &str) -> Vec<u8> {
 async fn slow_compilations_of_one_tenant_leave_compilers_to_others() {
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
-    // A compiler that does not end while it has a slow pack, and refuses the others.
+    // This compiler fails for every pack: for a pack marked `slow` once the file `done` exists, for all others at
+    // once.
     let script = format!("grep -q slow - && while [ ! -e '{}' ]; do sleep 0.05; done; exit 1", done.display());
     let program = "/bin/sh".into();
     let compiler = Compiler { program, arguments: vec!["-c".into(), script.into()], environment: Vec::new() };

@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentDefinition {
-    /// The file's name without its ending, in kebab-case.
+    /// The name of the agent's file without its extension, in kebab-case.
     pub id: String,
     /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ const RENAMED: [(&str, &str); 6] = [
     ("top_p", "params: { topP: … }"),
     ("maxTokens", "params: { maxTokens: … }"),
 ];
-/// Minimum and maximum of `maxTurns` and `maxModelCalls`.
+/// The smallest and the largest value that `maxTurns` and `maxModelCalls` may have.
 const TURNS: (u64, u64) = (1, 10_000);
 /// The line that starts and ends the front matter.
 const FENCE: &str = "---";
@@ -137,9 +137,9 @@ pub(crate) fn agent_in_mode(source: &Source, mode: CheckMode) -> CheckedAgent {
     CheckedAgent { agent: sound.then_some(agent), diagnostics: diagnostics.finish() }
 }
 
-/// Splits a file into its front matter and the text after it. Every byte of the front matter has the same offset as in
-/// the file. In a file without front matter, the whole text is the system prompt. Returns an error if no line ends the
-/// front matter.
+/// Splits a file into its front matter and the text after it. In the returned front matter, every byte has the same
+/// offset as in the file. In a file without front matter, the whole text is the system prompt. Returns an error if no
+/// line ends the front matter.
 fn split(text: &str) -> Result<(String, &str), ()> {
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
@@ -220,8 +220,8 @@ fn read_params(tree: &Tree, agent: &mut AgentDefinition, diagnostics: &mut Diagn
     }
 }
 
-/// Reads the schema under `output: { schema: … }`. It must describe an object, because the object's members become
-/// arguments.
+/// Reads the schema under `output: { schema: … }`. Reports a schema that does not describe an object, because the
+/// object's members become arguments.
 pub(crate) fn read_output<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<&'t Tree> {
     let output = map(tree, "output", diagnostics)?;
     check_keys(entries(output, "`output`", diagnostics), &["schema"], diagnostics);
@@ -235,7 +235,7 @@ pub(crate) fn read_output<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>)
     Some(schema)
 }
 
-/// Checks a schema that must describe an object. `what` names the described value in the message.
+/// Reports a schema that does not describe an object. `what` names the described value in the message.
 pub(crate) fn check_object(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) {
     if let Some(kind) = schema.member("type").filter(|kind| kind.text() != Some("object")) {
         let message = format!("{what} must be an object, because its members become arguments");

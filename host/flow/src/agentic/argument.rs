@@ -4,7 +4,8 @@ use std::fmt;
 
 use flowcell_contract::Json;
 
-/// An argument or all arguments: `args`, `args.key` or `args.key.of.a.member`, stored as the keys after `args`.
+/// An argument (`args.key`), a part of an argument (`args.key.of.a.member`) or all arguments (`args`). Contains the
+/// keys after `args`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Argument(Vec<String>);
 
@@ -28,12 +29,12 @@ impl Argument {
         self.0.is_empty()
     }
 
-    /// Returns the argument's name without the path into its value; `None` if all arguments are selected.
+    /// Returns the name of the argument, the first key after `args`; `None` if all arguments are selected.
     pub(crate) fn key(&self) -> Option<&str> {
         self.0.first().map(String::as_str)
     }
 
-    /// Returns the expression that reads the argument; `args` is the expression of all arguments.
+    /// Returns an expression that reads the argument. The parameter `args` is an expression that reads all arguments.
     pub(crate) fn expression(&self, args: &str) -> String {
         self.0.iter().fold(args.to_owned(), |path, key| format!("{path}[{}]", quoted(key)))
     }
@@ -50,7 +51,7 @@ fn is_key_sign(sign: char) -> bool {
     sign.is_ascii_alphanumeric() || matches!(sign, '_' | '-')
 }
 
-/// Quotes a text for the expression language.
+/// Writes a text as a quoted text of the expression language.
 pub(crate) fn quoted(text: &str) -> String {
     Json::from(text).to_string()
 }

@@ -1,5 +1,4 @@
-//! Warns of arguments that are probably misspelled, because no schema declares them but a schema declares a similar
-//! name.
+//! Warns of arguments that are probably misspelled: no schema declares them, but a schema declares a similar name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +10,8 @@ use crate::{
     yaml::{Kind, Span, Tree},
 };
 
-/// Warns of arguments that neither `args` nor an output schema declares, if a similar name is declared. An argument
-/// without a similar name may come from the caller, so it is not reported.
+/// Warns of arguments that neither `args` nor an output schema declares, if a declared name is similar. An undeclared
+/// argument without a similar name may come from the caller, so it is not reported.
 pub(crate) fn warn(flow: &RawSteps<'_>, agents: &[StepAgent], diagnostics: &mut Diagnostics<'_>) {
     let declared = declared(flow, agents);
     let mut tried: BTreeMap<String, Option<&str>> = BTreeMap::new();

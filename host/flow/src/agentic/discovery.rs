@@ -1,5 +1,5 @@
-//! Finds the files of flows and agents in a listing, and decides which file wins when names collide. The caller reads
-//! the folders.
+//! Finds the flows and agents in a listing of files. If several files have the same name, decides which of them is
+//! used. The caller reads the folders.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,7 +25,7 @@ pub enum Level {
 pub struct Folder {
     /// Level of the folder.
     pub level: Level,
-    /// Path relative to the project's root or to the user's home.
+    /// Path relative to the project's root, or to the user's home folder.
     pub path: &'static str,
 }
 
@@ -84,7 +84,7 @@ pub struct DiscoveredFile {
     pub level: Level,
     /// Path as messages show it.
     pub path: String,
-    /// Paths of the files that this file hides: they have the same id and a lower precedence.
+    /// Paths of the files that are ignored in favour of this file: they have the same id and a lower precedence.
     pub hides: Vec<String>,
 }
 
@@ -93,12 +93,14 @@ pub struct DiscoveredFile {
 pub struct Discovery {
     /// The files by id.
     pub entries: BTreeMap<String, DiscoveredFile>,
-    /// Errors about files with invalid names, and about files of one level that have the same name.
+    /// Errors about files with invalid names, and warnings about files that another file of the same level and name
+    /// hides.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Finds flows or agents in a listing. The listing has the files in the order of the folders. If several files have the
-/// same id, a project file wins over a global one. Within one level, an earlier file wins over a later one.
+/// Finds flows or agents in a listing of files. The listing must follow the order of the folders in [`FLOW_FOLDERS`] or
+/// [`AGENT_FOLDERS`]. If several files have the same id, a file of the project wins over a file of the user. Within one
+/// level, the earlier file in the listing wins.
 pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
     let mut found = Discovery::default();
     let mut listing: Vec<_> = listing.iter().filter(|file| has_extension(kind, &file.path)).collect();
@@ -160,7 +162,7 @@ pub struct DiscoveryCache<L> {
 }
 
 impl<L: Fn() -> Vec<ListedFile>> DiscoveryCache<L> {
-    /// Creates a cache. `lister` lists the files in the order of the folders.
+    /// Creates an empty cache. `lister` returns the files in the order of [`FLOW_FOLDERS`] or [`AGENT_FOLDERS`].
     pub fn new(kind: FileKind, lister: L) -> DiscoveryCache<L> {
         DiscoveryCache { kind, lister, known: Mutex::new(None) }
     }

@@ -24,9 +24,9 @@ use crate::{
 
 /// The node type of every step.
 const NODE_TYPE: &str = "agent.run";
-/// Model parameters that are members of the node type's `sampling`.
+/// The parameters of an agent that become members of `sampling` in the node's config.
 const SAMPLING: [&str; 6] = ["temperature", "topP", "maxTokens", "stop", "seed", "effort"];
-/// Capabilities that an agent's definition grants.
+/// The capabilities that a node gets from the definition of its agent.
 const GRANTED: [BuiltIn; 2] = [BuiltIn::Model, BuiltIn::Tools];
 
 /// A checked agentic flow, and the settings with which its graph is generated.
@@ -35,7 +35,7 @@ pub(crate) struct Generator<'a> {
     pub(crate) flow: &'a RawSteps<'a>,
     pub(crate) links: &'a Links,
     pub(crate) agents: &'a [StepAgent],
-    /// The indices of the steps that a run starts with. A run executes them only once.
+    /// The indices of the steps that a run starts with. No link starts these steps again.
     pub(crate) begin: &'a [usize],
     /// True if the run starts as the flow defines it, false if it starts with postponed steps.
     pub(crate) at_first: bool,
@@ -77,8 +77,8 @@ impl<'a> Generator<'a> {
         Generated { generator: self, args, nodes, edges }
     }
 
-    /// Returns true if a link can fire. A link to a step in `begin` and a link from a step to itself never fire,
-    /// because a step runs only once.
+    /// Returns true if the edge of a link can fire. The edge to a step in `begin` and the edge from a step to itself
+    /// never fire, because a step runs only once.
     fn can_fire(&self, link: &Link, reached: &HashSet<usize>) -> bool {
         !link.postponed && link.from != link.to && reached.contains(&link.from) && !self.begin.contains(&link.to)
     }
@@ -136,7 +136,7 @@ impl<'a> Generator<'a> {
         Json::object(config)
     }
 
-    /// Returns the grants: the parts of the definition that correspond to capabilities of the node type.
+    /// Returns the node's grants: those parts of the agent's definition that grant the capabilities in [`GRANTED`].
     fn grants(&self, index: usize) -> Json {
         let Lookup::Found(kind) = self.catalog.lookup(&TypeRef::parse(NODE_TYPE)) else {
             return Json::object::<&str>([]);
@@ -301,7 +301,7 @@ fn definition_config(agent: &AgentDefinition) -> Vec<(&'static str, Json)> {
     config
 }
 
-/// Returns the rules with `ask` replaced by `allow`, because no person is present during the run.
+/// Returns the rules as JSON. In them `allow` replaces `ask`, because no person is present during the run.
 fn permissions(rules: &[Permission]) -> Json {
     let answered = |rule: &Permission| {
         let action = if rule.action == Action::Deny { Action::Deny } else { Action::Allow };

@@ -1,5 +1,5 @@
-//! Data of the agentic dialect that is used at run time. Nodes and graphs carry it in labels that the runtime does not
-//! read.
+//! Data of the agentic dialect for the code that handles runs. Nodes and graphs carry these data in labels, which the
+//! runtime does not read.
 
 use flowcell_contract::Json;
 use flowcell_expr::Condition;
@@ -9,10 +9,10 @@ use crate::graph::{Graph, Node};
 
 /// The label's name on graphs and nodes.
 pub(crate) const LABEL: &str = "agentic";
-/// The name of the label that contains a node's step id. The events of the node's agent runs include it.
+/// The name of the label that contains the step id of a node. The events of the node's agent runs include this id.
 pub(crate) const STEP_ID: &str = "flowStepId";
-/// The beginning of the text that a step receives in place of the output if the preceding step failed. The reason of
-/// the failure follows.
+/// The beginning of the text that a step receives as the output of the preceding step if that step failed. The reason
+/// of the failure follows.
 pub(crate) const FAILED_BEFORE: &str = "The step before failed: ";
 
 /// The agentic label of a graph.
@@ -29,9 +29,9 @@ pub struct FlowLabel {
     pub begin: Vec<String>,
     /// All steps of the flow, including steps that this graph does not reach.
     pub steps: Vec<String>,
-    /// The steps with a `fallback.to`.
+    /// The steps with a `fallback.to`, which handles their failure.
     pub handled: Vec<String>,
-    /// Prefix of the session ids. Without one, later runs cannot continue the sessions.
+    /// Prefix of the session ids. With `None` the sessions are not saved, so later runs cannot continue them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
 }
@@ -46,7 +46,7 @@ pub struct StepLabel {
     pub agent: String,
     /// The session in which the step's agent runs.
     pub session: SessionLabel,
-    /// The rules with `postpone: true`. They start their target step in the next run.
+    /// The rules with `postpone: true`. Their target steps start in the next run.
     pub postponed: Vec<PostponedRule>,
 }
 
@@ -58,11 +58,12 @@ pub struct SessionLabel {
     pub flow: String,
     /// Id of the step.
     pub step: String,
-    /// If true, and if the preceding step had the same agent, the session starts with a copy of that step's history.
+    /// If true and if the preceding step has the same agent, the session starts with a copy of the preceding step's
+    /// history.
     pub fork: bool,
-    /// The steps that lead to this step and have the same agent.
+    /// If `fork` is true, the steps that lead to this step by a rule or a fallback and have the same agent.
     pub same_agent: Vec<String>,
-    /// Prefix of the session id. Without one, the session is not saved.
+    /// Prefix of the session id. With `None` the session is not saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
 }
@@ -80,9 +81,9 @@ impl SessionLabel {
 pub struct PostponedRule {
     /// Id of the step that the next run starts with.
     pub then: String,
-    /// Condition over `args`. Without one, the rule always applies.
+    /// The condition of the rule, an expression over `args`. With `None` the rule always applies.
     pub when: Option<String>,
-    /// The text of the rule's `if`, as the author wrote it. `when` is made from it.
+    /// The text of the rule's `if`, as the author wrote it; `when` is its translation to the expression language.
     pub written: Option<String>,
 }
 
@@ -99,7 +100,8 @@ pub struct Postponed {
     pub from: String,
 }
 
-/// Returns the input of a run that starts with postponed steps. `args` are the arguments of the original run.
+/// Returns the input of a run that starts with postponed steps. `args` are the arguments of the run that postponed
+/// them.
 pub fn resume_input(args: &Json, postponed: &[Postponed]) -> Json {
     let step = |postponed: &Postponed| {
         let texts = [("previous", &postponed.previous), ("from", &postponed.from)];
@@ -109,7 +111,7 @@ pub fn resume_input(args: &Json, postponed: &[Postponed]) -> Json {
     Json::object([("args", args.clone()), ("steps", Json::object(postponed.iter().map(step)))])
 }
 
-/// Returns an agent node's output as text: the structured output as JSON if present, otherwise the result.
+/// Returns the output of an agent node as text: its structured output as JSON if there is one, otherwise its result.
 pub fn output_text(output: &Json) -> String {
     let structured = output.get("structuredOutput").filter(|structured| !structured.is_null());
     match structured.or_else(|| output.get("result")) {
@@ -124,13 +126,13 @@ pub fn session_id(prefix: &str, flow: &str, step: &str) -> String {
     format!("{prefix}-{flow}-{step}")
 }
 
-/// Returns the key of the flow state that contains the messages of a step's session.
+/// Returns the key in the flow's durable state under which the messages of a step's session are stored.
 pub fn state_key(prefix: &str, flow: &str, step: &str) -> String {
     format!("session/{flow}/{step}/{prefix}")
 }
 
-/// Creates the record of a step that a later run starts with. `before` is the preceding step, if there is one: its id,
-/// its output as text, and true if it failed.
+/// Creates the record of a step that a later run starts with. `before` describes the preceding step: its id, its output
+/// or the reason of its failure as text, and true if it failed. It is `None` if there is no preceding step.
 pub fn postponed_step(step: &str, args: Json, before: Option<(&str, &str, bool)>) -> Postponed {
     let (from, output, failed) = before.unwrap_or_default();
     let previous = if failed { format!("{FAILED_BEFORE}{output}") } else { output.to_owned() };
@@ -147,8 +149,8 @@ pub fn step_label(node: &Node) -> Option<StepLabel> {
     parse(node.labels.get(LABEL)?)
 }
 
-/// Returns the steps that a step postpones to the next run, based on its output. Each target appears once, even if
-/// several rules lead to it. A condition that fails to evaluate counts as false.
+/// Returns the steps that the rules of a step postpone to the next run, given the output of the step. Each of them
+/// appears once, even if several rules lead to it. A condition that fails to evaluate counts as false.
 pub fn postponed(label: &StepLabel, output: &Json) -> Vec<Postponed> {
     let args = output.get("args").cloned().unwrap_or_else(|| Json::object::<&str>([]));
     let roots = Json::object([("args", args.clone())]);

@@ -1,5 +1,5 @@
-//! The links between steps. Finds the target of each link, the steps that a run can reach, and links and steps that are
-//! probably mistakes.
+//! The links between steps: finds their targets and the steps that a run can reach, and warns of links and steps that
+//! are probably mistakes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,7 +19,7 @@ pub(crate) enum LinkKind {
     Fallback,
 }
 
-/// A link from one step to another. A run does not follow the link of a postponed rule.
+/// A link from one step to another, given as indices. A run does not follow the link of a postponed rule.
 pub(crate) struct Link {
     pub(crate) from: usize,
     pub(crate) to: usize,
@@ -84,7 +84,7 @@ impl Links {
         self.by_id.get(id).copied()
     }
 
-    /// Suggests the id of an existing step in place of an unknown id.
+    /// Returns a help text for an unknown id, which names the most similar id of a step if there is one.
     pub(crate) fn suggest(&self, id: &str) -> Option<String> {
         let ids = self.by_id.keys().map(String::as_str).take(limits::SIMILAR_NAMES);
         did_you_mean(id, ids).or_else(|| Some("name the id of a step".into()))
@@ -95,8 +95,8 @@ impl Links {
         self.to[step].iter().map(|link| &self.all[*link])
     }
 
-    /// Returns the steps that a run can reach from the steps in `begin`, which are included. Links of postponed rules
-    /// count only if `with_postponed` is true.
+    /// Returns the steps in `begin` and all steps that a run can reach from them. Follows links of postponed rules only
+    /// if `with_postponed` is true.
     pub(crate) fn reached(&self, begin: &[usize], with_postponed: bool) -> HashSet<usize> {
         let mut reached: HashSet<_> = begin.iter().copied().collect();
         let mut open = begin.to_vec();

@@ -5,18 +5,19 @@ use crate::agentic::{argument::quoted, label::FAILED_BEFORE};
 /// The way in which a run reaches a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The run starts at the step with the flow's arguments.
+    /// The run starts with this step. The step gets the flow's arguments.
     First,
-    /// An earlier run postponed the step with this id. The run starts at the step with the data in
+    /// An earlier run postponed this step, which has this id. The run starts with it, and the step gets the data in
     /// `flow.input.steps[id]`.
     Postponed(String),
-    /// Edges lead to the step. `success` is true if one of them fires after a success, `error` if one of them fires
+    /// Edges lead to the step. `success` is true if some of them fire after a success, `error` if some of them fire
     /// after a failure.
     Edges { success: bool, error: bool },
 }
 
 impl Origin {
-    /// Returns the expression with which a step reads all of its arguments.
+    /// Returns the expression with which a step reads all of its arguments. `begins_at_first` is true if the run starts
+    /// with the first step, so that its input is the arguments themselves.
     pub(crate) fn args(&self, begins_at_first: bool) -> String {
         let initial = if begins_at_first { "flow.input" } else { "flow.input.args" };
         // A step that failed before it had an input passes no arguments on.
@@ -30,8 +31,8 @@ impl Origin {
         }
     }
 
-    /// Returns an expression that gives the output of the preceding step as a text, or the reason of its failure.
-    /// Returns `None` for the first step.
+    /// Returns an expression for a text: the output of the preceding step, or the reason of its failure. Returns `None`
+    /// for the first step.
     pub(crate) fn previous(&self) -> Option<String> {
         let structured = "(inbound.structuredOutput | tojson)";
         let succeeded = format!("({structured} if inbound.structuredOutput != null else (inbound.result | string))");
@@ -61,7 +62,7 @@ pub(crate) fn args_of(step: &str) -> String {
     format!("nodes[{}].args", quoted(step))
 }
 
-/// Wraps an expression in a binding.
+/// Returns a text that is a single binding of an expression.
 pub(crate) fn whole_binding(expression: &str) -> String {
     format!("{{{{ {expression} }}}}")
 }

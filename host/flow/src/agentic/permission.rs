@@ -13,7 +13,7 @@ use crate::{
 pub struct Permission {
     /// Pattern for the tool's name; `*` matches any text.
     pub tool: String,
-    /// Pattern for the call's arguments; `*` matches any text. Without one, the rule matches all arguments.
+    /// Pattern for the arguments of the call, as text; `*` matches any text. `None` matches all arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<String>,
     /// The decision about the call.
@@ -34,8 +34,8 @@ pub enum Action {
 
 const ACTIONS: [(&str, Action); 3] = [("allow", Action::Allow), ("ask", Action::Ask), ("deny", Action::Deny)];
 
-/// Returns true if a pattern matches a whole text. In the pattern, `*` stands for any text. The time is linear in the
-/// length of the text and of the pattern.
+/// Returns true if a pattern matches a text from its beginning to its end. In the pattern, `*` stands for any text. The
+/// time is linear in the length of the text and of the pattern.
 pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
@@ -57,8 +57,8 @@ pub fn decide(rules: &[Permission], tool: &str, args: &str) -> Option<Action> {
     rules.iter().rev().find(fitting).map(|rule| rule.action)
 }
 
-/// Reads `permissions`: one action for all tools, or a map from tools. The value of a tool is an action, or a map from
-/// patterns of arguments to actions.
+/// Reads `permissions`: one action for all tools, or a map. In the map, each key is a pattern of tool names. Its value
+/// is an action, or another map from patterns of arguments to actions.
 pub(crate) fn read(tree: Option<&Tree>, diagnostics: &mut Diagnostics<'_>) -> Vec<Permission> {
     let Some(tree) = tree else { return Vec::new() };
     let mut rules = Vec::new();

@@ -86,8 +86,9 @@ impl Predicate {
         &self.argument
     }
 
-    /// Returns the expression of the predicate; `args` is the expression of all arguments. The argument is compared as
-    /// text. A missing or null argument makes every predicate false.
+    /// Returns the predicate in the expression language. The parameter `args` is an expression that reads all
+    /// arguments. The argument is compared as text. If the argument is missing or null, every predicate is false, even
+    /// `!=`.
     pub(crate) fn expression(&self, args: &str) -> String {
         let value = self.argument.expression(args);
         let test = match &self.test {
@@ -98,7 +99,8 @@ impl Predicate {
         format!("({value} != null) and ({test})")
     }
 
-    /// Warns of quotes and of `&&` and `||`: the right side is plain text, so they would be part of the value.
+    /// Warns of quotes, `&&` and `||` on the right side of a comparison: this side is plain text, so they are a part of
+    /// it.
     fn warn_of_quotes(&self, tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
         let (Test::Equals(text) | Test::Differs(text)) = &self.test else { return };
         if let Some(sign) = [" && ", " || "].into_iter().find(|sign| text.contains(sign)) {
@@ -132,7 +134,8 @@ fn unknown_operator(sign: &str) -> PredicateError {
     }
 }
 
-/// Returns the pattern between the slashes, if it is valid.
+/// Returns the pattern between the slashes. Returns an error if there are no slashes, if flags follow, or if the
+/// pattern is invalid.
 fn pattern(value: &str) -> Result<String, PredicateError> {
     let inside = value.strip_prefix('/').filter(|rest| !rest.is_empty());
     let Some((pattern, flags)) = inside.and_then(|rest| rest.rsplit_once('/')) else {

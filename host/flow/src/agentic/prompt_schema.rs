@@ -17,8 +17,8 @@ const CLOSING: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 /// The keys and indices that lead to a part of a schema.
 type SchemaPath = Vec<String>;
 
-/// Returns the schema of the arguments, changed so that it accepts `prompt`. If the schema itself declares `prompt`,
-/// this declaration still restricts the value.
+/// Returns the schema of the arguments, changed so that it accepts an argument `prompt`. If the schema itself declares
+/// `prompt`, that declaration still restricts the value of `prompt`.
 pub(super) fn with_prompt(schema: &Tree) -> Tree {
     let paths = schemas_of_arguments(schema);
     let declares =
@@ -33,8 +33,8 @@ pub(super) fn with_prompt(schema: &Tree) -> Tree {
     schema
 }
 
-/// Returns the paths of all subschemas that check the object of arguments itself, and not one of its members.
-/// References are followed.
+/// Returns the paths of all subschemas that apply to the object of arguments as a whole, not to one of its members.
+/// Follows references.
 fn schemas_of_arguments(schema: &Tree) -> BTreeSet<SchemaPath> {
     let (mut found, mut open, mut anchors) = (BTreeSet::new(), vec![SchemaPath::new()], None);
     while let Some(path) = open.pop() {
@@ -115,8 +115,8 @@ fn part_at_mut<'t>(schema: &'t mut Tree, path: &SchemaPath) -> Option<&'t mut Tr
     })
 }
 
-/// Changes one schema so that an additional argument `prompt` does not change its verdict. If `is_declared` is true,
-/// limits of the number of members still count `prompt`.
+/// Changes one schema so that it accepts and refuses the same objects as before when they also have a member `prompt`.
+/// If `is_declared` is true, `prompt` is a declared argument, so limits of the number of members still count it.
 fn accept_prompt(schema: &mut Tree, is_declared: bool) {
     let span = schema.span;
     let Kind::Map(entries) = &mut schema.kind else { return };
@@ -176,8 +176,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns true if a schema accepts the arguments: first for the schema as written, then for the one from
-    /// `with_prompt`.
+    /// Returns two results: true if the schema as written accepts the arguments, and true if the schema from
+    /// [`with_prompt`] accepts them.
     fn accepts(schema: &str, args: &str) -> (bool, bool) {
         let tree = crate::yaml::parse(schema).unwrap_or_else(|_| panic!("{schema}"));
         let accepts = |tree: &Tree| {

@@ -54,10 +54,10 @@ pub(crate) struct RawRule {
     pub(crate) span: Span,
 }
 
-/// The reaction to a failure of a step.
+/// The settings for the case that a step fails.
 #[derive(Default)]
 pub(crate) struct Fallback {
-    /// Number of retries after the first attempt.
+    /// Number of attempts after the first one.
     pub(crate) retry: u32,
     pub(crate) delay_ms: u64,
     pub(crate) to: Option<(String, Span)>,
@@ -81,7 +81,7 @@ const RENAMED: [(&str, &str); 8] = [
 ];
 
 /// Returns true if the text is an agentic flow: `flow` contains `steps` with prompts, and the text has no `nodes`.
-/// Steps with a `type` instead of a prompt are misplaced nodes.
+/// Steps that have a `type` instead of a prompt are nodes in the wrong place, so they make no agentic flow.
 pub(crate) fn is_agentic(tree: &Tree) -> bool {
     let Some(steps) = tree.member("flow").and_then(|flow| flow.member("steps")) else { return false };
     let any = |key| steps.items().iter().any(|step| step.member(key).is_some());

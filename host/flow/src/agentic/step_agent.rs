@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct StepAgent {
     pub(crate) name: String,
-    /// `None` if the agent is not known at check time; the node looks it up when it runs.
+    /// The definition of the agent. `None` if it is unknown at check time; the node then looks it up when it runs.
     pub(crate) definition: Option<Arc<AgentDefinition>>,
 }
 
@@ -32,8 +32,7 @@ struct AgentError {
 
 type Found = Result<Option<Arc<AgentDefinition>>, AgentError>;
 
-/// Finds the agent of each step. An unknown agent is only a warning, because the machine that runs the flow may have
-/// it.
+/// Finds the agent of each step. Only warns of an unknown agent, because the machine that runs the flow may have it.
 pub(crate) fn find_agents(
     flow: &RawSteps<'_>,
     context: &dyn CheckContext,

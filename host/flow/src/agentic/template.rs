@@ -20,7 +20,8 @@ enum Piece {
 }
 
 impl Template {
-    /// Reads a prompt. Other placeholders stay as plain text, with a warning if they look like misspelled arguments.
+    /// Reads a prompt. Placeholders of any other form stay as plain text, with a warning if they look like misspelled
+    /// arguments.
     pub(crate) fn read(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Template {
         let written = tree.text().unwrap_or_default();
         let (mut pieces, mut at) = (Vec::new(), 0);
@@ -48,8 +49,8 @@ impl Template {
         Template(pieces)
     }
 
-    /// Returns the binding that renders the prompt; `args` is the expression of all arguments. If an argument is
-    /// missing, rendering fails with an error that names it.
+    /// Returns the binding that renders the prompt. The parameter `args` is an expression that reads all arguments. If
+    /// an argument is missing, rendering fails with an error that names the argument.
     pub(crate) fn binding(&self, args: &str) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => escaped(text),

@@ -16,7 +16,7 @@ pub(crate) fn is_document(tree: &Tree) -> bool {
     tree.member("script").is_some() && !elsewhere
 }
 
-/// Returns the equivalent script file; `None` if the document has errors.
+/// Returns a script file with the same name and text; `None` if the document has errors.
 pub(crate) fn read(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Source> {
     check_keys(entries(tree, "a flow", diagnostics), &TOP_LEVEL_KEYS, diagnostics);
     let name = flow_name(tree, diagnostics);

@@ -121,8 +121,8 @@ fn schema(flow: &RawSteps<'_>) -> Tree {
     literal::tree(&schema, flow.head)
 }
 
-/// Returns the marks of the fields that a node type evaluates itself. The resolver leaves the values of these fields
-/// unchanged.
+/// Returns the marks of the input fields that a node type evaluates itself. The resolver leaves the values of these
+/// fields unchanged.
 fn marks(type_name: &str, catalog: &Catalog) -> Vec<Mark> {
     match catalog.lookup(&TypeRef::parse(type_name)) {
         Lookup::Found(kind) => kind.marks.clone(),

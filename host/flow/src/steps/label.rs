@@ -19,7 +19,7 @@ pub struct StepLabel {
     pub save_as: String,
 }
 
-/// Returns the label of a step.
+/// Returns the label with which the node of a step tells its tool and the name of its result.
 pub(super) fn from_step(step: &RawStep<'_>) -> Json {
     let members = [("tool", step.tool.0.as_str()), ("saveAs", step.saved_as())];
     Json::object(members.map(|(key, text)| (key, Json::from(text))))

@@ -1,6 +1,6 @@
 //! Parses the references `$inputs.name` and `$ctx.name.path`.
 
-/// The root of a reference.
+/// The root name of a reference: `$inputs` or `$ctx`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Root {
     /// The inputs of the run.
@@ -41,8 +41,8 @@ const FOREIGN_ROOTS: [(&str, &str); 8] = [
     ("$json.", "$ctx."),
 ];
 
-/// Finds a part of a literal text that was probably meant as a reference. Returns this part and a help text; `None`
-/// if there is none.
+/// Finds a part of a literal text that its author probably meant as a reference. Returns this part and a help text;
+/// `None` if there is no such part.
 pub(super) fn suggest(text: &str) -> Option<(&str, String)> {
     let word = |from: usize| {
         let rest = &text[from..];
@@ -70,13 +70,14 @@ pub(super) fn is_word(text: &str) -> bool {
 }
 
 impl Reference<'_> {
-    /// Returns the path in the expression language. A number selects an item of a list.
+    /// Returns the path as subscripts of the expression language, such as `["a"][0]`. A number selects an item of a
+    /// list.
     pub(super) fn subscripts(&self) -> String {
         self.path.iter().map(|word| subscript(word)).collect()
     }
 }
 
-/// Returns one step of a path in the expression language.
+/// Returns one part of a path as a subscript of the expression language.
 fn subscript(word: &str) -> String {
     let is_index = word.len() <= 9 && word.bytes().all(|byte| byte.is_ascii_digit());
     if is_index { format!("[{}]", word.parse().unwrap_or(0_u32)) } else { format!("[\"{word}\"]") }

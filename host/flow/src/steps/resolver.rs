@@ -19,7 +19,7 @@ use crate::{
 /// Maximum number of names that are compared with a misspelled one.
 const MAX_COMPARED_NAMES: usize = 1_000;
 
-/// For each name, the indices of the steps that save their result under it, in order.
+/// For each name, the indices of the steps that save their result under this name, in ascending order.
 pub(super) struct SavedNames<'a>(HashMap<&'a str, Vec<usize>>);
 
 impl<'a> SavedNames<'a> {
@@ -36,17 +36,17 @@ impl<'a> SavedNames<'a> {
     }
 }
 
-/// The context in which references are resolved: before a step, or after all steps.
+/// The context in which the references of one step, or those of the flow's outputs, are resolved.
 pub(super) struct Resolver<'a> {
     pub(super) flow: &'a RawSteps<'a>,
     pub(super) saved: &'a SavedNames<'a>,
-    /// Number of steps before the reference. Only their results are available.
+    /// Number of steps before the reference. Only the results of these steps are available.
     pub(super) before: usize,
     /// The references that were resolved so far, by their positions in the text.
     pub(super) references: &'a RefCell<HashMap<Span, String>>,
 }
 
-/// Warns of a text that contains a reference but is not a reference as a whole.
+/// Warns of a text that contains a reference together with other text, because it is not resolved.
 fn warn_of_literal(text: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
     let Some((found, help)) = reference::suggest(text) else { return };
     let message = format!("`{}` is plain text here, not a reference", for_message(found));
@@ -54,8 +54,8 @@ fn warn_of_literal(text: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
 }
 
 impl Resolver<'_> {
-    /// Converts a value: references become bindings, everything else is literal. Fields that the node type evaluates
-    /// itself stay as they are.
+    /// Converts a value: references become bindings, everything else becomes literal. Fields that the node type
+    /// evaluates itself stay unchanged.
     pub(super) fn value(&self, tree: &Tree, marks: &OpenMarks<'_>, diagnostics: &mut Diagnostics<'_>) -> Tree {
         let is_evaluated = |(mark, rest): &(&Mark, &[_])| {
             rest.is_empty() && matches!(mark.kind, MarkKind::Condition | MarkKind::Template)
@@ -104,8 +104,8 @@ impl Resolver<'_> {
         whole_binding(&format!("{path} | required(\"{text}\", true)")).into()
     }
 
-    /// Returns true if the flow declares the input, so that every run has it. Warns of an undeclared input and
-    /// returns false: runs without the input will fail.
+    /// Returns true if the flow declares the input, so that every run has it. Otherwise warns and returns false,
+    /// because a run without this input will fail.
     fn input(&self, name: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> bool {
         let inputs = &self.flow.inputs;
         let is_there = inputs.iter().any(|input| input == name);
@@ -119,8 +119,8 @@ impl Resolver<'_> {
         is_there
     }
 
-    /// Returns the last step before this position that saves the name. Reports an unknown name and returns `None` for
-    /// it.
+    /// Returns the last earlier step that saves a result under the name. If there is none, reports the name and returns
+    /// `None`.
     fn find_saving_step(&self, name: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<&RawStep<'_>> {
         let by = self.saved.steps_that_save(name);
         if let Some(last) = by[..by.partition_point(|step| *step < self.before)].last() {
@@ -134,7 +134,8 @@ impl Resolver<'_> {
         None
     }
 
-    /// Explains why no earlier step saves a name. `later` is the first later step that does.
+    /// Returns the message and the help text about a name that no earlier step saves. `later` is the index of the first
+    /// later step that saves it.
     fn explain_missing(&self, name: &str, later: Option<usize>) -> (String, Option<String>) {
         let (written, steps) = (for_message(name), &self.flow.steps);
         let before = &steps[..self.before];

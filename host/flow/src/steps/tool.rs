@@ -9,9 +9,9 @@ use crate::{
     yaml::Span,
 };
 
-/// Returns the full name of a tool's node type: the tool itself, or the type with this short name. Reports an unknown
-/// tool, and a short name that several packs have. A type in another version is reported later, by the check of the
-/// graph.
+/// Returns the full name of the node type that a tool means: its own name, or the name of the type with this short
+/// name. Reports an unknown tool, and a short name that several packs have. If only the version is unknown, the check
+/// of the graph reports it later.
 pub(super) fn type_name(
     tool: &str,
     span: Span,

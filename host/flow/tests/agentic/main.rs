@@ -53,7 +53,7 @@ fn load(path: &Path) -> Checked {
     flowcell_flow::load(&source(path), &catalog(), &Agents)
 }
 
-/// Describes the parts of a graph that the dialect determines.
+/// Describes those parts of a graph that the dialect decides, for comparison with the expected file.
 fn described(graph: &Graph) -> String {
     let mut text = draw::draw(graph, draw::Format::Text);
     let schema = graph.input_schema.clone().map(Json::from).unwrap_or_default();
@@ -145,7 +145,7 @@ fn every_example_is_valid_without_a_warning() {
     }
 }
 
-/// Returns the first code block of a language in the dialect's page.
+/// Returns the first code block of a language in the page about the dialect.
 fn block(page: &str, language: &str) -> String {
     let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
     rest.split_once("```").unwrap().0.to_owned()
@@ -161,7 +161,7 @@ fn the_examples_in_the_page_are_valid() {
     assert_eq!(printed(&agent.diagnostics), "");
 }
 
-/// Every code has a test case and an entry in the page.
+/// Every code of a diagnostic occurs in a test case and in the page about the dialect, and no other code does.
 #[test]
 fn every_code_has_a_case_and_an_entry() {
     let page = fs::read_to_string(examples().join("README.md")).unwrap();
@@ -181,7 +181,7 @@ fn every_code_has_a_case_and_an_entry() {
     assert_eq!(shown, explained);
 }
 
-/// Editors read the schema beside the examples. `BLESS=1` rewrites it.
+/// Valid flows match the schema that editors read, which stands beside the examples. `BLESS=1` rewrites the schema.
 #[test]
 fn valid_flows_match_the_schema_for_editors() {
     let schema = flowcell_flow::schema::agentic();
@@ -255,8 +255,8 @@ proptest! {
     }
 }
 
-/// The built-in agents equal the presets of the pack `agent`. The pack has the presets in its component. This crate has
-/// them as agent files, which a user's file can override.
+/// The built-in agents are the same as the presets of the pack `agent`. The pack has the presets in its component. This
+/// crate has them as agent files, which a user's file can override.
 #[test]
 fn built_in_agents_are_the_presets_of_the_pack() {
     let presets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nodes/agent/src/presets");

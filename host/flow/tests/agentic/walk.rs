@@ -1,4 +1,4 @@
-//! Tests the inputs of steps with a small graph walker.
+//! Tests the inputs that steps receive. A small simulation of the runtime walks through the graph.
 
 use flowcell_contract::Json;
 use flowcell_flow::{
@@ -9,8 +9,8 @@ use proptest::prelude::*;
 
 use crate::{Agents, catalog, folder, load, printed, source};
 
-/// Runs a graph like the runtime. `script` gives the output or the error message of each step, by id. Returns the input
-/// of each step, in order.
+/// Walks through a graph as the runtime would. `script` gives the output or the error message of each step, by id.
+/// Returns the inputs that the steps receive, in the order in which the steps start.
 fn walk(graph: &Graph, input: &str, script: &[(&str, Result<&str, &str>)]) -> Vec<(String, Result<Json, String>)> {
     let flow = Json::object([("input", Json::parse(input).unwrap())]);
     let empty = Json::object::<&str>([]);
@@ -54,7 +54,7 @@ fn walk(graph: &Graph, input: &str, script: &[(&str, Result<&str, &str>)]) -> Ve
     told
 }
 
-/// Behaves like `agent.run`: arguments are passed on with the structured output merged in.
+/// Simulates `agent.run`: returns the arguments with the members of the structured output merged into them.
 fn agent(input: &Json, done: Option<Result<&str, &str>>) -> Result<Json, String> {
     let structured = match done {
         Some(Ok(structured)) => Json::parse(structured).unwrap(),
@@ -171,7 +171,7 @@ fn sessions_are_named_after_prefix_flow_and_step() {
 proptest! {
     #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
 
-    /// A valid flow runs to its end for any output of its agents.
+    /// The inputs of a valid flow can be rendered up to the end of the flow, for any output of its agents.
     #[test]
     fn inputs_of_valid_flows_can_be_rendered(key in "[a-z]{1,3}", value in "\\PC{0,20}", prompt in "\\PC{0,60}") {
         let quoted = |text: &str| Json::from(text).to_string();

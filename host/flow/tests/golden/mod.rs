@@ -31,7 +31,7 @@ pub(crate) fn source(path: &Path) -> Source {
     Source { name, text: fs::read_to_string(path).unwrap() }
 }
 
-/// Compares a text with an expected file and returns the difference.
+/// Compares a text with an expected file. Returns the difference; `None` if they are equal.
 pub(crate) fn compare(golden: &Path, given: &str) -> Option<String> {
     let mut expected = fs::read_to_string(golden).unwrap_or_default();
     // Other tests read these files at the same time, so an unchanged file is not written.

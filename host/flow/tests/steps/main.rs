@@ -33,7 +33,7 @@ fn load_text(text: String) -> Checked {
     flowcell_flow::load(&Source { name: "flow.json".into(), text }, &catalog(), &NoContext)
 }
 
-/// Returns the roots for an evaluation: an output for each step by id, and an input.
+/// Returns the values with which expressions are evaluated: an output for each step, by id, and an input.
 fn roots(graph: &Graph) -> Json {
     let result =
         |id: &str| Json::parse(&format!(r#"{{ "text": "of {id}", "rows": [{{ "text": "row of {id}" }}] }}"#)).unwrap();
@@ -42,7 +42,7 @@ fn roots(graph: &Graph) -> Json {
     Json::object([("nodes", Json::object(nodes)), ("flow", Json::object([("input", input)]))])
 }
 
-/// Describes the parts of a graph that the dialect determines, and the rendered inputs of its nodes.
+/// Describes those parts of a graph that the dialect decides, and the rendered inputs of its nodes.
 fn described(graph: &Graph) -> String {
     let mut text = String::new();
     let schema = graph.input_schema.clone().map(Json::from).unwrap_or_default();
@@ -108,7 +108,7 @@ fn errors_show_missing_values_as_the_flow_writes_them() {
     assert_eq!(given("$inputs.a").unwrap().to_text(), r#"{"x":1}"#);
 }
 
-/// A name that is saved again refers to the later result from then on.
+/// When a later step saves its result under a used name, the name refers to that result from then on.
 #[test]
 fn a_later_result_replaces_an_earlier_one_of_the_same_name() {
     let checked = load(&folder("invalid/warnings.yaml"));

@@ -24,11 +24,11 @@ use crate::{
 
 /// The part of the store's owner that drives runs.
 pub trait Driver: Send + Sync {
-    /// Signals that a run that is not driven may have become ready.
+    /// Tells the driver to check for runs that have become ready and that it does not drive yet.
     fn notify_ready(&self);
 
-    /// Admits a handed-over run and returns once it is on stable storage. If the caller follows the run, the driver
-    /// drives it at once or refuses it.
+    /// Admits a run that another process has handed over, and returns once the run is on stable storage. If `follows`
+    /// is true, the other process waits for the run's events, so the driver drives the run at once or refuses it.
     fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>>;
 }
 
@@ -133,8 +133,8 @@ fn handed_over_options() -> RunOptions {
     RunOptions { without_events: true, ..RunOptions::default() }
 }
 
-/// A driver for a process that was started for one run of its own. It drives the handed-over runs whose callers follow
-/// the events. It only stores the other handed-over runs.
+/// A driver for a process that was started for one run of its own. Of the runs that other processes hand over, it
+/// drives those whose callers follow the events. It only stores the others.
 pub struct HandedOverRuns {
     host: Host,
     runs: Mutex<State>,
@@ -143,9 +143,9 @@ pub struct HandedOverRuns {
 #[derive(Default)]
 struct State {
     closed: bool,
-    /// The handed-over runs, each with the thread that drives it. The thread returns whether the run has ended. `None`:
-    /// the last try to resume the run failed. [`Driver::notify_ready`] removes ended runs, and resumes parked runs and
-    /// those with `None`.
+    /// The thread that drives each handed-over run. The thread returns true if the run has ended, and false if the run
+    /// has parked. `None` means that the last try to resume the run failed. [`Driver::notify_ready`] removes the ended
+    /// runs from this map. It resumes the parked runs, and those with `None`.
     threads: HashMap<RunId, Option<JoinHandle<bool>>>,
 }
 

@@ -1,11 +1,12 @@
-//! The access of a process's runs to the outside, described by the command-line options that set it. Before the owner
-//! of a store accepts a handed-over run, it compares the options of the other process with its own.
+//! Describes what the runs of a process may reach outside of the host, by the command-line options that widen or narrow
+//! this access. Before the owner of a store accepts a run of another process, it compares the options of that process
+//! with its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// The option whose values reduce access.
+/// The option that narrows access: it names capabilities and services whose calls do not leave the host.
 const SIMULATE: &str = "--simulate";
 
 /// Options with their values, such as `--allow-private` with addresses.
@@ -23,8 +24,8 @@ impl Reach {
         self
     }
 
-    /// Lists the differences that prevent a handover: the option values that these runs need and the owner lacks, and
-    /// the calls that only the owner simulates.
+    /// Lists the reasons why `owner` must not get a run with this access: the option values that only this access has,
+    /// and the `--simulate` values that only the owner has.
     pub fn lacking(&self, owner: &Reach) -> Vec<String> {
         let none = BTreeSet::new();
         let lacks = self.0.iter().flat_map(|(option, values)| {

@@ -1,5 +1,5 @@
-//! Opens the control socket of a store. The system limits a socket path to about 100 bytes. For a folder with a longer
-//! path, the socket is reached through the open folder.
+//! Opens the control socket of a store. The system limits a socket path to about 100 bytes. If the folder has a longer
+//! path, Linux reaches the socket through the descriptor of the opened folder. Other systems refuse such a folder.
 
 use std::{
     fs::{File, Permissions},
@@ -35,7 +35,7 @@ pub(super) fn bind(folder: &Path) -> io::Result<UnixListener> {
 /// A socket path that is short enough for the system.
 struct SocketPath {
     path: PathBuf,
-    /// Keeps the path valid while it is open.
+    /// The opened folder, if `path` goes through its descriptor. `path` is valid only while the folder is open.
     _folder: Option<File>,
 }
 

@@ -78,7 +78,7 @@ pub(super) fn send_events(host: &Host, run: &RunId, stream: &UnixStream, runtime
 struct Watcher<'a> {
     stream: &'a UnixStream,
     root: &'a RunId,
-    /// The next event number of the run and of each child run.
+    /// The number of the next event to send, for the run itself and for each of its child runs.
     next: HashMap<RunId, u64>,
     ended: bool,
 }
@@ -88,8 +88,8 @@ impl Watcher<'_> {
         self.next.get(run).copied().unwrap_or(0)
     }
 
-    /// Sends the new events of a run and its child runs from the journal. All events of a child run come before the
-    /// event with which the task that called it continues.
+    /// Sends those events of a run and its child runs from the journal that were not sent yet. The events of a child
+    /// run come before the event with which the calling task continues.
     fn catch_up(&mut self, host: &Host, run: &RunId) -> io::Result<()> {
         let from = self.next_seq(run);
         let mut below = None;
@@ -186,7 +186,8 @@ fn child_runs_by_task(host: &Host, run: &RunId) -> io::Result<BTreeMap<String, V
     Ok(below)
 }
 
-/// Removes and returns the child runs in `below` whose calling task continues with this event.
+/// Removes from `below` the child runs whose calling task continues with this event, and returns them. The keys of
+/// `below` are the addresses of the calling tasks. If the event parks or ends the run, all child runs are removed.
 fn take_continued(event: &Event, below: &mut BTreeMap<String, Vec<RunId>>) -> Vec<RunId> {
     let text = |key: &str| event.data.get(key).and_then(Json::as_str);
     match event.kind {

@@ -10,14 +10,15 @@
 //! | [`WebhookChannel`] | events in order, several in one request: `{ "v": 1, "runId", "events": [...] }` |
 //! | [`ProgramChannel`] | events as lines of JSON; the lines that the program writes are commands, see [`command`] |
 //!
-//! All of them also receive live events, such as text while a model writes it. A live event has no `seq` and is not
-//! repeated.
+//! All three channels also receive live events, such as text while a model writes it. A live event has no `seq` and is
+//! not repeated.
 //!
 //! # Limits
 //!
-//! An outbox holds 10,000 lines and 16 MiB. It drops further events and puts `{ "type": "lagged", "runId", "from",
-//! "to" }` in their place, with the numbers (`seq`) of the first and last one. `flowcell runs events RUN --from SEQ`
-//! reads them. Beyond 1,000 lines it drops live events silently, since later recorded events contain their text.
+//! An outbox holds 10,000 lines and 16 MiB. It drops further events and puts `{ "type": "lagged", "runId", "from", "to"
+//! }` in their place, with the numbers (`seq`) of the run's first and last dropped event. `flowcell runs events RUN
+//! --from SEQ` reads the dropped events. An outbox with 1,000 lines or more drops live events without a `lagged` line,
+//! since later recorded events contain their text.
 
 pub mod command;
 mod file;

@@ -69,10 +69,10 @@ pub enum SessionError {
     Taken {
         /// The id of the session.
         session: String,
-        /// The root of the tree of sessions that has this session.
+        /// The session of the first step of the flow that already uses this id.
         root: String,
     },
-    /// The run to delete is being driven.
+    /// A run under the prefix is being driven, so its sessions and states cannot be removed.
     #[error("the run `{0}` of this prefix is in progress, so its sessions cannot be deleted")]
     Driven(RunId),
 }
@@ -141,14 +141,15 @@ impl FlowSession {
         &self.warnings
     }
 
-    /// Reads the states of the flow's steps from a store, and returns them grouped by status.
+    /// Reads the states of the flow's steps from the store `of`, and returns them grouped by status.
     pub fn envelope(&self, of: &dyn Sessions) -> Result<Envelope, StoreError> {
         let states = of.states(self.host.tenant(), &self.root)?;
         Ok(Envelope::new(self.flow.name(), &self.root, &self.label, states))
     }
 
-    /// Starts a run with these arguments. If the earlier run has not ended, continues that run instead. If it left
-    /// unfinished steps, starts a run of these steps. With `delete`, an unfinished run is cancelled, and the new run's
+    /// Starts a run with the arguments `args`. If the earlier run under this prefix has not ended, the method continues
+    /// the earlier run instead. If the earlier run has ended and left unfinished steps, the new run begins with these
+    /// steps. With `delete`, an unfinished earlier run is cancelled, the new run begins with the first step, and its
     /// first write removes the sessions and states of the flow under the prefix.
     pub async fn open(&self, args: Json, delete: bool, options: RunOptions) -> Result<Opened, SessionError> {
         self.check_ids()?;
@@ -277,8 +278,9 @@ impl FlowSession {
         Ok(states.iter().filter(is_left).map(left).collect())
     }
 
-    /// Returns the id of the prefix's next run. Concurrent callers get the same id, so that only one run begins. If
-    /// the id of the run `before` has another form, such as that of a retried run, the first unused id is returned.
+    /// Returns the id of the next run under the prefix. It ends with a number: the number in the id of the run `before`
+    /// plus one, or 1 if `before` is `None`. Concurrent callers get the same id, so that only one run begins. If the id
+    /// of `before` does not end with such a number, as after a retry, the first unused id is returned.
     fn next_run_id(&self, before: Option<&RunId>) -> Result<RunId, StoreError> {
         let nth = |count: u64| RunId::from(format!("{}:{count}", self.root));
         let Some(before) = before else { return Ok(nth(1)) };
@@ -293,7 +295,7 @@ impl FlowSession {
         Ok(nth(count))
     }
 
-    /// Returns writes that empty the conversations of the prefix's sessions.
+    /// Returns writes that empty the conversations of the flow's sessions under this prefix.
     fn emptying_writes(&self) -> Result<Vec<Write>, StoreError> {
         let name = self.flow.name();
         let states = self.host.sessions().states(self.host.tenant(), &self.root)?;

@@ -1,20 +1,21 @@
 //! Drives every run that is ready: interrupted, detached, answered and new runs, and runs with a due timer.
 //!
 //! When a process dies, any of the runs that it was driving may be the cause. A run is a suspect if its process has
-//! died so often without progress of the run that one more death would park it. A suspect is tried alone: until it
-//! makes progress, no other run begins. A run was resumed in vain if its process died before the resumed run made
-//! progress. Such runs begin a few at a time, so that another death makes only these few suspects.
+//! died repeatedly without progress of the run, and one more death would park the run. The supervisor tries a suspect
+//! alone: until the suspect makes progress, or for at most 30 seconds, no other run begins. A run was resumed in vain
+//! if its process died before the resumed run made progress. Runs that were resumed in vain begin a few at a time, so
+//! that another death makes only these few suspects.
 //!
 //! The recovery of a run after a crash, from its journal, is in the driver of the runtime (`driver.rs`, `recover`).
 //!
-//! A look is a search of the store for runs that are ready and not driven. A held run is one that a look has found,
-//! and that has a permit but has not begun.
+//! A look is a search of the store for runs that are ready and not driven. A held run is one that a look has found, and
+//! that has a permit but has not begun.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`admission`] | the admission of runs |
 //! | outage | the time in which a shared store cannot be read |
-//! | spread | the pace of resumes that may be in vain |
+//! | spread | the pace at which runs begin that were resumed in vain |
 //! | trial | the trial of a suspect run |
 
 pub mod admission;
@@ -55,17 +56,17 @@ use crate::{Host, StartError};
 pub const MAX_DRIVEN: usize = 128;
 /// Maximum number of admitted runs that wait for their turn. The permits are shared fairly between tenants.
 pub const MAX_WAITING: usize = 2_048;
-/// A driven run that waits only for timers is parked if no timer is due within this time.
+/// A driven run that waits only for timers is parked, unless one of its timers is due within this time.
 pub(crate) const MAX_TIMER_WAIT: Duration = Duration::from_secs(1);
-/// Interval between looks in a shared store, since other processes send no signals.
+/// Interval between searches of a shared store for ready runs, since other processes send no signals.
 const SHARED_LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// Maximum interval between looks in a store that only this process uses.
+/// Maximum interval between searches for ready runs in a store that only this process uses.
 const MAX_LOOK_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Interval between checks whether a shared store can be read again.
 const OUTAGE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time after which a run of a shared store that could not be opened is tried again.
+/// If a run of a shared store cannot be opened, it is tried again after this time.
 const REOPEN_DELAY: Duration = Duration::from_secs(60);
 
 /// A run of a tenant.
@@ -79,7 +80,8 @@ pub trait RunObserver: Send + Sync {
         vec![Tenant::local()]
     }
 
-    /// Returns a host for a tenant, with the tenant's policy. Returns `None` if the tenant's runs cannot continue now.
+    /// Returns a host for a tenant, with the tenant's policy. `all` is the host of the supervisor. Returns `None` if
+    /// the tenant's runs cannot continue now.
     fn host(&self, all: &Host, tenant: &Tenant) -> Option<Host> {
         Some(all.for_tenant(tenant.clone()))
     }
@@ -123,31 +125,33 @@ pub struct Supervisor {
     permits: FairSemaphore,
     driving: JoinSet<(Tenant, RunResult)>,
     hubs: HashMap<Key, Hub>,
-    /// Runs that are driven or held, and runs that could not be opened. A look skips them.
+    /// Runs that are driven or held, and runs that could not be opened. A search for ready runs skips them.
     begun: HashSet<Key>,
-    /// The held runs, in the order in which they begin.
+    /// Runs that a search has found and that have a permit, in the order in which they begin.
     held: VecDeque<Held>,
-    /// The run that is tried alone.
+    /// The trial of a suspect run. No other run begins until the trial is over.
     trial: Option<Trial>,
-    /// The run that was begun as a trial while no other run was driven. `None` once another run begins.
+    /// The run whose trial began while no other run was driven. `None` after another run has begun.
     begun_alone: Option<Key>,
-    /// The pace at which runs begin that were resumed in vain.
+    /// Limits the pace at which runs begin that were resumed in vain, see [`spread`].
     spread: Spread,
     moved: Arc<Notify>,
     arrivals: mpsc::Receiver<Arrival>,
     admission: AdmissionQueue,
-    /// True if runs may have become ready since the last look.
+    /// True if runs may have become ready since the last search for ready runs.
     stale: bool,
-    /// True if the last look found more ready runs than there were permits.
+    /// True if the last search found more ready runs than there were permits.
     found_too_many: bool,
-    /// The time of the next look without a signal, in milliseconds since 1970 by the clock of timers.
+    /// The time at which the store is searched for ready runs even without a signal, in milliseconds since 1970 by the
+    /// host's timers.
     next_look: u64,
     outage: Outage,
     /// The runs of a shared store that could not be opened, each with the time at which it is tried again.
     unopened: Vec<(u64, Key)>,
 }
 
-/// A ready run that a look has found.
+/// A ready run that a search has found. `offer` is this process's claim on the run if the store is shared, and
+/// otherwise `None`.
 struct Found {
     key: Key,
     offer: Option<Offer>,
@@ -157,7 +161,7 @@ struct Found {
 struct Held {
     key: Key,
     permit: Permit,
-    /// The claim on a run of a shared store. Dropping the offer releases the claim.
+    /// This process's claim on the run, if the store is shared. Dropping it releases the claim.
     _offer: Option<Offer>,
 }
 
@@ -202,17 +206,17 @@ impl Supervisor {
         self.driving.is_empty() && self.held.is_empty()
     }
 
-    /// Returns whether runs may have become ready since the last look, so that [`Supervisor::refresh`] has work to
-    /// do.
+    /// Returns whether runs may have become ready since the last search for ready runs, so that [`Supervisor::refresh`]
+    /// has work to do.
     pub fn is_stale(&self) -> bool {
         self.stale
     }
 
-    /// Looks for ready runs and begins them, if anything has happened since the last call.
+    /// Searches the store for ready runs and begins them, if anything has happened since the last call.
     ///
-    /// A shared store cannot be read while its database restarts, so the next look follows after
-    /// [`OUTAGE_LOOK_INTERVAL`]. Until the store can be read, [`Supervisor::unreadable`] returns the error. The error
-    /// of any other store is returned.
+    /// If a shared store cannot be read, such as while its database restarts, the method succeeds, and the next search
+    /// follows after [`OUTAGE_LOOK_INTERVAL`]. Until the store can be read again, [`Supervisor::unreadable`] returns
+    /// the error. If any other store cannot be read, the method returns the error.
     pub fn refresh(&mut self) -> Result<(), StoreError> {
         if !self.stale {
             return Ok(());
@@ -240,15 +244,15 @@ impl Supervisor {
         self.outage.error.as_ref()
     }
 
-    /// Looks for ready runs and begins them. Returns the time until the next look.
+    /// Searches the store for ready runs and begins them. Returns the time until the next search.
     fn look_and_begin(&mut self) -> Result<Duration, StoreError> {
         self.look()?;
         self.begin();
         self.max_sleep()
     }
 
-    /// Waits for the end of a driven run, a new run, a signal or the time of the next look, and handles it. The future
-    /// is cancellation-safe.
+    /// Waits for the end of a driven run, a new run, a signal or the time of the next search, and handles it. The
+    /// future is cancellation-safe.
     pub async fn wait(&mut self) {
         tokio::select! {
             Some(result) = self.driving.join_next() => self.handle_end(result),
@@ -274,7 +278,8 @@ impl Supervisor {
         }
     }
 
-    /// Looks for ready runs that are not driven yet.
+    /// Searches the store for ready runs that are not driven yet, and takes a permit for each of them, as long as there
+    /// are permits.
     fn look(&mut self) -> Result<(), StoreError> {
         let now = self.host.now();
         for (_, key) in self.unopened.extract_if(.., |(again, _)| *again <= now) {
@@ -319,7 +324,8 @@ impl Supervisor {
         }
     }
 
-    /// Begins the held runs: either one suspect alone, or all runs whose turn it is.
+    /// Begins the held runs. If any of them is a suspect, begins only one suspect. Otherwise begins all of them, except
+    /// those that were resumed in vain and that the pace of [`Spread`] delays. Does nothing while a trial lasts.
     fn begin(&mut self) {
         if self.trial.as_ref().is_some_and(|trial| !trial.is_over()) {
             return;
@@ -407,7 +413,8 @@ impl Supervisor {
         });
     }
 
-    /// Handles an arrival: the run begins now, waits until others have ended, or is refused.
+    /// Handles a request to admit a run: the run begins now, waits until other runs have ended, or finds no permit to
+    /// wait.
     fn handle_arrival(&mut self, arrival: Arrival) {
         let Arrival { tenant, runner, answer } = arrival;
         let key = (tenant, runner.run_id().clone());
@@ -427,8 +434,9 @@ impl Supervisor {
         let _ = answer.send(admitted);
     }
 
-    /// Returns the maximum time to sleep before the next look: the rest of a trial, else the time until the next held
-    /// run may begin, else the time until a timer is due, but at most the interval between looks.
+    /// Returns the maximum time to sleep before the next search for ready runs. During a trial, this is the rest of the
+    /// trial. Otherwise, if runs are held, it is the time until the next of them may begin. Otherwise it is the time
+    /// until a timer is due, but at most the interval between searches.
     fn max_sleep(&self) -> Result<Duration, StoreError> {
         if let Some(trial) = &self.trial {
             return Ok(trial.remaining_time());

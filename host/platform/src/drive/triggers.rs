@@ -1,4 +1,4 @@
-//! Triggers start flows: at times, on incoming posts, and when a run of another flow has ended.
+//! Triggers start flows: at scheduled times, on incoming posts, and when a run of another flow has ended.
 //!
 //! A look reads the triggers of one tenant from its flows and documents, and starts the runs that are due. Every
 //! [`SCAN_INTERVAL`](ends::SCAN_INTERVAL), a look also scans the store for runs that have ended.
@@ -16,13 +16,14 @@
 //! | [`operation`] | users' operations on triggers |
 //!
 //! **No start happens twice.** The id of a triggered run is a function of its cause: the flow, the trigger, and the
-//! time, the post's id or the ended run. A run begins only if its id is new, in every store and across processes. An
-//! id is never used again, even after its run was removed. So a repeated look, after a crash or by another process,
-//! leads to the same id.
+//! time, the post's id or the ended run. A run begins only if its id is new, in every store and across processes. An id
+//! is never used again, even after its run was removed. So a repeated look, after a crash or by another process, leads
+//! to the same id.
 //!
-//! **No start is lost.** The progress of a trigger is a mark in the document store. The mark moves only after the runs
-//! before it are on stable storage. If a process dies earlier, the mark stays, and the next look finds the same causes
-//! again. A post is answered after its run is on stable storage, so a sender without an answer posts again.
+//! **No start is lost.** The progress of a trigger is a mark in the document store: the time up to which the trigger's
+//! causes are handled. The mark moves past a cause only after the run of this cause is on stable storage. If a process
+//! dies earlier, the mark stays, and the next look finds the same causes again. A post is answered after its run is on
+//! stable storage, so a sender without an answer posts again.
 //!
 //! A temporary failure (an exceeded quota, an unavailable store) is retried at the next look. A permanent failure (an
 //! error in the flow, an input that does not fit) is logged and skipped.
@@ -60,9 +61,10 @@ use self::{
 };
 use crate::{FlowLibrary, Host, drive::supervisor::AdmitError};
 
-/// Maximum interval between looks at folders and the document store.
+/// Maximum interval between two readings of a tenant's triggers from the flows' files and the document store.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// Maximum number of ended runs in the queue of reports. Scans find the others in the store.
+/// Maximum number of ended runs that are reported and not handled yet. If more runs end, scans find their ends in the
+/// store.
 const MAX_REPORTED_ENDS: usize = 1_024;
 
 /// The tenants whose triggers are active, with their hosts and flows, and the admission of the runs that triggers
@@ -86,7 +88,7 @@ pub trait TriggerTenants: Send + Sync {
     }
 }
 
-/// An error that aborts a look.
+/// An error that aborts a look, which reads the triggers of a tenant and starts the runs that are due.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
     /// The store does not answer.
@@ -123,12 +125,12 @@ fn end_status(end: End) -> RunStatus {
 /// The triggers of a server.
 pub struct Triggers {
     owners: Arc<dyn TriggerTenants>,
-    /// The triggers at the last look.
+    /// The triggers of each tenant, as they were last read.
     seen: Mutex<HashMap<Tenant, Arc<[TenantTrigger]>>>,
     changed: Notify,
     ends: mpsc::Sender<(Tenant, EndedRun)>,
     ended: tokio::sync::Mutex<mpsc::Receiver<(Tenant, EndedRun)>>,
-    /// The rate limit of chained starts.
+    /// Limits how often the ends of triggered runs start further runs.
     rate: Rate,
 }
 
@@ -176,7 +178,8 @@ impl Triggers {
         }
     }
 
-    /// Runs a job for a tenant. After a look, it returns the time until the next one.
+    /// Runs a job for a tenant, and returns the tenant. After a [`Job::Look`], also returns the time until the tenant's
+    /// triggers have to be read again. `None` after any other job.
     async fn run_job(&self, tenant: Tenant, job: Job) -> (Tenant, Option<Duration>) {
         let next = match job {
             Job::Ended(end) => {
@@ -197,12 +200,13 @@ impl Triggers {
         _ = self.ends.try_send((tenant.clone(), end));
     }
 
-    /// Reports that a user has changed triggers, so that the next look comes at once.
+    /// Reports that a user has changed triggers, so that the triggers are read again at once.
     pub fn changed(&self) {
         self.changed.notify_one();
     }
 
-    /// Returns the current triggers of a tenant.
+    /// Reads the current triggers of a tenant and returns them. Posts and ended runs that come later are compared with
+    /// these triggers. The list is empty if the tenant's policy is unavailable.
     pub async fn refresh(&self, tenant: &Tenant) -> Result<Arc<[TenantTrigger]>, LookError> {
         match self.owners.host(tenant) {
             Some(host) => self.read(&host).await,
@@ -210,7 +214,8 @@ impl Triggers {
         }
     }
 
-    /// Starts the tenant's due runs as of a given time, in milliseconds since 1970. Returns the started runs.
+    /// Starts the runs that a tenant's triggers have to start at the time `now`, in milliseconds since 1970: at due
+    /// times, by hand, and after ended runs. Returns the started runs.
     pub async fn look(&self, tenant: &Tenant, now: u64) -> Result<Vec<RunId>, LookError> {
         let Some(host) = self.owners.host(tenant) else { return Ok(Vec::new()) };
         let live = self.read(&host).await?;

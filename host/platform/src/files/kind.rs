@@ -35,14 +35,16 @@ const KINDS: [(&str, &str); 28] = [
     ("wasm", "application/wasm"),
 ];
 
-/// Returns the media type of a file, by its content, else its name, else `application/octet-stream`.
+/// Returns the media type that the content of a file shows. If the content shows none, returns the media type of the
+/// name's ending, or else `application/octet-stream`.
 pub fn media_type(bytes: &[u8], name: &str) -> String {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     let by_name = || KINDS.iter().find(|(known, _)| ending.as_deref() == Some(known)).map(|(_, mime)| *mime);
     images::media_type(bytes).or_else(by_name).unwrap_or(BINARY).to_owned()
 }
 
-/// Returns the usual ending of a file's name, by its content, else its media type.
+/// Returns the usual ending of the media type that the content of a file shows. If the content shows none, returns the
+/// usual ending of the media type `mime`.
 pub fn ending(bytes: &[u8], mime: &str) -> &'static str {
     let essence = mime.split(';').next().unwrap_or_default().trim();
     let mime = images::media_type(bytes).unwrap_or(essence);

@@ -11,18 +11,19 @@ pub use flowcell_flow::agentic::{
 /// A function that lists the files of flows, or those of agents.
 pub type Lister = fn() -> Vec<ListedFile>;
 
-/// Returns the agentic flows by name. The folders are listed on first use, and again after
+/// Returns a cache that finds agentic flows by name. It lists the folders on first use, and again after
 /// [`invalidate`](DiscoveryCache::invalidate).
 pub fn flows() -> DiscoveryCache<Lister> {
     DiscoveryCache::new(FileKind::Flows, || list_in_current_project(&FLOW_FOLDERS))
 }
 
-/// Returns the agents by name, without the built-in ones.
+/// Returns a cache that finds agents by name, without the built-in ones.
 pub fn agents() -> DiscoveryCache<Lister> {
     DiscoveryCache::new(FileKind::Agents, || list_in_current_project(&AGENT_FOLDERS))
 }
 
-/// Returns the agents of a project folder and of the user. An empty path means the current folder.
+/// Returns a cache that finds the agents of a project folder and of the user by name. An empty path means the current
+/// folder.
 pub(crate) fn agents_in(project: &Path) -> DiscoveryCache<impl Fn() -> Vec<ListedFile>> {
     let project = project.to_owned();
     DiscoveryCache::new(FileKind::Agents, move || list_files(&project, &AGENT_FOLDERS))

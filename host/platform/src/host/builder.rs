@@ -144,9 +144,9 @@ impl HostBuilder {
         self
     }
 
-    /// Compiles untrusted code in a separate process of this program, which must be `flowcell`. That process may use
-    /// the memory and time of [`Limits::compile_memory`] and [`Limits::compile_seconds`]. By default this process
-    /// compiles all code, which suits trusted packs.
+    /// Compiles untrusted code in a separate process that runs `program`, which must be `flowcell`. The separate
+    /// process may use the memory and time of [`Limits::compile_memory`] and [`Limits::compile_seconds`]. By default
+    /// the process of the host compiles all code, which suits trusted packs.
     pub fn compiler(mut self, program: impl Into<PathBuf>) -> HostBuilder {
         // The allocator would reserve a GiB of the compiler's memory at once.
         let environment = vec![("MIMALLOC_ARENA_RESERVE".into(), "65536".into())];
@@ -427,7 +427,7 @@ fn invalid_setting(failure: Failure) -> Error {
     Error::Services(failure.message)
 }
 
-/// Refuses unknown names of simulated services. The usual service names are always known.
+/// Fails if `simulate` has the name of an unknown service. Known are the configured services, `agent` and `img`.
 pub(super) fn check_simulated(simulate: &Simulate, services: &Settings) -> Result<(), Error> {
     let mut known: Vec<&str> = simulate::capabilities().chain([ALL, AGENT, IMAGES]).collect();
     known.extend(services.names());

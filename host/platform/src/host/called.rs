@@ -30,32 +30,33 @@ pub(super) struct CallableFlows {
     homes: Arc<Homes>,
     /// The pin of the run's flow, with its content. `None` for a new run.
     known: Option<(Pin, Content)>,
-    /// The called flows, by the caller's pin and the name.
+    /// The called flows, by the pin of the calling flow and the name in the call.
     called: Mutex<HashMap<(Pin, String), Pinned>>,
     pinned: Mutex<HashMap<Pin, Arc<Graph>>>,
     renewals: Mutex<Renewals>,
 }
 
 impl CallableFlows {
-    /// Creates the library of the flows that a run with this home, and its child runs, can call.
+    /// Creates a loader of the flows that a run with this home, and its child runs, can call.
     pub(super) fn new(host: Host, home: Arc<Home>) -> CallableFlows {
         let homes = Arc::new(Homes::new(host.clone(), home));
         let (called, pinned, renewals) = (Mutex::default(), Mutex::default(), Mutex::default());
         CallableFlows { host, homes, known: None, called, pinned, renewals }
     }
 
-    /// Returns the same library with the content of the run's pin.
+    /// Returns the same loader for a run that the store already has. `pin` is the pin of the run's flow, and `content`
+    /// is the content that this pin identifies.
     pub(super) fn with_content(self, pin: Pin, content: Content) -> CallableFlows {
         self.homes.record(&pin, self.homes.usual());
         CallableFlows { known: Some((pin, content)), ..self }
     }
 
-    /// Returns the same library with the renewed flows of a retry, see [`Renewals`].
+    /// Returns the same loader with the renewed flows of a retry, see [`Renewals`].
     pub(super) fn with_renewals(self, renewals: Renewals) -> CallableFlows {
         CallableFlows { renewals: Mutex::new(renewals), ..self }
     }
 
-    /// Pins a flow for a run of the home.
+    /// Pins a flow with the home of the run.
     pub(super) fn pin(&self, flow: &LoadedFlow) -> Pinned {
         self.pin_with_home(flow, self.homes.usual())
     }
@@ -66,7 +67,7 @@ impl CallableFlows {
         pinned
     }
 
-    /// Returns the host, with the simulation that the run began with.
+    /// Returns the host. It also simulates the capabilities and services that were simulated when the run began.
     pub(super) fn host(&self) -> &Host {
         &self.host
     }
@@ -77,8 +78,8 @@ impl CallableFlows {
     }
 }
 
-/// Returns the same host with the simulation that a run began with. So a simulated run makes no real calls when
-/// another process continues it.
+/// Returns the same host, which also simulates the capabilities and services that were simulated when a run began. So a
+/// simulated run makes no real calls when another process continues it.
 fn simulating_with(host: &Host, content: &Content) -> Host {
     match host.simulate.includes(&content.simulate) {
         true => host.clone(),

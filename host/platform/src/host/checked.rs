@@ -16,14 +16,15 @@ use crate::host::{
     reading::{Lookup, Surroundings},
 };
 
-/// Maximum number of remembered flows per tenant. When one more is added, the earlier flows of the tenant are
-/// forgotten.
+/// Maximum number of remembered flows per tenant. If a tenant has this many, all of them are forgotten before one more
+/// is added.
 const MAX_FLOWS: usize = 64;
-/// Maximum number of remembered bytes of text of all tenants. When they are exceeded, all flows are forgotten.
+/// Maximum number of bytes of text of the remembered flows of all tenants. If one more flow would exceed them, all
+/// flows are forgotten first.
 const MAX_TEXT_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum size in bytes of text of a remembered flow, with the files that it names.
 const MAX_FLOW_TEXT_BYTES: usize = MAX_TEXT_BYTES / 64;
-/// Maximum number of lookups of a remembered flow's check.
+/// Maximum number of lookups in the check of a flow. If the check made more, the flow is not remembered.
 const MAX_LOOKUPS: usize = 256;
 
 /// The checked flows of all tenants.

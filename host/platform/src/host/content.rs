@@ -28,9 +28,9 @@ pub(crate) struct Content {
     pub(crate) start: Start,
     /// The texts of the files that the flow names, by path.
     pub(crate) files: BTreeMap<String, String>,
-    /// The file and text of each flow that it calls, by name.
+    /// The file and text of each flow that this flow calls, by name.
     pub(crate) flows: BTreeMap<String, (String, String)>,
-    /// The file and text of each agent that its steps name, by name.
+    /// The file and text of each agent that the flow's steps name, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) agents: BTreeMap<String, (String, String)>,
     /// The outline of a script, which declares the flow's metadata.
@@ -39,7 +39,7 @@ pub(crate) struct Content {
     /// The only services that a script may call. `None` if the operator sets no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) services: Option<Vec<String>>,
-    /// The simulation of the flow's runs, in every process that continues them.
+    /// The capabilities and services that are simulated for the flow's runs, in every process that continues them.
     #[serde(default, skip_serializing_if = "Simulate::is_empty")]
     pub(crate) simulate: Simulate,
     /// The digests of the packs that the flow's nodes need, each with the id of the blob that stores it. `None`: the
@@ -48,8 +48,8 @@ pub(crate) struct Content {
     /// The digests of the packs that are part of the program that began the run.
     #[serde(default)]
     pub(crate) built_in: BTreeSet<String>,
-    /// The location of the flow's folder, where names that its runs compute are looked up. `None` before the content is
-    /// pinned, and for runs that older versions accepted.
+    /// The location of the flow's folder. If a run computes the name of a flow that it calls, it looks up the name in
+    /// this folder. `None` before the content is pinned, and for runs that older versions accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) home: Option<FlowLocation>,
     /// The flows that a run can call, directly or through others, by the names that callers use.
@@ -76,7 +76,7 @@ impl Content {
 }
 
 impl CheckContext for Content {
-    /// A pinned flow was already accepted.
+    /// Returns the mode for stored flows, since a pinned flow was already accepted.
     fn mode(&self) -> CheckMode {
         CheckMode::Stored
     }

@@ -13,9 +13,9 @@ pub struct EventReader {
     host: Host,
     run: RunId,
     projector: Projector,
-    /// The number of the first fact that the projector has not read.
+    /// The number of the first fact that was not yet converted to events.
     at: u64,
-    /// Units that were read from the store and not yet projected.
+    /// Units that were read from the store and not yet converted to events.
     units: VecDeque<Arc<Unit>>,
     /// Events of the last unit that the caller has not taken.
     events: VecDeque<Event>,
@@ -74,7 +74,7 @@ impl EventReader {
         Ok(self.units.pop_front())
     }
 
-    /// Returns an event to the reader, which yields it again next.
+    /// Returns an event to the reader. The next call of [`EventReader::next`] returns this event again.
     pub fn put_back(&mut self, event: Event) {
         self.events.push_front(event);
     }

@@ -16,7 +16,7 @@ use crate::host::agentic;
 /// Maximum number of bytes that are read of a file: one more than a flow may have, so that the checker sees and
 /// reports a flow that is too large.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 + 1;
-/// The usual size of a flow in bytes, which the buffer for reading one has at first.
+/// The initial size in bytes of the buffer for reading a flow. Most flows fit into it.
 const USUAL_BYTES: usize = 8 * 1024;
 /// The endings of flow files, in the order of the lookup.
 const ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
@@ -49,7 +49,7 @@ impl Folder {
         Folder::in_project(path, PathBuf::new(), true)
     }
 
-    /// Returns the folder `path` of a project. `library` is true if it is a tenant's library.
+    /// Returns the folder `path` of a project. `library` is true if `path` is a tenant's library.
     pub(crate) fn in_project(path: PathBuf, project: PathBuf, library: bool) -> Folder {
         Folder { path, project, nowhere: false, beside: None, library, rules: CheckMode::New }
     }
@@ -118,7 +118,8 @@ impl Folder {
         files.filter_map(name).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Explains why an existing flow file is not read, such as a link that leads outside.
+    /// Explains why the file of a flow exists but cannot be read, such as a link that leads out of the folder. Returns
+    /// `None` if there is no such file.
     pub(crate) fn explain_refusal(&self, name: &str) -> Option<String> {
         ENDINGS.iter().filter(|_| is_flow_name(name)).find_map(|ending| {
             let file = format!("{name}.{ending}");

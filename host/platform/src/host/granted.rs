@@ -33,7 +33,7 @@ impl Granting {
     }
 }
 
-/// Returns the names of the capabilities that flows of any folder may grant, in order.
+/// Returns the sorted names of the capabilities that flows in any folder may grant.
 pub(crate) fn grantable(host: &Host) -> Vec<String> {
     let mut names: BTreeSet<&str> = host.shared.capabilities.keys().map(|name| &**name).collect();
     // Runs get these in addition, see `outside::capabilities`.

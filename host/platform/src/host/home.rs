@@ -70,7 +70,7 @@ pub(crate) enum Callee {
 /// The flows that a run can call.
 #[derive(Clone)]
 pub(crate) struct Home {
-    /// The folder of the run's flow, for computed names.
+    /// The folder of the run's flow. Names of flows that the run computes are looked up in it.
     pub(crate) folder: Arc<Folder>,
     /// The flows that are pinned, by the names that callers use.
     pub(crate) flows: BTreeMap<String, Callee>,
@@ -114,7 +114,8 @@ impl Home {
     }
 }
 
-/// Returns the names of the flows that a flow grants its nodes as tools. A pattern matches flows of the folder.
+/// Returns the names of the flows that a flow grants its nodes as tools: those that a grant names, and those in
+/// `folder` that match a grant's pattern.
 pub(crate) fn granted_flows(graph: &Graph, folder: &Folder) -> BTreeSet<String> {
     let grants = graph.nodes.iter().filter_map(|node| node.grants.0.get(tools::INTERFACE));
     let mut names = BTreeSet::new();

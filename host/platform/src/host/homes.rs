@@ -21,22 +21,22 @@ use crate::host::{
     loaded::{LoadedFlow, log_broken_rules},
 };
 
-/// The homes of the runs of one world, found by the pins of their flows.
+/// The homes of a run and of the runs below it, by the pins of their flows.
 pub(super) struct Homes {
-    /// The home of the run that the world was made for, and of runs whose flows have pinned no home.
+    /// The home of the run for which these homes were created. Runs whose flows have pinned no home have this home too.
     usual: Arc<Home>,
-    /// Reads the pinned content of flows.
+    /// The host through which the pinned content of flows is read.
     host: Host,
     known: Mutex<HashMap<Pin, Arc<Home>>>,
 }
 
 impl Homes {
-    /// Creates the homes of a host's runs. `usual` is the home of the run that the world is made for.
+    /// Creates the homes of a run and of the runs below it. `usual` is the home of that run.
     pub(super) fn new(host: Host, usual: Arc<Home>) -> Homes {
         Homes { usual, host, known: Mutex::default() }
     }
 
-    /// Returns the home of the run that the world was made for.
+    /// Returns the home of the run for which these homes were created.
     pub(super) fn usual(&self) -> &Arc<Home> {
         &self.usual
     }
@@ -128,9 +128,9 @@ fn current_folder(host: &Host) -> Folder {
         .with_mode(CheckMode::Stored)
 }
 
-/// Loads a flow that a run calls. A pinned flow is loaded as it was pinned. Otherwise the run has computed the
-/// name, and the present flow in the run's folder is loaded. The flows that it can call are then pinned in addition
-/// to those of the caller.
+/// Loads the flow `name` that a run with this home calls. If the home has pinned the flow, loads the flow as it was
+/// pinned. Otherwise the run has computed the name, and the method loads the present flow in the home's folder. The
+/// loaded flow then gets a home that also pins the flows that it can call.
 pub(super) fn called(host: &Host, home: &Arc<Home>, name: &str) -> Result<LoadedFlow, Failure> {
     let flow = load_called(host, home, name)?;
     let home = match home.flows.contains_key(name) || home.is_old() {

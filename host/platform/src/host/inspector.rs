@@ -1,4 +1,4 @@
-//! Inspects scripts: the pack `script` runs their first lines in its sandbox, without grants.
+//! Inspects scripts: the pack `script` runs the first lines of a script in a sandbox, without grants.
 
 use std::{
     sync::Arc,
@@ -79,7 +79,8 @@ impl Inspector {
         })
     }
 
-    /// Waits for the attempt on a separate thread, since the checking thread may not be allowed to block.
+    /// Runs an attempt and waits for its result. A separate thread waits, since the checking thread may not be allowed
+    /// to block.
     fn run(&self, attempt: Attempt) -> StepResult {
         let left = *self.left.lock();
         if left.is_zero() {

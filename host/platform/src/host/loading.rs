@@ -201,7 +201,7 @@ pub(super) fn register(catalog: &mut Catalog, pack: Pack, origin: &str) -> Resul
     }
 }
 
-/// Returns the packs of a folder in the order of their names, or the one file.
+/// Returns the pack files in the folder `path`, sorted by name. If `path` is a file, returns only this file.
 pub(super) fn pack_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let read = |source| Error::Read { path: path.to_owned(), source };
     if path.is_file() {

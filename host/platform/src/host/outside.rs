@@ -66,7 +66,7 @@ fn tools_of(host: &Host, home: &Arc<Home>, simulated: bool) -> Tools {
     }
 }
 
-/// The capability `tools` for the runs of a world. Each run can call the flows of its own home.
+/// The capability `tools` for a run and the runs below it. Each run can call the flows of its own home.
 struct ToolsOfRuns {
     tools: Tools,
     host: Host,

@@ -23,12 +23,14 @@ use crate::{
 pub(super) struct Renewals(HashMap<Pin, Pinned>);
 
 impl Renewals {
-    /// Creates renewals for a retry that has begun. The retry's own flow keeps its pin.
+    /// Creates the renewals of a retry that has begun. `pin` is the pin of the earlier run's flow, and `graph` is that
+    /// flow, which is not renewed again.
     pub(super) fn of_begun_retry(pin: Pin, graph: Arc<Graph>) -> Renewals {
         Renewals([(pin.clone(), Pinned { graph, pin })].into())
     }
 
-    /// Returns the flow for the repetition of a run with this pin.
+    /// Returns the renewed flow for the repetition of a run whose flow has this pin. The first call for a pin renews
+    /// the flow.
     pub(super) fn renew(&mut self, host: &Host, pin: &Pin) -> Result<Pinned, StartError> {
         if let Some(flow) = self.0.get(pin) {
             return Ok(flow.clone());

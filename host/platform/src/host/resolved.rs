@@ -6,9 +6,10 @@ use flowcell_runtime::{HubError, OpenError, RunCommand, fact::Resolution};
 use super::Host;
 use crate::host::{blocking::computing, error::StartError, loaded::check_whole_output, task_inputs::run_at};
 
-/// Refuses a resolution whose output does not match the output schema of the node type. Accepts every other
-/// command, and a resolution for an address without a node, since the run checks them. The check takes a permit for
-/// checks of inputs, and the tenant is charged for the time.
+/// If a command records an output for a blocked task, checks the output against the output schema of the task's node
+/// type. The inner result is the refusal. Accepts every other command, and an output for an address without a node,
+/// since the run checks these. The check waits for a permit for checks of inputs, and the tenant is charged for its
+/// time.
 pub(crate) fn check(host: &Host, run: &RunId, command: &RunCommand) -> Result<Result<(), HubError>, StartError> {
     let RunCommand::Resolve { task, resolution: Resolution::Output(output) } = command else { return Ok(Ok(())) };
     let children = |run: &RunId| host.shared.journal.children_of(&host.tenant, run);

@@ -23,8 +23,8 @@ use flowcell_runtime::{
 
 use crate::{host::error::Error, operate::vault::KeyPlace};
 
-/// The variable of a test mode that holds journal entries in memory until a driver waits for them. So a killed process
-/// loses as many entries as possible.
+/// The environment variable that turns on a test mode. In this mode, journal entries stay in memory until a driver
+/// waits for them, so that a killed process loses as many entries as possible.
 const HOLD_BACK: &str = "FLOWCELL_TEST_HOLD_BACK";
 
 /// Opens the shared store at a URL for its runs.
@@ -52,7 +52,7 @@ pub(super) enum StorePlace {
 }
 
 impl StorePlace {
-    /// Returns the place of the operator's keys if the operator has configured none.
+    /// Returns where the vault keeps its keys if the operator has configured none.
     pub(super) fn key_place(&self) -> KeyPlace {
         match self {
             StorePlace::Memory => KeyPlace::Memory,

@@ -10,7 +10,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use super::{Host, error::StartError, home::Home, homes, loaded::LoadedFlow, loading};
 use crate::world::tools::RunFlows;
 
-/// The flows that the runs of a home can call.
+/// The flows that runs with the same home can call.
 pub(super) struct CalledFlows {
     pub(super) host: Host,
     pub(super) home: Arc<Home>,

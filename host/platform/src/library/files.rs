@@ -23,7 +23,7 @@ use crate::host::folder::{guard, is_flow_name, read_limited};
 const LOCK_FILE: &str = ".versions/.lock";
 /// The temporary file of a write. The writer holds the lock.
 const TEMPORARY_FILE: &str = ".versions/.new";
-/// The file with the number of bytes of all versions, and the number of changes since these bytes were counted.
+/// The file with the size of all versions in bytes, and the number of changes since this size was last counted.
 const SIZE_FILE: &str = ".versions/.size";
 /// Number of changes after which the bytes are counted again, since users may also add files directly.
 const MAX_UNCOUNTED_CHANGES: u32 = 256;

@@ -67,7 +67,7 @@ struct Families {
     free_room: Family<[Label; 0], Gauge>,
 }
 
-/// Values that the caller reads at the time of a scrape.
+/// Values that are not counted here. The caller reads them when a client asks for the metrics.
 pub struct ScrapeValues {
     /// New runs that wait for their turn.
     pub runs_waiting: u64,
@@ -77,13 +77,13 @@ pub struct ScrapeValues {
     pub requests_active: u64,
     /// Live streams of events.
     pub subscribers: u64,
-    /// Commits of a store that this process owns.
+    /// Commits of the store that this process has made. `None` for a store in memory.
     pub commits: Option<u64>,
     /// Free room of the disk of a store in a folder, in bytes.
     pub free_room: Option<u64>,
 }
 
-/// Counts a run as driven until it is dropped.
+/// Counts a run as driven until this value is dropped.
 pub struct DrivenRun(Metrics);
 
 impl Drop for DrivenRun {

@@ -4,8 +4,8 @@
 //! [`Observers`] when the span ends. Spans contain only names, durations, outcomes and codes of the host. They contain
 //! no inputs, messages or outputs of nodes.
 //!
-//! Each process watches a run by itself. A span that began in another process is reported by its end alone. Then an
-//! attempt has no known type, and a call has no known names.
+//! Each process watches a run by itself. If a span began in another process, this process sees only its end, so the
+//! type of an attempt and the names of a call are unknown.
 
 #![cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "only spans read every field"))]
 
@@ -23,7 +23,8 @@ use self::open::OpenSpans;
 /// Maximum number of characters of a name in a span.
 pub(crate) const NAME_CHARS: usize = 128;
 
-/// The reason of parking for a run that waits for an answer, a message or a timer, and so needs nobody to resume it.
+/// The reason for which a run is parked that waits for an answer, a message or a timer. No person has to resume such a
+/// run.
 const WAITING: &str = "waiting";
 
 /// A span that has ended.

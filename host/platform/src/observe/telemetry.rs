@@ -58,7 +58,7 @@ pub(crate) struct Telemetry(Arc<Shared>);
 struct Shared {
     collector: Collector,
     queue: mpsc::Sender<SpanData>,
-    /// The queue of unsent spans, until sending starts.
+    /// The receiving end of the queue of spans. `None` once sending has started.
     waiting: Mutex<Option<mpsc::Receiver<SpanData>>>,
     numbers: OnceLock<Numbers>,
     links: Mutex<HashMap<(Tenant, RunId), SpanContext>>,

@@ -44,7 +44,7 @@ impl Documents<'_> {
         found.map(|found| Ok((read(&found)?, found.version))).transpose()
     }
 
-    /// Returns the document of a kind that has the last key.
+    /// Returns the document of a kind with the greatest key.
     pub(crate) fn last<T: DeserializeOwned>(&self, kind: &str) -> Result<Option<T>, DocumentError> {
         self.store.last(self.tenant, kind)?.as_ref().map(read).transpose()
     }

@@ -125,8 +125,8 @@ pub enum AuthError {
 
 /// Authenticates the callers of a server.
 pub trait Identify: Send + Sync {
-    /// Returns the caller with this token. A request without a token is from the local caller, if the server accepts
-    /// one; otherwise it fails.
+    /// Returns the caller with the token `bearer`. Without a token, returns the local caller if the server accepts that
+    /// caller, and otherwise fails.
     fn identify(&self, bearer: Option<&str>) -> Result<Caller, AuthError>;
 
     /// Returns whether a caller is still authenticated, so that its streams may continue.
@@ -134,7 +134,7 @@ pub trait Identify: Send + Sync {
         true
     }
 
-    /// Returns whether every caller needs a token. Otherwise a server listens only on its own machine.
+    /// Returns true if every caller needs a token. If it is false, a server listens only on its own machine.
     fn asks_for_tokens(&self) -> bool {
         true
     }

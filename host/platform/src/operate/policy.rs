@@ -107,7 +107,8 @@ impl Policy {
         Err(format!("`{refused}` exceeds the operator's limits for this tenant: {}", most.join(", ")))
     }
 
-    /// Checks the policy itself. An unknown name or an invalid number would look like a limit without being one.
+    /// Checks that the policy has no unknown names and no invalid numbers, which would look like limits without being
+    /// limits.
     pub(crate) fn check(&self, capabilities: &[String]) -> Result<(), String> {
         for name in self.grants.iter().flat_map(BTreeMap::keys) {
             if !capabilities.contains(name) {

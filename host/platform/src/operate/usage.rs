@@ -58,7 +58,7 @@ pub struct Used {
     pub compute_ms: f64,
     /// Number of events of the tenant's runs.
     pub events: u64,
-    /// Approximate bytes of these events and of files, as written to the store.
+    /// Approximate number of bytes of events and files that the tenant's runs have written to the store.
     pub written_bytes: u64,
     /// Costs of models and images, in USD, as far as they are known.
     pub model_usd: f64,
@@ -69,7 +69,7 @@ pub struct Used {
 pub struct Usage(Arc<Shared>);
 
 struct Shared {
-    /// True once [`Usage::begin`] was called. Before, usage is not counted.
+    /// True once [`Usage::begin`] was called. Until then, usage is not counted.
     counts: AtomicBool,
     engine: Engine,
     live: Arc<LiveRuns>,
@@ -145,8 +145,8 @@ impl Usage {
         }
     }
 
-    /// Waits for a permit of a server, which is returned to the server on drop. Returns `None` if tenants share
-    /// nothing.
+    /// Waits for a permit for one call of a server. Dropping the permit returns it. Returns `None` if usage is not
+    /// counted, since then no tenants share the server.
     pub(crate) async fn permit(&self, tenant: &Tenant, server: SharedServer<'_>) -> Result<Option<Permit>, Failure> {
         match self.counts() {
             true => self.0.shares.take(tenant, server).await.map(Some),
@@ -167,8 +167,8 @@ impl Usage {
         }
     }
 
-    /// Adds the counts to the day's documents in the store. Reads the usage and the policy of each tenant again, and
-    /// sets the policy's limits.
+    /// Adds the counts of this process to the day's documents in the store. Also reads the usage and the policy of each
+    /// of these tenants again, and sets the policy's limits.
     pub fn flush(&self) -> Result<(), StoreError> {
         for (tenant, computed) in self.0.engine.take_computing_times() {
             self.0.metrics.add_compute_time(&tenant, computed);
@@ -254,7 +254,8 @@ impl Used {
 }
 
 impl PerDay {
-    /// Checks whether a tenant with this usage may use more.
+    /// Checks whether a tenant with the usage `used` may use more. `seconds` is the time until the day ends, for the
+    /// error.
     fn check(&self, used: &Used, seconds: u64) -> Result<(), QuotaError> {
         let over = |what, used: f64, most: Option<f64>| match most.filter(|most| used >= *most) {
             Some(most) => Err(QuotaError::Day { what, most, seconds }),

@@ -123,7 +123,8 @@ impl StoredSecret {
         SecretRow { name, origins, version, created, updated }
     }
 
-    /// Returns the place of the secret, which its encryption includes.
+    /// Returns the texts that the encryption of the secret includes, such as the tenant, the name and the origins. If
+    /// one of them changes, the secret does not decrypt.
     fn place<'a>(&'a self, tenant: &'a Tenant, name: &'a str, version: &'a str) -> Vec<&'a str> {
         let mut place = vec![SECRET, tenant.as_str(), name, version, &*self.key];
         place.extend(self.origins.iter().map(String::as_str));
@@ -333,7 +334,7 @@ impl Vault {
         }
     }
 
-    /// Reads the operator's keys, which are loaded on first use.
+    /// Calls `look` with the operator's keys and returns its result. The keys are loaded on first use.
     fn with_keys<T>(&self, look: impl Fn(&[Kek]) -> T) -> Result<T, VaultError> {
         if let Some(keys) = &*self.keys.read() {
             return Ok(look(keys));

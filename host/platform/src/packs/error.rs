@@ -65,7 +65,7 @@ pub enum InstallError {
         /// The pack that the source has.
         found: PackId,
     },
-    /// The same version has other bytes than before.
+    /// The source now has other bytes for a version that is already installed.
     #[error("{id} has changed: the lock file pins {locked}, but {origin} has {found}")]
     Changed {
         /// The name and version of the pack.

@@ -62,7 +62,8 @@ impl Trust {
         yaml::read(file)?.map(|written| Trust(Some(written))).ok_or_else(missing)
     }
 
-    /// Checks the signature of a pack, and returns its signer.
+    /// Checks the signature of a pack, and returns its signer. Returns `None` for an unsigned pack if such packs are
+    /// allowed.
     pub fn admit(
         &self,
         id: &PackId,

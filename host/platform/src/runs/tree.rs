@@ -125,7 +125,7 @@ impl Tree {
     }
 }
 
-/// Splits a scope into the owners of bodies and the numbers of their passes.
+/// Splits a scope into its passes: for each, the node that owns the body, and the number of the pass.
 fn passes(scope: &str) -> impl Iterator<Item = (&str, u64)> {
     scope.split('.').filter(|part| !part.is_empty()).map(|part| {
         let (owner, index) = part.split_once('[').unwrap_or((part, "0]"));

@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// While no tenant exists, requests without a token check at most once in this interval whether one exists now. A
-/// request with a token always checks it.
+/// While no tenant exists, a request without a token checks whether one exists now, at most once in this interval. A
+/// request with a token makes this check every time.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The callers of a server on the store of a host.
@@ -40,7 +40,7 @@ impl Callers {
         Ok(callers)
     }
 
-    /// Checks whether a tenant exists. If so, every caller needs a token from now on, and usage is counted.
+    /// Checks whether a tenant exists. If one exists, every caller needs a token from now on, and usage is counted.
     fn check_for_tenants(&self) -> Result<bool, TenantError> {
         let is_there = !self.tenants.document_store().list(self.tenants.host.tenant(), TENANT, "", 1)?.is_empty();
         if is_there {

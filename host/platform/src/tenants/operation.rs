@@ -136,9 +136,9 @@ pub enum Operation {
     CollectRuns {
         /// The tenant of the runs.
         tenant: String,
-        /// Removes the runs that ended longer ago than this, in milliseconds.
+        /// Removes the runs that ended longer ago than this, in milliseconds. `None` removes no run because of its age.
         older_than_ms: Option<u64>,
-        /// Keeps only this many of the runs that ended last.
+        /// Keeps only this many of the runs that ended last. `None` removes no run because of the number of runs.
         keep: Option<u64>,
     },
     /// Deletes ended runs, and the data that no run refers to.

@@ -1,7 +1,8 @@
 //! DNS look-ups, shared fairly between tenants.
 //!
-//! The system's resolver blocks a thread, even after the caller has gone. A name whose servers never answer blocks it
-//! for many seconds. So each thread holds its permit, and a tenant gets at most as many permits as it leaves free.
+//! The system's resolver blocks a thread, even after the caller has gone. A name whose servers never answer blocks the
+//! thread for many seconds. So a look-up keeps its permit until its thread is free. A tenant gets another permit only
+//! while at least as many stay free as it then holds.
 
 use std::{io, net::IpAddr, sync::Arc};
 
@@ -10,7 +11,7 @@ use flowcell_engine::FairSemaphore;
 use flowcell_services::egress::{Resolve, SystemResolver};
 use futures_util::future::BoxFuture;
 
-/// Concurrent look-ups of all tenants. A tenant gets at most as many as it leaves free.
+/// Maximum number of concurrent look-ups of all tenants.
 pub(crate) const MAX_LOOK_UPS: u64 = 64;
 
 /// Finds the addresses of a name, and blocks until it has them.

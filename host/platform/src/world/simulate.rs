@@ -5,17 +5,17 @@ use std::{collections::BTreeSet, fmt};
 use flowcell_contract::{BuiltIn, Call, Json};
 use serde::{Deserialize, Serialize};
 
-/// The capability whose services can be simulated one by one.
+/// The capability `services`. Its services can also be simulated one by one.
 pub(crate) const SERVICES: &str = BuiltIn::Services.name();
-/// The name for all capabilities.
+/// The name that stands for all capabilities with stand-ins.
 pub(crate) const ALL: &str = "all";
 
-/// Returns the names of capabilities that can be simulated as a whole.
+/// Returns the names of the capabilities with a stand-in, which can answer all calls of the capability.
 pub(crate) fn capabilities() -> impl Iterator<Item = &'static str> {
     BuiltIn::ALL.iter().filter(|capability| capability.has_stand_in()).map(|capability| capability.name())
 }
 
-/// Returns whether a name is `all`, or a capability that can be simulated as a whole.
+/// Returns whether `name` is `all` or the name of a capability with a stand-in, and so not the name of a service.
 pub(crate) fn is_whole(name: &str) -> bool {
     name == ALL || capabilities().any(|capability| capability == name)
 }
@@ -51,17 +51,17 @@ impl Simulate {
         Simulate(self.0.iter().cloned().chain(other.0).collect())
     }
 
-    /// Returns whether the simulation is empty.
+    /// Returns true if nothing is simulated.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns whether this simulation covers every name of `other`.
+    /// Returns whether this simulation is of all capabilities, or has every name of `other`.
     pub fn includes(&self, other: &Simulate) -> bool {
         self.0.contains(ALL) || other.0.is_subset(&self.0)
     }
 
-    /// Returns the names of this simulation and one more name, in the form of `--simulate`.
+    /// Returns the names of this simulation and one more name, as a value of the option `--simulate`.
     pub(crate) fn names_with(&self, name: &str) -> String {
         let names: Vec<&str> = self.0.iter().map(String::as_str).chain([name]).collect();
         names.join(",")
@@ -72,7 +72,7 @@ impl Simulate {
         self.0.iter().map(String::as_str).filter(|name| !is_whole(name))
     }
 
-    /// Returns whether a capability is simulated as a whole.
+    /// Returns whether stand-ins answer all calls of a capability.
     pub(crate) fn covers(&self, capability: &str) -> bool {
         let is_known = BuiltIn::named(capability).is_some_and(BuiltIn::has_stand_in);
         is_known && [ALL, capability].iter().any(|name| self.0.contains(*name))

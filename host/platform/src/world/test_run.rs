@@ -232,7 +232,7 @@ pub(crate) struct Clock {
 
 struct Waiting {
     now: u64,
-    /// The due time of each waiter, with a number that makes it unique.
+    /// The due times of the timers that wait, each with a number that makes the pair unique.
     due: BTreeSet<(u64, u64)>,
     wakers: HashMap<u64, Waker>,
     next: u64,
@@ -253,7 +253,7 @@ impl Clock {
         Clock { running: AtomicUsize::new(usize::from(script.still)), state: Mutex::new(state) }
     }
 
-    /// Records that nodes or timers have changed, and wakes all timers that wait, so that they check whether time may
+    /// Counts a change of the nodes or timers, and wakes all timers that wait, so that they check whether time may
     /// jump.
     fn notify_timers(&self) {
         let mut state = self.state.lock();
@@ -388,8 +388,8 @@ struct Sleep {
 }
 
 impl Sleep {
-    /// Advances the clock to this timer's time if no node runs and no earlier timer waits. Returns whether the timer
-    /// is due.
+    /// If this timer is due, returns true. If it is the first timer that waits and no node runs, advances the clock to
+    /// its due time and returns true. Otherwise returns false.
     fn try_jump(&self) -> bool {
         let mut state = self.clock.state.lock();
         let first = state.due.first() == Some(&(self.due, self.number));

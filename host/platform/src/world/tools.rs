@@ -47,10 +47,10 @@ pub(crate) trait RunFlows: Send + Sync {
     /// Returns whether the agent's run can call a flow of this name.
     fn has(&self, name: &str) -> bool;
 
-    /// Returns the flow of a name, if it can be used.
+    /// Returns the checked flow with this name. Returns `None` if no such flow exists, or if the flow cannot be used.
     fn graph(&self, name: &str) -> Option<Arc<Graph>>;
 
-    /// Runs the flow of a name, and returns its outputs.
+    /// Runs the flow with this name as a child run, and returns its outputs.
     fn run_flow<'a>(
         &'a self,
         name: &'a str,
@@ -58,7 +58,7 @@ pub(crate) trait RunFlows: Send + Sync {
         outgoing: &'a Outgoing,
     ) -> BoxFuture<'a, Result<Json, Failure>>;
 
-    /// Runs a flow that was made for this call, and returns its outputs.
+    /// Runs a flow that was made for this call as a child run, and returns its outputs.
     fn run_source<'a>(
         &'a self,
         source: &'a Source,
@@ -67,7 +67,7 @@ pub(crate) trait RunFlows: Send + Sync {
     ) -> BoxFuture<'a, Result<Json, Failure>>;
 }
 
-/// The tools that the runs of a home can call.
+/// The tools that runs with the same home can call.
 #[derive(Clone)]
 pub(crate) struct Tools {
     pub(crate) flows: Arc<dyn RunFlows>,
@@ -134,7 +134,7 @@ impl Tools {
         self.output(tool, input, &outgoing).await.map(answer)
     }
 
-    /// Calls the tool of a name without checking grants, and returns its output.
+    /// Calls the tool with the name `name` without checking grants, and returns its output.
     pub(crate) async fn call_named(&self, name: &str, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
         let missing = || Failure::new(code::TOOL_NOT_FOUND, format!("unknown tool `{name}`"));
         self.output(self.find(name).ok_or_else(missing)?, input, outgoing).await
@@ -156,8 +156,8 @@ impl Tools {
         }
     }
 
-    /// Waits for a permit of the MCP server `server`. `name` selects the permits: those for calls of tools, or those
-    /// for lists of tools.
+    /// Waits for a permit of the MCP server `server`. `name` is the name under which the permits are counted:
+    /// `mcp:SERVER` for calls of tools, and another one for lists of tools.
     async fn permit(&self, tenant: &Tenant, server: &str, name: &str) -> Result<Option<Permit>, Failure> {
         let Some((permits, within)) = self.mcp.limits(server) else { return Ok(None) };
         let server = SharedServer { name, permits, within, code: flowcell_services::code::MCP_CONNECT };

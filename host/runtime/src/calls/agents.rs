@@ -80,8 +80,8 @@ async fn close(calls: &AttemptCalls, args: &Json) -> Result<Value, Failure> {
     Ok(Value::null())
 }
 
-/// Returns the id that a call has in `agentRunId`. Fails with `invalid_input` if this attempt has no such open
-/// agent run.
+/// Returns the member `agentRunId` of a call's arguments. Fails with `invalid_input` if this attempt has no open agent
+/// run with that id.
 fn open_agent_run(calls: &AttemptCalls, args: &Json) -> Result<Arc<str>, Failure> {
     let id = super::inside::text(args, "agentRunId")?;
     let progress = calls.progress.lock();

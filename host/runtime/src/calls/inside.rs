@@ -74,8 +74,8 @@ fn perform(calls: &AttemptCalls, call: &Call) -> Result<Value, Failure> {
     }
 }
 
-/// Returns the value and the version of a key as this attempt sees them: the stored ones, then the attempt's own
-/// buffered writes. Each of these writes adds 1 to the version.
+/// Returns the value and the version of a key as this attempt sees them: the stored value, replaced by the attempt's
+/// own buffered writes. Each of these writes adds 1 to the version. `None`: the key is absent.
 fn seen(calls: &AttemptCalls, key: &str) -> Result<Option<(Value, u64)>, Failure> {
     let stored = calls.site.state.get(&calls.site.tenant, &calls.site.graph.name, key)?;
     let progress = calls.progress.lock();
@@ -99,7 +99,8 @@ fn state_set(calls: &AttemptCalls, args: &Json, expected: Option<u64>) -> Result
     Ok(Value::from(Json::from(version + 1)))
 }
 
-/// Buffers a write that the store accepted when the attempt first ran.
+/// Buffers the state write of a repeated call again, if the call succeeded when the attempt first ran. `reply` is the
+/// recorded reply.
 fn write_again(calls: &AttemptCalls, call: &Call, reply: &Result<Value, Box<Failure>>) {
     let args = call.args.json();
     let expected = match (BuiltIn::named(&call.interface), &*call.function) {

@@ -42,11 +42,12 @@ pub(super) struct Progress {
     pub(super) agents: Vec<(Arc<str>, bool)>,
     /// Inbox entries that the attempt has not received yet.
     pub(super) inbox: VecDeque<InboxMessage>,
-    /// Deadline (milliseconds since 1970) of the wait in which the attempt was when its previous sandbox ended.
+    /// Deadline (milliseconds since 1970) of the wait in which the attempt was when its previous sandbox ended. `None`:
+    /// the attempt was in no wait with a deadline.
     pub(super) wait_until: Option<u64>,
-    /// Number of events that have arrived.
+    /// Number of arrivals for the attempt so far: replies to calls, inbox entries, and closed questions.
     pub(super) events_arrived: u64,
-    /// True if the attempt waits for an event.
+    /// True if the attempt waits for an arrival.
     pub(super) blocked: bool,
     pub(super) now_ms: u64,
 }
@@ -144,7 +145,8 @@ impl Progress {
         }
     }
 
-    /// Returns the recorded reply of a `once` call of an earlier attempt.
+    /// Returns the recorded reply of a `once` call of this task by its idempotency key. An earlier attempt may have
+    /// made the call.
     pub(super) fn recorded(&self, key: &str) -> Option<Reply> {
         self.once.get(key).cloned()
     }
@@ -157,7 +159,8 @@ impl Progress {
         self.once_under_way.remove(&ordinal);
     }
 
-    /// Removes and returns the reply of a call, if the call has ended.
+    /// Removes and returns the reply of a call, if the call has ended. Advances the attempt's time to that of the
+    /// reply.
     pub(super) fn take(&mut self, ordinal: u32) -> Option<Reply> {
         let at = self.ended.iter().position(|ended| ended.ordinal == ordinal)?;
         let ended = self.ended.remove(at)?;
@@ -170,13 +173,13 @@ impl Progress {
         self.under_way.contains(&ordinal)
     }
 
-    /// Counts an event that has arrived for the attempt. The attempt is no longer blocked.
+    /// Counts an arrival for the attempt. The attempt is no longer blocked.
     pub(super) fn count_event(&mut self) {
         self.events_arrived += 1;
         self.blocked = false;
     }
 
-    /// Returns the number of the attempt's next report on its agent runs.
+    /// Counts another report on the attempt's agent runs. Returns the number of this report, from 1.
     pub(super) fn mark(&mut self) -> u32 {
         self.marks += 1;
         self.marks
@@ -197,10 +200,12 @@ impl Progress {
         self.agents.iter().any(|(open, _)| **open == *run)
     }
 
-    /// Returns the number of events so far if the attempt has no recorded steps left and waits only for people.
+    /// If the attempt has no recorded steps left and waits only for people, returns the number of arrivals so far.
     ///
-    /// Returns `None` if another call is in progress or the awaited event is `ready`. One lock covers all checks.
-    /// Otherwise the attempt could miss an event between two checks and wait forever.
+    /// Returns `None` if a call is in progress that does not wait for approval, or if an inbox entry waits. Also
+    /// returns `None` if `ready` returns true, because the awaited reply or message has arrived. The caller holds the
+    /// lock of the progress during all checks. Otherwise something could arrive between two checks, and the attempt
+    /// would wait forever.
     pub(super) fn waits_for_people(&self, ready: impl Fn(&Progress) -> bool) -> Option<u64> {
         let people = !self.asking.is_empty() || self.agents.iter().any(|(_, inbox)| *inbox);
         let nothing_else = self.under_way.iter().all(|ordinal| self.asking.contains(ordinal));
@@ -208,12 +213,12 @@ impl Progress {
         waits.then_some(self.events_arrived)
     }
 
-    /// Returns the first call that has ended and that the attempt waits for.
+    /// Returns the first ended call whose end the attempt receives by `next`.
     pub(super) fn next_ended(&self) -> Option<u32> {
         self.ended.iter().map(|ended| ended.ordinal).find(|ordinal| self.listening.contains(ordinal))
     }
 
-    /// Returns true if an event may still arrive: the end of a call that the attempt listens to, or a message.
+    /// Returns true if `next` may still receive something: the end of a call that the attempt listens to, or a message.
     pub(super) fn may_arrive(&self) -> bool {
         !self.listening.is_empty() || self.agents.iter().any(|(_, inbox)| *inbox)
     }
@@ -243,8 +248,9 @@ mod tests {
         }
     }
 
-    /// An agent that accepts messages awaits a reply, and the reply arrives at this moment. The agent does not wait for
-    /// people, and its run may not be idle.
+    /// An attempt with an agent run that accepts messages waits for a model's reply. While the call is in progress, and
+    /// also when the reply has just arrived, the attempt does not wait only for people. So its run must not count as
+    /// idle.
     #[test]
     fn an_attempt_whose_reply_is_there_does_not_wait_for_people() {
         for listen in [true, false] {

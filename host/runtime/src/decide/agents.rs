@@ -47,7 +47,8 @@ fn waiting_messages(decider: &Decider<'_>, task: TaskKey, run: &str) -> Box<[Arc
     decider.state.task(task).agents.iter().flat_map(|agents| agents.waiting(run).cloned()).collect()
 }
 
-/// Records as applied the messages that the attempt received before this step.
+/// Records which messages the attempt has received: each message in `before` becomes an applied one. `before` has the
+/// attempt's observations since its last recorded call or report.
 pub(super) fn apply_messages(decider: &mut Decider<'_>, task: TaskKey, before: &[Observed]) {
     for observed in before {
         let agents = decider.state.task(task).agents.as_ref();
@@ -64,8 +65,8 @@ pub(super) fn apply_messages(decider: &mut Decider<'_>, task: TaskKey, before: &
     }
 }
 
-/// Records as applied the messages that the attempt received before a call. If the call is a tool call of an
-/// agent run, records its start, and whether a person has to allow it.
+/// Handles the start of a call. Records which messages the attempt received before the call. If the call is a tool call
+/// of an agent run, also records its start, and whether a person has to allow it.
 pub(super) fn call_started(decider: &mut Decider<'_>, task: TaskKey, call: &CallRecord) {
     apply_messages(decider, task, &call.before);
     if let Some(agent) = call.agent.as_ref().filter(|_| *call.interface == *BuiltIn::Tools.name()) {
@@ -163,7 +164,7 @@ pub(super) fn close(decider: &mut Decider<'_>, to: &str) -> Result<(), HubError>
     Ok(())
 }
 
-/// Returns the open agent run with this id, or the latest of the task at this address.
+/// Returns the open agent run with this id, or the latest open agent run of the task at this address.
 fn find_open_agent_run(decider: &Decider<'_>, recipient: &str) -> Option<(TaskKey, Arc<str>)> {
     if let Some(key) = decider.state.task_at(recipient) {
         let runs = &decider.state.task(key).agents.as_ref()?.runs;

@@ -13,7 +13,7 @@ use crate::{
     state::Phase,
 };
 
-/// Decides about an input. Edges and scopes are settled afterwards.
+/// Decides about an input. The caller settles edges and scopes afterwards.
 pub(super) fn handle_input(decider: &mut Decider<'_>, input: Input) -> Result<(), HubError> {
     if decider.state.end.is_some() {
         return Err(HubError::RunEnded);
@@ -77,8 +77,9 @@ fn start(decider: &mut Decider<'_>, input: Json, seed: u64) {
     ready::begin_scope(decider, ScopeId::ROOT);
 }
 
-/// Resumes the run. Parks it at once if the store was restored from an older copy, or if processes died too often
-/// while they drove only this run. Otherwise such a run would repeatedly interrupt all other runs of its process.
+/// Resumes the run. Parks it at once if the store was restored from an older copy. Also parks it at once if processes
+/// died too often while they drove only this run, because it would repeatedly kill its process and interrupt other
+/// runs.
 fn resume(decider: &mut Decider<'_>, by_hand: bool, alone: bool) {
     decider.emit(Fact::RunResumed { by_hand, alone });
     if let Some(reason) = decider.state.park_reason() {

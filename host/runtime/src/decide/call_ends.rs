@@ -29,8 +29,8 @@ pub(super) fn agent_of(decider: &Decider<'_>, task: TaskKey, call: (u32, u32)) -
     Some((agent.agent_run.clone(), interface == BuiltIn::Tools.name()))
 }
 
-/// Ends the open calls of an attempt that has ended, with the failure `abandoned`. Skips `once` calls in progress:
-/// an attempt answers only after they have ended, and after a timeout the task waits for them.
+/// Ends the open calls of an attempt that has ended, with the failure `abandoned`. `once` calls in progress stay open:
+/// an attempt answers only after its `once` calls have ended, and after a timeout the task waits for them.
 pub(super) fn abandon(decider: &mut Decider<'_>, key: TaskKey) {
     withdraw_asked(decider, key);
     end_all(decider, key, |effect| {

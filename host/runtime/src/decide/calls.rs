@@ -32,7 +32,7 @@ pub(super) fn begin(
     Ok(())
 }
 
-/// Records that a repeated attempt makes a call again.
+/// Records that a repeated attempt makes a call again, if a person has decided that the call did not happen.
 pub(super) fn again(decider: &mut Decider<'_>, task: TaskKey, attempt: u32, ordinal: u32) {
     let calls = decider.state.find(task).and_then(|task| task.calls.as_ref());
     if calls.is_some_and(|calls| calls.is_to_repeat((attempt, ordinal))) {
@@ -94,8 +94,8 @@ fn ask_about_calls(decider: &mut Decider<'_>, task: TaskKey) {
     }
 }
 
-/// Records that the process which made the calls has ended. A running attempt makes them again, except for `once`
-/// calls.
+/// Handles the calls in progress after the process that made them has ended. Ends `once` calls as `ambiguous`, and the
+/// other calls of closing tasks as `abandoned`. Running attempts make the remaining calls again.
 pub(super) fn lose(decider: &mut Decider<'_>) {
     let live = decider.state.scopes.iter().flat_map(|(id, scope)| {
         let nodes = &decider.state.graph.body(scope.body).nodes;

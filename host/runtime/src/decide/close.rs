@@ -44,7 +44,8 @@ pub(super) fn task(decider: &mut Decider<'_>, key: TaskKey, failure: Option<Fail
     }
 }
 
-/// Ends a closing task after the end of its last pass, its child or its last call.
+/// Ends a closing task with its failure, or as cancelled. Callers do so when no pass, child run or call of the task is
+/// left.
 pub(super) fn finish(decider: &mut Decider<'_>, key: TaskKey) {
     let failure = decider.state.task(key).details.as_deref().and_then(|details| details.closing.clone());
     end_closed(decider, key, failure);

@@ -68,8 +68,8 @@ pub(super) fn ended(decider: &mut Decider<'_>, owner: TaskKey, outcome: PassOutc
     }
 }
 
-/// Returns the output of a node. If the node collects the results of its passes, adds them as a list to the
-/// output. Fails if the whole is too large.
+/// Returns the output of a node. If the node collects the results of its passes, adds them to the output as a list.
+/// Fails if the output is then larger than a value may be.
 pub(super) fn with_collected(decider: &Decider<'_>, owner: TaskKey, output: Value) -> Result<Value, Failure> {
     let node = decider.state.graph.node(owner.node);
     let (Some(member), Some(members)) = (&node.collects, output.json().as_object()) else { return Ok(output) };

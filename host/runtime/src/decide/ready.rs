@@ -42,7 +42,7 @@ pub(super) fn skip(decider: &mut Decider<'_>, task: TaskKey, reason: SkipReason)
     decider.ended.push_back(task);
 }
 
-/// Fails a task, with its input if an edge may carry it.
+/// Fails a task. Records its input if an outgoing edge may carry the input.
 pub(super) fn fail(decider: &mut Decider<'_>, key: TaskKey, failure: Failure) {
     let input = input_for_edges(decider, key.node, key);
     decider.emit(Fact::TaskFailed { task: key, failure: Box::new(failure), input, received: None });

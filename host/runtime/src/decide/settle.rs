@@ -95,7 +95,8 @@ fn settle_join(decider: &mut Decider<'_>, key: TaskKey) {
     }
 }
 
-/// Ends a scope without active tasks, or first skips the tasks that wait on cycles (rule 5).
+/// Does nothing while a task of the scope is active. Otherwise ends the scope if it is closing or no task waits. If
+/// tasks wait, skips those that are on cycles, or all of them if none is (rule 5).
 fn check_scope(decider: &mut Decider<'_>, id: ScopeId) {
     let Some(scope) = decider.state.scopes.get(&id) else { return };
     if scope.active > 0 {
@@ -148,7 +149,8 @@ fn pass_outcome(decider: &Decider<'_>, id: ScopeId) -> PassOutcome {
     }
 }
 
-/// Adds the node, the pass and the item of a failure to its details.
+/// Adds the place of a failure in a body to its details: the number of the pass, the node and the item. `task` is the
+/// failed task; `None`: the output of the pass could not be rendered.
 fn add_body_place(decider: &Decider<'_>, id: ScopeId, task: Option<TaskKey>, failure: Failure) -> Failure {
     let scope = decider.state.scope(id);
     let mut place = vec![("pass", Json::from(scope.index))];

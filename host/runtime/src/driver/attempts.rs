@@ -1,8 +1,8 @@
 //! The running and the evicted attempts of a run, and the inputs of both.
 //!
-//! The driver evicts an attempt that waits for long: it ends the sandbox. When an event arrives for the attempt, the
-//! driver *rehydrates* the attempt: it runs again in a new sandbox, as after a crash, gets the answers that it got
-//! before, and continues from there.
+//! The driver evicts an attempt that waits for long: it ends the attempt's sandbox. When a message, a reply or an
+//! answer arrives for the attempt, the driver *rehydrates* the attempt: the attempt runs again in a new sandbox, as
+//! after a crash, gets the answers that it got before, and continues from there.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -32,8 +32,8 @@ pub(super) struct Answered {
     pub(super) result: StepResult,
     pub(super) writes: Vec<Write>,
     pub(super) heard: Box<[Observed]>,
-    /// The recorded form of the attempt's input, if another thread has computed it. `Some(None)`: the input is too
-    /// large for a digest.
+    /// The recorded form of the attempt's input, if another thread has computed it. `None`: no other thread has.
+    /// `Some(None)`: the input is too large for a digest.
     pub(super) received: Option<Option<Received>>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Attempts {
     /// An answer that waits until the driver has handled the earlier requests of its attempt.
     answer: Option<Answered>,
     live: HashMap<TaskKey, Live>,
-    /// Attempts without a sandbox, until an event arrives for them.
+    /// Attempts without a sandbox. Each begins again when something arrives for it.
     evicted: HashMap<TaskKey, AttemptNumber>,
     /// The times of the checks whether an attempt still waits, in order.
     checks: VecDeque<(u64, TaskKey, AttemptNumber)>,
@@ -133,7 +133,8 @@ impl Attempts {
         self.given.clear();
     }
 
-    /// Schedules a check whether an attempt still waits at this time. Times do not decrease from call to call.
+    /// Schedules a check whether an attempt still waits at the time `due`. Callers must not pass a `due` that is
+    /// earlier than that of the previous call.
     pub(super) fn check_at(&mut self, due: u64, task: TaskKey, attempt: AttemptNumber) {
         self.checks.push_back((due, task, attempt));
     }
@@ -143,7 +144,8 @@ impl Attempts {
         self.checks.front().map(|(due, ..)| *due)
     }
 
-    /// Returns the next attempt that still waits and whose check is due at `now`.
+    /// Returns the next attempt that still waits and whose check is due at `now`. Removes this check, and the due
+    /// checks of attempts that no longer wait.
     pub(super) fn next_waiting(&mut self, now: u64) -> Option<(TaskKey, AttemptNumber)> {
         while let Some((_, task, attempt)) = self.checks.pop_front_if(|(due, ..)| *due <= now) {
             if self.live.get(&task).is_some_and(|live| live.calls.is_blocked()) {
@@ -162,20 +164,20 @@ impl Attempts {
         self.keep_evicted(task, attempt);
     }
 
-    /// Records that an attempt has no sandbox and waits for an event.
+    /// Records that an attempt has no sandbox until something arrives for it.
     pub(super) fn keep_evicted(&mut self, task: TaskKey, attempt: AttemptNumber) {
         self.evicted.insert(task, attempt);
     }
 
-    /// Removes the task's attempt from the evicted ones, because an event has arrived for it. Returns true if the
-    /// attempt was evicted: the caller then begins it again.
+    /// Removes the task's attempt from the evicted ones, because a message, a reply or an answer has arrived for it.
+    /// Returns true if the attempt was evicted: the caller then begins it again.
     pub(super) fn rehydrate(&mut self, task: TaskKey) -> bool {
         self.evicted.remove(&task).is_some()
     }
 
-    /// Stores the input of an attempt for the record of the attempt's end. An input that cannot be rendered has no
-    /// digest. `is_kept`: the node does not run, because its output comes from an earlier run. If computing the digest
-    /// takes long, returns a future that computes it on a blocking thread.
+    /// Stores the input of an attempt until the fact that ends or pauses the attempt is recorded with the digest. An
+    /// input that cannot be rendered has no digest. `is_kept`: the node does not run, because its output comes from an
+    /// earlier run. If computing the digest takes long, returns a future that computes it on a blocking thread.
     pub(super) fn remember(
         &mut self,
         task: TaskKey,
@@ -220,7 +222,7 @@ impl Attempts {
         self.answer.take()
     }
 
-    /// Returns the next answer. Pending if no attempt runs.
+    /// Returns the next answer of an attempt. The result is pending until an attempt answers, also if no attempt runs.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answered> {
         while let Poll::Ready(Some(answered)) = self.running.poll_next_unpin(context) {
             if let Ok(answered) = answered {

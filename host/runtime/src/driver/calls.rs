@@ -31,7 +31,8 @@ pub(super) struct Ended {
 pub(super) struct Calls {
     /// Calls that a person has to allow.
     asked: HashMap<CallKey, Box<Outgoing>>,
-    /// Calls that have left, and those that wait for the journal.
+    /// Calls that have left, with the handle that aborts them. `None`: the call has not left, because its record is not
+    /// durable yet.
     leaving: HashMap<CallKey, Option<AbortHandle>>,
     under_way: FuturesUnordered<BoxFuture<'static, Result<Ended, Aborted>>>,
 }

@@ -50,7 +50,8 @@ pub(super) struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Prepares the run that a task calls: a new one, or the one that the journal has.
+    /// Prepares the run that a task calls: continues the run if the journal already has it, and creates a new run
+    /// otherwise.
     pub(super) fn open(&self, key: TaskKey, call: &FlowCall) -> Result<(Driver, Hub, Begin), Failure> {
         let (address, attempt) = (self.state.address(key), self.state.task(key).attempt);
         let run = run_id(self.state, &self.identity.run_id, key, attempt);
@@ -85,8 +86,11 @@ impl Caller<'_> {
 
     /// Finds the flow of a new child.
     ///
-    /// If the run repeats another one, returns the flow that the other run called at the same place by the same name.
-    /// The child of the other run is returned as well. The search ends at a run that was removed.
+    /// If the calling run repeats another run, the same task of that run may have called a flow by this name. In this
+    /// case, returns the flow that it called, and the child run that it started. If not, looks at the run that the
+    /// other run repeats, and so on, up to a run that
+    /// was removed. Without such a call, returns the flow that the library finds by this name, and
+    /// `None`.
     fn callee(&self, key: TaskKey, attempt: u32, name: &Arc<str>) -> Result<(Pinned, Option<RunId>), Failure> {
         let (mut repeats, mut left) = (self.repeats.cloned(), MAX_REPEATS);
         while let Some(before) = repeats.take().filter(|_| left > 0) {

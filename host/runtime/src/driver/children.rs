@@ -71,8 +71,8 @@ impl Children {
         self.permit.is_some()
     }
 
-    /// Records in the run's live permit whether the run itself is idle. No work of this process ends an idle run, so
-    /// waiting runs cannot expect its permit; see [`crate::live`].
+    /// Records in the run's live permit whether the run itself is idle. An idle run does not end by work of this
+    /// process, so other runs cannot count on getting its permit; see [`crate::live`].
     pub(super) fn set_idle(&mut self, is_idle: bool) {
         if let Some(permit) = &mut self.permit {
             permit.set_idle(is_idle);
@@ -168,10 +168,10 @@ impl Children {
         self.driven.iter().flat_map(below).collect()
     }
 
-    /// Requests a live permit for the run that a task calls, and returns it if one is free.
+    /// Requests a live permit for the run that a task calls, and returns the permit if one is free.
     ///
-    /// Otherwise the call is queued, and `commands` receives [`Command::ChildPermit`] later. If the run itself has no
-    /// permit, `enter` returns one.
+    /// Otherwise the call is queued, and `commands` receives [`Command::ChildPermit`] later. If the calling run itself
+    /// has no permit, it first gets the one that `enter` returns.
     pub(super) fn request_permit(
         &mut self,
         (task, attempt): (TaskKey, u32),

@@ -61,8 +61,9 @@ impl Clock {
     /// Returns when the next timer continues the run. With `patience_ms`, [`NextDue::Soon`] means that a timer is due
     /// within this time.
     ///
-    /// Without it, [`NextDue::Soon`] means that the run has a timer that continues it. A timer that only limits the
-    /// time of the run or of a person's answer counts only once it is due.
+    /// Without `patience_ms`, the driver waits for a timer of any time, and [`NextDue::Soon`] means that there is one.
+    /// Timers that only limit the time of the run or of a person's answer are an exception: such a timer counts as
+    /// `Soon` only when it is due.
     pub(super) fn next_due(&self, state: &RunState, patience_ms: Option<u64>) -> NextDue {
         let now = self.now();
         let mut next = NextDue::Never;
@@ -80,8 +81,9 @@ impl Clock {
         next
     }
 
-    /// Makes the driver wake at this time or earlier. A sleep that ends earlier is kept. Most timers are withdrawn
-    /// before they are due, and starting a new sleep costs more than one needless wake.
+    /// Makes the driver wake at the time `due` or earlier. `None`: no timer wakes the driver. A present sleep that ends
+    /// earlier is kept: most timers are withdrawn before they are due, and starting a new sleep costs more than one
+    /// needless wake.
     pub(super) fn set_wake(&mut self, due: Option<u64>) {
         match (due, &self.sleeping) {
             (None, _) => self.sleeping = None,

@@ -13,7 +13,8 @@ use crate::{
 
 /// Answers by the address of the asking task or by the id of its node.
 ///
-/// For a call that needs approval, `#CALL` follows. For a child run, the address of the calling task and `/` precede.
+/// For a call that needs approval, the key ends with `#` and the number of the call. For a child run, the key begins
+/// with the address of the calling task and `/`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EarlyAnswers(BTreeMap<String, Json>);
 
@@ -30,7 +31,8 @@ impl EarlyAnswers {
         self.reply(state, key, "", question)
     }
 
-    /// Returns the reply to the question whether a call may leave. It applies only to the first attempt of the task.
+    /// Returns the reply to the question whether a call may leave. Returns `None` unless the call is one of the first
+    /// attempt of its task, and the options have an answer for the call.
     pub(super) fn to_call(&self, state: &RunState, key: TaskKey, ordinal: u32) -> Option<RunCommand> {
         state.find(key).filter(|task| task.attempt == 1)?;
         self.reply(state, key, &format!("#{ordinal}"), QuestionRef::default())

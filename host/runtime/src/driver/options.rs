@@ -37,7 +37,7 @@ pub(crate) struct DriveOptions {
     pub(crate) answers: EarlyAnswers,
     /// The outputs that the run keeps from the run that it repeats.
     pub(crate) kept_outputs: KeptOutputs,
-    /// Milliseconds for which the driver waits for timers when only they continue the run. `None`: no limit.
+    /// Milliseconds for which the driver waits for timers when only timers continue the run. `None`: no limit.
     pub(crate) patience_ms: Option<u64>,
     /// True if the driver parks the run when only people and events can continue it.
     pub(crate) parks: bool,

@@ -120,7 +120,7 @@ impl Outbox {
         self.queue = DurabilityQueue::from(self.next_seq);
     }
 
-    /// Makes state writes visible. They become durable with the next unit.
+    /// Makes state writes visible to other attempts and runs. The writes become durable with the next unit.
     pub(super) fn stage(
         &mut self,
         store: &dyn StateStore,
@@ -144,8 +144,8 @@ impl Outbox {
         self.hurried = true;
     }
 
-    /// Answers a request when all units so far are durable. So an acknowledged request is on stable storage. A
-    /// refusal is sent only when the facts that caused it are on stable storage.
+    /// Answers a request when all units so far are durable. So the facts of an acknowledged request are on stable
+    /// storage, and so are the facts that caused a refusal.
     pub(super) fn acknowledge(&mut self, answer: oneshot::Sender<Result<(), HubError>>, outcome: Result<(), HubError>) {
         self.hold_and_hurry(OnDurable::Acknowledge(answer, outcome));
     }
@@ -233,7 +233,7 @@ impl Outbox {
     }
 }
 
-/// Returns the message about a state write that came too late.
+/// Returns the message about a state write whose expected version is no longer the present one.
 pub(super) fn conflict(key: &str) -> String {
     format!("another run has written the state `{key}` in the meantime")
 }

@@ -77,8 +77,8 @@ impl Driver {
         }
     }
 
-    /// Resumes the run: begins every outstanding item again. The record of the resumption is durable before that, so
-    /// that the next process recognises a run that kills its process.
+    /// Resumes the run: begins every outstanding item again. Before any item begins, the record of the resumption is
+    /// durable. So if the run kills its process, the next process counts this death.
     pub(super) async fn resume(&mut self, by_hand: bool) {
         if self.state.end().is_some() {
             return;
@@ -224,7 +224,7 @@ impl Driver {
         self.attempts.begin((key, number), calls, received, result);
     }
 
-    /// Begins an attempt again after an event has arrived for it, if it was evicted.
+    /// If an attempt was evicted, begins it again, because a message, a reply or an answer has arrived for it.
     fn rehydrate(&mut self, task: TaskKey) {
         if self.attempts.rehydrate(task) {
             self.start(task);
@@ -246,7 +246,8 @@ impl Driver {
         }
     }
 
-    /// Records that an attempt waits for people, unless an event has arrived for it meanwhile.
+    /// Records that an attempt waits for people. Does nothing if something has arrived for the attempt since it began
+    /// to wait: `heard` is the number of its arrivals at that time.
     fn attempt_waits_for_people(&mut self, task: TaskKey, attempt: AttemptNumber, due: Option<u64>, heard: u64) {
         if self.attempts.calls_of(task).is_some_and(|calls| calls.events_arrived() == heard) {
             let _ = self.apply_input(Input::AttemptIdle { task, attempt, due });
@@ -344,8 +345,8 @@ impl Driver {
         self.check_later(task, attempt);
     }
 
-    /// Makes a call again that has no recorded end and that a repeated attempt has reached, unless it is still in
-    /// progress.
+    /// Makes a call again that has no recorded end, because the repeated attempt has reached the call. Does nothing if
+    /// the call is still in progress.
     fn call_again(&mut self, key: CallKey, mut outgoing: Box<Outgoing>) {
         if self.calls.is_dispatched(key) {
             return;
@@ -363,8 +364,8 @@ impl Driver {
         }
     }
 
-    /// Schedules a call that a person has allowed. If the call was denied, or the driver no longer has it, begins its
-    /// attempt again if that was evicted.
+    /// Handles the decision whether a call may leave. Schedules an allowed call. If the call was denied, or if the
+    /// driver no longer has it, begins the call's attempt again in case the attempt is evicted.
     fn call_decided(&mut self, key: CallKey, allowed: bool) {
         let (task, _, ordinal) = key;
         let outgoing = self.calls.take_asked(key);

@@ -19,8 +19,8 @@ pub(super) enum Shutdown {
 }
 
 impl Shutdown {
-    /// Records a request to stop. The first request returns the time at which the wait ends. A request after that time
-    /// ends the wait.
+    /// Records a request to stop. For the first request, returns the time at which the wait ends, and `None` for all
+    /// others. A request that arrives at that time or later ends the wait.
     pub(super) fn request(&mut self, now: u64) -> Option<u64> {
         match *self {
             Shutdown::NotRequested => {

@@ -17,7 +17,7 @@ pub enum AgentFact {
         /// The description of the agent run for people.
         about: Json,
     },
-    /// The component reported a state or an event of its agent run.
+    /// The component reported on its agent run: a new state of the agent run, or anything else that `kind` names.
     Told {
         /// The number of this report among the attempt's reports on agent runs, from 1.
         mark: u32,
@@ -61,7 +61,7 @@ pub enum AgentFact {
         /// The id of the agent run.
         id: Arc<str>,
     },
-    /// The model of the agent run has answered; the answer is the reply of the call.
+    /// The model of the agent run has answered. The answer is the reply of the call `ordinal`.
     Spoke {
         /// The id of the agent run.
         id: Arc<str>,
@@ -89,7 +89,7 @@ pub enum AgentFact {
         /// The number of the call in its attempt.
         ordinal: u32,
     },
-    /// The tool has answered; the answer is the reply of the call.
+    /// The tool has answered. The answer is the reply of the call `ordinal`.
     ToolEnded {
         /// The id of the agent run.
         id: Arc<str>,

@@ -64,14 +64,14 @@ pub struct Asked {
 #[serde(transparent)]
 pub struct CallDigest(pub Box<str>);
 
-/// An observation of an attempt that could differ at another time.
+/// An observation of an attempt. It is recorded because it could be a different one when the attempt is repeated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Observed {
     /// The reply to a call that stays in the host.
     Answered(CallDigest, Result<Value, Box<Failure>>),
     /// The end of the call with this number.
     Delivered(u32),
-    /// No event had arrived by this time (milliseconds since 1970).
+    /// Nothing that the attempt waited for had arrived by this time (milliseconds since 1970).
     TimedOut(u64),
     /// The attempt took the message with this id.
     Message(Arc<str>),

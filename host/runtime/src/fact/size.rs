@@ -106,7 +106,7 @@ fn of_agent(fact: &AgentFact) -> u64 {
 }
 
 impl Resolution {
-    /// Returns the bytes of the value (as JSON text) or of the reason that the person sent.
+    /// Returns the size in bytes of what the person sent: the JSON text of the value, or the reason.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Resolution::Repeat => 0,

@@ -112,7 +112,8 @@ pub enum Input {
         /// The members of the input that can be rendered.
         input: Value,
     },
-    /// The text would be larger than a value may be, because its parts are shared.
+    /// The JSON text of the input would be larger than a value may be, because the input contains some parts many
+    /// times.
     TooLarge {
         /// A hint to another way to read the input.
         input_error: Json,
@@ -184,10 +185,10 @@ struct Page {
     from: u64,
     filling: Filling,
     seen: u64,
-    /// The digest of the last input.
+    /// The digest of the input of the previous attempt on this page.
     last: Option<Received>,
-    /// The first addresses where the node made attempts, each preceded by the numbers of its passes. So they are
-    /// sorted by pass: parallel passes end in a different order in each run.
+    /// The first addresses where the node made attempts. Before each address are the numbers of its passes, by which
+    /// the addresses are sorted: the order in which parallel passes end is not the same in each run.
     elsewhere: BTreeSet<(Vec<u64>, String)>,
 }
 

@@ -84,7 +84,7 @@ struct Waiter {
 
 impl Share {
     /// Returns true if the tenant's limit leaves a permit. If `spare` is false, some permits stay reserved:
-    /// [`SPARE_PERMITS`], but at most half of the limit.
+    /// [`SPARE_PERMITS`], but at most half of the limit. If `spare` is true, no permit is reserved.
     fn has_permit(&self, spare: bool) -> bool {
         let kept = |most: u64| if spare { 0 } else { SPARE_PERMITS.min(most / 2) };
         self.most.is_none_or(|most| self.runs < most - kept(most))
@@ -106,8 +106,9 @@ impl Share {
         self.trees.iter().filter_map(first).min_by_key(|(_, order)| *order)
     }
 
-    /// Returns the waiting run that can only get a spare permit. None of the tenant's (or of a full tree's) runs can
-    /// end, because each waits for runs below it or is idle.
+    /// Returns the waiting run that can only get a spare permit, if the tenant is stuck. A tenant is stuck if none of
+    /// its runs can end, because each waits for runs below it or is idle. A tree with the maximum number of children is
+    /// stuck under the same condition.
     fn stuck(&self) -> Option<(Key, Order)> {
         if self.free == 0 {
             return self.deepest();
@@ -277,8 +278,8 @@ impl Table {
         }
     }
 
-    /// Returns the waiting run that gets the next free permit. It belongs to the tenant with the fewest children, and
-    /// among the tenant's trees to the one with the fewest children.
+    /// Returns the waiting run that gets the next free permit: in the tenant with the fewest children, in that tenant's
+    /// tree with the fewest children, the deepest run, and among runs of one depth the first that came.
     fn next_waiter(&self) -> Option<(Tenant, Key, Order)> {
         let mut best: Option<((u64, u64, Order), &Tenant, Key)> = None;
         for (tenant, share) in &self.tenants {

@@ -31,12 +31,12 @@ pub struct Filter {
     pub parent: Option<RunId>,
     /// Selects the runs that repeat this run.
     pub retry_of: Option<RunId>,
-    /// Selects the runs whose status has changed last at least this many milliseconds after their start. For ended
+    /// Selects the runs whose last change of status was at least this many milliseconds after their start. For ended
     /// runs, this is the duration.
     pub min_duration_ms: Option<u64>,
-    /// Selects the runs whose status has changed last at most this many milliseconds after their start.
+    /// Selects the runs whose last change of status was at most this many milliseconds after their start.
     pub max_duration_ms: Option<u64>,
-    /// Selects the runs that follow this one in the list.
+    /// Selects the runs after this one in the order of the list: the runs that began earlier than this one.
     pub after: Option<RunId>,
     /// The maximum number of runs. The latest come first.
     pub limit: usize,

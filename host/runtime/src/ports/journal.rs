@@ -90,13 +90,13 @@ pub trait Journal: Send + Sync {
         self.force();
     }
 
-    /// Returns the runs that a run called, or that were made for it, and that have not ended. The default, for a store
-    /// in memory, returns none: there, such runs end with the process.
+    /// Returns the runs that have not ended and that this run has called, or that were made for this run. The default,
+    /// for a store in memory, returns none: there, such runs end with the process.
     fn left_below(&self, _tenant: &Tenant, _run: &RunId) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
 
-    /// Returns the runs that a run called, or that were made for it, including those that have ended.
+    /// Returns the runs that this run has called, or that were made for this run, including those that have ended.
     fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError>;
 
     /// Returns the metadata of a run.

@@ -95,11 +95,11 @@ pub trait Runs: Journal {
     /// Returns the runs that a run has called, in the order of their start.
     fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError>;
 
-    /// Lists the runs of a filter, the latest first.
+    /// Lists the runs that a filter selects, the latest first.
     fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError>;
 
-    /// Counts the runs of a filter by the values of a member. Counts at most [`MAX_COUNTED`] runs, the latest ones;
-    /// `limit` of the filter does not apply.
+    /// Counts the runs that a filter selects, by the values of a member. Counts at most [`MAX_COUNTED`] runs, the
+    /// latest ones. The member `limit` of the filter does not apply.
     fn count(&self, tenant: &Tenant, filter: &Filter, by: &Group) -> Result<Counts, StoreError> {
         let rows = self.runs(tenant, &Filter { limit: MAX_COUNTED + 1, ..filter.clone() })?;
         let mut numbers: HashMap<Option<String>, u64> = HashMap::new();
@@ -125,8 +125,8 @@ pub trait Runs: Journal {
     /// Lists the ended top runs to remove, those that ended first first.
     fn removable(&self, tenant: &Tenant, wanted: &Removable) -> Result<Vec<RunId>, StoreError>;
 
-    /// Lists at most `limit` top runs that a process should drive. These are active ones without a driver, and parked
-    /// ones with a timer that is due at `now`.
+    /// Lists at most `limit` top runs that a process should drive: active runs without a driver, and parked runs with a
+    /// timer that is due at `now`.
     fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError>;
 
     /// Returns the time of the first timer of all parked top runs. `None`: no such timer.

@@ -45,8 +45,8 @@ pub struct Again {
     pub run: RunId,
     /// The first repeated node of the flow itself.
     pub from: NodeId,
-    /// True if the repeated nodes ask people their questions again. False in records of older versions: these runs
-    /// keep the answers.
+    /// True if the repeated nodes ask people their questions again. False: the run keeps the answers of the earlier
+    /// run, as all runs did in older versions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asks_again: bool,
 }
@@ -66,8 +66,8 @@ pub struct Record {
     /// The run that called this one, if it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
-    /// The prefix of the idempotency keys of the run's calls. It consists of the id of the top run, and the tasks
-    /// that called one another from there, without their attempts.
+    /// The prefix of the idempotency keys of the run's calls: the id of the top run, followed by the address of the
+    /// calling task on each level from the top run to this one. The attempts of these tasks are no part of it.
     #[serde(default = "no_root", skip_serializing_if = "str::is_empty")]
     pub root: Arc<str>,
     /// The part of an earlier run that the run repeats.
@@ -77,8 +77,8 @@ pub struct Record {
     /// the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called: Option<Arc<str>>,
-    /// The run that this one repeats, as a whole or in part. A task of this run calls the same flow as the task in
-    /// the repeated run.
+    /// The run that this one repeats, as a whole or in part. If a task of that run has called a flow, the same task of
+    /// this run calls the same flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<RunId>,
     /// Answers to later questions that the options of the run contain, by the address of the asking node or by its id.
@@ -90,8 +90,8 @@ pub struct Record {
     /// The version of the flow, if the run was started from a library.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// The labels of the flow, of the trigger and of the start. A label that is given later replaces an earlier one of
-    /// the same name.
+    /// The labels of the flow, and those of the trigger or of the start of the run, which replace labels of the flow
+    /// with the same names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: Labels,
     /// The id of the trigger that started the run.

@@ -110,7 +110,8 @@ pub trait CopyableStore: Journal + Blobs + StateStore {
     /// Lists at most `limit` runs whose row number is greater than `after`, including runs that were removed.
     fn kept_runs(&self, after: i64, limit: usize) -> Result<Vec<KeptRun>, StoreError>;
 
-    /// Lists at most `limit` values of state after `after`, as tenant, flow and key, in this order.
+    /// Lists the tenant, the flow and the key of at most `limit` values of state, in the order of these three parts,
+    /// from the first that follows `after`.
     fn kept_keys(
         &self,
         after: &(Tenant, String, String),
@@ -126,7 +127,8 @@ pub trait CopyableStore: Journal + Blobs + StateStore {
     /// Lists at most `limit` step states after the tenant and session `after`, in the order of tenants and sessions.
     fn kept_steps(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, StepState)>, StoreError>;
 
-    /// Lists at most `limit` documents after the tenant, kind and key `after`, in this order.
+    /// Lists at most `limit` documents with their tenants and kinds, in the order of tenant, kind and key, from the
+    /// first that follows `after`.
     fn kept_documents(
         &self,
         after: &(Tenant, String, String),

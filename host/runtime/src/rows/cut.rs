@@ -1,11 +1,11 @@
 //! Large values: cut out of the text of a row, stored once for each content, and put back on reading.
 //!
 //! A *cut* is a value that was moved from the text into a blob. A *hole* is the `null` that stays in its place. A
-//! *repeat* is a value that equals an earlier value of the same row and is not written again. For example, a pass
-//! that ends passes its value to its owner in the same row. A repeat also leaves a hole.
+//! *repeat* is a value that equals an earlier value of the same row and is not written again. For example, when a pass
+//! ends, the fact of its end and the fact that wakes its owner may contain the same value. A repeat also leaves a hole.
 //!
-//! A value is cut if its text is larger than [`MAX_INLINE_BYTES`], not counting the parts that were cut inside of it. So
-//! each cut is as small as possible, and a large part is the same blob in every place: in an output, in the input of
+//! A value is cut if its text is larger than [`MAX_INLINE_BYTES`], not counting the parts that were cut inside of it.
+//! So each cut is as small as possible, and a large part is the same blob in every place: in an output, in the input of
 //! the next node, in an item of a list. Blobs hold plain JSON, with holes for the parts that were cut inside of them.
 //! The row lists the positions of all holes.
 //!

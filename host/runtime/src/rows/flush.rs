@@ -90,8 +90,9 @@ impl<T> Default for Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// Decides the next step of the writer. While items arrive, the writer wakes itself after a time, so that not
-    /// every item has to wake it. After it has found no items for that time, the next item wakes it.
+    /// Decides the next step of the writer. While items arrive, the writer waits at most [`FLUSH_MS`] and then checks
+    /// the queue by itself, so that not every item has to wake it. If the writer finds no items for that time, it
+    /// sleeps until the next item wakes it.
     fn next(&mut self, now: Instant) -> Next {
         self.asleep = false;
         if self.items.is_empty() {
@@ -160,7 +161,7 @@ impl<T> FlushQueue<T> {
         self.waiting.lock().closed
     }
 
-    /// Drops all items, including those of later calls, because the writer has failed.
+    /// Drops all queued items, and all items that are pushed later, because the writer has failed.
     pub(crate) fn abandon(&self) {
         let mut waiting = self.waiting.lock();
         waiting.abandoned = true;

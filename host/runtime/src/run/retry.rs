@@ -53,9 +53,10 @@ impl FlowRunner {
     /// Prepares a new run that repeats another one: the same flow, as it was pinned, with the same input. The present
     /// limits of the tenant apply to the flow.
     ///
-    /// If `repeat` names a node, this node, the nodes after it and all nodes that did not succeed run again; the others
-    /// keep their outputs. If the named node or a node after it depends on a decision of a person, at a gate or an
-    /// agent, the node with the decision runs again, too, with everything after it. `keep_answers` prevents this.
+    /// If `repeat` names a node, this node and all nodes after it run again, and so do all nodes that did not succeed.
+    /// The other nodes keep their outputs. The named node, or a node after it, may depend on a decision of a person at
+    /// another node: an answer at a gate, or about a call of an agent. That other node then runs again, too, with
+    /// everything after it, unless `keep_answers` is true.
     pub fn retry(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
         // A person above a called run may have allowed its actions. Repeated alone, the run would act without
         // permission.
@@ -135,7 +136,8 @@ fn check_answers_kept(world: &World, graph: &Graph, again: &Again) -> Result<(),
     }
 }
 
-/// Adds the nodes with decisions of people that nodes in `anew` depend on, and everything after them.
+/// Adds nodes to `anew`, the nodes that run again: each node at which a person has decided something that a node in
+/// `anew` depends on, and everything after it.
 fn ask_again(graph: &Graph, decided: HashSet<NodeIx>, anew: &mut HashSet<NodeIx>) {
     let mut open: Vec<_> = decided.into_iter().map(|node| node_and_followers(graph, node)).collect();
     loop {

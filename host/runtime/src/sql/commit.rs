@@ -1,8 +1,8 @@
 //! One commit: checks of the claims, and then all writes.
 //!
-//! The commit locks the rows of the top runs, and each row must have the epoch of this process's claim. A long
-//! suspended process whose runs another process has taken therefore writes nothing. A reader after a claim sees all
-//! earlier writes.
+//! The commit locks the rows of the top runs, and each row must have the epoch of this process's claim. A process may
+//! be suspended for long while another process claims its runs. When it continues, it therefore writes nothing to these
+//! runs. A process that has claimed a run sees all earlier writes to the run.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -36,7 +36,7 @@ pub(super) struct Commit<'a> {
     pub(super) shared: &'a Shared,
     pub(super) connection: &'a mut Connection,
     pub(super) rows: &'a mut Rows,
-    /// True if an earlier attempt may have succeeded.
+    /// True if an earlier try of this commit may have succeeded.
     pub(super) in_doubt: bool,
 }
 
@@ -78,8 +78,8 @@ impl Commit<'_> {
         Ok(written)
     }
 
-    /// Returns the fence of each entry that may be written. Runs that have read state of a refused entry are also
-    /// lost.
+    /// Returns the fence of each entry that may be written, and `None` for refused entries. If an entry with state
+    /// writes is refused, the runs that may have read these writes are lost, too.
     fn fences(&self, items: &[Item]) -> Vec<Option<Fence>> {
         let claims = &self.shared.claims;
         if claims.since_renewal() > self.shared.options.lease {
@@ -98,9 +98,9 @@ impl Commit<'_> {
         }
     }
 
-    /// Returns the epochs of the trees by row, so that the statement that updates the ends of the journals also
-    /// compares the epochs. This saves a round trip. Returns `None` unless the commit appends to the top run of each
-    /// tree and knows the end of its journal.
+    /// Returns the epochs of the claimed trees by the rows of their top runs. The statement that updates the ends of
+    /// the journals then also compares the epochs, which saves a round trip. Returns `None` if this is not possible:
+    /// the commit must append to the top run of each tree, and know the end of that run's journal.
     fn known_epochs(&self, entries: &[(&Entry, &Fence)]) -> Option<BTreeMap<i64, i64>> {
         if self.in_doubt || !self.shared.claims.fences() {
             return None;
@@ -252,7 +252,8 @@ impl Commit<'_> {
         Ok(row)
     }
 
-    /// Returns whether the first entry exists. Then all entries exist, because a commit is all or nothing.
+    /// Returns whether the database already has the first entry. In that case it has all entries, because a commit is
+    /// all or nothing.
     async fn is_done(&mut self, entries: &[(&Entry, &Fence)]) -> Result<bool, SqlError> {
         let Some((entry, _)) = entries.first() else { return Ok(false) };
         let Some(at) = self.rows.get(&key(entry)) else { return Ok(false) };

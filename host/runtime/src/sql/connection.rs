@@ -193,7 +193,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins a transaction that reads the present data, regardless of concurrent writes.
+    /// Begins a transaction that only reads. All its reads show the data of one moment, even if other connections write
+    /// meanwhile.
     pub(super) async fn snapshot(&mut self) -> Result<(), SqlError> {
         match self.dialect {
             Dialect::Postgres => self.run_unprepared("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await,

@@ -24,7 +24,8 @@ pub(super) async fn check(connection: &mut Connection) -> Result<(), OpenSharedS
     }
 }
 
-/// Returns the name of the server, and the first version that can skip locked rows.
+/// Returns the name of the server, and the first version that the store accepts: the first one that can skip locked
+/// rows.
 fn min_version(dialect: Dialect, version: &str) -> (&'static str, (u32, u32)) {
     match dialect {
         Dialect::MySql if version.contains("MariaDB") => ("MariaDB", (10, 6)),
@@ -33,7 +34,7 @@ fn min_version(dialect: Dialect, version: &str) -> (&'static str, (u32, u32)) {
     }
 }
 
-/// Returns the first two parse_version of a version, such as `10.11.14-MariaDB` or `PostgreSQL 15.14 (Debian …)`.
+/// Returns the first two numbers of a version, such as `10.11.14-MariaDB` or `PostgreSQL 15.14 (Debian …)`.
 fn parse_version(version: &str) -> (u32, u32) {
     let text = version.trim_start_matches("PostgreSQL ");
     let mut parts = text.split(|letter: char| !letter.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));

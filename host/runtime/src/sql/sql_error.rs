@@ -21,7 +21,8 @@ pub(super) enum SqlError {
     DuplicateRow(String),
     /// The statement was not executed, because a column or an index with the same name exists.
     DuplicateName(String),
-    /// The statement was not executed, because remembered data is out of date.
+    /// The result of the statement cannot be used, because remembered data is out of date: another process has written
+    /// meanwhile. The work may succeed when it is repeated.
     Again,
 }
 

@@ -19,8 +19,8 @@ use crate::{
 /// The writes of a flow's state by key: the expected version, and the last write with its version.
 type Changes<'a> = BTreeMap<&'a str, (u64, &'a Write, u64)>;
 
-/// Writes the state of entries. If another process has changed a value, the runs of the flow may have read outdated
-/// state, and this process gives up these runs.
+/// Writes the state of entries. If another process has changed one of the values, fails with [`SqlError::Again`]. This
+/// process then gives up the runs of the flow, because they may have read outdated state.
 pub(super) async fn write(shared: &Shared, connection: &mut Connection, entries: &[&Entry]) -> Result<(), SqlError> {
     let mut flows: BTreeMap<(&str, &str), Changes<'_>> = BTreeMap::new();
     for entry in entries {

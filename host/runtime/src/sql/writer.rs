@@ -49,11 +49,10 @@ impl Writer {
         }
     }
 
-    /// Writes all items, or none, and reports the result. Returns `false` if the commit has failed and is not
-    /// repeated.
+    /// Writes all items, or none, and reports the result. Returns `false` if the commit has failed and is not repeated.
     ///
-    /// A commit is repeated while the error may pass. Callers of turns that come after it, in `later` and in the
-    /// queue, get an error once the patience of the store ends.
+    /// A commit is repeated as long as its error may be temporary. The callers of turns that wait behind the commit, in
+    /// `later` and in the queue, get an error when the patience of the store has ended.
     async fn commit(&mut self, items: Vec<Item>, later: &mut VecDeque<Item>) -> bool {
         if items.is_empty() {
             return true;
@@ -182,7 +181,8 @@ impl Writer {
         self.rows.clear();
     }
 
-    /// Does work in a transaction of its own. Repeats it until the patience of the store ends.
+    /// Does work in a transaction of its own. Repeats the work while its error may be temporary, for at most
+    /// `Options::patience`.
     async fn retry<T>(&mut self, work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>) -> Result<T, StoreError> {
         let mut pause = RETRY_PAUSES.0;
         let began = Instant::now();

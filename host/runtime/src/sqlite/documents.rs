@@ -55,8 +55,8 @@ impl Remembered {
         }
     }
 
-    /// Calls `write`, and forgets all remembered documents before. It does so even if the write fails, because a failed
-    /// write may have been committed.
+    /// Forgets all remembered documents, and then calls `write`. Meanwhile no document is remembered. If the write
+    /// fails, the documents stay forgotten, because a failed write may have been committed.
     pub(super) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
         self.start_write();
         let written = write();
@@ -203,7 +203,8 @@ mod tests {
         Some(Document { key: "k".into(), value: Json::from(version), version })
     }
 
-    /// Reads at once, while the database has this version. Returns the version that the reader gets.
+    /// Reads the document without a pause between the two steps of the read. `stored` is the version in the database.
+    /// Returns the version that the reader gets.
     fn read(remembered: &Remembered, stored: u64) -> u64 {
         let found = remembered.start_read(&key()).unwrap_or_else(|writes| {
             remembered.end_read(key(), &version(stored), writes);

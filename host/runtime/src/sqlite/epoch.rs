@@ -1,8 +1,9 @@
-//! The epoch: detects a database that was restored from an older copy, whose runs have done more than the copy records.
+//! The epoch: detects a database that was restored from an older copy. Its runs may have done more than the copy
+//! records.
 //!
-//! A number grows while the store is written. Each increment is first committed in the database, and then written to
-//! a file beside it. So a database with a smaller number than the file is an older copy. After a crash the file may
-//! have the smaller number, which is harmless. A backup beside an owner gets a smaller number (see `backup`).
+//! A number grows while the store is written. Each increment is first committed in the database, and then written to a
+//! file beside the database. So a database with a smaller number than the file is an older copy. After a crash the file
+//! may have the smaller number, which is harmless. A backup beside an owner gets a smaller number (see `backup`).
 
 use std::{
     fs,
@@ -83,8 +84,9 @@ impl Epoch {
     }
 }
 
-/// Gives a copy of the database a smaller number than that of its store, so that it counts as older even if the owner's next write does not increment the number. A store with the number 0 has no write since its
-/// creation, and its first write increments it.
+/// Gives a copy of the database a smaller number than that of its store, so that it counts as older even if the owner's
+/// next write does not increment the number. A store with the number 0 has no write since its creation, and its first
+/// write increments it.
 pub(super) fn make_older(copy: &Connection) -> Result<(), rusqlite::Error> {
     copy.execute("UPDATE epoch SET number = number - 1 WHERE number > 0", ()).map(drop)
 }

@@ -114,7 +114,8 @@ fn search_rows(
 pub(super) struct Recent {
     since: Instant,
     latest: HashSet<(Tenant, Arc<str>)>,
-    /// The blobs of the previous period.
+    /// The blobs that were put in the period of [`SPARED_MS`] before the present one. `latest` has those of the present
+    /// one.
     before: HashSet<(Tenant, Arc<str>)>,
 }
 

@@ -22,8 +22,8 @@ pub(super) struct UnindexedUnit {
     after: UnitPosition,
 }
 
-/// Indexes all units that are not indexed yet, if `place` is a multiple of [`INDEXED_TOGETHER`]. `place` is that of a
-/// unit that was just appended.
+/// Indexes all units that are not indexed yet, if `place` is a multiple of [`INDEXED_TOGETHER`]. `place` is the row
+/// number of the unit that was just appended.
 pub(super) fn index_if_due(connection: &Connection, place: i64) -> Result<(), rusqlite::Error> {
     if place % INDEXED_TOGETHER != 0 {
         return Ok(());

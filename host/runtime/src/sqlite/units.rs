@@ -135,9 +135,9 @@ impl Page<'_> {
     }
 }
 
-/// Returns the row of a run, and the least number that its next fact can have. If the units end before this number,
-/// some were lost. The number comes from the end of the journal when the run parked or ended, and from the units in
-/// the index.
+/// Returns the row of a run, and a number that its next fact must at least have. If the units end before this number,
+/// some units were lost. The number is the greater one of two: the end of the journal when the run last parked or
+/// ended, and one more than the number of the first fact in the last indexed unit.
 fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(i64, u64)>, StoreError> {
     let sql =
         "SELECT id, max(next_seq, (SELECT coalesce(max(first_seq) + 1, 0) FROM places WHERE places.run = runs.id))

@@ -25,9 +25,9 @@ const BEGIN: u64 = 2 * TEN_YEARS_MS as u64;
 /// A wait below zero would be longer than this.
 const LONGEST_WAIT_MS: u64 = 1_000 * TEN_YEARS_MS as u64;
 
-/// A clock that is wrong by another number of milliseconds at each reading (`wrong`); the last number then stays. With
-/// `swings`, each reading has one of the numbers, in an order without a period, so it does not matter how often a
-/// driver reads the clock.
+/// A clock whose readings differ from the true time by the numbers in `wrong` (milliseconds): the first reading by the
+/// first number, and so on. All further readings differ by the last number. With `swings`, the readings use the numbers
+/// in an irregular order instead, so that it does not matter how often a driver reads the clock.
 struct Jumping {
     true_time: VirtualTimers,
     wrong: Vec<i64>,

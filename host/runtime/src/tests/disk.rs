@@ -64,8 +64,8 @@ impl Disk {
         disk.fails_at = disk.appends.saturating_add(fails_after);
     }
 
-    /// Writes the entries that a caller waits for, sooner or later. Becomes ready when the power fails. The entries
-    /// that were not forced are then lost from some point on.
+    /// Writes the entries that a caller waits for, sooner or later. Becomes ready when the power fails. Of the entries
+    /// that are not written by then, only the first few may survive.
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut disk = self.lock();
         disk.waker = Some(context.waker().clone());

@@ -356,7 +356,8 @@ fn ended_by(limit: impl FnOnce(&mut RunState)) -> (RunState, flowcell_contract::
     ended_with(100, 1, limit, |_| {})
 }
 
-/// Returns a run over this many items that meets a limit. `look` sees the run after each answer.
+/// Runs a fan-out over this many items until the run meets a limit. `limit` sets the limit. `look` is called with the
+/// state of the run after each answer.
 fn ended_with(
     items: u32,
     concurrency: u32,

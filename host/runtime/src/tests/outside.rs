@@ -116,7 +116,8 @@ pub(super) fn capabilities(outside: &Arc<Outside>) -> Arc<HashMap<Arc<str>, Arc<
     Arc::new(HashMap::from([("outside".into(), outside.clone() as Arc<dyn Capability>)]))
 }
 
-/// Makes calls one after the other. The arguments of each show the replies before it, and the writes of others.
+/// Makes calls one after the other. The arguments of each call contain the replies to the calls before it, and a state
+/// that other tasks write.
 pub(super) async fn in_turn(calls: &dyn Calls, functions: &[&str]) -> StepResult {
     let mut replies = Vec::new();
     for function in functions {

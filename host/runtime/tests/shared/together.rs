@@ -95,7 +95,8 @@ pub(crate) fn each_run_is_offered_to_one_process(backend: &Backend) {
     assert_eq!(stores[1].server.as_ref().unwrap().work(&tenant(), 7, 100).unwrap().len(), 41);
 }
 
-/// R25: a run whose processes have given it up repeatedly is offered again, since another run may have been the cause.
+/// R25, runs that may kill their process: a run is claimed again however often processes have given it up, since
+/// another run may have been the cause.
 pub(crate) fn r25_a_run_that_was_claimed_in_vain_is_offered_again(backend: &Backend) {
     let store = open(backend);
     store.append(with_status("r", unit(0), StoredStatus::Active));
@@ -109,8 +110,8 @@ pub(crate) fn r25_a_run_that_was_claimed_in_vain_is_offered_again(backend: &Back
     }
 }
 
-/// A process continues a tree of runs, and begins a run at the third level before it has written to the run above,
-/// which another process wrote.
+/// A run `r.c.g` begins on the third level of a tree in a process that has claimed the tree, but has not written to the
+/// parent `r.c`. Another process has written `r.c`.
 pub(crate) fn a_run_begins_below_one_that_another_process_has_written(backend: &Backend) {
     let below = |run: &str, parent: &str, depth: u32| {
         let record = Record { parent: Some(parent.into()), root: "r".into(), depth, ..record(run) };

@@ -270,7 +270,7 @@ pub(crate) fn a_filter_selects_what_a_naive_one_selects(backend: &Backend) {
         .unwrap();
 }
 
-/// Sizes at which a column would overflow on a server that counts bytes.
+/// Error codes, messages and node ids have sizes at which a column would overflow on a server that counts bytes.
 pub(crate) fn long_codes_and_messages_are_cut_for_the_search(backend: &Backend) {
     if !backend.lasts() {
         return;

@@ -18,7 +18,7 @@ pub(crate) fn session(id: &str, parent: Option<&str>) -> Change {
     Change::Session { id, parent, root, title: "Flow: a step".into() }
 }
 
-/// Returns the change that records the begin of a step in a session of the tree.
+/// Returns the change that records the start of a step in a session of the tree.
 pub(crate) fn begun(session: &str, status: StepStatus, args: Json) -> Change {
     let (flow, root) = ("f".to_owned(), ROOT.to_owned());
     Change::Begun { session: session.into(), root, flow, step: "step".into(), status, args }

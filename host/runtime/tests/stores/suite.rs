@@ -139,7 +139,8 @@ pub(crate) fn state_has_versions(backend: &Backend) {
     assert_eq!(store.state.get(&Tenant::from("other"), "f", "a").unwrap(), None);
 }
 
-/// Two keys are different if one byte is, such as the case of a letter, an accent, a space at the end, or a zero byte.
+/// Keys are different if they differ in one byte, such as the case of a letter, an accent, a space at the end, or a
+/// zero byte.
 pub(crate) fn keys_are_bytes(backend: &Backend) {
     let store = backend.open();
     let long = "é".repeat(256);

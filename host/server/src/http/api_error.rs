@@ -369,7 +369,7 @@ impl From<StartError> for ApiError {
 mod tests {
     use super::*;
 
-    /// W11: an unreachable store gives 503, not 500.
+    /// A store that cannot be reached gives 503, not 500.
     #[test]
     fn a_start_with_an_unreachable_store_gets_503() {
         let lost = || StoreError("the database is locked".into());

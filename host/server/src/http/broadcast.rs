@@ -94,8 +94,8 @@ struct Broadcast {
 }
 
 impl Broadcasts {
-    /// Waits for the permit of a page. It covers the part of the journal that is read ahead ([`MAX_READ_BYTES`]) and
-    /// the page.
+    /// Waits for the permit of a page, and returns it. The permit covers the page, and the part of the journal that is
+    /// read ahead ([`MAX_READ_BYTES`]).
     pub(crate) async fn take_page_permit(&self, tenant: &Tenant, most: PageLimits) -> Permit {
         self.pages.take(tenant, MAX_READ_BYTES as u64 + most.bytes).await
     }
@@ -118,7 +118,8 @@ impl Broadcasts {
         broadcast
     }
 
-    /// If a run has subscribers, attaches their broadcast to the run before the run starts.
+    /// If the run of `runner` has subscribers, attaches their broadcast to the run. The run must not have started yet,
+    /// so that the subscribers receive all its events.
     pub(crate) fn attach_to(&self, tenant: &Tenant, runner: &mut FlowRunner) {
         let broadcast = self.all.lock().get(&(tenant.clone(), runner.run_id().clone())).and_then(Weak::upgrade);
         if let Some(broadcast) = broadcast {
@@ -201,8 +202,8 @@ pub(crate) struct Page {
     pub(crate) bytes: u64,
 }
 
-/// Reads a page of a run's events, beginning with the event number `from`. An event that does not fit is put back into
-/// the reader, for the next page.
+/// Reads a page of a run's events, beginning with the event number `from`. If the next event would exceed the limits
+/// `most`, puts it back into the reader, for the next page.
 pub(crate) fn read_page(reader: &mut EventReader, from: u64, most: PageLimits) -> Result<Page, ApiError> {
     let mut page = Page { frames: Vec::new(), next: from, is_full: false, bytes: 0 };
     let mut filling = Filling::new(most);
@@ -256,7 +257,7 @@ pub(crate) struct Subscriber {
     next: u64,
     /// True once all events of the journal are sent.
     caught_up: bool,
-    /// True if the ring has dropped events since the last one that was received.
+    /// True if the ring has dropped events after the last one that this subscriber received.
     lagged: bool,
     ended: bool,
 }
@@ -363,7 +364,7 @@ impl Subscriber {
         Some(())
     }
 
-    /// Attaches the broadcast to the run, if this process drives it.
+    /// If this process drives the run, and the broadcast is not attached to the run yet, attaches it.
     async fn listen(&self) {
         if self.broadcast.forwarders.load(Ordering::Acquire) > 0 {
             return;
@@ -374,8 +375,9 @@ impl Subscriber {
         }
     }
 
-    /// Checks whether another process has written events that are not sent yet, and whether this process drives the
-    /// run by now. Does nothing while a [`Forwarder`] is attached.
+    /// Checks whether another process has written events that are not sent yet, so that the journal is read again.
+    /// Attaches the broadcast to the run if this process drives the run by now. Does nothing while a [`Forwarder`] is
+    /// attached.
     async fn poll_store(&mut self) {
         if self.broadcast.forwarders.load(Ordering::Acquire) == 0 {
             let (host, run) = (self.host.clone(), self.run.clone());

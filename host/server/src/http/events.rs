@@ -118,7 +118,7 @@ pub(crate) struct RunEvents {
     pub(crate) subscriber: Subscriber,
     pub(crate) ends: watch::Receiver<bool>,
     request: Request,
-    /// Ticks when the caller's token has to be checked again: once in each heartbeat.
+    /// Ticks once per heartbeat interval. At each tick, the caller's token has to be checked again.
     token_checks: Interval,
     _permit: Permit,
 }

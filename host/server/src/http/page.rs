@@ -29,7 +29,8 @@ pub(crate) struct After {
 /// The limits of a page that is bounded only by its bytes.
 pub(crate) const BY_BYTES: PageLimits = PageLimits { items: usize::MAX, bytes: PAGE_BYTES };
 
-/// Checks the requested number of items. Returns `usual` for `None`, and 400 if it is not from 1 to `most`.
+/// Checks `asked`, the number of items that a request asks for. Returns `usual` if `asked` is `None`, and 400 if
+/// `asked` is not from 1 to `most`.
 pub(crate) fn check_limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usize, ApiError> {
     match asked.map(|asked| asked as usize) {
         None => Ok(usual),

@@ -26,10 +26,11 @@ impl Proxies {
 
     /// Returns the address of the caller of a request that came from `peer`.
     ///
-    /// If `peer` is not a trusted proxy, the result is `peer`. Otherwise the caller is the last address in `Forwarded`
-    /// or `X-Forwarded-For` that is not a trusted proxy. If all addresses in the header are trusted, the caller is the
-    /// first of them, or of the last [`MAX_HOPS`]. If the two headers disagree or cannot be parsed, the result is
-    /// `peer`, since the caller may have written one of them.
+    /// If `peer` is not a trusted proxy, the result is `peer`. Otherwise only the last [`MAX_HOPS`] addresses in
+    /// `Forwarded` or `X-Forwarded-For` are read. The caller is the last of these addresses that is not a trusted
+    /// proxy, or the first of them if all are trusted. If the two headers disagree, or one of them cannot be parsed,
+    /// the result is `peer`, since the caller may have written a header. If both headers are missing, the result is
+    /// `peer`, too.
     pub(crate) fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.trusts(peer) {
@@ -44,8 +45,8 @@ impl Proxies {
         }
     }
 
-    /// Returns the last address in the entries that is not a trusted proxy. If all are trusted, returns the first of
-    /// the last [`MAX_HOPS`] entries.
+    /// Reads the last [`MAX_HOPS`] entries. Returns the last address among them that is not a trusted proxy, or the
+    /// first address among them if all are trusted.
     fn last_stranger(&self, entries: &[&str], read: fn(&str) -> Option<IpAddr>) -> NamedCaller {
         let mut nearest = NamedCaller::Nobody;
         for entry in entries.iter().rev().take(MAX_HOPS) {
@@ -59,7 +60,8 @@ impl Proxies {
     }
 }
 
-/// The caller that a header names: no caller, this address, or an entry that cannot be parsed.
+/// The caller that a header names: no caller (`Nobody`), an address (`By`), or an entry that cannot be parsed
+/// (`Unreadable`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum NamedCaller {
     Nobody,

@@ -12,8 +12,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Maximum number of connections of one address that wait for the head of a request. Above it, a new connection closes
-/// the one that has waited longest. Addresses of trusted proxies have no such limit.
+/// Maximum number of connections of one address that wait for the head of a request. Above it, a new connection of the
+/// address closes the address's connection that has waited longest. Addresses of trusted proxies have no such limit.
 pub(crate) const MAX_WAITING: usize = 1_024;
 
 /// The permits for connections. Cheap to clone.
@@ -62,8 +62,10 @@ impl Seats {
         Seats(Arc::new(Mutex::new(Table { max_connections, open: 0, clock: 0, by: HashMap::new() })))
     }
 
-    /// Takes a permit for a new connection. If none is free, closes a connection that waits for a request, and takes
-    /// its permit. Returns `None` if no such connection exists.
+    /// Takes a permit for a new connection from `address`. If the address has as many connections as it may have,
+    /// closes one of them and takes its permit. Otherwise, if no permit is free, does the same with the address that
+    /// has the most waiting connections. In both cases closes the connection that has waited longest for a request.
+    /// Returns `None` if all connections of that address are busy.
     ///
     /// `is_shared` is true for the address of a trusted proxy, which many callers use. Such an address may take all
     /// free permits.
@@ -89,8 +91,8 @@ impl Table {
     fn take(&mut self, address: IpAddr, is_shared: bool, closes: &Arc<Notify>) -> Option<u64> {
         let own = self.by.get(&address);
         let (held, waiting) = own.map_or((0, 0), |own| (own.open, own.waiting.len()));
-        // With the new connection, an address may hold at most as many permits as stay free. But an address without
-        // connections may take the last permit.
+        // An address that has connections already gets another one only while, with the new one, at least as many
+        // permits stay free as the address holds. An address without connections may take the last permit.
         let left = self.max_connections.saturating_sub(self.open + 1);
         let is_over = !is_shared && (waiting >= MAX_WAITING || held > 0 && held + 1 > left);
         if is_over {
@@ -112,7 +114,8 @@ impl Table {
         self.clock
     }
 
-    /// Closes the connection of an address that has waited longest. Returns `None` if all its connections are busy.
+    /// Closes the connection that has waited longest of all connections of an address. Returns `None` if all
+    /// connections of the address are busy.
     fn close_oldest(&mut self, address: IpAddr) -> Option<()> {
         let (_, closes) = self.by.get_mut(&address)?.waiting.pop_first()?;
         self.leave(address);
@@ -137,8 +140,8 @@ impl Seat {
         self.closes.notified().await;
     }
 
-    /// Marks the connection as busy when the head of a request has arrived. Returns `None` if its permit was given to
-    /// another connection before.
+    /// Marks the connection as busy when the head of a request has arrived. Returns `None` if the connection is closed,
+    /// because its permit was given to another connection.
     pub(crate) fn begin(self: &Arc<Seat>) -> Option<Busy> {
         let mut table = self.seats.0.lock();
         let mut state = self.state.lock();

@@ -210,8 +210,8 @@ pub(crate) async fn admit_and_answer(request: &Request, runner: FlowRunner, wait
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(view)).into_response())
 }
 
-/// Hands a run to the admission queue. With `wait`, returns the run's result if it starts at once and ends or parks
-/// within [`MAX_WAIT`]. In all other cases returns `None`.
+/// Hands a run to the admission queue. If `wait` is true, and the run starts at once and ends or parks within
+/// [`MAX_WAIT`], returns the run's result. Otherwise returns `None`.
 pub(crate) async fn admit(
     request: &Request,
     mut runner: FlowRunner,

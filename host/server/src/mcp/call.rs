@@ -1,5 +1,5 @@
-//! A call of a tool that starts a run or answers a gate. The client gets progress notices, the questions of the run's
-//! gates, and the run's result.
+//! A tool call that starts a run or answers a gate. Meanwhile the client gets progress notices and the questions of the
+//! run's gates. The result of the tool call is the run's result.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -30,15 +30,16 @@ use crate::http::{
     steer,
 };
 
-/// The longest time that a call waits for its run. After that, the call returns the run's current state, and the run
-/// continues.
+/// The longest time that a tool call waits for its run. After that, the tool call returns the run's current state, and
+/// the run continues.
 pub(crate) const MAX_CALL_TIME: Duration = Duration::from_secs(10 * 60);
-/// The maximum number of refused answers per gate. After that, the call does not ask the user about the gate again.
+/// The maximum number of refused answers per gate. After that, the tool call does not ask the user about the gate
+/// again.
 const MAX_REFUSED_ANSWERS: u32 = 3;
 
 type PendingAnswer = BoxFuture<'static, (Gate, Option<Json>)>;
 
-/// A call that waits for a run.
+/// A tool call that waits for a run.
 pub(super) struct Call<'a> {
     request: &'a Request,
     context: &'a RequestContext<RoleServer>,
@@ -46,13 +47,13 @@ pub(super) struct Call<'a> {
     /// The number of nodes in the flow's root body, if it is known.
     nodes: Option<usize>,
     ended: usize,
-    /// The number of refused answers, by the address of their gate. If the user declines a question, its gate gets the
-    /// number [`MAX_REFUSED_ANSWERS`].
+    /// The number of refused answers, by the address of their gate. If the user declines a question, the number of its
+    /// gate becomes [`MAX_REFUSED_ANSWERS`], so that the user is not asked about the gate again.
     refused_answers: HashMap<String, u32>,
     parked: bool,
 }
 
-/// Starts a run and waits for it.
+/// Starts a run, and waits for it as [`Call::follow`] does. Returns the result of the tool.
 pub(super) async fn start(
     request: &Request,
     body: StartRun,
@@ -70,7 +71,8 @@ pub(super) async fn start(
     Call::new(request, context, run, nodes).follow(watching).await
 }
 
-/// Answers a gate. If the caller may see the run, the call then waits for the run.
+/// Sends `reply`, the answer to a gate, to the run. If the caller may see the run (scope `run:read`), then waits for
+/// the run as [`Call::follow`] does, and returns the result of the tool. Otherwise returns at once.
 pub(super) async fn answer_gate(
     request: &Request,
     run: RunId,
@@ -98,8 +100,9 @@ impl<'a> Call<'a> {
         Call { request, context, run, nodes, ended: 0, refused_answers: HashMap::new(), parked: false }
     }
 
-    /// Waits until the run has ended, or is parked and this client cannot continue it, or the time is over. Meanwhile
-    /// asks the client's user the questions of open gates. Returns the result of the tool.
+    /// Waits until the run has ended, until it is parked and this client cannot continue it, or until the longest time
+    /// of [`Call::max_wait`] is over. Meanwhile asks the client's user the questions of open gates. Returns the result
+    /// of the tool.
     async fn follow(mut self, mut watching: RunEvents) -> Result<CallToolResult, ApiError> {
         let asks = gate::can_ask_user(self.context) && self.request.caller.scopes.has(Scope::GateDecide);
         let until = Instant::now() + self.max_wait();
@@ -132,14 +135,14 @@ impl<'a> Call<'a> {
         self.outcome().await
     }
 
-    /// Returns the longest time that the call waits for its run: [`MAX_WAIT`], as over HTTP, for a request without a
-    /// session, and [`MAX_CALL_TIME`] with one.
+    /// Returns the longest time that the tool call waits for its run: [`MAX_CALL_TIME`] if the client has a session,
+    /// and otherwise [`MAX_WAIT`], as over HTTP.
     fn max_wait(&self) -> Duration {
         if self.context.meta.protocol_version().is_some() { MAX_WAIT } else { MAX_CALL_TIME }
     }
 
-    /// Processes an event. Returns true if a gate may be open now, or if the run may be parked, so that the caller has
-    /// to check.
+    /// Processes an event of the run. Returns true if a gate may be open now, or if the run may be parked.
+    /// [`Call::follow`] then reads the open waits.
     async fn process(&mut self, frame: &Frame) -> bool {
         match &*frame.kind {
             "harness:parked" => self.parked = true,
@@ -184,7 +187,8 @@ impl<'a> Call<'a> {
         open.iter().filter_map(Gate::from_wait).find(fresh)
     }
 
-    /// Sends an answer to its gate. `None` means that the user has declined, and is not asked about this gate again.
+    /// Sends the user's answer to its gate. If `answer` is `None`, the user has declined, and is not asked about this
+    /// gate again.
     async fn send_answer(&mut self, gate: Gate, answer: Option<Json>) -> Result<(), ApiError> {
         let Some(answer) = answer else {
             self.refused_answers.insert(gate.address, MAX_REFUSED_ANSWERS);
@@ -207,7 +211,7 @@ impl<'a> Call<'a> {
     }
 
     /// Returns true if a parked run cannot continue without a command, or if its next timer is due only after `until`,
-    /// the end of the call's time.
+    /// the end of the time that the tool call may wait.
     async fn cannot_continue(&self, open: &[Value], until: Instant) -> Result<bool, ApiError> {
         let run = self.run.clone();
         let (row, _) = self.request.clone().blocking(move |request| request.row(&run)).await?;

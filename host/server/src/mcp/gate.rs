@@ -76,7 +76,7 @@ fn answer(content: Value) -> Option<Json> {
     filled("text").or_else(|| filled("choice"))
 }
 
-/// Returns true if the client can ask its user during a call.
+/// Returns true if the client can ask its user during a tool call.
 pub(super) fn can_ask_user(context: &RequestContext<RoleServer>) -> bool {
     let asks = context.protocol_version().is_some_and(|version| version.as_str() < FIRST_VERSION_WITHOUT_QUESTIONS);
     let elicitation = context.client_capabilities().and_then(|client| client.elicitation);

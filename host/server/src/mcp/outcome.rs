@@ -1,4 +1,4 @@
-//! Converts the end of a call to the result of a tool.
+//! Converts the outcome of a tool call, or the state of its run, to the result that the client gets.
 
 use rmcp::{
     ErrorData,
@@ -17,12 +17,12 @@ pub(super) fn protocol_error(error: &ApiError) -> ErrorData {
     ErrorData::invalid_params(error.message().to_owned(), Some(serde_json::json!({ "code": error.code() })))
 }
 
-/// Returns the result of a successful call, with this value as its structured content.
+/// Returns the result of a successful tool call, with this value as its structured content.
 pub(super) fn of_value(value: Value) -> CallToolResult {
     CallToolResult::structured(value)
 }
 
-/// Returns the result of a call that has failed.
+/// Returns the result of a tool call that has failed.
 pub(super) fn of_error(error: &ApiError) -> CallToolResult {
     let mut members = json!({ "code": error.code(), "message": error.message() });
     if let Some(details) = error.details() {

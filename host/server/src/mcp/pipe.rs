@@ -35,10 +35,11 @@ pub enum PipeError {
     Client(String),
 }
 
-/// Serves the client and drives every run that is ready, until the client disconnects or `stop` is ready.
+/// First calls `begun` with the queue for new runs. Then serves the client and drives every run that is ready, until
+/// the client disconnects or `stop` is ready.
 ///
-/// At the end, parks the driven runs, so that another process can continue them. Before it serves the client, calls
-/// `begun` with the queue for new runs. Returns an error if the store cannot be read or the client does not speak MCP.
+/// At the end, parks the driven runs, so that another process can continue them. Returns an error if the store cannot
+/// be read or the client does not speak MCP.
 pub async fn serve(
     host: Host,
     flows: PathBuf,

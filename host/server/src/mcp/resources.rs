@@ -1,4 +1,4 @@
-//! The manual, the schema of flows and the catalog as documents.
+//! The resources of MCP, called documents here: the pages of the manual, the schema of flows, and the node types.
 
 use flowcell_contract::{Lookup, NodeType, TypeRef};
 use rmcp::{
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use crate::manual;
 use flowcell_platform::{Host, shape};
 
-/// A second address of the manual page about the language. It must stay, because clients have used it since the first
+/// A second URI of the manual page about the language. It must stay, because clients have used it since the first
 /// version.
 const LANGUAGE_URI: &str = "flowcell://language";
-/// The address of the JSON Schema of flows.
+/// The URI of the JSON Schema of flows.
 const SCHEMA_URI: &str = "flowcell://schema/graph";
-/// The prefix of the addresses of node types.
+/// The prefix of the URIs of node types.
 const NODES_PREFIX: &str = "flowcell://nodes/";
-/// The prefix of the addresses of manual pages.
+/// The prefix of the URIs of manual pages.
 const MANUAL_PREFIX: &str = "flowcell://manual/";
 
 const MARKDOWN: &str = "text/markdown";
@@ -46,7 +46,7 @@ pub(super) fn list(host: &Host) -> ListResourcesResult {
     ListResourcesResult::with_all_items(all)
 }
 
-/// Returns the templates of the documents' addresses.
+/// Returns the URI templates of node types and of manual pages, such as `flowcell://nodes/{type}`.
 pub(super) fn templates() -> ListResourceTemplatesResult {
     let nodes = ResourceTemplate::new(format!("{NODES_PREFIX}{{type}}"), "node type")
         .with_description("A node type: its purpose, schemas, examples and failures")
@@ -57,7 +57,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     ListResourceTemplatesResult::with_all_items(vec![nodes, pages])
 }
 
-/// Returns one document, or an error if its address is unknown.
+/// Returns the document with this URI. Returns an error if the URI is unknown.
 pub(super) fn read(host: &Host, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let (text, kind) = if let Some(name) = uri.strip_prefix(NODES_PREFIX) {
         (node_type(host, name).map(|node| node.to_string()), JSON)

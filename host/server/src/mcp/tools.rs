@@ -28,7 +28,7 @@ use flowcell_platform::LoadedFlow;
 
 /// The maximum number of flows in a page of tools.
 pub(crate) const FLOWS_PER_PAGE: usize = 200;
-/// The scope that the call of a flow needs.
+/// The scope that a tool call needs if the tool is a flow.
 const CALL_SCOPE: Scope = Scope::RunCreate;
 
 /// Returns a page of tools. The first page begins with the built-in tools. The flows follow, sorted by name. A flow
@@ -64,8 +64,8 @@ async fn flows(request: Request, after: Option<String>) -> Result<(Vec<Tool>, Op
     page.await
 }
 
-/// Calls a tool. An error of the call becomes part of the result, so that the model can read it. Only an unknown tool
-/// is an error of the protocol.
+/// Calls a tool. If the tool call fails, the error becomes part of the result, so that the model can read it. Only an
+/// unknown tool is an error of the protocol.
 pub(super) async fn call(
     request: Request,
     asked: CallToolRequestParams,

@@ -1,4 +1,5 @@
-//! Approvals of a person. An approval counts for the run that asked, and not for another run that repeats a part of it.
+//! Approvals of a person. An approval is valid for the run that asked for it. It is not valid for a later run that
+//! repeats a part of that run.
 
 use std::sync::{Arc, Mutex};
 

@@ -142,8 +142,8 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Returns the status and the code of an error, and checks the format. The codes under `/api` are in uppercase
-    /// there, and are returned in lowercase.
+    /// Returns the status and the code of an error, and checks the format of the error. Routes under `/api` send their
+    /// codes in uppercase; these codes are returned in lowercase.
     pub(crate) fn fault(&self) -> (u16, String) {
         let json = self.json();
         let error = json["error"].as_object().unwrap_or_else(|| panic!("no failure: {self:?}"));

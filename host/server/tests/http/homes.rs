@@ -1,4 +1,5 @@
-//! Calls of a run after it was parked. They use the flows with which the run was accepted, under its tenant's policy.
+//! Tests which flows a run calls when it continues after it was parked: those with which the run was accepted, under
+//! the policy of its tenant.
 
 use std::{
     collections::BTreeMap,
@@ -105,7 +106,8 @@ fn t4_a_parked_run_calls_the_flows_that_it_has_pinned() {
     }
 }
 
-/// An agent asks before it calls a flow as a tool. It calls the flow with which its run was accepted.
+/// An agent asks a person before it calls a flow as a tool. After the approval, it calls the flow that was current when
+/// its run was accepted.
 #[test]
 fn t4_a_parked_agent_calls_the_flow_that_its_run_has_pinned() {
     let script =

@@ -64,7 +64,8 @@ fn a_stream_sends_all_events_of_a_run_and_ends_with_it() {
     assert_eq!(rest, heard[3..]);
 }
 
-/// Returns a flow that asks a question, and then outputs a text of its input `times` times.
+/// Returns a flow that asks a question, and then runs the passes of a loop. Each of the `times` passes outputs the
+/// member `text` of the flow's input.
 fn repeats(times: usize) -> Value {
     let list: Vec<_> = (0..times).collect();
     let mut flow = asks();

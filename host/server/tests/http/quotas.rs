@@ -20,7 +20,8 @@ use crate::{
     tenants::{call, served, served_with},
 };
 
-/// Starts runs until the server refuses one. Returns the status and code of the refusal, and the number of runs before.
+/// Starts runs until the server refuses one. Returns the status and the code of the refusal, and the number of runs
+/// that the server accepted before it.
 fn until_refused(policy: PerDay, body: &Value) -> (u16, String, u32) {
     let policy = Policy { per_day: policy, ..Policy::default() };
     let (served, [a, b]) = served(&policy);
@@ -88,7 +89,7 @@ profiles:
     assert_eq!(run(&b, &free).json()["status"], "succeeded");
 }
 
-/// W7: the cost of attempts that break off counts towards the quota of the tenant.
+/// W7: the cost of a model's answer that breaks off counts towards the quota of the tenant.
 #[test]
 fn w7_t5_interrupted_attempts_count_towards_the_quota() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

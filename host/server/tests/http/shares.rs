@@ -26,7 +26,8 @@ const MAX_HELD_CALLS: usize = 2;
 
 /// A server with two tenants, and an MCP server with four permits for calls.
 struct World {
-    /// Is dropped first, which ends the hanging calls, so that the server does not wait for them.
+    /// The runtime of the MCP server. It is the first field, so it is dropped first. This ends the hanging calls, so
+    /// that the Flowcell server does not wait for them.
     _runtime: Runtime,
     served: Served,
     tokens: [String; 2],

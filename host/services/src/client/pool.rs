@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use crate::egress::Origin;
 
-/// Maximum time that an unused connection stays open. It is shorter than the idle timeout of common servers, because a
-/// message that is written while the server closes the connection is lost.
+/// Maximum time that an unused connection stays open. It is shorter than the idle timeout of common servers: a message
+/// that the client writes while the server closes the connection is lost.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(4);
 /// Maximum number of idle connections for one tenant and origin.
 const MAX_PER_KEY: usize = 8;
@@ -68,8 +68,8 @@ impl Pool {
     }
 }
 
-/// Drops connections that were idle for too long. No background task does this. At most [`MAX_CONNECTIONS`] connections
-/// stay until the next use of the pool, or until their peers close them.
+/// Drops connections that were idle for longer than [`MAX_IDLE_TIME`]. It runs only when the pool is used. Until the
+/// next use, up to [`MAX_CONNECTIONS`] connections may therefore stay open for longer, unless their peers close them.
 fn sweep(idle: &mut HashMap<Key, Vec<Idle>>) {
     let now = Instant::now();
     idle.retain(|_, connections| {

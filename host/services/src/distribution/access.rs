@@ -37,9 +37,9 @@ pub(super) struct Access<'a> {
     pub(super) realms: &'a [Realm],
 }
 
-/// Returns the header `authorization` for a registry that has answered 401 with these `challenges`. `scope` names the
-/// repository and the rights. Returns `None` if the host can answer none of the challenges: `basic` needs credentials,
-/// `bearer` works without.
+/// Returns the header `authorization` for a registry that has answered 401 with these `challenges`. `scope` is the
+/// repository with the rights that the host wants, in the notation of registries. Returns `None` if the host can answer
+/// none of the challenges: it answers `basic` only if it has credentials, and `bearer` in any case.
 pub(super) async fn authorization(
     access: &Access<'_>,
     challenges: &HeaderMap,
@@ -94,8 +94,9 @@ async fn bearer(access: &Access<'_>, challenge: &ChallengeRef<'_>, scope: &str) 
 }
 
 impl Access<'_> {
-    /// Refuses a token server (`registry_denied`) unless it is at the registry's origin, known for the registry, or
-    /// in `realms`.
+    /// Checks that the host may send the credentials to a token server. The server must have the origin of the
+    /// registry, or be one of the [`Realm`]s of this registry: those that the host knows, and those in `realms`.
+    /// Otherwise fails with `registry_denied`.
     fn check_realm(&self, url: &Url) -> Result<(), Failure> {
         let registry = self.registry;
         let mut known = Realm::known(registry).chain(self.realms.iter().cloned());

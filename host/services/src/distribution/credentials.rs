@@ -18,7 +18,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Returns the credentials that `docker login` stored for a registry, in its file or with its helpers, if any.
+    /// Returns the credentials that `docker login` stored for a registry, in Docker's configuration file or with a
+    /// credential helper. Returns `None` if Docker has none.
     pub fn from_docker_login(registry: &str) -> Result<Option<Credentials>, Failure> {
         let wrong = |why: &dyn fmt::Display| {
             let why = format!("cannot use docker's credentials for {registry}: {why}");

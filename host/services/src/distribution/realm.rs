@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use url::Url;
 
-/// Registries with a known token server at another origin.
+/// Registries whose token server has another origin: the registry's name in references, and the origin.
 const KNOWN: [(&str, &str); 1] = [("docker.io", "https://auth.docker.io")];
 
 /// A token server that may receive the credentials for one registry, beside the registry itself. An operator writes it
@@ -18,7 +18,7 @@ pub struct Realm {
 }
 
 impl Realm {
-    /// Returns the token servers that the host knows for a registry without configuration.
+    /// Returns the token servers that the host itself knows for a registry, without any setting of the operator.
     pub(super) fn known(registry: &str) -> impl Iterator<Item = Realm> + '_ {
         let known = KNOWN.iter().filter(move |(own, _)| *own == registry);
         known.map(|(registry, origin)| Realm { registry: (*registry).to_owned(), origin: (*origin).to_owned() })

@@ -100,7 +100,8 @@ impl Registry {
         Ok(versions)
     }
 
-    /// Returns the highest version. A pre-release counts only if no other version exists.
+    /// Returns the highest version that is not a pre-release. If all versions are pre-releases, returns the highest of
+    /// them.
     pub async fn highest(&self) -> Result<Version, Failure> {
         let versions = self.versions().await?;
         let last = versions.iter().find(|version| version.pre.is_empty()).or(versions.first());

@@ -65,8 +65,8 @@ impl Wire {
         Ok(Wire { home, inside, outside: Client::new(egress.clone()) })
     }
 
-    /// Returns true if a URL has the origin of the URL that the user named. Such a URL may receive the credentials.
-    /// Other servers may receive them only as known or configured token servers.
+    /// Returns true if a URL has the origin of the URL that the user named. The host may send the credentials to that
+    /// origin. It sends them to another server only if that is a known or configured token server.
     pub(super) fn is_home(&self, url: &str) -> bool {
         Url::parse(url).is_ok_and(|url| url.origin() == self.home.origin())
     }

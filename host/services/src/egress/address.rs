@@ -44,7 +44,7 @@ const NAMED_V6: [(Ipv6Addr, u8, &str); 5] = [
 ];
 
 /// The description of loopback addresses. If a name resolves to a private address, a message to the node may mention
-/// only this kind of address, because it reveals nothing about the operator's network.
+/// the kind of the address only if it is loopback: other kinds reveal something about the operator's network.
 pub(super) const LOOPBACK: &str = "loopback";
 
 /// Returns the description of a private address, or `None` for a public one. An IPv6 address that contains an IPv4

@@ -20,7 +20,8 @@ use url::Host;
 use super::origin::Origin;
 use crate::code;
 
-/// The time after which the next address is tried in parallel, so that an unreachable IPv6 address costs little time.
+/// The time after which the host also tries the next address, while it still waits for the earlier ones. So an
+/// unreachable IPv6 address costs little time.
 const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
 
 /// A stream of bytes in both directions.
@@ -46,8 +47,9 @@ pub(super) fn tls_connector(extra_roots: &[CertificateDer<'static>]) -> Result<T
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Returns the connection to the address that answers first. The attempts start in order: the next one after
-/// [`NEXT_ADDRESS_DELAY`], or as soon as one fails.
+/// Connects to the addresses, and returns the first connection that is ready. It begins with the first address. It also
+/// tries the next one after each [`NEXT_ADDRESS_DELAY`], and as soon as an address fails. Meanwhile it still waits for
+/// the earlier addresses.
 pub(super) async fn first_to_answer(addresses: Vec<SocketAddr>, origin: &Origin) -> Result<TcpStream, Failure> {
     let mut waiting = addresses.into_iter();
     let mut attempts: FuturesUnordered<_> = waiting.next().map(TcpStream::connect).into_iter().collect();

@@ -25,8 +25,8 @@ use super::{
 /// separators differently. Therefore a grant with a path covers no URL whose path has an encoded `/`, `\`, `%` or NUL,
 /// a segment such as `..;x`, or two `/` at its beginning.
 ///
-/// The policy of a tenant consists of the same values, read by [`OriginGrants::from_policy`]. Policies, grants and
-/// requests are compared with normalised hosts and with resolved, decoded paths.
+/// The policy of a tenant consists of the same values, read by [`OriginGrants::from_policy`]. Before the guard compares
+/// policies, grants and requests, it normalises their hosts, and resolves and decodes their paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginGrants(Vec<OriginGrant>);
 
@@ -68,14 +68,14 @@ pub struct Reach {
     pub origin: Origin,
     /// The origin and path, in the form of a grant.
     pub path: String,
-    /// True if a grant covers at least a part of the origin.
+    /// True if a grant covers the origin, for all paths or for some.
     pub covers_origin: bool,
     /// True if a grant covers the URL.
     pub covers_url: bool,
 }
 
 impl OriginGrants {
-    /// Returns true if no request is granted at all.
+    /// Returns true if there is no grant, so that every request is denied.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -110,7 +110,7 @@ impl OriginGrants {
         self.covers_url(&to.origin, &to.url)
     }
 
-    /// Returns the grants that cover at least a part of an origin, in the notation of flows.
+    /// Returns the grants that cover an origin, for all paths or for some, in the notation of flows.
     pub(super) fn grants_for(&self, origin: &Origin) -> Vec<String> {
         self.0.iter().filter(|grant| grant.covers_origin(origin)).map(OriginGrant::to_text).collect()
     }

@@ -11,7 +11,8 @@ use super::{
 const PLACEHOLDER: &str = "any.invalid";
 
 impl OriginGrants {
-    /// Reads one pattern of a policy. It is parsed and resolved like a grant, and may use these wildcards in addition:
+    /// Reads one pattern of a policy. A pattern is parsed and resolved like a grant, and may also contain these
+    /// wildcards:
     ///
     /// | pattern | covers |
     /// |---|---|
@@ -21,10 +22,11 @@ impl OriginGrants {
     /// | `*://api.example.com` | `http://` at port 80 and `https://` at port 443 |
     /// | `https://*.example.com` | every name below `example.com`, at port 443 |
     /// | `https://api.example.com:*` | every port of this host |
-    /// | `https://api.example.com/v1/*` | `/v1` and all paths below, as without the last `/*` |
+    /// | `https://api.example.com/v1/*` | `/v1` and all paths below, the same as without `/*` |
     /// | `https://api.example.com/*/users` | one whole segment of the path |
     ///
-    /// A `*` beside other characters of a label or segment is an error. The error is a sentence that names the pattern.
+    /// A `*` beside other characters of a label or segment is an error, such as `https://api*.example.com`. The error
+    /// is a sentence that names the pattern.
     pub fn from_policy(pattern: &str) -> Result<OriginGrants, String> {
         if pattern == "*" {
             return ["https://*", "http://*"].into_iter().map(read).collect();
@@ -66,7 +68,8 @@ fn read(text: &str) -> Result<OriginGrant, String> {
     Ok(OriginGrant { scheme, host, port, prefix })
 }
 
-/// Returns the segments of a resolved path. A final `*` adds nothing, because a path covers everything below it.
+/// Returns the segments of a resolved path, without a `*` at its end. That `*` adds nothing, because a pattern covers
+/// everything below its path.
 fn segments(path: &str) -> Result<Vec<Segment>, &'static str> {
     let path = path.trim_matches('/');
     if path.is_empty() || path == "*" {

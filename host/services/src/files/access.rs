@@ -60,8 +60,9 @@ impl Access {
         if bytes.len() as u64 > limit { Err(too_large(path, limit)) } else { Ok(bytes) }
     }
 
-    /// Replaces or creates a file, and creates its missing folders. `key` is the idempotency key of the call; the name
-    /// of the temporary file derives from it, so that a repeated call replaces that file.
+    /// Replaces or creates a file, and creates its missing folders. The name of the temporary file derives from `key`,
+    /// the idempotency key of the call. So a repeated call replaces the temporary file that an interrupted one has
+    /// left.
     pub(super) fn write(&self, path: &FilePath, bytes: &[u8], key: &str, quota: &Quota) -> Result<(), Failure> {
         let size = bytes.len() as u64;
         if size > self.limits.file {
@@ -114,7 +115,7 @@ impl Access {
         }
     }
 
-    /// Lists the entries of a folder that the grants let the node see.
+    /// Lists the entries of a folder, but only those that the grants let the node see.
     pub(super) fn list(&self, folder: &FilePath, grants: &FileGrants) -> Result<Vec<Entry>, Failure> {
         let wrong = |error: io::Error| failed(&folder.to_string(), &error);
         let dir = self.folder(folder.names()).map_err(|found| found.failure(folder))?;
@@ -185,7 +186,7 @@ impl Access {
         Ok((dir, name))
     }
 
-    /// Opens the folder at a path, one name after the other. Refuses links, and folders that contain a store.
+    /// Opens the folder at a path, one name after the other. Refuses links, and folders that contain a store of runs.
     fn folder(&self, names: &[Box<str>]) -> Result<Dir, Obstacle> {
         let mut dir = self.dir.try_clone().map_err(Obstacle::Failed)?;
         for name in names {
@@ -271,7 +272,8 @@ fn sync(dir: &Dir) -> io::Result<()> {
     dir.open(".")?.sync_all()
 }
 
-/// Returns the failure for a name that could not be opened. It depends on what has the name, such as a link or a file.
+/// Returns the failure for a name that could not be opened. Its code depends on the kind of the entry with this name,
+/// such as a link or a file.
 fn open_failure(dir: &Dir, name: &str, path: &FilePath, error: &io::Error) -> Failure {
     let again = io::Error::new(error.kind(), error.to_string());
     Obstacle::from_error(dir, name, again).failure(path)

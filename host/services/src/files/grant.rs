@@ -96,7 +96,8 @@ impl Pattern {
         (self.below || folder.names().len() < self.names.len()) && self.matches(folder)
     }
 
-    /// Returns true if the pattern matches the path, up to the end of the shorter one.
+    /// Compares the names of the pattern and the path in pairs, until one of the two has no more names. Returns true if
+    /// all pairs match.
     fn matches(&self, path: &FilePath) -> bool {
         self.names.iter().zip(path.names()).all(|(pattern, name)| pattern::matches(pattern, name))
     }

@@ -11,7 +11,7 @@ pub struct Limits {
     pub total: u64,
     /// Maximum number of files and folders of a tenant.
     pub entries: u64,
-    /// Maximum number of entries that `list` returns. A folder with more is an error.
+    /// Maximum number of entries that `list` returns. To list a folder with more entries is an error.
     pub listed: usize,
 }
 

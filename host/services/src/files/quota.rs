@@ -10,9 +10,10 @@ use parking_lot::Mutex;
 use super::{Limits, failures::failed};
 use crate::code;
 
-/// Number of changes after which the files are counted again, because other programs may also change files.
+/// Number of changes after which the host counts the files again. Its counts become wrong if other programs change
+/// files.
 const CHANGES_UNTIL_RECOUNT: u32 = 256;
-/// Maximum depth of folders whose files are counted. Paths of nodes are never deeper.
+/// Maximum depth of folders whose files are counted. The paths that nodes may use are never deeper.
 const MAX_DEPTH: u32 = 64;
 
 /// The counts of all tenants. Clones share them.
@@ -43,8 +44,8 @@ impl Quotas {
 }
 
 impl Quota {
-    /// Adds the usage of a change to the count, or fails with `quota_exceeded`. `top` is the tenant's folder. Before
-    /// a refusal the files are counted again, so an outdated count alone never causes one.
+    /// Adds `more`, the usage of a change, to the count, or fails with `quota_exceeded`. `top` is the tenant's folder.
+    /// Before it fails, it counts the files again, so that an outdated count alone never causes the failure.
     pub(super) fn take(&self, top: &Dir, more: Used, limits: &Limits) -> Result<(), Failure> {
         let mut known = self.0.lock();
         let old = known.used.filter(|used| known.changes < CHANGES_UNTIL_RECOUNT && fits(*used, more, limits));
@@ -64,7 +65,7 @@ impl Quota {
         Ok(())
     }
 
-    /// Subtracts from the count the usage that a change has freed, or that [`Quota::take`] added for a change that
+    /// Subtracts `less` from the count: what a change has freed, or what [`Quota::take`] added for a change that then
     /// failed.
     pub(super) fn give_back(&self, less: Used) {
         if let Some(used) = &mut self.0.lock().used {

@@ -15,9 +15,10 @@ pub struct Limits {
     pub answer_body: usize,
     /// Maximum bytes of an answer's body after decompression.
     pub unpacked_body: usize,
-    /// Maximum bytes of a text in a reply; a larger body becomes a file.
+    /// Maximum bytes of a text in a reply. A longer body becomes a file.
     pub text: usize,
-    /// Maximum bytes of a text in a reply as JSON, so that a node can return it as its output.
+    /// Maximum bytes of a text in a reply, measured in its JSON form; a longer one becomes a file. A text within this
+    /// limit fits into the output of a node.
     pub escaped_text: usize,
     /// The time limit of a call that sets none.
     pub default_timeout: Duration,

@@ -21,8 +21,8 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Reads the answer to a request for `count` images. An answer with more images is an error. `usd` receives the
-    /// number of images in the answer, and returns the cost of each in USD.
+    /// Reads the answer to a request for `count` images. An answer with more images is an error. `usd` is a function:
+    /// it takes the number of images in the answer, and returns the cost of one of them in USD.
     pub(super) fn read(
         bytes: &[u8],
         count: u64,

@@ -62,8 +62,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Ends a failed attempt. Counts it in `charged_failures` unless the endpoint certainly made no image: nothing was
-    /// sent, or the endpoint answered with an error status.
+    /// Ends a failed attempt, and counts it in `charged_failures` if the endpoint may have made images. It certainly
+    /// made none if nothing was sent, or if it answered with an error status.
     pub(super) fn end_failed_attempt(&mut self) {
         let refused = matches!(self.progress, Progress::Answered(status) if !status.is_success());
         if self.progress != Progress::Unsent && !refused {

@@ -7,8 +7,8 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Creates an empty form. The boundary between its fields must not occur inside a field. So it derives from
-    /// `secret`, a text that the author of the fields does not know.
+    /// Creates an empty form. The boundary that separates its fields must not occur inside a field. Therefore the
+    /// boundary derives from `secret`, a text that the author of the fields does not know.
     pub(super) fn new(secret: &str) -> Form {
         let plain: String = secret.chars().filter(char::is_ascii_alphanumeric).take(48).collect();
         Form { boundary: format!("flowcell-{plain}"), bytes: Vec::new() }

@@ -40,7 +40,7 @@ const MAX_RETRIES: u32 = 10;
 /// | `keyFile` | the file with the key, read at each call; relative to the configuration's folder | |
 /// | `headers` | additional headers, without secrets | none |
 /// | `maxRetries` | maximum further attempts at a call, after the first one failed, 0 to 10 | 2 |
-/// | `maxCalls` | maximum concurrent calls, of all tenants together, 1 to 4,096; further calls wait, and a tenant holds at most as many as stay free for other tenants | 64 |
+/// | `maxCalls` | maximum concurrent calls, of all tenants together, 1 to 4,096; further calls wait. A tenant that already has calls in progress gets another one only if afterwards at least as many stay free as the tenant uses | 64 |
 /// | `timeoutMs` | milliseconds for a call with all its attempts, 1 to 3,600,000 | 300,000 |
 /// | `usdPerImage` | the price of a new image, in USD | unknown |
 /// | `allowPrivate` | private addresses that the endpoint may connect to | none |
@@ -89,7 +89,8 @@ fn timeout_ms() -> u64 {
 }
 
 impl Profile {
-    /// Reads a profile. Relative files start at `folder`; keys are read at each call. The error names the member.
+    /// Reads a profile. A relative `keyFile` starts at `folder`; keys are read at each call. The error names the wrong
+    /// member.
     pub fn read(json: &Json, folder: &Path) -> Result<Profile, String> {
         let members: ProfileMembers = serde_path_to_error::deserialize(json.to_serde())
             .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
@@ -141,7 +142,7 @@ impl Profile {
         format!("{}/{function}", self.members.base_url.trim_end_matches('/'))
     }
 
-    /// Returns the price of this many images in USD, or `None` if no price is configured.
+    /// Returns the price of `images` new images in USD, or `None` if no price is configured.
     pub(super) fn price_of(&self, images: u64) -> Option<f64> {
         Some(self.members.usd_per_image? * images as f64)
     }

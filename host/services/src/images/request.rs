@@ -18,7 +18,7 @@ const RESERVED: [&str; 6] = ["image", "image[]", "images", "prompt", "stream", "
 pub(super) struct Request {
     /// The images to edit; empty to make new ones.
     pub(super) images: Vec<BlobRef>,
-    /// The mask of the area that may change in the first image.
+    /// The mask of the area that may change in the first image; `None` if the call has no mask.
     pub(super) mask: Option<BlobRef>,
     pub(super) prompt: String,
     /// The options of the profile and of the call, including `model`: texts, numbers, `true` and `false`.

@@ -48,8 +48,8 @@ pub(super) struct Connection {
     _child: Option<Child>,
 }
 
-/// The last list of tools. It is outdated once `changes` differs from [`ConnectionState::changes()`], or after `until`
-/// if that is set.
+/// The last list of tools. It is outdated once [`ConnectionState::changes()`] differs from `changes`, the value when
+/// the list was requested. It is also outdated after the time `until`, if that is set.
 struct CachedTools {
     tools: Arc<[Tool]>,
     changes: u64,
@@ -167,8 +167,9 @@ impl Connection {
         Err(Failure::new(code::MCP_TOO_LARGE, format!("the list of tools has more than {MAX_PAGES} pages")))
     }
 
-    /// Caches a list of tools. A server with a handshake announces changes, so its list does not expire. A server of
-    /// a newer version sends a lifetime; without one the list expires at once.
+    /// Caches a list of tools; `changes` is the number of reported changes when the list was requested. If the protocol
+    /// version of the server has a handshake, the server announces changes, so the list does not expire. A server of a
+    /// newer version sends a lifetime; without a lifetime the list expires at once.
     fn remember(&self, tools: &Arc<[Tool]>, changes: u64, lifetime: Option<Duration>) {
         let info = self.service.peer_info();
         let announces_changes = info.is_some_and(|info| info.protocol_version.has_initialize());

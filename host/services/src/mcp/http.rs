@@ -32,7 +32,7 @@ use crate::{
 
 /// Maximum bytes of an error body that are read.
 const MAX_ERROR: usize = 64 * 1024;
-/// Minimum time between two `GET` requests for a stream of events.
+/// Minimum time between two `GET` requests that open a stream of events.
 const STREAM_GAP: Duration = Duration::from_secs(1);
 /// Maximum bytes of a session's id.
 const MAX_SESSION_ID_BYTES: usize = 1024;
@@ -59,7 +59,7 @@ struct TransportParts {
     origin: OriginGrants,
     headers: HeaderMap,
     state: Arc<ConnectionState>,
-    /// The earliest time of the next `GET` request for a stream; `None` before the first.
+    /// The earliest time of the next `GET` request for a stream of events; `None` before the first such request.
     next_stream: Mutex<Option<Instant>>,
 }
 
@@ -75,7 +75,8 @@ impl HttpTransport {
         HttpTransport(Arc::new(TransportParts { client, url, origin, headers, state, next_stream: Mutex::default() }))
     }
 
-    /// Waits until the next request for a stream is due, so that a server whose streams end at once is not flooded.
+    /// Waits until [`STREAM_GAP`] has passed since the last request for a stream. So the host does not flood a server
+    /// whose streams end at once.
     async fn wait_for_stream(&self) {
         let now = Instant::now();
         let due = {
@@ -122,9 +123,9 @@ impl HttpTransport {
         }
     }
 
-    /// Handles an answer with an error status. If its body is an error of the protocol, or if the status is 4xx and
-    /// `message` is a discovery request, returns an error of the protocol as the answer to `message`. Otherwise fails
-    /// with the failure for the status.
+    /// Handles an answer with an error status. In two cases, returns an error of the protocol as the answer to
+    /// `message`: if the body of the answer is such an error, or if the status is 4xx and `message` is a discovery
+    /// request, which servers of older versions do not know. Otherwise fails with the failure for the status.
     async fn refused(
         &self,
         message: &ClientJsonRpcMessage,

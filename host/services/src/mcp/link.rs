@@ -37,7 +37,8 @@ impl Link {
         Link { calls: Semaphore::new(server.max_calls), server, client, opening: Mutex::default() }
     }
 
-    /// Returns the connection. Concurrent callers share one attempt, which continues even if all of them stop waiting.
+    /// Returns the connection, and opens it if necessary. If several callers need it at the same time, it is opened
+    /// once for all of them. The opening continues even if all callers stop waiting.
     pub(super) fn connect(&self, environment: &Environment) -> Opening {
         let mut slot = self.opening.lock();
         if let Some(opening) = slot.as_ref().filter(|opening| may_be_usable(opening)) {

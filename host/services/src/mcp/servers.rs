@@ -52,19 +52,20 @@ const RESERVED_HEADERS: [&str; 12] = [
 /// | member | meaning | default |
 /// |---|---|---|
 /// | `command` | a program that speaks the protocol on its standard input and output; found in the host's `PATH` | this or `url` |
-/// | `args` | its arguments | none |
-/// | `env` | its whole environment: names of the host's variables to pass on, or `{ NAME: setting }` | empty |
-/// | `cwd` | its working folder, relative to the configuration's folder | the configuration's |
+/// | `args` | the program's arguments | none |
+/// | `env` | the program's whole environment: a list of the host's variables to pass on, or `{ NAME: setting }` | empty |
+/// | `cwd` | the program's working folder, relative to the configuration's folder | the configuration's |
 /// | `url` | the URL of a server that speaks streamable HTTP, `https://` or `http://` | this or `command` |
 /// | `headers` | `{ NAME: setting }`, sent with every message | none |
 /// | `allowPrivate` | private addresses that the server may connect to, such as `127.0.0.1:3001` | none |
 /// | `timeoutMs` | maximum milliseconds for a call, 1 to 3,600,000 | 300,000 |
 /// | `startMs` | milliseconds until the server is ready for the first call, 1 to 3,600,000 | 30,000 |
-/// | `maxCalls` | concurrent calls of all tenants, 1 to 256; further calls wait, and on a server with tenants each holds at most as many as stay free for other tenants | 16 |
+/// | `maxCalls` | concurrent calls of all tenants, 1 to 256; further calls wait. On a Flowcell server with tenants, a tenant that already has calls in progress gets another one only if afterwards at least as many stay free as the tenant uses | 16 |
 ///
-/// A setting is a string, or `{ keyEnv }` or `{ keyFile }` with an optional `prefix`. The latter two are secrets: the
-/// host reads them at each connection, and redacts them in the server's output. The prefix of `Authorization` defaults
-/// to `Bearer `. Names have at most 64 letters, digits, `_`, `-` and `.`. A configuration has at most 64 servers.
+/// A setting is a string, or `{ keyEnv }` or `{ keyFile }` with an optional `prefix`. A setting with `keyEnv` or
+/// `keyFile` is a secret: the host reads it whenever it connects, and redacts it in the server's output. The prefix of
+/// `Authorization` defaults to `Bearer `. Names have at most 64 letters, digits, `_`, `-` and `.`. A configuration has
+/// at most 64 servers.
 #[derive(Clone, Debug, Default)]
 pub struct Servers(Arc<IndexMap<Arc<str>, Arc<Server>>>);
 

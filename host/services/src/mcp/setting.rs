@@ -89,8 +89,8 @@ impl Setting {
         }
     }
 
-    /// Returns the value, or `None` for an inherited variable that the host does not have. Adds a secret to `keys`,
-    /// which are redacted in the server's output.
+    /// Returns the value, or `None` for an inherited variable that the host does not have. If the value is a secret,
+    /// adds the secret to `keys`. The host redacts these keys in the server's output.
     pub(super) async fn value(
         &self,
         name: &str,

@@ -31,7 +31,7 @@ pub(super) struct Stdio {
     output: Lines<ChildStdout>,
     exit: watch::Receiver<Option<String>>,
     state: Arc<ConnectionState>,
-    /// Notified when the program did not read a message in time; reading ends then.
+    /// Notified when the program did not read a message within [`WRITE_TIMEOUT`]. The host then also stops reading.
     unread: Arc<Notify>,
     ended: bool,
 }

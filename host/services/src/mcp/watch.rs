@@ -56,7 +56,8 @@ impl ConnectionState {
     }
 
     /// Handles an incoming message before the library `rmcp` does. Fails if more than [`MAX_UNANSWERED`] requests of
-    /// the server have no answer yet: if a server does not read the answers, they stay in memory.
+    /// the server have no answer yet. Without this limit, a server that does not read the answers could fill the host's
+    /// memory with them.
     pub(super) fn handle_incoming(&self, message: &ServerJsonRpcMessage) -> Result<(), Failure> {
         let notification = match message {
             ServerJsonRpcMessage::Notification(notification) => &notification.notification,
@@ -80,7 +81,7 @@ impl ConnectionState {
         Ok(())
     }
 
-    /// Handles a message of the host after it was sent, or could not be sent.
+    /// Handles a message of the host after the host has sent it or has failed to send it.
     pub(super) fn handle_sent(&self, message: &ClientJsonRpcMessage) {
         if matches!(message, ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_)) {
             // An answer to an uncounted request, such as one before the connection was opened, does not reduce the

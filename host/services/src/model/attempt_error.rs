@@ -100,7 +100,7 @@ impl Report {
         }
     }
 
-    /// Returns the failure code for the error, and true if another attempt may succeed.
+    /// Returns the failure code for the error. The second value is true if another attempt may succeed.
     fn failure_code(&self, status: Option<u16>) -> (&'static str, bool) {
         let status = status.or(self.status);
         let class = code_from_name(&self.code)
@@ -141,7 +141,8 @@ impl Report {
     }
 }
 
-/// Returns the failure code for a provider's error code or error type; `None` if the status of the answer says more.
+/// Returns the failure code for a provider's error code or error type. Returns `None` for all other names: the caller
+/// then takes the code from the status of the answer.
 fn code_from_name(name: &str) -> Option<&'static str> {
     Some(match name {
         "contract_spend_limit_reached" | "enforced_spend_limit_reached" | "insufficient_quota" | "billing_error" => {
@@ -227,7 +228,8 @@ pub(crate) fn asked_wait(headers: &HeaderMap, dialect: Dialect, now: SystemTime)
     (dialect == Dialect::Messages || wait <= MAX_OPENAI_WAIT).then_some(wait)
 }
 
-/// Returns the wait after `failed` attempts, if the provider asks for none. `chance` is a random number from 0 to 1.
+/// Returns the wait after `failed` attempts have failed, if the provider asks for no wait. `chance` is a random number
+/// from 0 to 1, and shortens the wait.
 pub(crate) fn usual_wait(failed: u32, chance: f64) -> Duration {
     let doubled = FIRST_WAIT_SECONDS * 2_f64.powi(failed.saturating_sub(1).min(16) as i32);
     Duration::from_secs_f64(doubled.min(MAX_WAIT_SECONDS) * (1.0 - chance * MAX_JITTER))

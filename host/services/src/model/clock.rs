@@ -9,9 +9,9 @@ use futures_util::future::BoxFuture;
 pub enum Wait {
     /// The wait before the next attempt.
     Backoff,
-    /// The wait for the next bytes of an answer, until the host gives up.
+    /// The longest wait for the next bytes of an answer. After it the host gives up.
     Idle,
-    /// The wait for the end of a turn, until the host gives up.
+    /// The longest wait for the end of a turn, or of other work with a time limit. After it the host gives up.
     Total,
     /// The wait for more pieces of text, to report them together.
     Coalesce,

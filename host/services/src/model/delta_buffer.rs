@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use super::clock::{Clock, Wait};
 use crate::redaction::{Redaction, StreamRedactor};
 
-/// The time after a report during which further pieces are collected.
+/// The minimum time between two reports. Pieces that arrive within it are collected and reported together.
 const COALESCE_TIME: Duration = Duration::from_millis(50);
 
 /// A piece of an answer that is reported while the model writes.
@@ -27,7 +27,7 @@ pub(super) struct DeltaBuffer {
     pieces: StreamRedactor,
     /// True if the last piece was part of the model's thoughts.
     thinks: bool,
-    /// The pause before the next report; `None` if the next piece is reported at once.
+    /// Resolves when the next report is due; `None` if the next piece is reported at once.
     quiet: Option<BoxFuture<'static, ()>>,
 }
 
@@ -43,8 +43,8 @@ impl DeltaBuffer {
         self.thinks = false;
     }
 
-    /// Reports a piece, at once or after the pause. Ignores empty pieces. Text that may be part of a secret is held
-    /// back until more text arrives.
+    /// Adds a piece. Reports it at once if [`COALESCE_TIME`] has passed since the last report, otherwise later together
+    /// with others. Ignores empty pieces. Text that may be part of a secret is held back until more text arrives.
     pub(super) fn add(&mut self, delta: Delta) {
         let (thinks, text) = match delta {
             Delta::Text(text) => (false, text),
@@ -58,7 +58,8 @@ impl DeltaBuffer {
         self.add_released(if thinks { Delta::Thinking(told) } else { Delta::Text(told) });
     }
 
-    /// Adds the text that was held back because it might be part of a secret.
+    /// Moves the text that was held back to the waiting text. Called when the text ends, or changes between the reply
+    /// and thoughts.
     fn release_held_text(&mut self) {
         let rest = self.pieces.end();
         self.add_released(if self.thinks { Delta::Thinking(rest) } else { Delta::Text(rest) });
@@ -80,8 +81,8 @@ impl DeltaBuffer {
         }
     }
 
-    /// Reports the waiting text after the pause. Without a pause the future never ends. The caller may drop the future
-    /// at any time.
+    /// Waits until the next report is due, and reports the waiting text. If the next piece would be reported at once,
+    /// the future never ends. The caller may drop the future at any time.
     pub(super) async fn flush_when_due(&mut self) {
         match &mut self.quiet {
             Some(quiet) => quiet.await,
@@ -97,7 +98,7 @@ impl DeltaBuffer {
         self.flush();
     }
 
-    /// Reports the waiting text.
+    /// Reports the waiting text. If there was some, also starts the time until the next report.
     fn flush(&mut self) {
         if !self.waiting.is_empty() {
             self.quiet = Some(self.clock.sleep(Wait::Coalesce, COALESCE_TIME));
@@ -111,7 +112,8 @@ impl DeltaBuffer {
         }
     }
 
-    /// Reports that the pieces so far do not count, and that another attempt begins after `delay`.
+    /// Reports that the pieces so far do not count, and that the attempt with the number `attempt` begins after
+    /// `delay`. Drops all text that is not reported yet.
     pub(super) fn retry(&mut self, attempt: u32, reason: &str, delay: Duration) {
         self.waiting.clear();
         self.pieces.end();

@@ -42,7 +42,7 @@ impl<'a> ObjectReader<'a> {
         wrong(format!("`{name}` of {} must be {expected}; it is {found}", self.place))
     }
 
-    /// Returns a member that is present and not null.
+    /// Returns a member of the object, or `None` if it is missing or null.
     pub(super) fn get(&self, name: &str) -> Option<&'a Json> {
         self.members.get(name).filter(|value| !value.is_null())
     }

@@ -7,9 +7,9 @@ use flowcell_contract::Json;
 use super::request::{Block, Request};
 use crate::redaction::Redaction;
 
-/// The name given to a tool call without a name. No tool has it, so the call fails with an unknown tool.
+/// The name given to a tool call without a name. No tool has this name, so the call fails because its tool is unknown.
 const NAMELESS: &str = "unnamed_tool";
-/// Number of letters and digits of the call's key in a generated id.
+/// Number of letters and digits that a generated id takes from the key of the call.
 const KEY_LETTERS: usize = 12;
 
 /// The reason that a model stopped.

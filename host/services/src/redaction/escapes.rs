@@ -1,8 +1,9 @@
 //! The spellings of characters in texts: plain, escaped, or with escapes inside escapes.
 //!
-//! A reading is one way to read the bytes at a place: a character, and the place after it. The start of an escape has
-//! several readings, because it may also be plain text. A layer is one level of escapes inside escapes. `below` is the
-//! number of layers of escapes that the characters of an escape may consist of.
+//! A place is an index in a view; [`search`](super::search) explains views. A reading is one way to read the bytes at a
+//! place: a character, and the place after it. The start of an escape has several readings, because it may also be
+//! plain text. A layer is one level of escapes inside escapes. `below` is the number of layers of escapes that the
+//! characters of an escape may consist of.
 
 use std::cell::Cell;
 
@@ -12,7 +13,7 @@ const MAX_ITEMS: usize = 16;
 /// The longest escape in bytes: an entity with its name, or digits that are escaped themselves.
 const MAX_ESCAPE_BYTES: usize = 32;
 
-/// Maximum digits of a character in an HTML entity.
+/// Maximum digits of the number in an HTML entity such as `&#47;`.
 const MAX_ENTITY_DIGITS: usize = 8;
 
 /// Maximum characters of an entity's name.
@@ -128,12 +129,14 @@ impl<'a> Reader<'a> {
         self.view.get(at).copied()
     }
 
-    /// Returns true if the character at a place may continue after the end of the view.
+    /// Returns true if the view ends at this place, or if an escape that begins here may continue after the end of the
+    /// view.
     pub(super) fn is_cut(&self, at: usize) -> bool {
         self.byte(at).is_none_or(|byte| is_introducer(byte) && self.view.len() - at < MAX_ESCAPE_BYTES)
     }
 
-    /// Returns the possible characters at a place, with at most `layers` layers of escapes.
+    /// Returns the possible characters at a place, each with the place after it. Undoes at most `layers` layers of
+    /// escapes.
     pub(super) fn readings(&self, at: usize, layers: u8) -> Few<Reading> {
         let Some(byte) = self.byte(at) else { return Few::default() };
         let mut found = Few::one((byte, at + 1));
@@ -159,7 +162,8 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// Returns the character at a place with as many escapes undone as possible. `=` stands for itself.
+    /// Returns the reading at a place that takes the most bytes. `=` always stands for itself. Returns `None` at the
+    /// end of the view.
     pub(super) fn deepest(&self, at: usize, layers: u8) -> Option<Reading> {
         match self.byte(at)? {
             byte if byte == b'=' || !is_introducer(byte) => Some((byte, at + 1)),
@@ -225,7 +229,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the letters and digits from a place on, at most [`MAX_ENTITY_NAME`], and the end of each.
+    /// Returns the ASCII letters that begin at the place `at`, at most [`MAX_ENTITY_NAME`] of them. The second list
+    /// has, for each letter, the place after it.
     fn letters(&self, mut at: usize, below: u8) -> (Vec<u8>, Vec<usize>) {
         let (mut letters, mut ends) = (Vec::new(), Vec::new());
         while letters.len() < MAX_ENTITY_NAME {
@@ -239,7 +244,8 @@ impl<'a> Reader<'a> {
         (letters, ends)
     }
 
-    /// Adds the character of an entity that ends at `end`, and also its reading with a semicolon there.
+    /// Adds the character `value` of an entity. `end` is the place after the entity. If a semicolon follows there, also
+    /// adds the reading that includes the semicolon.
     fn closed(&self, value: u32, end: usize, below: u8, found: &mut Few<Reading>) {
         add(found, value, end);
         for (_, end) in self.readings(end, below).iter().filter(|(character, _)| *character == b';') {
@@ -247,7 +253,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a number in this radix, with a permitted count of digits, and adds the character that it stands for.
+    /// Reads a number in this radix, and adds the character with this number. `digits` is the permitted count of
+    /// digits.
     fn number(
         &self,
         at: usize,
@@ -260,7 +267,8 @@ impl<'a> Reader<'a> {
         numbers.iter().filter(|(.., count)| digits.contains(count)).for_each(|(value, end, _)| add(found, value, end));
     }
 
-    /// Returns the numbers that up to `most` digits form, with their ends and their counts of digits.
+    /// Returns the numbers that the first digits at a place form: that of one digit, of two digits, and so on, up to
+    /// `most`. Each number comes with the place after it and its count of digits.
     fn digits(&self, at: usize, below: u8, radix: u32, most: usize) -> Few<(u32, usize, usize)> {
         let mut found = Few::default();
         let mut open = Few::one((0, at));
@@ -283,7 +291,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Adds the character with this number if it is ASCII.
+/// Adds the character with the number `value` if it is ASCII. `end` is the place after it.
 fn add(found: &mut Few<Reading>, value: u32, end: usize) {
     if let Some(character) = u8::try_from(value).ok().filter(u8::is_ascii) {
         found.add((character, end));

@@ -5,8 +5,8 @@ use flowcell_contract::Json;
 use super::Redaction;
 
 impl Redaction {
-    /// Returns the indices of the items that contain a key together with other items. It joins the texts of a list
-    /// and searches the result.
+    /// Finds keys that are spread over several items of a list. It joins the items that are texts or bytes, and
+    /// searches the result. Returns the indices of the items that contain a part of such a key.
     pub(super) fn in_parts(&self, items: &[Json]) -> Vec<usize> {
         let (mut joined, mut starts) = (Vec::new(), Vec::with_capacity(items.len()));
         for item in items {

@@ -11,14 +11,15 @@ use std::{cell::Cell, ops::Range};
 
 use super::escapes::{Few, Reader, is_introducer};
 
-/// Maximum nesting of escapes that are decoded, such as `\u0025\u0034\u0031` for `%41` for `A`.
+/// Maximum nesting of escapes that are decoded. An example with two levels: `\u0025\u0034\u0031` stands for `%41`, and
+/// `%41` for `A`.
 pub(super) const MAX_LAYERS: u8 = 3;
 
 /// Maximum nesting of blocks that are decoded, such as base64 inside gzip.
 const MAX_DEPTH: u8 = 4;
 
-/// Maximum steps of a search per byte and key. Ordinary text takes one step, and text that consists of escapes takes
-/// ten.
+/// Maximum steps of a search, for each byte and key. For ordinary text a search takes one step, for text that consists
+/// of escapes ten.
 const STEPS_PER_BYTE: u64 = 24;
 
 /// Bytes of a view that count as one step.
@@ -27,11 +28,11 @@ const BYTES_PER_STEP: u64 = 16;
 /// Steps that every search may take, even for few bytes.
 const MIN_STEPS: u64 = 1 << 20;
 
-/// Maximum characters of a line break between two characters of a key: `=\r\n`.
+/// Maximum characters of a line break between two characters of a key. The longest one is `=\r\n`.
 const MAX_BREAK_CHARS: u8 = 3;
 
-/// Minimum number of characters of a key at the end of a view from which on the search expects the rest of the key in
-/// the next piece of the text.
+/// If a view ends inside a possible key, after at least this number of its characters, the search expects the rest of
+/// the key in the next piece of the text.
 const MIN_OPEN_CHARS: usize = 4;
 
 /// Maximum bytes that one search decompresses.
@@ -91,7 +92,7 @@ enum Comparison {
     Other,
     /// The key begins at the place, and ends before this index.
     Complete(usize),
-    /// The view ends inside the key, after at least [`MIN_OPEN_CHARS`] of its characters.
+    /// The view ends inside a possible key, after at least [`MIN_OPEN_CHARS`] of its characters.
     Open,
 }
 
@@ -120,8 +121,8 @@ impl<'a> Search<'a> {
         self.view(bytes, MAX_DEPTH)
     }
 
-    /// Searches a view and the blocks in it, up to `depth` levels deep. If the budget is used up, the whole view
-    /// becomes one span.
+    /// Searches a view and the blocks in it, up to `depth` levels deep. If the steps of the search are used up, the
+    /// whole view becomes one span.
     fn view(&self, view: &[u8], depth: u8) -> Found {
         let mut found = Found::nothing(view.len());
         self.spend(view.len() as u64 / BYTES_PER_STEP + 1);
@@ -136,12 +137,12 @@ impl<'a> Search<'a> {
         found.joined()
     }
 
-    /// Creates a reader of a view whose work counts against the budget.
+    /// Creates a reader of a view. The steps of the reader count as steps of this search.
     fn reader<'v>(&'v self, view: &'v [u8]) -> Reader<'v> {
         Reader::new(view, &self.steps)
     }
 
-    /// Subtracts steps from the budget.
+    /// Subtracts `steps` from the steps that the search may still take.
     fn spend(&self, steps: u64) {
         self.steps.set(self.steps.get().saturating_sub(steps));
     }
@@ -150,7 +151,8 @@ impl<'a> Search<'a> {
         self.steps.get() == 0
     }
 
-    /// Reserves bytes to decompress, and adds the steps to search them. Returns false if too few bytes are left.
+    /// Takes `bytes` from the bytes that the search may still decompress, and permits the steps to search them. Returns
+    /// false, and changes nothing, if fewer bytes are left.
     fn may_unpack(&self, bytes: usize) -> bool {
         let Some(left) = self.unpacked.get().checked_sub(bytes as u64) else { return false };
         self.unpacked.set(left);
@@ -158,7 +160,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Adds reserved bytes that were not decompressed to the budget again, and subtracts their steps.
+    /// Undoes [`Search::may_unpack`] for bytes that were not decompressed after all.
     fn give_back(&self, bytes: usize) {
         self.unpacked.set(self.unpacked.get() + bytes as u64);
         self.spend(bytes as u64 * STEPS_PER_BYTE);
@@ -188,7 +190,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Compares a key with the view at a place. A character may have several spellings of different lengths, so the
+    /// Compares a key with the view at a place. A character may have several spellings of different lengths. Then the
     /// comparison continues at several places at once.
     fn compare(&self, reader: &Reader<'_>, at: usize, key: &[u8]) -> Comparison {
         let mut ends = Few::one(at);
@@ -210,8 +212,9 @@ impl<'a> Search<'a> {
         Comparison::Complete(ends.iter().max().unwrap_or(at))
     }
 
-    /// Adds the places after a wanted character to `next`. Before the character, it skips at most `breaks` characters
-    /// of line breaks. Returns true if the view ends before it is clear which character follows.
+    /// Looks for the character `wanted` at the place `start`, and adds the places after it to `next`. It may skip up to
+    /// `breaks` characters of line breaks in front of `wanted`. Returns true if the view ends before it is clear which
+    /// character follows.
     fn follow(&self, reader: &Reader<'_>, start: usize, wanted: u8, breaks: u8, next: &mut Few<usize>) -> bool {
         let mut open = reader.is_cut(start);
         for (character, end) in reader.readings(start, MAX_LAYERS).iter() {

@@ -4,8 +4,8 @@ use std::mem;
 
 use super::{REPLACEMENT, Redaction, search::Found};
 
-/// Number of released bytes that are searched again with the next piece. A few characters of a key fit into them, in
-/// any encoding.
+/// Number of released bytes that are searched again with the next piece. In any encoding, the first few characters of a
+/// key fit into them.
 const CONTEXT_BYTES: usize = 128;
 
 /// Receives a text in pieces and releases it with keys redacted. Text that may be part of a key is held back. The first

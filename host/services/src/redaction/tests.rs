@@ -1,5 +1,5 @@
 //! Tests that keys are redacted in every encoding. The encoders of the tests are independent of the search. N24 in the
-//! names of tests is an attack in the table of `tests/README.md`.
+//! names of tests stands for an attack in the table of `tests/README.md`: secrets that leak.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -76,7 +76,7 @@ impl SecretGrant {
     }
 }
 
-/// Returns true if a secret may be put into this header: it is not about the transfer of a message.
+/// Returns true if a secret may be put into this header. Headers about the transfer of a message are not permitted.
 fn is_free(name: &HeaderName) -> bool {
     !is_transfer_header(name)
 }

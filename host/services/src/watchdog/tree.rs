@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, fs};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// Maximum number of scans of all processes. Scanning ends once a scan finds no new process of the programs. Every
-/// found process is stopped at once, so that it starts no others.
+/// Maximum number of scans of all processes. Scanning ends earlier, once a scan finds no process of the programs that
+/// was not found before. Every found process is stopped at once, so that it starts no others.
 const MAX_SCANS: usize = 16;
 
 /// A process as the system reports it.
@@ -41,7 +41,7 @@ pub(super) fn kill(programs: &[u32]) {
     }
 }
 
-/// Returns the processes of the programs, except those found before.
+/// Returns the processes of the programs, except those that are in `found` already.
 fn find_processes(programs: &[u32], found: &BTreeSet<u32>) -> Vec<u32> {
     let all = processes();
     let mut belong: BTreeSet<u32> = programs.iter().chain(found).copied().collect();
@@ -74,8 +74,8 @@ fn signal(id: u32, signal: Signal) {
     let _ = pid(id).map(|id| kill_process(id, signal));
 }
 
-/// Converts the id of one process. Returns `None` for 0 and 1, and for ids beyond the range: a signal must not reach
-/// other processes.
+/// Converts the id of one process. Returns `None` for 0, 1 and ids that are too large, because a signal to them could
+/// reach other processes.
 fn pid(id: u32) -> Option<Pid> {
     i32::try_from(id).ok().filter(|id| *id > 1).and_then(Pid::from_raw)
 }

@@ -34,7 +34,7 @@ fn mixed(blocks: &Value, kit: &Kit) {
     assert_eq!((&blocks[5]["uri"], &blocks[5]["name"]), (&json!("file:///c"), &json!("c")));
 }
 
-/// A short text may be large in memory.
+/// An answer can be a short text and yet take much memory, if it consists of many values.
 #[tokio::test]
 async fn h16_answers_of_too_many_values_are_refused() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
@@ -130,7 +130,8 @@ async fn h16_requests_of_servers_are_refused() {
     assert_eq!(answer("q3")["result"], json!({ "action": "decline" }));
 }
 
-/// Each answer of the host waits in memory until the server reads it.
+/// A server sends requests and does not read the answers. Each answer of the host waits in memory until the server
+/// reads it.
 #[tokio::test]
 async fn h16_pending_requests_of_a_server_are_bounded() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {

@@ -89,8 +89,8 @@ impl Kit {
     }
 }
 
-/// Finds a program in the `PATH`; prints that the test is skipped if it is missing, and fails if `FLOWCELL_TEST_NEEDS`
-/// lists it.
+/// Finds a program in the `PATH`. If the program is missing, prints that the test is skipped, or panics if
+/// `FLOWCELL_TEST_NEEDS` lists the program.
 pub(crate) fn installed(program: &str, test: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
@@ -102,7 +102,7 @@ pub(crate) fn installed(program: &str, test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Returns the configuration of a program that needs node.
+/// Returns the configuration of a server that is a Node.js program. Such a program needs the variable `PATH`.
 pub(crate) fn program(program: &Path, args: &[&str]) -> Value {
     json!({ "command": program, "args": args, "env": ["PATH"] })
 }
@@ -123,8 +123,8 @@ pub(crate) fn at(fake: &Fake) -> Value {
         "headers": { "Authorization": { "keyEnv": "CANARY" } } })
 }
 
-/// Returns kits whose server is a fake named `fake`: one for each transport and each version of the protocol, with a
-/// description of both. A fake over HTTP is returned with its kit.
+/// Returns kits for each transport and each version of the protocol, with a description of both. The server of a kit is
+/// a fake with the name `fake`. The third value is the fake itself, if it is reached over HTTP.
 pub(crate) async fn everywhere(plan: Plan) -> Vec<(String, Kit, Option<Fake>)> {
     let mut kits = Vec::new();
     for modern in [false, true] {

@@ -85,7 +85,8 @@ fn text(reply: &Value) -> &str {
     text.unwrap_or_else(|| panic!("no text in {reply}"))
 }
 
-/// Finds the server; prints that the test is skipped if it is missing, and fails if `FLOWCELL_TEST_NEEDS` lists it.
+/// Finds the server in the `PATH`. If it is missing, prints that the test is skipped, or panics if
+/// `FLOWCELL_TEST_NEEDS` lists it.
 fn installed(test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM)).find(|file| file.is_file());

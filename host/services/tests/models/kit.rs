@@ -39,7 +39,7 @@ pub(crate) struct TestClock {
 }
 
 impl TestClock {
-    /// Ends one wait: the current one, or the next.
+    /// Ends one wait of this kind: the current one, or the next one if there is none now.
     pub(crate) fn fire(&self, why: Wait) {
         self.fires.lock().unwrap().entry(why).or_default().notify_one();
     }

@@ -29,7 +29,8 @@ async fn without_a_script_every_prompt_is_answered_the_same_way() {
     assert_eq!(reply["content"], json!([{ "type": "text", "text": "{\"route\":\"bug\"}" }]));
 }
 
-/// The performed call is unreadable on purpose: the turn must come from the admitted call.
+/// The arguments of the performed call are invalid on purpose. The turn must come from the admitted call, which was
+/// read before.
 #[tokio::test]
 async fn a_request_is_read_once() {
     let kit = scripted(json!([]));

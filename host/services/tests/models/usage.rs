@@ -104,8 +104,8 @@ async fn attempts_that_broke_off_are_counted() {
     }
 }
 
-/// If the host process ended during a turn, the turn counts like an attempt that broke off: the tokens of its request
-/// are estimated.
+/// A turn is lost if the host process ends during the turn. A lost turn counts like an attempt that broke off: the
+/// tokens of its request are estimated.
 #[tokio::test]
 async fn w11_turns_that_were_lost_are_counted_too() {
     let request = json!({ "messages": [{ "role": "user", "content": "hello" }] });

@@ -115,7 +115,8 @@ fn a_path_covers_whole_segments_and_no_ambiguous_paths() {
         let (grant, url) = (format!("https://a.example{prefix}"), format!("https://a.example{path}"));
         assert_eq!(verdict(&egress, &grant, &url), if expected { "ok" } else { "denied" }, "{grant} {url}");
     }
-    // The message to a node with a part of an origin does not suggest a grant for all of it.
+    // A node with grants for some paths of an origin is denied another path. The message does not suggest a grant for
+    // the whole origin.
     let parts = grants(&["https://a.b.example/v1", "https://*.b.example/v2", "https://c.example"]).unwrap();
     let told = egress.admit("https://a.b.example/admin?key=k", &parts).unwrap_err().message;
     assert!(

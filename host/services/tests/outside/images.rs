@@ -67,7 +67,7 @@ fn one() -> serde_json::Value {
 }
 
 impl Setup {
-    /// Starts the endpoint. `react` receives a request, and the number of requests before it.
+    /// Starts the endpoint. `react` receives a request and the number of earlier requests, and returns the reaction.
     async fn new(react: impl Fn(&Seen, usize) -> Reaction + Send + Sync + 'static) -> Setup {
         let before = AtomicUsize::new(0);
         let server = Server::start(move |seen| react(seen, before.fetch_add(1, Ordering::SeqCst))).await;

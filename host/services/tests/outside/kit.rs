@@ -40,7 +40,8 @@ impl Blobs for MemoryBlobs {
     }
 }
 
-/// A resolver that returns the given answers for a name in turn, then the last one forever. Counts the requests.
+/// A resolver with a list of answers for a name. It gives them one after the other, and then the last one forever. It
+/// counts the requests.
 #[derive(Default)]
 pub(crate) struct FakeResolver {
     answers: HashMap<String, Vec<Vec<IpAddr>>>,

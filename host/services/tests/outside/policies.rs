@@ -8,7 +8,8 @@ use crate::kit::policy;
 
 /// Number of combinations of a policy, a grant and a URL.
 const ROUNDS: usize = 200_000;
-/// Minimum number of combinations with an allowed grant and a granted URL.
+/// Minimum number of combinations in which the policy allows the grant and the grant covers the URL. With fewer, the
+/// test would show little.
 const MIN_REACHED: usize = 300;
 
 const SCHEMES: [&str; 2] = ["https", "http"];
@@ -81,7 +82,7 @@ impl Operator {
         at_port && of_host && (self.scheme == "*" || self.scheme == scheme) && self.allows_path(to.url().path())
     }
 
-    /// Resolves a path like a server that decodes it first.
+    /// Returns true if the policy allows a path. Resolves the path as a server does that decodes it first.
     fn allows_path(&self, path: &str) -> bool {
         let path = path.replace("%76", "v").replace("%31", "1").replace("%2f", "/").replace("%2F", "/");
         let path = path.replace("%2e", ".").replace("%2E", ".").replacen('/', "", 1);
@@ -105,7 +106,7 @@ fn one(dice: &mut StdRng, list: &[&'static str]) -> &'static str {
     list[dice.random_range(0..list.len())]
 }
 
-/// Returns a random grant or URL.
+/// Returns a random grant or URL whose path has at most `segments` segments.
 fn address(dice: &mut StdRng, segments: usize) -> String {
     let origin = format!("{}://{}{}", one(dice, &SCHEMES), one(dice, &HOSTS), one(dice, &PORTS));
     (0..dice.random_range(0..=segments)).fold(origin, |text, _| format!("{text}/{}", one(dice, &SEGMENTS)))

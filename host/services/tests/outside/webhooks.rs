@@ -26,8 +26,8 @@ use crate::{
 /// 21 November 2026, 12:00:00.
 const NOW: u64 = 1_795_262_400;
 
-/// A clock that stands still. Waits between attempts end at once; the limit of an attempt expires at once if `late` is
-/// true, else never.
+/// A clock that stands still. Waits between attempts end at once. The time limit of an attempt expires at once if
+/// `late` is true; otherwise it never expires.
 #[derive(Default)]
 struct RecordingClock {
     between: Mutex<Vec<u128>>,
@@ -58,7 +58,8 @@ fn webhook(url: &str, listed: &[&str], clock: &Arc<RecordingClock>) -> Result<We
     Ok(Webhook::new(client, url, Some(SigningKey::new("secret").unwrap()))?.with_clock(clock.clone()))
 }
 
-/// Posts `{}` to a server that sends these answers in turn, then the last one forever.
+/// Posts `{}` to a server that sends these answers one after the other, and then the last one forever. Returns the
+/// outcome, the server and the waits between the attempts in milliseconds.
 async fn posted(answers: Vec<Vec<u8>>) -> (Result<(), Failure>, Server, Vec<u128>) {
     let count = AtomicUsize::new(0);
     let server = Server::start(move |_| {

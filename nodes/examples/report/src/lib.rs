@@ -2,7 +2,7 @@
 
 use flowcell_sdk::prelude::*;
 
-/// Number of rows for a range of dates.
+/// Number of rows that [`fetch`] returns for a range of dates.
 const ROWS: u64 = 3;
 /// Default maximum number of characters of a summary.
 const LENGTH: usize = 80;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{failure, host, logged, output, play, play_on};
 
-/// The example script from the first description of script flows, without changes.
+/// An example script as an author would write it.
 const LOGO: &str = r#"function setup(flow) {
   flow.title("Logo overlay");
   flow.inImg("logo", "Logo");

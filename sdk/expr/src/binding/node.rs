@@ -34,7 +34,7 @@ pub(crate) enum Part {
 /// A field that is passed to a component unevaluated, with the values that it reads.
 #[derive(Debug)]
 pub(crate) struct CapturedField {
-    /// The key of the field in its captured form.
+    /// The key of the unevaluated field in its captured form: `expr` or `template`.
     pub(crate) tag: &'static str,
     /// The field as the flow defines it.
     pub(crate) raw: Json,
@@ -44,7 +44,7 @@ pub(crate) struct CapturedField {
     pub(crate) carried: Vec<(Arc<str>, Path)>,
 }
 
-/// Calls `action` with the pointer extended by one token.
+/// Calls `action` with the pointer extended by one token, and then removes this token from the pointer.
 pub(crate) fn with_token<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String) -> T) -> T {
     let length = pointer.len();
     push_token(pointer, token);

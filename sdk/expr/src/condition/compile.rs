@@ -32,7 +32,7 @@ pub(super) fn reads(value: &Json) -> Reads {
     compiler.reads
 }
 
-/// Compiles a condition. Methods return `None` after they report an error.
+/// Compiles a condition. A method that reports an error returns `None`.
 #[derive(Default)]
 struct Compiler {
     errors: Vec<ExprError>,

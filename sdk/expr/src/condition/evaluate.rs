@@ -40,8 +40,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates terms until the result of one is `deciding`. Returns `deciding` if there is such a term, otherwise the
-    /// opposite.
+    /// Evaluates terms in order and stops at the first one whose result is `deciding`. Returns `deciding` if there is
+    /// such a term, otherwise the opposite of `deciding`.
     fn evaluate_until(&self, terms: &[Term], deciding: bool) -> Result<bool, ExprError> {
         for term in terms {
             if self.holds(term)? == deciding {
@@ -136,13 +136,14 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Counts the work of comparing every part of a value. Returns an error if the limit of [`allowance`] is exceeded.
+/// Counts the work of comparing every part of a value. Returns an error if the evaluations on this thread have thereby
+/// exceeded the limit of [`allowance`].
 fn spend_on(value: &Json) -> Result<(), ExprError> {
     if allowance::spend_reading(value) { Ok(()) } else { Err(ExprError::new(allowance::EXHAUSTED)) }
 }
 
 /// Returns true if `container` is a text that contains the text `item`, or an object that has the key `item`. Returns
-/// false if it is null, or a list, because the caller has already searched the items of a list.
+/// false for null, and for a list, whose items the caller has already searched.
 fn contains(container: &Json, item: &Json) -> Result<bool, String> {
     let text = || item.as_str().ok_or_else(|| format!("`in` searches a text for a text, not for {}", item.type_name()));
     match container {
@@ -160,7 +161,7 @@ fn describe_types<'a>(read: impl IntoIterator<Item = Option<(&'a Path, &'a Json)
     named.map(|(path, value)| format!("; `{}` is {}", shorten(&path.to_string()), what(value))).collect()
 }
 
-/// Calls `look` with an operand's value, without a copy if it is literal.
+/// Calls `look` with the value of an operand. A literal value is passed by reference; any other is rendered first.
 fn with<T>(
     operand: &Operand,
     roots: &dyn Roots,

@@ -44,9 +44,9 @@ pub(super) enum Predicate {
     Exists,
     /// True if the value equals the operand.
     Equals(Operand),
-    /// True if a list has an item that equals the value, a text contains the value, or an object has it as a key.
+    /// True if the operand contains the value: as an item of a list, as a part of a text, or as a key of an object.
     In(Operand),
-    /// True if the operator holds for the order of the value and the operand.
+    /// True if the comparison of the value with the operand holds: for `gt`, if the value is greater than the operand.
     Order(Order, Operand),
     /// True if the pattern matches a part of the value.
     Matches(Pattern),
@@ -67,7 +67,7 @@ impl Predicate {
         }
     }
 
-    /// Returns true for the operators that ask whether a value is missing: `exists`, and a comparison with null.
+    /// Returns true for the operators that ask whether a value is missing: `exists`, and `equals` with null.
     pub(super) fn is_test_for_missing(&self) -> bool {
         match self {
             Predicate::Exists => true,
@@ -94,7 +94,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Returns true if the operator holds for two values in this order.
+    /// Returns true if the operator holds for two values of which the first compares to the second as `ordering`.
     pub(super) fn accepts(self, ordering: Ordering) -> bool {
         match self {
             Order::Gt => ordering.is_gt(),

@@ -10,11 +10,11 @@ use crate::quoted::end_of_quoted;
 /// End of the message about a whole number that cannot be stored exactly.
 pub const TOO_LONG: &str = "has more digits than can be kept exactly: write it as a text";
 
-/// Minimum number of digits of the whole numbers that may not fit into 64 bits. All shorter numbers fit.
+/// Minimum number of digits of a whole number that may not fit into 64 bits. Shorter numbers always fit.
 const MIN_LOSSY_DIGITS: usize = 19;
 
-/// Parses a whole number: digits with an optional `-`. Returns `None` if the number cannot be stored exactly: it fits
-/// neither into a signed nor into an unsigned 64-bit integer, and a float would print different digits.
+/// Parses a whole number: digits with an optional `-` before them. Returns `None` if the number cannot be stored
+/// exactly, that is, if no 64-bit integer has this value and a float would print different digits.
 pub fn whole_number(digits: &str) -> Option<Number> {
     if let Ok(number) = digits.parse::<i64>() {
         return Some(number.into());
@@ -37,8 +37,9 @@ pub(super) fn check(text: &str) -> Result<(), Error> {
     Err(Error::custom(format!("the whole number {} {TOO_LONG} at line {line} column {column}", &text[place])))
 }
 
-/// Returns true if a text has at least [`MIN_LOSSY_DIGITS`] digits in a row, inside or outside of quotes. Does not read
-/// every byte: such a row contains at least one of the bytes that it reads.
+/// Returns true if a text contains at least [`MIN_LOSSY_DIGITS`] consecutive digits, inside or outside of quotes. Reads
+/// only every [`MIN_LOSSY_DIGITS`]th byte and the digits around it, because so many digits cannot lie between two such
+/// bytes.
 fn has_long_digit_run(bytes: &[u8]) -> bool {
     let mut at = MIN_LOSSY_DIGITS - 1;
     while at < bytes.len() {

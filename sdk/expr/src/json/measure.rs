@@ -1,4 +1,4 @@
-//! Measures values as JSON text. In memory they may be smaller, because parts are shared.
+//! Measures the size that values have as JSON text. In memory they may be smaller, because parts are shared.
 
 use std::fmt;
 
@@ -56,7 +56,8 @@ impl Json {
         }
     }
 
-    /// Subtracts the size of this value from `left`.
+    /// Subtracts the size of this value from `left`, the number of bytes that are still allowed. Fails if the value is
+    /// larger or nested too deeply. `depth` is the nesting depth of this value.
     fn subtract_size(&self, left: &mut u64, depth: usize) -> Result<(), Excess> {
         if depth > limits::JSON_DEPTH {
             return Err(Excess::Depth);

@@ -49,8 +49,7 @@ pub(super) fn multiply(state: &mut State<'_, '_>, left: Value, right: Value) -> 
     combine(&left, &right, i128::checked_mul, |a, b| a * b).ok_or_else(|| operand_error("*", &left, &right))
 }
 
-/// Divides numbers. The result is whole if both numbers are whole and there is no remainder. Division by 0 is an
-/// error.
+/// Divides numbers. The result of two whole numbers is whole if there is no remainder. Division by 0 is an error.
 pub(super) fn divide(left: Value, right: Value) -> Result<Value, Error> {
     let whole = |a: i128, b: i128| if a.checked_rem(b)? == 0 { a.checked_div(b) } else { None };
     let (Some(a), Some(b)) = (float(&left), float(&right)) else { return Err(operand_error("/", &left, &right)) };
@@ -66,7 +65,7 @@ pub(super) fn floor_divide(left: Value, right: Value) -> Result<Value, Error> {
     compute_floored("//", left, right, |a, b| floor_parts(a, b).map(|(quotient, _)| quotient), |a, b| (a / b).floor())
 }
 
-/// Returns the remainder of `//`. It has the sign of the right operand.
+/// Returns the remainder of the division that `//` rounds down. It has the sign of the right operand.
 pub(super) fn remainder(left: Value, right: Value) -> Result<Value, Error> {
     let float = |a: f64, b: f64| {
         let rest = a % b;
@@ -127,7 +126,8 @@ pub(super) fn negate(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// Combines whole numbers exactly and other numbers as 64-bit floats; `None` if the result does not exist.
+/// Applies `whole` to two whole numbers, which is exact, and `decimal` to other numbers as 64-bit floats. Returns
+/// `None` if an operand is not a number, or if the whole result exceeds 128 bits.
 fn combine(
     left: &Value,
     right: &Value,

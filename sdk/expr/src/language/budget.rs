@@ -7,8 +7,8 @@ use crate::{allowance, limits};
 /// The work of the filters in this evaluation so far, in units of [`limits::WORK`].
 struct WorkDone(usize);
 
-/// Adds `amount` to the work of this evaluation, in units of [`limits::WORK`]. Returns an error if the evaluation
-/// exceeds this limit, or the evaluations of this thread exceed the limit of [`allowance`].
+/// Adds `amount`, in units of [`limits::WORK`], to the work of this evaluation. Returns an error if the evaluation has
+/// thereby exceeded [`limits::WORK`], or if all evaluations on this thread have exceeded the limit of [`allowance`].
 pub(super) fn charge(state: &mut State<'_, '_>, amount: usize) -> Result<(), Error> {
     let spent = state.get_or_insert_extension(WorkDone(0));
     spent.0 = spent.0.saturating_add(amount);

@@ -15,9 +15,8 @@ enum Method {
     Floor,
 }
 
-/// `x | round(precision, method)`: rounds to `precision` digits after the decimal point (default 0; negative values
-/// round before it). Methods are `common` (default; halves round away from zero), `ceil` and `floor`. Whole numbers
-/// stay whole.
+/// `x | round(precision, method)`: rounds to `precision` digits after the decimal point. The default is 0; -2 rounds to
+/// hundreds. Methods are `common` (default; halves round away from zero), `ceil` and `floor`. Whole numbers stay whole.
 pub(super) fn round(
     value: Value,
     precision: Option<i32>,
@@ -48,7 +47,8 @@ pub(super) fn round(
     rounded.ok_or_else(failed)
 }
 
-/// Rounds a whole number, which has no digits after the decimal point.
+/// Rounds a whole number. Returns it unchanged if `precision` is not negative, because it has no digits after the
+/// point.
 fn whole(value: &Value, precision: i32, method: Method) -> Option<Value> {
     let number = i128::try_from(value.clone()).ok()?;
     if precision >= 0 {
@@ -60,7 +60,7 @@ fn whole(value: &Value, precision: i32, method: Method) -> Option<Value> {
     Some(Value::from(if number < 0 { -scaled } else { scaled }))
 }
 
-/// Rounds a decimal number by its shortest digits.
+/// Rounds a float by the digits of its shortest decimal form, such as `0.15`.
 fn decimal(value: &Value, precision: i32, method: Method) -> Option<Value> {
     let number = f64::try_from(value.clone()).ok().filter(|number| number.is_finite())?;
     // `Display` writes the shortest digits that represent this number, without an exponent.
@@ -75,7 +75,7 @@ fn decimal(value: &Value, precision: i32, method: Method) -> Option<Value> {
     Some(Value::from(if is_negative { -rounded } else { rounded }))
 }
 
-/// Drops the last `gone` digits and rounds the remaining digits by the method.
+/// Drops the last `gone` digits of a number, and rounds the number that remains by the method.
 fn round_digits(digits: &str, gone: usize, is_negative: bool, method: Method) -> String {
     let length = digits.len().saturating_sub(gone);
     let (kept, lost) = digits.split_at(length);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     proptest! {
-        /// A number with few digits rounds like its decimal digits.
+        /// A float with few digits rounds as exact arithmetic with these digits does.
         #[test]
         fn agrees_with_whole_numbers(digits in -999_999_i64..1_000_000, places in 0_i32..5) {
             let value: f64 = format!("{digits}e-{places}").parse().unwrap();

@@ -36,7 +36,7 @@ pub(super) fn required(value: Value, what: Option<&str>, nullable: Option<bool>)
     Err(invalid(format!("`{what}` is required, but {problem}")).with_source(Required(hint)))
 }
 
-/// The source of an error about a required value. Has the help text of the error.
+/// The source of an error about a required value. It contains the help text of the error.
 #[derive(Debug)]
 pub(super) struct Required(pub(super) &'static str);
 
@@ -109,7 +109,7 @@ pub(super) fn from_json(text: &str) -> Result<Value, Error> {
     Json::parse(text).map(|value| to_value(&value)).map_err(|error| invalid(format!("`fromjson`: {error}")))
 }
 
-/// `x | replace(from, to)`: replaces every `from` in a text.
+/// `x | replace(from, to)`: replaces every occurrence of `from` in a text with `to`.
 pub(super) fn replace(value: &Value, from: &Value, to: &Value) -> Result<String, Error> {
     let (value, from, to) = (string(value)?, string(from)?, string(to)?);
     if from.is_empty() {
@@ -245,8 +245,8 @@ pub(super) fn metered(
     }
 }
 
-/// Adds the name of the filter or test to an error, and the type of its operand. An error whose message already names
-/// its subject stays unchanged.
+/// Adds to an error the name of the filter or test, and the type of its operand. Leaves an error unchanged if its
+/// message already names the filter, the test or the missing value.
 fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Error {
     let source = error::Error::source(&error);
     let is_told =

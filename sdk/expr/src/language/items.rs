@@ -1,4 +1,5 @@
-//! The paths of members of list items in an expression. A checker compares them with the schema of the list.
+//! Finds the members of list items that an expression reads, such as `price` in `orders | sum(attribute='price')`. A
+//! checker compares their paths with the schema of the list.
 
 use minijinja::machinery::ast::{CallArg, Expr, Filter};
 
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::path::{Path, Segment};
 
-/// Filters that return a list with all or some of the items of their operand.
+/// Filters that return a list of some or all items of their operand.
 const KEEPING: [&str; 9] =
     ["list", "reject", "rejectattr", "required", "reverse", "select", "selectattr", "sort", "unique"];
 /// Filters that return one item of their operand.
@@ -16,17 +17,17 @@ const CHOOSING: [&str; 4] = ["first", "last", "max", "min"];
 /// The segment that stands for any item of a list.
 const ANY: Segment = Segment::Index(0);
 
-/// A path, and the segments to append to it.
+/// A path as the expression writes it, and the segments that filters and subscripts append to it.
 type ItemPath = (Path, Vec<Segment>);
 
-/// Returns the path of an expression's value; `None` if the expression computes a new value.
+/// Returns the path of the value that an expression selects; `None` if the expression computes a new value.
 pub(super) fn path_of(expr: &Expr<'_>) -> Option<Path> {
     value(expr).map(to_path)
 }
 
-/// Returns three things about the attributes that a filter reads from list items: their paths, the argument that names
-/// them, and true if an item may lack them. Returns `None` if the filter reads no attribute that is known before the
-/// evaluation.
+/// Returns three things about the attributes that a filter reads from list items: the paths of the attributes, the
+/// argument that names them, and true if an item may lack them. Returns `None` if the filter reads no attribute whose
+/// path is known before the evaluation.
 pub(super) fn attributes<'e, 'x>(filter: &'e Filter<'x>) -> Option<(Vec<Path>, &'e Expr<'x>, bool)> {
     let argument = argument(filter)?;
     let items = item(filter.expr.as_ref()?)?;
@@ -57,7 +58,8 @@ fn argument<'e, 'x>(filter: &'e Filter<'x>) -> Option<&'e Expr<'x>> {
     }
 }
 
-/// Returns true if the arguments after the attribute's name are a test for missing values, such as `'defined'`.
+/// Returns true for a test that asks whether a value is missing, such as `'defined'`. `test` has the arguments that
+/// follow the name of the attribute.
 fn is_test_for_missing(test: &[CallArg<'_>]) -> bool {
     let [CallArg::Pos(Expr::Const(name)), rest @ ..] = test else { return false };
     let name = name.value.as_str().unwrap_or_default();
@@ -77,7 +79,7 @@ fn segments(attribute: &str) -> impl Iterator<Item = Segment> {
     attribute.split('.').map(|name| name.parse().map_or_else(|_| Segment::Key(name.into()), Segment::Index))
 }
 
-/// Returns true if a filter returns only items of its operand.
+/// Returns true if every item of the list that a filter returns is an item of the filter's operand.
 fn returns_only_items(filter: &Filter<'_>) -> bool {
     let is_empty = |argument: &CallArg<'_>| matches!(argument, CallArg::Pos(Expr::List(list)) if list.items.is_empty());
     match filter.name {
@@ -100,7 +102,7 @@ fn value(expr: &Expr<'_>) -> Option<ItemPath> {
     }
 }
 
-/// Returns the path of an item of the list that an expression returns; `None` if the expression computes a new list.
+/// Returns the path of any item of the list that an expression selects; `None` if the expression computes new items.
 fn item(expr: &Expr<'_>) -> Option<ItemPath> {
     match expr {
         Expr::Filter(filter) if filter.name == "map" => {

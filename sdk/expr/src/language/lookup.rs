@@ -1,5 +1,5 @@
-//! Finds missing values in strict flows. The canonical form has the filter [`read`] after each lookup.
-//! [`check_attribute`] checks the attributes that filters read from list items.
+//! Finds missing values in strict flows. In the canonical form of an expression, the filter [`read`] follows each
+//! lookup. [`check_attribute`] checks the attributes that filters read from list items.
 
 use std::{error, fmt};
 
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::file::not_usable_message;
 
-/// The source of an error about a missing value, with the index of the failed lookup; `None` if the error does not
-/// come from a lookup.
+/// The source of an error about a missing value. The number is the index of the lookup that failed; `None` if the error
+/// does not come from a lookup.
 #[derive(Debug)]
 pub(super) struct Missing(pub(super) Option<usize>);
 
@@ -24,9 +24,9 @@ impl fmt::Display for Missing {
 
 impl error::Error for Missing {}
 
-/// Returns the value of a lookup. In a strict flow, a missing value is an error if the lookup has a `number`, its index
-/// in the list of lookups. A lookup without a number only tests for the value. If `is_output` is true, the output of a
-/// skipped node counts as missing.
+/// Returns the value of a lookup. In a strict flow, a missing value is an error if `number` is given: it is the index
+/// of this lookup in the list of lookups. With `None` the expression only tests whether the value exists. If
+/// `is_output` is true, the output of a skipped node counts as missing.
 pub(super) fn read(
     state: &mut State<'_, '_>,
     value: Value,
@@ -48,9 +48,9 @@ pub(super) fn key(value: Value) -> Value {
     if value.kind() == ValueKind::Bool { Value::from(()) } else { value }
 }
 
-/// Checks the attribute that a filter reads from the items of a list. In a strict flow, an item without it is an error,
-/// unless the filter has a `default` or tests for missing values. In every flow, it is an error to read an attribute
-/// that a file value never has, and to compare a file value.
+/// Checks the attribute that a filter reads from the items of a list. In a strict flow, an item that lacks the
+/// attribute is an error, unless the filter has a `default` or tests for missing values. In every flow, it is an error
+/// to read an attribute that a file value never has, and to compare a file value.
 pub(super) fn check_attribute(state: &State<'_, '_>, filter: &str, arguments: &[Value]) -> Result<(), Error> {
     let options = arguments.last().filter(|last| last.is_kwargs());
     let option = |key: &str| options?.get_attr(key).ok().filter(|value| !value.is_undefined());
@@ -92,15 +92,15 @@ fn check_compared(filter: &str, value: &Value) -> Result<(), Error> {
     if is_file(value) { Err(file_misuse(not_usable_message(filter))) } else { Ok(()) }
 }
 
-/// Returns true for a test of `selectattr` or `rejectattr` that asks whether a value is missing: its name, such as
-/// `defined`, or a comparison with null. `test` has the arguments after the name of the attribute.
+/// Returns true if `selectattr` or `rejectattr` asks whether a value is missing: by a test such as `defined`, or by a
+/// comparison with null. `test` has the arguments that follow the name of the attribute.
 fn is_test_for_missing(test: &[Value]) -> bool {
     let name = test.first().and_then(Value::as_str).unwrap_or_default();
     names::TESTS_OF_MISSING.contains(&name)
         || names::EQUALITY_TESTS.contains(&name) && test.get(1).is_some_and(Value::is_none)
 }
 
-/// Returns the part of a value at a dotted path. A path into a file value is an error.
+/// Returns the part of a value at a dotted path; `None` if it is missing. A path into a file value is an error.
 fn part(value: &Value, path: &str) -> Result<Option<Value>, Error> {
     let mut value = value.clone();
     for name in path.split('.') {

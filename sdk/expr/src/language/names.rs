@@ -61,7 +61,7 @@ pub(super) const OWN_TESTS: [&str; 24] = [
 /// Tests for missing values.
 pub(super) const TESTS_OF_MISSING: [&str; 3] = ["defined", "none", "undefined"];
 
-/// Tests that compare with a value; a comparison with null tests for missing values.
+/// Tests that compare with a value. If this value is null, they test for missing values.
 pub(super) const EQUALITY_TESTS: [&str; 6] = ["!=", "==", "eq", "equalto", "ne", "sameas"];
 
 /// Filters that look up a part of a value.
@@ -77,7 +77,7 @@ pub(super) const TESTS_OF_TEXTS: [&str; 5] = ["endingwith", "lower", "matches", 
 pub(super) const STRICT: &str = " strict";
 
 // Filters of the canonical form.
-/// Fails in a strict flow if a lookup finds no value; `lookup::read`.
+/// The filter `lookup::read`, which follows a lookup and fails in a strict flow if the value is missing.
 pub(super) const READ: &str = "_read";
 /// `a + b`.
 pub(super) const ADD: &str = "_add";
@@ -109,13 +109,13 @@ pub(super) const OPERATORS: [(&str, &str); 9] = [
     (NEGATE, "-"),
     (CONCAT, "~"),
 ];
-/// Represents every comparison and chain of comparisons.
+/// The filter that stands for every comparison, and for every chain of comparisons such as `a < b <= c`.
 pub(super) const COMPARE: &str = "_cmp";
-/// Replaces a computed key or index with null if it is a boolean; `lookup::key`.
+/// The filter `lookup::key`, which replaces a computed key or index with null if it is a boolean.
 pub(super) const KEY: &str = "_key";
-/// Fails if the operand of a slice is a file value; `filters::sliced`.
+/// The filter `filters::sliced`, which fails if the operand of a slice is a file value.
 pub(super) const SLICED: &str = "_sliced";
-/// Represents `a[b:c]` of a list.
+/// The filter that follows the slice `a[b:c]` and makes a list of it.
 pub(super) const LIST: &str = "_list";
 
 macro_rules! filter_names {

@@ -33,7 +33,7 @@ pub(crate) struct Read {
     pub(crate) path: Path,
     /// The path's bytes in the text that contains the expression.
     pub(crate) place: Range<usize>,
-    /// True if the value may be missing because the expression only tests for it.
+    /// True if the value may be missing because the expression only tests whether it exists.
     pub(crate) is_tested: bool,
 }
 
@@ -48,7 +48,7 @@ impl Read {
 /// A lookup whose value must exist in a strict flow, because the expression does not test for it.
 #[derive(Clone, Debug)]
 pub(super) struct Lookup {
-    /// The path, or the source of a lookup that is not a plain path.
+    /// The path that is looked up, or the source text of a lookup that is not a plain path.
     pub(super) what: Result<Path, Box<str>>,
     /// The lookup's bytes in the text that contains the expression.
     pub(super) place: Range<usize>,
@@ -73,20 +73,20 @@ pub(super) struct Printer<'s> {
 /// Precedence of an expression in the canonical form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Precedence {
-    /// Logical operators, conditions and tests: parentheses under any other operator.
+    /// Logical operators, conditions and tests. They need parentheses under any other operator.
     Loose,
-    /// Filters: parentheses before `.` and `[`.
+    /// Filters. They need parentheses before `.` and `[`.
     Filtered,
-    /// Names, brackets and constants: no parentheses.
+    /// Names, brackets and constants. They never need parentheses.
     Tight,
 }
 
-/// The use of an expression's value.
+/// The way in which an expression uses the value of a part of itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// The value is needed.
+    /// The value is needed, so in a strict flow it must exist.
     Needed,
-    /// The value is tested, so it may be missing.
+    /// The expression only tests whether the value exists, so the value may be missing.
     Tested,
     /// A part of the value is looked up. If the value is missing, so is the part.
     Entered,
@@ -105,7 +105,7 @@ impl<'s> Printer<'s> {
         self.print_as(expr, Use::Needed);
     }
 
-    /// Prints an expression whose value has this use. After a lookup, prints a guard if the use requires one.
+    /// Prints an expression. Prints the guard `_read` after a lookup if the use of its value (`usage`) needs one.
     fn print_as(&mut self, expr: &Expr<'_>, usage: Use) {
         let path = self.path(expr, usage == Use::Tested);
         if path.is_none() {
@@ -128,7 +128,7 @@ impl<'s> Printer<'s> {
         let _ = write!(self.printed, "|{}({number},{is_output})", names::READ);
     }
 
-    /// Prints a path, if the expression is one.
+    /// Prints an expression that is a plain path and returns the path; otherwise prints nothing and returns `None`.
     fn path(&mut self, expr: &Expr<'_>, is_tested: bool) -> Option<Path> {
         let (path, place) = static_path(expr)?;
         let place = self.at + place.start..self.at + place.end;
@@ -346,7 +346,7 @@ impl<'s> Printer<'s> {
         self.arguments(&filter.args);
     }
 
-    /// Prints a lookup that is the argument of `default`. The value must exist only if it is the filter's result.
+    /// Prints a lookup that is the argument of `default`. It must have a value only where `default` returns the value.
     fn default(&mut self, other: &Expr<'_>, usage: Use) {
         self.printed.push('(');
         let before = self.reads.len();
@@ -464,8 +464,8 @@ impl<'s> Printer<'s> {
         self.printed.push('}');
     }
 
-    /// Returns the byte range of an expression in the text that contains it. It includes the parentheses around the
-    /// left operand, which the tree does not record.
+    /// Returns the byte range of an expression in the text that contains it. The range includes parentheses around the
+    /// left operand, although the parsed tree does not record them.
     fn place(&self, expr: &Expr<'_>) -> Range<usize> {
         let span = expr.span();
         let mut start = first_span(expr).min(span.start_offset as usize).min(self.source.len());

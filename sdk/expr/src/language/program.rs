@@ -196,8 +196,8 @@ impl Program {
         })
     }
 
-    /// Creates an error of the evaluation. The message names the paths that the expression reads, with the types of
-    /// their values. If the error is about null, it names only the paths without a value, if there are any.
+    /// Creates an error of the evaluation. Adds to `message` the paths that the expression reads, with the types of
+    /// their values. If the error is about null and some of these paths are missing or null, adds only those.
     fn evaluation_error(&self, mut message: String, is_of_null: bool, roots: &dyn Roots) -> ExprError {
         let mut read: Vec<(&Read, &str)> = Vec::new();
         for found in &self.reads {
@@ -227,7 +227,8 @@ fn missing(what: Result<&Path, &str>, place: &Range<usize>, roots: &dyn Roots) -
     error.hint(hint).at(place.clone())
 }
 
-/// Creates the error about file values used as if they were their content. It names their paths.
+/// Creates the error about file values used as if they were their content. Its message names the paths of the file
+/// values.
 fn misuse_error(message: String, reads: &[Read], whole: &Range<usize>, roots: &dyn Roots) -> ExprError {
     let files: Vec<_> = reads.iter().filter_map(|read| Some((read.path.find_file(roots)?, &read.place))).collect();
     let place = files.first().map_or(whole, |(_, place)| place);

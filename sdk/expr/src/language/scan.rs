@@ -19,7 +19,7 @@ pub(crate) fn split(text: &str) -> Result<Vec<Piece<'_>>, ExprError> {
     if errors.is_empty() { Ok(pieces) } else { Err(errors.remove(0)) }
 }
 
-/// Splits a text as far as possible and reports every error.
+/// Splits a text as far as possible and returns all errors.
 pub(crate) fn pieces(text: &str) -> (Vec<Piece<'_>>, Vec<ExprError>) {
     let (mut pieces, mut errors) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -47,8 +47,8 @@ pub(crate) fn pieces(text: &str) -> (Vec<Piece<'_>>, Vec<ExprError>) {
     (pieces, errors)
 }
 
-/// Returns the expression of a text that is a single `{{ }}`, with optional white space around it, and the
-/// expression's byte offset; `None` for any other text.
+/// Returns the expression and its byte offset if a text is a single `{{ }}`, with optional white space around it;
+/// `None` for any other text.
 pub(crate) fn whole(text: &str) -> Result<Option<(&str, usize)>, ExprError> {
     let start = text.len() - text.trim_start().len();
     match text[start..].starts_with("{{") {
@@ -60,7 +60,8 @@ pub(crate) fn whole(text: &str) -> Result<Option<(&str, usize)>, ExprError> {
     }
 }
 
-/// Creates the error about an expression that does not end. The cause may be an unclosed quote in it.
+/// Creates the error about an expression without `}}`. `open` is the byte offset of its `{{`. `quote` is the offset of
+/// a quote in it that is never closed, if there is one.
 fn unclosed(text: &str, open: usize, quote: Option<usize>) -> ExprError {
     if let Some(quote) = quote.filter(|quote| text[*quote..].contains("}}")) {
         let sign = &text[quote..=quote];
@@ -85,8 +86,8 @@ fn expression(text: &str, inside: Range<usize>) -> Result<Piece<'_>, ExprError> 
     }
 }
 
-/// Finds the `}}` that ends an expression; those in quoted texts and nested objects do not count. The error is the
-/// start of an unclosed quoted text, if there is one.
+/// Finds the `}}` that ends an expression; those in quoted texts and nested objects do not count. If there is none, the
+/// error is the byte offset of an unclosed quote, or `None` if every quote is closed.
 fn end_of_expression(text: &str, start: usize) -> Result<usize, Option<usize>> {
     let bytes = text.as_bytes();
     let mut braces = 0_usize;

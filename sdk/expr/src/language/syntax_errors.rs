@@ -153,7 +153,7 @@ pub(super) fn not_parsed(source: &str, tokens: &[Lexeme<'_>], error: &Error) -> 
     after.unwrap_or_else(|| invalid(detail).at(0..source.len()))
 }
 
-/// Creates the error about the token after a complete expression, if the source starts with one.
+/// Creates the error about the token that follows a complete expression; `None` if the source starts with none.
 fn after_expression(source: &str, tokens: &[Lexeme<'_>]) -> Option<ExprError> {
     // Each prefix is parsed again, so the search is limited to short sources.
     let mut ends = tokens.iter().enumerate().take(MAX_PARSED_PREFIXES).skip(1).rev();

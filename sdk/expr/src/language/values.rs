@@ -18,13 +18,12 @@ use crate::{
     path::shorten,
 };
 
-/// An object whose members are converted on access.
+/// An object whose members are converted to MiniJinja's values when they are read.
 #[derive(Debug)]
 struct Members(Arc<json::Object>, Rank);
 
 impl Members {
-    /// Returns the result for a missing key: an error if this is a file value that can never have the key, otherwise
-    /// `None`.
+    /// Returns an error value if this is a file value that can never have the key, otherwise `None`.
     fn missing_member(&self, key: &Value) -> Option<Value> {
         let is_misused = file::lacks(&self.0, key.as_str(), self.1);
         is_misused.then(|| Value::from(file_misuse(file::no_part_message(shorten(&key.to_string())))))
@@ -55,7 +54,7 @@ impl Object for Members {
     }
 }
 
-/// A list whose items are converted on access.
+/// A list whose items are converted to MiniJinja's values when they are read.
 #[derive(Debug)]
 struct Items(Arc<Vec<Json>>);
 
@@ -73,7 +72,7 @@ impl Object for Items {
     }
 }
 
-/// The root names of an evaluation.
+/// The roots of an evaluation: their names and values.
 #[derive(Debug)]
 pub(super) struct Scope(pub(super) Vec<(Arc<str>, Value)>);
 
@@ -87,12 +86,12 @@ impl Object for Scope {
     }
 }
 
-/// Converts a value for MiniJinja.
+/// Converts a value to MiniJinja's form. The value counts as a part of another value (see [`Rank`]).
 pub(super) fn to_value(json: &Json) -> Value {
     ranked(json, Rank::Part)
 }
 
-/// Converts the value of a root for MiniJinja.
+/// Converts the value of the root `name` to MiniJinja's form.
 pub(super) fn root_to_value(name: &str, json: &Json) -> Value {
     ranked(json, Rank::from_root(name))
 }
@@ -126,7 +125,7 @@ pub(super) fn is_file(value: &Value) -> bool {
     value.downcast_object_ref::<Members>().is_some_and(|members| json::is_file(&members.0))
 }
 
-/// Returns an error if the value is a file value and never has this key.
+/// Returns an error if the value is a file value and no file value can have this key.
 pub(super) fn check_part(value: &Value, key: &Value) -> Result<(), Error> {
     let members = value.downcast_object_ref::<Members>();
     match members.is_some_and(|members| file::lacks(&members.0, key.as_str(), members.1)) {

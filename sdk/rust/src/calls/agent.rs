@@ -1,4 +1,4 @@
-//! Agent runs: invocations of an agent that people can watch and write to. Needs no grant.
+//! Agent runs: conversations of an agent that people can watch and send messages to. No grant is needed.
 //!
 //! ```no_run
 //! use flowcell_sdk::{agent, prelude::*, queue};
@@ -35,8 +35,8 @@ pub fn tell(run: &str, kind: &str, data: &impl Serialize) -> Result<()> {
     super::call("agent.tell", args, || agent::tell(run, kind, &super::text(data)?).map_err(Failure::from_call))
 }
 
-/// Ends an agent run: successfully with an object for the event `agent:complete`, or with a failure. When the attempt
-/// ends, the host ends the agent runs that are still open.
+/// Ends an agent run: with an object, which the event `agent:complete` shows, or with a failure. When the attempt ends,
+/// the host ends the agent runs that are still open.
 pub fn close(run: &str, outcome: Result<&Value, &Failure>) -> Result<()> {
     let args = || match outcome {
         Ok(result) => json!({ "agentRunId": run, "result": result }),

@@ -7,7 +7,7 @@ use crate::{
     wit::flowcell::host::cache,
 };
 
-/// Returns the value of a key, or none if it is unknown, expired or dropped.
+/// Returns the value of a key; none if the key is unknown, or if its value has expired or was dropped.
 pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<T>> {
     let value = cache::get(key).map_err(Failure::from_call)?;
     value.map(|text| super::read(&text)).transpose()

@@ -1,8 +1,8 @@
-//! Outbound HTTP. The flow grants origins, with optional path prefixes:
-//! `grants: { http: ["https://api.example.com"] }`.
+//! Sends HTTP requests to servers. The flow grants origins, with optional path prefixes: `grants: { http:
+//! ["https://api.example.com"] }`.
 //!
-//! A call is recorded before it is sent. If the attempt is repeated, a call with a recorded answer is not sent again. A
-//! status of 400 and above is an answer, not an error.
+//! The host records a request before it sends the request. If the attempt is repeated, a request whose answer was
+//! recorded is not sent again. A status of 400 and above is an answer, not an error.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -123,14 +123,14 @@ pub fn send(request: Request) -> Result<Response> {
     )
 }
 
-/// Sends a request without waiting for the answer. When [`next_event`](crate::queue::next_event) has reported the end
+/// Sends a request without waiting for the answer. Once [`next_event`](crate::queue::next_event) has reported the end
 /// of the call, [`take_response`] returns the answer.
 pub fn start_send(request: Request) -> Result<CallId> {
     Ok(CallId(http::start_send(&request.to_wit()).map_err(Failure::from_call)?))
 }
 
-/// Returns the answer of a call after [`next_event`](crate::queue::next_event) has reported the call's success. Works
-/// once for each call.
+/// Returns the answer of a call that has succeeded, as [`next_event`](crate::queue::next_event) has reported. A second
+/// call of this function with the same id fails.
 pub fn take_response(call: CallId) -> Result<Response> {
     Response::from_wit(http::take_response(call.0).map_err(Failure::from_call)?)
 }

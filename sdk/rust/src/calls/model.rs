@@ -1,8 +1,8 @@
 //! Calls language models. A turn is one request to a model and its reply. The flow grants models:
 //! `grants: { model: ["anthropic/*"] }`.
 //!
-//! A turn is recorded before it is sent. If the attempt is repeated, a turn with a recorded reply is not paid for
-//! again. Requests and replies are the same for every provider.
+//! The host records a turn before it sends the request. If the attempt is repeated, a turn whose reply was recorded is
+//! not paid for again. Requests and replies have the same form for every provider.
 //!
 //! ```
 //! use flowcell_sdk::model::{Message, Request};
@@ -28,8 +28,8 @@ use crate::{
     wit::flowcell::host::model,
 };
 
-/// A request to a model. A member that is none or empty is not sent: the profile or the provider then applies its
-/// default.
+/// A request to a model. A member that is none or empty is not sent: then the default of the profile or of the provider
+/// applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
@@ -50,7 +50,7 @@ pub struct Request {
     /// The rule for tool calls: the model may, must or must not call a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
-    /// JSON Schema for the text of the reply, enforced as far as the provider supports it.
+    /// JSON Schema that the text of the reply must fit, enforced as far as the provider supports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// Sampling settings.
@@ -131,8 +131,8 @@ pub fn generate(request: &Request) -> Result<Reply> {
     super::call("model.generate", || json!(request), || super::parse_answer(model::generate(&super::text(request)?)))
 }
 
-/// Sends a request without waiting for the reply. [`next_event`](crate::queue::next_event) returns the reply as a
-/// value, which [`Reply::read`] parses.
+/// Sends a request without waiting for the reply. When the turn ends, [`next_event`](crate::queue::next_event) returns
+/// the reply as a value, which [`Reply::read`] parses.
 pub fn start_generate(request: &Request) -> Result<CallId> {
     let start = || model::start_generate(&super::text(request)?).map_err(Failure::from_call);
     super::call("model.start-generate", || json!(request), start).map(CallId)

@@ -25,12 +25,12 @@ pub enum Event {
         /// The content.
         value: Value,
     },
-    /// The agent run with this id receives no more messages and must finish.
+    /// The agent run with this id gets no more messages. The node must finish it.
     Closing(String),
 }
 
-/// Blocks until the next event, at most `timeout_ms` milliseconds. With `None` it blocks as long as an event can
-/// arrive. Returns none if the time is up, or if no event can arrive.
+/// Blocks until the next event, but at most `timeout_ms` milliseconds; with `None` there is no time limit. Returns none
+/// if the time is up, or as soon as no event can arrive any more.
 pub fn next_event(timeout_ms: Option<u32>) -> Result<Option<Event>> {
     #[cfg(not(target_family = "wasm"))]
     if let Some(event) = crate::script::next_arrival(timeout_ms) {

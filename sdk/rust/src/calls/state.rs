@@ -1,5 +1,5 @@
-//! Durable values. Each belongs to one tenant and one flow name. The attempt sees its own writes at once. Other runs
-//! see them when the host records the outcome of the task; the writes of a failed attempt are dropped.
+//! Durable values. Each value belongs to one tenant and one flow name. An attempt sees its own writes at once. Other
+//! runs see them when the host records the outcome of the task. The writes of a failed attempt are dropped.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -30,8 +30,8 @@ pub fn get<T: DeserializeOwned>(key: &str) -> Result<Option<Entry<T>>> {
     )
 }
 
-/// Writes a value, whatever the key's version is. Returns the new version, which is valid if no other run writes the
-/// key before this task's outcome is recorded.
+/// Writes a value without checking the key's version. Returns the new version, which is final only if no other run
+/// writes the key before the outcome of this task is recorded.
 pub fn set(key: &str, value: &impl Serialize) -> Result<u64> {
     let set = || state::set(key, &super::text(value)?).map_err(Failure::from_call);
     super::call("state.set", || json!({ "key": key, "value": value }), set)

@@ -42,7 +42,7 @@ pub struct Call {
     /// The id of the model's tool use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_use_id: Option<String>,
-    /// The agent run that makes the call. Its subscribers see the call.
+    /// The id of the agent run that makes the call. Subscribers of this agent run see the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_run_id: Option<String>,
 }
@@ -69,8 +69,8 @@ impl Answer {
     }
 }
 
-/// Returns the tools whose names match one of these patterns, as far as the flow grants them and `permissions` does not
-/// deny them. In a pattern, `*` matches any text.
+/// Returns the tools whose names match one of these patterns, in which `*` matches any text. Leaves out the tools that
+/// the flow does not grant or that `permissions` denies.
 pub fn find(patterns: &[String]) -> Result<Vec<Tool>> {
     super::call("tools.find", || json!({ "patterns": patterns }), || super::parse_answer(tools::find(patterns)))
 }

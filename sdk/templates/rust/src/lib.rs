@@ -27,7 +27,8 @@ struct Approve {
     text: String,
 }
 
-/// The node gives up its instance while it waits, and runs again when it is woken.
+/// Asks a person. The node's instance ends at the pause. When the answer arrives or the time is up, this function is
+/// called again in a new instance.
 fn approve(task: &Task, input: Approve) -> Result<Step> {
     let Some(woken) = task.woken()? else {
         let question = Question::new(format!("Is this good? {}", input.text)).choice("yes").choice("no");

@@ -1,4 +1,4 @@
-//! `acme.each`: runs a body once per item. The items and the results never enter this sandbox.
+//! `acme.each`: runs a body once for each item of a list. The items and the results never enter this sandbox.
 
 use crate::{
     body_failure, done, failure,

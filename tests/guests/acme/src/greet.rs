@@ -1,4 +1,4 @@
-//! `acme.greet`.
+//! `acme.greet`: returns a greeting.
 
 use crate::{
     done,
@@ -16,7 +16,7 @@ pub fn run() -> Result<Step, Failure> {
     done(vec![("text", Source::Json(quoted(&format!("Hello {name}"))))])
 }
 
-/// Returns a text as JSON.
+/// Returns a text as a JSON string.
 fn quoted(text: &str) -> String {
     let mut json = String::from("\"");
     for c in text.chars() {

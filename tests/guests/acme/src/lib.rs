@@ -1,6 +1,6 @@
-//! The pack `acme`, written from the WIT alone. Its nodes own a body like `control.foreach`, ask people like
-//! `control.gate`, and receive messages like agents. A host with special code for its own node types could not run this
-//! pack.
+//! The pack `acme`, written with nothing but the WIT. Its nodes own a body like `control.foreach`, ask people like
+//! `control.gate`, and receive messages like agents. It shows that the host has no special code for its own node types:
+//! such a host could not run this pack.
 
 mod ask;
 mod each;
@@ -18,7 +18,7 @@ use flowcell::node::{
     types::{Failure, Output, Pause, Source, Step, Wake},
 };
 
-/// The host reads the manifest from this section without running the pack.
+/// The section from which the host reads the manifest without running the pack.
 #[used]
 #[unsafe(link_section = "flowcell:manifest")]
 static MANIFEST: [u8; include_bytes!("../node.yaml").len()] = *include_bytes!("../node.yaml");
@@ -39,18 +39,18 @@ impl exports::flowcell::node::node::Guest for Acme {
     }
 }
 
-/// Returns the name of the wake that ended the last pause; `None` in the first run.
+/// Returns the name of the wake that ended the last pause; `None` if the attempt has not paused yet.
 fn woken() -> Option<String> {
     context::get_text(Part::Woken, "/wake")
 }
 
-/// Returns a text of the input. Fails if the text is missing.
+/// Returns the text at a path of the input. Fails if there is no text.
 fn text(path: &str) -> Result<String, Failure> {
     let missing = || failure("invalid_input", format!("input at `{path}`: a text is expected"));
     context::get_text(Part::Input, path).ok_or_else(missing)
 }
 
-/// Returns a whole number of the input; `None` if it is missing.
+/// Returns the whole number at a path of the input; `None` if there is no value.
 fn number<N: std::str::FromStr>(path: &str) -> Result<Option<N>, Failure> {
     let wrong = |_| failure("invalid_input", format!("input at `{path}`: a whole number is expected"));
     context::get_json(Part::Input, path).map(|text| text.parse().map_err(wrong)).transpose()

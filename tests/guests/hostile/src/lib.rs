@@ -143,8 +143,8 @@ fn request() -> http::Request {
     http::Request { method, url, headers: vec![], body: http::Content::Bytes(vec![1, 2]), timeout_ms: None }
 }
 
-/// Starts two calls and waits for their ends. The response of the first can be taken once; other attempts to take one
-/// must fail.
+/// Starts two HTTP calls and waits for their ends. Then takes the response of the first call, which works once. A
+/// second attempt, and an attempt to take the response of the second call, must fail.
 fn scatter() -> Result<Step, Failure> {
     let began = std::time::SystemTime::now();
     let calls = [http::start_send(&request())?, http::start_send(&request())?];
@@ -174,8 +174,8 @@ fn pause(until: Vec<Wake>, state: String) -> Result<Step, Failure> {
     Ok(Step::Pause(Pause { until, state }))
 }
 
-/// Pauses four times, with different wakes. Then returns parts of the input, the wake, the state, the config and the
-/// task.
+/// Pauses four times, each time for other wakes. Then returns parts of the input, the wake, the state, the config and
+/// the information about the task.
 fn pause_in_turn() -> Result<Step, Failure> {
     let given = context::get_json(Part::State, "/round");
     let round: u32 = given.and_then(|round| round.parse().ok()).unwrap_or(0);
@@ -212,8 +212,8 @@ fn pause_in_turn() -> Result<Step, Failure> {
     }
 }
 
-/// Reports events with members that only the host may set. Then uses a reserved event name and the agent run of another
-/// task, and returns the failure codes.
+/// Reports an event of an agent run with members that only the host may set. Then tries a reserved event name and the
+/// agent run of another task, and returns the codes of the failures.
 fn forge() -> Result<Step, Failure> {
     let words = r#"{ "type": "harness:complete", "seq": 1, "runId": "r0", "nodeId": "canary", "taskId": "canary",
         "agentRunId": "a0", "tenant": "other", "ts": 0 }"#;
@@ -226,7 +226,7 @@ fn forge() -> Result<Step, Failure> {
     json(format!("{codes:?}").replace("Some(", "").replace(')', ""))
 }
 
-/// Fails with the failure of a call. Returns null if the call succeeded.
+/// Fails as the call has failed. Returns null if the call has succeeded.
 fn null_or_failure<T>(answer: Result<T, Failure>) -> Result<Step, Failure> {
     answer?;
     json("null".into())

@@ -19,7 +19,7 @@ unsafe extern "C" {
     fn subscribe_duration(duration: u64) -> u32;
 }
 
-/// Opens a handle and never drops it.
+/// Subscribes to a timer of the clock and returns its handle, which the guest never drops.
 pub fn subscribe(duration: u64) -> u32 {
     unsafe { subscribe_duration(duration) }
 }

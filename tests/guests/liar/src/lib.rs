@@ -18,7 +18,7 @@ wit_bindgen::generate!({
 
 use flowcell::node::types::{Failure, Output, Pause, Source, Step, Wake};
 
-/// The host reads the manifest from this section without running the pack.
+/// The section from which the host reads the manifest without running the pack.
 #[used]
 #[unsafe(link_section = "flowcell:manifest")]
 static MANIFEST: [u8; include_bytes!("../node.yaml").len()] = *include_bytes!("../node.yaml");

@@ -16,7 +16,7 @@ struct Requests {
     /// Names and values of additional headers.
     #[serde(default)]
     headers: Vec<(String, String)>,
-    /// Number of times that the additional headers are added.
+    /// Number of copies of the additional headers in the request.
     #[serde(default = "one")]
     times: u32,
     /// Timeout for the connection and for the first byte, in nanoseconds.
@@ -115,7 +115,7 @@ fn tidy(Tidy { from, to }: Tidy) -> Result<Value> {
     Ok(json!({ "found": found, "size": size, "outside": outside, "gone": fs::metadata(&draft).is_err() }))
 }
 
-/// Tries several ways to change a read-only file. Returns for each whether it failed.
+/// Tries several ways to change a read-only file. Returns an object with the name of each way, and true if it failed.
 fn spoil(Spoil { file, other }: Spoil) -> Result<Value> {
     let open = || fs::OpenOptions::new().write(true).open(&file);
     let ways: [(&str, std::io::Result<()>); 7] = [

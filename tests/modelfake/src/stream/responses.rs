@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::pieces;
 use crate::{Tokens, Turn};
 
-/// The sent events, each with its number.
+/// The events of an answer, numbered in their order.
 #[derive(Default)]
 struct Events {
     sent: Vec<String>,
@@ -19,8 +19,8 @@ impl Events {
         self.sent.push(format!("event: {kind}\ndata: {data}\n\n"));
     }
 
-    /// Sends the events of one item: its empty start, deltas of one kind, and its final form. A message has a single
-    /// part.
+    /// Adds the events of one output item: its start without content, the deltas of its text, and its final form. If
+    /// the item is a message, it has exactly one part.
     fn item(&mut self, begun: &Value, whole: Value, kind: &str, text: &str) {
         let index = self.items.len();
         self.send("response.output_item.added", json!({ "output_index": index, "item": begun }));

@@ -76,7 +76,8 @@ fn predecessors<'a>(graph: &'a Graph, node: &Node) -> Vec<&'a str> {
     ids
 }
 
-/// Lists the capabilities that a node's type requests, each with the flow's grant. `None` if it requests none.
+/// Lists the capabilities that a node's type requests, each with the flow's grant. Returns `None` if the type requests
+/// none.
 fn capabilities_text(node: &Node) -> Option<String> {
     let asked = node.node_type.capabilities.iter().map(|request| match node.grants.0.get(&*request.name) {
         Some(Json::Array(items)) => {

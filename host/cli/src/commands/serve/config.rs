@@ -51,8 +51,9 @@ impl Config {
         Ok(config)
     }
 
-    /// Chooses the source of a setting: the first of the command line, the environment, the file and the default that
-    /// sets it. `given` are the values in the file.
+    /// Chooses the source of a setting: the command line, else the environment, else the file, else the default.
+    /// `given` are the values in the file, or `None` if the file does not have the setting. Adds a line about the
+    /// source to `used`, and values from the file to `arguments`.
     fn choose_source(&mut self, arg: &Arg, matches: &ArgMatches, given: Option<SettingValues>) {
         let source = matches.value_source(arg.get_id().as_str());
         let (values, from) = match (source, given) {

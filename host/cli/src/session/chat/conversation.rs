@@ -186,8 +186,8 @@ impl Conversation {
         vec![Shown::EndOfSpeech, Shown::Question(text)]
     }
 
-    /// Removes a question. If it was the first one, which the next line would have answered, returns the next question
-    /// to show it again.
+    /// Removes the question at an address. If it was the first question, which the next typed line would have answered,
+    /// returns a note and the question that is now the first one, to show them. Otherwise returns nothing to show.
     fn remove_question(&mut self, address: &str) -> Vec<Shown> {
         let was_first = self.questions.first().is_some_and(|asked| asked.address == address);
         self.questions.retain(|asked| asked.address != address);
@@ -200,8 +200,8 @@ impl Conversation {
         vec![Shown::EndOfSpeech, note, Shown::Question(next.text())]
     }
 
-    /// Returns true if a line that arrives now was typed for a question that has closed in the meantime: the close is
-    /// less than [`MIN_REACTION_TIME`] ago.
+    /// Returns true if a question has closed less than [`MIN_REACTION_TIME`] ago. A person cannot react to the next
+    /// question in so short a time, so a line that arrives now was typed for the closed one.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         self.moved_on.is_some_and(|since| now < since + MIN_REACTION_TIME)
     }

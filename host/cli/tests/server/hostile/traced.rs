@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::{client::ask, kit::flowcell, samples::hello};
 
-/// The environment variable that, if it is set, lets the test be skipped when `strace` is missing or not permitted.
+/// If this environment variable is set, the test is skipped where `strace` is missing or not permitted. Otherwise the
+/// test fails there.
 const WITHOUT: &str = "FLOWCELL_TEST_WITHOUT_STRACE";
 
 /// Starts a server whose system calls on files, programs and connections are traced. Returns `None` if tracing is

@@ -10,7 +10,7 @@ use crate::{
 
 /// Limit of the memory that the tree may add, in KiB. Each run of a tree is far below 1 MiB.
 const MAX_TREE_KIB: u64 = 96 * 1024;
-/// Child runs at which the tree is near its limit of 272.
+/// The number of child runs from which on the tree counts as nearly full. The limit of a tree is 272.
 const NEARLY_FULL: f64 = 240.0;
 
 /// Returns a flow that calls another flow four times.

@@ -129,7 +129,7 @@ impl Drop for Content {
     }
 }
 
-/// A stream that reads a file from the offset `at` on.
+/// A stream that reads a file, beginning at the offset `at`.
 pub(super) struct Reader {
     pub(super) file: Opened,
     pub(super) at: u64,
@@ -149,7 +149,7 @@ impl InputStream for Reader {
     }
 }
 
-/// A stream that writes a file from the offset `at` on. `None` appends at the end.
+/// A stream that writes a file, beginning at the offset `at`. If `at` is `None`, the stream always appends at the end.
 pub(super) struct Writer {
     pub(super) file: Opened,
     pub(super) at: Option<u64>,

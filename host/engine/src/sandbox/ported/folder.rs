@@ -133,8 +133,8 @@ impl Folder<'_> {
         self.ask("read", path, Some(("as", Json::from("file")))).await
     }
 
-    /// Returns the properties of a path. A folder without a grant of its own is visible if the flow grants a part of
-    /// it.
+    /// Returns the properties of a path, or `None` if nothing exists there. A folder without a grant of its own is
+    /// visible if the flow grants something below it.
     async fn stat_path(&mut self, path: &str) -> FsResult<Option<DescriptorStat>> {
         if path.is_empty() {
             return Ok(Some(stat_of_folder()));

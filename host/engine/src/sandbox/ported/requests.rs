@@ -2,7 +2,7 @@
 //!
 //! A request is sent once its body is complete, and its answer arrives complete. So the grants, the egress guard, the
 //! record of calls and the limits are the same as for other calls. The requests of an attempt are sent in the order in
-//! which the guest made them, so that a repeated attempt matches its record.
+//! which the guest made them. So a repeated attempt makes the same calls in the same order as the recorded ones.
 
 use std::{sync::Arc, time::Duration};
 

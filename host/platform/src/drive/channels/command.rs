@@ -41,8 +41,8 @@ impl CommandError {
     }
 }
 
-/// Executes the command in a line. Returns the answer line: `{ "type": "channel:answer", "id"?, "ok": true }`, or `ok`
-/// false with an `error`.
+/// Executes the command in a line. Returns the line with the answer: `{ "type": "channel:answer", "id"?, "ok": true }`.
+/// If the command fails, `ok` is false, and `error` has a code and a sentence.
 pub(super) async fn execute(line: &[u8], hub: &Hub) -> Value {
     let (id, command) = parse(line);
     let outcome = match command {

@@ -30,7 +30,7 @@ impl JsonLines {
         Ok(JsonLines { name, lives: true, out: Mutex::new(Some(out)), notices })
     }
 
-    /// Drops live events, so that the output equals the journal.
+    /// Returns the same channel without live events, so that the output has exactly the events of the journal.
     pub fn recorded_only(self) -> JsonLines {
         JsonLines { lives: false, ..self }
     }

@@ -13,14 +13,15 @@ use tokio::sync::Notify;
 const MAX_LINES: usize = 10_000;
 /// Maximum bytes in the queue.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// Maximum number of lines in the queue before live events are dropped.
+/// Number of lines in the queue from which on live events are dropped.
 const MAX_BEFORE_LIVE: usize = 1_000;
 
 /// One line, without its line end.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) text: Vec<u8>,
-    /// The run and the number of the line's event. `None` for a line without an event of the journal.
+    /// The run and the number of the event in this line. In a `lagged` line, these are the run and the number of its
+    /// first dropped event. `None` for a live event and for a line about the channel.
     pub(crate) event: Option<(RunId, u64)>,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct Outbox {
 struct State {
     lines: VecDeque<Line>,
     bytes: usize,
-    /// The first and last dropped event of each run.
+    /// For each run, the numbers of the first and the last event that were dropped since the last `lagged` line.
     missed: BTreeMap<RunId, (u64, u64)>,
     closed: bool,
 }
@@ -92,8 +93,8 @@ impl Outbox {
         }
     }
 
-    /// Closes the queue and drops the remaining lines. Returns the run and the number of the first lost event, or
-    /// `None` if no event is lost.
+    /// Closes the queue and drops the remaining lines. Returns the run and the number of the first event that the
+    /// consumer did not get. Returns `None` if the consumer got all events.
     pub(crate) fn abandon(&self) -> Option<(RunId, u64)> {
         let mut state = self.state.lock();
         state.closed = true;
@@ -125,7 +126,7 @@ impl State {
         self.lines.len() >= MAX_LINES || self.bytes >= MAX_BYTES
     }
 
-    /// Adds the lines about dropped events once the queue is less than half full.
+    /// If the queue is less than half full, adds a `lagged` line for each run whose events were dropped.
     fn push_missed_if_half_empty(&mut self) {
         if self.lines.len() < MAX_LINES / 2 && self.bytes < MAX_BYTES / 2 {
             self.push_missed();

@@ -56,8 +56,8 @@ struct ChannelState {
     answered: Notify,
 }
 
-/// The end of the program's input. The last line must follow the answers to all earlier commands, so it is held back
-/// while a command is executed.
+/// Orders the end of the program's input. The last line must follow the answers to all earlier commands, so the last
+/// line is held back while a command is executed.
 #[derive(Default)]
 struct Ending {
     asking: bool,
@@ -96,7 +96,8 @@ impl ProgramChannel {
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
     }
 
-    /// Closes the outbox, and waits until the program has ended or was killed.
+    /// Waits at most [`GRACE`] until all commands are answered, closes the outbox, and waits until the program has
+    /// ended or was killed.
     pub async fn close(&self) {
         // Earlier verbs are answered before the last line.
         let _ = tokio::time::timeout(GRACE, self.state.all_answered()).await;

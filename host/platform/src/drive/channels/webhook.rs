@@ -25,8 +25,8 @@ const MAX_EVENTS: usize = 100;
 /// Maximum size in bytes of a body with several events.
 const MAX_BODY: usize = 256 * 1024;
 
-/// Posts the events of one run in order, one body after another. If all attempts for a body fail, posting stops. So
-/// every gap in the received events is reported by a `lagged` line.
+/// Posts the events of one run in order, one body after another. If all attempts to post a body fail, the channel posts
+/// nothing more. So if an event is missing between two posted events, a `lagged` line reports it.
 pub struct WebhookChannel {
     outbox: Arc<Outbox>,
     run: Arc<OnceLock<RunId>>,
@@ -52,7 +52,8 @@ impl WebhookChannel {
         self.done.is_finished()
     }
 
-    /// Waits until all events are posted or posting has stopped. It stops posting after `grace`.
+    /// Waits until all events are posted or posting has stopped, but at most for the time `grace`. Then it stops
+    /// posting, and sends a notice about the lost events.
     pub async fn close(&self, grace: Duration) {
         self.outbox.close();
         let Some(mut posting) = self.posting.lock().await.take() else { return };

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{Key, MAX_WAITING};
 
-/// Maximum number of arrivals in the queue. Further callers of [`AdmissionQueue::admit`] wait.
+/// Maximum number of requests in the queue. Further callers of [`AdmissionQueue::admit`] wait.
 pub(super) const MAX_ARRIVALS: usize = 256;
 
 /// A request to admit a run.
@@ -20,13 +20,13 @@ pub(super) struct Arrival {
     pub(super) answer: oneshot::Sender<Admitted>,
 }
 
-/// The supervisor's answer to an arrival.
+/// The supervisor's answer to a request to admit a run.
 pub(super) enum Admitted {
     /// The run has begun.
     Begun,
     /// The run is already driven.
     Driven,
-    /// The run has a permit to wait, and begins after others have ended.
+    /// The run has a permit to wait, and begins after other runs have ended.
     Waits(Box<FlowRunner>),
     /// Too many runs wait already.
     Full(Box<FlowRunner>),
@@ -59,7 +59,7 @@ pub enum AdmitError {
     /// The supervisor has stopped.
     #[error("the process is stopping")]
     Closed,
-    /// The supervisor has no front ends for the run.
+    /// No front end has taken the run to drive it.
     #[error("the process cannot drive the run now")]
     Undriven,
     /// The store refuses the run.
@@ -110,13 +110,15 @@ impl AdmissionQueue {
         self.waiting.lock().remove(run);
     }
 
-    /// Returns the signal that a run that is not driven may have become ready.
+    /// Returns the signal that makes the supervisor search for ready runs. Callers send it when they may have made a
+    /// run ready.
     pub fn ready_signal(&self) -> &Arc<Notify> {
         &self.moved
     }
 
-    /// Admits a run that starts or continues, and returns once it is on stable storage. If the run begins at once,
-    /// the supervisor drives this runner. Otherwise the supervisor opens the run again when its turn comes.
+    /// Admits a run that starts or continues, and returns once the run is on stable storage. If the run begins at once,
+    /// the supervisor drives it with this runner. Otherwise the supervisor opens the run again when its turn comes.
+    /// `overflow` decides about the run if too many others wait already.
     pub async fn admit(
         &self,
         tenant: Tenant,

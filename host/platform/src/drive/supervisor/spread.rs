@@ -1,16 +1,16 @@
-//! Limits the pace of runs that were resumed in vain, since each of them may have crashed its process. If the process
-//! dies again, all of these runs that have begun become suspects.
+//! Limits the pace at which runs begin that were resumed in vain: their process died before they made progress. Each of
+//! them may have crashed the process. If the process dies again, all of these runs that have begun become suspects.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Maximum number of such runs that begin within one [`STEP_TIME`].
+/// Maximum number of runs resumed in vain that begin within one step. A step lasts [`STEP_TIME`].
 const MAX_PER_STEP: usize = 16;
-/// The time within which a run that crashes its process usually does so.
+/// The length of a step. A run that crashes its process usually does so within this time.
 const STEP_TIME: Duration = Duration::from_secs(1);
 
-/// Counts the runs that have begun in the current step.
+/// Counts the runs resumed in vain that have begun in the current step.
 #[derive(Default)]
 pub(super) struct Spread {
     since: Option<Instant>,
@@ -18,7 +18,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Returns whether one more run may begin now, and counts it.
+    /// Returns whether one more run may begin now. If it may, the method counts it.
     pub(super) fn try_take(&mut self) -> bool {
         if self.time_to_next_step().is_zero() {
             (self.since, self.begun) = (Some(Instant::now()), 0);

@@ -24,7 +24,7 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// Begins the trial of a run.
+    /// Begins the trial of a run. Attaches a channel to the run, which signals `moved` when the run makes progress.
     pub(super) fn begin(run: Key, runner: &mut FlowRunner, moved: &Arc<Notify>) -> Trial {
         let moved_on = Arc::new(Watch { moved: moved.clone(), seen: AtomicBool::new(false) });
         runner.attach(moved_on.clone());
@@ -35,7 +35,7 @@ impl Trial {
         self.run == *run
     }
 
-    /// Returns whether other runs may begin.
+    /// Returns whether other runs may begin: the run has made progress, or [`MAX_TRIAL_TIME`] has passed.
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.until || self.moved_on.seen.load(Ordering::Acquire)
     }

@@ -6,9 +6,10 @@
 //! the store with a time before the mark. The delay is less than a process's lease plus the difference of the clocks,
 //! and the overlap covers it. An end that is read twice leads to the same run id, and the second time starts nothing.
 //!
-//! A chain of runs that start each other has at most [`MAX_CHAIN_DEPTH`] runs, so that flows cannot start each other
-//! forever. The run's id contains its depth. From the second run of a chain on, the tenant's [`rate`](super::rate)
-//! limits the starts. Later scans make the starts that have to wait.
+//! In a chain of runs, the end of each run starts the next run. A chain has at most [`MAX_CHAIN_DEPTH`] runs after its
+//! first run, so that flows cannot start each other forever. The id of a run contains its depth: 1 for the second run
+//! of the chain, 2 for the third, and so on. From depth 2 on, the tenant's [`rate`](super::rate) limits the starts. A
+//! start that exceeds the limit is made by a later scan.
 
 use std::time::Duration;
 
@@ -26,16 +27,16 @@ use crate::{Host, StartError};
 
 /// Interval between scans for runs that have ended elsewhere.
 pub const SCAN_INTERVAL: Duration = Duration::from_secs(10);
-/// Time before a mark from which a scan reads the ends of runs again, in milliseconds. No end is committed later than
-/// this after its time.
+/// A scan begins this many milliseconds before the mark. The end of a run is committed at most this long after the time
+/// that the end records.
 pub const SCAN_OVERLAP_MS: u64 = 60_000;
-/// Maximum number of triggered runs in a chain, each started by the end of the run before.
+/// Maximum number of runs in a chain after its first run. In a chain, the end of each run starts the next run.
 pub const MAX_CHAIN_DEPTH: u32 = 8;
 /// Maximum number of ends that one query reads.
 const MAX_PAGE_ENDS: usize = 500;
-/// Minimum advance of a mark since it was last written, in milliseconds. A smaller advance is not written.
+/// Minimum advance of a mark in milliseconds. If the mark would advance less, it is not written.
 const MIN_MARK_STEP_MS: u64 = 30_000;
-/// The kind of cause, in the ids and inputs of runs that another run's end has started.
+/// The name of this kind of cause, the end of another run, in the ids and inputs of the runs that it starts.
 const CAUSE_KIND: &str = "event";
 
 /// A run that has ended.
@@ -64,8 +65,8 @@ impl TenantTrigger {
     }
 }
 
-/// Starts the flows that wait for the end of a run of this process. If a start fails, a later scan tries it
-/// again.
+/// Starts the flows that wait for the end of this run, which this process has driven. If a start fails, a later scan
+/// tries the start again.
 pub(super) async fn start_waiting_flows(triggers: &Triggers, tenant: &Tenant, end: &EndedRun) {
     let known = triggers.triggers_at_last_look(tenant);
     // The tenant's policy is in the store, and most ends start nothing. So the triggers are checked first.
@@ -120,8 +121,9 @@ pub(super) async fn look_for_ends(
     Ok(started)
 }
 
-/// Starts the flow that waits for the end of a run. Returns `None` if the end was before the trigger existed, or if
-/// the chain has [`MAX_CHAIN_DEPTH`] runs.
+/// Starts the flow of the trigger `live` after the end of a run, unless this start was made before. Returns `None` if
+/// the run ended before the trigger existed, or if the chain would have more than [`MAX_CHAIN_DEPTH`] runs after its
+/// first run.
 async fn start_after(
     triggers: &Triggers,
     host: &Host,
@@ -174,7 +176,8 @@ struct WaitingTrigger<'a> {
     live: &'a TenantTrigger,
     mark: Mark,
     version: u64,
-    /// The end time of the first ended run after which the start has to wait. The next scan reads this end again.
+    /// The time of the first end after which the start of a flow has to wait. The mark does not pass this time, so the
+    /// next scan reads that end again. `None` if no start has to wait.
     stuck: Option<u64>,
 }
 
@@ -185,8 +188,8 @@ impl WaitingTrigger<'_> {
         self.mark.up_to.min(now).saturating_sub(SCAN_OVERLAP_MS).max(self.mark.since.min(now))
     }
 
-    /// Moves the mark to the last end that was read. If a start has to wait, moves it only to that run's end, so that
-    /// the next scan reads the end again.
+    /// Moves the mark to `last`, the time of the last end that the scan has read. If the start after an earlier end has
+    /// to wait, moves the mark only to that end, so that the next scan reads that end again.
     fn advance_mark(self, host: &Host, last: Option<u64>, now: u64) -> Result<(), LookError> {
         let Some(last) = self.stuck.or(last).map(|last| last.min(now)) else { return Ok(()) };
         if last >= self.mark.up_to + MIN_MARK_STEP_MS {
@@ -208,7 +211,8 @@ fn read_outputs(host: &Host, run: &RunId) -> Result<Json, StartError> {
     })
 }
 
-/// Returns the depth of a run in its chain of triggered runs.
+/// Returns the depth of a run in its chain of triggered runs. The depth is 0 if no end of another run has started this
+/// run.
 fn chain_depth(run: &RunId) -> u32 {
     let mut parts = run.as_str().split('.');
     let kind = parts.next();

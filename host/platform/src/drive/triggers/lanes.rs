@@ -13,7 +13,7 @@ use super::{
     ends::{EndedRun, SCAN_INTERVAL},
 };
 
-/// Maximum number of ended runs in a tenant's lane. Scans find further ends in the store.
+/// Maximum number of ended runs that wait in a tenant's lane. If more runs end, scans find their ends in the store.
 const MAX_LANE_ENDS: usize = 256;
 
 /// A job for a tenant.
@@ -28,7 +28,7 @@ pub(super) enum Job {
 struct Lane {
     busy: bool,
     ends: VecDeque<EndedRun>,
-    /// The time of the next look at the tenant's triggers.
+    /// The time at which the tenant's triggers are read next.
     look: Instant,
     /// The time of the next scan for ended runs.
     scan: Instant,
@@ -75,12 +75,12 @@ impl Lanes {
         }
     }
 
-    /// Makes a look due now for each tenant, because triggers have changed.
+    /// Makes the reading of every tenant's triggers due at the time `now`, because triggers have changed.
     pub(super) fn make_looks_due(&mut self, now: Instant) {
         self.0.values_mut().for_each(|lane| lane.look = now);
     }
 
-    /// Queues the end of a run. If the lane is full, a scan finds it in the store.
+    /// Queues the end of a run. If the lane is full, drops the end, and a later scan finds it in the store.
     pub(super) fn queue_end(&mut self, tenant: Tenant, end: EndedRun, now: Instant) {
         let lane = self.0.entry(tenant).or_insert_with(|| Lane::new(now));
         if lane.ends.len() < MAX_LANE_ENDS {
@@ -95,7 +95,8 @@ impl Lanes {
         jobs.collect()
     }
 
-    /// Ends a job. `next` is the time until the tenant's next look, if the job was a look.
+    /// Ends a tenant's job. `next` is the time until the tenant's triggers have to be read again, or `None` if the job
+    /// did not read them.
     pub(super) fn finish_job(&mut self, tenant: &Tenant, next: Option<Duration>, now: Instant) {
         if let Some(lane) = self.0.get_mut(tenant) {
             lane.busy = false;
@@ -105,7 +106,8 @@ impl Lanes {
         }
     }
 
-    /// Returns the time of the next look, at most [`LOOK_INTERVAL`] from now.
+    /// Returns the earliest time at which the triggers of any tenant without a running job have to be read, at most
+    /// [`LOOK_INTERVAL`] from now.
     pub(super) fn next_look(&self, now: Instant) -> Instant {
         let due = self.0.values().filter(|lane| !lane.busy).map(|lane| lane.look).min();
         due.map_or(now + LOOK_INTERVAL, |due| due.min(now + LOOK_INTERVAL))

@@ -25,7 +25,8 @@ pub struct TenantTrigger {
     pub declared: bool,
     /// True if the trigger may start runs. False if a user has disabled it.
     pub enabled: bool,
-    /// The times at which users requested starts by hand that are still pending, in milliseconds since 1970.
+    /// The requests of users to start the flow by hand that no server has fulfilled yet, each as its time in
+    /// milliseconds since 1970.
     pub asked: Vec<u64>,
 }
 
@@ -35,7 +36,8 @@ impl TenantTrigger {
         key(&self.flow, &self.trigger.id)
     }
 
-    /// Returns the digest of the trigger's cause. A trigger whose cause has changed counts as new.
+    /// Returns the digest of the trigger's cause, the part of the definition that says when the trigger starts its
+    /// flow. If the digest changes, the trigger counts as new.
     pub(super) fn cause(&self) -> String {
         digest(&self.trigger.cause)
     }
@@ -87,12 +89,14 @@ impl CheckContext for TriggerCheck<'_> {
 
 const STORED_CHECK: TriggerCheck<'static> = TriggerCheck { rules: CheckMode::Stored, binding: None };
 
-/// Reads a trigger that is bound to a flow.
+/// Reads the stored definition of a trigger that is bound to a flow. The secrets and flows that it names are not
+/// checked.
 pub(super) fn read_bound(bound: &serde_json::Value) -> Result<Trigger, Vec<Diagnostic>> {
     trigger(&Source { name: "trigger".into(), text: bound.to_string() }, &STORED_CHECK)
 }
 
-/// Reads a trigger to bind to a flow. The secrets and flows that it names must exist.
+/// Reads the definition of a trigger that a user wants to bind to a flow. The secrets and flows that it names must
+/// exist.
 pub(super) fn read_new(
     new: &serde_json::Value,
     host: &Host,

@@ -1,5 +1,6 @@
-//! Users' operations on triggers: list, bind, enable, disable, and start by hand. Any process performs them on the
-//! document store. A server sees the change at its next look.
+//! Users' operations on triggers: list, bind, delete, enable, disable, and start by hand. Every process may perform
+//! these operations, since they only change documents in the store. A server reads these documents every few seconds,
+//! and then follows the changes.
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_flow::{Diagnostic, triggers::Cause};
@@ -17,7 +18,7 @@ use crate::{FlowLibrary, Host, LibraryError, schedule, shape};
 
 /// Maximum number of bound triggers of a tenant.
 pub const MAX_BOUND_TRIGGERS: usize = 1_000;
-/// Maximum number of pending starts by hand of a trigger.
+/// Maximum number of requests to start a trigger's flow by hand that no server has fulfilled yet.
 pub const MAX_PENDING_STARTS: usize = 16;
 
 /// An error of an operation on triggers.
@@ -85,7 +86,7 @@ pub enum TriggerOperation {
     Disable,
     /// Deletes a bound trigger.
     Delete,
-    /// Requests one start of the trigger's flow by hand. A server starts the flow at its next look.
+    /// Requests one start of the trigger's flow by hand. A server starts the flow when it next reads the trigger.
     Fire,
 }
 
@@ -109,7 +110,7 @@ pub struct TriggerAdmin<'a> {
 }
 
 impl<'a> TriggerAdmin<'a> {
-    /// Creates the operations for the tenant of a host, whose flows are in `library`.
+    /// Creates the operations on the triggers of the host's tenant. `library` has the tenant's flows.
     pub fn new(host: &'a Host, library: FlowLibrary) -> TriggerAdmin<'a> {
         TriggerAdmin { host, library }
     }
@@ -124,8 +125,9 @@ impl<'a> TriggerAdmin<'a> {
         self.to_json(&self.find(flow, id)?)
     }
 
-    /// Performs an operation on a flow's trigger, and returns the trigger's new state as JSON. A deletion returns the
-    /// trigger's key, and a start by hand the id of its run.
+    /// Performs an operation on a flow's trigger, and returns the trigger's new state as JSON. After a deletion,
+    /// returns the trigger's key. After a request to start the flow by hand, returns the id of the run. A new trigger
+    /// has the id in its definition, and `id` is ignored.
     pub fn act(&self, flow: &str, id: &str, act: &TriggerOperation) -> Result<Value, TriggerError> {
         match act {
             TriggerOperation::Create { trigger } => return self.create(flow, trigger),

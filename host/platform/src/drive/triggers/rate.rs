@@ -1,18 +1,20 @@
-//! Limits the rate at which the ends of triggered runs start further runs, per tenant.
+//! Limits, per tenant, the rate at which the ends of triggered runs start further runs.
 //!
-//! The end of a run may start several runs, and the end of each may start more. The number grows with every step, so
-//! [`MAX_CHAIN_DEPTH`](super::ends::MAX_CHAIN_DEPTH) alone does not limit it. The first step of a chain is not limited.
-//! From the second step on, each start counts against the tenant's rate. A start that exceeds the rate is made later.
-//! Each process has its own rate.
+//! The end of one run may start several runs, and the end of each of these may start more. So the number of runs
+//! multiplies with each link of the chain, and [`MAX_CHAIN_DEPTH`](super::ends::MAX_CHAIN_DEPTH) alone does not limit
+//! it. A start counts against the tenant's rate if it follows the end of a run that was itself started by the end of
+//! another run. All other starts are not limited here. A start that exceeds the rate is made later. Each process has
+//! its own rate.
 
 use std::collections::HashMap;
 
 use flowcell_contract::Tenant;
 use parking_lot::Mutex;
 
-/// Maximum number of chained starts of a tenant at once, from the second step of a chain on.
+/// Maximum number of chained starts that a tenant may make at the same moment. A start is chained if it follows the end
+/// of a run that the end of another run has started.
 pub const CHAINED_AT_ONCE: u32 = 100;
-/// Number of chained starts per second that a tenant regains.
+/// Number of chained starts that a tenant regains per second, up to [`CHAINED_AT_ONCE`].
 pub const CHAINED_A_SECOND: u32 = 10;
 /// Minimum time between two warnings about a tenant, in milliseconds.
 const MIN_WARNING_INTERVAL_MS: u64 = 60_000;
@@ -44,7 +46,7 @@ impl Rate {
         may
     }
 
-    /// Returns whether to warn about a tenant now, which is at most once a minute.
+    /// Returns true if a warning about a tenant is due, at most once a minute, and records that it was given.
     pub(super) fn take_warning(&self, tenant: &Tenant, now: u64) -> bool {
         let mut tenants = self.0.lock();
         let Some(left) = tenants.get_mut(tenant) else { return true };
@@ -57,8 +59,8 @@ impl Rate {
 }
 
 impl Allowance {
-    /// Returns the allowance at the time `now`, with the starts that the tenant has regained since. A clock that goes
-    /// back adds none.
+    /// Returns the allowance at the time `now`: its starts, and those that the tenant has regained since the allowance
+    /// was last computed. If the clock has gone back, the tenant has regained none.
     fn refilled_at(self, now: u64) -> Allowance {
         let more = now.saturating_sub(self.at) as f64 / 1e3 * f64::from(CHAINED_A_SECOND);
         Allowance { starts: (self.starts + more).min(f64::from(CHAINED_AT_ONCE)), at: now, ..self }

@@ -22,7 +22,8 @@ pub struct TriggerSettings {
     /// True if the trigger is disabled, and so starts no runs.
     #[serde(default)]
     pub disabled: bool,
-    /// The times at which users requested starts by hand that are still pending, in milliseconds since 1970.
+    /// The requests of users to start the flow by hand that no server has fulfilled yet, each as its time in
+    /// milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<u64>,
 }
@@ -31,11 +32,12 @@ pub struct TriggerSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mark {
-    /// The digest of the trigger's cause. Another digest means a new trigger.
+    /// The digest of the trigger's cause: what the definition says about when the trigger starts its flow. If the
+    /// digest changes, the trigger counts as new.
     pub cause: String,
-    /// The time when the trigger was first seen. Earlier causes start nothing.
+    /// The time from which the trigger is active. Due times and ends of runs before this time start nothing.
     pub since: u64,
-    /// The time up to which the trigger's causes are handled.
+    /// The time up to which the due times or the ends of runs are handled.
     pub up_to: u64,
 }
 
@@ -53,8 +55,9 @@ impl Records<'_> {
         Ok(self.documents().all(SETTINGS)?)
     }
 
-    /// Changes the settings of a trigger, and retries after conflicts. `change` receives the present settings and
-    /// returns the new ones. `Some(None)` removes the settings. With `None`, nothing is written and the result is
+    /// Changes the settings of a trigger. `change` receives the present settings, `None` if there are none, and is
+    /// called again after each conflict. If `change` returns `Some(Some(settings))`, these settings are written. If it
+    /// returns `Some(None)`, the settings are removed. If it returns `None`, nothing is written, and the method returns
     /// `false`.
     pub(super) fn change_settings(
         &self,
@@ -72,8 +75,8 @@ impl Records<'_> {
         Err(StoreError(format!("too many processes change the trigger `{key}`; try again").into()))
     }
 
-    /// Returns the mark of a trigger with its version. If the mark is missing or has another cause, the method writes a
-    /// new mark that starts now.
+    /// Returns the mark of a trigger with the version of the mark. If there is no mark, or if it has another cause than
+    /// `cause`, the method writes a new mark that starts at the time `now`.
     pub(super) fn read_or_create_mark(&self, key: &str, cause: &str, now: u64) -> Result<(Mark, u64), StoreError> {
         loop {
             let found: Option<(Mark, u64)> = self.get(MARK, key)?;
@@ -100,7 +103,7 @@ impl Records<'_> {
         self.put(MARK, key, Some(mark), seen).map(drop)
     }
 
-    /// Removes the mark of a trigger, which then counts as new.
+    /// Removes the mark of a trigger. The trigger then counts as new.
     pub(super) fn remove_mark(&self, key: &str) -> Result<(), StoreError> {
         while let Some((_, version)) = self.get::<Mark>(MARK, key)? {
             if self.put::<Mark>(MARK, key, None, version)? {

@@ -21,7 +21,7 @@ use crate::{
 pub enum Outcome {
     /// The run is on stable storage.
     Started(RunId),
-    /// The run exists or has existed.
+    /// The run of this cause exists, or has existed and was removed. Nothing was started.
     Known(RunId),
     /// A temporary error. The start may be retried.
     Later(TriggerStartError),
@@ -59,14 +59,14 @@ pub enum TriggerStartError {
 pub(super) struct Start {
     /// The run's id.
     pub(super) run: RunId,
-    /// The members of `trigger` in the run's input, besides `id`.
+    /// The members of the object `trigger` in the run's input, besides `id`.
     pub(super) about: Vec<(&'static str, Json)>,
-    /// The digest of the post, which identifies repeated posts.
+    /// The digest of the post's body, which identifies a repeated post. `None` if no post has caused the start.
     pub(super) request: Option<Box<str>>,
 }
 
-/// Builds the id of a triggered run from the kind of cause, the flow, the trigger and the cause's identity. Names of
-/// flows and triggers contain no dots.
+/// Builds the id of a triggered run from the kind of cause, the flow, the trigger, and `what`, which identifies the
+/// cause among those of the trigger. Names of flows and triggers contain no dots.
 pub(super) fn run_id(kind: &str, live: &TenantTrigger, what: &str) -> RunId {
     RunId::from(format!("{kind}.{}.{}.{what}", live.flow, live.trigger.id))
 }

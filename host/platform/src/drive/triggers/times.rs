@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Host, schedule};
 
-/// Starts the runs that are due at a time.
+/// Starts the runs whose scheduled times have come at the time `now`, and moves the marks of their triggers.
 pub(super) async fn start_due(
     owners: &dyn TriggerTenants,
     host: &Host,
@@ -61,7 +61,7 @@ async fn start_due_times(
     Ok(started)
 }
 
-/// Starts the runs that users have requested by hand.
+/// Starts the runs that users have requested by hand, and removes the requests that are done.
 pub(super) async fn start_requested(
     owners: &dyn TriggerTenants,
     host: &Host,
@@ -104,12 +104,12 @@ async fn start_manual_run_id(
     Ok(started)
 }
 
-/// Returns the run id of a start that a user asked for at a time.
+/// Returns the id of the run that a user requested by hand at the time `asked`, in milliseconds since 1970.
 pub(super) fn manual_run_id(live: &TenantTrigger, asked: u64) -> RunId {
     run_id("manual", live, &asked.to_string())
 }
 
-/// Returns the time until the next due time of an enabled trigger, or `None` if no trigger has one.
+/// Returns the time from `now` until the next due time of any enabled trigger, or `None` if no trigger has a due time.
 pub(super) fn time_until_next(live: &[TenantTrigger], now: u64) -> Option<Duration> {
     let next = live.iter().filter(|live| live.enabled).filter_map(|live| live.schedule()?.next(now));
     next.min().map(|next| Duration::from_millis(next.saturating_sub(now)))

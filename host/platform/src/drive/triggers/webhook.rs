@@ -1,4 +1,5 @@
-//! Accepts incoming posts. A post is authenticated by its signature alone, and starts one run per id.
+//! Accepts incoming posts. A post is authenticated by its signature alone. All posts to a trigger with the same id
+//! start one run.
 //!
 //! The sender is anonymous until a signature fits. So a sender without the right key gets the same answer whether the
 //! tenant, the flow or the trigger exists or not.
@@ -24,8 +25,8 @@ pub const POST_BYTES: usize = 1024 * 1024;
 /// The secret that checks posts to unknown triggers, so that such a check takes as long as any other.
 const DUMMY_SECRET: &str = "a secret that nobody has";
 
-/// A refusal is sent at a multiple of this time after the post came. So the time does not reveal whether the trigger
-/// exists and how many keys it has.
+/// A refused sender gets its answer at a multiple of this time after the arrival of the post. So the time of the answer
+/// does not reveal whether the trigger exists, nor how many keys it has.
 pub const REFUSAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The result of an accepted post.
@@ -33,7 +34,7 @@ pub const REFUSAL_INTERVAL: Duration = Duration::from_millis(50);
 pub enum PostResult {
     /// The new run is on stable storage.
     Started(RunId),
-    /// The same post has come before.
+    /// The same post has come before. The value is the run that it has started.
     Known(RunId),
 }
 
@@ -43,7 +44,7 @@ pub enum HookError {
     /// The sender is not authenticated.
     #[error(transparent)]
     Unsigned(#[from] Unsigned),
-    /// Another post had this id.
+    /// An earlier post with the same id had another body.
     #[error("the `webhook-id` was used before with another body")]
     OtherBody,
     /// The body is JSON with numbers that cannot be stored exactly.
@@ -61,7 +62,9 @@ pub enum HookError {
 }
 
 impl Triggers {
-    /// Accepts a post with its original headers and body. `place` is the tenant, the flow and the id of the trigger.
+    /// Accepts a post with its original headers and body, and starts the flow of the trigger. `place` is the tenant,
+    /// the flow and the id of the trigger. `now` is in milliseconds since 1970. The answer to an unauthenticated sender
+    /// is delayed, see [`REFUSAL_INTERVAL`].
     pub async fn receive(
         &self,
         place: (&Tenant, &str, &str),
@@ -132,15 +135,16 @@ impl Triggers {
     }
 }
 
-/// Returns the time from a post's arrival to its refusal, if the decision took `known`: the next multiple of
-/// [`REFUSAL_INTERVAL`].
+/// Returns the time between the arrival and the refusal of a post. `known` is the time that the decision took. The
+/// result is the next multiple of [`REFUSAL_INTERVAL`].
 fn refusal_time(known: Duration) -> Duration {
     let steps = known.as_micros() / REFUSAL_INTERVAL.as_micros() + 1;
     REFUSAL_INTERVAL * u32::try_from(steps).unwrap_or(u32::MAX)
 }
 
-/// Returns the result of an earlier post with this id, or `None` if there was none. An earlier post whose run was
-/// removed counts as the same post, since its body is unknown.
+/// Returns the result of an earlier post that has started the run `run`, or `None` if there was none. Fails if the
+/// earlier post had a body with another digest. If the run was removed, the body of the earlier post is unknown, and
+/// the posts count as the same.
 fn find_earlier_post(host: &Host, run: &RunId, digest: &str) -> Result<Option<PostResult>, HookError> {
     let later =
         |error: flowcell_runtime::ports::StoreError| HookError::Later(TriggerStartError::Store(error.to_string()));

@@ -24,7 +24,8 @@ pub(crate) fn open(folder: &Path, path: &str) -> io::Result<File> {
     dir.open_with(resolved, OpenOptions::new().read(true).follow(FollowSymlinks::No))
 }
 
-/// Resolves a path. A file that is not a link keeps its path, even if another process replaces it at this moment.
+/// Resolves the links in a path. If the file itself is not a link, it keeps its name, even if another process replaces
+/// the file at this moment.
 fn resolve_below(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return dir.canonicalize(path) };
     if dir.symlink_metadata(path)?.is_symlink() {
@@ -46,7 +47,8 @@ pub(crate) fn resolve(folder: &Path, path: &Path) -> io::Result<PathBuf> {
     Ok(file)
 }
 
-/// Checks the names in `below`, the path of a file below the folder `base`. The path contains no links.
+/// Refuses `below`, the path of a file below the folder `base`, if it names one of the host's own files. The path
+/// contains no links.
 fn check(base: &Path, below: &Path) -> io::Result<()> {
     check_names(below)?;
     let mut folder = base.to_owned();

@@ -28,9 +28,9 @@ pub struct StepLine {
     pub tool_name: String,
     /// Either `success` or `error`.
     pub status: String,
-    /// The tool's parameters. If a reference failed, they hold the parts that could be computed.
+    /// The tool's parameters. If one of the references in them failed, they have only the parts that could be computed.
     pub params: serde_json::Value,
-    /// The start of the result as text. `None` if the step has no result.
+    /// The beginning of the result as text. `None` if the step has no result.
     pub result_summary: Option<String>,
     /// The reason of a failed step. `None` if it succeeded.
     pub error: Option<String>,

@@ -1,4 +1,4 @@
-//! Metrics as OpenTelemetry instruments, those of the conventions for generative AI and Flowcell's own.
+//! Metrics as OpenTelemetry instruments: those that the conventions for generative AI define, and Flowcell's own.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use opentelemetry_sdk::{
 use super::{TelemetryError, collector::Collector};
 use crate::observe::observed::{CallTarget, EndedSpan, SpanSubject};
 
-/// Instruments that are exported to a collector every minute, or at `OTEL_METRIC_EXPORT_INTERVAL`.
+/// Instruments that are exported to a collector every minute, or at the interval that the environment variable
+/// `OTEL_METRIC_EXPORT_INTERVAL` sets.
 pub(super) struct Numbers {
     provider: SdkMeterProvider,
     runs: Histogram<f64>,

@@ -159,7 +159,7 @@ struct Reserved {
 
 impl Usage {
     /// Runs paid work and charges the tenant for its cost. `most` returns the maximum cost in USD, or `None` if the
-    /// price is unknown.
+    /// price is unknown. If usage is not counted, only the metrics record the cost.
     pub(crate) async fn pay(
         &self,
         tenant: &Tenant,
@@ -197,8 +197,8 @@ impl Usage {
         done.map_err(|error| StoreError(error.to_string().into()).into())
     }
 
-    /// Reserves the maximum cost if the operator limits the tenant's costs. Fails if there is a limit and the price is
-    /// unknown. Returns `None` without a limit.
+    /// If the operator limits the tenant's costs, reserves the maximum cost `most`. Fails if the price is unknown or
+    /// the limit would be exceeded. Without a limit, reserves nothing and returns `None`.
     fn reserve(&self, tenant: &Tenant, most: Result<f64, QuotaError>) -> Result<Option<Reserved>, QuotaError> {
         let policy = Policy::read(&*self.0.documents, tenant)?;
         let Some(limit) = policy.per_day.model_usd else { return Ok(None) };

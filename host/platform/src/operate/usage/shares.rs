@@ -1,8 +1,9 @@
 //! Permits for servers that tenants share: MCP servers, providers of models, and endpoints of images.
 //!
-//! The permits of a server are a [`FairSemaphore`]. A tenant may always take one permit that is free, and more as
-//! long as it leaves free at least as many as it then holds. A tenant at its limit waits for its own calls, and the
-//! next tenant gets a permit at once. Where tenants share nothing, as on the command line, no call waits here.
+//! The permits of a server are a [`FairSemaphore`]. A tenant without a permit gets any permit that is free. A tenant
+//! with permits gets another one only while at least as many stay free as it then holds. So a tenant with many calls
+//! waits until one of them ends, and another tenant gets a permit at once. In a process without several tenants, such
+//! as the command line, no call needs a permit.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -10,8 +11,8 @@ use flowcell_contract::{Failure, Tenant};
 use flowcell_engine::{FairSemaphore, Permit};
 use parking_lot::Mutex;
 
-/// Maximum number of calls of all tenants that wait for a permit of any server. Tenants share these places as they
-/// share the permits.
+/// Maximum number of calls of all tenants that wait for a permit of any server. A tenant's calls may take further
+/// waiting places only while at least as many stay free as the tenant then takes.
 pub(crate) const MAX_WAITING_CALLS: u64 = 4_096;
 
 /// A server that tenants share.
@@ -39,7 +40,8 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// Waits for a permit of a server, which is returned to the server on drop.
+    /// Waits for a permit for one call of a server. Dropping the permit returns it. Fails if the tenant has too many
+    /// waiting calls, or after the time `within` of the server.
     pub(super) async fn take(&self, tenant: &Tenant, server: SharedServer<'_>) -> Result<Permit, Failure> {
         let SharedServer { name, permits, within, code } = server;
         let busy = |why: String| Failure::retryable(code, format!("{name}: {why}; make fewer calls at a time"));

@@ -20,7 +20,7 @@ use super::{
 pub const KEY_FILE: &str = "secret.key";
 /// Name of the file with the next key during a rotation, in the same folder.
 const NEXT_KEY_FILE: &str = "secret.key.next";
-/// The constant that a key's name is derived from, together with the key.
+/// A constant text. The name of a key is derived from this text and the key.
 const KEY_NAME_INPUT: &[u8] = b"flowcell key encryption key";
 
 /// A key encryption key: a key of the operator that encrypts data keys. Its name identifies it and reveals nothing
@@ -159,7 +159,7 @@ impl KeyPlace {
         }
     }
 
-    /// Creates the first key.
+    /// Creates the operator's first key in a file beside the store. Fails for every other place of keys.
     pub(super) fn make(&self) -> Result<Kek, VaultError> {
         match self {
             KeyPlace::Beside(folder) => make_file(folder, KEY_FILE),

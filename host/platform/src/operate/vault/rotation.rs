@@ -204,7 +204,8 @@ impl Vault {
     }
 }
 
-/// Returns whether something did not open because its key is missing or its row was changed.
+/// Returns true if `opened` failed because the key is missing or the row was changed, and false if it succeeded. Any
+/// other error is returned.
 fn is_lost<T>(opened: Result<T, VaultError>) -> Result<bool, VaultError> {
     match opened {
         Ok(_) => Ok(false),

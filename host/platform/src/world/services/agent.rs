@@ -38,8 +38,8 @@ impl ModelService {
         }
     }
 
-    /// Builds the model's turn for a call. The first argument is a prompt, or an object with `prompt`. That object,
-    /// or a second argument, may have more members of the request.
+    /// Builds the model's turn for a call. The first argument is a prompt, or an object with the member `prompt`. More
+    /// members of the model's request may be in that object, or in an object as the second argument.
     pub(super) fn turn(&self, args: &[Json], outgoing: &Outgoing) -> Result<Outgoing, Failure> {
         let mut request = self.options.as_object().cloned().unwrap_or_default();
         let named = [("provider", &self.provider), ("model", &self.model)];

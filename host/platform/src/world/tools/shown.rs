@@ -57,8 +57,8 @@ impl Shown {
         }
     }
 
-    /// Writes the parts of an object or a list. `room` is the number of characters for all parts, which they share
-    /// fairly.
+    /// Writes the parts of an object or a list. All parts together get `room` characters, which they share fairly.
+    /// `whole` is the JSON text of the whole object or list.
     fn put_parts(&mut self, (open, close): (char, char), parts: &[(Option<&str>, &Json)], room: usize, whole: &str) {
         let shown = &parts[..parts.len().min(SHOWN_PARTS)];
         let sizes: Vec<_> = shown.iter().map(|(_, value)| canonical(value).chars().count()).collect();
@@ -92,7 +92,7 @@ impl Shown {
         self.text.push(':');
     }
 
-    /// Marks a cut with the size and the digest of the whole part.
+    /// Marks a cut: writes `what`, and the size and the digest of the JSON text `whole` of the part that is cut.
     fn cut(&mut self, what: &str, whole: &str) {
         self.cuts += 1;
         let digest = hex::encode(&Sha256::digest(whole.as_bytes())[..16]);

@@ -79,8 +79,9 @@ struct Offer {
 }
 
 impl Tools {
-    /// Returns the `wanted` tools, sorted by name, as the result of `tools.find`. `near` decides whether an MCP server
-    /// is asked for its tools. It receives the prefix of their names, `mcp:SERVER/`.
+    /// Returns the tools for which `wanted` returns true, sorted by name, as the result of `tools.find`. For each MCP
+    /// server, `near` receives the prefix of the names of the server's tools, `mcp:SERVER/`. Only if `near` returns
+    /// true, the server is asked for its tools.
     pub(super) async fn offers(
         &self,
         tenant: &Tenant,

@@ -1,4 +1,4 @@
-//! Attempts begin again only after they were evicted, and the record of their end has their input.
+//! An attempt begins again only after it was evicted. The fact that ends an attempt has the digest of its input.
 
 use std::{
     future::{pending, ready},

@@ -96,8 +96,8 @@ impl Household {
     }
 }
 
-/// Returns the path and body of a request that would have an effect if it were permitted. All parameters of the path
-/// have the same name.
+/// Returns the path and the body of a request that would have an effect if it were permitted. Except for gates, tasks,
+/// nodes, versions and tenants, every parameter of the path has the value `name`.
 pub(super) fn request(route: &Route, name: &str) -> (String, Value) {
     let part = |part: &str| match part {
         "{gate}" | "{task}" | "{node}" => "ok".to_owned(),

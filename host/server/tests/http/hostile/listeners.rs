@@ -82,7 +82,7 @@ fn r26_slow_and_reconnecting_subscribers_receive_each_event_once() {
     });
 }
 
-/// Returns the number after the last event of the run.
+/// Returns the number of the run's last event, plus one.
 fn end_of(served: &Served) -> u64 {
     let mut next = 0;
     loop {
@@ -94,7 +94,8 @@ fn end_of(served: &Served) -> u64 {
     }
 }
 
-/// Reads a few events, disconnects, and reconnects at the same place, until the end.
+/// Reads a stream up to the end of the run over many connections: each one reads a few events, and the next one
+/// continues after the last received event. `number` varies how many events each connection reads.
 fn read_with_reconnects(open: impl Fn(Option<u64>) -> Stream, number: u64) -> Vec<Sent> {
     let mut heard: Vec<Sent> = Vec::new();
     while heard.last().is_none_or(|sent| sent.kind != "harness:complete") {

@@ -16,10 +16,11 @@ use crate::{
 
 /// The size of the largest body, in bytes.
 const BODY_BYTES: usize = 8 << 20;
-/// The number of such bodies that one tenant may send at a time: half of 256 MiB.
+/// The number of such bodies that one tenant may send at a time: they fill half of the 256 MiB that the server has for
+/// request bodies.
 const MAX_BODIES: usize = 16;
 
-/// Announces a body of the largest size, or of unknown size.
+/// Announces a body without sending it: of the largest size if `is_sized` is true, and otherwise of unknown size.
 fn body(house: &Household, token: &str, is_sized: bool) -> BufReader<TcpStream> {
     let size = match is_sized {
         true => format!("Content-Length: {BODY_BYTES}"),

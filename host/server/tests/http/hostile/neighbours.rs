@@ -14,7 +14,7 @@ const MAX_UNKNOWN_TOKENS: usize = 100;
 const HERE: &str = "127.0.0.1";
 const THERE: &str = "127.0.0.2";
 
-/// Returns the status of a request with a token, as a proxy forwards it for a caller.
+/// Sends a request with a token, as a proxy forwards it for the address `caller`. Returns the status of the response.
 fn status(served: &Served, token: &str, caller: &str) -> u16 {
     let headers = [("Authorization", &*format!("Bearer {token}")), ("X-Forwarded-For", caller)];
     ask(served.address, "GET", "/v1/runs", &headers, "").status

@@ -121,7 +121,8 @@ fn passes_on(name: &str, called: &str) -> Value {
     })
 }
 
-/// An input that reaches its schema through other flows, tools and posts is checked on the same budget.
+/// The budget for checking an input against its schema also holds if the input comes from another flow, from an agent's
+/// tool call, or from a post to a trigger.
 #[test]
 fn y3_every_way_to_an_input_respects_the_budget_of_a_schema() {
     let agent = json!({
@@ -178,7 +179,8 @@ fn y3_every_way_to_an_input_respects_the_budget_of_a_schema() {
     assert!(begin.elapsed() < MAX_ANSWER_TIME, "{:?}", begin.elapsed());
 }
 
-/// An agent checks its answer in its sandbox, which nobody else waits for.
+/// An agent checks the answer of its model against a schema. This happens in the agent's own sandbox, so a costly check
+/// does not delay other runs.
 #[test]
 fn y3_an_answer_that_is_costly_to_check_does_not_delay_others() {
     let script = json!([{ "match": "", "text": deep(50).to_string() }]);
@@ -216,7 +218,8 @@ fn restarted(folder: tempfile::TempDir) -> (Served, [String; 2]) {
     (Served::over(host, folder, known, Limits::default()), tokens)
 }
 
-/// The check of new flows refuses such a schema. The files of this test are as an older version has stored them.
+/// The test writes flows with costly schemas directly into the library's folder, as an older version could have stored
+/// them. A server of this version refuses to store such flows.
 #[test]
 fn y3_a_server_restarts_with_a_costly_schema_in_its_library() {
     let mut folder = tempfile::tempdir().unwrap();
@@ -264,7 +267,8 @@ fn endless(scripts: usize) -> Value {
     json!({ "flow": { "name": "endless" }, "nodes": (0..scripts).map(script).collect::<Vec<_>>(), "edges": [] })
 }
 
-/// With a deadline for each, the scripts of this check would take ten minutes.
+/// The flow has 60 scripts that do not end. If each script had a deadline of its own, this check would take ten
+/// minutes.
 #[test]
 fn v2_scripts_of_a_check_share_a_deadline_and_are_charged_to_the_tenant() {
     let house = Household::new(Limits::default());

@@ -15,7 +15,8 @@ use crate::{
     tenants::{call, served, served_with},
 };
 
-/// The longest acceptable wait, also beside a growing tree. Test machines are slow.
+/// The longest acceptable time for a small run, also while another tenant's tree of runs grows. It is long, because
+/// test machines are slow.
 const MAX_WAIT: Duration = Duration::from_secs(45);
 
 /// Returns a flow that calls another flow for each of `width` items.
@@ -43,7 +44,7 @@ fn run(served: &Served, token: &str, flow: &str) -> Value {
     call(served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": flow })).json()
 }
 
-/// Runs a flow with one node as a tenant without a tree.
+/// Runs a flow with one node as the tenant that has no tree of runs. Checks that the run succeeds within [`MAX_WAIT`].
 fn canary(served: &Served, token: &str) {
     let began = Instant::now();
     let ended = call(served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": hello() })).json();

@@ -14,8 +14,8 @@ const MAX_DEPTH: usize = 32;
 const MAX_ITEMS: u64 = 1000;
 /// Maximum characters of a string.
 const MAX_CHARS: usize = 10_000;
-/// Maximum cost of one value: [`COST_PER_SCHEMA`] for each schema, and 1 for each byte of text. Small schemas that
-/// refer to each other can have large values.
+/// Maximum cost of one value: [`COST_PER_SCHEMA`] for each schema, and 1 for each byte of text. The limit is needed
+/// because even small schemas can have large values if they refer to each other.
 const MAX_COST: usize = 100_000;
 /// The cost of one schema.
 const COST_PER_SCHEMA: usize = 10;
@@ -134,7 +134,8 @@ impl Generator<'_> {
     }
 }
 
-/// Merges another schema into one. Members that both have are combined, or taken from the first.
+/// Adds the members of the schema `part` to `members`. If both have a member: `properties`, `required` and `allOf` are
+/// combined, and any other member keeps its value in `members`.
 fn merge(members: &mut Map<String, Value>, part: Value) {
     let Value::Object(part) = part else { return };
     for (key, value) in part {

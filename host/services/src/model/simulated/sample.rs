@@ -1,5 +1,5 @@
-//! Generates a text that matches a simple regular expression: it supports letters, classes and groups, and uses first
-//! alternatives and minimum repetitions.
+//! Generates a text that matches a simple regular expression of characters, character classes and groups. It takes the
+//! first of several alternatives, and repeats a part as rarely as the expression permits.
 
 use std::{iter::Peekable, str::Chars};
 
@@ -16,7 +16,8 @@ pub(super) fn text(pattern: &str) -> Option<String> {
     letters.next().is_none().then_some(sample)
 }
 
-/// Returns the text of the first alternative, and skips the other alternatives of the group.
+/// Returns a text for the first of the alternatives that `|` separates. It reads the other alternatives too, but does
+/// not use them.
 fn alternatives(letters: &mut Peekable<Chars<'_>>, depth: usize) -> Option<String> {
     if depth > MAX_DEPTH {
         return None;
@@ -85,7 +86,8 @@ fn escaped(letter: char) -> Option<char> {
     }
 }
 
-/// Returns a letter of a class: its first one, or one that a negated class permits.
+/// Returns a character that a class such as `[a-z]` permits: the first one in the class. For a negated class such as
+/// `[^a]`, returns a letter or digit that the class does not list.
 fn class(letters: &mut Peekable<Chars<'_>>) -> Option<char> {
     let negated = letters.next_if_eq(&'^').is_some();
     let mut members = Vec::new();

@@ -1,5 +1,6 @@
-//! Hexadecimal and base64: runs of letters that encode bytes together. A run is a sequence of such letters, possibly
-//! with white space between them. [`search`](super) explains views and blocks.
+//! Finds keys in hexadecimal and base64. The letters of these encodings stand in sequences, possibly with white space
+//! between the letters. A [`Run`] is such a sequence; it has nothing to do with the run of a flow. [`search`](super)
+//! explains views and blocks.
 
 use base64::{
     Engine as _, alphabet,
@@ -8,7 +9,7 @@ use base64::{
 
 use super::{Found, MAX_LAYERS, Search};
 
-/// Number of letters that are decoded together. Longer runs are decoded in overlapping pieces.
+/// Number of letters that are decoded together. Longer sequences are decoded in overlapping pieces.
 const WINDOW: usize = 1 << 20;
 
 /// Maximum number of letters that encode one character of a key: an escape such as `\u0041` has six characters, and
@@ -22,20 +23,20 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The meaning of a character in a run.
+/// The meaning of a character in a sequence of letters.
 enum Class {
-    /// A letter of the run, in the standard alphabet.
+    /// A letter of the sequence, in the standard alphabet of base64.
     Letter(u8),
     /// A separator between letters, without a meaning.
     Space,
-    /// The end of the run.
+    /// The character does not belong to the sequence, which ends before it.
     End,
 }
 
-/// The letters of a run, with the place of each.
+/// A sequence of letters in a view, with the place of each letter.
 struct Run {
     letters: Vec<u8>,
-    /// The start and end of each letter, counted from the beginning of the run.
+    /// The start and end of each letter, counted from the beginning of the sequence.
     places: Vec<(u32, u32)>,
     start: usize,
     end: usize,
@@ -61,7 +62,7 @@ fn hex_class(character: u8) -> Class {
     }
 }
 
-/// Finds keys in the bytes that the runs of a view encode.
+/// Finds keys in the bytes that the sequences of letters in a view encode.
 pub(super) fn find(search: &Search<'_>, view: &[u8], depth: u8, found: &mut Found) {
     for_each_run(search, view, base64_class, search.shortest * 4 / 3, found, |run, found| {
         for skipped in 0..4 {
@@ -92,8 +93,8 @@ pub(super) fn find(search: &Search<'_>, view: &[u8], depth: u8, found: &mut Foun
     });
 }
 
-/// Calls `each` for every run of at least `least` letters. Also calls it for a shorter run at the end of the view,
-/// because a key in that run may continue in the next piece of the text.
+/// Calls `each` for every sequence of at least `least` letters. Also calls it for a shorter sequence at the end of the
+/// view, because a key may begin there and continue in the next piece of the text.
 fn for_each_run(
     search: &Search<'_>,
     view: &[u8],
@@ -117,7 +118,7 @@ fn for_each_run(
     }
 }
 
-/// Collects the letters of the run at `start`; at most `most` letters.
+/// Collects at most `most` letters of the sequence that begins at `start`. `class` tells the meaning of a character.
 fn run_at(search: &Search<'_>, view: &[u8], start: usize, class: &impl Fn(u8) -> Class, most: usize) -> Run {
     let reader = search.reader(view);
     let mut run = Run { letters: Vec::new(), places: Vec::new(), start, end: start };
@@ -137,7 +138,7 @@ fn run_at(search: &Search<'_>, view: &[u8], start: usize, class: &impl Fn(u8) ->
 }
 
 impl Run {
-    /// Returns the start and end of a letter in the view.
+    /// Returns the start and end of the letter with this index, as places in the view.
     fn place(&self, letter: usize) -> (usize, usize) {
         let (from, to) = self.places.get(letter).copied().unwrap_or_else(|| {
             let end = (self.end - self.start) as u32;
@@ -146,8 +147,9 @@ impl Run {
         (self.start + from as usize, self.start + to as usize)
     }
 
-    /// Converts the places of keys in decoded bytes to places in the view, and adds them to `found`. `first` converts
-    /// the start of a key to its first letter, `behind` converts the end of a key to the letter after its last one.
+    /// Converts the places of keys in the decoded bytes (`inside`) to places in the view, and adds them to `found`.
+    /// `length` is the number of decoded bytes. `first` converts the start of a key to the index of its first letter,
+    /// `behind` converts its end to the index of the letter after it.
     fn add(
         &self,
         view: &[u8],

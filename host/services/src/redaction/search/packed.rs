@@ -9,14 +9,14 @@ use super::{BYTES_PER_STEP, Found, Search};
 /// Number of bytes that are decompressed and searched together.
 const WINDOW: usize = 1 << 20;
 
-/// Number of bytes, for each character of the longest key, that are searched again with the next window. So a key
-/// that extends over two windows is found.
+/// Number of bytes at the end of a window, for each character of the longest key, that are searched again with the next
+/// window. So the search also finds a key that begins in one window and ends in the next.
 const OVERLAP: usize = 12;
 
 /// The first bytes of a gzip stream.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
 
-/// Cost in steps of starting a stream.
+/// Number of steps that starting to read a stream costs.
 const STEPS_PER_STREAM: u64 = 1 << 12;
 
 /// The result of searching a stream.
@@ -30,8 +30,7 @@ enum Outcome {
     Broken,
 }
 
-/// Finds streams whose content has a key. For such a stream, the span starts at the stream and ends at the end of
-/// the view.
+/// Finds streams whose content has a key. Adds a span from the start of such a stream to the end of the view.
 pub(super) fn find(search: &Search<'_>, view: &[u8], depth: u8, found: &mut Found) {
     let mut at = 0;
     while let Some(start) = next_stream(view, at) {

@@ -52,7 +52,7 @@ pub enum Stop {
     ContentFilter,
     /// The conversation is longer than the model can read.
     ContextExceeded,
-    /// The reply is incomplete. Send the same conversation with this reply to continue.
+    /// The reply is incomplete. To continue it, send the same conversation with this reply at its end.
     Paused,
     /// A reason that this version does not know.
     #[serde(other)]
@@ -106,8 +106,8 @@ impl Usage {
         self.input.saturating_add(self.output)
     }
 
-    /// Adds the tokens and the cost of another turn. A `cost_basis` of `unknown` stays `unknown`. Any other becomes the
-    /// `cost_basis` of the other turn, if the other turn has one.
+    /// Adds the tokens and the cost of another turn. If `cost_basis` is `unknown`, it stays `unknown`. Otherwise it
+    /// becomes the `cost_basis` of the other turn, if that turn has one.
     pub fn add(&mut self, other: &Usage) {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);

@@ -1,4 +1,4 @@
-//! Copies the sources of a Python project, because the tool writes byte code next to the files that it reads.
+//! Copies the sources of a Python project, because the build tool writes byte code next to the files that it reads.
 
 use std::{fs, io, path::Path};
 

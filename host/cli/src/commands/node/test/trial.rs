@@ -178,8 +178,8 @@ fn compare_pause(expected: &[String], events: &[Json]) -> Option<String> {
     (*until != expected).then(|| format!("it pauses for {}, not {}", until.to_text(), expected.to_text()))
 }
 
-/// Reports the first expected event that did not occur after the expected events before it. Returns `None` if all
-/// occurred in order.
+/// Searches the events for the expected ones in their order. Returns a sentence about the first expected event that
+/// does not follow the ones before it. Returns `None` if all follow each other in order.
 fn missing_event(expected: &[Json], events: &[Json]) -> Option<String> {
     let mut rest = events.iter();
     let lost = expected.iter().find(|expected| !rest.any(|event| fits(expected, event)))?;

@@ -1,4 +1,5 @@
-//! Tool calls that arrive in pieces, as servers send them: with or without an index, whole or letter by letter.
+//! Tool calls that arrive in pieces. Servers send the pieces with an index or without, and a call in one piece or in
+//! many.
 
 use std::collections::BTreeMap;
 
@@ -67,8 +68,9 @@ impl Calls {
     }
 
     /// Returns the index of the call that a piece without an index belongs to. A piece with a function name begins a
-    /// new call, unless it repeats the id of the last call before any of its arguments arrived. Every other piece
-    /// continues a call: if the event has several pieces, the call at the piece's position, else the last one.
+    /// new call. There is one exception: if the piece has the id of the last call, and that call has no arguments yet,
+    /// the piece continues a call. Every piece without a function name continues a call, too. If the event has several
+    /// pieces, the index of that call is the position of the piece in the event; otherwise it is that of the last call.
     fn index_of(&self, position: usize, among: usize, id: &str, name: &str) -> u64 {
         let last = self.calls.get(&self.last);
         let goes_on = last.is_some_and(|last| !id.is_empty() && last.id == id && last.arguments.is_empty());

@@ -79,7 +79,8 @@ impl ChatReply {
         }
     }
 
-    /// Returns the thoughts as members of the message that is sent back.
+    /// Returns the thoughts as members of the message with which later requests repeat this reply. Returns `None` if
+    /// there are no thoughts.
     fn raw(&self) -> Option<Json> {
         let thoughts = self.thoughts.iter().zip(THOUGHTS).filter(|(text, _)| !text.is_empty());
         let mut members: Object = thoughts.map(|(text, name)| (name.into(), Json::from(text.as_str()))).collect();

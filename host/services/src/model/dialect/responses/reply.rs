@@ -28,7 +28,8 @@ pub(in crate::model::dialect) struct ResponsesReply {
 }
 
 impl ResponsesReply {
-    /// Returns the output items: those of the last event, or, if it leaves them out, those of the events before.
+    /// Returns the output items of the last event. If the last event leaves them out, returns the items of the earlier
+    /// events.
     fn output(&self) -> Vec<&Json> {
         let whole = self.last.as_ref().and_then(|last| last.get("output")).and_then(Json::as_array);
         match whole.filter(|items| !items.is_empty()) {
