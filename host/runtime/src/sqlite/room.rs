@@ -101,14 +101,9 @@ fn reserve(folder: &Path) -> io::Result<()> {
     filled
 }
 
-/// Allocates the bytes of the reserve file. Where the system cannot allocate, writes them; they are not zero, so that no
-/// file system leaves them out.
+/// Writes the bytes of the reserve file. They are not all zero, so that no file system leaves them out.
 fn fill(mut file: &std::fs::File) -> io::Result<()> {
     use io::Write;
-    #[cfg(target_os = "linux")]
-    if rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, RESERVE_BYTES).is_ok() {
-        return Ok(());
-    }
     let block = [0x5a; 64 << 10];
     for _ in 0..RESERVE_BYTES / block.len() as u64 {
         file.write_all(&block)?;
