@@ -24,7 +24,7 @@ pub(crate) struct Tree;
 
 type Members = IndexMap<Arc<str>, Json>;
 
-/// Returns the number of visits for which reading every part of a value once counts.
+/// Returns the cost of reading every part of a value once, in visits.
 pub(crate) fn visits(value: &Json) -> u64 {
     match value {
         Json::String(text) => text_visits(text),

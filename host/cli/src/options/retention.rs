@@ -11,7 +11,7 @@ use flowcell::{
 
 use crate::cli_error::CliError;
 
-/// The rules by which a process that drives runs removes old ones.
+/// The rules for removing old runs, for a process that drives runs.
 #[derive(Args, Default)]
 pub(crate) struct RetentionArgs {
     /// Remove ended runs by this rule, such as `olderThan=30d` or `flow=report,status=failed,keepLatest=100`, for tenants

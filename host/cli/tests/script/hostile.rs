@@ -1,4 +1,4 @@
-//! Runs hostile scripts in one run: each fails alone or harms no other task, and the benign one succeeds.
+//! Several hostile scripts and a benign one in one run: a hostile script may fail, but it harms no other task.
 
 use std::fs;
 

@@ -92,7 +92,7 @@ impl<'a> Generator<'a> {
     fn node(&self, index: usize, reached: &HashSet<usize>) -> GeneratedNode {
         let step = &self.flow.steps[index];
         let span = step.id_span;
-        let origin = self.origin(index, reached);
+        let origin = self.origin_of_step(index, reached);
         let args = origin.args(self.at_first);
         let text = |expression: String| literal::text(whole_binding(&expression), span);
         let prompt = literal::text(step.prompt.binding(&args), step.prompt_span);
@@ -107,7 +107,8 @@ impl<'a> Generator<'a> {
         }
     }
 
-    fn origin(&self, index: usize, reached: &HashSet<usize>) -> Origin {
+    /// Returns the way in which a run reaches a step.
+    fn origin_of_step(&self, index: usize, reached: &HashSet<usize>) -> Origin {
         if self.begin.contains(&index) {
             return match self.at_first {
                 true => Origin::First,

@@ -24,13 +24,13 @@ pub(crate) struct StepAgent {
 
 /// The reason why a flow cannot use an agent, with a help text.
 #[derive(Clone)]
-struct AgentError {
+struct AgentProblem {
     severity: Severity,
     message: String,
     help: String,
 }
 
-type Found = Result<Option<Arc<AgentDefinition>>, AgentError>;
+type Found = Result<Option<Arc<AgentDefinition>>, AgentProblem>;
 
 /// Finds the agent of each step. Only warns of an unknown agent, because the machine that runs the flow may have it.
 pub(crate) fn find_agents(
@@ -46,7 +46,7 @@ pub(crate) fn find_agents(
             None => (builtin::DEFAULT.to_owned(), step.id_span),
         };
         let found = known.entry(name.clone()).or_insert_with(|| find(&name, context)).clone();
-        let definition = found.unwrap_or_else(|AgentError { severity, message, help }| {
+        let definition = found.unwrap_or_else(|AgentProblem { severity, message, help }| {
             match severity {
                 Severity::Error => diagnostics.error("bad_agent", span, message, Some(help)),
                 Severity::Warning => diagnostics.warning("unknown_agent", span, message, Some(help)),
@@ -63,7 +63,7 @@ fn find(name: &str, context: &dyn CheckContext) -> Found {
     if !is_kebab_case(name) {
         let message = format!("`{}` is not a valid agent name", for_message(name));
         let help = "write the agent's file name without its extension: lowercase letters, digits and single dashes";
-        return Err(AgentError { severity: Severity::Error, message, help: help.into() });
+        return Err(AgentProblem { severity: Severity::Error, message, help: help.into() });
     }
     let Some(source) = context.agent(name).or_else(|| builtin::source(name)) else {
         return match context.agents() {
@@ -72,7 +72,7 @@ fn find(name: &str, context: &dyn CheckContext) -> Found {
         };
     };
     let checked = agent::agent_in_mode(&source, context.mode());
-    let error = |severity, message, help: &str| AgentError { severity, message, help: help.to_owned() };
+    let error = |severity, message, help: &str| AgentProblem { severity, message, help: help.to_owned() };
     match checked.agent {
         Some(agent) if agent.disabled => {
             let message = format!("the agent `{}` is disabled in {}", for_message(name), source.name);
@@ -89,14 +89,14 @@ fn find(name: &str, context: &dyn CheckContext) -> Found {
     }
 }
 
-fn unknown(name: &str, names: &[String]) -> AgentError {
+fn unknown(name: &str, names: &[String]) -> AgentProblem {
     let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
     builtin::names().for_each(|name| known.push(name));
     known.sort_unstable();
     known.dedup();
     let help = did_you_mean(name, known.iter().copied());
     let help = help.unwrap_or_else(|| format!("known agents: {}", shown_list(&known)));
-    AgentError { severity: Severity::Warning, message: format!("unknown agent `{}`", for_message(name)), help }
+    AgentProblem { severity: Severity::Warning, message: format!("unknown agent `{}`", for_message(name)), help }
 }
 
 /// Maximum number of agent names in a help text.

@@ -16,7 +16,7 @@ pub struct PackStore {
     folder: PathBuf,
 }
 
-/// The result of reading a digest from a store.
+/// The result of looking up a pack in a store by its digest.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FoundPack {
     /// The store has no such file.

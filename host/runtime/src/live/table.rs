@@ -83,10 +83,10 @@ struct Waiter {
 }
 
 impl Share {
-    /// Returns true if the tenant's limit leaves a permit. If `spare` is false, some permits stay reserved:
-    /// [`SPARE_PERMITS`], but at most half of the limit. If `spare` is true, no permit is reserved.
-    fn has_permit(&self, spare: bool) -> bool {
-        let kept = |most: u64| if spare { 0 } else { SPARE_PERMITS.min(most / 2) };
+    /// Returns true if the tenant's limit leaves a permit. Unless the caller may use the spare permits, some stay
+    /// reserved: [`SPARE_PERMITS`], but at most half of the limit.
+    fn has_free_permit(&self, may_use_spare: bool) -> bool {
+        let kept = |most: u64| if may_use_spare { 0 } else { SPARE_PERMITS.min(most / 2) };
         self.most.is_none_or(|most| self.runs < most - kept(most))
     }
 
@@ -94,11 +94,11 @@ impl Share {
         // A tenant gets a permit only if afterwards more permits are free than it held. The first few are always
         // allowed.
         let is_fair = self.children < SPARE_PERMITS || self.children < MAX_LIVE_CHILDREN.saturating_sub(all + 1);
-        tree.children < MAX_TREE_CHILDREN && is_fair && self.has_permit(false)
+        tree.children < MAX_TREE_CHILDREN && is_fair && self.has_free_permit(false)
     }
 
     fn may_take_spare(&self) -> bool {
-        self.spare < SPARE_PERMITS && self.has_permit(true)
+        self.spare < SPARE_PERMITS && self.has_free_permit(true)
     }
 
     fn deepest(&self) -> Option<(Key, Order)> {
@@ -312,7 +312,7 @@ impl Table {
 
     fn refuse(&mut self, tenant: &Tenant, tree: Key, order: Order) {
         let Some(share) = self.tenants.get(tenant) else { return };
-        let most = share.most.filter(|_| !share.has_permit(true));
+        let most = share.most.filter(|_| !share.has_free_permit(true));
         let Some(Waiter { run, give, .. }) = self.take_waiter(tenant, tree, order) else { return };
         // The receiver is dropped if the caller no longer wants the run.
         _ = give.send(Err(no_permit_failure(&run, most)));

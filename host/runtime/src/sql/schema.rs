@@ -173,8 +173,8 @@ const SEARCH: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS flowcell_labels_run ON flowcell_labels (run)",
 ];
 
-/// The version that has the searched columns of runs.
-const SEARCHED: usize = 5;
+/// The first version whose runs have the columns that lists search.
+const SEARCH_VERSION: usize = 5;
 
 /// Reads the version of a database. Returns `None` if it has no store.
 pub(super) async fn version(connection: &mut Connection) -> Result<Option<u64>, SqlError> {
@@ -217,7 +217,7 @@ async fn migrate_alone(connection: &mut Connection, backfill: impl Backfill) -> 
         for statement in *migration {
             make(connection, statement).await?;
         }
-        if let Some(backfill) = backfill.take_if(|_| index + 1 == SEARCHED) {
+        if let Some(backfill) = backfill.take_if(|_| index + 1 == SEARCH_VERSION) {
             backfill(connection).await?;
         }
         connection.run("INSERT INTO flowcell_version (version) VALUES (?)", args![index as u64 + 1]).await?;

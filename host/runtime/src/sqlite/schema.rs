@@ -15,8 +15,8 @@ const MAX_PREPARED_STATEMENTS: usize = 128;
 /// The version that this program writes: the number of migrations.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
-/// The version that has the searched columns of runs.
-const SEARCHED: usize = 13;
+/// The first version whose runs have the columns that lists search.
+const SEARCH_VERSION: usize = 13;
 
 /// Append only: a migration that was released is never changed.
 const MIGRATIONS: [&str; 13] = [
@@ -286,7 +286,7 @@ pub(super) fn migrate(connection: &mut Connection, backfill: Backfill) -> Result
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(migration)?;
-        if index + 1 == SEARCHED {
+        if index + 1 == SEARCH_VERSION {
             backfill(&transaction)?;
         }
         transaction.pragma_update(None, "application_id", APPLICATION)?;
