@@ -100,7 +100,8 @@ fn all_sdks_have_the_version_of_the_workspace() {
     }
 }
 
-/// Only `flowcell-schema` compiles and applies schemas within a budget, so no other crate may use `jsonschema`.
+/// Only `flowcell-schema` compiles and applies schemas within a budget, so no other crate of the host may depend
+/// on `jsonschema`, except for its tests. Packs may, because the sandbox bounds them.
 #[test]
 fn only_the_schema_crate_builds_validators() {
     let folders = ["contract", "engine", "flow", "runtime", "services", "platform", "server", "cli"]

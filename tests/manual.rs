@@ -135,8 +135,8 @@ fn quoted<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
     text.split(before).skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next()).collect()
 }
 
-/// Returns true if a text has the form of a code: lower-case words joined by `_`. Returns false for a code of a single
-/// word, because it could also be a member or an argument; such codes come only from lists of codes.
+/// Returns true if a text has the form of a code: lower-case words joined by `_`. Returns false for a code of a
+/// single word, because it could also be a member or an argument; so the tests require no entries for such codes.
 fn is_code(text: &str) -> bool {
     text.contains('_') && text.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_')
 }

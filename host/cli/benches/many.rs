@@ -6,8 +6,8 @@
 //! `together`, `delta` or `waiting`. In the development profile every number is ten times smaller, to try the benchmark
 //! itself.
 //!
-//! Each result of a durable store is printed twice: once for the disk itself, and once with every commit delayed by one
-//! millisecond, as on a slower disk.
+//! The parts `calls` and `together` measure a durable store twice: once on the disk itself, and once with every
+//! commit delayed by one millisecond, as on a slower disk.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 #![cfg(unix)]

@@ -52,7 +52,8 @@ pub mod code {
     /// The machine had too little memory, or too little of another resource that a sandbox needs. The attempt may be
     /// repeated.
     pub const HOST_SHORTAGE: &str = "host_shortage";
-    /// The runner failed, not the node. The attempt may be repeated.
+    /// The host failed, not the node: the runner, for example, or a capability that panicked. The attempt may be
+    /// repeated.
     pub const LOST_WORKER: &str = "lost_worker";
     /// Another writer changed the same state value before the outcome of this task was recorded.
     pub const STATE_CONFLICT: &str = "state_conflict";

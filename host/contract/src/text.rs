@@ -7,7 +7,7 @@
 /// |---|---|
 /// | bidirectional embeddings, overrides and isolates, zero-width spaces, soft hyphens, invisible operators | always |
 /// | line and paragraph separators, interlinear annotations, tags | always |
-/// | zero-width joiners and non-joiners, marks of direction | only beside ASCII text, as other scripts need them |
+/// | zero-width joiners and non-joiners, marks of direction | unless a neighbour is not ASCII (other scripts) |
 pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> bool {
     match letter {
         '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => true,

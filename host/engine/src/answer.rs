@@ -29,7 +29,8 @@ pub(crate) fn read(answer: Result<types::Step, types::Failure>, attempt: &Attemp
 struct Reader<'a> {
     attempt: &'a Attempt,
     limits: &'a Limits,
-    /// The number of bytes that the rest of the answer may still have. Each part that is read reduces it.
+    /// The number of bytes that the keys and JSON texts in the rest of the answer may still have. Each key and text
+    /// that is read reduces it; values copied from the input or from `woken`, and the state of a pause, do not.
     room: usize,
 }
 

@@ -1,7 +1,8 @@
 //! Finds the cycles of a graph and the ancestors of each node.
 
-/// The strongly connected components of a graph, and the ancestors of each node. A bit set for each component holds the
-/// ancestors of its nodes. So a lookup takes constant time. Construction visits each edge once.
+/// The strongly connected components of a graph, and the ancestors of each node. A bit set for each component
+/// holds the ancestors of its nodes. So a lookup takes constant time. Construction visits each edge twice: to
+/// find the components, and to merge the bit sets of its ends.
 #[derive(Default)]
 pub(crate) struct Ancestry {
     /// The index of each node's component in `components`.

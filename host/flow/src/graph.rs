@@ -297,7 +297,7 @@ pub enum Jitter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RetryOn {
-    /// Failures that are marked as retryable, timeouts, and failures of the runner (`lost_worker`).
+    /// Failures that are marked as retryable, timeouts, and failures of the host itself (`lost_worker`).
     Retryable,
     /// Every failure, retryable or not.
     Any,

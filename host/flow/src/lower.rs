@@ -333,8 +333,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Checks the alias of each owner, the name under which its body reads the current item. The alias must be literal,
-    /// valid, and not used for anything else in the body.
+    /// Checks the alias of each owner, the name under which its body reads the current item. The alias must be
+    /// literal and valid. It must not be the id of the owner, or of a node that expressions in the body may name.
     fn check_aliases(&self, diagnostics: &mut Diagnostics<'_>) {
         for (index, raw) in self.flow.nodes.iter().enumerate() {
             let (Some(alias), Some(scope)) = (&self.owners[index].alias, self.shape.owned[index]) else { continue };

@@ -255,8 +255,8 @@ fn plain(name: &str) -> Option<Container> {
     }))
 }
 
-/// Finds the first member of a path that a default value does not have. A null or an empty value gives no information,
-/// so nothing below it is reported.
+/// Finds the first member of a path that a default value does not have. Null and an empty object give no
+/// information, so nothing below them is reported, and neither is anything below an item of an empty list.
 pub(crate) fn in_default(value: &Json, segments: &[Segment]) -> Option<MissingMember> {
     let mut here = value;
     for (at, segment) in segments.iter().enumerate() {

@@ -227,8 +227,8 @@ impl NameResolver<'_> {
         self.flow.references?.get(&span).map(String::as_str)
     }
 
-    /// Reports a member of `flow.input` that cannot exist. Warns of a member without a default, unless the expression
-    /// tests for it. The first `known` segments of the path were checked before.
+    /// Reports a member of `flow.input` that cannot exist. Warns of a member without a default, unless an expression
+    /// of the same field tests for it. The first `known` segments of the path were checked before.
     fn check_input(
         &self,
         (path, known): (&Path, usize),

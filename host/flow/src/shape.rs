@@ -140,8 +140,9 @@ impl Shape {
     }
 
     /// Reports cycles of edges. A node runs once, so a cycle repeats nothing. A cycle without an `any` join never
-    /// starts. In a cycle with an `any` join, the edge that closes the cycle fires without effect. Only an agentic flow
-    /// may have a cycle, if an edge from outside starts it through an `any` join.
+    /// starts. In a cycle with an `any` join, the edge that closes the cycle fires without effect. An agentic flow
+    /// may have such a cycle if an edge from outside starts it. In any other flow it is an error by a new rule, so
+    /// only a warning in a flow that a library already has.
     pub(crate) fn check_cycles(&self, flow: &RawFlow<'_>, joins: &[Join], diagnostics: &mut Diagnostics<'_>) {
         let waits = |node: &usize| joins[*node] != Join::Any;
         let successors = |node: usize| self.successors(node).filter(waits).collect();

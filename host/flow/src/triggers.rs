@@ -303,8 +303,9 @@ fn read_webhook(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagn
     }
 }
 
-/// Checks that the secrets of a webhook are usable. Only warns of those that are not, because they may be missing while
-/// a secret is being replaced. If all are missing, the webhook rejects every post.
+/// Checks that the secrets of a webhook are usable. Only warns of some that are not, because they may be missing
+/// while a secret is being replaced. If none is usable, the webhook rejects every post; this is an error if the
+/// flow is being added to a library, otherwise a warning.
 fn check_secrets(names: &[(String, Span)], context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
     let refused = |(name, span): &(String, Span)| Some((*span, context.check_signing_secret(name).err()?));
     let refused: Vec<_> = names.iter().filter_map(refused).collect();

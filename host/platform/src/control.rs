@@ -74,8 +74,8 @@ pub enum OwnerRequest {
         /// The access that the caller grants its runs.
         #[serde(default)]
         reach: Reach,
-        /// True if the caller follows the run's events. The owner then drives the run at once, or refuses it. False if
-        /// the owner may store the run and drive it later.
+        /// True if the caller follows the run's events. The owner then drives the run at once or in its turn, or
+        /// refuses it. False if the owner may store the run and drive it later.
         #[serde(default)]
         follow: bool,
     },
@@ -108,10 +108,12 @@ pub enum OwnerRequest {
     Retry {
         /// The run to repeat.
         run: RunId,
-        /// The node at which the repetition begins: only this node and the nodes after it are repeated. A node in a
-        /// body is not allowed. `None` repeats all nodes.
+        /// The node at which the repetition begins: this node, the nodes after it, and all nodes that did not succeed
+        /// are repeated. See `keep_answers` for further nodes. A node in a body is not allowed. `None` repeats all
+        /// nodes.
         from: Option<String>,
-        /// True to keep the answers of people that the repeated nodes depend on. False to ask these people again.
+        /// True to keep the answers of people that the repeated nodes depend on. False to ask again: the nodes with
+        /// these answers, and all nodes after them, are then repeated too.
         keep_answers: bool,
         /// The new run's id. Default: a generated id.
         new: Option<RunId>,

@@ -263,9 +263,9 @@ impl Host {
         Ok(runner)
     }
 
-    /// Prepares a new run that repeats another with the same input and its original flow. With `repeat.from`, only this
-    /// node and the nodes after it are repeated. The host refuses a flow whose grants exceed the tenant's current
-    /// policy.
+    /// Prepares a new run that repeats another with the same input and its original flow. With `repeat.from`, this
+    /// node and the nodes after it are repeated, and further ones, see [`FlowRunner::retry`]. The host refuses a
+    /// flow whose grants exceed the tenant's current policy.
     pub fn retry(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
         let library = called::library_of_retry(self, run, options.run_id.as_ref())?;
         quota::admitted(self, FlowRunner::retry(self.world(library), run, repeat, options)?)

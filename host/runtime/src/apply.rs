@@ -155,9 +155,10 @@ impl RunState {
     }
 
     /// Counts the resumption if the run has work to do. If a person requested the resumption, resets the counts of
-    /// deaths instead. `alone`: true if the process drives no other run. Restarts the clocks of the running attempts:
-    /// the time during which no process drove the run does not count as their running time. Counts one more lost
-    /// process for each call in progress.
+    /// deaths instead. `alone`: true if the process drives no other run; such a resumption also counts as a try
+    /// alone. Restarts the clocks of the running attempts: the time during which no process drove the run does not
+    /// count as their running time. Counts one more lost process for each call in progress, except for `once`
+    /// calls.
     fn run_resumed(&mut self, by_hand: bool, alone: bool, ts: u64) {
         self.restored &= !by_hand;
         let busy = outstanding::is_busy(self, ts);

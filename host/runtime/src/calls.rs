@@ -32,8 +32,9 @@ use progress::{Progress, Submitted};
 pub(crate) struct CallSite {
     pub(crate) tenant: Tenant,
     pub(crate) run_id: RunId,
-    /// The prefix of idempotency keys. For a child run, it consists of the prefix of the parent and the address of the
-    /// task that called the child.
+    /// The prefix of idempotency keys. If a task has called the run, it consists of the prefix of the calling run
+    /// and the address of this task. Every other run has its own id as the prefix, also a run that was made for a
+    /// call of a tool.
     pub(crate) root: Arc<str>,
     pub(crate) graph: Arc<Graph>,
     pub(crate) pin: Pin,

@@ -72,8 +72,8 @@ pub const MAX_INBOX_BYTES: usize = 4 << 20;
 pub const MAX_REMEMBERED_MESSAGE_IDS: usize = 1_024;
 /// Maximum bytes, as JSON text, of one report of a component on an agent run.
 pub const MAX_AGENT_REPORT_BYTES: usize = 64 << 10;
-/// Milliseconds that a waiting attempt keeps its sandbox. Then the driver evicts the attempt, and repeats it when a
-/// message, a reply or an answer arrives for it.
+/// Milliseconds that a waiting attempt keeps its sandbox. Then the driver evicts the attempt, and repeats it
+/// when a message, a reply or an answer arrives for it, or when its wait for people reaches its time limit.
 pub const EVICT_MS: u64 = 5_000;
 /// Maximum bytes, as JSON text, of the inputs in the exported document of a run.
 pub const MAX_EXPORTED_INPUT_BYTES: u64 = 16 << 20;

@@ -12,7 +12,7 @@
 //! | subject | limit |
 //! |---|---|
 //! | head of an answer | 100 headers, 64 KiB |
-//! | an idle connection | closed after 4 s |
+//! | an idle connection | not reused after 4 s; closed at the next use of the pool |
 //! | number of idle connections | 8 for one tenant and origin, 64 in all |
 //! | connecting | [`CONNECT_TIMEOUT`](crate::egress::CONNECT_TIMEOUT) |
 //!

@@ -10,9 +10,11 @@
 //! a dozen small crates, and no HTTP stack. The host uses only the tools of the protocol. It offers nothing to servers:
 //! it refuses sampling, elicitation, roots and tasks.
 //!
-//! A program runs in its own process group. Its environment has only the variables that the configuration names. When
-//! its connection ends, the host kills the program and all processes that it started. If the host itself is killed, the
-//! [watchdog](crate::watchdog) kills them. The standard error of a program is logged at the level `debug`.
+//! A program runs in its own process group. Its environment has only the variables that the configuration names.
+//! The host kills the program and all processes that it started when the connection is dropped: a broken
+//! connection once a new one replaces it, an intact one with the last clone of [`McpTools`]. If the host itself
+//! is killed, the [watchdog](crate::watchdog) kills them. The standard error of a program is logged at the level
+//! `debug`.
 //!
 //! The output of a call is
 //!

@@ -176,8 +176,8 @@ impl AgentRun {
         }
     }
 
-    /// Asks the model. If the model fails with a retryable failure and there is a fallback model, asks that model
-    /// instead, now and in all later turns.
+    /// Asks the model. If the model fails with a retryable failure, there is a fallback model, and no limit is
+    /// exhausted, asks that model instead, now and in all later calls.
     fn ask(&mut self) -> Result<Reply> {
         loop {
             self.limits.count_call();

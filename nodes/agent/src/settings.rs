@@ -99,8 +99,8 @@ pub(crate) struct Session {
     pub(crate) flow: String,
     /// The step that the history belongs to.
     pub(crate) step: String,
-    /// True if each run starts with a copy of the history of the preceding step. False if it continues the history of
-    /// its own step.
+    /// True if each run starts with a copy of the history of the preceding step, provided that `same_agent` lists
+    /// this step. In any other case, the run continues the history of its own step.
     #[serde(default)]
     pub(crate) fork: bool,
     /// The steps with the same agent, whose history a fork may copy.

@@ -54,7 +54,8 @@ pub(crate) fn repair_request(errors: &[String]) -> String {
     )
 }
 
-/// Parses the whole text as JSON. If it is not JSON, parses the first fenced code block in it.
+/// Parses the whole text as JSON. If it is not JSON, parses the lines between the first code fence and the last
+/// one.
 fn parse(text: &str) -> serde_json::Result<Value> {
     exact(text.trim()).or_else(|error| match fenced(text) {
         Some(inner) => exact(inner),

@@ -39,7 +39,7 @@ use serde_json::json;
 
 use crate::{input::Input, script::Script};
 
-/// Returns the declarations of a script (title, inputs and outputs), without calling its `run`.
+/// Returns the declarations of a script (title, description, inputs and outputs), without calling its `run`.
 fn inspect(task: &Task) -> Result<Step> {
     let mut script = Script::load(Input::read(task)?)?;
     Step::value(script.outline()?)

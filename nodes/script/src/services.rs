@@ -43,8 +43,8 @@ fn output(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsVa
     Ok(JsValue::undefined())
 }
 
-/// Returns the value of `services.NAME`: the member NAME of the object itself, or else a function that calls the
-/// service NAME.
+/// Returns the value of `services.NAME`: the member NAME of the object, own or inherited, or else a function that
+/// calls the service NAME. A name in [`RESERVED`] is never a service.
 fn member(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let (target, key) = (args.get_or_undefined(0), args.get_or_undefined(1));
     let target = target.as_object().ok_or_else(|| error("`services` is no longer an object"))?;

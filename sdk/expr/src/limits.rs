@@ -18,8 +18,9 @@ pub const WORK: usize = 16 << 20;
 /// The work of processing one list item, in units of [`WORK`].
 pub const ITEM_WORK: usize = 16;
 
-/// The fixed work of evaluating one expression, or one test of a condition, in units of [`WORK`]. It is counted only if
-/// several evaluations share a limit (`allowance.rs`).
+/// The fixed work of evaluating one expression, or one test of a condition, in units of [`WORK`]. An expression
+/// that is a plain path does not count. The work is counted only if several evaluations share a limit
+/// (`allowance.rs`).
 pub const EVALUATION_WORK: u64 = 1_024;
 
 /// Maximum size in bytes of a text that an expression or a template creates. Existing texts may be longer.

@@ -11,8 +11,9 @@
 //! | `BAD_CLOCK=-3600` | the calendar clock is wrong by this many seconds |
 //!
 //! There are two kill points for each group of writes that one sync makes durable. At the first write of the group, the
-//! process writes half of the data and dies. At the sync, the process dies before the sync. All faults concern only
-//! files of a store. When a fault occurs, this code creates the file `bad-disk` in the current folder.
+//! process writes half of the data and dies. At the sync, the process dies before the sync. The faults of
+//! `BAD_DISK` concern only files of a store. When one of them other than `slow` occurs, this code creates the
+//! file `bad-disk` in the current folder.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},

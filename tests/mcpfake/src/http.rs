@@ -36,8 +36,8 @@ pub struct Fake {
 
 struct Server {
     plan: Plan,
-    /// The current session and its number. When a client begins a new session, the server no longer knows the former
-    /// one.
+    /// The current session and its number. Only [`Fake::drop_session`] begins a new session. Then the server no
+    /// longer knows the former one.
     session: Mutex<(u32, Session)>,
     refused: Mutex<Vec<String>>,
 }
@@ -74,7 +74,8 @@ impl Fake {
         *session = (session.0 + 1, Session::new(self.server.plan.clone()));
     }
 
-    /// Returns a text for each message of the client that the protocol does not allow.
+    /// Returns a text for each message of the client that was refused because of its headers. Other violations get an
+    /// error as the answer, and are not listed.
     pub fn refused(&self) -> Vec<String> {
         self.server.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

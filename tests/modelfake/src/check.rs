@@ -75,8 +75,9 @@ fn all_text(content: &Value) -> String {
     }
 }
 
-/// Returns true if `found` has everything in `expected`: an object may have further members, any other value must be
-/// equal.
+/// Returns true if `found` has everything in `expected`. An object may have further members, also an object in a
+/// list. A list must have the same length. Any other value must be equal, and null also stands for a missing
+/// member.
 pub(crate) fn matches(expected: &Value, found: &Value) -> bool {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {

@@ -25,8 +25,8 @@ fn key() -> String {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Turn {
     /// The members that a request must have in `{ "dialect": "messages", "chat" or "responses", "lastText", "tools":
-    /// [names], "body" }`. An object may have further members; any other value must be equal. `None` expects every
-    /// request.
+    /// [names], "body" }`. An object may have further members, also an object in a list. A list must have the same
+    /// length, and any other value must be equal. `None` expects every request.
     pub expect: Option<Value>,
     /// The content of the answer.
     pub reply: Reply,

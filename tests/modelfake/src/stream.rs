@@ -10,7 +10,7 @@ use crate::{Call, Dialect, Reply, Turn};
 
 /// The number of characters in each delta, a piece of the text. Very long texts have longer deltas.
 const DELTA_CHARS: usize = 4;
-/// Maximum number of deltas of one text.
+/// Approximate maximum number of deltas of one text.
 const MAX_PIECES: usize = 10_000;
 
 /// Returns all events of a turn, each with the empty line that ends it.

@@ -9,8 +9,9 @@ use std::{
 use flowcell_modelfake::Fake;
 use serde_json::{Value, json};
 
-/// Returns the folder that contains these Node.js packages, a sibling of a folder in `PATH`. Returns `None` and prints
-/// a message if Node.js or a package is missing.
+/// Returns the folder that contains these Node.js packages. It is the parent of a folder in `PATH`, such as
+/// `node_modules` for `node_modules/.bin`. Returns `None` and prints a message if Node.js or a package is
+/// missing. Panics instead if `FLOWCELL_TEST_NEEDS` names `anthropic-ai-sdk`.
 fn node_modules(packages: &[&str], test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = std::env::split_paths(&path).collect();

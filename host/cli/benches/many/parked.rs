@@ -109,8 +109,8 @@ fn wait_until_idle(process: &Child) {
     }
 }
 
-/// Compares the time of a small flow in two stores: an empty one, and one that has many parked runs and whose owner was
-/// killed.
+/// Compares the time of a small flow in three stores: one that has many parked runs and whose owner was killed,
+/// one with a few runs, and a new one.
 pub(super) fn killed(folder: &Path) {
     let [owned, cache, flow] = ["owned", "cache", "small.yaml"].map(|name| folder.join(name));
     fs::write(&flow, SMALL).unwrap();

@@ -18,7 +18,8 @@ use super::{
 
 /// Runs for each median.
 const RUNS: usize = 1_000;
-/// The number of runs of one kind that are measured before runs of the other kind follow.
+/// The number of rounds in a turn; each round measures one run of each kind. In the first turn, the rounds of the
+/// first half are not counted.
 const RUNS_PER_TURN: usize = 100;
 /// Connections that send requests at the same time.
 const CONNECTIONS: usize = 8;

@@ -14,7 +14,7 @@ const ROUNDS: usize = 30;
 const STORES: usize = 6;
 /// [`Story::drive`] starts a new run only while fewer runs than this are unfinished.
 const MAX_UNFINISHED: usize = 8;
-/// The percentage of requests that the server refuses. It executes the same percentage of requests without a response.
+/// The percentage of requests that get no response: the server refuses half of them, and executes the other half.
 const TROUBLE_PERCENT: u64 = 5;
 const FLOWS: [&str; 8] = ["ask", "each", "loop", "parent", "pay", "scatter", "send", "wait"];
 /// The longest time to wait for the [`Moment`] of a kill. If the moment has not come by then, the process is killed

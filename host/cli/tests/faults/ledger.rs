@@ -57,7 +57,7 @@ struct Serving {
     open: usize,
     ports: HashSet<u16>,
     dice: Dice,
-    /// Percentage of requests that the server refuses. It executes the same percentage of requests without a response.
+    /// Percentage of requests that get no response: the server refuses half of them, and executes the other half.
     trouble: u64,
     /// Requests whose member `errand` begins with this prefix get no response. With `None`, all requests may get one.
     held: Option<&'static str>,
@@ -75,8 +75,8 @@ struct Shared {
 }
 
 impl Ledger {
-    /// Starts a server that checks the store at each arrival of a request. `trouble` is the percentage of requests that
-    /// it refuses, and also the percentage that it executes without a response.
+    /// Starts a server that checks the store at each arrival of a request. `trouble` is the percentage of requests
+    /// that get no response: the server refuses half of them, and executes the other half.
     pub(crate) fn new(store: &Path, seed: u64, trouble: u64) -> Ledger {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

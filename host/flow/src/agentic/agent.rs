@@ -235,7 +235,8 @@ pub(crate) fn read_output<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>)
     Some(schema)
 }
 
-/// Reports a schema that does not describe an object. `what` names the described value in the message.
+/// Reports a schema that is invalid or too large, or whose `type` is not `object`. A missing `type` is allowed.
+/// `what` names the described value in the message.
 pub(crate) fn check_object(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) {
     if let Some(kind) = schema.member("type").filter(|kind| kind.text() != Some("object")) {
         let message = format!("{what} must be an object, because its members become arguments");

@@ -118,7 +118,7 @@ pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
             }
             Some(entry) => {
                 if entry.level == *level {
-                    found.diagnostics.push(hidden_file_error(path, entry));
+                    found.diagnostics.push(hidden_file_warning(path, entry));
                 }
                 entry.hides.push(path.clone());
             }
@@ -147,7 +147,7 @@ fn bad_name_error(path: &str, id: &str) -> Diagnostic {
     Diagnostic::error("bad_file_name", "", start_of(path), &message, Some(&rename_help(path)))
 }
 
-fn hidden_file_error(path: &str, by: &DiscoveredFile) -> Diagnostic {
+fn hidden_file_warning(path: &str, by: &DiscoveredFile) -> Diagnostic {
     let message = format!("`{}` hides this file, which has the same name", by.path);
     let mut diagnostic = Diagnostic::error("hidden_file", "", start_of(path), &message, Some("rename one of them"));
     diagnostic.severity = Severity::Warning;

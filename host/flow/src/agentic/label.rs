@@ -100,8 +100,8 @@ pub struct Postponed {
     pub from: String,
 }
 
-/// Returns the input of a run that starts with postponed steps. `args` are the arguments of the run that postponed
-/// them.
+/// Returns the input of a run that starts with postponed steps. `args` are the flow's original arguments, which
+/// its first step got, even if the run that postponed the steps was itself such a run.
 pub fn resume_input(args: &Json, postponed: &[Postponed]) -> Json {
     let step = |postponed: &Postponed| {
         let texts = [("previous", &postponed.previous), ("from", &postponed.from)];

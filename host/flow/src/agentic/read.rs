@@ -80,8 +80,8 @@ const RENAMED: [(&str, &str); 8] = [
     ("retry", "fallback: { retry: … }"),
 ];
 
-/// Returns true if the text is an agentic flow: `flow` contains `steps` with prompts, and the text has no `nodes`.
-/// Steps that have a `type` instead of a prompt are nodes in the wrong place, so they make no agentic flow.
+/// Returns true if the text is an agentic flow: `flow` contains `steps`, and the text has no `nodes`. If no step
+/// has a prompt but some have a `type`, they are nodes in the wrong place, so the text is no agentic flow.
 pub(crate) fn is_agentic(tree: &Tree) -> bool {
     let Some(steps) = tree.member("flow").and_then(|flow| flow.member("steps")) else { return false };
     let any = |key| steps.items().iter().any(|step| step.member(key).is_some());

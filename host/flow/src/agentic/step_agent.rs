@@ -18,7 +18,8 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct StepAgent {
     pub(crate) name: String,
-    /// The definition of the agent. `None` if it is unknown at check time; the node then looks it up when it runs.
+    /// The definition of the agent. `None` if it is unknown in this check. The node of such a step fails when it
+    /// runs.
     pub(crate) definition: Option<Arc<AgentDefinition>>,
 }
 

@@ -46,7 +46,8 @@ pub(super) struct Resolver<'a> {
     pub(super) references: &'a RefCell<HashMap<Span, String>>,
 }
 
-/// Warns of a text that contains a reference together with other text, because it is not resolved.
+/// Warns of a literal text with a part that was probably meant as a reference: a reference among other text, or
+/// one with the root of another tool, such as `$input.a`.
 fn warn_of_literal(text: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
     let Some((found, help)) = reference::suggest(text) else { return };
     let message = format!("`{}` is plain text here, not a reference", for_message(found));

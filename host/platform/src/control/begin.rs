@@ -27,8 +27,9 @@ pub trait Driver: Send + Sync {
     /// Tells the driver to check for runs that have become ready and that it does not drive yet.
     fn notify_ready(&self);
 
-    /// Admits a run that another process has handed over, and returns once the run is on stable storage. If `follows`
-    /// is true, the other process waits for the run's events, so the driver drives the run at once or refuses it.
+    /// Admits a run that another process has handed over, and returns once the run is on stable storage. If
+    /// `follows` is true, the other process waits for the run's events, so the driver drives the run at once or in
+    /// its turn, or refuses it.
     fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>>;
 }
 

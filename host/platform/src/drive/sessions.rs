@@ -147,10 +147,12 @@ impl FlowSession {
         Ok(Envelope::new(self.flow.name(), &self.root, &self.label, states))
     }
 
-    /// Starts a run with the arguments `args`. If the earlier run under this prefix has not ended, the method continues
-    /// the earlier run instead. If the earlier run has ended and left unfinished steps, the new run begins with these
-    /// steps. With `delete`, an unfinished earlier run is cancelled, the new run begins with the first step, and its
-    /// first write removes the sessions and states of the flow under the prefix.
+    /// Starts a run with the arguments `args`. If the earlier run under this prefix is being driven, the method
+    /// returns [`Opened::Busy`]. If it is not driven and has not ended, the method continues the earlier run
+    /// instead. If the earlier run has ended and left unfinished steps, the new run begins with these steps, with
+    /// the arguments of the flow's first step in the earlier run. With `delete`, an earlier run that is being
+    /// driven is an error, any other unfinished earlier run is cancelled, the new run begins with the first step,
+    /// and its first write removes the sessions and states of the flow under the prefix.
     pub async fn open(&self, args: Json, delete: bool, options: RunOptions) -> Result<Opened, SessionError> {
         self.check_ids()?;
         let begun = match self.find_earlier()? {

@@ -1,10 +1,11 @@
 //! Drives every run that is ready: interrupted, detached, answered and new runs, and runs with a due timer.
 //!
-//! When a process dies, any of the runs that it was driving may be the cause. A run is a suspect if its process has
-//! died repeatedly without progress of the run, and one more death would park the run. The supervisor tries a suspect
-//! alone: until the suspect makes progress, or for at most 30 seconds, no other run begins. A run was resumed in vain
-//! if its process died before the resumed run made progress. Runs that were resumed in vain begin a few at a time, so
-//! that another death makes only these few suspects.
+//! When a process dies, any of the runs that it was driving may be the cause. A run is a suspect if its process
+//! has died repeatedly without progress of the run. The supervisor tries a suspect alone: until the suspect
+//! makes progress, or for at most 30 seconds, no other run begins. If the process dies repeatedly while it
+//! drives only the suspect, the suspect is parked. A run was resumed in vain if its process died before the
+//! resumed run made progress. Runs that were resumed in vain begin a few at a time, so that another death makes
+//! only these few suspects.
 //!
 //! The recovery of a run after a crash, from its journal, is in the driver of the runtime (`driver.rs`, `recover`).
 //!

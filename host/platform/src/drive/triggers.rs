@@ -63,8 +63,8 @@ use crate::{FlowLibrary, Host, drive::supervisor::AdmitError};
 
 /// Maximum interval between two readings of a tenant's triggers from the flows' files and the document store.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// Maximum number of ended runs that are reported and not handled yet. If more runs end, scans find their ends in the
-/// store.
+/// Maximum number of ended runs that are reported and not yet queued in the lanes of their tenants. If more
+/// runs end, scans find their ends in the store.
 const MAX_REPORTED_ENDS: usize = 1_024;
 
 /// The tenants whose triggers are active, with their hosts and flows, and the admission of the runs that triggers

@@ -28,7 +28,7 @@ use crate::{
 pub(super) struct CallableFlows {
     host: Host,
     homes: Arc<Homes>,
-    /// The pin of the run's flow, with its content. `None` for a new run.
+    /// The pin of the run's flow, with its content. `None` for a new run that repeats no other run.
     known: Option<(Pin, Content)>,
     /// The called flows, by the pin of the calling flow and the name in the call.
     called: Mutex<HashMap<(Pin, String), Pinned>>,
@@ -44,8 +44,8 @@ impl CallableFlows {
         CallableFlows { host, homes, known: None, called, pinned, renewals }
     }
 
-    /// Returns the same loader for a run that the store already has. `pin` is the pin of the run's flow, and `content`
-    /// is the content that this pin identifies.
+    /// Returns the same loader for a run whose flow is already pinned: a run that the store has, or a new run that
+    /// repeats one. `pin` is the pin of the run's flow, and `content` is the content that this pin identifies.
     pub(super) fn with_content(self, pin: Pin, content: Content) -> CallableFlows {
         self.homes.record(&pin, self.homes.usual());
         CallableFlows { known: Some((pin, content)), ..self }

@@ -118,8 +118,8 @@ impl Folder {
         files.filter_map(name).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Explains why the file of a flow exists but cannot be read, such as a link that leads out of the folder. Returns
-    /// `None` if there is no such file.
+    /// If the file of a flow exists and cannot be read, explains why, such as a link that leads out of the folder.
+    /// Returns `None` if there is no such file, or if it can be read.
     pub(crate) fn explain_refusal(&self, name: &str) -> Option<String> {
         ENDINGS.iter().filter(|_| is_flow_name(name)).find_map(|ending| {
             let file = format!("{name}.{ending}");

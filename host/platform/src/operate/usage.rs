@@ -58,7 +58,8 @@ pub struct Used {
     pub compute_ms: f64,
     /// Number of events of the tenant's runs.
     pub events: u64,
-    /// Approximate number of bytes of events and files that the tenant's runs have written to the store.
+    /// Approximate number of bytes of the events of the tenant's runs, and of the tenant's files, as written to the
+    /// store. Files that users upload count, too.
     pub written_bytes: u64,
     /// Costs of models and images, in USD, as far as they are known.
     pub model_usd: f64,

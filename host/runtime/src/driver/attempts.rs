@@ -1,8 +1,9 @@
 //! The running and the evicted attempts of a run, and the inputs of both.
 //!
-//! The driver evicts an attempt that waits for long: it ends the attempt's sandbox. When a message, a reply or an
-//! answer arrives for the attempt, the driver *rehydrates* the attempt: the attempt runs again in a new sandbox, as
-//! after a crash, gets the answers that it got before, and continues from there.
+//! The driver evicts an attempt that waits for long: it ends the attempt's sandbox. When a message, a reply or
+//! an answer arrives for the attempt, or when its wait for people reaches its time limit, the driver
+//! *rehydrates* the attempt: the attempt runs again in a new sandbox, as after a crash, gets the answers that
+//! it got before, and continues from there.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -169,8 +170,9 @@ impl Attempts {
         self.evicted.insert(task, attempt);
     }
 
-    /// Removes the task's attempt from the evicted ones, because a message, a reply or an answer has arrived for it.
-    /// Returns true if the attempt was evicted: the caller then begins it again.
+    /// Removes the task's attempt from the evicted ones, because a message, a reply or an answer has arrived for
+    /// it, or its wait for people has reached its time limit. Returns true if the attempt was evicted: the caller
+    /// then begins it again.
     pub(super) fn rehydrate(&mut self, task: TaskKey) -> bool {
         self.evicted.remove(&task).is_some()
     }

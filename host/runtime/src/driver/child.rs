@@ -86,10 +86,11 @@ impl Caller<'_> {
 
     /// Finds the flow of a new child.
     ///
-    /// If the calling run repeats another run, the same task of that run may have called a flow by this name. In this
-    /// case, returns the flow that it called, and the child run that it started. If not, looks at the run that the
-    /// other run repeats, and so on, up to a run that
-    /// was removed. Without such a call, returns the flow that the library finds by this name, and
+    /// If the calling run repeats another run, the same task of that run may have called a flow by this name. In
+    /// this case, returns this flow for the repetition
+    /// ([`Flows::called_again`](crate::world::Flows::called_again)), and the child run that the task started. If
+    /// not, looks at the run that the other run repeats, and so on, up to a run that was removed, but at no more
+    /// than [`MAX_REPEATS`] runs. Without such a call, returns the flow that the library finds by this name, and
     /// `None`.
     fn callee(&self, key: TaskKey, attempt: u32, name: &Arc<str>) -> Result<(Pinned, Option<RunId>), Failure> {
         let (mut repeats, mut left) = (self.repeats.cloned(), MAX_REPEATS);

@@ -61,9 +61,9 @@ impl Clock {
     /// Returns when the next timer continues the run. With `patience_ms`, [`NextDue::Soon`] means that a timer is due
     /// within this time.
     ///
-    /// Without `patience_ms`, the driver waits for a timer of any time, and [`NextDue::Soon`] means that there is one.
-    /// Timers that only limit the time of the run or of a person's answer are an exception: such a timer counts as
-    /// `Soon` only when it is due.
+    /// Without `patience_ms`, the driver waits for a timer of any time, and [`NextDue::Soon`] means that there is
+    /// one. Two kinds of timers are an exception: the time limit of the run, and the time limit for a person to
+    /// allow a call. Such a timer counts as `Soon` only when it is due.
     pub(super) fn next_due(&self, state: &RunState, patience_ms: Option<u64>) -> NextDue {
         let now = self.now();
         let mut next = NextDue::Never;

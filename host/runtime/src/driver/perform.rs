@@ -224,7 +224,8 @@ impl Driver {
         self.attempts.begin((key, number), calls, received, result);
     }
 
-    /// If an attempt was evicted, begins it again, because a message, a reply or an answer has arrived for it.
+    /// If an attempt was evicted, begins it again, because a message, a reply or an answer has arrived for it, or
+    /// its wait for people has reached its time limit.
     fn rehydrate(&mut self, task: TaskKey) {
         if self.attempts.rehydrate(task) {
             self.start(task);

@@ -66,8 +66,10 @@ pub struct Record {
     /// The run that called this one, if it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
-    /// The prefix of the idempotency keys of the run's calls: the id of the top run, followed by the address of the
-    /// calling task on each level from the top run to this one. The attempts of these tasks are no part of it.
+    /// The prefix of the idempotency keys of the run's calls: the id of the first run, followed by the address of
+    /// the calling task on each level from the first run to this one. The first run is the top run, or a run below
+    /// it that was made for a call of a tool. The prefix has no numbers of attempts. If the calling task was
+    /// resumed before the call, its address is followed by the number of its resumes.
     #[serde(default = "no_root", skip_serializing_if = "str::is_empty")]
     pub root: Arc<str>,
     /// The part of an earlier run that the run repeats.

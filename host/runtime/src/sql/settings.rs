@@ -24,8 +24,8 @@ pub(super) async fn check(connection: &mut Connection) -> Result<(), OpenSharedS
     }
 }
 
-/// Returns the name of the server, and the first version that the store accepts: the first one that can skip locked
-/// rows.
+/// Returns the name of the server, and the first version that the store accepts. All accepted versions can skip
+/// locked rows.
 fn min_version(dialect: Dialect, version: &str) -> (&'static str, (u32, u32)) {
     match dialect {
         Dialect::MySql if version.contains("MariaDB") => ("MariaDB", (10, 6)),

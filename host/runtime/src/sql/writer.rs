@@ -51,8 +51,9 @@ impl Writer {
 
     /// Writes all items, or none, and reports the result. Returns `false` if the commit has failed and is not repeated.
     ///
-    /// A commit is repeated as long as its error may be temporary. The callers of turns that wait behind the commit, in
-    /// `later` and in the queue, get an error when the patience of the store has ended.
+    /// A commit is repeated as long as its error may be temporary. A store that is being closed gives up once its
+    /// lease was not renewed for longer than its patience. The callers of turns that wait behind the commit, in
+    /// `later` and in the queue, get an error when the commit was tried for the patience of the store.
     async fn commit(&mut self, items: Vec<Item>, later: &mut VecDeque<Item>) -> bool {
         if items.is_empty() {
             return true;

@@ -118,8 +118,9 @@ impl Broadcasts {
         broadcast
     }
 
-    /// If the run of `runner` has subscribers, attaches their broadcast to the run. The run must not have started yet,
-    /// so that the subscribers receive all its events.
+    /// If the run of `runner` has subscribers, attaches their broadcast to the run. The runner must not have begun to
+    /// drive the run, so that the subscribers receive all events from then on. The run itself may have started
+    /// earlier.
     pub(crate) fn attach_to(&self, tenant: &Tenant, runner: &mut FlowRunner) {
         let broadcast = self.all.lock().get(&(tenant.clone(), runner.run_id().clone())).and_then(Weak::upgrade);
         if let Some(broadcast) = broadcast {

@@ -100,9 +100,10 @@ impl<'a> Call<'a> {
         Call { request, context, run, nodes, ended: 0, refused_answers: HashMap::new(), parked: false }
     }
 
-    /// Waits until the run has ended, until it is parked and this client cannot continue it, or until the longest time
-    /// of [`Call::max_wait`] is over. Meanwhile asks the client's user the questions of open gates. Returns the result
-    /// of the tool.
+    /// Waits until the run has ended, until it is parked and this client cannot continue it, or until the longest
+    /// time of [`Call::max_wait`] is over. Also stops waiting if the client disconnects or cancels the tool call, if
+    /// its token becomes invalid, or if the server ends. Meanwhile asks the client's user the questions of open
+    /// gates, if the client can ask and the caller has the scope `gate:decide`. Returns the result of the tool.
     async fn follow(mut self, mut watching: RunEvents) -> Result<CallToolResult, ApiError> {
         let asks = gate::can_ask_user(self.context) && self.request.caller.scopes.has(Scope::GateDecide);
         let until = Instant::now() + self.max_wait();

@@ -38,8 +38,9 @@ pub enum PipeError {
 /// First calls `begun` with the queue for new runs. Then serves the client and drives every run that is ready, until
 /// the client disconnects or `stop` is ready.
 ///
-/// At the end, parks the driven runs, so that another process can continue them. Returns an error if the store cannot
-/// be read or the client does not speak MCP.
+/// At the end, parks the driven runs, so that another process can continue them. Returns an error if the store
+/// cannot be read, if the server cannot receive the commands of other processes, or if the client does not speak
+/// MCP.
 pub async fn serve(
     host: Host,
     flows: PathBuf,

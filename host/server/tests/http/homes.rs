@@ -1,5 +1,6 @@
-//! Tests which flows a run calls when it continues after it was parked: those with which the run was accepted, under
-//! the policy of its tenant.
+//! Tests which flows a run calls when it continues after it was parked, under the policy of its tenant: by a
+//! literal name the flow with which the run was accepted, by a computed name the current flow of the run's
+//! tenant.
 
 use std::{
     collections::BTreeMap,

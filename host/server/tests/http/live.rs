@@ -64,8 +64,8 @@ fn a_stream_sends_all_events_of_a_run_and_ends_with_it() {
     assert_eq!(rest, heard[3..]);
 }
 
-/// Returns a flow that asks a question, and then runs the passes of a loop. Each of the `times` passes outputs the
-/// member `text` of the flow's input.
+/// Returns a flow that asks a question, and then runs `times` passes of a body. In each pass a node outputs the
+/// member `text` of the flow's input; the output of the pass itself is only its index.
 fn repeats(times: usize) -> Value {
     let list: Vec<_> = (0..times).collect();
     let mut flow = asks();

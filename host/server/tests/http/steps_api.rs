@@ -101,8 +101,8 @@ fn create(served: &Served, step: &serde_json::Value) {
     assert_eq!(served.post("/api/create_flow", &serde_json::json!({ "flow": flow })).status, 201);
 }
 
-/// Runs that callers start by name are bounded: the server drives 64 of 80 runs, and 16 wait in the admission queue. So
-/// callers that disconnect cannot leave more runs than that.
+/// Runs that callers start by name pass the admission queue: the server drives 64 of 80 runs, and 16 wait in the
+/// queue. So callers that disconnect leave no more runs than the server may drive and queue.
 #[test]
 fn runs_by_name_wait_in_the_admission_queue() {
     let served = served(&[]);

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use crate::egress::Origin;
 
-/// Maximum time that an unused connection stays open. It is shorter than the idle timeout of common servers: a message
-/// that the client writes while the server closes the connection is lost.
+/// An unused connection is reused for at most this time. It is shorter than the idle timeout of common servers: a
+/// message that the client writes while the server closes the connection is lost.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(4);
 /// Maximum number of idle connections for one tenant and origin.
 const MAX_PER_KEY: usize = 8;

@@ -43,8 +43,9 @@ const NAMED_V6: [(Ipv6Addr, u8, &str); 5] = [
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
 ];
 
-/// The description of loopback addresses. If a name resolves to a private address, a message to the node may mention
-/// the kind of the address only if it is loopback: other kinds reveal something about the operator's network.
+/// The description of loopback addresses. If a name resolves to a private address, the message to the node has
+/// the address itself only if it is loopback: other addresses reveal something about the operator's network. The
+/// message always has the kind of the address.
 pub(super) const LOOPBACK: &str = "loopback";
 
 /// Returns the description of a private address, or `None` for a public one. An IPv6 address that contains an IPv4

@@ -62,8 +62,9 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Ends a failed attempt, and counts it in `charged_failures` if the endpoint may have made images. It certainly
-    /// made none if nothing was sent, or if it answered with an error status.
+    /// Ends a failed attempt, and counts it in `charged_failures` unless nothing was sent or the endpoint answered
+    /// with a status that is not a success. The host assumes that such an attempt is not charged, although after a
+    /// 5xx status images may exist ([`Exchange::may_have_happened`]).
     pub(super) fn end_failed_attempt(&mut self) {
         let refused = matches!(self.progress, Progress::Answered(status) if !status.is_success());
         if self.progress != Progress::Unsent && !refused {

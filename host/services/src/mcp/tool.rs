@@ -115,8 +115,8 @@ fn schema(members: &serde_json::Map<String, serde_json::Value>, redaction: &Reda
     }
 }
 
-/// Returns the number of JSON values that a value consists of, the value itself included. The limit [`JSON_VALUES`]
-/// counts in the same way.
+/// Returns the number of JSON values that a value consists of, the value itself included. A list or an object
+/// counts as [`CONTAINER`] values more. The limit [`JSON_VALUES`] counts in the same way.
 fn values(json: &Json) -> usize {
     let inner: usize = match json {
         Json::Array(items) => CONTAINER + items.iter().map(values).sum::<usize>(),

@@ -141,8 +141,9 @@ impl Report {
     }
 }
 
-/// Returns the failure code for a provider's error code or error type. Returns `None` for all other names: the caller
-/// then takes the code from the status of the answer.
+/// Returns the failure code for a provider's error code or error type. Returns `None` for all other names. If
+/// neither the error code nor the error type has a failure code, the caller takes the failure code from the
+/// status.
 fn code_from_name(name: &str) -> Option<&'static str> {
     Some(match name {
         "contract_spend_limit_reached" | "enforced_spend_limit_reached" | "insufficient_quota" | "billing_error" => {

@@ -123,8 +123,9 @@ pub(crate) fn at(fake: &Fake) -> Value {
         "headers": { "Authorization": { "keyEnv": "CANARY" } } })
 }
 
-/// Returns kits for each transport and each version of the protocol, with a description of both. The server of a kit is
-/// a fake with the name `fake`. The third value is the fake itself, if it is reached over HTTP.
+/// Returns three kits for each version of the protocol, with a description: the server is a program, a server
+/// over HTTP that answers with streams of events, and one that answers with JSON. The server of a kit is a fake
+/// with the name `fake`. The third value is the fake itself, if it is reached over HTTP.
 pub(crate) async fn everywhere(plan: Plan) -> Vec<(String, Kit, Option<Fake>)> {
     let mut kits = Vec::new();
     for modern in [false, true] {

@@ -245,8 +245,9 @@ pub(super) fn metered(
     }
 }
 
-/// Adds to an error the name of the filter or test, and the type of its operand. Leaves an error unchanged if its
-/// message already names the filter, the test or the missing value.
+/// Adds to an error the name of the filter or test, and the type of its operand. If the operand is null, replaces
+/// the message. Leaves an error unchanged if its message already names the filter, the test or the missing value,
+/// if it comes from an operator, or if it is about too much work.
 fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Error {
     let source = error::Error::source(&error);
     let is_told =

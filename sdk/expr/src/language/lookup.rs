@@ -26,7 +26,7 @@ impl error::Error for Missing {}
 
 /// Returns the value of a lookup. In a strict flow, a missing value is an error if `number` is given: it is the index
 /// of this lookup in the list of lookups. With `None` the expression only tests whether the value exists. If
-/// `is_output` is true, the output of a skipped node counts as missing.
+/// `is_output` is true, a strict flow treats the output of a skipped node as missing.
 pub(super) fn read(
     state: &mut State<'_, '_>,
     value: Value,

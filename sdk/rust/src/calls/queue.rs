@@ -29,8 +29,8 @@ pub enum Event {
     Closing(String),
 }
 
-/// Blocks until the next event, but at most `timeout_ms` milliseconds; with `None` there is no time limit. Returns none
-/// if the time is up, or as soon as no event can arrive any more.
+/// Blocks until the next event, but at most `timeout_ms` milliseconds. Returns none if the time is up. With
+/// `None` there is no time limit: then it returns none as soon as no event can arrive any more.
 pub fn next_event(timeout_ms: Option<u32>) -> Result<Option<Event>> {
     #[cfg(not(target_family = "wasm"))]
     if let Some(event) = crate::script::next_arrival(timeout_ms) {

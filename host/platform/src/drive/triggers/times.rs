@@ -70,13 +70,13 @@ pub(super) async fn start_requested(
     let mut started = Vec::new();
     for live in live {
         for asked in &live.asked {
-            started.extend(start_manual_run_id(owners, host, live, *asked).await?);
+            started.extend(start_manual_run(owners, host, live, *asked).await?);
         }
     }
     Ok(started)
 }
 
-async fn start_manual_run_id(
+async fn start_manual_run(
     owners: &dyn TriggerTenants,
     host: &Host,
     live: &TenantTrigger,

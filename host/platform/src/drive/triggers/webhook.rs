@@ -25,8 +25,8 @@ pub const POST_BYTES: usize = 1024 * 1024;
 /// The secret that checks posts to unknown triggers, so that such a check takes as long as any other.
 const DUMMY_SECRET: &str = "a secret that nobody has";
 
-/// A refused sender gets its answer at a multiple of this time after the arrival of the post. So the time of the answer
-/// does not reveal whether the trigger exists, nor how many keys it has.
+/// A sender that is not authenticated gets its answer at a multiple of this time after the arrival of the post.
+/// So the time of the answer does not reveal whether the trigger exists, nor how many keys it has.
 pub const REFUSAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The result of an accepted post.

@@ -86,8 +86,9 @@ fn escaped(letter: char) -> Option<char> {
     }
 }
 
-/// Returns a character that a class such as `[a-z]` permits: the first one in the class. For a negated class such as
-/// `[^a]`, returns a letter or digit that the class does not list.
+/// Returns the first character of a class such as `[a-z]`. For a negated class such as `[^a]`, returns a letter
+/// or digit that is not written in the class; it may lie inside a range of the class, such as `b-y`, and then
+/// does not match.
 fn class(letters: &mut Peekable<Chars<'_>>) -> Option<char> {
     let negated = letters.next_if_eq(&'^').is_some();
     let mut members = Vec::new();

@@ -25,7 +25,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// The meaning of a character in a sequence of letters.
 enum Class {
-    /// A letter of the sequence, in the standard alphabet of base64.
+    /// A letter of the sequence: a hexadecimal digit, or a letter of base64, converted to the standard alphabet.
     Letter(u8),
     /// A separator between letters, without a meaning.
     Space,
