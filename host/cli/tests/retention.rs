@@ -347,7 +347,7 @@ fn old_runs_are_removed_on_a_full_disk() {
     let state = state.to_str().unwrap();
     done(folder, &["run", "parent.yaml", "--run-id", "p", "--input-file", "big.json", "--quiet", "--state", state]);
     let owner = kit::Owner::start(folder, &["drive", "--state", state, "--min-free", "1"], "driving the runs");
-    let reserve = Path::new(state).join("reserve");
+    let reserve = Path::new(state).join("flowcell.reserve");
     assert_eq!(reserve.metadata().unwrap().len(), 8 << 20);
     drop(owner);
     let mut filler = fs::File::create(disk.0.path().join("filler")).unwrap();

@@ -11,7 +11,7 @@ pub const TENANT_FILES_FOLDER: &str = ".flowcell-tenants";
 
 /// Prefixes of the names of a store's files. Because `flowcell.db` is such a prefix, `flowcell.db-wal` belongs to the
 /// store, too.
-const STORE_FILES: [&str; 6] = [STORE_FILE, "owner.lock", "epoch", "secret.key", "control.sock", "reserve"];
+const STORE_FILES: [&str; 6] = [STORE_FILE, "owner.lock", "epoch", "secret.key", "control.sock", "flowcell.reserve"];
 
 /// Returns true if a folder with this name belongs to the host, wherever it is. Ignores case, because some file systems
 /// do so, too.

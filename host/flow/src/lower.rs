@@ -63,6 +63,7 @@ pub(crate) fn lower(
     }
     let triggers =
         flow.triggers.map(|tree| triggers::read(tree, Some(&flow.name), context, diagnostics)).unwrap_or_default();
+    flow.triggers.iter().for_each(|tree| triggers::check_labels(&triggers, &flow.labels, tree, diagnostics));
     let mut nodes = Vec::new();
     for (index, join) in joins.iter().enumerate() {
         nodes.extend(lowering.node(index, *join, diagnostics));

@@ -11,7 +11,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, did_you_mean},
     fields::{check_keys, entries, for_message, is_flow_name, is_id, map, required, text},
     labels::{self, Labels},
-    limits::{SIGNING_KEYS, TRIGGERS},
+    limits::{LABELS, SIGNING_KEYS, TRIGGERS},
     yaml::{self, Kind, Span, Tree},
 };
 
@@ -163,6 +163,18 @@ pub(crate) fn read(
         all.push(trigger);
     }
     all
+}
+
+/// Reports a trigger whose runs would have too many labels together with those of the flow.
+pub(crate) fn check_labels(triggers: &[Trigger], flow: &Labels, tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
+    for (trigger, item) in triggers.iter().zip(tree.items()) {
+        let own = trigger.labels.keys().filter(|name| !flow.contains_key(*name)).count();
+        if flow.len().max(own) <= LABELS && flow.len() + own > LABELS {
+            let message = format!("the runs of the trigger `{}` have {} labels", trigger.id, flow.len() + own);
+            let help = format!("use at most {LABELS} labels together with those of the flow");
+            diagnostics.error("too_large", item.span, message, Some(help));
+        }
+    }
 }
 
 /// Reports an `inputSchema` that does not allow the member `trigger`. Such a schema would reject every run that a

@@ -46,7 +46,7 @@ fn entries(number: u64) -> [Entry; 2] {
     let outputs = Json::object::<&str>([]);
     let (end, status) = match number % 100 {
         0..6 => {
-            let failure = Failure::new(format!("code_{}", number / 100 % 300), "the card was declined");
+            let failure = Failure::new(&format!("code_{}", number / 100 % 300), "the card was declined");
             (RunEnd::Failed { outputs, failure, task: Some("pay".into()) }, RunStatus::Failed)
         }
         _ => (RunEnd::Succeeded { outputs }, RunStatus::Succeeded),

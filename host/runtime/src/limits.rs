@@ -115,6 +115,8 @@ pub const INBOX_PATIENCE_MS: u64 = 30_000;
 pub const MAX_STATEMENT_BYTES: usize = 4 << 20;
 /// Milliseconds for which the store keeps a new blob of this process although no text refers to it yet.
 pub const SPARED_MS: u64 = 24 * 3_600 * 1_000;
+/// The maximum time of a statement that upgrades the tables of a shared store, in milliseconds.
+pub const MIGRATION_PATIENCE_MS: u64 = 600_000;
 /// The maximum size of the part of an error message that lists of runs search, in bytes.
 pub const MAX_SEARCHED_BYTES: usize = 1_024;
 /// The maximum size of an error code and of the path of a failed node in lists of runs, in bytes.

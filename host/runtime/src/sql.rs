@@ -74,7 +74,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::mpsc as jobs, task::LocalSet};
 
 use crate::{
-    limits::SERVER_PATIENCE_MS,
+    limits::{MIGRATION_PATIENCE_MS, SERVER_PATIENCE_MS},
     ports::{Entry, StoreError},
 };
 use claims::Claims;
@@ -234,7 +234,9 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     // The creation of tables may take longer than any later statement.
     let mut connection = connections.acquire(options.patience.max(Duration::from_millis(SERVER_PATIENCE_MS))).await?;
     settings::check(&mut connection).await?;
+    let patience = connection.replace_patience(Duration::from_millis(MIGRATION_PATIENCE_MS));
     schema::migrate(&mut connection, backfill::fill_searched_columns).await?;
+    connection.replace_patience(patience);
     let asked = Instant::now();
     let owner = heartbeat::become_owner(&mut connection, &options.name, options.lease.as_millis() as u64).await?;
     drop(connection);

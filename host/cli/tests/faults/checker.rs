@@ -474,7 +474,15 @@ fn check_state(store: &Path, runs: &[Run], wrong: &mut Vec<String>) {
 
 /// I9: the folder contains only the files of the store.
 fn check_left_over(store: &Path, wrong: &mut Vec<String>) {
-    let known = ["flowcell.db", "flowcell.db-wal", "flowcell.db-shm", "owner.lock", "epoch", "control.sock", "reserve"];
+    let known = [
+        "flowcell.db",
+        "flowcell.db-wal",
+        "flowcell.db-shm",
+        "owner.lock",
+        "epoch",
+        "control.sock",
+        "flowcell.reserve",
+    ];
     for entry in std::fs::read_dir(store).unwrap() {
         let name = entry.unwrap().file_name().to_string_lossy().into_owned();
         if !known.contains(&name.as_str()) {

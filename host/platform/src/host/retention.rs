@@ -1,10 +1,6 @@
 //! Removes old runs and unreferenced blobs, deletes single runs, and exports runs as documents.
 
-use std::{
-    collections::{HashMap, HashSet},
-    io::Write,
-    time::Duration,
-};
+use std::{collections::HashSet, io::Write, time::Duration};
 
 use flowcell_contract::RunId;
 use flowcell_runtime::{
@@ -21,11 +17,9 @@ use crate::{host::error::StartError, operate::documents::Documents};
 
 /// The statuses of runs that have ended.
 const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
-/// The statuses of runs that have not ended.
-const LIVE: [&str; 3] = ["active", "parked", "needs_attention"];
 /// The status of a removed run, whose id stays reserved.
 const REMOVED: &str = "removed";
-/// Number of live runs that one query reads.
+/// Number of repeating runs that one query reads.
 const PAGE: usize = 500;
 /// Number of runs that are removed in one commit.
 pub const BATCH: usize = 50;
@@ -56,6 +50,9 @@ pub enum Undeletable {
         /// Its status: `running`, `parked` or `needs_attention`.
         status: String,
     },
+    /// The run has ended, and a run below it is about to end.
+    #[error("a run that the run `{0}` has called is about to end; try again in a moment")]
+    EndsBelow(RunId),
     /// Another run has called the run. It is deleted together with that one.
     #[error("the run `{run}` was called by the run `{parent}`; delete that one")]
     Called {
@@ -78,7 +75,7 @@ impl Undeletable {
     fn code(&self) -> &'static str {
         match self {
             Undeletable::Unknown(_) => "run_not_found",
-            Undeletable::NotEnded { .. } => "run_not_ended",
+            Undeletable::NotEnded { .. } | Undeletable::EndsBelow(_) => "run_not_ended",
             Undeletable::Called { .. } => "called_run",
             Undeletable::Repeated { .. } => "run_repeated",
         }
@@ -129,9 +126,10 @@ pub(crate) fn delete_runs(host: &Host, runs: &[RunId]) -> Result<(), DeleteError
     let refused: Vec<_> = runs.iter().map(|run| undeletable(host, run)).collect::<Result<_, StoreError>>()?;
     let mut refused: Vec<_> = refused.into_iter().flatten().collect();
     if refused.is_empty() {
-        let needed = needed_by_live_runs(host)?;
-        let by = |run: &RunId| Some(Undeletable::Repeated { run: run.clone(), by: needed.get(run)?.clone() });
-        refused.extend(runs.iter().filter_map(by));
+        for run in runs {
+            let by = repeated_by_live_run(host, run)?;
+            refused.extend(by.map(|by| Undeletable::Repeated { run: run.clone(), by }));
+        }
     }
     if !refused.is_empty() {
         return Err(DeleteError::Refused(refused));
@@ -160,8 +158,22 @@ fn undeletable(host: &Host, run: &RunId) -> Result<Option<Undeletable>, StoreErr
         return Ok(Some(Undeletable::Called { run: run.clone(), parent }));
     }
     let status = if status == "active" { "running".to_owned() } else { status };
-    let has_ended = ENDED.contains(&&*status);
-    Ok((!has_ended).then(|| Undeletable::NotEnded { run: run.clone(), status }))
+    if !ENDED.contains(&&*status) {
+        return Ok(Some(Undeletable::NotEnded { run: run.clone(), status }));
+    }
+    Ok(lives_below(host, run)?.then(|| Undeletable::EndsBelow(run.clone())))
+}
+
+/// Returns whether a run below a run has not ended. A driver that has ended cancels the runs that it has left below.
+fn lives_below(host: &Host, run: &RunId) -> Result<bool, StoreError> {
+    let (journal, mut open) = (&host.shared.journal, vec![run.clone()]);
+    while let Some(run) = open.pop() {
+        if !journal.left_below(&host.tenant, &run)?.is_empty() {
+            return Ok(true);
+        }
+        open.extend(journal.children_of(&host.tenant, &run)?);
+    }
+    Ok(false)
 }
 
 /// Returns the status of a run of a store in memory, which has no lists: `running` until the run has ended.
@@ -179,66 +191,45 @@ fn status_in_memory(host: &Host, run: &RunId) -> Result<Option<String>, StoreErr
     }
 }
 
-/// Returns the runs that runs without an end repeat, directly or in several steps, each with the run that needs it.
-/// A run reads the kept outputs and the flows of these runs when it goes on.
-fn needed_by_live_runs(host: &Host) -> Result<HashMap<RunId, RunId>, StoreError> {
-    let (mut needed, Some(lists)) = (HashMap::new(), host.runs()) else { return Ok(HashMap::new()) };
-    for status in LIVE {
-        let mut after = None;
+/// Returns a run without an end that repeats a run, directly or in several steps. It reads the kept outputs and the flows of
+/// the repeated runs when it goes on. A removed run ends such a line.
+fn repeated_by_live_run(host: &Host, run: &RunId) -> Result<Option<RunId>, StoreError> {
+    let Some(lists) = host.runs() else { return Ok(None) };
+    let (mut open, mut seen) = (vec![run.clone()], HashSet::from([run.clone()]));
+    while let Some(run) = open.pop() {
+        let mut filter = Filter { retry_of: Some(run), limit: PAGE, ..Filter::default() };
         loop {
-            let filter = Filter { status: Some(status.to_owned()), after, limit: PAGE, ..Filter::default() };
             let page = lists.runs(&host.tenant, &filter)?;
             let Some(last) = page.last() else { break };
-            after = Some(last.run_id.clone());
-            for row in &page {
-                add_needed(host, lists, &row.run_id, &mut needed)?;
+            filter.after = Some(last.run_id.clone());
+            if let Some(live) = page.iter().find(|row| !ENDED.contains(&&*row.status)) {
+                return Ok(Some(live.run_id.clone()));
             }
+            open.extend(page.into_iter().map(|row| row.run_id).filter(|run| seen.insert(run.clone())));
         }
     }
-    Ok(needed)
-}
-
-/// Adds the runs that a live run repeats, up to the first one that was removed.
-fn add_needed(
-    host: &Host,
-    lists: &dyn Runs,
-    live: &RunId,
-    needed: &mut HashMap<RunId, RunId>,
-) -> Result<(), StoreError> {
-    let mut seen = HashSet::from([live.clone()]);
-    let mut next = host.record(live)?.and_then(|record| record.repeats);
-    while let Some(run) = next.take().filter(|run| seen.insert(run.clone())) {
-        let row = lists.run(&host.tenant, &run)?.filter(|(row, _)| row.status != REMOVED);
-        if row.is_some() {
-            next = host.record(&run)?.and_then(|record| record.repeats);
-            needed.insert(run, live.clone());
-        }
-    }
-    Ok(())
+    Ok(None)
 }
 
 /// Performs [`Host::collect`].
 pub(crate) fn collect(host: &Host, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
-    let tenant = &host.tenant;
     let ended_before = age.map(|age| host.now().saturating_sub(age.as_millis() as u64));
     let wanted = Removable { ended_before, keep_latest: keep, ..Removable::default() };
     let runs = removable(host, &wanted).map_err(OpenError::Store)?;
-    for run in &runs {
-        host.shared.sweep.forget(tenant, run);
-    }
-    host.shared.metrics.count_removed(tenant, runs.len() as u64);
+    remove_in_batches(host, &runs).map_err(OpenError::Store)?;
     Ok(runs)
 }
 
 /// Lists ended runs to remove, except those that a run without an end repeats.
 pub(crate) fn removable(host: &Host, wanted: &Removable) -> Result<Vec<RunId>, StoreError> {
     let Some(lists) = host.runs() else { return Ok(Vec::new()) };
-    let mut runs = lists.removable(&host.tenant, wanted)?;
-    if !runs.is_empty() {
-        let needed = needed_by_live_runs(host)?;
-        runs.retain(|run| !needed.contains_key(run));
+    let mut free = Vec::new();
+    for run in lists.removable(&host.tenant, wanted)? {
+        if repeated_by_live_run(host, &run)?.is_none() && !lives_below(host, &run)? {
+            free.push(run);
+        }
     }
-    Ok(runs)
+    Ok(free)
 }
 
 /// Removes ended runs in batches, so that other writes wait only for one batch. Returns the number of removed runs
@@ -263,9 +254,10 @@ pub(crate) fn mark_unswept(host: &Host, now: u64) -> Result<(), StoreError> {
     }
 }
 
-/// Sweeps the tenant's blobs if runs were removed longer ago than [`SWEEP_MS`] and no sweep came since.
+/// Sweeps the tenant's blobs if runs were removed longer ago than [`SWEEP_MS`] and no sweep came since. In a shared store
+/// a sweep reads each run by itself and holds up all writes of the process, so there only operators request one.
 pub(crate) fn sweep_if_due(host: &Host, now: u64) -> Result<(), StoreError> {
-    match unswept(host)? {
+    match unswept(host)?.filter(|_| host.shared().is_none()) {
         Some((At { at }, _)) if now.saturating_sub(at) >= SWEEP_MS => {
             sweep(host).map(drop).map_err(|error| StoreError(error.to_string().into()))
         }
@@ -284,14 +276,13 @@ fn retention_documents(host: &Host) -> Documents<'_> {
 /// Performs [`Host::sweep`].
 pub(crate) fn sweep(host: &Host) -> Result<Swept, StartError> {
     let unswept = unswept(host).map_err(OpenError::Store)?;
+    // The sweep may remove packs that no run has pinned. A run that pins one from now on stores it again.
+    host.shared.packs.lock().values_mut().for_each(|pack| _ = pack.kept.remove(&host.tenant));
     let swept = host.shared.sweep.sweep(&host.tenant).map_err(OpenError::Store)?;
     if let Some((_, version)) = unswept {
         let done = retention_documents(host).put::<At>(RETENTION, UNSWEPT, None, version);
         done.map_err(|error| OpenError::Store(error.into()))?;
     }
-    // The sweep may have removed packs that no run had pinned.
-    let mut packs = host.shared.packs.lock();
-    packs.values_mut().for_each(|pack| _ = pack.kept.remove(&host.tenant));
     Ok(swept)
 }
 

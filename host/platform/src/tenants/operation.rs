@@ -14,6 +14,7 @@ use crate::{
     FlowLibrary, StartError,
     drive::triggers::operation::{TriggerAdmin, TriggerOperation},
     files::operation::FileOperation,
+    host::retention::DeleteError,
     operate::{documents::to_json, policy::Policy, vault::Hidden},
 };
 
@@ -233,10 +234,16 @@ fn delete_runs(tenants: &Tenants, tenant: &str, runs: &[RunId]) -> Result<Json, 
     let mut runs = runs.to_vec();
     runs.sort();
     runs.dedup();
-    host.delete_runs(&runs)?;
-    for run in &runs {
+    let deleted = host.delete_runs(&runs);
+    let held = match &deleted {
+        Ok(()) => &[][..],
+        Err(DeleteError::Held(held)) => held,
+        Err(_) => &runs,
+    };
+    for run in runs.iter().filter(|run| !held.contains(run)) {
         tenants.note(tenant, "run.delete", run.as_str(), Outcome::Done)?;
     }
+    deleted?;
     let swept = host.sweep().map_err(|error| StoreError(error.to_string().into()))?;
     Ok(to_json("runs", &CollectedRuns { runs, swept })?)
 }

@@ -67,6 +67,12 @@ pub(crate) fn labels_text(record: &Record) -> Option<String> {
     (!record.labels.is_empty()).then(text)
 }
 
+/// Returns the run that a top run repeats, cut to the size of its column. The ids of child runs have no limit, and no list
+/// searches for the repeats of child runs.
+pub(crate) fn retry_of(record: &Record) -> Option<String> {
+    record.repeats.as_ref().filter(|_| record.depth == 0).map(|run| cut(run.as_str()))
+}
+
 /// Parses [`labels_text`].
 pub(crate) fn parse_labels(text: Option<String>) -> BTreeMap<String, String> {
     text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
@@ -96,7 +102,7 @@ pub(crate) struct Dialect {
     pub(crate) join: &'static str,
     /// A condition with two placeholders, for the tenant and the id of the parent.
     pub(crate) parent: &'static str,
-    /// A condition with two placeholders, for the tenant and the id of the last run of the previous page.
+    /// A query for the start and the row number of a run, with two placeholders, for the tenant and the id of the run.
     pub(crate) after: &'static str,
     /// A condition with one placeholder, for a part of the words of an error.
     pub(crate) words: &'static str,
@@ -113,10 +119,7 @@ pub(crate) fn select(dialect: &Dialect, tenant: &str, filter: &Filter) -> (Strin
         || filter.retry_of.is_some()
         || filter.parent.is_some();
     let first = filter.labels.first().filter(|_| !is_rare);
-    let order = match first {
-        None => "runs.created DESC, runs.id DESC",
-        Some(_) => "labels.created DESC, labels.run DESC",
-    };
+    let place = if first.is_some() { ["labels.created", "labels.run"] } else { ["runs.created", "runs.id"] };
     match first {
         None => {
             search.sql = format!("FROM {runs} AS runs WHERE runs.tenant = ?");
@@ -132,7 +135,7 @@ pub(crate) fn select(dialect: &Dialect, tenant: &str, filter: &Filter) -> (Strin
     }
     search.add("runs.standing <> 'removed'", []);
     search.add_origin(filter);
-    search.add_values(filter);
+    search.add_values(filter, place[0]);
     // Only failed runs have a text.
     let status = filter.status.as_deref().or(filter.text.as_ref().map(|_| "failed"));
     search.add_status(status);
@@ -143,13 +146,19 @@ pub(crate) fn select(dialect: &Dialect, tenant: &str, filter: &Filter) -> (Strin
         );
         search.add(&condition, [search.tenant(), text(name), text(value)]);
     }
-    for word in words(filter.text.as_deref().unwrap_or_default()).split(' ').filter(|word| !word.is_empty()) {
+    let words = filter.text.as_deref().map(words);
+    if words.as_deref() == Some("") {
+        // A text without letters and digits is in no message.
+        search.add("1 = 0", []);
+    }
+    for word in words.iter().flat_map(|words| words.split(' ')).filter(|word| !word.is_empty()) {
         search.add(dialect.words, [Value::Text(format!(" {word}"))]);
     }
     if let Some(after) = &filter.after {
-        search.add(dialect.after, [search.tenant(), Value::Run(after.to_string())]);
+        let condition = format!("({}, {}) < ({})", place[0], place[1], dialect.after);
+        search.add(&condition, [search.tenant(), Value::Run(after.to_string())]);
     }
-    search.sql.push_str(&format!(" ORDER BY {order} LIMIT ?"));
+    search.sql.push_str(&format!(" ORDER BY {} DESC, {} DESC LIMIT ?", place[0], place[1]));
     (search.sql, search.values)
 }
 
@@ -182,11 +191,12 @@ impl Search<'_> {
             None => self.add("runs.depth = 0", []),
         }
         if let Some(run) = &filter.retry_of {
-            self.add("runs.retry_of = ?", [text(run.as_str())]);
+            self.add("runs.retry_of = ?", [Value::Text(cut(run.as_str()))]);
         }
     }
 
-    fn add_values(&mut self, filter: &Filter) {
+    /// Adds the conditions on values. `created` is the column with the time of the start.
+    fn add_values(&mut self, filter: &Filter, created: &str) {
         let texts = [
             ("runs.flow = ?", &filter.flow),
             ("runs.error = ?", &filter.error),
@@ -196,10 +206,11 @@ impl Search<'_> {
         for (condition, value) in texts {
             value.iter().for_each(|value| self.add(condition, [Value::Text(cut(value))]));
         }
+        let (since, before) = (format!("{created} >= ?"), format!("{created} < ?"));
         let numbers = [
             ("runs.version = ?", filter.version.map(u64::from)),
-            ("runs.created >= ?", filter.since),
-            ("runs.created < ?", filter.before),
+            (&since, filter.since),
+            (&before, filter.before),
             ("runs.updated - runs.created >= ?", filter.min_duration_ms),
             ("runs.updated - runs.created <= ?", filter.max_duration_ms),
         ];
@@ -215,9 +226,9 @@ impl Search<'_> {
             Some("needs_attention") => "runs.standing = 'parked' AND runs.attention = 1",
             Some("parked") => "runs.standing = 'parked' AND runs.attention = 0",
             Some("active") => "runs.standing = 'active' AND runs.attention = 0",
-            Some("succeeded") => "runs.standing = 'succeeded'",
-            Some("failed") => "runs.standing = 'failed'",
-            Some("cancelled") => "runs.standing = 'cancelled'",
+            Some("succeeded") => "runs.standing = 'succeeded' AND runs.attention = 0",
+            Some("failed") => "runs.standing = 'failed' AND runs.attention = 0",
+            Some("cancelled") => "runs.standing = 'cancelled' AND runs.attention = 0",
             Some(_) => "1 = 0",
         };
         self.add(condition, []);

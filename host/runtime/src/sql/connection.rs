@@ -120,6 +120,11 @@ impl Connection {
         self.dialect
     }
 
+    /// Sets the maximum time of a statement, and returns the time so far.
+    pub(super) fn replace_patience(&mut self, patience: Duration) -> Duration {
+        std::mem::replace(&mut self.patience, patience)
+    }
+
     /// Returns whether the connection can be used again.
     pub(super) fn is_open(&self) -> bool {
         self.pooled.is_some()

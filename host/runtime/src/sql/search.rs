@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     ports::Record,
-    rows::search::{Dialect, ErrorColumns, Value, labels_text},
+    rows::search::{Dialect, ErrorColumns, Value, labels_text, retry_of},
 };
 
 /// The statements of a server.
@@ -25,7 +25,7 @@ const MY_SQL: Dialect = Dialect {
     labels: "flowcell_labels",
     join: "STRAIGHT_JOIN",
     parent: "runs.parent = (SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ?)",
-    after: "(runs.created, runs.id) < (SELECT created, id FROM flowcell_runs WHERE tenant = ? AND hash = ?)",
+    after: "SELECT created, id FROM flowcell_runs WHERE tenant = ? AND hash = ?",
     words: "LOCATE(?, runs.error_words) > 0",
 };
 
@@ -46,8 +46,12 @@ pub(super) const RECORD_COLUMNS: &str = "version, labels, started_by, retry_of";
 
 /// Returns the values of [`RECORD_COLUMNS`].
 pub(super) fn record_values(record: &Record) -> Vec<Arg> {
-    let repeats = record.repeats.as_ref().map(|run| run.to_string());
-    args![record.version.map(u64::from), labels_text(record), record.trigger.as_deref().map(str::to_owned), repeats]
+    args![
+        record.version.map(u64::from),
+        labels_text(record),
+        record.trigger.as_deref().map(str::to_owned),
+        retry_of(record)
+    ]
 }
 
 /// Returns the rows of a run's labels.

@@ -44,7 +44,7 @@ pub(super) async fn forget(
     let all = connection.rows("SELECT id FROM flowcell_runs WHERE id = ? OR top = ?", args![id, id]).await?;
     let all = all.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
     for run in &all {
-        connection.run("DELETE FROM flowcell_units WHERE run = ?", args![*run]).await?;
+        remove_units(connection, *run).await?;
     }
     for runs in all.chunks(MAX_REMOVED) {
         search::forget(connection, runs).await?;
@@ -56,6 +56,18 @@ pub(super) async fn forget(
     connection.run(tombstone, args!["", id]).await.map(drop)
 }
 
+/// Removes the units of a run, a limited number with each statement, since a statement has a limited time.
+async fn remove_units(connection: &mut Connection, run: i64) -> Result<(), SqlError> {
+    let sql = "SELECT max(first_seq) FROM flowcell_units WHERE run = ?";
+    let last = connection.row(sql, args![run]).await?.map_or(Ok(0), |row| row.number(0))?;
+    for upto in (0..=last).step_by(MAX_REMOVED_FACTS).map(|from| from + MAX_REMOVED_FACTS as u64) {
+        connection.run("DELETE FROM flowcell_units WHERE run = ? AND first_seq < ?", args![run, upto]).await?;
+    }
+    Ok(())
+}
+
+/// The maximum number of facts that one statement removes.
+const MAX_REMOVED_FACTS: usize = 20_000;
 /// The time for which the store keeps the outcome of a message to recognise repeated messages, in milliseconds.
 const OUTCOME_KEPT_MS: u64 = 24 * 3_600 * 1_000;
 /// The maximum number of rows of one read.

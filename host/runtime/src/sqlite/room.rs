@@ -14,7 +14,7 @@ use std::{
 use crate::limits::RESERVE_BYTES;
 
 /// The reserve file beside the database.
-const RESERVE: &str = "reserve";
+const RESERVE: &str = "flowcell.reserve";
 /// The time for which a measurement counts.
 const MEASURED: Duration = Duration::from_secs(1);
 

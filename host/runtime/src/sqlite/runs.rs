@@ -128,7 +128,7 @@ const SEARCH: Dialect = Dialect {
     labels: "labels",
     join: "CROSS JOIN",
     parent: "runs.tenant = ? AND runs.parent = ?",
-    after: "(runs.created, runs.id) < (SELECT created, id FROM runs WHERE tenant = ? AND run = ?)",
+    after: "SELECT created, id FROM runs WHERE tenant = ? AND run = ?",
     words: "instr(runs.error_words, ?) > 0",
 };
 

@@ -221,7 +221,7 @@ ALTER TABLE runs ADD COLUMN retry_of TEXT;
 ALTER TABLE runs ADD COLUMN error TEXT;
 ALTER TABLE runs ADD COLUMN failed_node TEXT;
 ALTER TABLE runs ADD COLUMN error_words TEXT;
-UPDATE runs SET retry_of = json_extract(record, '$.repeats') WHERE record <> '';
+UPDATE runs SET retry_of = json_extract(record, '$.repeats') WHERE depth = 0 AND json_valid(record);
 CREATE INDEX runs_of_flow ON runs (tenant, flow, created) WHERE depth = 0 AND standing <> 'removed';
 DROP INDEX active;
 CREATE INDEX active ON runs (tenant, created) WHERE depth = 0 AND standing = 'active';

@@ -1,11 +1,11 @@
 //! The searched columns and labels of runs.
 
-use flowcell_contract::{RunId, Tenant};
+use flowcell_contract::Tenant;
 use rusqlite::{Connection, params};
 
 use crate::{
     ports::Record,
-    rows::search::{ErrorColumns, labels_text},
+    rows::search::{ErrorColumns, labels_text, retry_of},
 };
 
 /// Writes the searched columns of a new run's row, and its labels.
@@ -16,7 +16,7 @@ pub(super) fn write_record(
     created: u64,
     record: &Record,
 ) -> Result<(), rusqlite::Error> {
-    let repeats = record.repeats.as_ref().map(RunId::as_str);
+    let repeats = retry_of(record);
     if record.version.is_none() && record.labels.is_empty() && record.trigger.is_none() && repeats.is_none() {
         return Ok(());
     }

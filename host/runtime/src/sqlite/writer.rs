@@ -138,7 +138,11 @@ impl Writer {
                     let spared = |hash: &str| self.visible.lock().recent.has(tenant, hash);
                     swept.push(sweep(connection, tenant, spared)?);
                 }
-                Item::Forget { tenant, run } => forget(connection, tenant, run)?,
+                Item::Forget { tenant, run } => {
+                    forget(connection, tenant, run)?;
+                    // A remembered row may be gone, and its number may be used again.
+                    self.rows.of.clear();
+                }
                 Item::Entry(entry) => self.rows.write(connection, entry)?,
                 Item::Blob { tenant, hash, bytes, mime } => keep(connection, tenant, hash, mime, bytes)?,
                 Item::Settle(_) => {}

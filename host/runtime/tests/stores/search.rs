@@ -26,7 +26,7 @@ const FLOWS: [&str; 3] = ["pay", "Pay", "ship"];
 const ERRORS: [&str; 3] = ["http_timeout", "denied", "%_'\\"];
 const NODES: [&str; 3] = ["each[0].fetch", "each[12].fetch", "pay"];
 const MESSAGES: [&str; 4] = ["Card DECLINED, no. 17", "the server did not answer", "", "Ärger 100% _x_ \u{0}'"];
-const TEXTS: [&str; 6] = ["declined", "DECL card", "clined", "ä", "100 x", "17 server"];
+const TEXTS: [&str; 7] = ["declined", "DECL card", "clined", "ä", "100 x", "17 server", "%%"];
 const NAMES: [&str; 2] = ["team", "tier"];
 const VALUES: [&str; 3] = ["billing", "Billing", "2 "];
 
@@ -138,7 +138,11 @@ impl Model {
         let Filter { flow, version, status, since, before, error, text, node, labels, trigger: by, .. } = filter;
         let duration = self.updated() - self.created;
         let record = self.record(0);
-        let words = text.as_deref().unwrap_or_default().to_lowercase();
+        let words = text
+            .as_deref()
+            .map(|text| if text == "%%" { "no-such-word" } else { text })
+            .unwrap_or_default()
+            .to_lowercase();
         filter.parent.is_some() == self.below
             && flow.as_deref().is_none_or(|flow| flow == FLOWS[self.flow])
             && version.is_none_or(|version| self.version == Some(version))
@@ -149,7 +153,7 @@ impl Model {
             && node.as_deref().is_none_or(|node| self.node() == Some(node))
             && labels.iter().all(|(name, value)| record.labels.get(name) == Some(value))
             && by.as_ref().is_none_or(|name| self.trigger.map(trigger).as_ref() == Some(name))
-            && filter.retry_of.as_ref().is_none_or(|run| record.repeats.as_ref() == Some(run))
+            && filter.retry_of.as_ref().is_none_or(|run| !self.below && record.repeats.as_ref() == Some(run))
             && filter.min_duration_ms.is_none_or(|least| duration >= least)
             && filter.max_duration_ms.is_none_or(|most| duration <= most)
             && words.split_whitespace().all(|word| self.has_word(word))
@@ -231,7 +235,8 @@ fn check(store: &Store, models: &[Model], filters: &[Filter]) {
             let record = model.record(0);
             let trigger = record.trigger.as_deref().map(str::to_owned);
             assert_eq!((row.version, &row.labels, &row.trigger), (record.version, &record.labels, &trigger));
-            assert_eq!((&row.retry_of, row.node.as_deref()), (&record.repeats, model.node()));
+            let repeats = record.repeats.filter(|_| !model.below);
+            assert_eq!((&row.retry_of, row.node.as_deref()), (&repeats, model.node()));
             assert_eq!(row.error.as_deref(), model.is_failed().then(|| ERRORS[model.error.0]));
         }
         let Counts { values, more } = store.runs().count(&tenant(), filter, &Group::Label("team".into())).unwrap();

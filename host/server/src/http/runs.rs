@@ -245,8 +245,8 @@ pub(crate) async fn delete(request: Request, PathParam(id): PathParam<String>) -
         request
             .clone()
             .reading(move |request| {
-                request.host.mark_unswept(request.host.now())?;
-                Ok(request.host.delete_runs(&[deleted])?)
+                request.host.delete_runs(&[deleted])?;
+                Ok(request.host.mark_unswept(request.host.now())?)
             })
             .await?;
         request.write_audit_entry("run.delete", run.to_string()).await?;

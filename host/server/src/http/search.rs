@@ -1,5 +1,6 @@
 //! The query of a list of runs: the filter, the page and the counts.
 
+use flowcell_flow::{labels::check_label, limits::LABELS};
 use flowcell_runtime::{
     limits::MAX_COUNTED,
     ports::{Counts, Filter, Group},
@@ -64,7 +65,9 @@ pub(crate) struct RunQuery {
     /// List only failed runs in which this node failed; `each.fetch` is a node in the body of `each`.
     node: Option<String>,
     /// List only runs with all these labels: `team=billing,tier=gold`.
-    #[param(pattern = r"^[A-Za-z0-9][A-Za-z0-9_./-]*=[^,]+(,[A-Za-z0-9][A-Za-z0-9_./-]*=[^,]+)*$")]
+    #[param(
+        pattern = r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,62}=[ -+\--~]{1,63}(,[A-Za-z0-9][A-Za-z0-9_./-]{0,62}=[ -+\--~]{1,63}){0,15}$"
+    )]
     labels: Option<String>,
     /// List only runs that this trigger started.
     trigger: Option<String>,
@@ -139,7 +142,13 @@ fn parse_labels(text: &str) -> Result<Vec<(String, String)>, ApiError> {
         Some((name.to_owned(), value.to_owned()))
     };
     let labels: Option<Vec<_>> = text.split(',').map(parse).collect();
-    labels.ok_or_else(|| ApiError::bad_request("`labels` must be a list of labels such as `team=billing,tier=gold`"))
+    let labels = labels
+        .ok_or_else(|| ApiError::bad_request("`labels` must be a list of labels such as `team=billing,tier=gold`"))?;
+    if labels.len() > LABELS {
+        return Err(ApiError::bad_request(format!("`labels` may have at most {LABELS} labels")));
+    }
+    labels.iter().try_for_each(|(name, value)| check_label(name, value)).map_err(ApiError::bad_request)?;
+    Ok(labels)
 }
 
 /// The numbers of runs with each value of a member.
