@@ -26,7 +26,7 @@ const ROUNDS: usize = 5;
 /// Returns the start and the end of the run with this number. Of a hundred runs six fail, with one of 300 codes.
 fn entries(number: u64) -> [Entry; 2] {
     let ts = 1_700_000_000_000 + number;
-    let labels = [("team", if number % 3 == 0 { "billing" } else { "ops" })];
+    let labels = [("team", if number.is_multiple_of(3) { "billing" } else { "ops" })];
     let record = Record {
         flow: format!("flow-{}", number % 50).into(),
         pin: Pin("pin".into()),
