@@ -19,7 +19,7 @@ use super::{
     app::{Request, finish_detached},
     intake::{PathParam, QueryParams, parse_path_id},
     page::fill_page,
-    search::{RunCounts, RunQuery},
+    search::{RunCount, RunQuery, list_counts},
 };
 use flowcell_platform::{
     shape,
@@ -181,9 +181,14 @@ pub(crate) struct RunPage {
     /// The `cursor` of the next page; the last page has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-    /// The numbers of runs with each value of `countBy`.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    counted: Option<RunCounts>,
+    /// The values of `countBy` with their numbers of runs, the most frequent first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    counts: Option<Vec<RunCount>>,
+    /// With `countBy`: true if the filter selects more than 10,000 runs. Only the latest 10,000 are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    more: Option<bool>,
 }
 
 /// List runs, newest first
@@ -206,7 +211,8 @@ pub(crate) async fn list(
     let (rows, counts) = read.await?;
     let most = PageLimits { items, bytes: PAGE_BYTES };
     let (runs, next) = fill_page(rows.iter().map(RunView::from_row), most, |run| run.run_id.clone());
-    Ok(Json(RunPage { runs, next, counted: counts.map(RunCounts::from) }))
+    let more = counts.as_ref().map(|counts| counts.more);
+    Ok(Json(RunPage { runs, next, counts: counts.map(list_counts), more }))
 }
 
 /// Show a run, with its outputs once it has ended

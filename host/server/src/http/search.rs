@@ -114,6 +114,13 @@ impl RunQuery {
     pub(crate) fn into_filter(self) -> Result<Filter, ApiError> {
         let limit = self.page_size()?;
         let run = |id: Option<String>| id.as_deref().map(parse_run_id).transpose();
+        let largest = [self.since, self.before, self.min_duration_ms, self.max_duration_ms].into_iter().flatten().max();
+        if largest.is_some_and(|number| i64::try_from(number).is_err()) {
+            return Err(ApiError::bad_request("times and durations must be below 2^63 milliseconds"));
+        }
+        if self.version.is_some_and(|version| i32::try_from(version).is_err()) {
+            return Err(ApiError::bad_request("`version` must be below 2^31"));
+        }
         Ok(Filter {
             flow: self.flow,
             version: self.version,
@@ -151,15 +158,6 @@ fn parse_labels(text: &str) -> Result<Vec<(String, String)>, ApiError> {
     Ok(labels)
 }
 
-/// The numbers of runs with each value of a member.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct RunCounts {
-    /// The values with their numbers of runs, the most frequent first.
-    counts: Vec<RunCount>,
-    /// True if the filter selects more than 10,000 runs. Only the latest 10,000 are counted.
-    more: bool,
-}
-
 /// The number of runs with one value.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RunCount {
@@ -169,14 +167,13 @@ pub(crate) struct RunCount {
     runs: u64,
 }
 
-impl From<Counts> for RunCounts {
-    fn from(counts: Counts) -> RunCounts {
-        let count = |(value, runs): (Option<String>, u64)| {
-            let value = value.map(|value| if value == "active" { "running".to_owned() } else { value });
-            RunCount { value, runs }
-        };
-        RunCounts { counts: counts.values.into_iter().map(count).collect(), more: counts.more }
-    }
+/// Returns the counts in the form of the answer.
+pub(crate) fn list_counts(counts: Counts) -> Vec<RunCount> {
+    let count = |(value, runs): (Option<String>, u64)| {
+        let value = value.map(|value| if value == "active" { "running".to_owned() } else { value });
+        RunCount { value, runs }
+    };
+    counts.values.into_iter().map(count).collect()
 }
 
 const _: () = assert!(MAX_COUNTED == 10_000, "the documentation of the route names the limit");
