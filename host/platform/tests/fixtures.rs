@@ -63,6 +63,8 @@ struct Writer {
     messages: Vec<Message>,
     hub: OnceLock<Hub>,
     seen: Mutex<HashMap<&'static str, usize>>,
+    /// The agent run of the latest event that names one.
+    latest: Mutex<String>,
     outcomes: Arc<Mutex<Vec<String>>>,
     writing: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -90,7 +92,10 @@ impl Channel for Writer {
         let due = self.messages.iter().filter(|message| message.on == event.kind && message.count == count);
         let due: Vec<_> = due.cloned().collect();
         let (hub, outcomes) = (self.hub.get().unwrap().clone(), self.outcomes.clone());
-        let run = event.data.get("agentRunId").and_then(Json::as_str).unwrap_or_default().to_owned();
+        if let Some(run) = event.data.get("agentRunId").and_then(Json::as_str) {
+            run.clone_into(&mut self.latest.lock().unwrap());
+        }
+        let run = self.latest.lock().unwrap().clone();
         if !due.is_empty() {
             let writing = tokio::spawn(async move {
                 for message in due {
