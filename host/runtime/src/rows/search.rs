@@ -73,6 +73,11 @@ pub(crate) fn retry_of(record: &Record) -> Option<String> {
     record.repeats.as_ref().filter(|_| record.depth == 0).map(|run| cut(run.as_str()))
 }
 
+/// Returns the trigger that started a run, cut to the size of its column. An embedder may choose an id of any length.
+pub(crate) fn started_by(record: &Record) -> Option<String> {
+    record.trigger.as_deref().map(cut)
+}
+
 /// Parses [`labels_text`].
 pub(crate) fn parse_labels(text: Option<String>) -> BTreeMap<String, String> {
     text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()

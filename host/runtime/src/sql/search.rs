@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     ports::Record,
-    rows::search::{Dialect, ErrorColumns, Value, labels_text, retry_of},
+    rows::search::{Dialect, ErrorColumns, Value, labels_text, retry_of, started_by},
 };
 
 /// The statements of a server.
@@ -46,12 +46,7 @@ pub(super) const RECORD_COLUMNS: &str = "version, labels, started_by, retry_of";
 
 /// Returns the values of [`RECORD_COLUMNS`].
 pub(super) fn record_values(record: &Record) -> Vec<Arg> {
-    args![
-        record.version.map(u64::from),
-        labels_text(record),
-        record.trigger.as_deref().map(str::to_owned),
-        retry_of(record)
-    ]
+    args![record.version.map(u64::from), labels_text(record), started_by(record), retry_of(record)]
 }
 
 /// Returns the rows of a run's labels.

@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 
 use crate::{
     ports::Record,
-    rows::search::{ErrorColumns, labels_text, retry_of},
+    rows::search::{ErrorColumns, labels_text, retry_of, started_by},
 };
 
 /// Writes the searched columns of a new run's row, and its labels.
@@ -21,7 +21,7 @@ pub(super) fn write_record(
         return Ok(());
     }
     let sql = "UPDATE runs SET version = ?, labels = ?, started_by = ?, retry_of = ? WHERE id = ?";
-    let values = params![record.version, labels_text(record), record.trigger.as_deref(), repeats, id];
+    let values = params![record.version, labels_text(record), started_by(record), repeats, id];
     connection.prepare_cached(sql)?.execute(values)?;
     let sql = "INSERT OR IGNORE INTO labels (tenant, name, value, created, run) VALUES (?, ?, ?, ?, ?)";
     let mut insert = connection.prepare_cached(sql)?;
