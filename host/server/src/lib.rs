@@ -22,7 +22,7 @@ pub mod mcp;
 pub mod route;
 pub mod steps_api;
 
-use std::{collections::HashMap, future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::{Router, extract::DefaultBodyLimit, http::StatusCode, middleware, response::IntoResponse};
 use flowcell_contract::Tenant;
@@ -70,6 +70,8 @@ pub struct Settings {
     pub proxies: Vec<AddressRange>,
     /// Limits of connections, requests and streams.
     pub limits: Limits,
+    /// Time between the request to stop and the stop, in which `/readyz` answers 503 and everything else goes on.
+    pub drain_delay: Duration,
 }
 
 /// The reason why a server does not start.
@@ -104,6 +106,7 @@ pub struct Server {
     router: Router,
     limits: Limits,
     proxies: Proxies,
+    drain_delay: Duration,
     app: Arc<App>,
     drive: Supervisor,
 }
@@ -113,7 +116,7 @@ impl Server {
     ///
     /// Returns an error if other machines can send requests without a token, or if the server cannot listen.
     pub async fn bind(host: Host, settings: Settings) -> Result<Server, ServeError> {
-        let Settings { listen, identity, flows, names, proxies, limits } = settings;
+        let Settings { listen, identity, flows, names, proxies, limits, drain_delay } = settings;
         let host = host.serving(flows.clone());
         if !listen.ip().is_loopback() && !identity.asks_for_tokens() {
             return Err(ServeError::Unguarded(listen));
@@ -144,7 +147,7 @@ impl Server {
         let app = Arc::new(App::new(directory, triggers, broadcasts, &limits));
         let names = Names::new(address.port(), address.ip().is_loopback(), &names);
         let router = router(&app, names);
-        Ok(Server { listener, address, router, limits, proxies: Proxies::new(&proxies), app, drive })
+        Ok(Server { listener, address, router, limits, proxies: Proxies::new(&proxies), drain_delay, app, drive })
     }
 
     /// Returns the address that the server listens on, with the port that the system has chosen.
@@ -159,10 +162,11 @@ impl Server {
 
     /// Serves requests and drives runs until `stop` is ready.
     ///
-    /// Then the server refuses new runs and parks those that it drives, so that another process can continue them.
+    /// Then `/readyz` answers 503, so that a load balancer sends its requests elsewhere, and everything goes on for
+    /// [`Settings::drain_delay`]. After that the server refuses new runs and parks those that it drives, so that another process can continue them.
     /// Answers in progress have 5 s to finish. Returns an error if the store cannot be read.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
-        let Server { listener, router, limits, proxies, app, drive, .. } = self;
+        let Server { listener, router, limits, proxies, drain_delay, app, drive, .. } = self;
         let ends = app.ends.subscribe();
         let mut flushing = JoinSet::new();
         flushing.spawn(flush_usage(app.host.usage().clone()));
@@ -171,9 +175,14 @@ impl Server {
         let starting = tokio::spawn(async move { triggers.attend().await });
         let (halt, halted) = oneshot::channel();
         let mut driving = drive_until_halted(drive, halted);
+        let asked_to_stop = async {
+            stop.await;
+            app.set_unready();
+            tokio::time::sleep(drain_delay).await;
+        };
         let (mut drive, driven) = tokio::select! {
             ended = &mut driving => ended,
-            () = stop => {
+            () = asked_to_stop => {
                 drop(halt);
                 driving.await
             }

@@ -16,12 +16,16 @@ use flowcell::{
 use super::secret::{warn_if_exposed, warn_of_lost_secrets};
 use crate::{
     cli_error::{CliError, Exit},
+    duration,
     log::LogFormat,
     options::{PackArgs, StoreArgs, StoreLocation, retention::RetentionArgs, room::RoomArgs, watch::WatchArgs},
     owner::{listen, require_durable, unreadable},
     session::interrupt::{Signal, Signals},
     terminal::Terminal,
 };
+
+/// The longest delay between a signal and the stop of the server.
+const MAX_DRAIN_DELAY: Duration = Duration::from_secs(600);
 
 /// Arguments of `flowcell serve`.
 #[derive(Args)]
@@ -55,6 +59,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MS", default_value_t = Limits::default().head_time.as_millis() as u64,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     head_time_ms: u64,
+    /// After a signal to stop, the time for which `/readyz` answers 503 while everything else goes on, such as 10s; at
+    /// most 10m
+    #[arg(long, value_name = "DUR", value_parser = drain_delay)]
+    drain_delay: Option<Duration>,
     #[command(flatten)]
     retention: RetentionArgs,
     #[command(flatten)]
@@ -90,6 +98,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
             names: args.names.clone(),
             proxies: args.trusted_proxy.clone(),
             limits: args.limits(),
+            drain_delay: args.drain_delay.unwrap_or_default(),
         };
         let mut signals =
             Signals::listen().map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;
@@ -100,7 +109,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         }
         tokio::spawn(retention.attend());
         terminal.say(&format!("listening on http://{}", server.address()));
-        serve_until_stopped(server, &mut signals, terminal).await
+        serve_until_stopped(server, &mut signals, args.drain_delay, terminal).await
     });
     // Do not wait for attempts that the runs no longer need.
     runtime.shutdown_background();
@@ -119,6 +128,12 @@ impl ServeArgs {
     }
 }
 
+/// Parses the value of `--drain-delay`.
+fn drain_delay(text: &str) -> Result<Duration, String> {
+    let delay = duration::parse(text)?;
+    if delay > MAX_DRAIN_DELAY { Err("the longest delay is 10m".to_owned()) } else { Ok(delay) }
+}
+
 /// Raises the limit of open file descriptors to the system's maximum. The default is often 1,024.
 fn raise_descriptors() {
     #[cfg(unix)]
@@ -132,14 +147,20 @@ fn raise_descriptors() {
 
 /// Serves until a signal arrives, and then waits until the server has parked its runs. A second signal ends the
 /// process at once.
-async fn serve_until_stopped(server: Server, signals: &mut Signals, terminal: Terminal) -> Result<Exit, CliError> {
+async fn serve_until_stopped(
+    server: Server,
+    signals: &mut Signals,
+    drain_delay: Option<Duration>,
+    terminal: Terminal,
+) -> Result<Exit, CliError> {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let mut serving = std::pin::pin!(server.run(async move { _ = stopped.await }));
     tokio::select! {
         served = &mut serving => return served.map(|()| Exit::Good).map_err(|error| unreadable(&error)),
         Some(_) = signals.next() => {}
     }
-    terminal.say(&terminal.paint().faint("stopping; a second signal quits immediately"));
+    let when = drain_delay.map(|delay| format!(" in {}", duration::show(delay))).unwrap_or_default();
+    terminal.say(&terminal.paint().faint(&format!("stopping{when}; a second signal quits immediately")));
     // Sending fails only if the server has already ended.
     let _ = stop.send(());
     tokio::select! {

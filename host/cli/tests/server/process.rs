@@ -49,8 +49,27 @@ pub(crate) fn memory(process: u32, what: &str) -> Option<u64> {
 }
 
 pub(crate) fn stop(mut child: Child) -> Option<i32> {
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    send_term(&child);
     child.wait().unwrap().code()
+}
+
+fn send_term(child: &Child) {
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn a_server_goes_on_for_its_drain_delay() {
+    let folder = tempfile::tempdir().unwrap();
+    let (child, address) = serve(folder.path(), &["--drain-delay", "10m"]);
+    let ready = || ask(address, "GET", "/readyz", &[], "");
+    assert_eq!(ready().status, 200);
+    send_term(&child);
+    let refused = std::iter::repeat_with(ready).take(100_000).find(|response| response.status == 503).unwrap();
+    assert_eq!(refused.json()["error"]["code"], "draining");
+    let run = ask(address, "POST", "/v1/runs?wait=true", &[], &json!({ "flow": hello() }).to_string());
+    assert_eq!((run.status, run.json()["status"].as_str()), (200, Some("succeeded")), "{}", run.json());
+    // The second signal does not wait.
+    assert_eq!(stop(child), Some(143));
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl ApiError {
 
     /// Returns 503 `draining` for a server that is stopping.
     pub(crate) fn draining() -> ApiError {
-        let why = "the server is stopping and accepts no new runs; try another server";
+        let why = "the server is stopping; use another server";
         let fault = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", why);
         ApiError { retry_after: Some(RETRY_AFTER_STOP_SECONDS), ..fault }
     }

@@ -3,7 +3,10 @@
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
-    sync::{Arc, OnceLock, Weak, atomic::Ordering},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -53,6 +56,7 @@ pub(crate) struct App {
     pub(crate) host: Host,
     pub(crate) identity: Arc<dyn Identify>,
     directory: Arc<TenantDirectory>,
+    unready: AtomicBool,
     pub(crate) triggers: Arc<Triggers>,
     pub(crate) admission: AdmissionQueue,
     pub(crate) broadcasts: Arc<Broadcasts>,
@@ -91,6 +95,7 @@ impl App {
             identity: directory.identity.clone(),
             admission: directory.admission.clone(),
             directory,
+            unready: AtomicBool::new(false),
             triggers,
             broadcasts,
             subscribers: FairSemaphore::new(limits.subscribers),
@@ -132,6 +137,16 @@ impl App {
         let caller = caller.clone();
         let noted = tokio::task::spawn_blocking(move || self.identity.note(&caller, &action, &subject));
         Ok(noted.await.map_err(ApiError::internal)??)
+    }
+
+    /// Makes `/readyz` answer 503 from now on.
+    pub(crate) fn set_unready(&self) {
+        self.unready.store(true, Ordering::Release);
+    }
+
+    /// Returns true if the server has been asked to stop.
+    pub(crate) fn is_unready(&self) -> bool {
+        self.unready.load(Ordering::Acquire) || self.is_draining()
     }
 
     /// Refuses new runs from now on.

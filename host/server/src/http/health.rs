@@ -40,7 +40,7 @@ pub(crate) async fn healthz() -> Json<Health> {
 /// Check that the server accepts new runs: 503 while it stops, and while the disk of its store is nearly full
 #[utoipa::path(get, path = "/readyz", tag = "server", responses((status = 200, body = Health), (status = 503, body = ErrorBody)))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiError> {
-    if app.is_draining() {
+    if app.is_unready() {
         return Err(ApiError::draining());
     }
     match app.host.store().and_then(|store| store.room()) {

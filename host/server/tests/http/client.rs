@@ -69,6 +69,7 @@ impl Served {
         limits: Limits,
     ) -> Served {
         let proxies = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
+        let drain_delay = Duration::ZERO;
         let flows = folder.path().join("flows");
         let (told, hears) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -76,7 +77,7 @@ impl Served {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async move {
                 let listen = "127.0.0.1:0".parse().unwrap();
-                let settings = Settings { listen, identity, flows, names: Vec::new(), proxies, limits };
+                let settings = Settings { listen, identity, flows, names: Vec::new(), proxies, limits, drain_delay };
                 let server = Server::bind(host, settings).await.unwrap();
                 told.send(server.address()).unwrap();
                 server.run(async move { _ = stopped.await }).await.unwrap();
