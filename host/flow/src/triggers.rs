@@ -4,7 +4,7 @@
 //! crate has no calendar.
 
 use flowcell_contract::Json;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     CheckContext, CheckMode, Source,
@@ -80,7 +80,7 @@ pub enum Missed {
 }
 
 /// The final status of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum End {
     /// The run ended with outputs.

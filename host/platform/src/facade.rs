@@ -27,7 +27,7 @@ use crate::{
         homes,
         loaded::{CheckedFlow, LoadedFlow},
         loading, pin, quota,
-        retention::{self, DeleteError},
+        retention::{self, DeleteError, Removal},
         task_inputs,
     },
     operate::quota::QuotaError,
@@ -146,10 +146,9 @@ impl Host {
     }
 
     /// Removes the runs that ended longer ago than `age`, and those that are not among the `keep` runs that ended last.
-    /// A limit that is `None` does not apply. Spares runs that a run without an end repeats. Returns the ids of the
-    /// removed runs. The removal is complete when the host is dropped. The blobs of these runs stay until a call of
-    /// [`Host::sweep`].
-    pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
+    /// A limit that is `None` does not apply. Spares runs that a run without an end repeats. Returns when the
+    /// removal is on stable storage. The blobs of these runs stay until a call of [`Host::sweep`].
+    pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Removal, StartError> {
         retention::collect(self, age, keep)
     }
 

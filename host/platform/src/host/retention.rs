@@ -20,11 +20,11 @@ const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
 /// The status of a removed run, whose id stays reserved.
 const REMOVED: &str = "removed";
 /// Number of repeating runs that one query reads.
-const PAGE: usize = 500;
-/// Number of runs that are removed in one commit.
-pub const BATCH: usize = 50;
+const PAGE_RUNS: usize = 500;
+/// Maximum number of runs that are removed in one commit.
+pub const MAX_BATCH_RUNS: usize = 50;
 /// The time between the first removal of runs and the sweep of their blobs, in milliseconds.
-pub const SWEEP_MS: u64 = 24 * 3_600 * 1_000;
+pub const SWEEP_DELAY_MS: u64 = 24 * 3_600 * 1_000;
 /// The document kind of the progress of retention.
 pub(crate) const RETENTION: &str = "retention";
 /// The key of a tenant's document with the time of the first removal since the last sweep.
@@ -134,17 +134,31 @@ pub(crate) fn delete_runs(host: &Host, runs: &[RunId]) -> Result<(), DeleteError
     if !refused.is_empty() {
         return Err(DeleteError::Refused(refused));
     }
+    let Removal { held, .. } = remove(host, runs)?;
+    if held.is_empty() { Ok(()) } else { Err(DeleteError::Held(held)) }
+}
+
+/// The result of a removal of runs.
+#[derive(Debug, Default)]
+pub struct Removal {
+    /// The removed runs.
+    pub runs: Vec<RunId>,
+    /// The runs that another process of a shared store held. They are still there.
+    pub held: Vec<RunId>,
+}
+
+/// Removes ended runs in one commit, and waits until it is on stable storage.
+fn remove(host: &Host, runs: &[RunId]) -> Result<Removal, StoreError> {
     runs.iter().for_each(|run| host.shared.sweep.forget(&host.tenant, run));
     host.settle()?;
-    let mut held = Vec::new();
-    if let Some(lists) = host.runs() {
-        for run in runs {
-            let row = lists.run(&host.tenant, run)?;
-            held.extend(row.filter(|(row, _)| row.status != REMOVED).map(|_| run.clone()));
-        }
+    let mut removal = Removal::default();
+    for run in runs {
+        let row = host.runs().map_or(Ok(None), |lists| lists.run(&host.tenant, run))?;
+        let is_held = row.is_some_and(|(row, _)| row.status != REMOVED);
+        if is_held { &mut removal.held } else { &mut removal.runs }.push(run.clone());
     }
-    host.shared.metrics.count_removed(&host.tenant, (runs.len() - held.len()) as u64);
-    if held.is_empty() { Ok(()) } else { Err(DeleteError::Held(held)) }
+    host.shared.metrics.count_removed(&host.tenant, removal.runs.len() as u64);
+    Ok(removal)
 }
 
 /// Returns the reason why a run itself cannot be deleted, if there is one.
@@ -197,7 +211,7 @@ fn repeated_by_live_run(host: &Host, run: &RunId) -> Result<Option<RunId>, Store
     let Some(lists) = host.runs() else { return Ok(None) };
     let (mut open, mut seen) = (vec![run.clone()], HashSet::from([run.clone()]));
     while let Some(run) = open.pop() {
-        let mut filter = Filter { retry_of: Some(run), limit: PAGE, ..Filter::default() };
+        let mut filter = Filter { retry_of: Some(run), limit: PAGE_RUNS, ..Filter::default() };
         loop {
             let page = lists.runs(&host.tenant, &filter)?;
             let Some(last) = page.last() else { break };
@@ -212,12 +226,11 @@ fn repeated_by_live_run(host: &Host, run: &RunId) -> Result<Option<RunId>, Store
 }
 
 /// Performs [`Host::collect`].
-pub(crate) fn collect(host: &Host, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
+pub(crate) fn collect(host: &Host, age: Option<Duration>, keep: Option<u64>) -> Result<Removal, StartError> {
     let ended_before = age.map(|age| host.now().saturating_sub(age.as_millis() as u64));
     let wanted = Removable { ended_before, keep_latest: keep, ..Removable::default() };
     let runs = removable(host, &wanted).map_err(OpenError::Store)?;
-    remove_in_batches(host, &runs).map_err(OpenError::Store)?;
-    Ok(runs)
+    Ok(remove_in_batches(host, &runs).map_err(OpenError::Store)?)
 }
 
 /// Lists ended runs to remove, except those that a run without an end repeats.
@@ -232,15 +245,16 @@ pub(crate) fn removable(host: &Host, wanted: &Removable) -> Result<Vec<RunId>, S
     Ok(free)
 }
 
-/// Removes ended runs in batches, so that other writes wait only for one batch. Returns the number of removed runs
-/// when the removal is on stable storage.
-pub(crate) fn remove_in_batches(host: &Host, runs: &[RunId]) -> Result<u64, StoreError> {
-    for batch in runs.chunks(BATCH) {
-        batch.iter().for_each(|run| host.shared.sweep.forget(&host.tenant, run));
-        host.settle()?;
-        host.shared.metrics.count_removed(&host.tenant, batch.len() as u64);
+/// Removes ended runs in batches, so that other writes wait only for one batch. Returns when the removal is on stable
+/// storage.
+pub(crate) fn remove_in_batches(host: &Host, runs: &[RunId]) -> Result<Removal, StoreError> {
+    let mut all = Removal::default();
+    for batch in runs.chunks(MAX_BATCH_RUNS) {
+        let Removal { runs, held } = remove(host, batch)?;
+        all.runs.extend(runs);
+        all.held.extend(held);
     }
-    Ok(runs.len() as u64)
+    Ok(all)
 }
 
 /// Performs [`Host::mark_unswept`].
@@ -254,11 +268,11 @@ pub(crate) fn mark_unswept(host: &Host, now: u64) -> Result<(), StoreError> {
     }
 }
 
-/// Sweeps the tenant's blobs if runs were removed longer ago than [`SWEEP_MS`] and no sweep came since. In a shared store
+/// Sweeps the tenant's blobs if runs were removed longer ago than [`SWEEP_DELAY_MS`] and no sweep came since. In a shared store
 /// a sweep reads each run by itself and holds up all writes of the process, so there only operators request one.
 pub(crate) fn sweep_if_due(host: &Host, now: u64) -> Result<(), StoreError> {
     match unswept(host)?.filter(|_| host.shared().is_none()) {
-        Some((At { at }, _)) if now.saturating_sub(at) >= SWEEP_MS => {
+        Some((At { at }, _)) if now.saturating_sub(at) >= SWEEP_DELAY_MS => {
             sweep(host).map(drop).map_err(|error| StoreError(error.to_string().into()))
         }
         _ => Ok(()),

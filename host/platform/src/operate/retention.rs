@@ -4,26 +4,15 @@
 
 use std::{fmt, str::FromStr};
 
+use flowcell_flow::triggers::End;
 use flowcell_runtime::{RunStatus, ports::RunGroup};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of rules of a tenant.
-pub const RULES: usize = 100;
+pub const MAX_RULES: usize = 100;
 /// The minimum age at which an ended run is removed by itself, in milliseconds. Triggers and clients have seen its end
 /// by then.
 pub const MIN_AGE_MS: u64 = 10 * 60 * 1_000;
-
-/// The final status of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum EndedAs {
-    /// The run succeeded.
-    Succeeded,
-    /// The run failed.
-    Failed,
-    /// The run was cancelled.
-    Cancelled,
-}
 
 /// One rule. It removes the runs that are too old, and those that are too many; either is enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +23,7 @@ pub struct RetentionRule {
     pub flow: Option<String>,
     /// The status of the runs. `None` fits every final status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<EndedAs>,
+    pub status: Option<End>,
     /// Removes the runs that ended longer ago than this, such as `30d`, `12h` or `90m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub older_than: Option<String>,
@@ -47,9 +36,9 @@ impl RetentionRule {
     /// Returns the group of runs that the rule fits.
     pub(crate) fn group(&self) -> RunGroup {
         let status = self.status.map(|status| match status {
-            EndedAs::Succeeded => RunStatus::Succeeded,
-            EndedAs::Failed => RunStatus::Failed,
-            EndedAs::Cancelled => RunStatus::Cancelled,
+            End::Succeeded => RunStatus::Succeeded,
+            End::Failed => RunStatus::Failed,
+            End::Cancelled => RunStatus::Cancelled,
         });
         RunGroup { flow: self.flow.clone(), status }
     }
@@ -99,8 +88,8 @@ fn age_ms(text: &str) -> Result<u64, String> {
 
 /// Checks the rules of a tenant. The error names the first rule that is wrong, by its index.
 pub fn check(rules: &[RetentionRule]) -> Result<(), String> {
-    if rules.len() > RULES {
-        return Err(format!("`retention`: {} rules exceed the maximum of {RULES}", rules.len()));
+    if rules.len() > MAX_RULES {
+        return Err(format!("`retention`: {} rules exceed the maximum of {MAX_RULES}", rules.len()));
     }
     for (index, rule) in rules.iter().enumerate() {
         rule.check().map_err(|why| format!("`retention[{index}]`: {why}"))?;
@@ -148,7 +137,7 @@ impl FromStr for RetentionRule {
 
 impl fmt::Display for RetentionRule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let status = self.status.map(|status| format!("{status:?}").to_lowercase());
+        let status = self.status.map(|status| status.name().to_owned());
         let parts = [
             ("flow", self.flow.clone()),
             ("status", status),
@@ -204,7 +193,7 @@ mod tests {
         assert_eq!(check(&rules(&["flow=a,keepLatest=1", "status=failed,olderThan=1d", "olderThan=2d"])), Ok(()));
         let never = check(&rules(&["status=failed,keepLatest=1", "flow=a,status=failed,keepLatest=9"])).unwrap_err();
         assert!(never.contains("`retention[1]` would never be used, because `retention[0]`"), "{never}");
-        assert!(check(&vec![RetentionRule::default(); RULES + 1]).unwrap_err().contains("exceed the maximum"));
+        assert!(check(&vec![RetentionRule::default(); MAX_RULES + 1]).unwrap_err().contains("exceed the maximum"));
         assert!(check(&[RetentionRule::default()]).unwrap_err().contains("`retention[0]`: needs"));
     }
 }

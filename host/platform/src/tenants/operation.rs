@@ -14,7 +14,7 @@ use crate::{
     FlowLibrary, StartError,
     drive::triggers::operation::{TriggerAdmin, TriggerOperation},
     files::operation::FileOperation,
-    host::retention::DeleteError,
+    host::retention::{DeleteError, Removal},
     operate::{documents::to_json, policy::Policy, vault::Hidden},
 };
 
@@ -161,6 +161,9 @@ pub enum Operation {
 pub struct CollectedRuns {
     /// The ids of the removed runs.
     pub runs: Vec<RunId>,
+    /// The runs that another process of a shared store held. They are still there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<RunId>,
     /// The removed blobs.
     #[serde(flatten)]
     pub swept: Swept,
@@ -212,8 +215,9 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
         Operation::CollectRuns { tenant, older_than_ms, keep } => {
             let host = tenants.host.for_tenant(tenants.existing_tenant(tenant)?);
             let failed = |error: StartError| TenantError::Store(StoreError(error.to_string().into()));
-            let runs = host.collect(older_than_ms.map(Duration::from_millis), *keep).map_err(failed)?;
-            let removed = CollectedRuns { runs, swept: host.sweep().map_err(failed)? };
+            let Removal { runs, held } =
+                host.collect(older_than_ms.map(Duration::from_millis), *keep).map_err(failed)?;
+            let removed = CollectedRuns { runs, held, swept: host.sweep().map_err(failed)? };
             tenants.note(tenant, "runs.collect", &removed.runs.len().to_string(), Outcome::Done)?;
             Ok(to_json("runs", &removed)?)
         }
@@ -245,7 +249,7 @@ fn delete_runs(tenants: &Tenants, tenant: &str, runs: &[RunId]) -> Result<Json, 
     }
     deleted?;
     let swept = host.sweep().map_err(|error| StoreError(error.to_string().into()))?;
-    Ok(to_json("runs", &CollectedRuns { runs, swept })?)
+    Ok(to_json("runs", &CollectedRuns { runs, held: Vec::new(), swept })?)
 }
 
 /// Shows all triggers of a tenant, or shows or changes one of them.

@@ -1,14 +1,14 @@
 //! Retention that runs by itself: a process that drives a store removes old runs by the rules of their tenants.
 //!
-//! A pass comes every [`INTERVAL`]. Of the processes that share a store, one does it: the first that takes the pass in
+//! A pass comes every [`PASS_INTERVAL`]. Of the processes that share a store, one does it: the first that takes the pass in
 //! the document store. A pass removes runs in small batches, so that other writes wait only for one batch.
 //!
 //! A run that has not ended stays. So does a run that a run without an end repeats, and a run that has ended a short
-//! time ago: [`MIN_AGE_MS`], or [`WAITED_MS`] if a trigger of the tenant waits for ends like its own. A trigger reads
+//! time ago: [`MIN_AGE_MS`], or [`MIN_WAITED_AGE_MS`] if a trigger of the tenant waits for ends like its own. A trigger reads
 //! the run when it starts, and quotas may delay the start until the next day.
 //!
 //! The removed runs may have been the last to refer to large values. A sweep removes these values, at most once in
-//! [`SWEEP_MS`](crate::host::retention::SWEEP_MS) for a tenant, since it reads all texts of the tenant. A document
+//! [`SWEEP_DELAY_MS`](crate::host::retention::SWEEP_DELAY_MS) for a tenant, since it reads all texts of the tenant. A document
 //! records that the sweep is due, so that it is not forgotten if the process ends.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -29,13 +29,13 @@ use crate::{
 
 /// The mean time between two passes. Each one comes up to a half earlier or later, so that processes that share a store
 /// do not all work at once.
-pub const INTERVAL: Duration = Duration::from_secs(600);
+pub const PASS_INTERVAL: Duration = Duration::from_secs(600);
 /// Maximum time between the start of a process and its first pass.
-pub const FIRST: Duration = Duration::from_secs(60);
+pub const MAX_FIRST_DELAY: Duration = Duration::from_secs(60);
 /// Maximum number of runs that one pass removes for each rule. The next pass continues.
-pub const PASS: u64 = 10_000;
+pub const MAX_PASS_RUNS: u64 = 10_000;
 /// The age at which a run is removed whose end a trigger waits for, in milliseconds.
-pub const WAITED_MS: u64 = 24 * 3_600 * 1_000;
+pub const MIN_WAITED_AGE_MS: u64 = 24 * 3_600 * 1_000;
 /// The variable of a test mode with the time between two passes, in milliseconds.
 const TEST_INTERVAL: &str = "FLOWCELL_TEST_RETENTION_MS";
 /// The key of the document with the time of the last pass.
@@ -65,7 +65,7 @@ impl Retention {
         let test = std::env::var(TEST_INTERVAL).ok().and_then(|text| text.parse().ok()).map(Duration::from_millis);
         let (mut rest, interval) = match test {
             Some(each) => (each, each),
-            None => (FIRST.mul_f64(rand::random()), INTERVAL),
+            None => (MAX_FIRST_DELAY.mul_f64(rand::random()), PASS_INTERVAL),
         };
         let this = Arc::new(self);
         loop {
@@ -117,12 +117,12 @@ impl Retention {
                     ended_before: age.map(|age| now.saturating_sub(age)),
                     keep_latest: rule.keep_latest,
                     spared: spared.clone(),
-                    limit: Some(PASS),
+                    limit: Some(MAX_PASS_RUNS),
                 };
                 let due = retention::removable(&host, &wanted)?;
                 if !due.is_empty() {
                     host.mark_unswept(now)?;
-                    removed += retention::remove_in_batches(&host, &due)?;
+                    removed += retention::remove_in_batches(&host, &due)?.runs.len();
                 }
             }
         }
@@ -137,12 +137,12 @@ impl Retention {
     /// Returns the runs that stay because they have ended a short time ago: groups of runs, each with a time.
     fn spared(&self, host: &Host, now: u64) -> Result<Vec<(RunGroup, u64)>, TenantError> {
         let Some(flows) = &self.flows else {
-            return Ok(vec![(RunGroup::default(), now.saturating_sub(WAITED_MS))]);
+            return Ok(vec![(RunGroup::default(), now.saturating_sub(MIN_WAITED_AGE_MS))]);
         };
         let mut spared = vec![(RunGroup::default(), now.saturating_sub(MIN_AGE_MS))];
         let library = FlowLibrary::of_tenant(flows, host.tenant());
         let waited = waited_ends(host, &library).map_err(TriggerError::from)?;
-        spared.extend(waited.into_iter().map(|group| (group, now.saturating_sub(WAITED_MS))));
+        spared.extend(waited.into_iter().map(|group| (group, now.saturating_sub(MIN_WAITED_AGE_MS))));
         Ok(spared)
     }
 }

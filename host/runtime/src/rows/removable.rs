@@ -2,45 +2,49 @@
 
 use flowcell_contract::Tenant;
 
+use super::search::Value;
 use crate::ports::{Removable, RunGroup, StoredStatus};
 
-/// A parameter of the query.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Parameter {
-    Text(String),
-    Number(Option<u64>),
-}
-
-/// Returns the query in a table of runs, with its parameters.
-pub(crate) fn query(table: &str, tenant: &Tenant, wanted: &Removable) -> (String, Vec<Parameter>) {
-    let mut parameters = vec![Parameter::Text(tenant.as_str().to_owned())];
-    let fits = fits(&wanted.of, &mut parameters);
-    let mut except = String::new();
-    for group in &wanted.except {
-        except.push_str(&format!(" AND NOT ({})", self::fits(group, &mut parameters)));
+/// Returns the query in a table of runs, with the values of its placeholders.
+pub(crate) fn query(table: &str, tenant: &Tenant, wanted: &Removable) -> (String, Vec<Value>) {
+    let mut values = vec![Value::Text(tenant.as_str().to_owned())];
+    let mut group = fits(&wanted.of, &mut values);
+    for except in &wanted.except {
+        group.push_str(&format!(" AND NOT ({})", fits(except, &mut values)));
     }
-    parameters.extend([Parameter::Number(wanted.ended_before), Parameter::Number(wanted.keep_latest)]);
-    let mut spared = String::new();
-    for (group, since) in &wanted.spared {
-        let fits = self::fits(group, &mut parameters);
-        spared.push_str(&format!(" AND NOT ({fits} AND updated >= ?)"));
-        parameters.push(Parameter::Number(Some(*since)));
-    }
-    parameters.push(Parameter::Number(Some(wanted.limit.unwrap_or(i64::MAX as u64))));
-    let sql = format!(
-        "SELECT run FROM (
-            SELECT run, flow, standing, updated, row_number() OVER (ORDER BY updated DESC, id DESC) AS place
-            FROM {table} WHERE tenant = ? AND depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled')
-            AND {fits}{except}
-        ) AS ended WHERE (updated < ? OR place > ?){spared} ORDER BY updated, place DESC LIMIT ?"
+    let ended = format!(
+        "FROM {table} WHERE tenant = ? AND depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled') AND {group}"
     );
-    (sql, parameters)
+    let too_old = wanted.ended_before.map(|before| {
+        values.push(Value::Number(before));
+        "updated < ?"
+    });
+    // Only a number of runs to keep needs a look at the later runs, too.
+    let (from, too_many) = match wanted.keep_latest {
+        None => (format!("{ended} AND "), None),
+        Some(keep) => {
+            values.push(Value::Number(keep));
+            let place = "row_number() OVER (ORDER BY updated DESC, id DESC) AS place";
+            let columns = "id, run, flow, standing, updated";
+            (format!("FROM (SELECT {columns}, {place} {ended}) AS ended WHERE "), Some("place > ?"))
+        }
+    };
+    let limits: Vec<_> = too_old.into_iter().chain(too_many).collect();
+    let limits = if limits.is_empty() { "1 = 0".to_owned() } else { limits.join(" OR ") };
+    let mut sql = format!("SELECT run {from}({limits})");
+    for (spared, since) in &wanted.spared {
+        sql.push_str(&format!(" AND NOT ({} AND updated >= ?)", fits(spared, &mut values)));
+        values.push(Value::Number(*since));
+    }
+    sql.push_str(" ORDER BY updated, id LIMIT ?");
+    values.push(Value::Number(wanted.limit.unwrap_or(u64::MAX)));
+    (sql, values)
 }
 
 /// Returns the condition that a run is in a group.
-fn fits(group: &RunGroup, parameters: &mut Vec<Parameter>) -> String {
+fn fits(group: &RunGroup, values: &mut Vec<Value>) -> String {
     let flow = group.flow.as_ref().map(|flow| {
-        parameters.push(Parameter::Text(flow.clone()));
+        values.push(Value::Text(flow.clone()));
         "flow = ?".to_owned()
     });
     let status = group.status.map(|status| format!("standing = '{}'", StoredStatus::Ended(status).columns().0));

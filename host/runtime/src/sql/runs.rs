@@ -11,7 +11,7 @@ use super::{
 use crate::{
     ports::{Filter, Removable, RunRow, Runs, StoreError},
     rows::{
-        removable::{self, Parameter},
+        removable,
         search::{self, parse_labels},
     },
 };
@@ -86,12 +86,8 @@ async fn ended(
 }
 
 async fn removable(connection: &mut Connection, tenant: &Tenant, wanted: &Removable) -> Result<Vec<RunId>, SqlError> {
-    let (sql, parameters) = removable::query("flowcell_runs", tenant, wanted);
-    let args = parameters.into_iter().map(|parameter| match parameter {
-        Parameter::Text(text) => Arg::from(text),
-        Parameter::Number(number) => Arg::from(number),
-    });
-    ids(connection, &sql, args.collect()).await
+    let (sql, values) = removable::query("flowcell_runs", tenant, wanted);
+    ids(connection, &sql, values.into_iter().map(Arg::from).collect()).await
 }
 
 async fn runnable(connection: &mut Connection, tenant: &Tenant, now: u64, most: usize) -> Result<Vec<RunId>, SqlError> {

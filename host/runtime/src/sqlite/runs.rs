@@ -1,16 +1,28 @@
 //! The rows of runs, and lists of them.
 
 use flowcell_contract::{RunId, Tenant};
-use rusqlite::{Connection, OptionalExtension, Params, Row, params, params_from_iter};
+use rusqlite::{
+    Connection, OptionalExtension, Params, Row, ToSql, params, params_from_iter,
+    types::{ToSqlOutput, Value as Cell},
+};
 
 use super::{Reader, unit_index};
 use crate::{
     ports::{Filter, Removable, RunRow, Runs, StoreError},
     rows::{
-        removable::{self, Parameter},
+        removable,
         search::{self, Dialect, Value, parse_labels},
     },
 };
+
+impl ToSql for Value {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>, rusqlite::Error> {
+        Ok(match self {
+            Value::Text(text) | Value::Run(text) => text.as_str().into(),
+            Value::Number(number) => ToSqlOutput::Owned(Cell::Integer(i64::try_from(*number).unwrap_or(i64::MAX))),
+        })
+    }
+}
 
 impl Runs for Reader {
     fn run(&self, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, StoreError> {
@@ -35,12 +47,7 @@ impl Runs for Reader {
         let (conditions, values) = search::select(&SEARCH, tenant.as_str(), filter);
         // There are too many statements to keep them all prepared.
         let mut select = connection.prepare(&format!("SELECT {RUN_COLUMNS} {conditions}"))?;
-        let value = |value: Value| match value {
-            Value::Text(text) | Value::Run(text) => rusqlite::types::Value::from(text),
-            Value::Number(number) => i64::try_from(number).unwrap_or(i64::MAX).into(),
-        };
-        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        let values = values.into_iter().map(value).chain([limit.into()]);
+        let values = values.into_iter().chain([Value::Number(filter.limit as u64)]);
         let rows = select.query_map(params_from_iter(values), run_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
@@ -92,13 +99,7 @@ impl Runs for Reader {
     }
 
     fn removable(&self, tenant: &Tenant, wanted: &Removable) -> Result<Vec<RunId>, StoreError> {
-        let (sql, parameters) = removable::query("runs", tenant, wanted);
-        let values = parameters.into_iter().map(|parameter| match parameter {
-            Parameter::Text(text) => rusqlite::types::Value::Text(text),
-            Parameter::Number(number) => {
-                number.map_or(rusqlite::types::Value::Null, |number| rusqlite::types::Value::Integer(number as i64))
-            }
-        });
+        let (sql, values) = removable::query("runs", tenant, wanted);
         ids(&self.0.lock(), &sql, params_from_iter(values))
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct GcArgs {
     /// Remove all ended runs except the N that ended last; with `--older-than`, old runs among these N are removed, too
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
-    /// Print the result as JSON: { "runs": [...], "blobs": N, "bytes": N, "fileBytes": N }
+    /// Print the result as JSON: { "runs": [...], "blobs": N, "bytes": N, "fileBytes": N }; `held` has the runs that another process held
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -55,6 +55,11 @@ pub(super) fn put_removed(removed: &Json, json: bool, tenant: &str, terminal: Te
     let removed: CollectedRuns = serde_json::from_str(&removed.to_text()).map_err(unexpected)?;
     removed.runs.iter().try_for_each(|run| put_line(run.as_str()))?;
     terminal.say(&terminal.paint().faint(&summary(&removed, tenant)));
+    if !removed.held.is_empty() {
+        let held = counted(removed.held.len(), "run");
+        terminal
+            .say(&format!("another process of the store still holds {held}; run this command again to remove them"));
+    }
     Ok(Exit::Good)
 }
 
