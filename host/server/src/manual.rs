@@ -61,7 +61,8 @@ macro_rules! pages {
 pub const PAGES: &[Page] = pages! {
     Start: "start" "tutorial" "first-agent" "notations";
     HowTo: "run" "test" "runs" "retry" "loops" "approvals" "http-calls" "secret" "files" "trigger" "agents" "services"
-        "script" "steps" "chat" "channels" "serve" "monitor" "tenant" "processes" "store" "mcp" "node" "packs" "embed";
+        "script" "steps" "chat" "channels" "serve" "monitor" "runbook" "tenant" "processes" "store" "mcp" "node" "packs"
+        "embed";
     Reference: "language" "expressions" "readiness" "catalog" "cli" "http" "grants" "limits" "errors" "diagnostics";
     Explanation: "durability" "sandbox" "tenancy" "determinism" "gaps";
 };

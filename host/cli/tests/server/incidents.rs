@@ -1,0 +1,242 @@
+//! Makes the incidents of the page `runbook` on a real server, and ends each with the commands of the page.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    process::{Child, Command, Output},
+};
+
+use flowcell_runtime::sql::Dialect;
+use serde_json::{Value, json};
+
+use crate::{
+    client::ask,
+    kit::{flowcell, output_of, stderr, stdout},
+    process::{serve, serve_with_output, stop},
+    proxy::{Behaviour, Proxy},
+    samples::{asks, hello},
+    servers,
+};
+
+/// The number of requests after which a state that does not come counts as missing.
+const MAX_TRIES: usize = 100_000;
+
+/// Returns the commands of a section of the page.
+fn commands(section: &str) -> Vec<&'static str> {
+    let page = flowcell_server::manual::page("runbook").unwrap().text;
+    let (_, text) = page.split_once(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("no section {section}"));
+    let text = text.split("\n## ").next().unwrap();
+    let commands: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+    assert!(!commands.is_empty(), "{section}");
+    commands
+}
+
+/// Runs the commands of a section beside the server, with its words in capital letters replaced. Returns their outputs.
+#[track_caller]
+fn follow(folder: &Path, section: &str, words: &[(&str, &str)], environment: &[(&str, &str)]) -> Vec<Output> {
+    let run = |command: &str| {
+        let words_of = command.split(' ').skip(1);
+        let arguments = words_of.map(|word| words.iter().find(|(name, _)| *name == word).map_or(word, |(_, own)| own));
+        let output = flowcell(folder).args(arguments).envs(environment.iter().copied()).output().unwrap();
+        // 3: the run waits.
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{command}: {}", stderr(&output));
+        output
+    };
+    commands(section).into_iter().map(run).collect()
+}
+
+fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
+    let answer = ask(address, "POST", path, &[], &body.to_string());
+    (answer.status, answer.json())
+}
+
+fn status(address: SocketAddr, run: &str) -> String {
+    let run = ask(address, "GET", &format!("/v1/runs/{run}"), &[], "").json();
+    run["status"].as_str().unwrap_or_default().to_owned()
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_there: impl FnMut() -> bool) {
+    assert!((0..MAX_TRIES).any(|_| is_there()), "never: {what}");
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_question_that_nobody_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (child, address) = serve(folder.path(), &[]);
+    let (started, _) = post(address, "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "stuck" }));
+    assert!(started < 300);
+    let words = [("2h", "0.001s"), ("RUN", "stuck"), ("GATE", "ok"), ("VALUE", "yes")];
+    let outputs = follow(folder.path(), "Nobody answers a question", &words, &[]);
+    assert!(stdout(&outputs[0]).starts_with("stuck "), "{}", stdout(&outputs[0]));
+    assert!(stdout(&outputs[1]).contains("Go on?"), "{}", stdout(&outputs[1]));
+    wait_until("the end of the run", || status(address, "stuck") == "succeeded");
+    assert_eq!(stop(child), Some(0));
+}
+
+#[test]
+fn a_run_that_ends_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    let options = ["--allow-private", &*target];
+    let (mut child, mut address) = serve(folder.path(), &options);
+    let url = format!("http://{target}/");
+    let node = json!({ "id": "send", "type": "http.request", "input": { "url": url }, "grants": { "http": [url] } });
+    let (started, _) = post(address, "/v1/runs", &json!({ "flow": { "nodes": [node] }, "runId": "poison" }));
+    assert_eq!(started, 201);
+    // The process dies twice during the request.
+    for _ in 0..2 {
+        let request = listener.accept().unwrap();
+        kill(child);
+        drop(request);
+        (child, address) = serve(folder.path(), &options);
+    }
+    wait_until("a parked run", || status(address, "poison") == "needs_attention");
+    let outputs = follow(folder.path(), "A run ends the process", &[("RUN", "poison")], &[]);
+    assert!(stdout(&outputs[0]).starts_with("poison "), "{}", stdout(&outputs[0]));
+    assert!(stdout(&outputs[1]).contains("crash_loop"), "{}", stdout(&outputs[1]));
+    wait_until("the end of the run", || status(address, "poison") == "cancelled");
+    let (_, after) = post(address, "/v1/runs?wait=true", &json!({ "flow": hello() }));
+    assert_eq!(after["status"], "succeeded", "{after}");
+    assert_eq!(stop(child), Some(0));
+}
+
+#[test]
+fn a_tenant_that_takes_too_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let done = |arguments: &[&str]| {
+        let output = output_of(folder, arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    let [hot, calm] = ["hot", "calm"].map(|tenant| {
+        done(&["tenant", "create", tenant]);
+        format!("Bearer {}", done(&["token", "create", tenant]).trim())
+    });
+    let (child, address) = serve(folder, &[]);
+    let start = |token: &str, flow: &Value, run: &str| {
+        let body = json!({ "flow": flow, "runId": run }).to_string();
+        ask(address, "POST", "/v1/runs?wait=true", &[("Authorization", token)], &body)
+    };
+    for run in 0..12 {
+        assert!(start(&hot, &asks(), &format!("hot-{run}")).status < 300);
+    }
+    fs::write(folder.join("limits.yaml"), "maxLiveRuns: 10\n").unwrap();
+    let outputs = follow(folder, "A tenant takes too much", &[("TENANT", "hot"), ("RUN", "hot-0")], &[]);
+    assert_eq!(outputs.len(), 4);
+    wait_until("the limit", || start(&hot, &asks(), "one-more").fault() == (429, "quota_exceeded".into()));
+    assert_eq!(start(&calm, &hello(), "calm").json()["status"], "succeeded");
+    let cancelled = || ask(address, "GET", "/v1/runs/hot-0", &[("Authorization", &*hot)], "").json();
+    wait_until("the end of the run", || cancelled()["status"] == "cancelled");
+    assert_eq!(stop(child), Some(0));
+}
+
+#[test]
+fn a_key_that_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let environment = [("VALUE", "hunter2-hunter2")];
+    let set = ["secret", "set", "old", "--for", "https://api.example.com", "--from-env", "VALUE"];
+    assert!(flowcell(folder).args(set).envs(environment).status().unwrap().success());
+    fs::remove_file(folder.join(".flowcell/secret.key")).unwrap();
+    let (child, _, said) = serve_with_output(folder, &[]);
+    let words = [("TENANT", "local"), ("NAME", "new")];
+    let outputs = follow(folder, "The key of the secrets is lost", &words, &environment);
+    assert!(stdout(&outputs[0]).contains("old"), "{}", stdout(&outputs[0]));
+    let secrets: Value = serde_json::from_str(&stdout(&output_of(folder, &["secret", "list"]))).unwrap();
+    assert!(secrets.to_string().contains("new") && !secrets.to_string().contains("old"), "{secrets}");
+    assert_eq!(stop(child), Some(0));
+    drop(said);
+}
+
+#[test]
+fn a_store_that_was_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (child, address) = serve(folder, &[]);
+    for run in ["first", "second"] {
+        assert!(post(address, "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": run })).0 < 300);
+    }
+    assert!(output_of(folder, &["store", "backup", "saved"]).status.success());
+    let (_, after) = post(address, "/v1/runs?wait=true", &json!({ "flow": hello() }));
+    assert_eq!(after["status"], "succeeded", "{after}");
+    assert_eq!(stop(child), Some(0));
+    for file in ["flowcell.db-wal", "flowcell.db-shm"] {
+        // A process that ends in order may have removed the file.
+        let _ = fs::remove_file(folder.join(".flowcell").join(file));
+    }
+    fs::copy(folder.join("saved/flowcell.db"), folder.join(".flowcell/flowcell.db")).unwrap();
+    let (child, address) = serve(folder, &[]);
+    let words = [("RUN", "first"), ("OTHER", "second")];
+    let outputs = follow(folder, "The store was restored from a copy", &words, &[]);
+    assert!(stdout(&outputs[0]).contains("first ") && stdout(&outputs[1]).contains("restored"), "{outputs:?}");
+    wait_until("the end of the run", || status(address, "first") == "cancelled");
+    // The other run waits for the answer to its question again.
+    assert_eq!(outputs[3].status.code(), Some(3), "{}", stderr(&outputs[3]));
+    assert_eq!(post(address, "/v1/runs/second/gates/ok/reply", &json!({ "answer": "yes" })).0, 200);
+    wait_until("the end of the run", || status(address, "second") == "succeeded");
+    assert_eq!(stop(child), Some(0));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = tempfile::tempdir().unwrap();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(disk.path()).status();
+    if !mount.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this user cannot mount a disk");
+        return;
+    }
+    let state = disk.path().join("state").display().to_string();
+    let (child, address) = serve(folder.path(), &["--state", &state, "--min-free", "24"]);
+    let ready = || ask(address, "GET", "/readyz", &[], "").status;
+    assert_eq!(ready(), 200);
+    let mut runs = 0;
+    let full = std::iter::repeat_with(|| {
+        runs += 1;
+        let big = format!("{runs}{}", "x".repeat(1 << 20));
+        let flow = json!({ "nodes": [{ "id": "keep", "type": "control.noop", "input": { "value": big } }] });
+        ask(address, "POST", "/v1/runs?wait=true", &[], &json!({ "flow": flow }).to_string())
+    });
+    let full = full.take(200).find(|answer| answer.status != 200).unwrap();
+    assert_eq!(full.fault(), (503, "store_full".into()));
+    assert_eq!(ready(), 503);
+    follow(folder.path(), "The disk is full", &[("N", "0")], &[("FLOWCELL_STATE", &state)]);
+    wait_until("free room", || ready() == 200);
+    let (_, after) = post(address, "/v1/runs?wait=true", &json!({ "flow": hello() }));
+    assert_eq!(after["status"], "succeeded", "{after}");
+    assert_eq!(stop(child), Some(0));
+    Command::new("umount").arg(disk.path()).status().unwrap();
+}
+
+#[test]
+fn a_database_that_is_away() {
+    let Some(server) = servers::server(Dialect::Postgres) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let database = server.database();
+    let (url, proxy) = (server.url(&database), Proxy::to(server.port));
+    let (child, address) = serve(folder.path(), &["--store", &server.url_by(proxy.port, &database)]);
+    let (_, asked) = post(address, "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "asks" }));
+    assert_eq!(asked["status"], "parked", "{asked}");
+    proxy.set_behaviour(Behaviour::Hole);
+    let start = || post(address, "/v1/runs", &json!({ "flow": hello(), "runId": "later" }));
+    let (refused, why) = start();
+    assert_eq!((refused, &why["error"]["code"]), (503, &"store_unavailable".into()));
+    assert_eq!(ask(address, "GET", "/healthz", &[], "").status, 200);
+    proxy.set_behaviour(Behaviour::Carry);
+    wait_until("a start", || start().0 < 300);
+    let outputs = follow(folder.path(), "The database is away", &[], &[("FLOWCELL_STORE", &url)]);
+    assert!(!stdout(&outputs[0]).contains("asks"), "{}", stdout(&outputs[0]));
+    assert_eq!(post(address, "/v1/runs/asks/gates/ok/reply", &json!({ "answer": "yes" })).0, 200);
+    wait_until("the end of the run", || status(address, "asks") == "succeeded");
+    assert_eq!(stop(child), Some(0));
+}
