@@ -16,8 +16,8 @@ use crate::{
     roots::Roots,
 };
 
-/// A compiled JSON value with `{{ }}` in its strings.
-#[derive(Clone, Debug)]
+/// A compiled JSON value with `{{ }}` in its strings. Two bindings are equal if they were made from the same value.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Binding(pub(crate) Node);
 
 impl Binding {

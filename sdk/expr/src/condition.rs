@@ -20,18 +20,30 @@ use crate::{
 /// An operator object has one member: `equals: { var, value }`, `in: { var, values }`, `gt`, `gte`, `lt`, `lte` (`{
 /// var, value }`), `matches: { var, pattern }`, `exists: path`, `not: condition`, `and: [condition]`, `or:
 /// [condition]`. `var` is a path; `value` and `values` may contain `{{ }}`.
+///
+/// Two conditions are equal if they were compiled from the same value.
 #[derive(Clone, Debug)]
-pub struct Condition(Arc<Term>);
+pub struct Condition {
+    term: Arc<Term>,
+    source: Json,
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Condition) -> bool {
+        self.source == other.source
+    }
+}
 
 impl Condition {
     /// Compiles a condition. Reports all errors at once.
     pub fn compile(value: &Json) -> Result<Condition, Vec<ExprError>> {
-        compile::compile(value).map(|term| Condition(Arc::new(term)))
+        let term = compile::compile(value)?;
+        Ok(Condition { term: Arc::new(term), source: value.clone() })
     }
 
     /// Returns true if the condition holds.
     pub fn evaluate(&self, roots: &dyn Roots) -> Result<bool, ExprError> {
-        Evaluation::new(roots).holds(&self.0)
+        Evaluation::new(roots).holds(&self.term)
     }
 
     /// Returns the paths that the condition reads, each only once. A path ends before its first computed subscript,
@@ -51,7 +63,7 @@ impl Condition {
     /// that lead into the items of lists (see [`Reads::item_paths`]).
     pub fn reads(&self) -> Reads {
         let mut reads = Reads::default();
-        self.0.collect(&mut reads);
+        self.term.collect(&mut reads);
         reads
     }
 

@@ -67,3 +67,34 @@ fn positions_select_the_path_in_its_text() {
     let text = value.pointer(&place.pointer).and_then(Json::as_str).unwrap();
     assert_eq!(&text[place.bytes.clone().unwrap()], "'b'");
 }
+
+#[test]
+fn bindings_and_conditions_are_equal_if_they_are_written_the_same() {
+    let binding = |text: &str| Binding::compile(&Json::parse(text).unwrap()).unwrap();
+    let texts = [
+        r#"{"a": 1}"#,
+        r#"{"a": 2}"#,
+        r#"{"a": "{{ x }}"}"#,
+        r#"{"a": "{{ y }}"}"#,
+        r#"{"a": "{{ x | default(1) }}"}"#,
+        r#"{"a": "{{ x | default(2) }}"}"#,
+        r#"{"a": "{{ x }} "}"#,
+        r#"["{{ x }}"]"#,
+        r#"["{{ x }}", 1]"#,
+    ];
+    let condition = |text: &str| Condition::compile(&Json::parse(text).unwrap()).unwrap();
+    let conditions = [r#""x""#, r#""y""#, r#"{"exists": "x"}"#, r#"{"equals": {"var": "x", "value": "{{ y + 1 }}"}}"#];
+    for (at, text) in texts.iter().enumerate() {
+        let equal = texts.iter().map(|other| binding(text) == binding(other));
+        assert!(equal.enumerate().all(|(other, equal)| equal == (other == at)), "{text}");
+    }
+    for (at, text) in conditions.iter().enumerate() {
+        let equal = conditions.iter().map(|other| condition(text) == condition(other));
+        assert!(equal.enumerate().all(|(other, equal)| equal == (other == at)), "{text}");
+    }
+    let captured = |kind, text: &str| Binding::captured(kind, Json::parse(text).unwrap(), &[]).unwrap();
+    use flowcell_expr::CapturedKind::{Expr, Template};
+    assert_eq!(captured(Expr, r#""x > 1""#), captured(Expr, r#""x > 1""#));
+    assert_ne!(captured(Expr, r#""x > 1""#), captured(Expr, r#""x > 2""#));
+    assert_ne!(captured(Expr, r#""x""#), captured(Template, r#""x""#));
+}

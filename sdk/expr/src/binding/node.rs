@@ -6,7 +6,7 @@ use super::Binding;
 use crate::{error::push_token, json::Json, language::Expression, path::Path, path_use::PathUse};
 
 /// A part of a compiled value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
     /// A literal value.
     Literal(Json),
@@ -23,7 +23,7 @@ pub(crate) enum Node {
 }
 
 /// A part of a text.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Part {
     /// Text outside of `{{ }}`.
     Text(Arc<str>),
@@ -42,6 +42,13 @@ pub(crate) struct CapturedField {
     pub(crate) reads: Vec<PathUse>,
     /// The paths of the values that are passed on with the field, each with its canonical text.
     pub(crate) carried: Vec<(Arc<str>, Path)>,
+}
+
+/// Two captured fields are equal if they have the same kind and the same unevaluated value. The rest follows from these.
+impl PartialEq for CapturedField {
+    fn eq(&self, other: &CapturedField) -> bool {
+        self.tag == other.tag && self.raw == other.raw
+    }
 }
 
 /// Calls `action` with the pointer extended by one token, and then removes this token from the pointer.

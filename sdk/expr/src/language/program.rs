@@ -40,6 +40,7 @@ enum Kind {
 /// An expression that MiniJinja evaluates.
 #[derive(Debug)]
 struct Program {
+    source: Box<str>,
     place: Range<usize>,
     reads: Vec<Read>,
     item_paths: Vec<Read>,
@@ -67,6 +68,17 @@ impl InvalidExpression {
 fn collect((paths, item_paths): (&[Read], &[Read]), pointer: &str, reads: &mut Reads) {
     reads.paths.extend(paths.iter().map(|read| read.at(pointer)));
     reads.item_paths.extend(item_paths.iter().map(|read| read.at(pointer)));
+}
+
+/// Two expressions are equal if they are the same path, or the same text.
+impl PartialEq for Expression {
+    fn eq(&self, other: &Expression) -> bool {
+        match (&self.0, &other.0) {
+            (Kind::Path(read), Kind::Path(other)) => read.path == other.path,
+            (Kind::Program(program), Kind::Program(other)) => program.source == other.source,
+            _ => false,
+        }
+    }
 }
 
 impl Expression {
@@ -105,7 +117,9 @@ impl Expression {
                 roots.push(read.path.root().into());
             }
         }
-        Ok(Expression(Kind::Program(Arc::new(Program { place, reads, item_paths, lookups, roots, expression }))))
+        let source = source.into();
+        let program = Program { source, place, reads, item_paths, lookups, roots, expression };
+        Ok(Expression(Kind::Program(Arc::new(program))))
     }
 
     /// Evaluates the expression. A missing value is `null`, or an error if the roots are strict.
