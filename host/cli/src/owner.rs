@@ -117,7 +117,7 @@ pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> CliError {
 
 impl From<StartError> for CliError {
     fn from(error: StartError) -> CliError {
-        use flowcell::{OpenError, QuotaError};
+        use flowcell::{LibraryError, LoadError, NoVersion, OpenError, QuotaError};
         match &error {
             StartError::Input(input) => input_mismatch(input),
             StartError::Open(OpenError::Store(_)) => unreadable(&error),
@@ -133,13 +133,21 @@ impl From<StartError> for CliError {
             StartError::Open(OpenError::NoNode(_)) => CliError::wrong(error.to_string())
                 .hint("`flowcell runs show RUN` shows the nodes; choose one that is not in a body or a called flow"),
             StartError::Quota(QuotaError::Store(_)) => unreadable(&error),
+            StartError::Version(NoVersion::Library(LibraryError::Invalid(findings)))
+            | StartError::Version(NoVersion::File(LoadError::Invalid(findings))) => CliError::found(findings.clone()),
+            StartError::Version(NoVersion::Library(LibraryError::UnknownVersion { .. })) => {
+                CliError::wrong(error.to_string())
+                    .hint("`flowcell flows list` lists the flows with their newest versions")
+            }
             StartError::Disabled(_)
+            | StartError::Version(_)
             | StartError::TenantDisabled(_)
             | StartError::Renewed(_)
             | StartError::Quota(_)
             | StartError::Open(
                 OpenError::Pin(_)
                 | OpenError::Driven(_)
+                | OpenError::OtherNeeds(_)
                 | OpenError::Labels(_)
                 | OpenError::TooDeep
                 | OpenError::Called { .. },
@@ -165,12 +173,17 @@ pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreA
 }
 
 fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, CliError> {
-    let told = control::ask_owner(folder, &OwnerRequest::Operate { operation })
+    ask_for_result(folder, &OwnerRequest::Operate { operation }, &RunId::from(""))
+}
+
+/// Sends a request about a run to the process that owns the store, and returns the result.
+pub(crate) fn ask_for_result(folder: &Path, ask: &OwnerRequest, run: &RunId) -> Result<Json, CliError> {
+    let told = control::ask_owner(folder, ask)
         .map_err(|error| CliError::internal("cannot reach the process that owns the store").because(&error))?;
     match told {
         OwnerReply::Operated { result } => Ok(result),
         OwnerReply::Done { .. } => Err(CliError::internal("the process that owns the store sent an unexpected reply")),
-        OwnerReply::Refused { code, message } => Err(refused(&code, &message, &RunId::from(""))),
+        OwnerReply::Refused { code, message } => Err(refused(&code, &message, run)),
     }
 }
 

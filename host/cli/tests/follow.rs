@@ -359,3 +359,67 @@ fn a_run_whose_owner_dies_continues_in_the_following_process() {
     let ended = follower.end();
     assert_eq!(outputs(&ended), json!({ "said": "on" }));
 }
+
+/// A flow whose second node fails, because no server has the port of its request.
+const ORDER: &str = "
+flow: { name: order, outputs: { paid: '{{ pay }}' } }
+nodes:
+  - { id: sum, type: control.noop, input: { value: 7 } }
+  - { id: pay, type: http.request, input: { url: 'http://127.0.0.1:1/', method: POST, json: { n: '{{ sum.value }}' } },
+      grants: { http: ['http://127.0.0.1:1'] } }
+edges: [{ from: sum, to: pay }]
+";
+/// The same flow with another second node.
+const REPAIRED: &str = "
+flow: { name: order, outputs: { paid: '{{ pay }}' } }
+nodes:
+  - { id: pay, type: control.noop, input: { value: '{{ sum.value }}' } }
+  - { id: sum, type: control.noop, input: { value: 7 } }
+edges: [{ from: sum, to: pay }]
+";
+
+#[test]
+fn a_failed_run_is_repeated_with_its_file_as_it_is_now() {
+    for (owner, says) in [(None, ""), (Some(&["drive"][..]), "driving the runs")] {
+        let folder = project_folder();
+        let folder = folder.path();
+        let file = folder.join("order.yaml");
+        fs::write(&file, ORDER).unwrap();
+        let failed = output_of(folder, &["run", "order.yaml", "--run-id", "r", "--allow-private", "127.0.0.1"]);
+        assert_eq!(failed.status.code(), Some(1), "{}", stderr(&failed));
+        let _owner = owner.map(|owner| Other::start(folder, owner, says));
+        let retry = |more: &[&str]| output_of(folder, &[&["runs", "retry", "r"], more].concat());
+        fs::write(&file, "flow: { name: order }\nnodes: [{ id: pay, type: control.nothing }]\n").unwrap();
+        for (more, says) in [
+            (&["--flow-version", "latest"][..], "control.nothing"),
+            (&["--flow-version", "2"], "write `latest` for its file as it is now"),
+            (&["--flow-version", "newest"], "write a number or `latest`"),
+            (&["--check"], "--flow-version"),
+        ] {
+            let refused = retry(more);
+            assert_eq!(refused.status.code(), Some(2), "{owner:?} {more:?}: {}", stderr(&refused));
+            assert!(stderr(&refused).contains(says), "{owner:?} {more:?}: {}", stderr(&refused));
+        }
+        fs::write(&file, REPAIRED.replace("name: order", "name: other")).unwrap();
+        let refused = retry(&["--flow-version", "latest"]);
+        assert!(stderr(&refused).contains("one of the flow `order`"), "{owner:?}: {}", stderr(&refused));
+        fs::write(&file, REPAIRED).unwrap();
+        let plan = retry(&["--flow-version", "latest", "--check"]);
+        let expected = "keep their outputs: sum\nrun:\n  pay: the type or its pack changed; it has already called http.send (1 x)\n";
+        assert_eq!(kit::stdout(&plan), expected, "{owner:?}: {}", stderr(&plan));
+        let plan = retry(&["--flow-version", "latest", "--check", "--json"]);
+        let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
+        let pay = json!([{ "node": "pay", "reason": "changed", "part": "type", "madeCalls": { "http.send": 1 } }]);
+        assert_eq!((&plan["kept"], &plan["runs"]), (&json!(["sum"]), &pay), "{owner:?}");
+        let again = retry(&["--flow-version", "latest", "--run-id", "again"]);
+        let heard = stderr(&again);
+        assert!(again.status.success(), "{owner:?}: {heard}");
+        assert!(heard.contains("`pay` runs again and has already called http.send (1 x)"), "{owner:?}: {heard}");
+        let events = output_of(folder, &["runs", "events", "again"]);
+        let events = String::from_utf8(events.stdout).unwrap();
+        let started: Vec<_> = events.lines().filter(|line| line.contains("\"task:start\"")).collect();
+        assert_eq!(started.len(), 2, "{owner:?}: {events}");
+        let shown = output_of(folder, &["runs", "show", "again", "sum", "--json"]);
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("not_run"), "{owner:?}: {}", kit::stdout(&shown));
+    }
+}

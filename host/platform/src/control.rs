@@ -30,7 +30,7 @@ pub use self::{
 };
 use crate::{
     Host, StartError,
-    host::resolved,
+    host::{newer::FlowVersion, resolved},
     runs::waiting,
     tenants::{TenantError, Tenants, audit::Outcome, operation::Operation},
 };
@@ -124,6 +124,17 @@ pub enum OwnerRequest {
         #[serde(default)]
         reach: Reach,
     },
+    /// Repeats a run as a new run in another version of its flow. It is a request of its own, so that an owner that does
+    /// not know it refuses it, and does not repeat the old version.
+    RetryInVersion {
+        /// The version of the flow.
+        version: FlowVersion,
+        /// True to answer with the plan of the retry, an [`OwnerReply::Operated`], and to begin nothing.
+        #[serde(default)]
+        check: bool,
+        /// The repetition, as an [`OwnerRequest::Retry`]. Every other kind of request is refused.
+        retry: Box<OwnerRequest>,
+    },
     /// Sends an operator's command to a run of a tenant.
     OfTenant {
         /// The tenant of the run.
@@ -179,7 +190,9 @@ impl OwnerRequest {
             }
             OwnerRequest::Retry { new, .. } => new.as_ref(),
             OwnerRequest::Start { run, .. } => run.as_ref(),
-            OwnerRequest::OfTenant { request, .. } => request.run(),
+            OwnerRequest::OfTenant { request, .. } | OwnerRequest::RetryInVersion { retry: request, .. } => {
+                request.run()
+            }
             OwnerRequest::Flow { .. } | OwnerRequest::Operate { .. } => None,
         }
     }

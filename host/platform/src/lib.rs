@@ -74,8 +74,8 @@ pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, ins
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, labels, outline, schema, script};
 pub use flowcell_runtime::{
-    Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, NoStart, OpenError, PolicyOverride, QuestionRef,
-    Repeat, RunCommand, RunError, RunOptions, RunResult, RunStatus, Waiting,
+    Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, NoStart, OpenError, PlannedNode, PolicyOverride,
+    QuestionRef, Repeat, RetryPlan, RunCommand, RunError, RunOptions, RunResult, RunStatus, Waiting,
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     limits::MAX_COUNTED,
@@ -95,6 +95,7 @@ pub use flowcell_services::{
 };
 pub use host::error::{Error, InputError, LoadError, StartError};
 pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow};
+pub use host::newer::{FlowVersion, NoVersion};
 pub use host::retention::{DeleteError, Removal, Undeletable};
 pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};

@@ -68,6 +68,9 @@ pub use hub::{Channel, Hub, Hubs};
 pub use live::LiveRuns;
 pub use question::{Closed, QuestionRef};
 pub use result::{RunError, RunResult, RunStatus, Waiting};
-pub use run::{FlowRunner, NoStart, OpenError, PolicyOverride, Repeat, RunOptions};
+pub use run::{
+    FlowRunner, NoStart, OpenError, OtherVersion, Part, PlannedNode, PolicyOverride, Reason, Repeat, RetryPlan,
+    RunOptions,
+};
 pub use state::RunState;
 pub use world::{Flows, MemoryBudget, NoFlows, Pinned, World};

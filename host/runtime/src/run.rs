@@ -1,7 +1,9 @@
 //! The start of runs.
 
-mod decided;
+mod definition;
+mod newer;
 mod options;
+mod past;
 mod retry;
 
 use std::{
@@ -17,6 +19,8 @@ use flowcell_flow::{
 };
 use futures_util::future::BoxFuture;
 
+pub use definition::Part;
+pub use newer::{OtherVersion, PlannedNode, Reason, RetryPlan};
 pub use options::{PolicyOverride, RunOptions};
 pub use retry::{NoStart, Repeat};
 use retry::{Repeated, kept_outputs};
@@ -77,6 +81,9 @@ pub enum OpenError {
     /// The run is below too many other runs.
     #[error("runs may be at most {MAX_DEPTH} deep below one another")]
     TooDeep,
+    /// The input of the run to repeat does not fit the other version of its flow.
+    #[error("the input of the run does not fit this version of the flow: {}; start a new run of it", .0.message)]
+    OtherNeeds(Failure),
     /// The flow that the run has pinned cannot be loaded.
     #[error("the flow that the run has pinned cannot be loaded: {0}")]
     Pin(Failure),

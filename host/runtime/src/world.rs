@@ -77,6 +77,11 @@ pub trait Flows: Send + Sync {
         Ok(Pinned { graph: self.pinned(pin)?, pin: pin.clone() })
     }
 
+    /// Returns true if two pins are of the same flow in the same version. The flows that it calls may differ.
+    fn is_same(&self, pin: &Pin, other: &Pin) -> bool {
+        pin == other
+    }
+
     /// Returns the flow that a repeating run calls by this name. `pin` is the pin of the flow that the repeated run has
     /// called by the same name, and `caller` the pin of the calling flow.
     fn called_again(&self, _name: &str, _caller: &Pin, pin: &Pin) -> Result<Pinned, Failure> {

@@ -49,7 +49,7 @@ const EXAMPLES: &[&str] = &[
     "runs show order-7 pay",
     "runs events order-7 --from 10",
     "runs resume order-7 --answer approve=yes",
-    "runs retry order-7 --from pay",
+    "runs retry order-7 --flow-version latest --check",
     "runs resolve order-7 pay --repeat",
     "runs cancel order-7",
     "runs export order-7 --out order-7.json",

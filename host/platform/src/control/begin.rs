@@ -6,8 +6,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use flowcell_contract::{NodeId, RunId, Tenant};
-use flowcell_runtime::{FlowRunner, OpenError, PolicyOverride, Repeat, RunOptions, RunStatus, ports::StoreError};
+use flowcell_contract::{Json, NodeId, RunId, Tenant};
+use flowcell_runtime::{
+    FlowRunner, OpenError, PolicyOverride, Repeat, RetryPlan, RunOptions, RunStatus, ports::StoreError,
+};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
@@ -19,7 +21,7 @@ use crate::{
         sessions::{Opened, SessionError},
         supervisor::{AdmissionQueue, AdmitError, FirstEvent, MAX_TIMER_WAIT, Overflow},
     },
-    host::blocking::blocking,
+    host::{blocking::blocking, newer::FlowVersion},
 };
 
 /// The part of the store's owner that drives runs.
@@ -49,6 +51,13 @@ impl Driver for QueueDriver {
 
 /// Handles a request to start, resume or repeat a run.
 pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: OwnerRequest) -> OwnerReply {
+    let (ask, version) = match ask {
+        OwnerRequest::RetryInVersion { version, check, retry } => (*retry, Some((version, check))),
+        ask => (ask, None),
+    };
+    if version.is_some() && !matches!(ask, OwnerRequest::Retry { .. }) {
+        return refusal("bad_request", &"only a retry has a version of the flow");
+    }
     let (OwnerRequest::Start { reach: asked, .. }
     | OwnerRequest::Flow { reach: asked, .. }
     | OwnerRequest::Resume { reach: asked, .. }
@@ -61,10 +70,17 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
         let why = format!("the process that owns the store has other options: {}", lacking.join(", "));
         return refusal("option_lacking", &why);
     }
+    if let (Some((version, true)), OwnerRequest::Retry { run, from, keep_answers, .. }) = (version, &ask) {
+        let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers: *keep_answers };
+        return match blocking(|| host.plan_retry(run, version, &repeat)) {
+            Ok(plan) => OwnerReply::Operated { result: plan_json(&plan) },
+            Err(error) => *not_accepted(error),
+        };
+    }
     let follows = !matches!(&ask, OwnerRequest::Start { follow: false, .. });
     let prepared = match ask {
         OwnerRequest::Flow { .. } => prepare_session(host, ask).await,
-        _ => prepare(host, ask),
+        _ => prepare(host, ask, version.map(|(version, _)| version)),
     };
     let runner = match prepared {
         Ok(runner) => runner,
@@ -81,16 +97,23 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
     }
 }
 
-fn prepare(host: &Host, ask: OwnerRequest) -> Result<FlowRunner, Box<OwnerReply>> {
-    let not_accepted = |error: StartError| {
-        let code = match &error {
-            StartError::Open(OpenError::Unknown(_)) => "run_not_found",
-            StartError::Open(OpenError::Driven(_)) => "run_driven",
-            StartError::Renewed(_) => "invalid_flow",
-            _ => "not_accepted",
-        };
-        Box::new(refusal(code, &error))
+/// Returns the JSON form of a plan.
+fn plan_json(plan: &RetryPlan) -> Json {
+    serde_json::to_value(plan).map(Json::from).unwrap_or_default()
+}
+
+fn not_accepted(error: StartError) -> Box<OwnerReply> {
+    let code = match &error {
+        StartError::Open(OpenError::Unknown(_)) => "run_not_found",
+        StartError::Open(OpenError::Driven(_)) => "run_driven",
+        StartError::Renewed(_) => "invalid_flow",
+        StartError::Version(_) => "flow_not_found",
+        _ => "not_accepted",
     };
+    Box::new(refusal(code, &error))
+}
+
+fn prepare(host: &Host, ask: OwnerRequest, version: Option<FlowVersion>) -> Result<FlowRunner, Box<OwnerReply>> {
     match ask {
         OwnerRequest::Start { flow, input, run, total_timeout_ms, answers, labels, follow, .. } => {
             let flow = blocking(|| host.load_flow(&flow)).map_err(|error| match error {
@@ -110,7 +133,7 @@ fn prepare(host: &Host, ask: OwnerRequest) -> Result<FlowRunner, Box<OwnerReply>
             let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers };
             let answers = answers.into_iter().collect();
             let options = RunOptions { run_id: new, answers, ..handed_over_options() };
-            blocking(|| host.retry(&run, repeat, options)).map_err(not_accepted)
+            blocking(|| host.retry(&run, version, repeat, options)).map_err(not_accepted)
         }
         _ => Err(Box::new(refusal("bad_request", &"this command starts no run"))),
     }

@@ -80,7 +80,7 @@ impl CallableFlows {
 
 /// Returns the same host, which also simulates the capabilities and services that were simulated when a run began. So a
 /// simulated run makes no real calls when another process continues it.
-fn simulating_with(host: &Host, content: &Content) -> Host {
+pub(super) fn simulating_with(host: &Host, content: &Content) -> Host {
     match host.simulate.includes(&content.simulate) {
         true => host.clone(),
         false => Host { simulate: Arc::new(host.simulate.union(content.simulate.clone())), ..host.clone() },
@@ -147,6 +147,12 @@ impl Flows for CallableFlows {
             true => self.resolve(name, caller),
             false => self.repeated(pin),
         }
+    }
+
+    /// Compares what the flows were checked from. The flows that they call, the home and the simulations may differ.
+    fn is_same(&self, pin: &Pin, other: &Pin) -> bool {
+        let own = |pin: &Pin| pin::content_of(&self.host, pin).map(Content::own_part);
+        pin == other || matches!((own(pin), own(other)), (Ok(one), Ok(other)) if one == other)
     }
 
     fn check_input(&self, flow: &Graph, input: &Json) -> Result<(), Failure> {

@@ -67,6 +67,22 @@ impl Content {
         Source { name: self.name.clone(), text: self.text.clone() }
     }
 
+    /// Returns the content without what does not belong to the flow itself: its location, the flows that it calls, the
+    /// simulations of its runs, and the places where its packs are stored.
+    pub(crate) fn own_part(mut self) -> Content {
+        self.packs.values_mut().for_each(|blob| *blob = None);
+        Content {
+            name: String::new(),
+            flows: BTreeMap::new(),
+            services: None,
+            simulate: Simulate::default(),
+            built_in: BTreeSet::new(),
+            home: None,
+            called: BTreeMap::new(),
+            ..self
+        }
+    }
+
     /// Returns the size of all texts, in bytes.
     pub(crate) fn size(&self) -> usize {
         let files = self.files.values().map(String::len);

@@ -37,18 +37,34 @@ impl Unit {
 #[serde(transparent)]
 pub struct Pin(pub Arc<str>);
 
-/// The part of an earlier run that a run repeats. The other nodes keep the outputs of the earlier run.
+/// The part of an earlier run that a run repeats. The other nodes keep the outputs of the earlier run. It has either
+/// `from` or `in_version`: a program that does not know the latter cannot read the record, and so drives no such run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Again {
     /// The earlier run.
     pub run: RunId,
-    /// The first repeated node of the flow itself.
-    pub from: NodeId,
+    /// The first repeated node of the flow itself, if the run has the same version of the flow as the earlier run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<NodeId>,
+    /// The part, if the run has another version of the flow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_version: Option<InVersion>,
     /// True if the repeated nodes ask people their questions again. False: the run keeps the answers of the earlier
     /// run, as all runs did in older versions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asks_again: bool,
+}
+
+/// The part of an earlier run that a run of another version of the flow repeats.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InVersion {
+    /// The node of the flow itself at which the caller wanted to begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<NodeId>,
+    /// The nodes of the flow itself that keep their outputs.
+    pub kept: Vec<NodeId>,
 }
 
 /// The metadata of a run, written with its first unit.

@@ -1,9 +1,9 @@
-//! The nodes of a run at which a person has decided something: an answer to a gate, or to an agent's question about a
-//! call. The decision may be in the run itself or in a child run.
+//! The past of a run that is repeated: the decisions of people, the calls that left the host and the flows that were
+//! called, by the nodes of the flow itself. The run itself, its child runs and the runs that it partly repeats count.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flowcell_contract::RunId;
+use flowcell_contract::{Effect, NodeId, RunId};
 use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
 
 use crate::{
@@ -17,58 +17,122 @@ use crate::{
 /// The last part of a tool run's id is this prefix, followed by the key of the call that started the run.
 const TOOL_RUN_PREFIX: &str = "tool-";
 
-/// Returns the nodes of the flow itself at which a person has decided something, in the run or in the runs that it
-/// partly repeats. If the store no longer has one of these runs, its decisions are unknown. The result is then all
-/// nodes.
-pub(super) fn nodes_with_decisions(world: &World, graph: &Graph, run: &RunId) -> Result<HashSet<NodeIx>, StoreError> {
-    let mut found = HashSet::new();
-    let (mut next, mut left) = (Some(run.clone()), MAX_REPEATS);
-    while let Some(run) = next.take() {
-        let record = world.journal.find(&world.tenant, &run)?;
-        let Some(record) = record.filter(|_| left > 0) else { return Ok(of_flow(graph).collect()) };
-        left -= 1;
-        let trace = Trace::read(world, &run)?;
-        for child in world.journal.children_of(&world.tenant, &run)? {
-            let is_below = |node: &NodeIx| found.contains(node) || trace.decided.contains(node);
-            let node = trace.starter_of(graph, &run, &child);
-            if node.is_some_and(|node| is_below(&node)) || !has_decisions(world, &child, MAX_DEPTH)? {
-                continue;
+/// The numbers of calls that left the host and may have changed something there, by capability and function.
+pub(super) type Effects = BTreeMap<String, u32>;
+
+/// The past of a run.
+#[derive(Default)]
+pub(super) struct Past {
+    /// The nodes at which a person has decided something: an answer to a gate, or to an agent's question about a call.
+    decided: HashSet<NodeId>,
+    /// The calls that may have changed something outside the host, by node.
+    effects: HashMap<NodeId, Effects>,
+    /// The child runs of each node, in the latest run of the chain in which the node ran.
+    called: HashMap<NodeId, Vec<RunId>>,
+    /// True if the store no longer has one of the runs. Then anything may have happened at any node.
+    is_cut: bool,
+}
+
+impl Past {
+    /// Reads the past of a run.
+    pub(super) fn read(world: &World, run: &RunId) -> Result<Past, StoreError> {
+        let mut past = Past::default();
+        let (mut next, mut left) = (Some(run.clone()), MAX_REPEATS);
+        // The nodes that ran in a later run of the chain.
+        let mut seen: HashSet<NodeId> = HashSet::new();
+        while let Some(run) = next.take() {
+            let record = world.journal.find(&world.tenant, &run)?.filter(|_| left > 0);
+            let graph = record.as_ref().and_then(|record| world.flows.pinned(&record.pin).ok());
+            let (Some(record), Some(graph)) = (record, graph) else {
+                past.is_cut = true;
+                break;
+            };
+            left -= 1;
+            let trace = Trace::read(world, &run)?;
+            for child in world.journal.children_of(&world.tenant, &run)? {
+                let below = Below::read(world, &child, MAX_DEPTH)?;
+                let Some(node) = trace.starter_of(&graph, &run, &child) else {
+                    past.is_cut |= below.has_decisions;
+                    continue;
+                };
+                let id = &graph.node(node).id;
+                if below.has_decisions {
+                    past.decided.insert(id.clone());
+                }
+                add(past.effects.entry(id.clone()).or_default(), &below.effects);
+                if !seen.contains(id) {
+                    past.called.entry(id.clone()).or_default().push(child);
+                }
             }
-            match node {
-                Some(node) => _ = found.insert(node),
-                None => found.extend(of_flow(graph)),
+            past.decided.extend(trace.decided.iter().map(|node| graph.node(*node).id.clone()));
+            for (node, effects) in &trace.effects {
+                add(past.effects.entry(graph.node(*node).id.clone()).or_default(), effects);
             }
+            seen.extend(trace.ran.iter().map(|node| graph.node(*node).id.clone()));
+            next = record.again.map(|again| again.run);
         }
-        found.extend(trace.decided);
-        next = record.again.map(|again| again.run);
+        past.effects.retain(|_, effects| !effects.is_empty());
+        Ok(past)
     }
-    Ok(found)
+
+    /// Returns the nodes of a flow at which a person has decided something. If the decisions are unknown, returns all
+    /// nodes of the flow itself.
+    pub(super) fn decided_in(&self, graph: &Graph) -> HashSet<NodeIx> {
+        let decided = |node: &NodeIx| self.is_cut || self.decided.contains(&graph.node(*node).id);
+        of_flow(graph).filter(decided).collect()
+    }
+
+    /// Returns the calls of a node that may have changed something outside the host.
+    pub(super) fn effects_of(&self, node: &NodeId) -> Effects {
+        self.effects.get(node).cloned().unwrap_or_default()
+    }
+
+    /// Returns the child runs of a node.
+    pub(super) fn called_by(&self, node: &NodeId) -> &[RunId] {
+        self.called.get(node).map(Vec::as_slice).unwrap_or_default()
+    }
 }
 
 fn of_flow(graph: &Graph) -> impl Iterator<Item = NodeIx> + '_ {
     graph.body(BodyIx::ROOT).nodes.iter().copied()
 }
 
-/// Returns true if a person has decided something in a run, or in a run at most `depth` levels below it.
-fn has_decisions(world: &World, run: &RunId, depth: u32) -> Result<bool, StoreError> {
-    if !Trace::read(world, run)?.decided.is_empty() {
-        return Ok(true);
-    }
-    if depth == 0 {
-        return Ok(false);
-    }
-    for child in world.journal.children_of(&world.tenant, run)? {
-        if has_decisions(world, &child, depth - 1)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+fn add(effects: &mut Effects, more: &Effects) {
+    more.iter().for_each(|(name, times)| *effects.entry(name.clone()).or_default() += times);
 }
 
-/// The decisions in a journal, by the nodes of the flow itself.
+/// The past of a child run with the runs below it.
+#[derive(Default)]
+struct Below {
+    has_decisions: bool,
+    effects: Effects,
+}
+
+impl Below {
+    /// Reads a run and the runs at most `depth` levels below it.
+    fn read(world: &World, run: &RunId, depth: u32) -> Result<Below, StoreError> {
+        let trace = Trace::read(world, run)?;
+        let mut below = Below { has_decisions: !trace.decided.is_empty(), effects: Effects::new() };
+        trace.effects.values().for_each(|effects| add(&mut below.effects, effects));
+        if depth == 0 {
+            return Ok(below);
+        }
+        for child in world.journal.children_of(&world.tenant, run)? {
+            let child = Below::read(world, &child, depth - 1)?;
+            below.has_decisions |= child.has_decisions;
+            add(&mut below.effects, &child.effects);
+        }
+        Ok(below)
+    }
+}
+
+/// What a journal says of the nodes of the flow itself.
 #[derive(Default)]
 struct Trace {
     decided: HashSet<NodeIx>,
+    /// The nodes that have begun an attempt.
+    ran: HashSet<NodeIx>,
+    effects: HashMap<NodeIx, Effects>,
     /// The nodes that have made calls, by the keys of the calls.
     calls: HashMap<String, NodeIx>,
     /// The nodes that own passes.
@@ -88,9 +152,17 @@ impl Trace {
                 let node = self.node(*owner);
                 self.owners.insert(*scope, node);
             }
+            Fact::AttemptStarted { task } => {
+                let node = self.node(*task);
+                self.ran.insert(node);
+            }
             Fact::CallStarted { task, call } => {
                 let node = self.node(*task);
                 self.calls.insert(call.key.to_string(), node);
+                if matches!(call.effect, Effect::Idempotent | Effect::AtLeastOnce | Effect::Once) {
+                    let name = format!("{}.{}", call.interface, call.function);
+                    *self.effects.entry(node).or_default().entry(name).or_default() += 1;
+                }
             }
             Fact::Replied { task, .. } | Fact::CallDecided { task, answer: Some(_), .. } => {
                 let node = self.node(*task);

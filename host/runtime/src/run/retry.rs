@@ -2,16 +2,26 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use flowcell_contract::{NodeId, RunId};
-use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
+use flowcell_contract::{Json, NodeId, RunId};
+use flowcell_flow::{
+    graph::{BodyIx, Graph, NodeIx},
+    labels::Labels,
+};
 
-use super::{FlowRunner, OpenError, RunOptions, decided::nodes_with_decisions};
+use super::{
+    FlowRunner, OpenError, RunOptions,
+    newer::{Earlier, OtherVersion, RetryPlan, outputs_of, plan},
+    past::Past,
+};
 use crate::{
-    driver::{KeptOutputs, each_unit},
+    driver::{KeptOutputs, each_unit, merge},
     fact::{Fact, ScopeId},
-    ports::{Again, Record, StoreError},
+    ports::{Again, InVersion, Pin, Record, StoreError},
     world::World,
 };
+
+/// The message about a record that repeats a part of a run and does not say which.
+const PART_MISSING: &str = "the record of the run does not say which part of another run it repeats";
 
 /// The part of a run that a new run repeats.
 #[derive(Clone, Debug, Default)]
@@ -58,21 +68,11 @@ impl FlowRunner {
     /// another node: an answer at a gate, or about a call of an agent. That other node then runs again, too, with
     /// everything after it, unless `keep_answers` is true.
     pub fn retry(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
-        // A person above a called run may have allowed its actions. Repeated alone, the run would act without
-        // permission.
-        let record = world.journal.find(&world.tenant, run)?;
-        let (version, mut labels) =
-            record.as_ref().map_or_else(Default::default, |record| (record.version, record.labels.clone()));
-        if let Some(parent) = record.and_then(|record| record.parent) {
-            return Err(OpenError::Called { run: run.clone(), parent });
-        }
-        let before = FlowRunner::resume(world.clone(), run.clone(), RunOptions::default())?;
-        let input = before.driver.state.input().cloned().unwrap_or_default();
-        let pin = before.pin.clone();
-        drop(before);
+        let Before { input, version, mut labels, pin, .. } = Before::read(&world, run)?;
         let flow = world.flows.repeated(&pin).map_err(OpenError::Pin)?;
         let Repeat { from, keep_answers } = repeat;
-        let again = from.map(|from| Again { run: run.clone(), from, asks_again: !keep_answers });
+        let again =
+            from.map(|from| Again { run: run.clone(), from: Some(from), in_version: None, asks_again: !keep_answers });
         let kept = again.as_ref().map(|again| kept_outputs(&world, &flow.graph, again)).transpose()?;
         if let Some(again) = again.as_ref().filter(|again| !again.asks_again) {
             check_answers_kept(&world, &flow.graph, again)?;
@@ -81,29 +81,124 @@ impl FlowRunner {
         let repeated = Repeated { run: Some(run.clone()), part: again.clone().zip(kept) };
         let runner = FlowRunner::repeating(repeated, flow, world, RunOptions { input, labels, version, ..options })?;
         if !runner.is_new() {
-            check_repeats(&runner, run, again.as_ref())?;
+            check_repeats(&runner, run, again.as_ref(), version)?;
         }
         Ok(runner)
     }
 }
 
+impl FlowRunner {
+    /// Prepares a new run that repeats another one in another version of its flow. A node keeps its output if it
+    /// succeeded, is unchanged, and comes after no node that runs again. All other nodes run, and so do the node in
+    /// `repeat` and the nodes after it. The answers of people count as in [`FlowRunner::retry`].
+    pub fn retry_in(
+        world: Arc<World>,
+        run: &RunId,
+        other: OtherVersion,
+        repeat: Repeat,
+        options: RunOptions,
+    ) -> Result<FlowRunner, OpenError> {
+        let before = Before::read(&world, run)?;
+        let planned = before.plan(&world, run, &other, &repeat)?;
+        let Repeat { from, keep_answers } = repeat;
+        let kept = outputs_of(&world, &other.flow.graph, run, &planned.kept)?;
+        let in_version = Some(InVersion { from, kept: planned.kept });
+        let again = Again { run: run.clone(), from: None, in_version, asks_again: !keep_answers };
+        let mut labels = before.labels;
+        labels.extend(options.labels);
+        let repeated = Repeated { run: Some(run.clone()), part: Some((again.clone(), kept)) };
+        let options = RunOptions { input: before.input, labels, version: other.version, ..options };
+        let runner = FlowRunner::repeating(repeated, other.flow, world, options)?;
+        if !runner.is_new() {
+            check_repeats(&runner, run, Some(&again), other.version)?;
+        }
+        Ok(runner)
+    }
+
+    /// Returns what [`FlowRunner::retry_in`] would keep and run, and begins nothing.
+    pub fn plan_retry_in(
+        world: &Arc<World>,
+        run: &RunId,
+        other: &OtherVersion,
+        repeat: &Repeat,
+    ) -> Result<RetryPlan, OpenError> {
+        Before::read(world, run)?.plan(world, run, other, repeat)
+    }
+}
+
+/// What a repetition needs of the run that it repeats.
+struct Before {
+    /// The whole input.
+    input: Json,
+    version: Option<u32>,
+    labels: Labels,
+    pin: Pin,
+    graph: Arc<Graph>,
+}
+
+impl Before {
+    fn read(world: &Arc<World>, run: &RunId) -> Result<Before, OpenError> {
+        // A person above a called run may have allowed its actions. Repeated alone, the run would act without
+        // permission.
+        let record = world.journal.find(&world.tenant, run)?;
+        let (version, labels) =
+            record.as_ref().map_or_else(Default::default, |record| (record.version, record.labels.clone()));
+        if let Some(parent) = record.and_then(|record| record.parent) {
+            return Err(OpenError::Called { run: run.clone(), parent });
+        }
+        let before = FlowRunner::resume(world.clone(), run.clone(), RunOptions::default())?;
+        let input = before.driver.state.input().cloned().unwrap_or_default();
+        Ok(Before { input, version, labels, pin: before.pin.clone(), graph: before.graph().clone() })
+    }
+
+    fn plan(&self, world: &World, run: &RunId, other: &OtherVersion, repeat: &Repeat) -> Result<RetryPlan, OpenError> {
+        let graph = &other.flow.graph;
+        if graph.name != self.graph.name {
+            return Err(OpenError::OtherFlow(run.clone(), self.graph.name.clone()));
+        }
+        let input = merge(&graph.input, &self.input);
+        world.flows.check_input(graph, &input).map_err(OpenError::OtherNeeds)?;
+        let earlier = Earlier { run, graph: &self.graph, input: &self.input };
+        plan(world, &earlier, other, &input, (repeat.from.as_ref(), repeat.keep_answers))
+    }
+}
+
 /// If the new run's id belongs to an existing run, checks that the existing run repeats the same part of the same run.
 /// Otherwise the result would not be the requested one.
-fn check_repeats(runner: &FlowRunner, run: &RunId, again: Option<&Again>) -> Result<(), OpenError> {
+fn check_repeats(
+    runner: &FlowRunner,
+    run: &RunId,
+    again: Option<&Again>,
+    version: Option<u32>,
+) -> Result<(), OpenError> {
     let id = runner.run_id();
     let record = runner.world.journal.find(&runner.world.tenant, id)?;
-    let is_same = |record: Record| record.repeats.as_ref() == Some(run) && record.again.as_ref() == again;
+    // A node that is kept now may be another one than at the first time.
+    let wanted = |again: &Again| {
+        let in_version = again.in_version.as_ref().map(|other| other.from.clone());
+        (again.run.clone(), again.from.clone(), in_version, again.asks_again)
+    };
+    let is_same = |record: Record| {
+        record.repeats.as_ref() == Some(run)
+            && record.version == version
+            && record.again.as_ref().map(wanted) == again.map(wanted)
+    };
     if record.is_some_and(is_same) { Ok(()) } else { Err(OpenError::OtherRepeat(id.clone())) }
 }
 
 /// Returns the outputs of the earlier run that the new run keeps, by node.
 pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Result<KeptOutputs, OpenError> {
+    let from = match (&again.in_version, &again.from) {
+        (Some(other), _) => return outputs_of(world, graph, &again.run, &other.kept),
+        (None, Some(from)) => from,
+        (None, None) => return Err(StoreError(PART_MISSING.into()).into()),
+    };
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
-    let from = of_flow.iter().copied().find(|node| graph.node(*node).id == again.from);
-    let from = from.ok_or_else(|| NoStart::Unknown(again.from.clone()))?;
+    let first = of_flow.iter().copied().find(|node| graph.node(*node).id == *from);
+    let from = first.ok_or_else(|| NoStart::Unknown(from.clone()))?;
     let mut anew = node_and_followers(graph, from);
     if again.asks_again {
-        ask_again(graph, nodes_with_decisions(world, graph, &again.run)?, &mut anew);
+        ask_again(graph, Past::read(world, &again.run)?.decided_in(graph), &mut anew);
     }
     let mut kept = KeptOutputs::new();
     each_unit(&*world.journal, &world.tenant, &again.run, |unit| {
@@ -123,14 +218,15 @@ pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Resul
 /// Refuses to keep answers if the repeated part asks for each of them again: at its first node, or after it.
 fn check_answers_kept(world: &World, graph: &Graph, again: &Again) -> Result<(), OpenError> {
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
-    let Some(from) = of_flow.iter().find(|node| graph.node(**node).id == again.from) else { return Ok(()) };
+    let Some(id) = &again.from else { return Ok(()) };
+    let Some(from) = of_flow.iter().find(|node| graph.node(**node).id == *id) else { return Ok(()) };
     let anew = node_and_followers(graph, *from);
-    let decided = nodes_with_decisions(world, graph, &again.run)?;
+    let decided = Past::read(world, &again.run)?.decided_in(graph);
     let asked = decided.iter().copied().filter(|node| anew.contains(node));
     let gate = if decided.contains(from) { Some(*from) } else { asked.min() };
     match gate {
         Some(gate) if decided.is_subset(&anew) => {
-            Err(NoStart::KeepsNothing { from: again.from.clone(), gate: graph.node(gate).id.clone() }.into())
+            Err(NoStart::KeepsNothing { from: id.clone(), gate: graph.node(gate).id.clone() }.into())
         }
         _ => Ok(()),
     }
@@ -151,7 +247,7 @@ fn ask_again(graph: &Graph, decided: HashSet<NodeIx>, anew: &mut HashSet<NodeIx>
 }
 
 /// Returns a node and all nodes that its edges lead to.
-fn node_and_followers(graph: &Graph, from: NodeIx) -> HashSet<NodeIx> {
+pub(super) fn node_and_followers(graph: &Graph, from: NodeIx) -> HashSet<NodeIx> {
     let mut found = HashSet::from([from]);
     let mut open = vec![from];
     while let Some(node) = open.pop() {

@@ -7,6 +7,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use flowcell_contract::code;
 use flowcell_flow::{Diagnostic, Severity};
 use flowcell_runtime::{HubError, NoStart, OpenError, ports::StoreError};
 use serde::Serialize;
@@ -15,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::identity::{AuthError, Scope};
 use flowcell_platform::{
-    AskError, DeleteError, LibraryError, LoadError, QuotaError, StartError, shape,
+    AskError, DeleteError, LibraryError, LoadError, NoVersion, QuotaError, StartError, shape,
     supervisor::AdmitError,
     triggers::{
         LookError,
@@ -333,7 +334,15 @@ impl From<StartError> for ApiError {
         match &error {
             StartError::Input(input) => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, input.code(), &error)
                 .with_details(json!({ "findings": input.findings() })),
-            StartError::Renewed(findings) => ApiError::invalid_flow(findings),
+            StartError::Renewed(findings) | StartError::Version(NoVersion::File(LoadError::Invalid(findings))) => {
+                ApiError::invalid_flow(findings)
+            }
+            StartError::Version(NoVersion::Library(LibraryError::Invalid(findings))) => {
+                ApiError::invalid_flow(findings)
+            }
+            StartError::Version(NoVersion::Library(LibraryError::Folder { .. })) => ApiError::internal(&error),
+            StartError::Version(NoVersion::Session) => conflict("session_run"),
+            StartError::Version(_) => ApiError::not_found("flow_not_found", &error),
             StartError::Disabled(_) => conflict("flow_disabled"),
             StartError::TenantDisabled(_) => conflict("tenant_disabled"),
             StartError::Quota(QuotaError::Store(error)) => ApiError::unavailable(error),
@@ -356,6 +365,11 @@ impl From<StartError> for ApiError {
                 | OpenError::OtherRequest(_)
                 | OpenError::OtherRepeat(_),
             ) => conflict("run_exists"),
+            StartError::Open(OpenError::OtherNeeds(failure)) => {
+                let code =
+                    if failure.code == code::SCHEMA_TOO_COSTLY { code::SCHEMA_TOO_COSTLY } else { code::INVALID_INPUT };
+                ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, code, &error)
+            }
             StartError::Open(OpenError::Driven(_)) => conflict("run_driven"),
             StartError::Open(OpenError::Labels(_)) => ApiError::bad_request(&error),
             StartError::Open(OpenError::TooDeep) => conflict("too_deep"),

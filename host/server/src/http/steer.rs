@@ -1,6 +1,9 @@
 //! Commands to runs, and the routes to resume, retry and cancel them.
 
-use axum::{Json, response::Response};
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
 use flowcell_contract::{Json as Value, NodeId, RunId};
 use flowcell_runtime::{HubError, OpenError, QuestionRef, Repeat, RunCommand, RunOptions, fact::Resolution};
 use serde::{Deserialize, Serialize};
@@ -14,7 +17,7 @@ use super::{
     runs::{RunView, view},
     start,
 };
-use flowcell_platform::StartError;
+use flowcell_platform::{FlowVersion, StartError};
 
 /// An accepted command; it is on stable storage.
 #[derive(Serialize, ToSchema)]
@@ -316,6 +319,13 @@ pub(crate) struct Retry {
     keep_answers: bool,
     /// The id of the new run.
     run_id: Option<String>,
+    /// Another version of the flow in the library: its number, or `"latest"`. Nodes that succeeded, are unchanged and come
+    /// after no node that runs keep their outputs.
+    #[schema(value_type = Option<Object>)]
+    flow_version: Option<FlowVersion>,
+    /// With `flowVersion`: answer with the plan, and begin nothing.
+    #[serde(default)]
+    check: bool,
 }
 
 /// Whether the request waits for the run.
@@ -328,7 +338,10 @@ pub(crate) struct Waits {
     wait: bool,
 }
 
-/// Repeat a run as a new run, with the same version of the flow and the same input
+/// Repeat a run as a new run with the same input, in the same version of the flow or in another one
+///
+/// With `check` the answer is 200 with the plan: `kept`, `runs` with the reason of each node and the calls that it made,
+/// `skipped` and `gone`.
 #[utoipa::path(post, path = "/v1/runs/{id}/retry", tag = "runs", params(("id" = String, Path,), Waits), request_body = Retry,
     responses((status = 201, body = RunView, headers(("location" = String))), (status = "default", body = ErrorBody)))]
 pub(crate) async fn retry(
@@ -341,6 +354,9 @@ pub(crate) async fn retry(
     request.row(&run)?;
     if request.app.is_draining() {
         return Err(ApiError::draining());
+    }
+    if body.check && body.flow_version.is_none() {
+        return Err(ApiError::bad_request("`check` needs `flowVersion`"));
     }
     if body.keep_answers && body.from.is_none() {
         return Err(ApiError::bad_request(
@@ -359,8 +375,13 @@ pub(crate) async fn retry(
     }
     let options = RunOptions { run_id, without_events: true, ..RunOptions::default() };
     let repeat = Repeat { from: body.from.as_deref().map(NodeId::from), keep_answers: body.keep_answers };
-    let repeated = run.clone();
-    let prepared = request.clone().reading(move |request| Ok(request.host.retry(&repeated, repeat, options)?));
+    let (repeated, version) = (run.clone(), body.flow_version);
+    if let Some(version) = version.filter(|_| body.check) {
+        let plan = request.reading(move |request| Ok(request.host.plan_retry(&repeated, version, &repeat)?)).await?;
+        return Ok(Json(plan).into_response());
+    }
+    let prepared =
+        request.clone().reading(move |request| Ok(request.host.retry(&repeated, version, repeat, options)?));
     let runner = prepared.await?;
     if body.keep_answers {
         request.write_audit_entry("gate.keep", format!("{run} {}", runner.run_id())).await?;

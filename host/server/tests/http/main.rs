@@ -29,3 +29,4 @@ mod steps_api;
 #[allow(dead_code, reason = "the tests of the program use the rest")]
 mod stream;
 mod tenants;
+mod versions;

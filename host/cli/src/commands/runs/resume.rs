@@ -31,10 +31,10 @@ pub(crate) struct ResumeArgs {
     pub(super) answers: Vec<NamedAnswer>,
     /// Print the result as one JSON object, also if the run fails or parks
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Do not show progress
     #[arg(short, long)]
-    quiet: bool,
+    pub(super) quiet: bool,
     #[command(flatten)]
     channels: ChannelArgs,
     #[command(flatten)]

@@ -1,18 +1,23 @@
 //! `flowcell runs retry`: repeats a run as a new run.
 
+use std::path::Path;
+
 use clap::Args;
-use flowcell::{Repeat, RunId, RunOptions, contract::NodeId, control::OwnerRequest};
+use flowcell::{
+    FlowVersion, Host, PlannedNode, Repeat, RetryPlan, RunId, RunOptions, contract::NodeId, control::OwnerRequest,
+};
 
 use super::resume::{ResumeArgs, resume_here};
 use crate::{
     arguments::run_id,
     cli_error::{CliError, Exit},
-    owner::Owner,
+    output::{put_json, put_line},
+    owner::{Owner, ask_for_result},
     session::{
         answers,
         follow::{self, HandOver},
     },
-    terminal::Terminal,
+    terminal::{Terminal, counted},
 };
 
 /// Arguments of `flowcell runs retry`.
@@ -27,6 +32,13 @@ pub(crate) struct RetryArgs {
     /// Keep the answers of people instead of asking them again
     #[arg(long, requires = "from")]
     keep_answers: bool,
+    /// Use another version of the flow: its number in the library, or `latest`; nodes that succeeded, are unchanged and
+    /// come after no node that runs keep their outputs
+    #[arg(long, value_name = "VERSION")]
+    flow_version: Option<FlowVersion>,
+    /// Print which nodes keep their outputs and which run, with the reasons, and begin nothing
+    #[arg(long, requires = "flow_version")]
+    check: bool,
     /// The id of the new run
     #[arg(long, value_name = "ID", value_parser = run_id)]
     run_id: Option<RunId>,
@@ -37,26 +49,96 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, CliEr
         let why = format!("the questions of the new run have other digests than the one for `{}`", answer.gate);
         return Err(CliError::wrong(why).hint(format!("write `--answer {}={}`", answer.gate, answer.value)));
     }
-    let (run, run_id) = (args.resume.run.clone(), args.run_id);
+    let (run, run_id, version) = (args.resume.run.clone(), args.run_id.clone(), args.flow_version);
     let repeat = Repeat { from: args.from.as_deref().map(NodeId::from), keep_answers: args.keep_answers };
-    let host = match Owner::of(args.resume.store.place()?, &args.resume.packs)? {
-        Owner::Here(host) => host,
+    match Owner::of(args.resume.store.place()?, &args.resume.packs)? {
+        Owner::Here(host) => {
+            let plan = version.map(|version| host.plan_retry(&run, version, &repeat)).transpose()?;
+            if let Some(done) = show(plan.as_ref(), &args, terminal)? {
+                return Ok(done);
+            }
+            let prepare = |host: &Host, options| host.retry(&run, version, repeat, RunOptions { run_id, ..options });
+            resume_here(host, args.resume, terminal, prepare)
+        }
         Owner::Other(folder) => {
             let folder = folder.to_owned();
-            let answers = args.resume.answers.iter();
-            let answers = answers.map(|given| (given.gate.clone(), answers::answer(&given.value)));
-            let ask = OwnerRequest::Retry {
-                run: run.clone(),
-                from: args.from.clone(),
-                keep_answers: args.keep_answers,
-                new: run_id,
-                answers: answers.collect(),
-                reach: args.resume.packs.reach(),
+            let plan = version.map(|version| plan_of_owner(&folder, &args, version)).transpose()?;
+            if let Some(done) = show(plan.as_ref(), &args, terminal)? {
+                return Ok(done);
+            }
+            let ask = request(&args);
+            let ask = match version {
+                Some(version) => OwnerRequest::RetryInVersion { version, check: false, retry: Box::new(ask) },
+                None => ask,
             };
             let flow = args.resume.packs.reading_host(&args.resume.store)?.graph_of_run(&run)?.name.to_string();
             let handed = HandOver { before: Vec::new(), ask, flow, prints: None };
-            return follow::hand_over(&folder, &args.resume.plan(), handed, terminal);
+            follow::hand_over(&folder, &args.resume.plan(), handed, terminal)
         }
-    };
-    resume_here(host, args.resume, terminal, |host, options| host.retry(&run, repeat, RunOptions { run_id, ..options }))
+    }
+}
+
+fn request(args: &RetryArgs) -> OwnerRequest {
+    let answers = args.resume.answers.iter();
+    OwnerRequest::Retry {
+        run: args.resume.run.clone(),
+        from: args.from.clone(),
+        keep_answers: args.keep_answers,
+        new: args.run_id.clone(),
+        answers: answers.map(|given| (given.gate.clone(), answers::answer(&given.value))).collect(),
+        reach: args.resume.packs.reach(),
+    }
+}
+
+/// Asks the owner of the store for the plan of a retry.
+fn plan_of_owner(folder: &Path, args: &RetryArgs, version: FlowVersion) -> Result<RetryPlan, CliError> {
+    let ask = OwnerRequest::RetryInVersion { version, check: true, retry: Box::new(request(args)) };
+    let plan = ask_for_result(folder, &ask, &args.resume.run)?;
+    let unexpected = |error| CliError::internal("the owner of the store sent an unexpected reply").because(&error);
+    serde_json::from_str(&plan.to_text()).map_err(unexpected)
+}
+
+/// Prints a plan if the caller wants only the plan, and returns the exit of the command. Otherwise prints a summary,
+/// and a warning for each node that may repeat its calls.
+fn show(plan: Option<&RetryPlan>, args: &RetryArgs, terminal: Terminal) -> Result<Option<Exit>, CliError> {
+    let Some(plan) = plan else { return Ok(None) };
+    if args.check {
+        match args.resume.json {
+            true => put_json(plan)?,
+            false => lines(plan).iter().try_for_each(|line| put_line(line))?,
+        }
+        return Ok(Some(Exit::Good));
+    }
+    if !args.resume.quiet {
+        let kept = counted(plan.kept.len(), "node");
+        terminal
+            .say(&terminal.paint().faint(&format!("{kept} of the flow keep their outputs, {} run", plan.runs.len())));
+        for planned in plan.runs.iter().filter(|planned| !planned.made_calls.is_empty()) {
+            terminal.warn(&format!("`{}` runs again and {}", planned.node.as_str(), made_calls(planned)));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns a plan as lines for people.
+fn lines(plan: &RetryPlan) -> Vec<String> {
+    let names = |nodes: &[NodeId]| nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ");
+    let mut lines: Vec<String> = plan.version.map(|version| format!("version: {version}")).into_iter().collect();
+    let lists = [("keep their outputs", &plan.kept), ("were skipped", &plan.skipped), ("are gone", &plan.gone)];
+    for (what, nodes) in lists.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
+        lines.push(format!("{what}: {}", names(nodes)));
+    }
+    if !plan.runs.is_empty() {
+        lines.push("run:".into());
+    }
+    for planned in &plan.runs {
+        let calls = if planned.made_calls.is_empty() { String::new() } else { format!("; it {}", made_calls(planned)) };
+        lines.push(format!("  {}: {}{calls}", planned.node.as_str(), planned.reason.text()));
+    }
+    lines
+}
+
+fn made_calls(planned: &PlannedNode) -> String {
+    let calls = planned.made_calls.iter().map(|(name, times)| format!("{name} ({times} x)"));
+    format!("has already called {}", calls.collect::<Vec<_>>().join(", "))
 }

@@ -1,0 +1,201 @@
+//! Compares the nodes of two versions of a flow.
+
+use flowcell_contract::Json;
+use flowcell_expr::{Condition, Path};
+use flowcell_flow::graph::{BodyIx, Bound, Edge, EdgeIx, Graph, Node, NodeIx, On, Outcome, Reference};
+use serde::{Deserialize, Serialize};
+
+/// The part of a node in which two versions of a flow differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// The evaluation: one version is strict, the other is not.
+    Strict,
+    /// The type, its version, or the digest of its pack.
+    Type,
+    /// The binding of the input, or the literal settings in it.
+    Input,
+    /// The binding of the config.
+    Config,
+    /// The condition `when`.
+    When,
+    /// The join.
+    Join,
+    /// The grants.
+    Grants,
+    /// A node, an edge or the result of the body.
+    Body,
+    /// The edges to the node.
+    Edges,
+    /// A value in `flow.input` that the node reads: the other version has other defaults.
+    FlowInput,
+    /// A flow that the node has called.
+    Called,
+}
+
+impl Part {
+    /// Returns the part for a message: "… changed".
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Strict => "`flow.strict`",
+            Part::Type => "the type or its pack",
+            Part::Input => "the input",
+            Part::Config => "the config",
+            Part::When => "`when`",
+            Part::Join => "the join",
+            Part::Grants => "the grants",
+            Part::Body => "the body",
+            Part::Edges => "the edges to it",
+            Part::FlowInput => "a value of `flow.input`",
+            Part::Called => "a flow that it calls",
+        }
+    }
+}
+
+/// Two versions of a flow, with the whole input of a run in each.
+pub(super) struct Versions<'a> {
+    pub(super) old: (&'a Graph, &'a Json),
+    pub(super) new: (&'a Graph, &'a Json),
+}
+
+impl Versions<'_> {
+    /// Returns the part in which a node of the flow itself differs. Its own timeouts and retries do not count: they
+    /// change no output that the node already has.
+    pub(super) fn difference(&self, old: NodeIx, new: NodeIx) -> Option<Part> {
+        if self.old.0.strict != self.new.0.strict {
+            return Some(Part::Strict);
+        }
+        let (before, after) = (self.old.0.node(old), self.new.0.node(new));
+        let (a, b) = (&before.node_type, &after.node_type);
+        if (&a.name, &a.version, &a.pack) != (&b.name, &b.version, &b.pack) {
+            return Some(Part::Type);
+        }
+        let bindings = [(&before.input, &after.input, Part::Input), (&before.config, &after.config, Part::Config)];
+        for (before, after, part) in bindings {
+            if before.expr != after.expr || !self.same_references(&before.references, &after.references) {
+                return Some(part);
+            }
+            if self.reads_other_input(&after.references, &after.expr.paths()) {
+                return Some(Part::FlowInput);
+            }
+        }
+        if (before.rebinds, &before.collects) != (after.rebinds, &after.collects) {
+            return Some(Part::Input);
+        }
+        if !self.same_conditions(before.when.as_ref(), after.when.as_ref()) {
+            return Some(Part::When);
+        }
+        if before.join != after.join {
+            return Some(Part::Join);
+        }
+        if before.grants != after.grants {
+            return Some(Part::Grants);
+        }
+        if !self.same_edges(before, after) {
+            return Some(Part::Edges);
+        }
+        let same_body = match (before.body, after.body) {
+            (Some(before), Some(after)) => self.same_bodies(before, after),
+            (before, after) => before.is_none() && after.is_none(),
+        };
+        (!same_body).then_some(Part::Body)
+    }
+
+    fn same_bodies(&self, old: BodyIx, new: BodyIx) -> bool {
+        let (before, after) = (self.old.0.body(old), self.new.0.body(new));
+        let same_nodes = || before.nodes.iter().zip(&after.nodes).all(|(old, new)| self.same_inner(*old, *new));
+        let same_outcome = || match (&before.outcome, &after.outcome) {
+            (Outcome::Output(before), Outcome::Output(after)) => {
+                before.expr == after.expr
+                    && self.same_references(&before.references, &after.references)
+                    && !self.reads_other_input(&after.references, &after.expr.paths())
+            }
+            (Outcome::Sink(before), Outcome::Sink(after)) => self.same_ids(&[*before], &[*after]),
+            (Outcome::Sinks(before), Outcome::Sinks(after)) => self.same_ids(before, after),
+            _ => false,
+        };
+        before.nodes.len() == after.nodes.len() && same_nodes() && same_outcome()
+    }
+
+    /// Returns true if a node in a body is the same. Here timeouts and retries count: they change the output of the
+    /// body's owner.
+    fn same_inner(&self, old: NodeIx, new: NodeIx) -> bool {
+        let (before, after) = (self.old.0.node(old), self.new.0.node(new));
+        before.id == after.id && before.policy == after.policy && self.difference(old, new).is_none()
+    }
+
+    fn same_ids(&self, old: &[NodeIx], new: &[NodeIx]) -> bool {
+        let same = |(old, new): (&NodeIx, &NodeIx)| self.old.0.node(*old).id == self.new.0.node(*new).id;
+        old.len() == new.len() && old.iter().zip(new).all(same)
+    }
+
+    fn same_edges(&self, before: &Node, after: &Node) -> bool {
+        let (old, new) = (sorted(self.old.0, &before.incoming), sorted(self.new.0, &after.incoming));
+        let same = |(old, new): (&&Edge, &&Edge)| {
+            old.on == new.on
+                && self.same_ids(&[old.from], &[new.from])
+                && self.same_conditions(old.when.as_ref(), new.when.as_ref())
+        };
+        old.len() == new.len() && old.iter().zip(&new).all(same)
+    }
+
+    fn same_conditions(&self, old: Option<&Bound<Condition>>, new: Option<&Bound<Condition>>) -> bool {
+        match (old, new) {
+            (Some(old), Some(new)) => {
+                old.expr == new.expr
+                    && self.same_references(&old.references, &new.references)
+                    && !self.reads_other_input(&new.references, &new.expr.paths())
+            }
+            (old, new) => old.is_none() && new.is_none(),
+        }
+    }
+
+    fn same_references(&self, old: &[Reference], new: &[Reference]) -> bool {
+        let same = |(old, new): (&Reference, &Reference)| match (old, new) {
+            (Reference::Node(old), Reference::Node(new)) | (Reference::Owner(old), Reference::Owner(new)) => {
+                self.same_ids(&[*old], &[*new])
+            }
+            (Reference::Nodes(old), Reference::Nodes(new)) => {
+                let ids = |graph: &Graph, nodes: &[NodeIx]| {
+                    let mut ids: Vec<_> = nodes.iter().map(|node| graph.node(*node).id.clone()).collect();
+                    ids.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+                    ids
+                };
+                ids(self.old.0, old) == ids(self.new.0, new)
+            }
+            (Reference::Alias(old, name), Reference::Alias(new, other)) => {
+                name == other && self.same_ids(&[*old], &[*new])
+            }
+            (Reference::Flow, Reference::Flow)
+            | (Reference::Inbound, Reference::Inbound)
+            | (Reference::Inbounds, Reference::Inbounds) => true,
+            _ => false,
+        };
+        old.len() == new.len() && old.iter().zip(new).all(same)
+    }
+
+    /// Returns true if one of the paths leads to another value of `flow.input` than before.
+    fn reads_other_input(&self, references: &[Reference], paths: &[Path]) -> bool {
+        if self.old.1 == self.new.1 || !references.contains(&Reference::Flow) {
+            return false;
+        }
+        let roots = |input: &Json| Json::object([("flow", Json::object([("input", input.clone())]))]);
+        let (old, new) = (roots(self.old.1), roots(self.new.1));
+        paths.iter().filter(|path| path.root() == "flow").any(|path| path.resolve(&old) != path.resolve(&new))
+    }
+}
+
+/// Returns edges in an order that does not depend on their places in the file.
+fn sorted<'g>(graph: &'g Graph, edges: &[EdgeIx]) -> Vec<&'g Edge> {
+    let rank = |on: On| match on {
+        On::Success => 0,
+        On::Error => 1,
+        On::End => 2,
+    };
+    let mut edges: Vec<_> = edges.iter().map(|edge| graph.edge(*edge)).collect();
+    edges.sort_by(|a, b| {
+        let key = |edge: &'g Edge| (graph.node(edge.from).id.as_str(), rank(edge.on));
+        key(a).cmp(&key(b))
+    });
+    edges
+}

@@ -1,0 +1,309 @@
+//! Repeats a run in another version of its flow: the nodes whose outputs the new run keeps, and those that run again.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use flowcell_contract::{Json, NodeId, RunId};
+use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    NoStart, OpenError,
+    definition::{Part, Versions},
+    past::{Effects, Past},
+    retry::node_and_followers,
+};
+use crate::{
+    driver::{KeptOutputs, each_unit},
+    fact::{Fact, ScopeId},
+    ports::{Pin, StoreError},
+    world::{Pinned, World},
+};
+
+/// Another version of a run's flow, in which a new run repeats it.
+#[derive(Clone)]
+pub struct OtherVersion {
+    /// The flow in this version.
+    pub flow: Pinned,
+    /// The number of the version in the flow's library. `None`: the flow is in no library.
+    pub version: Option<u32>,
+}
+
+/// What a repetition of a run in another version of its flow keeps, and what it runs again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryPlan {
+    /// The number of the version in the flow's library.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// The nodes whose outputs the new run keeps, in the order of the file.
+    pub kept: Vec<NodeId>,
+    /// The nodes that run, in the order of the file.
+    pub runs: Vec<PlannedNode>,
+    /// The nodes that were skipped and are unchanged. Their conditions are evaluated again.
+    pub skipped: Vec<NodeId>,
+    /// The nodes of the earlier version that the flow no longer has.
+    pub gone: Vec<NodeId>,
+}
+
+/// A node that runs in the new run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedNode {
+    /// The node.
+    pub node: NodeId,
+    /// The reason.
+    #[serde(flatten)]
+    pub reason: Reason,
+    /// The calls of the node in the earlier runs that may have changed something outside the host, as `http.send`, with
+    /// their numbers. The node may make them again, with other idempotency keys.
+    #[serde(default, skip_serializing_if = "Effects::is_empty")]
+    pub made_calls: Effects,
+}
+
+/// The reason for which a node runs in a new run that keeps the outputs of other nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Reason {
+    /// The caller named it.
+    Requested,
+    /// The earlier version has no such node.
+    New,
+    /// A part of it is different in the new version.
+    Changed {
+        /// The part.
+        part: Part,
+    },
+    /// It failed, was cancelled or had not ended.
+    NotSucceeded,
+    /// It had not begun.
+    NotBegun,
+    /// A person decided something at the node that other nodes depend on which run again, so the node asks again.
+    AsksAgain,
+    /// It comes after another node that runs.
+    After {
+        /// The other node.
+        after: NodeId,
+    },
+}
+
+impl Reason {
+    /// Returns the reason as a text for people.
+    pub fn text(&self) -> String {
+        match self {
+            Reason::Requested => "it was requested".into(),
+            Reason::New => "it is new".into(),
+            Reason::Changed { part } => format!("{} changed", part.name()),
+            Reason::NotSucceeded => "it did not succeed".into(),
+            Reason::NotBegun => "it had not begun".into(),
+            Reason::AsksAgain => "it asks again, since a node that depends on its answer runs again".into(),
+            Reason::After { after } => format!("it comes after `{after}`"),
+        }
+    }
+}
+
+/// The end of a node of the flow itself in the earlier run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Succeeded,
+    Skipped,
+    Other,
+}
+
+/// The earlier run.
+pub(super) struct Earlier<'a> {
+    pub(super) run: &'a RunId,
+    pub(super) graph: &'a Graph,
+    pub(super) input: &'a Json,
+}
+
+/// Plans the repetition of a run in another version of its flow. `input` is the whole input of the new run. Fails if
+/// the caller wants to keep answers of people and none can be kept.
+pub(super) fn plan(
+    world: &World,
+    earlier: &Earlier<'_>,
+    other: &OtherVersion,
+    input: &Json,
+    (from, keeps_answers): (Option<&NodeId>, bool),
+) -> Result<RetryPlan, OpenError> {
+    let graph = &*other.flow.graph;
+    let of_flow = &graph.body(BodyIx::ROOT).nodes;
+    let first = from.map(|from| {
+        let node = of_flow.iter().copied().find(|node| graph.node(*node).id == *from);
+        node.ok_or_else(|| NoStart::Unknown(from.clone()))
+    });
+    let first = first.transpose()?;
+    let past = Past::read(world, earlier.run)?;
+    let ends = ends(world, earlier.run)?;
+    let versions = Versions { old: (earlier.graph, earlier.input), new: (graph, input) };
+    let old_nodes = &earlier.graph.body(BodyIx::ROOT).nodes;
+    let old_ids: HashMap<&NodeId, NodeIx> =
+        old_nodes.iter().map(|node| (&earlier.graph.node(*node).id, *node)).collect();
+    let mut runs = Runs { graph, reasons: HashMap::new() };
+    let (mut skipped, mut not_begun) = (HashSet::new(), Vec::new());
+    for &node in of_flow {
+        let id = &graph.node(node).id;
+        let old = old_ids.get(id).copied();
+        let reason = match old {
+            _ if first == Some(node) => Some(Reason::Requested),
+            None => Some(Reason::New),
+            Some(old) => match versions.difference(old, node) {
+                Some(part) => Some(Reason::Changed { part }),
+                None => match ends.get(&old) {
+                    Some(End::Succeeded) => match same_calls(world, past.called_by(id), &other.flow.pin)? {
+                        true => None,
+                        false => Some(Reason::Changed { part: Part::Called }),
+                    },
+                    Some(End::Skipped) => {
+                        skipped.insert(node);
+                        None
+                    }
+                    Some(End::Other) => Some(Reason::NotSucceeded),
+                    None => {
+                        not_begun.push(node);
+                        None
+                    }
+                },
+            },
+        };
+        runs.reasons.extend(reason.map(|reason| (node, reason)));
+    }
+    runs.add_followers();
+    not_begun.into_iter().for_each(|node| _ = runs.reasons.entry(node).or_insert(Reason::NotBegun));
+    runs.add_followers();
+    let decided = past.decided_in(graph);
+    if keeps_answers {
+        let asked = decided.iter().filter(|node| runs.reasons.contains_key(node)).min();
+        if let (Some(from), Some(gate)) = (from, asked)
+            && decided.iter().all(|node| runs.reasons.contains_key(node))
+        {
+            let gate = graph.node(*gate).id.clone();
+            return Err(NoStart::KeepsNothing { from: from.clone(), gate }.into());
+        }
+    } else {
+        runs.ask_again(decided);
+    }
+    let kept = |node: &&NodeIx| !runs.reasons.contains_key(node);
+    let id = |node: &NodeIx| graph.node(*node).id.clone();
+    let new_ids: HashSet<_> = of_flow.iter().map(|node| &graph.node(*node).id).collect();
+    let gone = old_nodes.iter().map(|node| &earlier.graph.node(*node).id).filter(|id| !new_ids.contains(id));
+    let planned = |node: &NodeIx| {
+        let reason = runs.reasons.get(node)?.clone();
+        Some(PlannedNode { node: id(node), reason, made_calls: past.effects_of(&graph.node(*node).id) })
+    };
+    Ok(RetryPlan {
+        version: other.version,
+        kept: of_flow.iter().filter(kept).filter(|node| !skipped.contains(*node)).map(id).collect(),
+        runs: of_flow.iter().filter_map(planned).collect(),
+        skipped: of_flow.iter().filter(kept).filter(|node| skipped.contains(*node)).map(id).collect(),
+        gone: gone.cloned().collect(),
+    })
+}
+
+/// The nodes that run, with the reasons.
+struct Runs<'a> {
+    graph: &'a Graph,
+    reasons: HashMap<NodeIx, Reason>,
+}
+
+impl Runs<'_> {
+    /// Adds all nodes after those that run.
+    fn add_followers(&mut self) {
+        let mut open: VecDeque<_> = self.reasons.keys().copied().collect();
+        // The order decides only which node a reason names.
+        open.make_contiguous().sort_unstable();
+        while let Some(node) = open.pop_front() {
+            let from = self.graph.node(node);
+            for edge in &from.outgoing {
+                let next = self.graph.edge(*edge).to;
+                self.reasons.entry(next).or_insert_with(|| {
+                    open.push_back(next);
+                    Reason::After { after: from.id.clone() }
+                });
+            }
+        }
+    }
+
+    /// Adds each node at which a person has decided something that a node depends on which runs, and all nodes after
+    /// it.
+    fn ask_again(&mut self, decided: HashSet<NodeIx>) {
+        let mut left: Vec<_> = decided.into_iter().map(|node| (node, node_and_followers(self.graph, node))).collect();
+        left.sort_unstable_by_key(|(node, _)| *node);
+        loop {
+            let runs = |after: &HashSet<NodeIx>| after.iter().any(|node| self.reasons.contains_key(node));
+            let (asking, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, after)| runs(after));
+            if asking.is_empty() {
+                return;
+            }
+            for (node, _) in asking {
+                self.reasons.entry(node).or_insert(Reason::AsksAgain);
+            }
+            self.add_followers();
+            left = rest;
+        }
+    }
+}
+
+/// Returns the ends of the nodes of the flow itself that have begun or were skipped.
+fn ends(world: &World, run: &RunId) -> Result<HashMap<NodeIx, End>, StoreError> {
+    let mut ends = HashMap::new();
+    each_unit(&*world.journal, &world.tenant, run, |unit| {
+        for fact in &unit.facts {
+            let (task, end) = match fact {
+                Fact::TaskSucceeded { task, .. } => (task, End::Succeeded),
+                Fact::TaskSkipped { task, .. } => (task, End::Skipped),
+                // A task that is cancelled before it was ready has not begun.
+                Fact::TaskReady { task, .. } | Fact::TaskFailed { task, .. } => (task, End::Other),
+                _ => continue,
+            };
+            if task.scope == ScopeId::ROOT {
+                ends.insert(task.node, end);
+            }
+        }
+    })?;
+    Ok(ends)
+}
+
+/// Returns true if a flow with the pin `caller` calls the same flows as the runs in `children` are of, and these flows
+/// call the same flows as those runs did.
+fn same_calls(world: &World, children: &[RunId], caller: &Pin) -> Result<bool, StoreError> {
+    let mut open: Vec<(RunId, Pin)> = children.iter().map(|child| (child.clone(), caller.clone())).collect();
+    // Many children may be runs of one flow.
+    let mut compared: HashSet<(Pin, Pin)> = HashSet::new();
+    while let Some((child, caller)) = open.pop() {
+        let Some(record) = world.journal.find(&world.tenant, &child)? else { return Ok(false) };
+        let name = record.called.as_ref().unwrap_or(&record.flow);
+        let Ok(present) = world.flows.resolve(name, &caller) else { return Ok(false) };
+        let pins = (record.pin.clone(), present.pin.clone());
+        if !compared.contains(&pins) && !world.flows.is_same(&pins.0, &pins.1) {
+            return Ok(false);
+        }
+        compared.insert(pins);
+        let below = world.journal.children_of(&world.tenant, &child)?;
+        open.extend(below.into_iter().map(|child| (child, present.pin.clone())));
+    }
+    Ok(true)
+}
+
+/// Returns the outputs that a new run keeps from an earlier run of another version, by node of the new version.
+pub(super) fn outputs_of(world: &World, graph: &Graph, run: &RunId, kept: &[NodeId]) -> Result<KeptOutputs, OpenError> {
+    let record = world.journal.find(&world.tenant, run)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+    let old = world.flows.pinned(&record.pin).map_err(OpenError::Pin)?;
+    let kept: HashSet<&NodeId> = kept.iter().collect();
+    let of_flow = graph.body(BodyIx::ROOT).nodes.iter();
+    let nodes: HashMap<&NodeId, NodeIx> = of_flow.map(|node| (&graph.node(*node).id, *node)).collect();
+    let mut outputs = KeptOutputs::new();
+    each_unit(&*world.journal, &world.tenant, run, |unit| {
+        for fact in &unit.facts {
+            if let Fact::TaskSucceeded { task, output, .. } = fact
+                && task.scope == ScopeId::ROOT
+                && let id = &old.node(task.node).id
+                && kept.contains(id)
+                && let Some(node) = nodes.get(id)
+            {
+                outputs.insert(*node, output.clone());
+            }
+        }
+    })
+    .map_err(|StoreError(why)| StoreError(format!("the run `{run}` that is done again: {why}").into()))?;
+    Ok(outputs)
+}
