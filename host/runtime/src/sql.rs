@@ -114,7 +114,10 @@ pub enum OpenSharedStoreError {
         fix: String,
     },
     /// A later version of Flowcell wrote the store.
-    #[error("the store has version {found}, and this Flowcell reads up to {known}")]
+    #[error(
+        "the store has version {found}, and this Flowcell reads up to {known}: use the version that wrote it, or a later \
+         one"
+    )]
     Newer {
         /// The version of the store.
         found: u64,

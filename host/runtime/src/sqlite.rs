@@ -92,7 +92,11 @@ pub enum OpenStoreError {
     #[error("the folder {} has no store", .0.display())]
     Missing(PathBuf),
     /// A later version of Flowcell wrote the store.
-    #[error("the store {} has version {found}, but this version of Flowcell reads at most {known}", .path.display())]
+    #[error(
+        "the store {} has version {found}, but this version of Flowcell reads at most {known}: use the version that wrote \
+         it, or a later one",
+        .path.display()
+    )]
     Newer {
         /// The folder of the store.
         path: PathBuf,
