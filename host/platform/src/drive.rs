@@ -5,9 +5,12 @@
 //! | [`supervisor`] | drives every run that is ready |
 //! | [`triggers`] | starts flows at scheduled times, on incoming posts, and after other runs |
 //! | [`sessions`] | keeps the state of agentic flows between runs |
+//! | jobs | act on all runs that a filter selects |
 //! | [`channels`] | front ends: files, webhooks and programs |
 
 pub mod channels;
+#[cfg(unix)]
+pub mod jobs;
 pub mod sessions;
 pub mod supervisor;
 pub mod triggers;

@@ -14,6 +14,7 @@ pub(crate) mod granted;
 mod home;
 pub(crate) mod homes;
 mod inspector;
+mod job_signals;
 mod known_pack;
 pub mod loaded;
 pub(crate) mod loading;
@@ -57,7 +58,9 @@ use flowcell_services::{
 use parking_lot::Mutex;
 
 pub use self::builder::HostBuilder;
-use self::{called::CallableFlows, checked::CheckedFlows, known_pack::KnownPack, watched::Watched};
+use self::{
+    called::CallableFlows, checked::CheckedFlows, job_signals::JobSignals, known_pack::KnownPack, watched::Watched,
+};
 use crate::{
     host::{
         blocking::{charged, computing},
@@ -136,6 +139,7 @@ struct Shared {
     /// wait to do so.
     expressions: FairSemaphore,
     waiting_expressions: FairSemaphore,
+    jobs: JobSignals,
     /// The packs that runs can pin.
     packs: Mutex<HashMap<Digest, KnownPack>>,
 }
@@ -393,6 +397,11 @@ impl Host {
     pub(crate) fn settle(&self) -> Result<(), StoreError> {
         self.shared.store.as_ref().map_or(Ok(()), |store| store.settle())?;
         self.shared.shared.as_ref().map_or(Ok(()), |store| store.settle())
+    }
+
+    /// Returns the signals about jobs.
+    pub(crate) fn job_signals(&self) -> &JobSignals {
+        &self.shared.jobs
     }
 
     /// Returns the inbox of the store.

@@ -67,6 +67,8 @@ mod world;
 
 #[cfg(unix)]
 pub use control::AskError;
+#[cfg(unix)]
+pub use drive::jobs;
 pub use drive::{channels, sessions, supervisor, triggers};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};

@@ -25,13 +25,13 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Host,
-    drive::triggers::operation::TriggerError,
+    drive::{jobs::JobError, triggers::operation::TriggerError},
     files::FileError,
     host::{granted::grantable, retention::DeleteError},
     operate::{
         audit::{AUDIT, append, key},
         documents::{DocumentError, Documents, read, to_json},
-        identity::{AuthError, Caller, Identify},
+        identity::{AuthError, Caller, Identify, Refusal},
         policy::{OPERATORS, POLICY, Policy},
         record::{TENANT, TenantRecord},
         usage::Used,
@@ -89,6 +89,9 @@ pub enum TenantError {
     /// An error of a trigger.
     #[error(transparent)]
     Trigger(#[from] TriggerError),
+    /// An error of a job.
+    #[error(transparent)]
+    Job(#[from] JobError),
     /// Runs were not deleted.
     #[error(transparent)]
     Delete(#[from] DeleteError),
@@ -112,6 +115,7 @@ impl TenantError {
             TenantError::Secret(error) => error.code(),
             TenantError::File(error) => error.code(),
             TenantError::Trigger(error) => error.code(),
+            TenantError::Job(error) => error.code(),
             TenantError::Delete(error) => error.code(),
             TenantError::Store(_) => "store_unavailable",
         }
@@ -358,10 +362,24 @@ impl Identify for Tenants {
     }
 
     fn still_knows(&self, caller: &Caller) -> bool {
-        let token = caller.token.as_deref().map(|id| self.get::<Token>(TOKEN, id));
         // If the store does not answer, the caller must authenticate again.
-        let Some(Ok(Some((token, _)))) = token else { return false };
-        token.is_valid_at(self.host.now()) && self.tenant(&token.tenant).is_ok_and(|(tenant, _)| !tenant.disabled)
+        matches!(self.refusal(caller), Ok(None))
+    }
+
+    fn refusal(&self, caller: &Caller) -> Result<Option<Refusal>, AuthError> {
+        let Some(id) = caller.token.as_deref() else { return Ok(Some(Refusal::TokenRequired)) };
+        let token: Option<(Token, u64)> = self.get(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
+        let Some((token, _)) = token.filter(|(token, _)| *token.tenant == *caller.tenant.as_str()) else {
+            return Ok(Some(Refusal::TokenUnknown));
+        };
+        if let Some(refusal) = token.refusal_at(self.host.now()) {
+            return Ok(Some(refusal));
+        }
+        match self.tenant(&token.tenant) {
+            Ok((tenant, _)) => Ok(tenant.disabled.then_some(Refusal::TenantDisabled)),
+            Err(TenantError::Unknown(_)) => Ok(Some(Refusal::TokenUnknown)),
+            Err(_) => Err(AuthError::Unavailable),
+        }
     }
 
     fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), AuthError> {

@@ -50,6 +50,7 @@ pub use flowcell_platform::identity;
 use flowcell_platform::{
     Error, Host, StartError,
     identity::Identify,
+    jobs::worker::JobWorker,
     supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
     triggers::{TriggerTenants, Triggers, ends::EndedRun},
     usage::{FLUSH_INTERVAL, Usage},
@@ -173,6 +174,7 @@ impl Server {
         let serving = tokio::spawn(connection::serve(listener, router, (limits, proxies), ends));
         let triggers = app.triggers.clone();
         let starting = tokio::spawn(async move { triggers.attend().await });
+        let jobs = tokio::spawn(job_worker(&app).attend());
         let (halt, halted) = oneshot::channel();
         let mut driving = drive_until_halted(drive, halted);
         let asked_to_stop = async {
@@ -190,6 +192,8 @@ impl Server {
         app.drain();
         // If this aborts the start of a run by a trigger, a later check of the triggers finds the missing start again.
         starting.abort();
+        // Another process, or this one after its next start, goes on with the jobs.
+        jobs.abort();
         drive.stop().await;
         app.ends.send_replace(true);
         // If the task that serves connections has panicked, it needs no stop.
@@ -198,6 +202,14 @@ impl Server {
         app.host.stop_telemetry().await;
         driven.and(app.host.usage().flush())
     }
+}
+
+/// Returns the worker of the jobs in the server's store.
+fn job_worker(app: &App) -> JobWorker {
+    let triggers = app.triggers.clone();
+    JobWorker::new(app.host.clone(), app.identity.clone())
+        .signaling(app.admission.ready_signal().clone())
+        .reporting(move |tenant, row| triggers.report_end(tenant, row.into()))
 }
 
 /// Drives runs until the sender of `halted` is dropped or the store cannot be read.

@@ -299,6 +299,7 @@ impl HostBuilder {
             blobs,
             sessions,
             documents,
+            jobs: Default::default(),
             inbox,
             sweep,
             metrics,

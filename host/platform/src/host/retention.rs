@@ -16,7 +16,7 @@ use super::{Host, called::CallableFlows, homes};
 use crate::{host::error::StartError, operate::documents::Documents};
 
 /// The statuses of runs that have ended.
-const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
+pub(crate) const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
 /// The status of a removed run, whose id stays reserved.
 const REMOVED: &str = "removed";
 /// Number of repeating runs that one query reads.
@@ -159,6 +159,26 @@ fn remove(host: &Host, runs: &[RunId]) -> Result<Removal, StoreError> {
     }
     host.shared.metrics.count_removed(&host.tenant, removal.runs.len() as u64);
     Ok(removal)
+}
+
+/// Deletes those of the runs that can be deleted, in one commit. Returns each run with the code of the reason if it was
+/// not deleted.
+pub(crate) fn delete_deletable(host: &Host, runs: &[RunId]) -> Result<Vec<(RunId, Option<&'static str>)>, StoreError> {
+    let (mut refused, mut free) = (Vec::new(), Vec::new());
+    for run in runs {
+        let why = match undeletable(host, run)? {
+            Some(why) => Some(why),
+            None => repeated_by_live_run(host, run)?.map(|by| Undeletable::Repeated { run: run.clone(), by }),
+        };
+        match why {
+            Some(why) => refused.push((run.clone(), Some(why.code()))),
+            None => free.push(run.clone()),
+        }
+    }
+    let Removal { runs: deleted, held } = remove(host, &free)?;
+    let deleted = deleted.into_iter().map(|run| (run, None));
+    let held = held.into_iter().map(|run| (run, Some("run_driven")));
+    Ok(deleted.chain(held).chain(refused).collect())
 }
 
 /// Returns the reason why a run itself cannot be deleted, if there is one.

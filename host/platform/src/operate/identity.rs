@@ -84,6 +84,11 @@ impl Scopes {
         Scope::ALL.into_iter().collect()
     }
 
+    /// Returns the names of the scopes.
+    pub fn names(self) -> Vec<String> {
+        Scope::ALL.into_iter().filter(|scope| self.has(*scope)).map(|scope| scope.name().to_owned()).collect()
+    }
+
     /// Returns whether the set contains a scope.
     pub fn has(self, scope: Scope) -> bool {
         self.0 & 1 << scope as u8 != 0
@@ -123,6 +128,39 @@ pub enum AuthError {
     Unavailable,
 }
 
+/// The reason why a caller is no longer authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The caller has no token, and the server requires one now.
+    #[error("the server requires tokens now, and the caller had none")]
+    TokenRequired,
+    /// The token does not exist, or belongs to another tenant.
+    #[error("the token of the caller does not exist any more")]
+    TokenUnknown,
+    /// The token was revoked.
+    #[error("the token of the caller was revoked")]
+    TokenRevoked,
+    /// The token has expired.
+    #[error("the token of the caller has expired")]
+    TokenExpired,
+    /// The tenant is disabled.
+    #[error("the tenant is disabled")]
+    TenantDisabled,
+}
+
+impl Refusal {
+    /// Returns a stable code.
+    pub fn code(self) -> &'static str {
+        match self {
+            Refusal::TokenRequired => "token_required",
+            Refusal::TokenUnknown => "token_unknown",
+            Refusal::TokenRevoked => "token_revoked",
+            Refusal::TokenExpired => "token_expired",
+            Refusal::TenantDisabled => "tenant_disabled",
+        }
+    }
+}
+
 /// Authenticates the callers of a server.
 pub trait Identify: Send + Sync {
     /// Returns the caller with the token `bearer`. Without a token, returns the local caller if the server accepts that
@@ -132,6 +170,12 @@ pub trait Identify: Send + Sync {
     /// Returns whether a caller is still authenticated, so that its streams may continue.
     fn still_knows(&self, _caller: &Caller) -> bool {
         true
+    }
+
+    /// Returns the reason why a caller is no longer authenticated, or `None` if it is. Fails if the store does not
+    /// answer.
+    fn refusal(&self, caller: &Caller) -> Result<Option<Refusal>, AuthError> {
+        Ok((!self.still_knows(caller)).then_some(Refusal::TokenUnknown))
     }
 
     /// Returns true if every caller needs a token. If it is false, a server listens only on its own machine.

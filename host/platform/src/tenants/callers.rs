@@ -13,7 +13,7 @@ use super::{TenantError, Tenants};
 use crate::{
     Host,
     operate::{
-        identity::{AuthError, Caller, Identify, Local},
+        identity::{AuthError, Caller, Identify, Local, Refusal},
         policy::Policy,
         record::TENANT,
     },
@@ -72,6 +72,13 @@ impl Identify for Callers {
     fn still_knows(&self, caller: &Caller) -> bool {
         let is_asked = self.asks_for_tokens() || self.check_is_due() && self.check_for_tenants().unwrap_or(true);
         !is_asked || self.tenants.still_knows(caller)
+    }
+
+    fn refusal(&self, caller: &Caller) -> Result<Option<Refusal>, AuthError> {
+        match self.asks_for_tokens() || self.check_for_tenants().map_err(|_| AuthError::Unavailable)? {
+            true => self.tenants.refusal(caller),
+            false => Ok(None),
+        }
     }
 
     fn asks_for_tokens(&self) -> bool {

@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::{OPERATOR, TenantError, Tenants, audit::Outcome};
 use crate::{
     FlowLibrary, StartError,
-    drive::triggers::operation::{TriggerAdmin, TriggerOperation},
+    drive::{
+        jobs::operation::JobOperation,
+        triggers::operation::{TriggerAdmin, TriggerOperation},
+    },
     files::operation::FileOperation,
     host::retention::{DeleteError, Removal},
     operate::{documents::to_json, policy::Policy, vault::Hidden},
@@ -149,6 +152,13 @@ pub enum Operation {
         /// The ids of the runs.
         runs: Vec<RunId>,
     },
+    /// Handles a request about the jobs of a tenant.
+    Job {
+        /// The tenant of the jobs.
+        tenant: String,
+        /// The request.
+        deed: JobOperation,
+    },
     /// Encrypts all secrets with a new key.
     RotateSecretKey {
         /// The new key. `None` creates one beside the store.
@@ -222,6 +232,9 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
             Ok(to_json("runs", &removed)?)
         }
         Operation::DeleteRuns { tenant, runs } => delete_runs(tenants, tenant, runs),
+        Operation::Job { tenant, deed } => {
+            Ok(deed.execute(&tenants.host.for_tenant(tenants.existing_tenant(tenant)?))?)
+        }
         Operation::RotateSecretKey { key } => {
             let rotated = tenants.vault().rotate(&tenants.all_tenants()?, OPERATOR, key.as_ref().map(Hidden::text))?;
             Ok(to_json("rotated", &rotated)?)

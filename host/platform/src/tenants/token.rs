@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Outcome, TOKEN, TenantError, Tenants};
-use crate::operate::identity::{Scope, Scopes};
+use crate::operate::identity::{Refusal, Scope, Scopes};
 
 /// The prefix of every token, which helps scanners to find leaked tokens.
 const PREFIX: &str = "fct_";
@@ -71,8 +71,15 @@ impl Token {
     }
 
     /// Returns true if the token is neither expired nor revoked at `now`.
-    pub(super) fn is_valid_at(&self, now: u64) -> bool {
-        self.expires.is_none_or(|expires| now < expires) && self.revoked.is_none()
+    fn is_valid_at(&self, now: u64) -> bool {
+        self.refusal_at(now).is_none()
+    }
+
+    /// Returns the reason why the token is not valid at `now`, or `None` if it is.
+    pub(super) fn refusal_at(&self, now: u64) -> Option<Refusal> {
+        let has_expired = self.expires.is_some_and(|expires| now >= expires);
+        let revoked = self.revoked.map(|_| Refusal::TokenRevoked);
+        revoked.or(has_expired.then_some(Refusal::TokenExpired))
     }
 
     pub(super) fn scopes(&self) -> Scopes {

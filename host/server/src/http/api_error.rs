@@ -16,7 +16,9 @@ use utoipa::ToSchema;
 
 use super::identity::{AuthError, Scope};
 use flowcell_platform::{
-    AskError, DeleteError, LibraryError, LoadError, NoVersion, QuotaError, StartError, shape,
+    AskError, DeleteError, LibraryError, LoadError, NoVersion, QuotaError, StartError,
+    jobs::JobError,
+    shape,
     supervisor::AdmitError,
     triggers::{
         LookError,
@@ -291,6 +293,20 @@ impl From<TriggerError> for ApiError {
             TriggerError::TooMany(_) => ApiError::busy(error.code(), error),
             TriggerError::Flow(error) => error.into(),
             TriggerError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<JobError> for ApiError {
+    fn from(error: JobError) -> ApiError {
+        let of = |status| ApiError::new(status, error.code(), &error);
+        match error {
+            JobError::Request(_) | JobError::NoStore => of(StatusCode::BAD_REQUEST),
+            JobError::TooLarge => of(StatusCode::PAYLOAD_TOO_LARGE),
+            JobError::Unknown(_) => of(StatusCode::NOT_FOUND),
+            JobError::Ended(_) => of(StatusCode::CONFLICT),
+            JobError::TooMany => ApiError::busy(error.code(), error),
+            JobError::Document(error) => ApiError::unavailable(error),
         }
     }
 }

@@ -26,6 +26,7 @@ use super::{
 };
 use flowcell_platform::{
     CheckedFlow, LoadedFlow, StartError,
+    jobs::RETRY_PREFIX,
     supervisor::{Admission, Overflow},
 };
 
@@ -106,15 +107,15 @@ pub(crate) async fn start(
     begin(&request, body, Some((run, digest)), &headers, wait).await
 }
 
-/// Prefixes of the run ids that are derived from triggers and idempotency keys. A caller that chose such an id could
-/// block a later start by a trigger or a key.
-const RESERVED_PREFIXES: [&str; 5] = ["cron.", "event.", "hook.", "manual.", "idem-"];
+/// Prefixes of the run ids that are derived from triggers, idempotency keys and jobs. A caller that chose such an id
+/// could block a later start by a trigger, a key or a job.
+const RESERVED_PREFIXES: [&str; 6] = ["cron.", "event.", "hook.", "manual.", "idem-", RETRY_PREFIX];
 
 /// Parses a run id that a caller has chosen. Returns 400 if its prefix is reserved or its characters are not allowed.
 pub(crate) fn parse_chosen_id(id: &str) -> Result<RunId, ApiError> {
     match RESERVED_PREFIXES.iter().find(|reserved| id.starts_with(*reserved)) {
         Some(reserved) => Err(ApiError::bad_request(format!(
-            "ids that begin with `{reserved}` are reserved for triggers and `Idempotency-Key`; choose another one"
+            "ids that begin with `{reserved}` are reserved for triggers, jobs and `Idempotency-Key`; choose another one"
         ))),
         None => parse_run_id(id),
     }

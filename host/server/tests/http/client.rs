@@ -25,6 +25,7 @@ pub(crate) struct Served {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
     folder: Option<tempfile::TempDir>,
+    host: Host,
 }
 
 impl Served {
@@ -72,6 +73,7 @@ impl Served {
         let drain_delay = Duration::ZERO;
         let flows = folder.path().join("flows");
         let (told, hears) = std::sync::mpsc::channel();
+        let own = host.clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -84,7 +86,12 @@ impl Served {
             });
         });
         let address = hears.recv().unwrap();
-        Served { address, stop: Some(stop), thread: Some(thread), folder: Some(folder) }
+        Served { address, stop: Some(stop), thread: Some(thread), folder: Some(folder), host: own }
+    }
+
+    /// Returns the host of the server.
+    pub(crate) fn host(&self) -> Host {
+        self.host.clone()
     }
 
     /// Returns the server's temporary folder.

@@ -14,6 +14,7 @@ mod fake;
 mod files;
 mod homes;
 mod hostile;
+mod jobs;
 mod library;
 mod live;
 mod messages;

@@ -1,0 +1,344 @@
+//! Jobs: one action on all runs that a filter selects, in the background.
+//!
+//! A job goes through its runs by a cursor, from the latest one that began at or before the job's creation to the
+//! earliest. It selects a batch of runs, stores the batch with the cursor, acts on each run, and then stores the
+//! results.
+//!
+//! **No run is left out and none gets the action twice.** A batch is stored before the job acts on its runs. If the
+//! process dies, the next process acts on the same runs again, and each action has no effect the second time. A run
+//! that is cancelled or deleted stays so. The id of a repeating run follows from the job and the repeated run. An
+//! answer names the question that was open when the batch was stored, so it does not answer a later one.
+//!
+//! **One process executes a job.** The process stores its name and a time in the document of the job, and renews them
+//! with each batch. On a shared store another process takes the job over after that time. A process that was stopped
+//! meanwhile acts on runs of its batch at most, which have been acted on by then.
+//!
+//! **A job has the rights of its creator.** Before each batch it checks that the token of the creator is still valid and
+//! the tenant enabled. Otherwise it stops, and names the reason.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`request`] | requests for jobs |
+//! | [`record`] | a job with its progress |
+//! | `store` | the documents of jobs |
+//! | [`operation`] | the requests of operators |
+//! | `act` | the actions on runs |
+//! | [`worker`] | the execution of jobs |
+
+mod act;
+pub mod operation;
+pub mod record;
+pub mod request;
+mod store;
+pub mod worker;
+
+use flowcell_contract::{RunId, Tenant};
+use flowcell_runtime::{
+    limits::MAX_COUNTED,
+    ports::{Group, Runs, StoreError},
+};
+use serde::{Deserialize, Serialize};
+
+pub use self::act::RETRY_PREFIX;
+use self::{record::StoredJob, store::JobStore};
+pub use self::{
+    record::{Creator, Job, JobReason, JobState},
+    request::{
+        DEFAULT_MAX_RUNS, DEFAULT_RUNS_PER_SECOND, JobAction, JobFilter, JobParams, JobRequest, MAX_JOB_REQUEST_BYTES,
+        MAX_JOB_RUNS, MAX_RUNS_PER_SECOND,
+    },
+};
+use crate::{
+    Host,
+    operate::{
+        audit::{self, AUDIT, Act, AuditEntry, Outcome},
+        documents::{DocumentError, Documents, read},
+        identity::Scopes,
+    },
+};
+
+/// Maximum number of jobs of a tenant that have not ended.
+pub const MAX_LIVE_JOBS: usize = 8;
+/// The number of runs that a preview names.
+pub const PREVIEWED_RUNS: usize = 20;
+/// Number of entries of an audit log that are read at a time.
+const AUDIT_PAGE: usize = 500;
+
+/// An error of a request for a job.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// The request is not valid.
+    #[error("{0}")]
+    Request(String),
+    /// The request is too large.
+    #[error("a request for a job may have at most {} KiB of JSON text", MAX_JOB_REQUEST_BYTES >> 10)]
+    TooLarge,
+    /// The job does not exist.
+    #[error("the job `{0}` does not exist; `flowcell jobs list` and `GET /v1/jobs` list the jobs")]
+    Unknown(String),
+    /// The job has ended.
+    #[error("the job `{0}` has ended, so it cannot be paused, resumed or cancelled")]
+    Ended(String),
+    /// The tenant has too many jobs.
+    #[error("the tenant has {MAX_LIVE_JOBS} jobs that have not ended, which is the limit; wait for one, or cancel one")]
+    TooMany,
+    /// The host has no lists of runs.
+    #[error("a store in memory has no jobs")]
+    NoStore,
+    /// A document of a job is damaged, or the store does not answer.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+}
+
+impl From<StoreError> for JobError {
+    fn from(error: StoreError) -> JobError {
+        JobError::Document(error.into())
+    }
+}
+
+impl JobError {
+    /// Returns a stable error code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            JobError::Request(_) | JobError::NoStore => "bad_request",
+            JobError::TooLarge => "too_large",
+            JobError::Unknown(_) => "job_not_found",
+            JobError::Ended(_) => "job_ended",
+            JobError::TooMany => "too_many_jobs",
+            JobError::Document(DocumentError::Damaged(..)) => "damaged",
+            JobError::Document(DocumentError::Changed(_)) => "conflict",
+            JobError::Document(DocumentError::Store(_)) => "store_unavailable",
+        }
+    }
+}
+
+/// The runs that a job would select.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preview {
+    /// The number of runs. At most 10,000 are counted.
+    pub runs: u64,
+    /// True if more than 10,000 runs match.
+    pub more: bool,
+    /// The numbers of runs by status.
+    pub by_status: std::collections::BTreeMap<String, u64>,
+    /// The ids of the first runs, at most [`PREVIEWED_RUNS`].
+    pub first: Vec<RunId>,
+}
+
+/// A request to steer a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum JobCommand {
+    /// Pauses the job. It acts on the runs of its present batch first.
+    Pause,
+    /// Resumes a paused job.
+    Resume,
+    /// Cancels the job. Runs that it has acted on stay as they are.
+    Cancel,
+}
+
+impl JobCommand {
+    /// Returns the name of the command in audit entries.
+    pub fn action(self) -> &'static str {
+        match self {
+            JobCommand::Pause => "job.pause",
+            JobCommand::Resume => "job.resume",
+            JobCommand::Cancel => "job.cancel",
+        }
+    }
+}
+
+/// The jobs of the tenant of a host.
+pub struct Jobs<'a> {
+    host: &'a Host,
+    store: JobStore<'a>,
+}
+
+impl Jobs<'_> {
+    /// Returns the jobs of the tenant of a host.
+    pub fn of(host: &Host) -> Jobs<'_> {
+        Jobs { host, store: JobStore::of(host) }
+    }
+
+    fn tenant(&self) -> &Tenant {
+        self.host.tenant()
+    }
+
+    fn runs(&self) -> Result<&dyn Runs, JobError> {
+        self.host.runs().ok_or(JobError::NoStore)
+    }
+
+    /// Checks a request, and returns the runs that its job would select. Changes nothing.
+    pub fn preview(&self, request: &JobRequest) -> Result<Preview, JobError> {
+        if request.is_too_large() {
+            return Err(JobError::TooLarge);
+        }
+        request.check().map_err(JobError::Request)?;
+        let filter = request.filter.of_store(self.host.now(), None, PREVIEWED_RUNS);
+        let counts = self.runs()?.count(self.tenant(), &filter, &Group::Status)?;
+        let first = self.runs()?.runs(self.tenant(), &filter)?;
+        let shown = |status: Option<String>| match status.as_deref() {
+            Some("active") | None => "running".to_owned(),
+            Some(other) => other.to_owned(),
+        };
+        Ok(Preview {
+            runs: counts.values.iter().map(|(_, runs)| runs).sum(),
+            more: counts.more,
+            by_status: counts.values.into_iter().map(|(status, runs)| (shown(status), runs)).collect(),
+            first: first.into_iter().map(|row| row.run_id).collect(),
+        })
+    }
+
+    /// Creates a job with the rights of its creator, and writes it to the audit log. Returns when the job is on stable
+    /// storage. A worker of any process on the store then executes it.
+    pub fn create(&self, request: JobRequest, creator: &Creator, scopes: Scopes) -> Result<Job, JobError> {
+        let Preview { runs: expected, more: expected_more, .. } = self.preview(&request)?;
+        let _creating = self.host.job_signals().lock_creation();
+        let live = self.store.all_of(self.tenant())?.into_iter().filter(|stored| !stored.job.state.has_ended());
+        if live.count() >= MAX_LIVE_JOBS {
+            return Err(JobError::TooMany);
+        }
+        let created = self.host.now();
+        // Ids are in the order of their creation.
+        let id = format!("{created:012x}{}", hex::encode(rand::random::<[u8; 6]>()));
+        let created_by = match creator {
+            Creator::Local => "local",
+            other => other.actor().unwrap_or_default(),
+        };
+        let job = Job {
+            id: id.clone(),
+            created_by: created_by.to_owned(),
+            created,
+            updated: created,
+            state: JobState::Running,
+            reason: None,
+            expected,
+            expected_more,
+            matched: 0,
+            done: 0,
+            skipped: Default::default(),
+            failed: 0,
+            errors: Vec::new(),
+            more: false,
+            request,
+        };
+        let named = scopes.names();
+        let stored = StoredJob {
+            job,
+            creator: creator.clone(),
+            scopes: named,
+            cursor: None,
+            batch: Vec::new(),
+            holder: None,
+            audit_after: None,
+        };
+        // The entry comes first, so that no job acts without one.
+        self.note(creator, "job.create", format!("{id} {}", stored.job.request.audit_text()))?;
+        if !self.store.put(self.tenant(), &stored, 0)? {
+            return Err(DocumentError::Changed(id).into());
+        }
+        self.host.job_signals().changed().notify_one();
+        Ok(stored.job)
+    }
+
+    /// Lists the jobs of the tenant, the latest first.
+    pub fn list(&self) -> Result<Vec<Job>, JobError> {
+        let mut jobs: Vec<_> = self.store.all_of(self.tenant())?.into_iter().map(|stored| stored.job).collect();
+        jobs.sort_by(|a, b| b.id.cmp(&a.id));
+        Ok(jobs)
+    }
+
+    /// Returns a job of the tenant.
+    pub fn show(&self, id: &str) -> Result<Job, JobError> {
+        let unknown = || JobError::Unknown(id.to_owned());
+        // Another text is no id. A part of a key must not select the job of another tenant.
+        if id.len() != 24 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(unknown());
+        }
+        // A job moves from the live ones to the ended ones, so this order finds it.
+        if let Some((live, _)) = self.store.live(self.tenant(), id)? {
+            return Ok(live.job);
+        }
+        Ok(self.store.ended(self.tenant(), id)?.ok_or_else(unknown)?.job)
+    }
+
+    /// Pauses, resumes or cancels a job. `actor` is the caller in the audit log. Returns the job as it is then.
+    pub fn steer(&self, id: &str, command: JobCommand, actor: &Creator) -> Result<Job, JobError> {
+        if self.show(id)?.state.has_ended() {
+            return Err(JobError::Ended(id.to_owned()));
+        }
+        let (mut had_ended, mut is_held) = (false, false);
+        let now = self.host.now();
+        let last = self.last_entry()?;
+        let changed = self.store.update(self.tenant(), id, |stored| {
+            had_ended = stored.job.state.has_ended();
+            // A worker that has the job stores the results of its batch, and then completes the end.
+            is_held = stored.holder.as_ref().is_some_and(|holder| now < holder.until);
+            let state = match command {
+                JobCommand::Pause => JobState::Paused,
+                JobCommand::Resume => JobState::Running,
+                JobCommand::Cancel => JobState::Cancelled,
+            };
+            if had_ended || stored.job.state == state {
+                return false;
+            }
+            stored.job.state = state;
+            stored.job.reason = None;
+            stored.job.updated = now;
+            stored.audit_after = state.has_ended().then_some(last);
+            true
+        })?;
+        let Some(stored) = changed.filter(|_| !had_ended) else { return Err(JobError::Ended(id.to_owned())) };
+        self.note(actor, command.action(), id.to_owned())?;
+        if stored.job.state.has_ended() && !is_held {
+            self.settle(&stored)?;
+        }
+        self.host.job_signals().changed().notify_one();
+        Ok(stored.job)
+    }
+
+    /// Completes the end of a job: writes its amounts to the audit log, once, and moves it to the ended jobs.
+    fn settle(&self, stored: &StoredJob) -> Result<(), DocumentError> {
+        let amounts = stored.job.amounts();
+        if let Some(after) = stored.audit_after
+            && !self.is_noted_after(after, &stored.job.id)?
+        {
+            self.note(&stored.creator, "job.end", amounts)?;
+        }
+        self.store.move_to_ended(self.tenant(), stored)
+    }
+
+    fn documents(&self) -> Documents<'_> {
+        Documents { store: self.host.documents(), tenant: self.tenant() }
+    }
+
+    /// Returns the number of the last audit entry of the tenant, or 0.
+    fn last_entry(&self) -> Result<u64, DocumentError> {
+        Ok(self.documents().last::<AuditEntry>(AUDIT)?.map_or(0, |last| last.seq))
+    }
+
+    /// Returns whether an entry after the one with the number `after` has the amounts of a job.
+    fn is_noted_after(&self, mut after: u64, id: &str) -> Result<bool, DocumentError> {
+        loop {
+            let page = self.host.documents().list(self.tenant(), AUDIT, &audit::key(after), AUDIT_PAGE)?;
+            let Some(last) = page.last() else { return Ok(false) };
+            after = read::<AuditEntry>(last)?.seq;
+            for entry in &page {
+                let entry: AuditEntry = read(entry)?;
+                if entry.action == "job.end" && entry.subject.starts_with(id) {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Writes an entry to the audit log of the tenant, unless the actor is not logged.
+    fn note(&self, actor: &Creator, action: &str, subject: String) -> Result<(), DocumentError> {
+        let Some(actor) = actor.actor() else { return Ok(()) };
+        let act = Act { actor: actor.to_owned(), action: action.to_owned(), subject, outcome: Outcome::Done };
+        audit::append(self.host.documents(), self.tenant(), self.host.now(), &act)
+    }
+}
+
+const _: () = assert!(MAX_COUNTED == 10_000, "the documentation of jobs names the limit");

@@ -1,0 +1,140 @@
+//! The documents of jobs.
+//!
+//! A job that has not ended is a document of the kind [`LIVE`] of the operators' tenant, so that one query lists the
+//! live jobs of all tenants. An ended job is a document of the kind [`ENDED`] there. The keys are the name of the
+//! tenant, `/`, and the id of the job.
+
+use flowcell_contract::Tenant;
+
+use super::record::StoredJob;
+use crate::{
+    Host,
+    operate::{
+        documents::{DocumentError, Documents, read},
+        policy::OPERATORS,
+    },
+};
+
+/// The kind of the documents of jobs that have not ended.
+const LIVE: &str = "job";
+/// The kind of the documents of ended jobs.
+const ENDED: &str = "job-ended";
+/// Number of documents that are read at a time.
+const PAGE: usize = 100;
+/// Maximum number of ended jobs of a tenant that are kept.
+const MAX_ENDED_JOBS: usize = 100;
+
+/// The documents of jobs in a store.
+pub(super) struct JobStore<'a> {
+    host: &'a Host,
+    operators: Tenant,
+}
+
+impl JobStore<'_> {
+    pub(super) fn of(host: &Host) -> JobStore<'_> {
+        JobStore { host, operators: Tenant::from(OPERATORS) }
+    }
+
+    fn documents(&self) -> Documents<'_> {
+        Documents { store: self.host.documents(), tenant: &self.operators }
+    }
+
+    /// Returns a live job with the version of its document.
+    pub(super) fn live(&self, tenant: &Tenant, id: &str) -> Result<Option<(StoredJob, u64)>, DocumentError> {
+        self.documents().get(LIVE, &key(tenant, id))
+    }
+
+    /// Returns an ended job.
+    pub(super) fn ended(&self, tenant: &Tenant, id: &str) -> Result<Option<StoredJob>, DocumentError> {
+        Ok(self.documents().get(ENDED, &key(tenant, id))?.map(|(stored, _)| stored))
+    }
+
+    /// Writes a live job if its document still has this version.
+    pub(super) fn put(&self, tenant: &Tenant, stored: &StoredJob, version: u64) -> Result<bool, DocumentError> {
+        self.documents().put(LIVE, &key(tenant, &stored.job.id), Some(stored), version)
+    }
+
+    /// Changes a live job. `change` returns false to leave the job as it is. Returns the job as it is afterwards, or
+    /// `None` if no live job has the id.
+    pub(super) fn update(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        mut change: impl FnMut(&mut StoredJob) -> bool,
+    ) -> Result<Option<StoredJob>, DocumentError> {
+        loop {
+            let Some((mut stored, version)) = self.live(tenant, id)? else { return Ok(None) };
+            if !change(&mut stored) || self.put(tenant, &stored, version)? {
+                return Ok(Some(stored));
+            }
+        }
+    }
+
+    /// Moves a job to the ended ones, and removes the oldest of them above [`MAX_ENDED_JOBS`].
+    pub(super) fn move_to_ended(&self, tenant: &Tenant, stored: &StoredJob) -> Result<(), DocumentError> {
+        let (key, documents) = (key(tenant, &stored.job.id), self.documents());
+        // False: another process has written the same document.
+        documents.put(ENDED, &key, Some(stored), 0)?;
+        while let Some((_, version)) = documents.get::<StoredJob>(LIVE, &key)? {
+            if documents.put::<StoredJob>(LIVE, &key, None, version)? {
+                break;
+            }
+        }
+        let ended = self.of_tenant(ENDED, tenant)?;
+        for (_, old) in ended.iter().rev().skip(MAX_ENDED_JOBS) {
+            if let Some((_, version)) = documents.get::<StoredJob>(ENDED, &self::key(tenant, &old.job.id))? {
+                documents.put::<StoredJob>(ENDED, &self::key(tenant, &old.job.id), None, version)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists the live jobs of all tenants.
+    pub(super) fn all_live(&self) -> Result<Vec<(Tenant, StoredJob)>, DocumentError> {
+        self.list(LIVE, String::new(), |_| true)
+    }
+
+    /// Lists the jobs of a tenant: the live ones and then the ended ones, each the earliest first.
+    pub(super) fn all_of(&self, tenant: &Tenant) -> Result<Vec<StoredJob>, DocumentError> {
+        let live = self.of_tenant(LIVE, tenant)?;
+        let ended = self.of_tenant(ENDED, tenant)?;
+        let is_ended = |id: &str| ended.iter().any(|(_, stored)| stored.job.id == id);
+        let live = live.into_iter().filter(|(_, stored)| !is_ended(&stored.job.id));
+        let live: Vec<_> = live.map(|(_, stored)| stored).collect();
+        Ok(live.into_iter().chain(ended.into_iter().map(|(_, stored)| stored)).collect())
+    }
+
+    fn of_tenant(&self, kind: &str, tenant: &Tenant) -> Result<Vec<(Tenant, StoredJob)>, DocumentError> {
+        let prefix = key(tenant, "");
+        let mut found = self.list(kind, prefix.clone(), |key| key.starts_with(&prefix))?;
+        found.retain(|(of, _)| of == tenant);
+        Ok(found)
+    }
+
+    /// Lists the documents of a kind with keys after `after`, as long as `fits` returns true.
+    fn list(
+        &self,
+        kind: &str,
+        mut after: String,
+        fits: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(Tenant, StoredJob)>, DocumentError> {
+        let mut all = Vec::new();
+        loop {
+            let page = self.host.documents().list(&self.operators, kind, &after, PAGE)?;
+            let Some(last) = page.last() else { return Ok(all) };
+            after.clone_from(&last.key);
+            for found in &page {
+                if !fits(&found.key) {
+                    return Ok(all);
+                }
+                // An id has no `/`, and the name of an embedder's tenant may have one.
+                let tenant = found.key.rsplit_once('/').map_or("", |(tenant, _)| tenant);
+                all.push((Tenant::from(tenant), read(found)?));
+            }
+        }
+    }
+}
+
+fn key(tenant: &Tenant, id: &str) -> String {
+    format!("{tenant}/{id}")
+}

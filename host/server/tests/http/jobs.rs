@@ -1,0 +1,297 @@
+//! Jobs: one action on all runs of a filter.
+
+use std::sync::Arc;
+
+use flowcell_platform::{
+    jobs::{Creator, JobCommand, JobState, Jobs, worker::JobWorker},
+    policy::Policy,
+    tenants::Tenants,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Answer, Served},
+    samples::{asks, hello},
+    tenants::{call, served},
+};
+
+fn post(served: &Served, token: &str, path: &str, body: &Value) -> Answer {
+    call(served, token, "POST", path, body)
+}
+
+fn get(served: &Served, token: &str, path: &str) -> Value {
+    call(served, token, "GET", path, &Value::Null).json()
+}
+
+/// Starts runs that park at a gate.
+fn park(served: &Served, token: &str, runs: impl Iterator<Item = String>) {
+    for run in runs {
+        let started = post(served, token, "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": run }));
+        assert_eq!((started.status, &started.json()["status"]), (201, &"parked".into()), "{started:?}");
+    }
+}
+
+/// Creates a job. Returns its id.
+fn create(served: &Served, token: &str, job: &Value) -> String {
+    let created = post(served, token, "/v1/jobs", job);
+    assert_eq!(created.status, 202, "{created:?}");
+    let id = created.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(created.header("location"), Some(&*format!("/v1/jobs/{id}")));
+    id
+}
+
+/// Waits for the end of a job. Returns the job.
+fn ended(served: &Served, token: &str, id: &str) -> Value {
+    get(served, token, &format!("/v1/jobs/{id}?wait=true"))
+}
+
+/// Executes a job. Returns it when it has ended.
+fn execute(served: &Served, token: &str, job: &Value) -> Value {
+    let id = create(served, token, job);
+    ended(served, token, &id)
+}
+
+fn status(served: &Served, token: &str, run: &str) -> Value {
+    get(served, token, &format!("/v1/runs/{run}"))["status"].clone()
+}
+
+/// Returns the state of a job and its amounts: matched, done, skipped by code, failed.
+fn amounts(job: &Value) -> Value {
+    json!([job["state"], job["matched"], job["done"], job["skipped"], job["failed"]])
+}
+
+/// Returns the actions and subjects of the audit entries about jobs of the tenant `a`.
+fn audit(tenants: &Tenants) -> Vec<(String, String)> {
+    let entries = tenants.audit("a", 0, 500).unwrap();
+    let of_jobs = entries.into_iter().filter(|entry| entry.action.starts_with("job."));
+    of_jobs.map(|entry| (entry.action, entry.subject)).collect()
+}
+
+#[test]
+fn a_job_performs_each_action_on_the_runs_that_it_fits() {
+    let (served, [a, _]) = served(&Policy::default());
+    park(&served, &a, ["p1", "p2", "p3"].map(str::to_owned).into_iter());
+    let done = json!({ "flow": hello(), "runId": "e" });
+    assert_eq!(post(&served, &a, "/v1/runs?wait=true", &done).status, 201);
+
+    let preview = json!({ "action": "cancel", "filter": { "since": 0 } });
+    let seen = post(&served, &a, "/v1/jobs?preview=true", &preview);
+    let expected = json!({ "runs": 4, "more": false, "byStatus": { "parked": 3, "succeeded": 1 }, "first": ["e", "p3", "p2", "p1"] });
+    assert_eq!((seen.status, seen.json()), (200, expected));
+    assert_eq!(get(&served, &a, "/v1/jobs")["jobs"], json!([]), "a preview creates no job");
+
+    let answer = json!({ "action": "answer", "filter": { "since": 0 }, "params": { "gate": "ok", "answer": "yes" }, "maxRuns": 2 });
+    let job = execute(&served, &a, &answer);
+    assert_eq!(amounts(&job), json!(["done", 2, 1, { "run_not_active": 1 }, 0]), "{job}");
+    assert_eq!((&job["more"], &job["expected"]), (&true.into(), &4.into()));
+    let refused = json!({ "action": "answer", "filter": { "status": "parked" }, "params": { "gate": "ok", "answer": "perhaps" } });
+    let job = execute(&served, &a, &refused);
+    assert_eq!((&job["failed"], &job["errors"][0]["code"]), (&2.into(), &"answer_refused".into()), "{job}");
+    let elsewhere =
+        json!({ "action": "answer", "filter": { "status": "parked" }, "params": { "gate": "none", "answer": "x" } });
+    assert_eq!(amounts(&execute(&served, &a, &elsewhere)), json!(["done", 2, 0, { "gate_closed": 2 }, 0]));
+
+    let job = execute(&served, &a, &json!({ "action": "resume", "filter": { "status": "parked" } }));
+    assert_eq!((&job["state"], &job["failed"]), (&"done".into(), &0.into()), "{job}");
+
+    let job = execute(&served, &a, &json!({ "action": "cancel", "filter": { "flow": "asks" } }));
+    assert_eq!(amounts(&job), json!(["done", 3, 2, { "run_not_active": 1 }, 0]), "{job}");
+    for (run, expected) in [("p1", "cancelled"), ("p2", "cancelled"), ("p3", "succeeded"), ("e", "succeeded")] {
+        assert_eq!(status(&served, &a, run), expected, "{run}");
+    }
+
+    let job = execute(&served, &a, &json!({ "action": "retry", "filter": { "flow": "hello" } }));
+    assert_eq!(amounts(&job), json!(["done", 1, 1, {}, 0]), "{job}");
+    let again = get(&served, &a, "/v1/runs?retryOf=e")["runs"][0]["runId"].as_str().unwrap().to_owned();
+    assert!(again.starts_with(&format!("job.{}.", job["id"].as_str().unwrap())), "{again}");
+    let chosen = json!({ "flow": hello(), "runId": again });
+    assert_eq!(
+        post(&served, &a, "/v1/runs", &chosen).fault(),
+        (400, "bad_request".into()),
+        "the ids of jobs are reserved"
+    );
+
+    let job = execute(&served, &a, &json!({ "action": "delete", "filter": { "flow": "asks" } }));
+    assert_eq!(amounts(&job), json!(["done", 3, 3, {}, 0]), "{job}");
+    assert_eq!(get(&served, &a, "/v1/runs?flow=asks")["runs"], json!([]));
+    assert_eq!(get(&served, &a, "/v1/jobs")["jobs"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn h2_a_job_touches_no_run_and_no_job_of_another_tenant() {
+    let (served, [a, b]) = served(&Policy::default());
+    park(&served, &a, ["r".to_owned()].into_iter());
+    park(&served, &b, ["r".to_owned(), "other".to_owned()].into_iter());
+    let filters = [
+        json!({ "since": 0 }),
+        json!({ "flow": "asks" }),
+        json!({ "parent": "other" }),
+        json!({ "retryOf": "other" }),
+        json!({ "flow": "asks' OR '1'='1" }),
+        json!({ "trigger": "%" }),
+    ];
+    for filter in filters {
+        let job = json!({ "action": "cancel", "filter": filter });
+        let seen = post(&served, &a, "/v1/jobs?preview=true", &job).json();
+        assert!(seen["runs"].as_u64().unwrap() <= 1 && !seen["first"].to_string().contains("other"), "{seen}");
+        assert_eq!(execute(&served, &a, &job)["state"], "done", "{filter}");
+    }
+    assert_eq!([status(&served, &a, "r"), status(&served, &b, "r")], ["cancelled", "parked"]);
+    assert_eq!(status(&served, &b, "other"), "parked");
+    let id = create(&served, &a, &json!({ "action": "cancel", "filter": { "since": 0 } }));
+    assert_eq!(get(&served, &b, "/v1/jobs")["jobs"], json!([]));
+    for path in [id.clone(), format!("../a/{id}"), format!("a%2F{id}"), format!("..%2Fa%2F{id}")] {
+        let shown = call(&served, &b, "GET", &format!("/v1/jobs/{path}"), &Value::Null);
+        assert_eq!(shown.status, 404, "{path}: {shown:?}");
+        for verb in ["pause", "resume", "cancel"] {
+            let steered = post(&served, &b, &format!("/v1/jobs/{path}/{verb}"), &json!({}));
+            assert_eq!(steered.status, 404, "{path} {verb}: {steered:?}");
+        }
+    }
+}
+
+#[test]
+fn a_job_needs_the_scope_of_its_action_and_stops_with_its_token() {
+    let (served, [a, _]) = served(&Policy::default());
+    park(&served, &a, (0..60).map(|run| format!("r{run}")));
+    // The owner of the store makes further tokens.
+    let host = served.host();
+    let tenants = Tenants::of(&host);
+    let token = |scopes: &[&str]| {
+        let scopes: Vec<_> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        tenants.create_token("a", &scopes, "", None).unwrap()
+    };
+    let reader = token(&["run:read"]).token;
+    let retry = json!({ "from": "ok", "keepAnswers": true });
+    let answer = json!({ "gate": "ok", "answer": "yes" });
+    for (action, params, scope) in [
+        ("cancel", json!({}), "run:control"),
+        ("resume", json!({}), "run:control"),
+        ("retry", json!({}), "run:create"),
+        ("retry", retry, "run:create"),
+        ("answer", answer, "gate:decide"),
+        ("delete", json!({}), "run:delete"),
+    ] {
+        let job = json!({ "action": action, "filter": { "since": 0 }, "params": params });
+        for path in ["/v1/jobs", "/v1/jobs?preview=true"] {
+            let refused = post(&served, &reader, path, &job);
+            assert_eq!(refused.fault(), (403, "forbidden".into()), "{action}");
+            assert_eq!(refused.json()["error"]["details"]["scope"], scope);
+        }
+    }
+    let starter = token(&["run:read", "run:create"]).token;
+    let keeps = json!({ "action": "retry", "filter": { "since": 0 }, "params": { "from": "ok", "keepAnswers": true } });
+    assert_eq!(post(&served, &starter, "/v1/jobs", &keeps).json()["error"]["details"]["scope"], "gate:decide");
+
+    let cancels = token(&["run:read", "run:control"]);
+    // After the first batch of 50 runs the job waits for ten seconds.
+    let job = json!({ "action": "cancel", "filter": { "flow": "asks" }, "ratePerSecond": 5 });
+    let id = create(&served, &cancels.token, &job);
+    assert_eq!(post(&served, &reader, &format!("/v1/jobs/{id}/cancel"), &json!({})).fault().0, 403);
+    let paused = post(&served, &a, &format!("/v1/jobs/{id}/pause"), &json!({})).json();
+    assert_eq!(paused["state"], "paused", "{paused}");
+    tenants.revoke_token(&cancels.id).unwrap();
+    assert_eq!(post(&served, &a, &format!("/v1/jobs/{id}/resume"), &json!({})).json()["state"], "running");
+    let stopped = ended(&served, &a, &id);
+    assert_eq!(
+        (&stopped["state"], &stopped["reason"]["code"]),
+        (&"stopped".into(), &"token_revoked".into()),
+        "{stopped}"
+    );
+    assert!(stopped["matched"].as_u64().unwrap() <= 50 && stopped["createdBy"] == *cancels.id, "{stopped}");
+    let left = get(&served, &a, "/v1/runs?status=parked&limit=100")["runs"].as_array().unwrap().len();
+    assert!(left >= 10, "{left}");
+    let resumed = post(&served, &a, &format!("/v1/jobs/{id}/resume"), &json!({}));
+    assert_eq!(resumed.fault(), (409, "job_ended".into()));
+
+    let disabled = create(&served, &a, &job);
+    post(&served, &a, &format!("/v1/jobs/{disabled}/pause"), &json!({}));
+    tenants.enable("a", false).unwrap();
+    // The operator resumes the job of the disabled tenant, whose tokens are refused.
+    let host_of_a = host.for_tenant("a".into());
+    Jobs::of(&host_of_a).steer(&disabled, JobCommand::Resume, &Creator::Operator).unwrap();
+    let worker = JobWorker::new(host.clone(), Arc::new(tenants.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stopped = runtime.block_on(worker.execute(&"a".into(), &disabled)).unwrap();
+    assert_eq!((stopped.state, &*stopped.reason.unwrap().code), (JobState::Stopped, "tenant_disabled"));
+    let noted = audit(&tenants);
+    let of = |id: &str, action: &str| {
+        noted.iter().filter(|(known, subject)| known == action && subject.starts_with(id)).count()
+    };
+    assert_eq!([of(&id, "job.create"), of(&id, "job.end"), of(&id, "job.pause")], [1, 1, 1], "{noted:?}");
+    let created = noted.iter().find(|(action, subject)| action == "job.create" && subject.starts_with(&id)).unwrap();
+    assert_eq!(created.1, format!(r#"{id} cancel {{"flow":"asks"}}"#));
+}
+
+#[test]
+fn a_paused_job_goes_on_and_a_cancelled_one_does_not() {
+    let (served, [a, _]) = served(&Policy::default());
+    park(&served, &a, (0..55).map(|run| format!("r{run}")));
+    let job = json!({ "action": "cancel", "filter": { "status": "parked" }, "ratePerSecond": 50 });
+    let id = create(&served, &a, &job);
+    let steer = |id: &str, verb: &str| post(&served, &a, &format!("/v1/jobs/{id}/{verb}"), &json!({}));
+    assert_eq!(steer(&id, "pause").json()["state"], "paused");
+    assert_eq!(ended(&served, &a, &id)["state"], "paused", "a wait for a paused job ends");
+    assert_eq!(steer(&id, "resume").json()["state"], "running");
+    let job = ended(&served, &a, &id);
+    assert_eq!(amounts(&job), json!(["done", 55, 55, {}, 0]), "{job}");
+    assert_eq!(get(&served, &a, "/v1/runs?status=cancelled&limit=100")["runs"].as_array().unwrap().len(), 55);
+
+    park(&served, &a, (0..55).map(|run| format!("s{run}")));
+    let id = create(&served, &a, &json!({ "action": "cancel", "filter": { "status": "parked" }, "ratePerSecond": 1 }));
+    assert_eq!(steer(&id, "cancel").json()["state"], "cancelled");
+    assert_eq!(steer(&id, "resume").fault(), (409, "job_ended".into()));
+    let left = get(&served, &a, "/v1/runs?status=parked&limit=100")["runs"].as_array().unwrap().len();
+    assert!(left >= 5, "{left}");
+}
+
+#[test]
+fn wrong_requests_and_too_many_jobs_are_refused() {
+    let (served, [a, b]) = served(&Policy::default());
+    let refused = |job: Value, status: u16, code: &str| {
+        for path in ["/v1/jobs", "/v1/jobs?preview=true"] {
+            let answer = post(&served, &a, path, &job);
+            assert_eq!(answer.fault(), (status, code.to_owned()), "{job}: {answer:?}");
+        }
+    };
+    let some = json!({ "since": 0 });
+    for job in [
+        json!({}),
+        json!({ "action": "cancel" }),
+        json!({ "action": "cancel", "filter": {} }),
+        json!({ "action": "label", "filter": some }),
+        json!({ "action": "cancel", "filter": { "status": "gone" } }),
+        json!({ "action": "cancel", "filter": { "state": "parked" } }),
+        json!({ "action": "cancel", "filter": { "since": -1 } }),
+        json!({ "action": "cancel", "filter": { "since": u64::MAX } }),
+        json!({ "action": "cancel", "filter": { "flow": "a\u{0}b" } }),
+        json!({ "action": "cancel", "filter": { "labels": { "a b": "x" } } }),
+        json!({ "action": "cancel", "filter": { "cursor": "r" } }),
+        json!({ "action": "cancel", "filter": some, "maxRuns": 0 }),
+        json!({ "action": "cancel", "filter": some, "maxRuns": 1_000_001 }),
+        json!({ "action": "cancel", "filter": some, "ratePerSecond": 0 }),
+        json!({ "action": "cancel", "filter": some, "ratePerSecond": 10_001 }),
+        json!({ "action": "cancel", "filter": some, "scopes": ["admin"] }),
+        json!({ "action": "cancel", "filter": some, "params": { "gate": "g", "answer": "x" } }),
+        json!({ "action": "cancel", "filter": some, "params": { "from": "x" } }),
+        json!({ "action": "answer", "filter": some, "params": { "gate": "g" } }),
+        json!({ "action": "retry", "filter": some, "params": { "keepAnswers": true } }),
+    ] {
+        refused(job, 400, "bad_request");
+    }
+    let large = json!({ "gate": "g", "answer": "x".repeat(70_000) });
+    refused(json!({ "action": "answer", "filter": some, "params": large }), 413, "too_large");
+    for id in ["none", "000000000000000000000000", "%2e%2e"] {
+        let shown = call(&served, &a, "GET", &format!("/v1/jobs/{id}"), &Value::Null);
+        assert_eq!(shown.status, 404, "{id}: {shown:?}");
+    }
+    park(&served, &a, (0..51).map(|run| format!("r{run}")));
+    // Each of these jobs has a second batch, which it reaches after a long time.
+    let slow = json!({ "action": "answer", "filter": { "status": "parked" }, "params": { "gate": "x", "answer": "x" }, "ratePerSecond": 1 });
+    let jobs: Vec<_> = (0..8).map(|_| create(&served, &a, &slow)).collect();
+    let busy = post(&served, &a, "/v1/jobs", &slow);
+    assert_eq!(busy.fault(), (429, "too_many_jobs".into()));
+    assert_eq!(execute(&served, &b, &json!({ "action": "cancel", "filter": { "since": 0 } }))["state"], "done");
+    assert_eq!(post(&served, &a, &format!("/v1/jobs/{}/cancel", jobs[3]), &json!({})).status, 200);
+    create(&served, &a, &slow);
+}
