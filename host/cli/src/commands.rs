@@ -15,6 +15,7 @@ mod groups;
 mod help;
 mod init;
 mod inspect;
+mod jobs;
 mod mcp;
 mod node;
 mod nodes;
@@ -98,6 +99,9 @@ enum Command {
     /// Show and verify the audit log of a tenant
     #[command(subcommand)]
     Audit(tenant::AuditCommand),
+    /// Show and steer jobs, which act on all runs of a filter
+    #[command(subcommand)]
+    Jobs(jobs::JobsCommand),
     /// Answer an open gate of a run; `flowcell drive` or `flowcell runs resume` then continues the run
     Answer(runs::AnswerArgs),
     /// Send a named event to a waiting run
@@ -201,6 +205,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Test(args) => test::execute(&args, *terminal),
         Command::Flows(command) => flows::execute(command, *terminal),
         Command::Runs(command) => runs::execute(command, *terminal),
+        Command::Jobs(command) => jobs::execute(command, *terminal),
         Command::Trigger(command) => trigger::execute(&command, *terminal),
         Command::Store(command) => store::execute(&command, *terminal),
         Command::Tenant(command) => tenant::tenant(&command, *terminal),

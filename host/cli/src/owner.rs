@@ -61,6 +61,17 @@ impl<'a> Owner<'a> {
             (host, _) => Ok(Owner::Here(host?)),
         }
     }
+
+    /// Executes an operation of operators in the process that owns the store.
+    pub(crate) fn operate(&self, operation: Operation) -> Result<Json, CliError> {
+        match self {
+            Owner::Here(host) => {
+                let done = Tenants::of(host).operate(&operation);
+                done.map_err(|error| refused(error.code(), &error.to_string(), &RunId::from("")))
+            }
+            Owner::Other(folder) => ask_to_operate(folder, operation),
+        }
+    }
 }
 
 /// Returns the place of the store. Fails for a store in memory, which has no runs of other processes.
@@ -163,13 +174,7 @@ pub(crate) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, C
 /// Executes an operation of operators, such as a change of tenants, in this process. If another process owns the
 /// store, sends the operation to that process.
 pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, CliError> {
-    match Owner::of(require_durable(store)?, args)? {
-        Owner::Here(host) => {
-            let done = Tenants::of(&host).operate(&operation);
-            done.map_err(|error| refused(error.code(), &error.to_string(), &RunId::from("")))
-        }
-        Owner::Other(folder) => ask_to_operate(folder, operation),
-    }
+    Owner::of(require_durable(store)?, args)?.operate(operation)
 }
 
 fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, CliError> {

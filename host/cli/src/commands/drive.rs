@@ -7,7 +7,9 @@ use flowcell::{
     FlowRunner, Host, RunResult, StartError,
     contract::Tenant,
     control::QueueDriver,
+    jobs::worker::JobWorker,
     supervisor::{RunObserver, Supervisor},
+    tenants::callers::Callers,
 };
 use futures_util::future::BoxFuture;
 
@@ -82,9 +84,12 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     let _serving = host.serve()?;
     terminal.say(&terminal.paint().faint(&said));
     let retention = args.retention.of(&host, None)?;
+    let callers = Callers::of(&host).map_err(|error| unreadable(&error))?;
+    let jobs = JobWorker::new(host.clone(), Arc::new(callers)).signaling(drive.admission().ready_signal().clone());
     let outcome = block_on(async {
         if !args.once {
             tokio::spawn(retention.attend());
+            tokio::spawn(jobs.attend());
         }
         host.start_telemetry()?;
         let outcome = drive_until_done(args, &mut drive, terminal).await;

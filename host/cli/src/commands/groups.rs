@@ -7,7 +7,7 @@ use super::{Arguments, flow};
 /// The groups of the front page with their commands.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Run and test flows", &["init", "run", "dev", "test", "validate", "inspect", "graph", "flows", "nodes", "schema"]),
-    ("Show and control runs", &["runs", "answer", "emit", "send", "chat"]),
+    ("Show and control runs", &["runs", "jobs", "answer", "emit", "send", "chat"]),
     ("Write nodes", &["node"]),
     (
         "Operate",
@@ -55,6 +55,16 @@ const EXAMPLES: &[&str] = &[
     "runs export order-7 --out order-7.json",
     "runs gc --older-than 30d",
     "runs delete order-7",
+    "runs bulk cancel --status parked -l team=billing --preview",
+    "runs bulk resume --status parked --flow order",
+    "runs bulk retry --status failed --since 1h --yes",
+    "runs bulk answer approve yes --flow order --status parked",
+    "runs bulk delete --status succeeded --before 30d",
+    "jobs list",
+    "jobs show 019ab3f4c5d6a1b2c3d4e5f6",
+    "jobs pause 019ab3f4c5d6a1b2c3d4e5f6",
+    "jobs resume 019ab3f4c5d6a1b2c3d4e5f6",
+    "jobs cancel 019ab3f4c5d6a1b2c3d4e5f6",
     "answer order-7 approve yes",
     "emit order-7 paid '{\"amount\": 200}'",
     "send order-7 'Please hurry' --to assistant",

@@ -1,6 +1,7 @@
 //! `flowcell runs` and related commands: show and control the runs of the store.
 
 mod answer;
+mod bulk;
 mod cancel;
 mod delete;
 mod events;
@@ -58,6 +59,9 @@ pub(crate) enum RunsCommand {
     Resolve(resolve::ResolveArgs),
     /// Cancel a run; `flowcell drive` or `flowcell runs resume` then ends it
     Cancel(cancel::CancelArgs),
+    /// Act on all runs that a filter selects, as a job in the background
+    #[command(subcommand)]
+    Bulk(bulk::BulkCommand),
 }
 
 pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, CliError> {
@@ -72,6 +76,7 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
         RunsCommand::Export(args) => export::execute(&args),
         RunsCommand::Resolve(args) => resolve::execute(args, terminal),
         RunsCommand::Cancel(args) => cancel::execute(args, terminal),
+        RunsCommand::Bulk(command) => bulk::execute(command, terminal),
     }
 }
 

@@ -1,12 +1,16 @@
 //! Options that select runs.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use clap::Args;
-use flowcell::{Filter, RunId};
+use flowcell::{Filter, RunId, jobs::JobFilter};
 
 use crate::{
     arguments::{label, run_id},
+    cli_error::CliError,
     duration,
 };
 
@@ -79,6 +83,52 @@ impl FilterArgs {
             after: None,
             limit,
         }
+    }
+}
+
+impl FilterArgs {
+    /// Returns the filter of a job. Fails if a label is given twice.
+    pub(crate) fn of_job(&self) -> Result<JobFilter, CliError> {
+        let Filter {
+            flow,
+            version,
+            status,
+            since,
+            before,
+            error,
+            text,
+            node,
+            labels,
+            trigger,
+            parent,
+            retry_of,
+            min_duration_ms,
+            max_duration_ms,
+            after: _,
+            limit: _,
+        } = self.filter(0);
+        let status = status.map(|status| if status == "active" { "running".to_owned() } else { status });
+        let given = labels.len();
+        let labels: BTreeMap<_, _> = labels.into_iter().collect();
+        if labels.len() < given {
+            return Err(CliError::wrong("a label is given twice, so no run matches"));
+        }
+        Ok(JobFilter {
+            flow,
+            version,
+            status,
+            since,
+            before,
+            error,
+            text,
+            node,
+            labels,
+            trigger,
+            parent,
+            retry_of,
+            min_duration_ms,
+            max_duration_ms,
+        })
     }
 }
 

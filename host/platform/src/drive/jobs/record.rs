@@ -147,7 +147,7 @@ impl Job {
     }
 }
 
-/// A selected run that the job has not acted on, or of which it does not know that it has.
+/// A selected run without a stored result. If the process has died, the job may have acted on the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Item {
     pub(super) run: RunId,

@@ -5,6 +5,7 @@
 //! tenant, `/`, and the id of the job.
 
 use flowcell_contract::Tenant;
+use flowcell_runtime::ports::Document;
 
 use super::record::StoredJob;
 use crate::{
@@ -81,7 +82,7 @@ impl JobStore<'_> {
             }
         }
         let ended = self.of_tenant(ENDED, tenant)?;
-        for (_, old) in ended.iter().rev().skip(MAX_ENDED_JOBS) {
+        for old in ended.iter().rev().skip(MAX_ENDED_JOBS) {
             if let Some((_, version)) = documents.get::<StoredJob>(ENDED, &self::key(tenant, &old.job.id))? {
                 documents.put::<StoredJob>(ENDED, &self::key(tenant, &old.job.id), None, version)?;
             }
@@ -89,47 +90,46 @@ impl JobStore<'_> {
         Ok(())
     }
 
-    /// Lists the live jobs of all tenants.
+    /// Lists the live jobs of all tenants. A damaged document is logged, and the others are returned.
     pub(super) fn all_live(&self) -> Result<Vec<(Tenant, StoredJob)>, DocumentError> {
-        self.list(LIVE, String::new(), |_| true)
+        let found = self.list(LIVE, String::new(), |_| true)?.into_iter();
+        let parsed = found.filter_map(|found| match read(&found) {
+            Ok(stored) => Some((tenant_of(&found), stored)),
+            Err(error) => {
+                tracing::warn!("cannot execute a job: {error}");
+                None
+            }
+        });
+        Ok(parsed.collect())
     }
 
     /// Lists the jobs of a tenant: the live ones and then the ended ones, each the earliest first.
     pub(super) fn all_of(&self, tenant: &Tenant) -> Result<Vec<StoredJob>, DocumentError> {
         let live = self.of_tenant(LIVE, tenant)?;
         let ended = self.of_tenant(ENDED, tenant)?;
-        let is_ended = |id: &str| ended.iter().any(|(_, stored)| stored.job.id == id);
-        let live = live.into_iter().filter(|(_, stored)| !is_ended(&stored.job.id));
-        let live: Vec<_> = live.map(|(_, stored)| stored).collect();
-        Ok(live.into_iter().chain(ended.into_iter().map(|(_, stored)| stored)).collect())
+        let is_ended = |stored: &StoredJob| ended.iter().any(|ended| ended.job.id == stored.job.id);
+        let live: Vec<_> = live.into_iter().filter(|stored| !is_ended(stored)).collect();
+        Ok(live.into_iter().chain(ended).collect())
     }
 
-    fn of_tenant(&self, kind: &str, tenant: &Tenant) -> Result<Vec<(Tenant, StoredJob)>, DocumentError> {
+    fn of_tenant(&self, kind: &str, tenant: &Tenant) -> Result<Vec<StoredJob>, DocumentError> {
         let prefix = key(tenant, "");
-        let mut found = self.list(kind, prefix.clone(), |key| key.starts_with(&prefix))?;
-        found.retain(|(of, _)| of == tenant);
-        Ok(found)
+        let found = self.list(kind, prefix.clone(), |key| key.starts_with(&prefix))?;
+        found.iter().filter(|found| tenant_of(found) == *tenant).map(read).collect()
     }
 
     /// Lists the documents of a kind with keys after `after`, as long as `fits` returns true.
-    fn list(
-        &self,
-        kind: &str,
-        mut after: String,
-        fits: impl Fn(&str) -> bool,
-    ) -> Result<Vec<(Tenant, StoredJob)>, DocumentError> {
+    fn list(&self, kind: &str, mut after: String, fits: impl Fn(&str) -> bool) -> Result<Vec<Document>, DocumentError> {
         let mut all = Vec::new();
         loop {
             let page = self.host.documents().list(&self.operators, kind, &after, PAGE)?;
             let Some(last) = page.last() else { return Ok(all) };
             after.clone_from(&last.key);
-            for found in &page {
+            for found in page {
                 if !fits(&found.key) {
                     return Ok(all);
                 }
-                // An id has no `/`, and the name of an embedder's tenant may have one.
-                let tenant = found.key.rsplit_once('/').map_or("", |(tenant, _)| tenant);
-                all.push((Tenant::from(tenant), read(found)?));
+                all.push(found);
             }
         }
     }
@@ -137,4 +137,9 @@ impl JobStore<'_> {
 
 fn key(tenant: &Tenant, id: &str) -> String {
     format!("{tenant}/{id}")
+}
+
+/// Returns the tenant of a document. An id has no `/`, and the name of an embedder's tenant may have one.
+fn tenant_of(found: &Document) -> Tenant {
+    Tenant::from(found.key.rsplit_once('/').map_or("", |(tenant, _)| tenant))
 }

@@ -1,0 +1,174 @@
+//! `flowcell runs bulk`: acts on all runs that a filter selects.
+
+use std::io::BufRead;
+
+use clap::{Args, Subcommand};
+use flowcell::jobs::{
+    DEFAULT_MAX_RUNS, DEFAULT_RUNS_PER_SECOND, Job, JobAction, JobParams, JobRequest, MAX_JOB_RUNS,
+    MAX_RUNS_PER_SECOND, Preview, operation::JobOperation,
+};
+
+use crate::{
+    cli_error::{CliError, Exit},
+    commands::jobs::JobClient,
+    options::{TenantArgs, filter::FilterArgs},
+    output::{put, put_json},
+    session::answers,
+    terminal::{Terminal, inert},
+};
+
+/// Actions on all runs that a filter selects.
+#[derive(Subcommand)]
+pub(crate) enum BulkCommand {
+    /// Cancel runs that have not ended
+    Cancel(BulkArgs),
+    /// Resume runs that are parked; `flowcell drive` or `flowcell serve` then drives them
+    Resume(BulkArgs),
+    /// Repeat ended runs as new runs; `flowcell drive` or `flowcell serve` then drives them
+    Retry(RetryArgs),
+    /// Answer the open question at a gate of each run
+    Answer(AnswerArgs),
+    /// Delete ended runs
+    Delete(BulkArgs),
+}
+
+/// The runs, and the limits of the job.
+#[derive(Args)]
+pub(crate) struct BulkArgs {
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// The maximum number of runs, the latest first
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_RUNS,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_JOB_RUNS))]
+    max_runs: u64,
+    /// The maximum number of runs per second
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_RUNS_PER_SECOND,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RUNS_PER_SECOND)))]
+    rate: u32,
+    /// Print the runs that the filter selects, and do nothing
+    #[arg(long)]
+    preview: bool,
+    /// Do not ask for confirmation
+    #[arg(long, conflicts_with = "preview")]
+    yes: bool,
+    /// Do not wait for the end of the job; needs a process that owns the store, such as `flowcell serve`
+    #[arg(long, conflicts_with = "preview")]
+    detach: bool,
+    /// Print the preview, or the detached job, as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    of: TenantArgs,
+}
+
+/// Arguments of `flowcell runs bulk retry`.
+#[derive(Args)]
+pub(crate) struct RetryArgs {
+    #[command(flatten)]
+    bulk: BulkArgs,
+    /// Run only this node of the flow and the nodes after it
+    #[arg(long, value_name = "NODE")]
+    from: Option<String>,
+    /// Keep the answers of people instead of asking them again
+    #[arg(long, requires = "from")]
+    keep_answers: bool,
+}
+
+/// Arguments of `flowcell runs bulk answer`.
+#[derive(Args)]
+pub(crate) struct AnswerArgs {
+    /// The address of the gate
+    gate: String,
+    /// The answer
+    value: String,
+    #[command(flatten)]
+    bulk: BulkArgs,
+}
+
+pub(super) fn execute(command: BulkCommand, terminal: Terminal) -> Result<Exit, CliError> {
+    let none = JobParams::default();
+    match command {
+        BulkCommand::Cancel(bulk) => perform(&bulk, JobAction::Cancel, none, terminal),
+        BulkCommand::Resume(bulk) => perform(&bulk, JobAction::Resume, none, terminal),
+        BulkCommand::Delete(bulk) => perform(&bulk, JobAction::Delete, none, terminal),
+        BulkCommand::Retry(RetryArgs { bulk, from, keep_answers }) => {
+            perform(&bulk, JobAction::Retry, JobParams { from, keep_answers, ..none }, terminal)
+        }
+        BulkCommand::Answer(AnswerArgs { gate, value, bulk }) => {
+            let params = JobParams { gate: Some(gate), answer: Some(answers::answer(&value)), ..none };
+            perform(&bulk, JobAction::Answer, params, terminal)
+        }
+    }
+}
+
+fn perform(args: &BulkArgs, action: JobAction, params: JobParams, terminal: Terminal) -> Result<Exit, CliError> {
+    let request = JobRequest {
+        action,
+        filter: args.filter.of_job()?,
+        params,
+        max_runs: args.max_runs,
+        rate_per_second: args.rate,
+    };
+    let client = JobClient::open(&args.of)?;
+    if args.detach && client.executes() {
+        return Err(CliError::wrong("no other process owns the store, so none would execute the job")
+            .hint("leave out `--detach`, or start `flowcell serve` or `flowcell drive` first"));
+    }
+    let preview: Preview = client.ask(JobOperation::Preview { request: request.clone() })?;
+    if args.preview && args.json {
+        put_json(&preview)?;
+        return Ok(Exit::Good);
+    }
+    if args.preview || !args.yes {
+        put(&shown(&preview, &request))?;
+    }
+    if args.preview {
+        return Ok(Exit::Good);
+    }
+    if !args.yes && !confirm(action, terminal)? {
+        terminal.say("nothing was done");
+        return Ok(Exit::Good);
+    }
+    let job: Job = client.ask(JobOperation::Create { request })?;
+    if args.detach {
+        match args.json {
+            true => put_json(&job)?,
+            false => put(&format!("{}\n", job.id))?,
+        }
+        return Ok(Exit::Good);
+    }
+    terminal.say(&terminal.paint().faint(&format!("job {}", job.id)));
+    client.follow(job, terminal)
+}
+
+/// Asks the person at the terminal. Fails if there is none.
+fn confirm(action: JobAction, terminal: Terminal) -> Result<bool, CliError> {
+    if !terminal.interactive {
+        return Err(CliError::wrong(format!("`{}` of these runs needs a confirmation", action.name()))
+            .hint("add `--yes` to do it, or `--preview` only to see the runs"));
+    }
+    terminal.say(&format!("{} these runs? [y/N]", action.name()));
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    read.map_err(|error| CliError::internal("cannot read the confirmation").because(&error))?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+fn shown(preview: &Preview, request: &JobRequest) -> String {
+    let more = if preview.more { " or more" } else { "" };
+    let mut text = format!("{}{more} runs match\n", preview.runs);
+    for (status, runs) in &preview.by_status {
+        text.push_str(&format!("{runs:>8}  {status}\n"));
+    }
+    for run in &preview.first {
+        text.push_str(&format!("  {}\n", inert(run.as_str())));
+    }
+    let left = preview.runs.saturating_sub(preview.first.len() as u64);
+    if left > 0 {
+        text.push_str(&format!("  and {left}{more} others\n"));
+    }
+    if preview.more || preview.runs > request.max_runs {
+        text.push_str(&format!("the job takes the latest {} of them at most (`--max-runs`)\n", request.max_runs));
+    }
+    text
+}

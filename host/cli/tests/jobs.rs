@@ -1,0 +1,301 @@
+//! Tests jobs with the real program: `runs bulk` and `jobs`, killed processes, and shared stores.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(target_os = "linux")]
+
+#[allow(dead_code, reason = "other tests build packs")]
+mod guests;
+mod kit;
+#[allow(dead_code, reason = "the runtime's tests ask servers for more")]
+#[path = "../../runtime/tests/stores/servers.rs"]
+mod servers;
+
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
+
+use flowcell::{
+    Filter, Host, RunOptions, RunRow, Source,
+    contract::Tenant,
+    jobs::{Creator, JobAction, JobFilter, JobParams, JobRequest, JobState, Jobs, worker::JobWorker},
+    tenants::callers::Callers,
+};
+use flowcell_runtime::sql::Dialect;
+use kit::{flowcell, output_of, stderr, stdout};
+use serde_json::Value;
+
+const ASKS: &str = "flow: { name: asks }
+nodes: [{ id: ok, type: control.gate, input: { prompt: Go on? } }]
+";
+
+/// Returns the host of a store in a folder.
+fn host(folder: &Path) -> Host {
+    Host::builder().without_cache().instances(4).state_dir(folder.join(".flowcell")).build().unwrap()
+}
+
+/// The number of runs that [`park`] drives at the same time.
+const PARKED_AT_ONCE: usize = 500;
+
+/// Starts runs that park at a gate.
+fn park(host: &Host, runs: std::ops::Range<usize>) {
+    let flow = host.load_source(Source { name: "asks.yaml".into(), text: ASKS.into() }).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    for part in runs.collect::<Vec<_>>().chunks(PARKED_AT_ONCE) {
+        let mut parking = tokio::task::JoinSet::new();
+        for run in part {
+            let options = RunOptions { run_id: Some(format!("r{run}").into()), ..RunOptions::default() };
+            parking.spawn_on(host.runner(&flow, options).unwrap().run(), runtime.handle());
+        }
+        runtime.block_on(parking.join_all());
+    }
+}
+
+/// Lists the runs of a store with this status.
+fn listed(host: &Host, status: &str) -> Vec<RunRow> {
+    let filter = Filter { status: Some(status.into()), limit: 1_000, ..Filter::default() };
+    host.runs().unwrap().runs(&Tenant::local(), &filter).unwrap()
+}
+
+/// Returns a folder whose store has `runs` parked runs.
+fn parked(runs: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    park(&host(folder.path()), 0..runs);
+    folder
+}
+
+/// Runs a command that ends with an exit code. Returns its output and its messages.
+#[track_caller]
+fn ends(folder: &Path, code: i32, arguments: &[&str]) -> (String, String) {
+    let output = output_of(folder, arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+    (stdout(&output), stderr(&output))
+}
+
+fn jobs(folder: &Path) -> Vec<Value> {
+    serde_json::from_str(&ends(folder, 0, &["jobs", "list", "--json"]).0).unwrap()
+}
+
+#[test]
+fn a_command_shows_the_runs_and_needs_a_confirmation() {
+    let folder = tempfile::tempdir().unwrap();
+    (0..3).for_each(|run| park(&host(folder.path()), run..run + 1));
+    let folder = folder.path();
+    let (seen, why) = ends(folder, 2, &["runs", "bulk", "cancel", "--status", "parked"]);
+    assert!(seen.starts_with("3 runs match\n       3  parked\n  r2\n  r1\n  r0\n"), "{seen}");
+    assert!(why.contains("add `--yes` to do it"), "{why}");
+    let (seen, _) = ends(folder, 0, &["runs", "bulk", "cancel", "--flow", "asks", "--preview", "--json"]);
+    let seen: Value = serde_json::from_str(&seen).unwrap();
+    assert_eq!((&seen["runs"], &seen["first"][0]), (&3.into(), &"r2".into()));
+    assert_eq!((jobs(folder).len(), listed(&host(folder), "parked").len()), (0, 3));
+    let none = ends(folder, 2, &["runs", "bulk", "delete", "--yes"]).1;
+    assert!(none.contains("the filter is empty"), "{none}");
+    let twice = ends(folder, 2, &["runs", "bulk", "cancel", "-l", "a=1", "-l", "a=2", "--preview"]).1;
+    assert!(twice.contains("a label is given twice"), "{twice}");
+    let detached = ends(folder, 2, &["runs", "bulk", "cancel", "--flow", "asks", "--yes", "--detach"]).1;
+    assert!(detached.contains("no other process owns the store"), "{detached}");
+
+    let (done, _) = ends(folder, 0, &["runs", "bulk", "cancel", "--flow", "asks", "--max-runs", "2", "--yes"]);
+    assert!(done.contains("2 of 3 matched, 2 done, 0 skipped, 0 failed"), "{done}");
+    assert!(done.contains("more runs match: the job has ended at its maximum of 2 runs"), "{done}");
+    let (done, _) = ends(folder, 0, &["runs", "bulk", "delete", "--flow", "asks", "--yes"]);
+    assert!(done.contains("2 done, 1 skipped, 0 failed") && done.contains("skipped 1: run_not_ended"), "{done}");
+    let known = jobs(folder);
+    let id = known[0]["id"].as_str().unwrap();
+    let (shown, _) = ends(folder, 0, &["jobs", "show", id]);
+    assert!(shown.contains("delete   done"), "{shown}");
+    let ended = ends(folder, 2, &["jobs", "pause", id]).1;
+    assert!(ended.contains("has ended"), "{ended}");
+    let unknown = ends(folder, 2, &["jobs", "show", "000000000000000000000000"]).1;
+    assert!(unknown.contains("does not exist"), "{unknown}");
+    let entries: Value = serde_json::from_str(&ends(folder, 0, &["audit", "list", "local"]).0).unwrap();
+    let ends = entries.as_array().unwrap().iter().filter(|entry| entry["action"] == "job.end");
+    assert_eq!(ends.count(), 2, "{entries}");
+}
+
+#[test]
+fn a_server_executes_the_jobs_of_commands() {
+    let folder = parked(60);
+    let folder = folder.path();
+    let _owner = kit::Owner::start(folder, &["drive"], "driving the runs");
+    let (id, _) =
+        ends(folder, 0, &["runs", "bulk", "cancel", "--status", "parked", "--yes", "--detach", "--rate", "1"]);
+    let id = id.trim();
+    ends(folder, 0, &["jobs", "pause", id]);
+    let shown: Value = serde_json::from_str(&ends(folder, 0, &["jobs", "show", id, "--json"]).0).unwrap();
+    assert_eq!(shown["state"], "paused", "{shown}");
+    ends(folder, 0, &["jobs", "cancel", id]);
+    let (done, _) = ends(folder, 0, &["runs", "bulk", "answer", "ok", "yes", "--status", "parked", "--yes"]);
+    assert!(done.contains(" 0 skipped, 0 failed"), "{done}");
+    let (done, _) = ends(folder, 0, &["runs", "bulk", "retry", "--status", "cancelled", "--yes"]);
+    assert!(done.contains(" 0 skipped, 0 failed"), "{done}");
+    assert_eq!(jobs(folder).len(), 3);
+}
+
+/// Kills a job at its commits, and goes on with it. `expected` returns the problems of the store afterwards.
+fn kill_at_commits(action: &[&str], problems: fn(&Host, &Value) -> Vec<String>) {
+    let library = guests::bad_machine();
+    let template = parked(6);
+    if action[0] == "retry" || action[0] == "delete" {
+        ends(template.path(), 0, &["runs", "bulk", "cancel", "--status", "parked", "--yes"]);
+    }
+    let mut wrong = Vec::new();
+    for number in 1.. {
+        let copy = tempfile::tempdir().unwrap();
+        let folder = copy.path();
+        fs::create_dir(folder.join(".flowcell")).unwrap();
+        for file in fs::read_dir(template.path().join(".flowcell")).unwrap().map(Result::unwrap) {
+            if file.file_type().unwrap().is_file() {
+                fs::copy(file.path(), folder.join(".flowcell").join(file.file_name())).unwrap();
+            }
+        }
+        let mut command = flowcell(folder);
+        command.args(["runs", "bulk"]).args(action).args(["--flow", "asks", "--yes"]);
+        let output = command.env("LD_PRELOAD", &library).env("BAD_DISK", format!("die:{number}")).output().unwrap();
+        if output.status.code().is_some() {
+            assert!(output.status.success() && number > 3, "{number}: {}", stderr(&output));
+            break;
+        }
+        let of_action = |job: &&Value| job["action"] == action[0];
+        let Some(job) = jobs(folder).iter().find(of_action).cloned() else { continue };
+        let id = job["id"].as_str().unwrap();
+        if !["done", "cancelled"].contains(&job["state"].as_str().unwrap()) {
+            ends(folder, 0, &["jobs", "resume", id]);
+        }
+        let job = jobs(folder).into_iter().find(|job| job["id"] == id).unwrap();
+        if (&job["state"], &job["done"], &job["failed"]) != (&"done".into(), &6.into(), &0.into()) {
+            wrong.push(format!("killed at commit {number}: {job}"));
+        }
+        wrong.extend(problems(&host(folder), &job).into_iter().map(|why| format!("killed at commit {number}: {why}")));
+        let entries: Value = serde_json::from_str(&ends(folder, 0, &["audit", "list", "local"]).0).unwrap();
+        let is_end =
+            |entry: &&Value| entry["action"] == "job.end" && entry["subject"].as_str().unwrap().starts_with(id);
+        let noted = entries.as_array().unwrap().iter().filter(is_end).count();
+        // A job that was done before the kill is settled by the next worker.
+        if noted > 1 {
+            wrong.push(format!("killed at commit {number}: {noted} entries about the end"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn r1_a_killed_job_cancels_each_run_once() {
+    kill_at_commits(&["cancel"], |host, _| {
+        let left = listed(host, "cancelled").len();
+        if left == 6 { Vec::new() } else { vec![format!("{left} runs are cancelled")] }
+    });
+}
+
+#[test]
+fn r1_a_killed_job_repeats_each_run_once() {
+    kill_at_commits(&["retry"], |host, job| {
+        let repeats: Vec<_> = listed(host, "active").into_iter().chain(listed(host, "parked")).collect();
+        let of: BTreeSet<_> = repeats.iter().filter_map(|row| row.retry_of.clone()).collect();
+        let own = format!("job.{}.", job["id"].as_str().unwrap());
+        let are_own = repeats.iter().all(|row| row.run_id.as_str().starts_with(&own));
+        match repeats.len() == 6 && of.len() == 6 && are_own {
+            true => Vec::new(),
+            false => vec![format!("{} runs repeat {} runs", repeats.len(), of.len())],
+        }
+    });
+}
+
+#[test]
+fn r1_a_killed_job_deletes_each_run_once() {
+    kill_at_commits(&["delete"], |host, _| {
+        let left = listed(host, "cancelled").len();
+        if left == 0 { Vec::new() } else { vec![format!("{left} runs are left")] }
+    });
+}
+
+fn request(action: JobAction) -> JobRequest {
+    let filter = JobFilter { flow: Some("asks".into()), ..JobFilter::default() };
+    JobRequest { action, filter, params: JobParams::default(), max_runs: 1_000, rate_per_second: 10_000 }
+}
+
+/// R17: two processes execute the jobs of one store at the same time.
+fn jobs_on(dialect: Dialect) {
+    let Some(server) = servers::server(dialect) else { return };
+    let url = server.url(&server.database());
+    let folder = tempfile::tempdir().unwrap();
+    ends(folder.path(), 0, &["store", "migrate", "--store", &url]);
+    let process = || Host::builder().without_cache().instances(4).server(&url).build().unwrap();
+    let (one, other) = (process(), process());
+    park(&one, 0..70);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let worker = |host: &Host| JobWorker::new(host.clone(), Arc::new(Callers::of(host).unwrap()));
+    let tenant = Tenant::local();
+    for action in [JobAction::Cancel, JobAction::Delete] {
+        let created = Jobs::of(&one).create(request(action), &Creator::Operator, flowcell::identity::Scopes::all());
+        let id = created.unwrap().id;
+        let (first, second) = (worker(&one), worker(&other));
+        let attending = runtime.spawn(second.attend());
+        runtime.block_on(async {
+            // The process that does not get the job returns at once.
+            while first.execute(&tenant, &id).await.unwrap().state == JobState::Running {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        });
+        attending.abort();
+        let job = Jobs::of(&other).show(&id).unwrap();
+        assert_eq!((job.state, job.matched, job.done, job.failed), (JobState::Done, 70, 70, 0), "{job:?}");
+    }
+    assert!(listed(&other, "cancelled").is_empty() && listed(&other, "parked").is_empty());
+    let entries = flowcell::tenants::Tenants::of(&one).audit("local", 0, 100).unwrap();
+    let ends = entries.iter().filter(|entry| entry.action == "job.end").count();
+    assert_eq!(ends, 2, "{entries:?}");
+}
+
+#[test]
+fn r17_two_processes_execute_a_job_on_mariadb_once() {
+    jobs_on(Dialect::MySql);
+}
+
+#[test]
+fn r17_two_processes_execute_a_job_on_postgres_once() {
+    jobs_on(Dialect::Postgres);
+}
+
+/// Cancels 200 runs, or 100,000 with `FLOWCELL_TEST_SCALE=500`, and prints the rate.
+#[test]
+fn r27_a_job_cancels_many_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (host, runs) = (host(folder.path()), 200 * kit::scale());
+    park(&host, 0..runs);
+    let most = runs as u64;
+    let request = JobRequest { max_runs: most, ..request(JobAction::Cancel) };
+    let began = std::time::Instant::now();
+    let id = Jobs::of(&host).create(request, &Creator::Operator, flowcell::identity::Scopes::all()).unwrap().id;
+    let worker = JobWorker::new(host.clone(), Arc::new(Callers::of(&host).unwrap()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let job = runtime.block_on(worker.execute(&Tenant::local(), &id)).unwrap();
+    assert_eq!((job.state, job.done, job.failed, job.more), (JobState::Done, most, 0, false), "{job:?}");
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{runs} parked runs cancelled in {seconds:.1} s, {:.0} in a second", runs as f64 / seconds);
+}
+
+/// Another process takes a job over when the time of the first one is up.
+#[test]
+fn a_job_of_a_dead_process_goes_on_in_another() {
+    let Some(server) = servers::server(Dialect::Postgres) else { return };
+    let url = server.url(&server.database());
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ends(folder, 0, &["store", "migrate", "--store", &url]);
+    let host = Host::builder().without_cache().instances(4).server(&url).build().unwrap();
+    park(&host, 0..60);
+    let mut command = flowcell(folder);
+    // After its first batch of 50 runs the job waits for 5 s.
+    command.args(["runs", "bulk", "cancel", "--flow", "asks", "--yes", "--rate", "10", "--store", &url]);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+    let line = lines.find(|line| line.as_ref().unwrap().contains("job ")).unwrap().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let id = line.trim().strip_prefix("job ").unwrap().to_owned();
+    let worker = JobWorker::new(host.clone(), Arc::new(Callers::of(&host).unwrap()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.spawn(worker.attend());
+    let (_, said) = ends(folder, 0, &["jobs", "resume", &id, "--store", &url]);
+    let job = Jobs::of(&host).show(&id).unwrap();
+    assert_eq!((job.state, job.matched, job.done, job.failed), (JobState::Done, 60, 60, 0), "{job:?} {said}");
+    fs::remove_dir_all(folder).unwrap();
+}
