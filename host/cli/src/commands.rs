@@ -191,7 +191,7 @@ impl Arguments {
 pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, CliError> {
     let Some(command) = arguments.command else {
         if arguments.list_flows {
-            return flows::list(&arguments.folder, false, *terminal);
+            return flows::list_folder(&arguments.folder, *terminal);
         }
         return match arguments.flow.flow().map(str::to_owned) {
             Some(name) => flow::execute(&name, arguments.flow, *terminal),

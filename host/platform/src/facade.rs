@@ -31,6 +31,7 @@ use crate::{
         task_inputs,
     },
     operate::quota::QuotaError,
+    posted::cache::ChangedFlows,
     world::simulate::Simulate,
 };
 
@@ -54,7 +55,7 @@ impl Host {
     /// Checks a flow without a folder of its own, such as one from the network: see [`Folder::nowhere`] and
     /// [`Folder::nowhere_beside`].
     pub fn check_alone(&self, source: &Source, folder: Folder) -> CheckedFlow {
-        loading::check_alone(self, source, folder)
+        loading::check_alone(self, source, folder.with_posted(self.posted()))
     }
 
     /// Returns the result of an earlier check of the same flow, if that check looked up nothing outside of the flow's
@@ -72,6 +73,12 @@ impl Host {
     /// Returns the warnings of a run's pinned flow. The list is empty if the store does not have the run.
     pub fn warnings_of(&self, run: &RunId) -> Vec<Diagnostic> {
         pin::warnings_of(self, run)
+    }
+
+    /// Looks for posted and deleted flows, and returns the tenants whose flows have changed since the last call. Blocks
+    /// its thread. A store that is not shared has no posted flows.
+    pub fn take_changed_flows(&self) -> Result<ChangedFlows, StoreError> {
+        self.posted().map_or_else(|| Ok(ChangedFlows::default()), |posted| posted.take_changed())
     }
 
     /// Checks whether the tenant may start another run now. Counts no run as started; [`Host::runner`] does.

@@ -80,6 +80,7 @@ use crate::{
         usage::{Usage, counted::CountedRunner},
         vault::Vault,
     },
+    posted::{PostedFlows, cache::PostedCache},
     world::{services::Settings, simulate::Simulate, test_run::Fixtures},
 };
 
@@ -142,6 +143,8 @@ struct Shared {
     jobs: JobSignals,
     /// The packs that runs can pin.
     packs: Mutex<HashMap<Digest, KnownPack>>,
+    /// The posted flows of all tenants. `None` if the store is not shared.
+    posted: Option<Arc<PostedCache>>,
 }
 
 impl Host {
@@ -381,6 +384,11 @@ impl Host {
         if let Some(telemetry) = &self.shared.telemetry {
             telemetry.link(&self.tenant, run, traceparent);
         }
+    }
+
+    /// Returns the posted flows of the tenant, or `None` if the store is not shared.
+    pub(crate) fn posted(&self) -> Option<PostedFlows> {
+        self.shared.posted.clone().map(|cache| PostedFlows::new(cache, self.tenant.clone()))
     }
 
     /// Returns the store of operators' documents.

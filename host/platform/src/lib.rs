@@ -38,6 +38,7 @@
 //! | [`drive`] | starts and drives runs: triggers, sessions, channels |
 //! | [`runs`] | what a run shows: its tasks, their inputs, and its open questions |
 //! | [`library`] | a folder of flows with their versions, and runs of flows by name |
+//! | [`posted`] | the flows of tenants in a shared store |
 //! | [`tenants`] | the tenants of a server, their tokens, and the audit log |
 //! | [`control`] | requests of other processes to the owner of a store |
 //! | [`packs`] | third-party packs: fetched, pinned, signed |
@@ -58,6 +59,7 @@ pub mod library;
 pub mod observe;
 pub mod operate;
 pub mod packs;
+pub mod posted;
 pub mod runs;
 pub mod schedule;
 pub mod shape;
@@ -102,7 +104,7 @@ pub use host::retention::{DeleteError, Removal, Undeletable};
 pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
-pub use library::{FlowEntry, FlowLibrary, LibraryError, StoredFlow};
+pub use library::{FlowEntry, FlowLibrary, FlowSource, LibraryError, StoredFlow};
 pub use operate::{audit, identity, policy, quota::QuotaError, retention, usage, vault};
 pub use runs::{inputs, tree, waiting};
 pub use world::simulate::Simulate;

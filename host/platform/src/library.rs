@@ -1,4 +1,13 @@
-//! A folder of flows with their versions.
+//! The flows of a tenant with their versions: the flows of a folder and, with a shared store, the
+//! [posted](crate::posted) ones. If both have a flow of the same name, the folder's flow is used.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `error` | the errors |
+//! | `files` | the files of the folder |
+//! | [`post`] | posted flows |
+//! | [`service`] | runs of flows by name, with a log |
+//! | `stored` | the flows and versions that a library returns |
 //!
 //! | file | contents |
 //! |---|---|
@@ -13,10 +22,12 @@
 
 mod error;
 mod files;
+pub mod post;
 pub mod service;
+mod stored;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     sync::Arc,
@@ -25,13 +36,19 @@ use std::{
 use flowcell_contract::Tenant;
 use flowcell_flow::{CheckMode, Source, Start, about};
 
-pub use self::error::LibraryError;
 use self::files::{Ending, LibraryFiles, LinkError, Size};
-use crate::host::{
-    Host,
-    folder::{Folder, is_flow_name, library_of},
-    loaded::LoadedFlow,
-    loading,
+pub use self::{
+    error::LibraryError,
+    stored::{FlowEntry, FlowSource, StoredFlow},
+};
+use crate::{
+    host::{
+        Host,
+        folder::{Folder, is_flow_name, library_of},
+        loaded::LoadedFlow,
+        loading,
+    },
+    posted::{Expects, PostedFlows, PostedText},
 };
 
 /// Maximum number of older versions of a flow. If a flow has more, the oldest versions are removed.
@@ -43,35 +60,25 @@ pub const MAX_FLOWS: usize = 10_000;
 /// Maximum size in bytes of a library's flows with all their versions. Each version counts as at least one disk block.
 pub const MAX_LIBRARY_BYTES: u64 = 1 << 30;
 
-/// The flows of a folder. A `FlowLibrary` does not know which tenant owns the folder.
+/// The author of versions that the operator posts.
+const OPERATOR: &str = "operator";
+
+/// The flows of a tenant.
 #[derive(Clone, Debug)]
 pub struct FlowLibrary {
     folder: PathBuf,
+    /// The posted flows of the tenant. `None` if the store is not shared.
+    posted: Option<PostedFlows>,
+    /// The author of posted versions.
+    author: String,
 }
 
-/// A flow in a list.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct FlowEntry {
-    /// The flow's name, which is also the name of its file.
-    pub name: String,
-    /// The number of the flow's newest version.
-    pub version: u32,
-    /// The description in the flow's text.
-    pub description: Option<String>,
-}
-
-/// A version of a flow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredFlow {
-    /// The flow's name.
-    pub name: String,
-    /// The version's number.
-    pub version: u32,
-    /// The path of the flow's file, as messages show it. For an older version, it is the path that the file had when
-    /// that version was the newest.
-    pub file: PathBuf,
-    /// The text of this version.
-    pub text: String,
+/// A version of a flow that was found for a check or a run.
+struct Found {
+    source: Source,
+    version: u32,
+    /// The text and files of a posted version. `None` for a flow of the folder.
+    posted: Option<Arc<PostedText>>,
 }
 
 /// The newest version of a flow, and its kept older versions.
@@ -85,13 +92,33 @@ struct CurrentFlow {
 impl FlowLibrary {
     /// Opens the flows of a folder. The folder may be missing until the first flow is created.
     pub fn open(folder: impl Into<PathBuf>) -> FlowLibrary {
-        FlowLibrary { folder: folder.into() }
+        FlowLibrary { folder: folder.into(), posted: None, author: OPERATOR.to_owned() }
     }
 
     /// Opens the flows of a tenant in the folder of a server. The flows of `local` are directly in that folder. The
     /// flows of another tenant are in `.tenants/NAME/flows` below it.
     pub fn of_tenant(folder: &Path, tenant: &Tenant) -> FlowLibrary {
         FlowLibrary::open(library_of(folder, tenant))
+    }
+
+    /// Opens the flows of a host's tenant: those in the folder of a server, and the posted ones.
+    pub fn of_host(folder: &Path, host: &Host) -> FlowLibrary {
+        FlowLibrary::of_tenant(folder, host.tenant()).with_posted_of(host)
+    }
+
+    /// Adds the posted flows of a host's tenant. A host whose store is not shared has none.
+    pub fn with_posted_of(self, host: &Host) -> FlowLibrary {
+        FlowLibrary { posted: host.posted(), ..self }
+    }
+
+    /// Sets the author of the versions that are posted. Default: `operator`.
+    pub fn by(self, author: &str) -> FlowLibrary {
+        FlowLibrary { author: author.to_owned(), ..self }
+    }
+
+    /// Returns whether flows are posted to a shared store.
+    pub fn is_shared(&self) -> bool {
+        self.posted.is_some()
     }
 
     /// Returns the folder.
@@ -111,11 +138,10 @@ impl FlowLibrary {
         after: Option<&str>,
         mut fits: impl FnMut(&FlowEntry) -> bool,
     ) -> Result<(Vec<FlowEntry>, bool), LibraryError> {
-        let Some(files) = self.files()? else { return Ok((Vec::new(), false)) };
-        let names = self.map_io(files.names())?;
-        let mut entries = Vec::new();
+        let (files, mut entries) = (self.files()?, Vec::new());
+        let names = self.names_in(files.as_ref())?;
         for name in names.into_iter().filter(|name| after.is_none_or(|after| name.as_str() > after)) {
-            let present = match self.find_current(&files, &name) {
+            let present = match files.as_ref().map_or(Ok(None), |files| self.find_current(files, &name)) {
                 // A link that leads outside must not hide the other flows.
                 Err(error @ LibraryError::Link(_)) => {
                     tracing::warn!("the list omits the flow `{name}`: {error}");
@@ -123,10 +149,17 @@ impl FlowLibrary {
                 }
                 present => present?,
             };
-            // A flow that is deleted meanwhile is skipped.
-            let Some(present) = present else { continue };
-            let source = flow_source(&name, present.ending, present.text);
-            let entry = FlowEntry { name, version: present.version, description: about(&source).description };
+            let posted = self.posted_entry(&name)?;
+            let entry = match (present, posted) {
+                (Some(present), posted) => {
+                    let description = about(&flow_source(&name, present.ending, present.text)).description;
+                    let hides = posted.map(|posted| posted.version);
+                    FlowEntry { name, version: present.version, description, source: FlowSource::Folder, hides }
+                }
+                (None, Some(posted)) => posted,
+                // A flow that is deleted meanwhile is skipped.
+                (None, None) => continue,
+            };
             if !fits(&entry) {
                 return Ok((entries, true));
             }
@@ -137,15 +170,22 @@ impl FlowLibrary {
 
     /// Returns the sorted names of all flows.
     pub fn names(&self) -> Result<Vec<String>, LibraryError> {
-        let Some(files) = self.files()? else { return Ok(Vec::new()) };
-        Ok(self.map_io(files.names())?.into_iter().collect())
+        Ok(self.names_in(self.files()?.as_ref())?.into_iter().collect())
+    }
+
+    fn names_in(&self, files: Option<&LibraryFiles>) -> Result<BTreeSet<String>, LibraryError> {
+        let mut names = files.map_or_else(|| Ok(BTreeSet::new()), |files| self.map_io(files.names()))?;
+        if let Some(posted) = &self.posted {
+            names.extend(posted.flows()?.keys().cloned());
+        }
+        Ok(names)
     }
 
     /// Returns a number that changes when a flow is added, changed or removed.
     pub fn stamp(&self) -> Result<u64, LibraryError> {
-        let Some(files) = self.files()? else { return Ok(0) };
         let mut hasher = DefaultHasher::new();
-        self.map_io(files.file_times())?.hash(&mut hasher);
+        self.files()?.map(|files| self.map_io(files.file_times())).transpose()?.hash(&mut hasher);
+        self.posted.as_ref().map(PostedFlows::stamp).transpose()?.hash(&mut hasher);
         Ok(hasher.finish())
     }
 
@@ -156,6 +196,9 @@ impl FlowLibrary {
 
     /// Returns the versions of a flow, in ascending order.
     pub fn versions(&self, name: &str) -> Result<Vec<u32>, LibraryError> {
+        if let Some(head) = self.posted_head(name)? {
+            return Ok(head.versions.iter().map(|version| version.version).collect());
+        }
         let (_, present) = self.find_flow(name)?;
         let older = present.older.into_keys().filter(|version| *version < present.version);
         Ok(older.chain([present.version]).collect())
@@ -177,7 +220,10 @@ impl FlowLibrary {
     }
 
     fn add(&self, host: &Host, name: &str, ending: Ending, text: &str) -> Result<StoredFlow, LibraryError> {
-        self.check(host, name, ending, text)?;
+        if self.posted.is_some() {
+            return self.post_version(host, name, ending, PostedText::from(text), Expects::Free);
+        }
+        self.check(host, name, ending, text, None)?;
         let files = self.map_io(LibraryFiles::create(&self.folder))?;
         let _lock = self.map_io(files.lock())?;
         if self.map_io(files.newest(name))?.is_some() {
@@ -202,7 +248,10 @@ impl FlowLibrary {
     /// Appends a version to a flow. If the text has a name, it must be the name of the flow.
     pub fn append_as(&self, host: &Host, name: &str, text: &str) -> Result<StoredFlow, LibraryError> {
         let ending = Ending::of_text(text);
-        self.check(host, name, ending, text)?;
+        if self.posted.is_some() {
+            return self.post_version(host, name, ending, PostedText::from(text), Expects::Flow);
+        }
+        self.check(host, name, ending, text, None)?;
         let unknown = || LibraryError::Unknown(name.to_owned());
         let files = self.files()?.ok_or_else(unknown)?;
         let _lock = self.map_io(files.lock())?;
@@ -228,8 +277,15 @@ impl FlowLibrary {
         Ok(self.to_stored(name, before.version + 1, ending, text.to_owned()))
     }
 
-    /// Removes a flow with all its versions. Runs of the flow continue, since they have pinned its content.
+    /// Removes a flow with all its versions. Runs of the flow continue, since they have pinned its content. With a
+    /// shared store, a flow of the folder is refused.
     pub fn delete(&self, name: &str) -> Result<(), LibraryError> {
+        if let Some(posted) = &self.posted {
+            check_name(name)?;
+            self.refuse_deployed(name)?;
+            let found = posted.delete(name, MAX_FLOWS)?;
+            return if found { Ok(()) } else { Err(LibraryError::Unknown(name.to_owned())) };
+        }
         let (files, _) = self.find_flow(name)?;
         let _lock = self.map_io(files.lock())?;
         while let Some((ending, _)) = self.map_io(files.newest(name))? {
@@ -241,41 +297,49 @@ impl FlowLibrary {
     /// Loads a version of a flow, so that `host` can run it. `None` means the newest version. Since the flow is already
     /// stored, a rule that is newer than the flow and that the flow violates only gives a warning.
     pub fn load(&self, host: &Host, name: &str, version: Option<u32>) -> Result<LoadedFlow, LibraryError> {
-        let (source, version) = match version {
-            Some(version) => {
-                let (stored, ending) = self.find(name, Some(version))?;
-                (flow_source(name, ending, stored.text), version)
-            }
+        let Found { source, version, posted } = match version {
+            Some(version) => self.found(self.find(name, Some(version))?)?,
             None => self.newest(name)?.ok_or_else(|| LibraryError::Unknown(name.to_owned()))?,
         };
-        let checked = loading::check_in(
-            host,
-            &source,
-            Arc::new(self.surroundings(&source, CheckMode::Stored)),
-            &Start::default(),
-        );
+        let folder = Arc::new(self.surroundings(&source, CheckMode::Stored, posted));
+        let checked = loading::check_in(host, &source, folder, &Start::default());
         let flow = checked.flow.ok_or(LibraryError::Invalid(checked.diagnostics))?;
         Ok(LoadedFlow { version: Some(version), ..flow })
     }
 
     /// Returns the newest version of a flow if the host has already checked this version, and if that check looked up
-    /// nothing outside of the flow's text. Otherwise returns `None`. The method reads only the flow's files.
+    /// nothing outside of the flow's text. Otherwise returns `None`. The method reads only the flow itself.
     pub fn checked_before(&self, host: &Host, name: &str) -> Result<Option<LoadedFlow>, LibraryError> {
-        let Some((source, version)) = self.newest(name)? else { return Ok(None) };
-        let checked = host.checked_before(&source, &self.surroundings(&source, CheckMode::Stored));
+        let Some(Found { source, version, posted }) = self.newest(name)? else { return Ok(None) };
+        let checked = host.checked_before(&source, &self.surroundings(&source, CheckMode::Stored, posted));
         let flow = checked.and_then(|checked| checked.flow);
         Ok(flow.map(|flow| LoadedFlow { version: Some(version), ..flow }))
     }
 
-    /// Returns the newest version of a flow, and its number.
-    fn newest(&self, name: &str) -> Result<Option<(Source, u32)>, LibraryError> {
+    /// Returns the newest version of a flow.
+    fn newest(&self, name: &str) -> Result<Option<Found>, LibraryError> {
         check_name(name)?;
-        let Some(files) = self.files()? else { return Ok(None) };
-        let newest = self.find_current(&files, name)?;
-        Ok(newest.map(|newest| (flow_source(name, newest.ending, newest.text), newest.version)))
+        let files = self.files()?;
+        let newest = files.map_or(Ok(None), |files| self.find_current(&files, name))?;
+        match newest {
+            Some(newest) => {
+                let source = flow_source(name, newest.ending, newest.text);
+                Ok(Some(Found { source, version: newest.version, posted: None }))
+            }
+            None => self.newest_posted(name),
+        }
+    }
+
+    /// Returns a stored version for a check.
+    fn found(&self, (stored, ending): (StoredFlow, Ending)) -> Result<Found, LibraryError> {
+        let posted = stored.posted.as_ref().map(|version| self.posted_text(&stored.name, version)).transpose()?;
+        Ok(Found { source: flow_source(&stored.name, ending, stored.text), version: stored.version, posted })
     }
 
     fn find(&self, name: &str, version: Option<u32>) -> Result<(StoredFlow, Ending), LibraryError> {
+        if let Some(head) = self.posted_head(name)? {
+            return self.find_posted(name, &head, version);
+        }
         let (files, present) = self.find_flow(name)?;
         let wanted = version.unwrap_or(present.version);
         if wanted == present.version {
@@ -315,33 +379,45 @@ impl FlowLibrary {
         }
     }
 
-    /// Checks that a text is a flow of this name without errors. `ending` is the ending of its file.
-    fn check(&self, host: &Host, name: &str, ending: Ending, text: &str) -> Result<(), LibraryError> {
+    /// Checks that a text is a flow of this name without errors. `ending` is the ending of its file. `posted` has the
+    /// files beside a flow to post. Returns the flow's description.
+    fn check(
+        &self,
+        host: &Host,
+        name: &str,
+        ending: Ending,
+        text: &str,
+        posted: Option<Arc<PostedText>>,
+    ) -> Result<Option<String>, LibraryError> {
         check_name(name)?;
         check_size(text)?;
         let source = flow_source(name, ending, text.to_owned());
-        let said = about(&source).name.filter(|said| said != name);
-        let checked = loading::check_in(
-            host,
-            &source,
-            Arc::new(self.surroundings(&source, CheckMode::Adding)),
-            &Start::default(),
-        );
+        let about = about(&source);
+        let said = about.name.filter(|said| said != name);
+        let folder = Arc::new(self.surroundings(&source, CheckMode::Adding, posted));
+        let checked = loading::check_in(host, &source, folder, &Start::default());
         match (checked.flow, said) {
             (None, _) => Err(LibraryError::Invalid(checked.diagnostics)),
             (Some(_), Some(said)) => Err(LibraryError::OtherName { name: name.to_owned(), said }),
-            (Some(_), None) => Ok(()),
+            (Some(_), None) => Ok(about.description),
         }
     }
 
     fn to_stored(&self, name: &str, version: u32, ending: Ending, text: String) -> StoredFlow {
-        StoredFlow { name: name.to_owned(), version, file: self.folder.join(ending.file_name(name)), text }
+        let file = self.folder.join(ending.file_name(name));
+        StoredFlow { name: name.to_owned(), version, file, text, posted: None }
     }
 
-    /// Returns the folder that a flow may read: the folder of the flow's own file.
-    fn surroundings(&self, source: &Source, rules: CheckMode) -> Folder {
+    /// Returns the folder that a flow may read: the folder of the flow's own file, or the files that were posted with
+    /// it.
+    fn surroundings(&self, source: &Source, rules: CheckMode, posted: Option<Arc<PostedText>>) -> Folder {
         let file = self.folder.join(&source.name);
-        Folder::of_library(file.parent().map(Path::to_path_buf).unwrap_or_default()).with_mode(rules)
+        let folder = Folder::of_library(file.parent().map(Path::to_path_buf).unwrap_or_default());
+        let folder = folder.with_mode(rules).with_posted(self.posted.clone());
+        match posted {
+            Some(posted) => folder.with_files_of(posted),
+            None => folder,
+        }
     }
 
     /// Returns the size that the library would have with one more text. Fails if this size exceeds the limit of the

@@ -51,6 +51,7 @@ use flowcell_platform::{
     Error, Host, StartError,
     identity::Identify,
     jobs::worker::JobWorker,
+    posted::cache::LOOK_INTERVAL,
     supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
     triggers::{TriggerTenants, Triggers, ends::EndedRun},
     usage::{FLUSH_INTERVAL, Usage},
@@ -171,6 +172,9 @@ impl Server {
         let ends = app.ends.subscribe();
         let mut flushing = JoinSet::new();
         flushing.spawn(flush_usage(app.host.usage().clone()));
+        if app.host.shared().is_some() {
+            flushing.spawn(follow_posted_flows(app.clone()));
+        }
         let serving = tokio::spawn(connection::serve(listener, router, (limits, proxies), ends));
         let triggers = app.triggers.clone();
         let starting = tokio::spawn(async move { triggers.attend().await });
@@ -252,6 +256,30 @@ async fn flush_usage(usage: Usage) {
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || usage.flush()).await {
             tracing::warn!("cannot store the usage of tenants: {error}");
         }
+    }
+}
+
+/// Looks for flows that other processes have posted or deleted, once in each [`LOOK_INTERVAL`], and reads the triggers
+/// of their tenants again.
+async fn follow_posted_flows(app: Arc<App>) {
+    let mut answers = true;
+    loop {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        let host = app.host.clone();
+        let Ok(changed) = tokio::task::spawn_blocking(move || host.take_changed_flows()).await else { continue };
+        if let Err(error) = &changed
+            && answers
+        {
+            tracing::warn!("cannot look for posted flows; the known ones stay in use: {error}");
+        }
+        answers = changed.is_ok();
+        let Some(changed) = changed.ok().filter(|changed| !changed.is_empty()) else { continue };
+        for tenant in app.identity.tenants().into_iter().filter(|tenant| changed.contains(tenant)) {
+            if let Err(error) = app.triggers.refresh(&tenant).await {
+                tracing::warn!("cannot read the triggers of `{tenant}`: {error}");
+            }
+        }
+        app.triggers.changed();
     }
 }
 

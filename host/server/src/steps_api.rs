@@ -126,8 +126,10 @@ pub(super) async fn create_flow(
     let created = request.computing(move |_| Ok(flows.create_flow(&text))).await;
     let created = created.map_err(|error| admission_error(&error))?;
     created.map_err(|error| match error {
-        LibraryError::Folder { .. } => ErrorResponse::internal(&error),
-        LibraryError::Exists(_) => ErrorResponse::new(StatusCode::CONFLICT, "CREATE_FLOW_FAILED", error.to_string()),
+        LibraryError::Folder { .. } | LibraryError::Store(_) => ErrorResponse::internal(&error),
+        LibraryError::Exists(_) | LibraryError::Deployed { .. } => {
+            ErrorResponse::new(StatusCode::CONFLICT, "CREATE_FLOW_FAILED", error.to_string())
+        }
         _ => ErrorResponse::new(StatusCode::BAD_REQUEST, "CREATE_FLOW_FAILED", error.to_string()),
     })?;
     Ok(success(StatusCode::CREATED, "message", &"Flow created"))

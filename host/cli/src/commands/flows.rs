@@ -1,4 +1,6 @@
-//! `flowcell flows`: stores, lists and runs the flows of a folder by their names.
+//! `flowcell flows`: stores, lists and runs flows by their names: those of a folder, and those of a shared store.
+
+mod posted;
 
 use std::{
     fs,
@@ -8,13 +10,13 @@ use std::{
 };
 
 use clap::{Args, Subcommand, ValueHint};
-use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, RunId, script};
+use flowcell::{FlowEntry, FlowError, FlowLibrary, FlowService, Json, LibraryError, RunId, contract::Tenant, script};
 
 use super::run;
 use crate::{
     arguments::run_id,
     cli_error::{CliError, Exit},
-    options::{BesideArgs, PackArgs, StoreArgs, channels::ChannelArgs},
+    options::{BesideArgs, PackArgs, StoreArgs, StoreLocation, TenantArgs, channels::ChannelArgs},
     output::{JsonLines, put_exactly, put_json, put_line},
     owner::{self, Owner},
     session,
@@ -27,15 +29,20 @@ use crate::{
 pub(crate) enum FlowsCommand {
     /// Store a flow under the name in its text
     Create(Box<CreateArgs>),
+    /// Post flows to a shared store, with the files and the flows beside them that they name
+    Push(Box<posted::PushArgs>),
     /// List the stored flows
     List(ListArgs),
     /// Print a flow
     Show(ShowArgs),
+    /// List the versions of a flow
+    Versions(posted::VersionsArgs),
     /// Run a flow, log each step, and print the output
     Run(Box<RunFlowArgs>),
     /// Print the log of a flow's steps, oldest first
     Runs(LogArgs),
     /// Remove all versions of a flow
+    #[command(visible_alias = "remove")]
     Delete(DeleteArgs),
 }
 
@@ -58,7 +65,7 @@ pub(crate) struct CreateArgs {
     #[command(flatten)]
     packs: PackArgs,
     #[command(flatten)]
-    beside: BesideArgs,
+    of: TenantArgs,
 }
 
 /// Arguments of `flowcell flows list`.
@@ -69,6 +76,8 @@ pub(crate) struct ListArgs {
     json: bool,
     #[command(flatten)]
     folder: Folder,
+    #[command(flatten)]
+    of: TenantArgs,
 }
 
 /// Arguments of `flowcell flows show`.
@@ -81,6 +90,8 @@ pub(crate) struct ShowArgs {
     version: Option<u32>,
     #[command(flatten)]
     folder: Folder,
+    #[command(flatten)]
+    of: TenantArgs,
 }
 
 /// Arguments of `flowcell flows run`.
@@ -132,6 +143,8 @@ pub(crate) struct DeleteArgs {
     name: String,
     #[command(flatten)]
     folder: Folder,
+    #[command(flatten)]
+    of: TenantArgs,
 }
 
 fn object(text: &str) -> Result<Json, String> {
@@ -154,30 +167,52 @@ pub(super) fn arguments() -> Vec<std::ffi::OsString> {
 pub(super) fn execute(command: FlowsCommand, terminal: Terminal) -> Result<Exit, CliError> {
     match command {
         FlowsCommand::Create(args) => create(&args),
-        FlowsCommand::List(args) => list(&args.folder, args.json, terminal),
+        FlowsCommand::Push(args) => posted::push(&args, terminal),
+        FlowsCommand::List(args) => list(&library_of(&args.folder, &args.of)?, args.json, terminal),
         FlowsCommand::Show(args) => show(&args),
+        FlowsCommand::Versions(args) => posted::versions(&args),
         FlowsCommand::Run(args) => run_flow(*args, terminal),
         FlowsCommand::Runs(args) => log(&args),
         FlowsCommand::Delete(args) => {
-            library(&args.folder).delete(&args.name)?;
+            library_of(&args.folder, &args.of)?.delete(&args.name)?;
             put_line(&args.name)?;
             Ok(Exit::Good)
         }
     }
 }
 
-fn library(folder: &Folder) -> flowcell::FlowLibrary {
-    flowcell::FlowLibrary::open(&folder.flows)
+/// Returns the flows of a tenant: those of the folder, and with a shared store the posted ones.
+fn library_of(folder: &Folder, of: &TenantArgs) -> Result<FlowLibrary, CliError> {
+    let is_shared = matches!(of.store.place()?, StoreLocation::Server(_));
+    if !is_shared && of.tenant() == Tenant::local() {
+        return Ok(FlowLibrary::open(&folder.flows));
+    }
+    Ok(FlowLibrary::of_host(&folder.flows, &of.reading_host(&PackArgs::default())?))
+}
+
+/// Lists the flows of a folder.
+pub(super) fn list_folder(folder: &Folder, terminal: Terminal) -> Result<Exit, CliError> {
+    list(&FlowLibrary::open(&folder.flows), false, terminal)
 }
 
 fn create(args: &CreateArgs) -> Result<Exit, CliError> {
     let text = read(&args.file)
         .map_err(|error| CliError::wrong(format!("cannot read {}", args.file.display())).because(&error))?;
-    let host = args.packs.checking_host(&args.beside)?;
+    let (host, library) = match args.of.store.place()? {
+        StoreLocation::Server(_) => {
+            let host = args.of.host(args.packs.host_with(&args.of.store)?)?;
+            let library = FlowLibrary::of_host(&args.folder.flows, &host);
+            (host, library)
+        }
+        _ => {
+            let host = args.packs.checking_host(&BesideArgs { state: args.of.store.state.clone() })?;
+            (args.of.host(host)?, library_of(&args.folder, &args.of)?)
+        }
+    };
     let file = args.file.file_name().unwrap_or_default().to_string_lossy();
     let created = match file.strip_suffix(script::ENDING) {
-        Some(name) => library(&args.folder).create_script(&host, name, &text)?,
-        None => library(&args.folder).create(&host, &text)?,
+        Some(name) => library.create_script(&host, name, &text)?,
+        None => library.create(&host, &text)?,
     };
     put_line(&created.file.display().to_string())?;
     Ok(Exit::Good)
@@ -193,26 +228,31 @@ fn read(file: &Path) -> io::Result<String> {
 }
 
 /// Prints the flows of a folder, one on each line.
-pub(super) fn list(folder: &Folder, json: bool, terminal: Terminal) -> Result<Exit, CliError> {
-    let entries = library(folder).list()?;
+fn list(library: &FlowLibrary, json: bool, terminal: Terminal) -> Result<Exit, CliError> {
+    let entries = library.list()?;
     if json {
         put_json(&entries)?;
         return Ok(Exit::Good);
     }
     if entries.is_empty() {
-        let shown = folder.flows.display();
-        terminal.say(&format!("no flows in `{shown}`; store one with `flowcell flows create FILE`"));
+        let shown = library.folder().display();
+        terminal.say(&match library.is_shared() {
+            false => format!("no flows in `{shown}`; store one with `flowcell flows create FILE`"),
+            true => format!("no flows in `{shown}` and the store; post one with `flowcell flows push FILE`"),
+        });
     }
     let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
-    for FlowEntry { name, version, description } in &entries {
-        let line = format!("{name:width$}  v{version}  {}", description.as_deref().unwrap_or_default());
+    for FlowEntry { name, version, description, source, hides } in &entries {
+        let source = if library.is_shared() { format!("  {:6}", source.name()) } else { String::new() };
+        let hides = hides.map(|hides| format!("  (hides version {hides} of the store)")).unwrap_or_default();
+        let line = format!("{name:width$}  v{version}{source}  {}{hides}", description.as_deref().unwrap_or_default());
         put_line(line.trim_end())?;
     }
     Ok(Exit::Good)
 }
 
 fn show(args: &ShowArgs) -> Result<Exit, CliError> {
-    let flow = library(&args.folder).get(&args.name, args.version)?;
+    let flow = library_of(&args.folder, &args.of)?.get(&args.name, args.version)?;
     put_exactly(&flow.text)?;
     Ok(Exit::Good)
 }
@@ -232,7 +272,6 @@ fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, CliError> {
     };
     let members: Vec<_> = members.chain(inputs::kept_by(&host, &input)?).collect();
     let input = inputs::collect(&members, None)?;
-    let library = library(&folder);
     let flows = FlowService::open(host.clone(), folder.flows);
     let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let _serving = host.serve()?;
@@ -240,13 +279,13 @@ fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let front = front.with_handed_over(handed_over);
     let options = front.options(&plan, Json::Null);
     let runner = flows.prepare(&name, input, options)?;
-    session::print_warnings(&plan, library.load(&host, &name, None)?.warnings(), terminal);
+    session::print_warnings(&plan, flows.library().load(&host, &name, None)?.warnings(), terminal);
     session::finish(&plan, front, host, runner, terminal)
 }
 
 /// Asks the process that owns the store to run a flow, and logs the steps after the run has ended or is parked.
 fn hand_over(store: &Path, flows: &Path, name: &str, args: Plan, terminal: Terminal) -> Result<Exit, CliError> {
-    let file = flowcell::FlowLibrary::open(flows).get(name, None)?.file;
+    let file = FlowLibrary::open(flows).get(name, None)?.file;
     let run = args.run_id.as_ref().cloned().unwrap_or_else(new_run_id);
     let args = Plan { run_id: Some(run.clone()), ..args };
     let exit = run::hand_over(store, &args, &file, terminal)?;

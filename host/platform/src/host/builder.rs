@@ -56,6 +56,7 @@ use crate::{
         vault::{KeyPlace, KeySource, Vault},
     },
     packs::{PackStore, Trust, locked_packs},
+    posted::cache::PostedCache,
     world::{
         resolver::SharedResolver,
         services::{AGENT, IMAGES, Settings},
@@ -288,6 +289,7 @@ impl HostBuilder {
         let ExternalCapabilities { capabilities, mcp, secrets, simulated_model, services, services_home } =
             self.external_capabilities(&egress, &blobs, &usage, &vault)?;
         check_simulated(&simulate, &services)?;
+        let posted = shared.is_some().then(|| Arc::new(PostedCache::new(documents.clone())));
         let shared = Arc::new(Shared {
             engine,
             catalog: Arc::new(catalog),
@@ -324,6 +326,7 @@ impl HostBuilder {
             expressions: FairSemaphore::new(MAX_COSTLY_EXPRESSIONS),
             waiting_expressions: FairSemaphore::new(MAX_WAITING_EXPRESSIONS),
             packs: Mutex::new(packs),
+            posted,
         });
         Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate, library: None })
     }

@@ -5,13 +5,17 @@ pub(crate) mod guard;
 use std::{
     io::{self, Read},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use cap_std::{ambient_authority, fs::Dir};
 use flowcell_contract::{Tenant, host_files::TENANTS_FOLDER};
 use flowcell_flow::{CheckContext, CheckMode, Source};
 
-use crate::host::agentic;
+use crate::{
+    host::agentic,
+    posted::{PostedFlows, PostedText},
+};
 
 /// Maximum number of bytes that are read of a file: one more than a flow may have, so that the checker sees and
 /// reports a flow that is too large.
@@ -34,6 +38,10 @@ pub struct Folder {
     beside: Option<PathBuf>,
     /// True if the folder is a tenant's library.
     library: bool,
+    /// The posted flows of the library's tenant. `None` if this is no library, or if the store is not shared.
+    posted: Option<PostedFlows>,
+    /// For a posted flow: the files beside it, instead of those of the folder.
+    own: Option<Arc<PostedText>>,
     /// The check mode of flows in this folder.
     rules: CheckMode,
 }
@@ -51,7 +59,8 @@ impl Folder {
 
     /// Returns the folder `path` of a project. `library` is true if `path` is a tenant's library.
     pub(crate) fn in_project(path: PathBuf, project: PathBuf, library: bool) -> Folder {
-        Folder { path, project, nowhere: false, beside: None, library, rules: CheckMode::New }
+        let (beside, posted, own) = (None, None, None);
+        Folder { path, project, nowhere: false, beside, library, posted, own, rules: CheckMode::New }
     }
 
     /// Returns the folder for a flow that is in no file, such as one from the network. The flow reads no files of this
@@ -64,6 +73,16 @@ impl Folder {
     /// triggers may refer to flows of the library.
     pub fn nowhere_beside(library: PathBuf) -> Folder {
         Folder { beside: Some(library), ..Folder::nowhere() }
+    }
+
+    /// Adds the posted flows of the tenant to a library. The flows of the folder come first.
+    pub(crate) fn with_posted(self, posted: Option<PostedFlows>) -> Folder {
+        Folder { posted, ..self }
+    }
+
+    /// Returns the folder for a posted flow, which reads only the files that were posted with it.
+    pub(crate) fn with_files_of(self, flow: Arc<PostedText>) -> Folder {
+        Folder { own: Some(flow), ..self }
     }
 
     /// Returns the folder of the project. Empty for the current folder.
@@ -107,15 +126,50 @@ impl Folder {
             return Vec::new();
         }
         let here = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
-        let Ok(entries) = Dir::open_ambient_dir(here, ambient_authority()).and_then(|dir| dir.entries()) else {
-            return Vec::new();
-        };
-        let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let entries = Dir::open_ambient_dir(here, ambient_authority()).and_then(|dir| dir.entries());
+        let files = entries.into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let name = |file: String| {
             let (name, ending) = file.split_once('.')?;
             (ENDINGS.contains(&ending) && is_flow_name(name)).then(|| name.to_owned())
         };
-        files.filter_map(name).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+        let posted = self.posted.iter().flat_map(|posted| match posted.flows() {
+            Ok(flows) => flows.keys().cloned().collect(),
+            Err(error) => {
+                tracing::warn!("cannot list the posted flows: {error}");
+                Vec::new()
+            }
+        });
+        files.filter_map(name).chain(posted).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Finds a flow by its name, first in the folder and then among the posted flows. Also returns the folder of this
+    /// flow if it is another one: that of a posted flow.
+    pub(crate) fn find(&self, name: &str) -> Option<(Source, Option<Folder>)> {
+        if !is_flow_name(name) || self.nowhere {
+            return None;
+        }
+        let in_folder = ENDINGS.iter().find_map(|ending| {
+            let file = format!("{name}.{ending}");
+            let text = self.read_below(&file).ok()?;
+            Some(Source { name: self.join(&file).display().to_string(), text })
+        });
+        if let Some(source) = in_folder {
+            return Some((source, self.own.is_some().then(|| self.around(None))));
+        }
+        let posted = self.posted.as_ref()?;
+        let found = posted.newest(name).unwrap_or_else(|error| {
+            tracing::warn!("cannot read the posted flow `{name}`: {error}");
+            None
+        });
+        let (version, text) = found?;
+        let source = Source { name: version.file, text: text.text.clone() };
+        Some((source, Some(self.around(Some(text)))))
+    }
+
+    /// Returns the folder of another flow of the same library.
+    fn around(&self, own: Option<Arc<PostedText>>) -> Folder {
+        let folder = Folder::in_project(self.path.clone(), self.project.clone(), self.library);
+        Folder { own, posted: self.posted.clone(), rules: self.rules, ..folder }
     }
 
     /// If the file of a flow exists and cannot be read, explains why, such as a link that leads out of the folder.
@@ -123,12 +177,24 @@ impl Folder {
     pub(crate) fn explain_refusal(&self, name: &str) -> Option<String> {
         ENDINGS.iter().filter(|_| is_flow_name(name)).find_map(|ending| {
             let file = format!("{name}.{ending}");
-            let error = self.read_within(&file).err().filter(|error| error.kind() != io::ErrorKind::NotFound)?;
+            let error = self.read_below(&file).err().filter(|error| error.kind() != io::ErrorKind::NotFound)?;
             Some(format!("cannot read `{file}` next to the calling flow: {error}"))
         })
     }
 
+    /// Reads a file that the flow names.
     fn read_within(&self, path: &str) -> io::Result<String> {
+        match &self.own {
+            Some(own) => own.read(path).cloned().ok_or_else(|| {
+                let why =
+                    "the flow was posted without this file: post it with its `files`, or with `flowcell flows push`";
+                io::Error::new(io::ErrorKind::NotFound, why)
+            }),
+            None => self.read_below(path),
+        }
+    }
+
+    fn read_below(&self, path: &str) -> io::Result<String> {
         if self.nowhere {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
@@ -166,19 +232,14 @@ impl CheckContext for Folder {
     }
 
     fn flow(&self, name: &str) -> Option<Source> {
-        if !is_flow_name(name) {
-            return None;
-        }
-        ENDINGS.iter().find_map(|ending| {
-            let file = format!("{name}.{ending}");
-            let text = self.read_within(&file).ok()?;
-            Some(Source { name: self.join(&file).display().to_string(), text })
-        })
+        self.find(name).map(|(source, _)| source)
     }
 
     fn has_flow(&self, name: &str) -> bool {
         match (&self.beside, self.nowhere) {
-            (Some(library), _) => Folder::of_library(library.clone()).flow(name).is_some(),
+            (Some(library), _) => {
+                Folder::of_library(library.clone()).with_posted(self.posted.clone()).flow(name).is_some()
+            }
             (None, nowhere) => nowhere || self.flow(name).is_some(),
         }
     }

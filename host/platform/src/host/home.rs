@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     host::folder::Folder,
+    posted::PostedFlows,
     world::tools::{self, FLOW_TOOL},
 };
 
@@ -44,14 +45,16 @@ impl FlowLocation {
     }
 
     /// Opens the folder. `library` is the folder of the tenant's library in this process. If the location is a
-    /// library whose folder is missing on this machine, `library` is opened instead.
-    pub(crate) fn open(&self, library: Option<PathBuf>) -> Folder {
+    /// library whose folder is missing on this machine, `library` is opened instead. A library also has the tenant's
+    /// posted flows.
+    pub(crate) fn open(&self, library: Option<PathBuf>, posted: Option<PostedFlows>) -> Folder {
         let project = PathBuf::from(self.project.as_deref().unwrap_or_default());
-        match (self.folder.as_ref().map(PathBuf::from), library.filter(|_| self.library)) {
+        let folder = match (self.folder.as_ref().map(PathBuf::from), library.filter(|_| self.library)) {
             (Some(folder), Some(library)) if !folder.is_dir() => Folder::of_library(library),
             (Some(folder), _) => Folder::in_project(folder, project, self.library),
             (None, _) => Folder::nowhere(),
-        }
+        };
+        folder.with_posted(posted.filter(|_| self.library))
     }
 }
 
@@ -103,13 +106,17 @@ impl Home {
         }
     }
 
-    /// Returns the text of a flow whose content is not pinned: the text that an older version pinned, or the file in
-    /// the folder.
-    pub(crate) fn source(&self, name: &str) -> Option<Source> {
+    /// Returns the text of a flow whose content is not pinned: the text that an older version pinned, or the flow in
+    /// the folder. Also returns the folder in which the flow reads files.
+    pub(crate) fn source(&self, name: &str) -> Option<(Source, Arc<Folder>)> {
+        let here = || self.folder.clone();
         match self.flows.get(name) {
-            Some(Callee::Text(file, text)) => Some(Source { name: file.clone(), text: text.clone() }),
+            Some(Callee::Text(file, text)) => Some((Source { name: file.clone(), text: text.clone() }, here())),
             Some(_) => None,
-            None => self.folder.flow(name),
+            None => {
+                let (source, folder) = self.folder.find(name)?;
+                Some((source, folder.map_or_else(here, Arc::new)))
+            }
         }
     }
 }

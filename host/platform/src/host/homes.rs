@@ -106,11 +106,12 @@ pub(super) fn home_in(host: &Host, content: &Content) -> Home {
     let library = host.library.as_ref().map(|all| library_of(all, &host.tenant));
     if let Some(place) = &content.home {
         return Home {
-            folder: Arc::new(place.open(library).with_mode(CheckMode::Stored)),
+            folder: Arc::new(place.open(library, host.posted()).with_mode(CheckMode::Stored)),
             flows: content.called.clone(),
         };
     }
-    let folder = library.map_or_else(|| current_folder(host), Folder::of_library);
+    let in_library = |path| Folder::of_library(path).with_posted(host.posted());
+    let folder = library.map_or_else(|| current_folder(host), in_library);
     let texts = content.flows.iter();
     let flows = texts.map(|(name, (file, text))| (name.clone(), Callee::Text(file.clone(), text.clone())));
     Home { folder: Arc::new(folder.with_mode(CheckMode::Stored)), flows: flows.collect() }
@@ -164,8 +165,9 @@ pub(super) fn load_called(host: &Host, home: &Home, name: &str) -> Result<Loaded
         folder if folder.is_library() => format!("the library has no flow `{name}`"),
         _ => format!("the file `{name}.yaml` next to the calling flow does not exist"),
     };
-    let source = source.ok_or_else(|| unusable(home.folder.explain_refusal(name).unwrap_or_else(missing)))?;
-    let loaded = blocking(|| loading::load_in(host, &source, home.folder.clone()));
+    let found = source.ok_or_else(|| unusable(home.folder.explain_refusal(name).unwrap_or_else(missing)));
+    let (source, folder) = found?;
+    let loaded = blocking(|| loading::load_in(host, &source, folder));
     let flow = loaded.map_err(|error| unusable(format!("cannot use the flow `{name}`: {error}")))?;
     match flow_label(flow.graph()).is_some_and(|label| label.disabled) {
         true => Err(unusable(format!("the flow `{name}` is disabled in its file"))),
@@ -174,7 +176,7 @@ pub(super) fn load_called(host: &Host, home: &Home, name: &str) -> Result<Loaded
 }
 
 /// Returns the names of the flows that a flow calls by a literal name, or may call as tools.
-fn called_names(flow: &LoadedFlow) -> VecDeque<String> {
+pub(crate) fn called_names(flow: &LoadedFlow) -> VecDeque<String> {
     let called = flow.content.flows.keys().cloned();
     called.chain(granted_flows(flow.graph(), &flow.folder)).collect()
 }

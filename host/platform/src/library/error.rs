@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use flowcell_flow::{Diagnostic, Severity};
+use flowcell_runtime::ports::StoreError;
 
 /// An error of a library.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,33 @@ pub enum LibraryError {
     /// A link is not followed, since it leads out of the folder or is among the library's own files.
     #[error("`{0}` is a link out of the folder of flows or to files of the host: replace it by a file")]
     Link(String),
+    /// The folder has a flow of this name, which posts do not change.
+    #[error(
+        "the flow `{name}` is the file `{file}` in the folder of flows, which wins over the shared store: change or \
+         remove the file there, or post the flow under another name"
+    )]
+    Deployed {
+        /// The flow's name.
+        name: String,
+        /// The file in the folder.
+        file: String,
+    },
+    /// The files beside a flow to post are not usable.
+    #[error("{0}")]
+    Files(String),
+    /// A flow in a folder has its files there.
+    #[error(
+        "the flows of this store are files in the folder {}: put the files beside the flow there, and post the flow \
+         without `files`",
+        .0.display()
+    )]
+    NoFiles(PathBuf),
+    /// Flows are posted to shared stores only.
+    #[error("the store is not shared, so its flows are files: name a shared store, or copy the file to the folder")]
+    NotShared,
+    /// The shared store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The flow has errors.
     #[error("{}", diagnostics_text(.0))]
     Invalid(Vec<Diagnostic>),

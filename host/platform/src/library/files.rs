@@ -28,7 +28,7 @@ const SIZE_FILE: &str = ".versions/.size";
 /// Number of changes after which the bytes are counted again, since users may also add files directly.
 const MAX_UNCOUNTED_CHANGES: u32 = 256;
 /// Minimum size in bytes that a version counts with: a smaller version counts as this many bytes.
-const MIN_VERSION_BYTES: u64 = 4_096;
+pub(super) const MIN_VERSION_BYTES: u64 = 4_096;
 /// Upper bound of version numbers.
 const LAST_VERSION: u32 = 999_999_999;
 
@@ -54,6 +54,12 @@ impl Ending {
     /// Returns the file name of a flow.
     pub(super) fn file_name(self, name: &str) -> String {
         format!("{name}.{}", self.text())
+    }
+
+    /// Returns the ending of a flow's file, or `None` if the file has another one.
+    pub(super) fn of_file(file: &str) -> Option<Ending> {
+        let name = Path::new(file).file_name()?.to_str()?;
+        split_file_name(name).map(|(_, ending)| ending)
     }
 
     fn text(self) -> &'static str {

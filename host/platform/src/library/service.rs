@@ -78,9 +78,9 @@ pub enum FlowError {
 }
 
 impl FlowService {
-    /// Opens the flows of a folder.
+    /// Opens the flows of a folder, and the posted flows of the host's tenant.
     pub fn open(host: Host, folder: impl Into<PathBuf>) -> FlowService {
-        let library = FlowLibrary::open(folder);
+        let library = FlowLibrary::open(folder).with_posted_of(&host);
         let log = Arc::new(StepLog::beside(library.folder()));
         FlowService { host, library, log }
     }

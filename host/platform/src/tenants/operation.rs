@@ -278,7 +278,7 @@ fn act_on_trigger(
         tenants.tenant(tenant.as_str())?;
     }
     let host = tenants.host.for_tenant(tenant.clone());
-    let desk = TriggerAdmin::new(&host, FlowLibrary::of_tenant(folder, &tenant));
+    let desk = TriggerAdmin::new(&host, FlowLibrary::of_host(folder, &host));
     Ok(match (trigger, act) {
         (None, _) => desk.list()?.into(),
         (Some((flow, id)), None) => desk.show(flow, id)?,

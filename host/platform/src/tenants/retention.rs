@@ -140,7 +140,7 @@ impl Retention {
             return Ok(vec![(RunGroup::default(), now.saturating_sub(MIN_WAITED_AGE_MS))]);
         };
         let mut spared = vec![(RunGroup::default(), now.saturating_sub(MIN_AGE_MS))];
-        let library = FlowLibrary::of_tenant(flows, host.tenant());
+        let library = FlowLibrary::of_host(flows, host);
         let waited = waited_ends(host, &library).map_err(TriggerError::from)?;
         spared.extend(waited.into_iter().map(|group| (group, now.saturating_sub(MIN_WAITED_AGE_MS))));
         Ok(spared)

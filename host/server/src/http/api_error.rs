@@ -274,11 +274,16 @@ impl From<LibraryError> for ApiError {
                 of(StatusCode::UNPROCESSABLE_ENTITY, "invalid_name")
             }
             LibraryError::Exists(_) => of(StatusCode::CONFLICT, "flow_exists"),
+            LibraryError::Deployed { .. } => of(StatusCode::CONFLICT, "flow_deployed"),
+            LibraryError::Files(_) | LibraryError::NoFiles(_) | LibraryError::NotShared => {
+                of(StatusCode::UNPROCESSABLE_ENTITY, "invalid_file")
+            }
             LibraryError::TooLarge => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             LibraryError::Full => of(StatusCode::CONFLICT, "quota_exceeded"),
             LibraryError::Link(_) => of(StatusCode::CONFLICT, "link_refused"),
             LibraryError::Invalid(findings) => ApiError::invalid_flow(findings),
             LibraryError::Folder { .. } => ApiError::internal(&error),
+            LibraryError::Store(_) => ApiError::unavailable(error),
         }
     }
 }

@@ -282,7 +282,7 @@ impl Request {
 
     /// Returns the tenant's flow library.
     pub(crate) fn flows(&self) -> FlowLibrary {
-        FlowLibrary::open(self.app.flows_of(self.tenant()))
+        FlowLibrary::open(self.app.flows_of(self.tenant())).with_posted_of(&self.host).by(self.actor())
     }
 }
 

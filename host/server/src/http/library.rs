@@ -1,5 +1,7 @@
 //! Routes of the tenant's flows and their versions.
 
+use std::collections::BTreeMap;
+
 use axum::{
     Json,
     http::{StatusCode, header},
@@ -17,7 +19,9 @@ use super::{
     intake::{Body, PathParam, QueryParams},
     page::{self, After, BY_BYTES},
 };
-use flowcell_platform::{FlowEntry, LibraryError, LoadedFlow, StoredFlow};
+use flowcell_platform::{
+    FlowEntry, FlowLibrary, FlowSource, Host, LibraryError, LoadedFlow, StoredFlow, posted::PostedVersion,
+};
 
 /// A flow in a list.
 #[derive(Serialize, ToSchema)]
@@ -28,11 +32,17 @@ struct FlowRow {
     /// The description in the flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
+    /// Where the flow is stored: `folder` of this process, or the shared `store`.
+    source: FlowSource,
+    /// The newest version of the posted flow that the folder's flow hides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hides: Option<u32>,
 }
 
 impl From<FlowEntry> for FlowRow {
     fn from(entry: FlowEntry) -> FlowRow {
-        FlowRow { name: entry.name, version: entry.version, description: entry.description }
+        let FlowEntry { name, version, description, source, hides } = entry;
+        FlowRow { name, version, description, source, hides }
     }
 }
 
@@ -54,6 +64,11 @@ pub(crate) struct FlowView {
     version: u32,
     /// The text of the flow.
     text: String,
+    /// Where the flow is stored: `folder` of this process, or the shared `store`.
+    source: FlowSource,
+    /// The digest of a posted version: the SHA-256 of its text and the files beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
 }
 
 impl FlowView {
@@ -65,7 +80,9 @@ impl FlowView {
 
 impl From<StoredFlow> for FlowView {
     fn from(flow: StoredFlow) -> FlowView {
-        FlowView { name: flow.name, version: flow.version, text: flow.text }
+        let source = flow.source();
+        let digest = flow.posted.map(|posted| posted.digest);
+        FlowView { name: flow.name, version: flow.version, text: flow.text, source, digest }
     }
 }
 
@@ -75,6 +92,9 @@ pub(crate) struct Versions {
     name: String,
     /// The versions in order.
     versions: Vec<u32>,
+    /// The same versions with their digests, times and authors. A flow in a folder has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    history: Vec<PostedVersion>,
 }
 
 /// A flow to store.
@@ -84,6 +104,9 @@ pub(crate) struct NewFlow {
     /// A whole flow with a name: an object, or its text in YAML or JSON. A script is `{ "name", "script" }`.
     #[schema(value_type = Object)]
     flow: Box<RawValue>,
+    /// The texts of the files that the flow names, by their paths relative to it. Only with a shared store.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
 }
 
 /// Loads a version of one of the tenant's flows, by default the newest. A flow that was checked before is not checked
@@ -128,8 +151,8 @@ pub(crate) async fn create(request: Request, Body(body): Body<NewFlow>) -> Resul
 pub(crate) async fn store_flow(request: Request, body: NewFlow) -> Result<FlowView, ApiError> {
     let text = source(&body.flow)?.text;
     let (app, tenant) = (request.app.clone(), request.tenant().clone());
-    let kept = request.checking(move |flows, host| match flows.create(host, &text) {
-        Err(LibraryError::Exists(_)) => flows.append(host, &text).map(Ok),
+    let files = body.files;
+    let kept = request.checking(move |flows, host| match flows.post(host, &text, files) {
         // The invalid name is in the text, not in the path, so this is 422.
         Err(error @ LibraryError::BadName(_)) => Ok(Err(error.to_string())),
         created => created.map(Ok),
@@ -163,8 +186,9 @@ pub(crate) async fn delete(request: Request, PathParam(name): PathParam<String>)
     responses((status = 200, body = Versions), (status = "default", body = ErrorBody)))]
 pub(crate) async fn versions(request: Request, PathParam(name): PathParam<String>) -> Result<Json<Versions>, ApiError> {
     let of = name.clone();
-    let versions = request.library(move |flows, _| flows.versions(&of)).await?;
-    Ok(Json(Versions { name, versions }))
+    let read = move |flows: &FlowLibrary, _: &Host| Ok((flows.versions(&of)?, flows.history(&of)?));
+    let (versions, history) = request.library(read).await?;
+    Ok(Json(Versions { name, versions, history }))
 }
 
 /// Show a version of a flow

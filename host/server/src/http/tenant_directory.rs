@@ -57,7 +57,7 @@ impl TriggerTenants for TenantDirectory {
     }
 
     fn library(&self, tenant: &Tenant) -> FlowLibrary {
-        FlowLibrary::of_tenant(&self.flows, tenant)
+        FlowLibrary::of_host(&self.flows, &self.host.for_tenant(tenant.clone()))
     }
 
     fn admit(&self, tenant: Tenant, runner: FlowRunner) -> BoxFuture<'_, Result<(), AdmitError>> {

@@ -21,7 +21,8 @@ impl Changes {
     /// Starts a tokio task that checks the flows of a tenant every [`POLL_INTERVAL`]. The task ends when no client
     /// listens any more, or when the server ends.
     pub(super) fn follow(app: &Arc<App>, tenant: &Tenant) -> Changes {
-        let library = FlowLibrary::open(app.flows_of(tenant));
+        let host = app.host.for_tenant(tenant.clone());
+        let library = FlowLibrary::open(app.flows_of(tenant)).with_posted_of(&host);
         let (tell, told) = watch::channel(stamp(&library));
         let mut ends = app.ends.subscribe();
         tokio::spawn(async move {

@@ -23,9 +23,9 @@ pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Termin
         _ => args.packs.builder(),
     };
     let host = args.watch.with_collector(builder).build()?;
-    let library = FlowLibrary::open(&args.flows);
+    let library = FlowLibrary::open(&args.flows).with_posted_of(&host);
     let shown = args.flows.display();
-    if !args.flows.is_dir() {
+    if !args.flows.is_dir() && !library.is_shared() {
         terminal
             .warn(&format!("the folder of flows `{shown}` does not exist; the server creates it with the first flow"));
         return Ok(Exit::Good);

@@ -114,7 +114,7 @@ fn prepare(host: &Host, library: &FlowLibrary, flow: &str, options: RunOptions) 
         Err(error) => return Err(Outcome::Later(TriggerStartError::Store(error.to_string()))),
     }
     let flow = library.load(host, flow, None).map_err(|error| match error {
-        LibraryError::Folder { .. } => Outcome::Later(error.into()),
+        LibraryError::Folder { .. } | LibraryError::Store(_) => Outcome::Later(error.into()),
         error => Outcome::Never(error.into()),
     })?;
     let runner = host.runner(&flow, options).map_err(|error| outcome_of(run.clone(), error))?;

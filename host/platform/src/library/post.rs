@@ -1,0 +1,229 @@
+//! Flows in the shared store: reads them beside those of the folder, and posts new versions.
+//!
+//! A version is posted with the files that its text names, so that every process can run it. Flows that it calls are
+//! flows of the library, with versions of their own.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    path::Path,
+    sync::Arc,
+};
+
+use flowcell_flow::{Source, script::ENDING};
+
+use super::{
+    FlowEntry, FlowLibrary, FlowSource, Found, LibraryError, MAX_FLOWS, MAX_LIBRARY_BYTES, MAX_OLDER_VERSIONS,
+    StoredFlow, check_name,
+    files::{Ending, MIN_VERSION_BYTES},
+    name_in_text,
+};
+use crate::{
+    host::{
+        Host,
+        error::LoadError,
+        folder::{Folder, is_flow_name, read_source},
+        homes::called_names,
+        loading,
+    },
+    posted::{
+        Expects, Head, MAX_POSTED_BYTES, MAX_POSTED_FILES, MAX_POSTED_PATH_BYTES, NewVersion, PostError, PostedText,
+        PostedVersion, normal_path,
+    },
+};
+
+impl FlowLibrary {
+    /// Adds a version to the flow that the text names, the first one if the flow does not exist. `files` are the texts
+    /// of the files beside the flow, by their relative paths. Fails with files if the store is not shared.
+    pub fn post(&self, host: &Host, text: &str, files: BTreeMap<String, String>) -> Result<StoredFlow, LibraryError> {
+        let name = name_in_text(text)?;
+        if self.posted.is_some() {
+            let text = PostedText { text: text.to_owned(), files: normal_files(files)? };
+            return self.post_version(host, &name, Ending::of_text(&text.text), text, Expects::Any);
+        }
+        if !files.is_empty() {
+            return Err(LibraryError::NoFiles(self.folder.clone()));
+        }
+        match self.create_as(host, &name, text) {
+            Err(LibraryError::Exists(_)) => self.append_as(host, &name, text),
+            created => created,
+        }
+    }
+
+    /// Posts the flow in a file, with the files that it names. Also posts the flows beside it that it calls by their
+    /// names or may call as tools, and those that they call. A flow that equals its newest version stays as it is.
+    /// Returns all of them, the called ones first.
+    pub fn push(&self, host: &Host, file: &Path) -> Result<Vec<StoredFlow>, LibraryError> {
+        let unreadable = |source| LibraryError::Folder { folder: file.to_owned(), source };
+        let first = read_source(file).map_err(unreadable)?;
+        let beside = FlowLibrary { folder: file.parent().map(Path::to_owned).unwrap_or_default(), ..self.clone() };
+        let (mut open, mut flows) = (VecDeque::from([first]), Vec::<(String, Ending, PostedText)>::new());
+        while let Some(source) = open.pop_front() {
+            let ending = Ending::of_file(&source.name).unwrap_or_else(|| Ending::of_text(&source.text));
+            let name = match Path::new(&source.name).file_name().and_then(|name| name.to_str()?.strip_suffix(ENDING)) {
+                Some(name) => name.to_owned(),
+                None => name_in_text(&source.text)?,
+            };
+            if flows.iter().any(|(known, ..)| *known == name) {
+                continue;
+            }
+            let folder = Folder::of_library(beside.folder.clone()).with_posted(self.posted.clone());
+            let flow = loading::load_in(host, &source, Arc::new(folder)).map_err(|error| match error {
+                LoadError::Invalid(found) => LibraryError::Invalid(found),
+                LoadError::Host(error) => unreadable(std::io::Error::other(error)),
+            })?;
+            let called = called_names(&flow).into_iter().filter(|name| is_flow_name(name));
+            // A flow that is only in the store is already there.
+            let here = Folder::of_library(beside.folder.clone());
+            open.extend(called.filter_map(|name| here.find(&name).map(|(source, _)| source)));
+            let files = normal_files(flow.content.files.clone())?;
+            flows.push((name, ending, PostedText { text: source.text, files }));
+        }
+        let posted = flows.into_iter().rev();
+        posted.map(|(name, ending, text)| beside.post_checked(host, &name, ending, text, Expects::Any)).collect()
+    }
+
+    /// Returns the records of a flow's versions, in ascending order. A flow of the folder has none.
+    pub fn history(&self, name: &str) -> Result<Vec<PostedVersion>, LibraryError> {
+        check_name(name)?;
+        Ok(self.posted_head(name)?.map(|head| head.versions.clone()).unwrap_or_default())
+    }
+
+    /// Posts a version, unless the folder has a flow of this name.
+    pub(super) fn post_version(
+        &self,
+        host: &Host,
+        name: &str,
+        ending: Ending,
+        text: PostedText,
+        expects: Expects,
+    ) -> Result<StoredFlow, LibraryError> {
+        check_name(name)?;
+        self.refuse_deployed(name)?;
+        self.post_checked(host, name, ending, text, expects)
+    }
+
+    fn post_checked(
+        &self,
+        host: &Host,
+        name: &str,
+        ending: Ending,
+        text: PostedText,
+        expects: Expects,
+    ) -> Result<StoredFlow, LibraryError> {
+        let posted = self.posted.as_ref().ok_or(LibraryError::NotShared)?;
+        let size = serde_json::to_vec(&text).unwrap_or_default().len();
+        if size > MAX_POSTED_BYTES {
+            return Err(LibraryError::Files(format!(
+                "the flow `{name}` has {size} bytes as JSON with the files beside it, more than {MAX_POSTED_BYTES}"
+            )));
+        }
+        let text = Arc::new(text);
+        let description = self.check(host, name, ending, &text.text, Some(text.clone()))?;
+        let flows = posted.flows()?;
+        let bytes = flows.values().map(|head| head.bytes(MIN_VERSION_BYTES)).sum::<u64>();
+        let is_new = !flows.contains_key(name);
+        if is_new && flows.len() >= MAX_FLOWS || bytes.saturating_add(text.text.len() as u64) > MAX_LIBRARY_BYTES {
+            return Err(LibraryError::Full);
+        }
+        let file = ending.file_name(name);
+        let (created, by) = (host.now(), self.author.clone());
+        let new = NewVersion { file, text: PostedText::clone(&text), description, created, by };
+        let version = posted.post(name, &new, expects, MAX_OLDER_VERSIONS).map_err(|error| match error {
+            PostError::Exists => LibraryError::Exists(name.to_owned()),
+            PostError::Unknown => LibraryError::Unknown(name.to_owned()),
+            PostError::Full => LibraryError::Full,
+            PostError::Store(error) => LibraryError::Store(error),
+        })?;
+        Ok(to_posted(name, version, &text))
+    }
+
+    /// Fails if the folder has a flow of this name. The folder is the operator's, and posts do not change it.
+    pub(super) fn refuse_deployed(&self, name: &str) -> Result<(), LibraryError> {
+        match self.in_folder(name)? {
+            Some(ending) => Err(LibraryError::Deployed { name: name.to_owned(), file: ending.file_name(name) }),
+            None => Ok(()),
+        }
+    }
+
+    fn in_folder(&self, name: &str) -> Result<Option<Ending>, LibraryError> {
+        let newest = self.files()?.map_or(Ok(None), |files| self.map_io(files.newest(name)))?;
+        Ok(newest.map(|(ending, _)| ending))
+    }
+
+    /// Returns the versions of a posted flow. Returns `None` if there is none, or if the folder's flow hides it.
+    pub(super) fn posted_head(&self, name: &str) -> Result<Option<Arc<Head>>, LibraryError> {
+        check_name(name)?;
+        let Some(posted) = &self.posted else { return Ok(None) };
+        if self.in_folder(name)?.is_some() { Ok(None) } else { Ok(posted.head(name)?) }
+    }
+
+    /// Returns the entry of a posted flow in a list, also if the folder's flow hides it.
+    pub(super) fn posted_entry(&self, name: &str) -> Result<Option<FlowEntry>, LibraryError> {
+        let Some(posted) = &self.posted else { return Ok(None) };
+        let head = posted.head(name)?;
+        Ok(head.as_ref().and_then(|head| {
+            let (name, description) = (name.to_owned(), head.description.clone());
+            let version = head.newest()?.version;
+            Some(FlowEntry { name, version, description, source: FlowSource::Store, hides: None })
+        }))
+    }
+
+    /// Returns the newest version of a posted flow.
+    pub(super) fn newest_posted(&self, name: &str) -> Result<Option<Found>, LibraryError> {
+        let Some(posted) = &self.posted else { return Ok(None) };
+        Ok(posted.newest(name)?.map(|(version, text)| {
+            let source = Source { name: version.file, text: text.text.clone() };
+            Found { source, version: version.version, posted: Some(text) }
+        }))
+    }
+
+    /// Returns a version of a posted flow. Default: the newest one.
+    pub(super) fn find_posted(
+        &self,
+        name: &str,
+        head: &Head,
+        version: Option<u32>,
+    ) -> Result<(StoredFlow, Ending), LibraryError> {
+        let unknown = || LibraryError::Unknown(name.to_owned());
+        let newest = head.newest().ok_or_else(unknown)?;
+        let wanted = version.unwrap_or(newest.version);
+        let found = head.versions.iter().find(|known| known.version == wanted);
+        let missing = LibraryError::UnknownVersion { name: name.to_owned(), version: wanted, newest: newest.version };
+        let found = found.ok_or(missing)?;
+        let ending = Ending::of_file(&found.file).ok_or_else(unknown)?;
+        Ok((to_posted(name, found.clone(), self.posted_text(name, found)?.as_ref()), ending))
+    }
+
+    /// Returns the text and the files of a posted version.
+    pub(super) fn posted_text(&self, name: &str, version: &PostedVersion) -> Result<Arc<PostedText>, LibraryError> {
+        let unknown = || LibraryError::Unknown(name.to_owned());
+        self.posted.as_ref().ok_or_else(unknown)?.text(name, version)?.ok_or_else(unknown)
+    }
+}
+
+fn to_posted(name: &str, version: PostedVersion, text: &PostedText) -> StoredFlow {
+    let (name, file) = (name.to_owned(), version.file.clone().into());
+    StoredFlow { name, version: version.version, file, text: text.text.clone(), posted: Some(version) }
+}
+
+/// Checks the files beside a flow, and returns them by their paths without `.`.
+fn normal_files(files: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, LibraryError> {
+    if files.len() > MAX_POSTED_FILES {
+        let why = format!("a flow has at most {MAX_POSTED_FILES} files beside it, not {}", files.len());
+        return Err(LibraryError::Files(why));
+    }
+    let mut normal = BTreeMap::new();
+    for (path, text) in files {
+        let shown: String = path.chars().take(64).flat_map(char::escape_default).collect();
+        let Some(usable) = normal_path(&path) else {
+            return Err(LibraryError::Files(format!(
+                "the path `{shown}` is not relative, leads out of the folder with `..`, or has more than \
+                 {MAX_POSTED_PATH_BYTES} bytes: use a path such as `prompts/ask.md`"
+            )));
+        };
+        if normal.insert(usable, text).is_some() {
+            return Err(LibraryError::Files(format!("two files have the path `{shown}`")));
+        }
+    }
+    Ok(normal)
+}
