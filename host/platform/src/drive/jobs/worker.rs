@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Host,
-    host::retention::BATCH,
+    host::retention::MAX_BATCH_RUNS,
     operate::{documents::DocumentError, identity::Identify},
 };
 
@@ -212,7 +212,7 @@ impl JobWorker {
         let StoredJob { job, cursor, batch, .. } = stored;
         let Some(runs) = host.runs() else { return Ok(true) };
         let left = job.request.max_runs.saturating_sub(job.matched);
-        let most = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
+        let most = MAX_BATCH_RUNS.min(usize::try_from(left).unwrap_or(MAX_BATCH_RUNS));
         // One more than the batch, which shows whether there is another batch.
         let filter = job.request.filter.of_store(job.created, cursor.clone(), most + 1);
         let mut rows = runs.runs(host.tenant(), &filter)?;
