@@ -126,6 +126,11 @@ impl Hubs {
         self.0.lock().get(&(tenant.clone(), run.clone())).cloned()
     }
 
+    /// Counts the runs of a tenant that this process drives.
+    pub fn count(&self, tenant: &Tenant) -> usize {
+        self.0.lock().keys().filter(|(owner, _)| owner == tenant).count()
+    }
+
     /// Returns true if this process drives at most one run.
     pub(crate) fn is_lonely(&self) -> bool {
         self.0.lock().len() < 2

@@ -10,11 +10,13 @@
 //! | `documents` | the documents of operators |
 //! | `sessions` | sessions and step states |
 //! | `sweep` | the removal of runs |
+//! | `erase` | no removal of tenants |
 //! | `cache`, `leases`, `timers` | the cache, claims of runs, the clock |
 
 mod blobs;
 mod cache;
 mod documents;
+mod erase;
 mod inbox;
 mod leases;
 mod runs;

@@ -10,6 +10,7 @@
 //! | `documents` | records of operators |
 //! | `sessions` | sessions and step states |
 //! | `sweep` | the removal of runs and blobs |
+//! | `erase` | the removal of a tenant |
 //! | `journal`, `status` | the journal of units, and the stored status of a run |
 //! | `cache`, `leases`, `timers` | values that may be forgotten, claims of runs, the clock |
 //!
@@ -19,6 +20,7 @@
 mod blobs;
 mod cache;
 mod documents;
+mod erase;
 mod filter;
 mod inbox;
 mod journal;
@@ -39,6 +41,7 @@ pub use blobs::Blobs;
 pub(crate) use blobs::blob_ref;
 pub use cache::CacheStore;
 pub use documents::{Document, DocumentStore, MARK};
+pub use erase::Erase;
 pub use filter::{Counts, Filter, Group};
 pub use inbox::{Inbox, Message};
 pub use journal::{Durable, Entry, Journal};

@@ -10,6 +10,7 @@
 //! | `documents` | the documents of operators |
 //! | `sessions` | sessions and step states |
 //! | `sweep` | the removal of runs, and of blobs that nothing refers to |
+//! | `erase` | the removal of a tenant |
 //! | `cache` | the cache |
 //! | `claims`, `leases`, `work` | the runs that this process may write to, and how it claims them |
 //! | `connection`, `sql_error`, `values` | statements, rows, and the meaning of errors |
@@ -42,6 +43,7 @@ mod connection;
 mod copy_and_check;
 mod dialect;
 mod documents;
+mod erase;
 mod heartbeat;
 mod inbox;
 mod leases;

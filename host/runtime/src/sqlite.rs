@@ -10,6 +10,7 @@
 //! | `documents` | the documents of operators |
 //! | `sessions` | sessions and step states |
 //! | `sweep` | the removal of runs, and of blobs that nothing refers to |
+//! | `erase` | the removal of a tenant |
 //! | `compact` | the compaction of the file |
 //! | `copy_and_check` | checks of the whole store, and copies |
 //! | `backup` | copies of the database beside a process that uses it |
@@ -32,6 +33,7 @@ mod compact;
 mod copy_and_check;
 mod documents;
 mod epoch;
+mod erase;
 mod inbox;
 mod private;
 mod queue;
@@ -48,7 +50,7 @@ mod units;
 mod writer;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::{File, TryLockError},
     io::{Read, Write as _},
     path::{Path, PathBuf},
@@ -58,7 +60,7 @@ use std::{
 };
 
 use flowcell_contract::{Tenant, Value, host_files::STORE_FILE as FILE};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rusqlite::Connection;
 
 use crate::ports::StoreError;
@@ -123,6 +125,8 @@ pub struct SqliteStore {
     queue: Arc<Queue>,
     reader: Reader,
     remembered: Remembered,
+    /// Held while a document is written, and taken alone by the removal of a tenant.
+    document_writes: RwLock<()>,
     visible: Arc<Mutex<Visible>>,
     writer: Arc<Mutex<Writer>>,
     writing: Option<JoinHandle<()>>,
@@ -139,6 +143,8 @@ struct Visible {
     state: HashMap<StateKey, (Value, u64)>,
     blobs: HashMap<(Tenant, Arc<str>), Arc<[u8]>>,
     recent: Recent,
+    /// The tenants that are being removed, or were removed. Writes for them are refused.
+    erased: HashSet<Tenant>,
 }
 
 /// Logs or prints the error and ends the process, because the content of the disk is unknown.
@@ -183,6 +189,7 @@ impl SqliteStore {
             queue,
             reader,
             remembered,
+            document_writes: RwLock::default(),
             visible,
             writer,
             writing: Some(writing),

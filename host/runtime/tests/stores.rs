@@ -16,6 +16,8 @@ mod damage;
 mod differential;
 #[path = "stores/documents.rs"]
 mod documents;
+#[path = "stores/erase.rs"]
+mod erase;
 mod flows;
 #[path = "stores/many.rs"]
 mod many;
@@ -64,6 +66,10 @@ everywhere! {
     documents::of_several_writers_that_expect_the_same_version_one_succeeds
     documents::a_writer_reads_its_write_beside_other_readers
     documents::documents_outlive_their_process
+    erase::a_removed_tenant_leaves_nothing_and_others_keep_all
+    erase::writes_for_a_removed_tenant_are_refused
+    erase::a_removal_that_was_cut_off_goes_on_in_another_process
+    erase::the_file_has_no_bytes_of_a_removed_tenant
     sessions::rows_are_written_with_their_unit
     sessions::states_go_with_their_sessions
     sessions::rows_are_there_for_the_next_process

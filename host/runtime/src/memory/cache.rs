@@ -56,4 +56,8 @@ impl CacheStore for MemoryCache {
         let bytes = key.len() as u64 + value_bytes(&value);
         self.tenants.lock().entry(tenant.clone()).or_default().insert(key, Cached { value, expires, bytes });
     }
+
+    fn forget(&self, tenant: &Tenant) {
+        self.tenants.lock().remove(tenant);
+    }
 }

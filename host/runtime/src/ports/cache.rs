@@ -9,4 +9,8 @@ pub trait CacheStore: Send + Sync {
 
     /// Stores a value. It expires at `expires` (milliseconds since 1970). `None`: it does not expire.
     fn set(&self, tenant: &Tenant, key: &str, value: Value, expires: Option<u64>);
+
+    /// Forgets the values of a tenant that this process has in memory. The default does nothing, for a store whose
+    /// values are rows.
+    fn forget(&self, _: &Tenant) {}
 }

@@ -46,6 +46,8 @@ pub(super) enum Turn {
     Work { tenant: Tenant, now: u64, limit: usize, answer: Sender<Result<Vec<(Key, TreeLease)>, StoreError>> },
     /// Removes the blobs that nothing refers to.
     Sweep(Tenant, Sender<Result<Swept, StoreError>>),
+    /// Removes some rows of a tenant, and reports their number.
+    Erase(Tenant, Sender<Result<u64, StoreError>>),
     /// Reports that all items before it are written.
     Settle(Sender<Result<(), StoreError>>),
 }
@@ -59,6 +61,7 @@ impl Item {
             Turn::Claim(_, answer) => _ = answer.send(Err(error.clone())),
             Turn::Work { answer, .. } => _ = answer.send(Err(error.clone())),
             Turn::Sweep(_, answer) => _ = answer.send(Err(error.clone())),
+            Turn::Erase(_, answer) => _ = answer.send(Err(error.clone())),
             Turn::Settle(answer) => _ = answer.send(Err(error.clone())),
         }
         true

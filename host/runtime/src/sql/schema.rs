@@ -173,6 +173,18 @@ const SEARCH: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS flowcell_labels_run ON flowcell_labels (run)",
 ];
 
+/// Returns the names of all tables, each with whether it has a column of tenants.
+#[cfg(test)]
+pub(super) fn tables() -> std::collections::BTreeMap<String, bool> {
+    let made = MIGRATIONS.iter().flat_map(|statements| statements.iter());
+    let mut tables = std::collections::BTreeMap::from([("flowcell_version".to_owned(), false)]);
+    for statement in made.filter_map(|statement| statement.strip_prefix("CREATE TABLE IF NOT EXISTS ")) {
+        let (name, columns) = statement.split_once(" (").expect("a table has columns");
+        tables.insert(name.to_owned(), columns.contains("tenant {name}"));
+    }
+    tables
+}
+
 /// The first version whose runs have the columns that lists search.
 const SEARCH_VERSION: usize = 5;
 

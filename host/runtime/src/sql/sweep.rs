@@ -57,7 +57,7 @@ pub(super) async fn forget(
 }
 
 /// Removes the units of a run, a limited number with each statement, since a statement has a limited time.
-async fn remove_units(connection: &mut Connection, run: i64) -> Result<(), SqlError> {
+pub(super) async fn remove_units(connection: &mut Connection, run: i64) -> Result<(), SqlError> {
     let sql = "SELECT max(first_seq) FROM flowcell_units WHERE run = ?";
     let last = connection.row(sql, args![run]).await?.map_or(Ok(0), |row| row.number(0))?;
     for upto in (0..=last).step_by(MAX_REMOVED_FACTS).map(|from| from + MAX_REMOVED_FACTS as u64) {

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Selects the owners with a valid lease, by the server's clock.
-const LIVE_OWNERS: &str = "SELECT id FROM flowcell_owners WHERE until > {now}";
+pub(super) const LIVE_OWNERS: &str = "SELECT id FROM flowcell_owners WHERE until > {now}";
 
 /// The columns of a claim.
 const CLAIM_COLUMNS: &str = "id, run, flow, epoch, owner";

@@ -10,7 +10,7 @@ use super::{
     Shared,
     commit::{Commit, Rows, record_new_rows},
     connection::{Connection, SqlError},
-    heartbeat,
+    erase, heartbeat,
     queue::{Item, Turn},
     sweep, work,
 };
@@ -176,6 +176,10 @@ impl Writer {
             Turn::Sweep(tenant, answer) => {
                 let swept = self.retry(async |connection| sweep::sweep(&shared, connection, &tenant).await).await;
                 _ = answer.send(swept);
+            }
+            Turn::Erase(tenant, answer) => {
+                let erased = self.retry(async |connection| erase::erase(&shared, connection, &tenant).await).await;
+                _ = answer.send(erased);
             }
             Turn::Settle(answer) => _ = answer.send(Ok(())),
         }

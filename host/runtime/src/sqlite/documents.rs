@@ -187,7 +187,13 @@ impl DocumentStore for SqliteStore {
     ) -> Result<bool, StoreError> {
         let path = self.reader.0.lock().path().unwrap_or_default().to_owned();
         let connection = schema::connect(path.as_ref())?;
-        self.remembered.write(|| write(&connection, (tenant, kind, key), value, expected_version))
+        let _writing = self.document_writes.read();
+        self.remembered.write(|| {
+            if self.visible.lock().erased.contains(tenant) {
+                return Err(StoreError(format!("cannot write `{key}`: its tenant was removed").into()));
+            }
+            write(&connection, (tenant, kind, key), value, expected_version)
+        })
     }
 }
 

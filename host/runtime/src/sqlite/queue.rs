@@ -31,6 +31,11 @@ pub(super) enum Item {
         tenant: Tenant,
         answer: Sender<Swept>,
     },
+    /// Removes some rows of a tenant. Sends their number once the removal is durable.
+    Erase {
+        tenant: Tenant,
+        answer: Sender<u64>,
+    },
     /// Sends a message once all items before it are durable.
     Settle(Sender<()>),
 }
@@ -43,6 +48,6 @@ impl Queued for Item {
     /// Returns whether the writer must write the item at once, because a caller waits for it. For entries it is false:
     /// a driver that waits for an entry requests the write itself, and may do it on its own thread.
     fn is_awaited(&self) -> bool {
-        matches!(self, Item::Sweep { .. } | Item::Settle(_))
+        matches!(self, Item::Sweep { .. } | Item::Erase { .. } | Item::Settle(_))
     }
 }

@@ -29,6 +29,13 @@ impl Reader {
         Ok(Reader(Mutex::new(connection)))
     }
 
+    /// Makes all later reads show the present data, without later writes. The write-ahead log of the store grows until
+    /// the reader is dropped.
+    pub fn pin_snapshot(&self) -> Result<(), StoreError> {
+        // The transaction begins with its first read.
+        Ok(self.0.lock().execute_batch("BEGIN; SELECT number FROM epoch")?)
+    }
+
     /// Returns the version of the store in a folder, and the version to which [`Reader::open`] would upgrade it.
     /// Changes nothing.
     pub fn versions(folder: &Path) -> Result<(u32, u32), OpenStoreError> {

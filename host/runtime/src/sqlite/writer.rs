@@ -1,6 +1,10 @@
 //! The writer of the store. It runs on its own thread, or on the thread of a driver that waits for a commit.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
 
 use flowcell_contract::{RunId, Tenant};
 use parking_lot::Mutex;
@@ -11,6 +15,7 @@ use super::{
     blobs::keep,
     compact::{compact, compact_if_worth},
     epoch::Epoch,
+    erase::erase,
     queue::{Item, Queue},
     search, sessions, state,
     sweep::{forget, sweep},
@@ -46,6 +51,15 @@ struct Rows {
     open: Vec<RunKey>,
 }
 
+/// The results of the items of a commit that answer with a result, in order.
+#[derive(Default)]
+struct Results {
+    swept: Vec<Swept>,
+    erased: Vec<u64>,
+    /// The places of the refused entries among the items.
+    refused: HashSet<usize>,
+}
+
 /// A run that the writer remembers.
 struct Kept {
     row: Row,
@@ -77,11 +91,11 @@ impl Writer {
             return;
         }
         match self.commit(&items) {
-            Ok(mut swept) => {
-                if let Some(last) = swept.last_mut() {
+            Ok(mut results) => {
+                if let Some(last) = results.swept.last_mut() {
                     last.file_bytes = compact_if_worth(&self.connection);
                 }
-                self.report_written(&items, swept);
+                self.report_written(&items, results);
             }
             // The writer does not try again: a second attempt could succeed although pages of the first one are lost.
             Err(error) => {
@@ -99,8 +113,8 @@ impl Writer {
         compact(&self.connection)
     }
 
-    /// Writes all items, or none. Returns the results of sweeps, in order.
-    fn commit(&mut self, items: &[Item]) -> Result<Vec<Swept>, rusqlite::Error> {
+    /// Writes all items, or none.
+    fn commit(&mut self, items: &[Item]) -> Result<Results, rusqlite::Error> {
         if self.rows.of.len() > MAX_REMEMBERED_RUNS {
             self.rows.of.clear();
         }
@@ -114,21 +128,21 @@ impl Writer {
             // The rollback fails if SQLite has already rolled back.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        let (swept, counts) = written?;
+        let (results, counts) = written?;
         if counts {
             self.epoch.increment_durable();
         }
         self.queue.count_commit();
-        Ok(swept)
+        Ok(results)
     }
 
-    /// Writes within a transaction. Returns the results of sweeps, and true if the transaction has incremented the
-    /// epoch.
-    fn write_items(&mut self, items: &[Item]) -> Result<(Vec<Swept>, bool), rusqlite::Error> {
+    /// Writes within a transaction. Returns the results, and true if the transaction has incremented the epoch.
+    fn write_items(&mut self, items: &[Item]) -> Result<(Results, bool), rusqlite::Error> {
         let connection = &self.connection;
-        let mut swept = Vec::new();
-        for item in items {
-            if matches!(item, Item::Sweep { .. } | Item::Forget { .. }) {
+        let mut results = Results::default();
+        let erased = self.visible.lock().erased.clone();
+        for (place, item) in items.iter().enumerate() {
+            if matches!(item, Item::Sweep { .. } | Item::Forget { .. } | Item::Erase { .. }) {
                 self.rows.close(connection)?;
             }
             match item {
@@ -136,24 +150,30 @@ impl Writer {
                     self.visible.lock().recent.age(Instant::now());
                     // Blobs that arrive meanwhile are written only after this sweep.
                     let spared = |hash: &str| self.visible.lock().recent.has(tenant, hash);
-                    swept.push(sweep(connection, tenant, spared)?);
+                    results.swept.push(sweep(connection, tenant, spared)?);
                 }
                 Item::Forget { tenant, run } => {
                     forget(connection, tenant, run)?;
                     // A remembered row may be gone, and its number may be used again.
                     self.rows.of.clear();
                 }
+                Item::Erase { tenant, .. } => {
+                    results.erased.push(erase(connection, tenant)?);
+                    self.rows.of.clear();
+                }
+                Item::Entry(entry) if erased.contains(&entry.tenant) => _ = results.refused.insert(place),
+                Item::Blob { tenant, .. } if erased.contains(tenant) => {}
                 Item::Entry(entry) => self.rows.write(connection, entry)?,
                 Item::Blob { tenant, hash, bytes, mime } => keep(connection, tenant, hash, mime, bytes)?,
                 Item::Settle(_) => {}
             }
         }
         self.rows.close(connection)?;
-        Ok((swept, self.epoch.increment_if_due(connection)?))
+        Ok((results, self.epoch.increment_if_due(connection)?))
     }
 
-    /// Reports that the items are durable, and drops their copies in memory.
-    fn report_written(&self, items: &[Item], swept: Vec<Swept>) {
+    /// Reports that the items are durable or refused, and drops their copies in memory.
+    fn report_written(&self, items: &[Item], results: Results) {
         let mut visible = self.visible.lock();
         for item in items {
             match item {
@@ -167,16 +187,18 @@ impl Writer {
                         }
                     }
                 }
-                Item::Entry(_) | Item::Forget { .. } | Item::Sweep { .. } | Item::Settle(_) => {}
+                Item::Entry(_) | Item::Forget { .. } | Item::Sweep { .. } | Item::Erase { .. } | Item::Settle(_) => {}
             }
         }
         drop(visible);
-        let mut swept = swept.into_iter();
-        for item in items {
+        let (mut swept, mut erased) = (results.swept.into_iter(), results.erased.into_iter());
+        for (place, item) in items.iter().enumerate() {
             match item {
+                Item::Entry(entry) if results.refused.contains(&place) => entry.durable.refuse(),
                 Item::Entry(entry) => entry.durable.advance(entry.unit.next_seq()),
                 // The caller may have disconnected.
                 Item::Sweep { answer, .. } => _ = swept.next().map(|swept| answer.send(swept)),
+                Item::Erase { answer, .. } => _ = erased.next().map(|erased| answer.send(erased)),
                 Item::Settle(answer) => _ = answer.send(()),
                 Item::Blob { .. } | Item::Forget { .. } => {}
             }
