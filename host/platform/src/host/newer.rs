@@ -124,7 +124,7 @@ fn prepare(host: &Host, run: &RunId, wanted: FlowVersion) -> Result<(CallableFlo
         return Err(NoVersion::Session.into());
     }
     let library = host.library.as_ref().map(|all| library_of(all, &host.tenant));
-    let folder = content.home.as_ref().map_or_else(Folder::nowhere, |home| home.open(library));
+    let folder = content.home.as_ref().map_or_else(Folder::nowhere, |home| home.open(library, host.posted()));
     let flow = find(host, &record.flow, &content.name, folder, wanted)?;
     flow.check_enabled()?;
     let host = simulating_with(host, &content);
@@ -148,7 +148,7 @@ fn find(
             FlowVersion::Latest => None,
             FlowVersion::Number(number) => Some(number),
         };
-        return Ok(FlowLibrary::open(path).load(host, name, number)?);
+        return Ok(FlowLibrary::open(path).with_posted_of(host).load(host, name, number)?);
     }
     // The files of this machine belong to the user who started the process, and to no other tenant.
     if host.tenant != Tenant::local() {
