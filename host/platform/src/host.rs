@@ -21,6 +21,7 @@ pub(crate) mod loading;
 pub(crate) mod newer;
 mod outside;
 pub(crate) mod pin;
+mod pinned_flows;
 pub(crate) mod quota;
 mod reading;
 mod renewal;
@@ -134,6 +135,7 @@ struct Shared {
     /// The shared store. `None` if the store is not shared.
     shared: Option<Arc<dyn SharedRuns>>,
     checked: CheckedFlows,
+    pinned: pinned_flows::PinnedFlows,
     /// Limits concurrent checks of inputs against schemas.
     inputs: FairSemaphore,
     /// Limits concurrent evaluations of costly expressions. `waiting_expressions` limits the runs that evaluate one or

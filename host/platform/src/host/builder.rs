@@ -322,6 +322,7 @@ impl HostBuilder {
             store,
             shared,
             checked: CheckedFlows::default(),
+            pinned: Default::default(),
             inputs: FairSemaphore::new(MAX_INPUT_CHECKS),
             expressions: FairSemaphore::new(MAX_COSTLY_EXPRESSIONS),
             waiting_expressions: FairSemaphore::new(MAX_WAITING_EXPRESSIONS),

@@ -13,6 +13,7 @@ use super::{
     homes::{self, Homes},
     loaded::log_broken_rules,
     pin,
+    pinned_flows::PinnedFlow,
     renewal::Renewals,
 };
 use crate::{
@@ -65,6 +66,26 @@ impl CallableFlows {
         let pinned = pin::pin(&self.host, flow, home);
         self.homes.record(&pinned.pin, home);
         pinned
+    }
+
+    /// Returns the flow of a pin with the warnings of its check.
+    fn check_pinned(&self, pin: &Pin) -> Result<PinnedFlow, Failure> {
+        let (tenant, remembered) = (self.host.tenant(), &self.host.shared.pinned);
+        if let Some(flow) = remembered.get(tenant, pin) {
+            return Ok(flow);
+        }
+        let read;
+        let content = match &self.known {
+            Some((known, content)) if known == pin => content,
+            _ => {
+                read = pin::content_of(&self.host, pin)?;
+                &read
+            }
+        };
+        let (graph, warnings) = pin::check_content(&self.host, content)?;
+        let flow = (graph, warnings.into());
+        remembered.put(tenant, pin, PinnedFlow::clone(&flow), content.size());
+        Ok(flow)
     }
 
     /// Returns the host. It also simulates the capabilities and services that were simulated when the run began.
@@ -169,10 +190,7 @@ impl Flows for CallableFlows {
         if let Some(graph) = pinned.get(pin) {
             return Ok(graph.clone());
         }
-        let (graph, warnings) = match &self.known {
-            Some((known, content)) if known == pin => pin::check_content(&self.host, content)?,
-            _ => pin::check_pinned(&self.host, pin)?,
-        };
+        let (graph, warnings) = self.check_pinned(pin)?;
         log_broken_rules(self.host.tenant(), &warnings);
         pinned.insert(pin.clone(), graph.clone());
         Ok(graph)
