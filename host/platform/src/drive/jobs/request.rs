@@ -14,7 +14,7 @@ use crate::operate::identity::Scope;
 pub const DEFAULT_MAX_RUNS: u64 = 10_000;
 /// Maximum number of runs that a job can select.
 pub const MAX_JOB_RUNS: u64 = 1_000_000;
-/// The number of runs that a job acts on in a second at most, unless its request says otherwise.
+/// The number of runs that a job selects in a second at most, unless its request says otherwise.
 pub const DEFAULT_RUNS_PER_SECOND: u32 = 500;
 /// Maximum of the rate of a job, in runs per second.
 pub const MAX_RUNS_PER_SECOND: u32 = 10_000;
@@ -186,7 +186,7 @@ pub struct JobRequest {
     /// Maximum number of runs that the job selects, the latest first.
     #[serde(default = "default_max_runs")]
     pub max_runs: u64,
-    /// Maximum number of runs that the job acts on in a second.
+    /// Maximum number of runs that the job selects in a second.
     #[serde(default = "default_rate")]
     pub rate_per_second: u32,
 }

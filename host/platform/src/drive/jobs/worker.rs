@@ -186,6 +186,7 @@ impl JobWorker {
         }
         stored.holder = Some(Holder { worker: self.name.to_string(), until: now + JOB_LEASE_MS });
         let is_repeated = !stored.batch.is_empty();
+        let before = stored.job.matched;
         let is_last = !is_repeated && self.select_batch(&host, &mut stored)?;
         if !store.put(tenant, &stored, version)? {
             // A caller has changed the job.
@@ -200,7 +201,9 @@ impl JobWorker {
         Ok(match rest {
             Rest::Pause(pause) if pause.is_zero() => {
                 let each = Duration::from_secs(1) / stored.job.request.rate_per_second;
-                let due = began + each * u32::try_from(acted_on).unwrap_or(u32::MAX);
+                // Skipped runs count, too, since the store has been read for them.
+                let runs = acted_on.max(usize::try_from(stored.job.matched - before).unwrap_or(usize::MAX));
+                let due = began + each * u32::try_from(runs).unwrap_or(u32::MAX);
                 Rest::Pause(due.saturating_duration_since(Instant::now()))
             }
             rest => rest,
