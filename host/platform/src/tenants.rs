@@ -299,7 +299,7 @@ impl Tenants {
     }
 
     /// Adds an audit entry about an operator's action on a tenant.
-    pub(crate) fn note(&self, tenant: &str, action: &str, subject: &str, outcome: Outcome) -> Result<(), TenantError> {
+    pub fn note(&self, tenant: &str, action: &str, subject: &str, outcome: Outcome) -> Result<(), TenantError> {
         self.note_by(OPERATOR, tenant, action, subject, outcome)
     }
 

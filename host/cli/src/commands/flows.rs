@@ -175,6 +175,9 @@ pub(super) fn execute(command: FlowsCommand, terminal: Terminal) -> Result<Exit,
         FlowsCommand::Runs(args) => log(&args),
         FlowsCommand::Delete(args) => {
             library_of(&args.folder, &args.of)?.delete(&args.name)?;
+            if let StoreLocation::Server(_) = args.of.store.place()? {
+                posted::note(&args.of.reading_host(&PackArgs::default())?, "flow.delete", &args.name)?;
+            }
             put_line(&args.name)?;
             Ok(Exit::Good)
         }
@@ -214,6 +217,9 @@ fn create(args: &CreateArgs) -> Result<Exit, CliError> {
         Some(name) => library.create_script(&host, name, &text)?,
         None => library.create(&host, &text)?,
     };
+    if library.is_shared() {
+        posted::note(&host, "flow.post", &format!("{} v{}", created.name, created.version))?;
+    }
     put_line(&created.file.display().to_string())?;
     Ok(Exit::Good)
 }

@@ -154,7 +154,7 @@ pub(super) fn load_called(host: &Host, home: &Home, name: &str) -> Result<Loaded
         Some(Callee::Unusable(why)) => return Err(unusable(why.clone())),
         Some(Callee::Text(..)) | None => {}
     }
-    let source = home.source(name);
+    let source = blocking(|| home.source(name));
     let missing = || match &home.folder {
         folder if folder.is_nowhere() => {
             format!(

@@ -31,6 +31,9 @@ use crate::{
     },
 };
 
+/// Maximum number of characters of a posted flow's description in a list. A longer one is cut and ends with `…`.
+const MAX_LISTED_DESCRIPTION_CHARS: usize = 1_000;
+
 impl FlowLibrary {
     /// Adds a version to the flow that the text names, the first one if the flow does not exist. `files` are the texts
     /// of the files beside the flow, by their relative paths. Fails with files if the store is not shared.
@@ -127,6 +130,10 @@ impl FlowLibrary {
         }
         let file = ending.file_name(name);
         let (created, by) = (host.now(), self.author.clone());
+        let description = description.map(|text| match text.char_indices().nth(MAX_LISTED_DESCRIPTION_CHARS) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text,
+        });
         let new = NewVersion { file, text: PostedText::clone(&text), description, created, by };
         let version = posted.post(name, &new, expects, MAX_OLDER_VERSIONS).map_err(|error| match error {
             PostError::Exists => LibraryError::Exists(name.to_owned()),

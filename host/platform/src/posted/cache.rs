@@ -45,16 +45,25 @@ pub(crate) struct PostedCache {
     looking: Mutex<()>,
 }
 
+/// The flows of a tenant at the last read.
+struct KnownFlows {
+    flows: Flows,
+    /// True if they may have changed since.
+    is_stale: bool,
+}
+
 #[derive(Default)]
 struct Known {
-    flows: HashMap<Tenant, Flows>,
+    flows: HashMap<Tenant, KnownFlows>,
+    /// True from a failed read until the store has answered a look.
+    is_broken: bool,
     texts: HashMap<(Tenant, String), Arc<PostedText>>,
     text_bytes: u64,
     /// The number of changes at the last look. `None` before the first look.
     seen: Option<u64>,
     looked: Option<Instant>,
     forgot: Option<Instant>,
-    /// Grows whenever flows are forgotten. A list of flows that was begun earlier is not remembered.
+    /// Grows whenever flows become stale. A list of flows that was begun earlier is not remembered.
     generation: u64,
     /// The tenants whose flows have changed since [`PostedCache::take_changed`] was called.
     changed: ChangedFlows,
@@ -100,19 +109,29 @@ impl PostedCache {
     /// Returns the existing flows of a tenant. While the store does not answer, returns the flows that it last had.
     pub(super) fn flows(&self, tenant: &Tenant) -> Result<Flows, StoreError> {
         self.look_if_due();
-        let generation = {
+        let (generation, before) = {
             let known = self.known.lock();
-            if let Some(flows) = known.flows.get(tenant) {
-                return Ok(flows.clone());
+            let before = known.flows.get(tenant);
+            if let Some(before) = before.filter(|before| !before.is_stale || known.is_broken) {
+                return Ok(before.flows.clone());
             }
-            known.generation
+            (known.generation, before.map(|before| before.flows.clone()))
         };
-        let all: Vec<(String, Head)> = Documents { store: &*self.documents, tenant }.all(HEAD)?;
+        let documents = Documents { store: &*self.documents, tenant };
+        let all: Vec<(String, Head)> = match documents.all(HEAD) {
+            Ok(all) => all,
+            Err(error) => {
+                self.known.lock().is_broken = true;
+                let before = before.ok_or(error)?;
+                tracing::warn!(%tenant, "cannot read the posted flows; the known ones stay in use");
+                return Ok(before);
+            }
+        };
         let all = all.into_iter().filter(|(_, head)| head.newest().is_some());
         let flows: Flows = Arc::new(all.map(|(name, head)| (name, Arc::new(head))).collect());
         let mut known = self.known.lock();
         if known.generation == generation {
-            known.flows.insert(tenant.clone(), flows.clone());
+            known.flows.insert(tenant.clone(), KnownFlows { flows: flows.clone(), is_stale: false });
         }
         Ok(flows)
     }
@@ -168,6 +187,7 @@ impl PostedCache {
         let found = self.read_changes();
         let mut known = self.known.lock();
         known.looked = Some(Instant::now());
+        known.is_broken = found.is_err();
         let (changes, number) = found?;
         let new = known.seen.map(|seen| number.checked_sub(seen));
         let is_old = known.forgot.is_none_or(|forgot| forgot.elapsed() >= FORGET_INTERVAL);
@@ -192,13 +212,14 @@ impl PostedCache {
 impl Known {
     fn forget(&mut self, tenant: &str) {
         self.generation += 1;
-        self.flows.retain(|known, _| hash(known) != tenant);
+        let changed = self.flows.iter_mut().filter(|(known, _)| hash(known) == tenant);
+        changed.for_each(|(_, flows)| flows.is_stale = true);
         self.changed.tenants.insert(tenant.to_owned());
     }
 
     fn forget_all(&mut self) {
         self.generation += 1;
-        self.flows.clear();
+        self.flows.values_mut().for_each(|flows| flows.is_stale = true);
         self.forgot = Some(Instant::now());
         self.changed.all = true;
     }

@@ -1,3 +1,5 @@
+//! Tests posted flows: several processes over one store in memory.
+
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::{collections::HashSet, thread};

@@ -112,10 +112,16 @@ pub(crate) struct NewFlow {
 /// Loads a version of one of the tenant's flows, by default the newest. A flow that was checked before is not checked
 /// again.
 pub(crate) async fn load(request: Request, name: String, version: Option<u32>) -> Result<LoadedFlow, ApiError> {
-    if version.is_none()
-        && let Some(flow) = request.flows().checked_before(&request.host, &name)?
-    {
-        return Ok(flow);
+    if version.is_none() {
+        let (flows, host, of) = (request.flows(), request.host.clone(), name.clone());
+        let known = match flows.is_shared() {
+            // The store may be remote.
+            true => request.clone().blocking(move |_| Ok(flows.checked_before(&host, &of)?)).await?,
+            false => flows.checked_before(&host, &of)?,
+        };
+        if let Some(flow) = known {
+            return Ok(flow);
+        }
     }
     request.checking(move |flows, host| flows.load(host, &name, version).map(|flow| host.bound(flow))).await
 }

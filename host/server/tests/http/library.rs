@@ -17,6 +17,9 @@ fn a_flow_is_stored_with_its_versions_and_run_by_name() {
     assert_eq!((first.status, first.header("location")), (201, Some("/v1/flows/hello")), "{first:?}");
     let second = served.post("/v1/flows", &json!({ "flow": greets("Servus") })).json();
     assert_eq!((&second["name"], &second["version"]), (&json!("hello"), &json!(2)));
+    assert_eq!((&first.json()["source"], first.json().get("digest")), (&json!("folder"), None));
+    let beside = served.post("/v1/flows", &json!({ "flow": greets("Hi"), "files": { "a.md": "text" } }));
+    assert_eq!(beside.fault(), (422, "invalid_file".to_owned()), "the store is not shared");
     assert_eq!(served.get("/v1/flows").json()["flows"][0]["version"], 2);
     assert_eq!(served.get("/v1/flows/hello/versions").json()["versions"], json!([1, 2]));
     assert!(served.get("/v1/flows/hello/versions/1").json()["text"].as_str().unwrap().contains("Hello"));

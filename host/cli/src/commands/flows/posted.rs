@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use flowcell::{FlowLibrary, posted::PostedVersion};
+use flowcell::{FlowLibrary, Host, audit::Outcome, posted::PostedVersion, tenants::Tenants};
 use serde_json::json;
 
 use super::{Folder, library_of};
@@ -59,6 +59,7 @@ pub(super) fn push(args: &PushArgs, terminal: Terminal) -> Result<Exit, CliError
     for file in &args.files {
         let folder = file.parent().map(PathBuf::from).unwrap_or_default();
         for flow in FlowLibrary::open(folder).with_posted_of(&host).push(&host, file)? {
+            note(&host, "flow.post", &format!("{} v{}", flow.name, flow.version))?;
             if !args.json {
                 let digest = flow.posted.as_ref().map(|posted| shown_digest(posted)).unwrap_or_default();
                 put_line(&format!("{}  v{}  {digest}", flow.name, flow.version))?;
@@ -71,6 +72,12 @@ pub(super) fn push(args: &PushArgs, terminal: Terminal) -> Result<Exit, CliError
     }
     terminal.say(&terminal.paint().faint("every process of the store uses these versions within 2 s"));
     Ok(Exit::Good)
+}
+
+/// Writes a change of a posted flow to the audit log of the host's tenant.
+pub(super) fn note(host: &Host, action: &str, subject: &str) -> Result<(), CliError> {
+    let noted = Tenants::of(host).note(host.tenant().as_str(), action, subject, Outcome::Done);
+    noted.map_err(|error| CliError::internal(error.to_string()))
 }
 
 /// Lists the versions of a flow.

@@ -117,8 +117,12 @@ pub(super) fn read(host: &Host, library: &FlowLibrary) -> Result<Vec<TenantTrigg
     let mut settings: BTreeMap<String, TriggerSettings> = Records(host).settings()?.into_iter().collect();
     let mut all = Vec::new();
     for flow in library.names()? {
-        // A flow that is deleted meanwhile has no triggers.
-        for trigger in read_declared(library, &flow).unwrap_or_default() {
+        let declared = match read_declared(library, &flow) {
+            Err(LibraryError::Store(error)) => return Err(error.into()),
+            // A flow that is deleted meanwhile has no triggers.
+            declared => declared.unwrap_or_default(),
+        };
+        for trigger in declared {
             let TriggerSettings { disabled, asked, .. } = settings.remove(&key(&flow, &trigger.id)).unwrap_or_default();
             all.push(TenantTrigger { flow: flow.clone(), trigger, declared: true, enabled: !disabled, asked });
         }
