@@ -20,11 +20,13 @@
 //! | [`live`] | permits for the runs that a process drives, and for their child runs |
 //! | [`world`] | what the runs of a tenant share: stores, clock, capabilities, library |
 //! | [`run`], [`result`] | starting runs, and their results |
+//! | [`blocking`] | work that blocks its thread |
 //! | turn | limits the time that expressions take in one poll of a driver |
 //! | sabotage | switches that break guarantees, for tests that must detect it |
 
 mod agents;
 mod apply;
+pub mod blocking;
 mod call_log;
 mod calls;
 mod capture;

@@ -107,6 +107,14 @@ pub const RENEW_MS: u64 = 5_000;
 pub const GIVE_UP_MS: u64 = 10_000;
 /// Milliseconds after which a server that does not answer counts as unreachable.
 pub const SERVER_PATIENCE_MS: u64 = 10_000;
+/// Milliseconds that a test of a server in an outage waits for each host.
+pub const SERVER_TEST_MS: u64 = 5_000;
+/// Milliseconds without an answer to a statement after which the server is tested.
+pub const SLOW_STATEMENT_MS: u64 = 2_000;
+/// Maximum number of hosts in the URL of a shared store.
+pub const MAX_SERVER_HOSTS: usize = 8;
+/// Milliseconds for which `serve` and `drive` wait at their start for a server that does not answer.
+pub const SERVER_START_MS: u64 = 600_000;
 /// Milliseconds between two checks for messages from other processes.
 pub const INBOX_POLL_MS: u64 = 200;
 /// Milliseconds that a process waits for the outcome of a message that it has sent.

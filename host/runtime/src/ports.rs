@@ -60,6 +60,17 @@ pub use units::{Again, InVersion, Pin, Record, Unit};
 #[error("{0}")]
 pub struct StoreError(pub Arc<str>);
 
+impl StoreError {
+    /// The first words of the errors of an outage of a shared store.
+    pub(crate) const OUTAGE: &'static str = "the database server has been away for";
+
+    /// Returns whether the error is that of an outage of a shared store. The store itself writes its outages to the
+    /// log.
+    pub fn is_outage(&self) -> bool {
+        self.0.starts_with(StoreError::OUTAGE)
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         Failure::retryable(code::STORE_FAILED, error.to_string())

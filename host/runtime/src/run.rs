@@ -453,7 +453,7 @@ fn cancel_runs(runs: Vec<RunId>, world: Arc<World>) -> BoxFuture<'static, ()> {
 }
 
 fn claim(world: &World, run: &RunId) -> Result<Lease, OpenError> {
-    world.leases.claim(&world.tenant, run).ok_or_else(|| OpenError::Driven(run.clone()))
+    world.leases.claim(&world.tenant, run)?.ok_or_else(|| OpenError::Driven(run.clone()))
 }
 
 fn new_run_id(now: u64) -> RunId {

@@ -29,6 +29,9 @@ pub trait SharedRuns: Runs {
     /// died while they drove only this run.
     fn work(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<Offer>, StoreError>;
 
+    /// Returns the error of the present outage, if the server does not answer or accepts no writes.
+    fn outage(&self) -> Option<StoreError>;
+
     /// Returns the number of commits of this process.
     fn commits(&self) -> u64;
 

@@ -16,7 +16,10 @@
 //! | `connection`, `sql_error`, `values` | statements, rows, and the meaning of errors |
 //! | `copy_and_check` | checks of the whole store, and copies |
 //! | `dialect` | the differences between the servers |
+//! | `epoch` | the detection of a database that was restored from an older copy |
 //! | `heartbeat` | the lease of this process |
+//! | `hosts` | the hosts of a URL, and the search for the primary |
+//! | `outage`, `recovery` | the times in which the server cannot be used, and the tests for their end |
 //! | `options` | how this process uses the store |
 //! | `queue`, `writer` | the items for the writer, and the tokio task that writes |
 //! | `commit`, `side_writes` | one commit: units, and the writes beside them |
@@ -28,9 +31,9 @@
 //! of its runs, and compares the epochs of its claims.
 //!
 //! A commit writes state if the versions are the expected ones. If not, the runs of that flow continue from the
-//! durable state, as after a crash. While the server is unreachable, the writer repeats commits. After a lost
-//! connection it first checks whether the commit has happened. When a commit fails for another reason, the process
-//! stops.
+//! durable state, as after a crash. While the server is unreachable or accepts no writes, the writer repeats commits.
+//! After a lost connection it first checks whether the commit has happened. Only when the server refuses the values of
+//! a commit, the process stops.
 //!
 //! The store has one thread, which alone uses the server. Readers wait for that thread.
 
@@ -43,12 +46,16 @@ mod connection;
 mod copy_and_check;
 mod dialect;
 mod documents;
+mod epoch;
 mod erase;
 mod heartbeat;
+mod hosts;
 mod inbox;
 mod leases;
 mod options;
+mod outage;
 mod queue;
+mod recovery;
 mod runs;
 mod schema;
 mod search;
@@ -82,6 +89,7 @@ use crate::{
 use claims::Claims;
 use connection::{Connection, Connections};
 pub use dialect::Dialect;
+use epoch::Epoch;
 pub use options::Options;
 use queue::{Queue, Turn};
 use sql_error::SqlError;
@@ -90,9 +98,12 @@ use worker::{Job, Worker};
 /// An error of opening a shared store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenSharedStoreError {
-    /// The server does not answer, or refuses this process.
+    /// The server does not answer.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
+    /// The server refuses this process: the user, the password or the database is wrong.
+    #[error("the server refuses the store: {0}")]
+    Refused(String),
     /// The server is too old for the store.
     #[error("{name} {found} is too old: the store needs {least} or later")]
     TooOld {
@@ -130,7 +141,10 @@ pub enum OpenSharedStoreError {
 
 impl From<SqlError> for OpenSharedStoreError {
     fn from(error: SqlError) -> OpenSharedStoreError {
-        OpenSharedStoreError::Unreachable(error.to_string())
+        match error.is_transient() {
+            true => OpenSharedStoreError::Unreachable(error.to_string()),
+            false => OpenSharedStoreError::Refused(error.to_string()),
+        }
     }
 }
 
@@ -138,6 +152,7 @@ impl From<SqlError> for OpenSharedStoreError {
 struct Shared {
     connections: Connections,
     claims: Claims,
+    epoch: Epoch,
     queue: Queue,
     visible: Mutex<Visible>,
     /// The lock of the tokio task that replaces an expired lease. Two tasks may find the same expired lease. The second
@@ -236,11 +251,12 @@ impl SharedStore {
 /// Checks the server, creates missing tables, and becomes an owner.
 async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedStoreError> {
     let connections = Connections::new(url, options.patience)?;
-    // The creation of tables may take longer than any later statement.
-    let mut connection = connections.acquire(options.patience.max(Duration::from_millis(SERVER_PATIENCE_MS))).await?;
+    let mut connection = connect_first(&connections, &options).await?;
     settings::check(&mut connection).await?;
     let patience = connection.replace_patience(Duration::from_millis(MIGRATION_PATIENCE_MS));
     schema::migrate(&mut connection, backfill::fill_searched_columns).await?;
+    let epoch = Epoch::new(options.epoch_file.clone());
+    epoch.check(&mut connection).await?;
     connection.replace_patience(patience);
     let asked = Instant::now();
     let owner = heartbeat::become_owner(&mut connection, &options.name, options.lease.as_millis() as u64).await?;
@@ -249,6 +265,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     Ok(Arc::new(Shared {
         connections,
         claims,
+        epoch,
         queue: Queue::default(),
         visible: Mutex::default(),
         entering: Default::default(),
@@ -257,9 +274,54 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     }))
 }
 
+/// Connects to the server for the first time. Waits for a server that does not answer, and says so at once and then
+/// each minute.
+async fn connect_first(connections: &Connections, options: &Options) -> Result<Connection, SqlError> {
+    let (began, mut told) = (Instant::now(), None::<Instant>);
+    // The creation of tables may take longer than any later statement.
+    let patience = options.patience.max(Duration::from_millis(SERVER_PATIENCE_MS));
+    let left = || options.start_patience.saturating_sub(began.elapsed());
+    let mut tell = |reason: &dyn std::fmt::Display| {
+        if told.is_none_or(|told| told.elapsed() >= Duration::from_secs(60)) {
+            told = Some(Instant::now());
+            let (hosts, seconds) = (connections.addresses(), left().as_millis().div_ceil(1_000));
+            tell_waiting(&format!("waiting for the database server {hosts}, for at most {seconds} s: {reason}"));
+        }
+    };
+    loop {
+        let mut finding = std::pin::pin!(connections.find());
+        let first = tokio::time::timeout(Duration::from_secs(1), &mut finding).await;
+        let found = match first {
+            Ok(found) => found,
+            Err(_) => {
+                tell(&"no answer yet");
+                finding.await
+            }
+        };
+        match found {
+            Ok(()) => return connections.acquire(patience).await,
+            Err(error) if error.is_transient() && !left().is_zero() => {
+                tell(&error);
+                tokio::time::sleep(Duration::from_millis(500).min(left())).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Writes a message to the log. Without a log, writes it to standard error.
+fn tell_waiting(message: &str) {
+    if tracing::enabled!(target: "flowcell::store", tracing::Level::WARN) {
+        tracing::warn!(target: "flowcell::store", "{message}");
+    } else {
+        eprintln!("flowcell: {message}");
+    }
+}
+
 /// Runs the store's thread until the store is dropped.
 async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>) {
     tokio::task::spawn_local(heartbeat::renew_repeatedly(shared.clone()));
+    tokio::task::spawn_local(recovery::attend(shared.clone()));
     let writer = tokio::task::spawn_local(writer::Writer::new(shared.clone()).run());
     let answering = shared.clone();
     let answers = tokio::task::spawn_local(async move {
@@ -274,7 +336,12 @@ async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>
     }
     if shared.queue.is_closed() {
         // Releases the runs at once. Otherwise other processes could claim them only after the lease has ended.
-        if let Ok(mut connection) = shared.connections.acquire(shared.options.patience).await {
+        let patience = match shared.connections.outages().error(outage::Blocked::Writes, Duration::ZERO) {
+            // The claims end with the lease.
+            Some(_) => Duration::ZERO,
+            None => shared.options.patience,
+        };
+        if let Ok(mut connection) = shared.connections.acquire(patience).await {
             let _ = heartbeat::release_runs(&mut connection, shared.claims.owner()).await;
         }
         shared.connections.close().await;

@@ -35,7 +35,7 @@ mod documents;
 mod epoch;
 mod erase;
 mod inbox;
-mod private;
+pub(crate) mod private;
 mod queue;
 mod reader;
 mod room;

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use flowcell_contract::{RunId, Tenant};
 use parking_lot::Mutex;
 
-use crate::ports::{Lease, Leases};
+use crate::ports::{Lease, Leases, StoreError};
 
 /// The claims of the drivers in one process.
 #[derive(Clone, Default)]
@@ -14,14 +14,14 @@ pub struct LocalLeases {
 }
 
 impl Leases for LocalLeases {
-    fn claim(&self, tenant: &Tenant, run: &RunId) -> Option<Lease> {
+    fn claim(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Lease>, StoreError> {
         let key = (tenant.clone(), run.clone());
         if !self.claimed.lock().insert(key.clone()) {
-            return None;
+            return Ok(None);
         }
         let claimed = self.claimed.clone();
-        Some(Lease::new(move || {
+        Ok(Some(Lease::new(move || {
             claimed.lock().remove(&key);
-        }))
+        })))
     }
 }

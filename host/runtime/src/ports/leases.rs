@@ -2,10 +2,12 @@
 
 use flowcell_contract::{RunId, Tenant};
 
+use super::StoreError;
+
 /// Claims the right to drive runs.
 pub trait Leases: Send + Sync {
     /// Claims a run. Returns `None` if another driver has it. The claim ends when the caller drops it.
-    fn claim(&self, tenant: &Tenant, run: &RunId) -> Option<Lease>;
+    fn claim(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Lease>, StoreError>;
 }
 
 /// A claim of a run, released when it is dropped.

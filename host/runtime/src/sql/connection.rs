@@ -1,16 +1,25 @@
 //! Connections to a server.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
+use parking_lot::Mutex;
 use sqlx::{
     AssertSqlSafe, Executor, MySql, Postgres,
-    mysql::{MySqlConnectOptions, MySqlPoolOptions},
+    mysql::MySqlPoolOptions,
     pool::PoolConnection,
-    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+    postgres::{PgListener, PgPoolOptions},
 };
 
 use super::{
     dialect::Dialect,
+    hosts::{Hosts, require_my_primary, require_pg_primary},
+    outage::{Blocked, Outages},
     values::{bind_my, bind_pg, size},
 };
 pub(super) use super::{
@@ -18,85 +27,164 @@ pub(super) use super::{
     values::{Arg, Row, args, placeholders},
 };
 use crate::{
-    limits::{MAX_STATEMENT_BYTES, SERVER_CONNECTIONS},
+    limits::{MAX_STATEMENT_BYTES, SERVER_CONNECTIONS, SERVER_TEST_MS},
     ports::StoreError,
 };
 
 /// The result of a read. The outer error: the statement failed. The inner error: the stored value is damaged.
 pub(super) type Answer<T> = Result<Result<T, StoreError>, SqlError>;
 
-/// Connections to one server.
+/// Connections to one server: the primary of the hosts of a URL.
 #[derive(Clone)]
-pub(super) enum Connections {
+pub(super) struct Connections {
+    pool: Pool,
+    hosts: Hosts,
+    outages: Arc<Outages>,
+    primary: Arc<Primary>,
+}
+
+/// The host to which the pool connects.
+struct Primary {
+    index: AtomicUsize,
+    /// The time since which this host is the primary. Older connections are to another host.
+    since: Mutex<Instant>,
+}
+
+impl Primary {
+    /// Returns whether a connection of this age is to the present primary.
+    fn has_connection_of(&self, age: Duration) -> bool {
+        age <= self.since.lock().elapsed()
+    }
+}
+
+#[derive(Clone)]
+enum Pool {
     My(sqlx::Pool<MySql>),
     Pg(sqlx::Pool<Postgres>),
 }
 
 impl Connections {
     /// Creates a pool of connections to a URL. Connections open when they are needed. Opening one fails after
-    /// `patience`.
+    /// `patience`. A connection to a replica is refused.
     pub(super) fn new(url: &str, patience: Duration) -> Result<Connections, SqlError> {
-        let wrong = |error: sqlx::Error| SqlError::Permanent(error.to_string());
-        if url.starts_with("mysql:") || url.starts_with("mariadb:") {
-            let options: MySqlConnectOptions = url.parse().map_err(wrong)?;
-            let pool = MySqlPoolOptions::new().max_connections(SERVER_CONNECTIONS).acquire_timeout(patience);
-            let pool = pool.test_before_acquire(false).after_connect(|connection, _| {
-                Box::pin(async move {
-                    let version: String = sqlx::query_scalar("SELECT version()").fetch_one(&mut *connection).await?;
-                    for statement in Dialect::MySql.session(version.contains("MariaDB")) {
-                        (&mut *connection).execute(*statement).await?;
-                    }
-                    Ok(())
-                })
-            });
-            return Ok(Connections::My(pool.connect_lazy_with(options)));
-        }
-        let options: PgConnectOptions = url.parse().map_err(wrong)?;
-        let pool = PgPoolOptions::new().max_connections(SERVER_CONNECTIONS).acquire_timeout(patience);
-        let pool = pool.test_before_acquire(false).after_connect(|connection, _| {
-            Box::pin(async move {
-                for statement in Dialect::Postgres.session(false) {
-                    (&mut *connection).execute(*statement).await?;
-                }
-                Ok(())
-            })
-        });
-        Ok(Connections::Pg(pool.connect_lazy_with(options.application_name("flowcell"))))
+        let hosts = Hosts::parse(url)?;
+        let primary = Arc::new(Primary { index: AtomicUsize::new(0), since: Mutex::new(Instant::now()) });
+        let current = primary.clone();
+        let pool = match &hosts {
+            Hosts::My(hosts) => {
+                let pool = MySqlPoolOptions::new().max_connections(SERVER_CONNECTIONS).acquire_timeout(patience);
+                let pool = pool.test_before_acquire(false).before_acquire(move |_, connection| {
+                    let is_current = current.has_connection_of(connection.age);
+                    Box::pin(async move { Ok(is_current) })
+                });
+                let pool = pool.after_connect(|connection, _| {
+                    Box::pin(async move {
+                        require_my_primary(connection).await?;
+                        let version: String =
+                            sqlx::query_scalar("SELECT version()").fetch_one(&mut *connection).await?;
+                        for statement in Dialect::MySql.session(version.contains("MariaDB")) {
+                            (&mut *connection).execute(*statement).await?;
+                        }
+                        Ok(())
+                    })
+                });
+                Pool::My(pool.connect_lazy_with(hosts[0].clone()))
+            }
+            Hosts::Pg(hosts) => {
+                let pool = PgPoolOptions::new().max_connections(SERVER_CONNECTIONS).acquire_timeout(patience);
+                let pool = pool.test_before_acquire(false).before_acquire(move |_, connection| {
+                    let is_current = current.has_connection_of(connection.age);
+                    Box::pin(async move { Ok(is_current) })
+                });
+                let pool = pool.after_connect(|connection, _| {
+                    Box::pin(async move {
+                        require_pg_primary(connection).await?;
+                        for statement in Dialect::Postgres.session(false) {
+                            (&mut *connection).execute(*statement).await?;
+                        }
+                        Ok(())
+                    })
+                });
+                Pool::Pg(pool.connect_lazy_with(hosts[0].clone()))
+            }
+        };
+        Ok(Connections { pool, hosts, outages: Arc::default(), primary })
     }
 
     pub(super) fn dialect(&self) -> Dialect {
-        match self {
-            Connections::My(_) => Dialect::MySql,
-            Connections::Pg(_) => Dialect::Postgres,
-        }
+        self.hosts.dialect()
     }
 
-    /// Takes a connection from the pool without testing it. A dead one fails at its first statement.
+    /// Returns the addresses of the hosts, without user and password.
+    pub(super) fn addresses(&self) -> String {
+        self.hosts.addresses()
+    }
+
+    pub(super) fn outages(&self) -> &Arc<Outages> {
+        &self.outages
+    }
+
+    /// Finds the primary with a connection of its own, and lets the pool connect to it. Tests whether it accepts
+    /// writes.
+    pub(super) async fn test(&self) -> Result<(), (Blocked, SqlError)> {
+        self.find_primary(true).await
+    }
+
+    /// Finds the primary before the tables exist.
+    pub(super) async fn find(&self) -> Result<(), SqlError> {
+        self.find_primary(false).await.map_err(|(_, error)| error)
+    }
+
+    async fn find_primary(&self, writes: bool) -> Result<(), (Blocked, SqlError)> {
+        let index = self.hosts.find_primary(writes, Duration::from_millis(SERVER_TEST_MS)).await?;
+        if self.primary.index.swap(index, Ordering::AcqRel) == index {
+            return Ok(());
+        }
+        match (&self.pool, &self.hosts) {
+            (Pool::My(pool), Hosts::My(hosts)) => pool.set_connect_options(hosts[index].clone()),
+            (Pool::Pg(pool), Hosts::Pg(hosts)) => pool.set_connect_options(hosts[index].clone()),
+            _ => {}
+        }
+        *self.primary.since.lock() = Instant::now();
+        tracing::warn!("the store uses the database server {} from now on", self.hosts.address(index));
+        Ok(())
+    }
+
+    /// Takes a connection from the pool without testing it. A dead one fails at its first statement. During an outage,
+    /// waits for its end until the outage has lasted for `patience`.
     pub(super) async fn acquire(&self, patience: Duration) -> Result<Connection, SqlError> {
+        self.outages.wait(Blocked::Everything, patience).await?;
+        self.acquire_now(patience).await
+    }
+
+    /// Takes a connection from the pool, even during an outage.
+    pub(super) async fn acquire_now(&self, patience: Duration) -> Result<Connection, SqlError> {
         let dialect = self.dialect();
-        let pooled = match self {
-            Connections::My(pool) => {
-                PooledConnection::My(pool.acquire().await.map_err(|error| SqlError::from_sqlx(dialect, error))?)
-            }
-            Connections::Pg(pool) => {
-                PooledConnection::Pg(pool.acquire().await.map_err(|error| SqlError::from_sqlx(dialect, error))?)
+        let acquiring = async {
+            match &self.pool {
+                Pool::My(pool) => pool.acquire().await.map(PooledConnection::My),
+                Pool::Pg(pool) => pool.acquire().await.map(PooledConnection::Pg),
             }
         };
-        Ok(Connection { pooled: Some(pooled), dialect, patience, pinned: false })
+        let pooled = self.outages.watch(acquiring).await;
+        let pooled = pooled.map_err(|error| SqlError::from_sqlx(dialect, error)).inspect_err(|error| {
+            self.outages.suspect(error);
+        })?;
+        Ok(Connection { pooled: Some(pooled), dialect, patience, pinned: false, outages: self.outages.clone() })
     }
 
     /// Listens to a channel of PostgreSQL. Returns `None` for other servers.
     pub(super) async fn listen(&self, channel: &str) -> Option<PgListener> {
-        let Connections::Pg(pool) = self else { return None };
+        let Pool::Pg(pool) = &self.pool else { return None };
         let mut listener = PgListener::connect_with(pool).await.ok()?;
         listener.listen(channel).await.ok()?;
         Some(listener)
     }
 
     pub(super) async fn close(&self) {
-        match self {
-            Connections::My(pool) => pool.close().await,
-            Connections::Pg(pool) => pool.close().await,
+        match &self.pool {
+            Pool::My(pool) => pool.close().await,
+            Pool::Pg(pool) => pool.close().await,
         }
     }
 }
@@ -113,6 +201,7 @@ pub(super) struct Connection {
     patience: Duration,
     /// True if a read transaction is open until the connection is closed.
     pinned: bool,
+    outages: Arc<Outages>,
 }
 
 impl Connection {
@@ -252,11 +341,15 @@ impl Connection {
     ) -> Result<T, SqlError> {
         let (dialect, patience) = (self.dialect, self.patience);
         let Some(pooled) = &mut self.pooled else { return Err(SqlError::Lost("the connection is closed".into())) };
-        let outcome = match tokio::time::timeout(patience, work(pooled)).await {
+        let answered = self.outages.watch(tokio::time::timeout(patience, work(pooled))).await;
+        let outcome = match answered {
             Ok(outcome) => outcome.map_err(|error| SqlError::from_sqlx(dialect, error)),
             Err(_) => Err(SqlError::Lost(format!("the server did not answer within {patience:?}"))),
         };
-        if matches!(outcome, Err(SqlError::Lost(_))) {
+        if let Err(error) = &outcome {
+            self.outages.note(error);
+        }
+        if matches!(outcome, Err(SqlError::Lost(_) | SqlError::Unavailable(_))) {
             self.discard();
         }
         outcome

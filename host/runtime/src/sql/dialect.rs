@@ -10,7 +10,7 @@ pub enum Dialect {
 }
 
 /// Words in braces in the statements of the store, each with its replacement for MySQL and for PostgreSQL.
-const WORDS: [(&str, &str, &str); 9] = [
+const WORDS: [(&str, &str, &str); 10] = [
     // Milliseconds since 1970 by the server's clock; sessions are in UTC.
     (
         "{now}",
@@ -24,6 +24,7 @@ const WORDS: [(&str, &str, &str); 9] = [
     ("{hash}", "BINARY(32)", "BYTEA"),
     ("{bytes}", "LONGBLOB", "BYTEA"),
     ("{word}", "VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin", "TEXT"),
+    ("{random}", "UUID()", "convert_to(gen_random_uuid()::text, 'UTF8')"),
     ("{by work}", "FORCE INDEX (flowcell_work)", ""),
     ("{table}", "ENGINE = InnoDB ROW_FORMAT = DYNAMIC", ""),
 ];
@@ -119,20 +120,57 @@ impl Dialect {
     }
 
     /// Returns whether the same transaction may succeed later. This holds after deadlocks, failed serialisation, and
-    /// locks that took too long. It also holds for a server that only reads, starts, stops or has no connection left.
+    /// locks that took too long. It also holds for a server that starts or stops, that has no connection left, or that
+    /// refuses this machine after many broken connections.
     pub(super) fn is_transient(self, code: &str) -> bool {
         match self {
             Dialect::MySql => {
                 matches!(
                     code,
-                    "1213" | "1205" | "1290" | "1792" | "1836" | "1040" | "1053" | "1927" | "1158" | "1161" | "3032"
+                    "1213"
+                        | "1205"
+                        | "1040"
+                        | "1129"
+                        | "1135"
+                        | "1203"
+                        | "1053"
+                        | "1927"
+                        | "1158"
+                        | "1159"
+                        | "1160"
+                        | "1161"
+                        | "1317"
+                        | "1969"
+                        | "3032"
                 )
             }
             Dialect::Postgres => {
-                matches!(code, "40001" | "40P01" | "55P03" | "25006" | "53300" | "25P03")
+                matches!(code, "40001" | "40P01" | "55P03" | "53300" | "25P03" | "57014")
                     || code.starts_with("57P")
                     || code.starts_with("08")
             }
+        }
+    }
+
+    /// Returns whether the server refuses writes at present: its disk or memory is full, or it is a replica.
+    pub(super) fn is_unavailable(self, code: &str) -> bool {
+        match self {
+            Dialect::MySql => matches!(
+                code,
+                "3" | "28"
+                    | "1021"
+                    | "1026"
+                    | "1030"
+                    | "1037"
+                    | "1041"
+                    | "1114"
+                    | "1180"
+                    | "1290"
+                    | "1598"
+                    | "1792"
+                    | "1836"
+            ),
+            Dialect::Postgres => code == "25006" || code.starts_with("53") || code.starts_with("58"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use super::{
     Shared,
     connection::{Connection, SqlError, args},
-    sweep,
+    epoch, sweep,
 };
 
 /// The time after which the row of a dead owner is removed, in milliseconds.
@@ -26,7 +26,7 @@ pub(super) async fn become_owner(connection: &mut Connection, name: &str, lease_
 pub(super) async fn renew_repeatedly(shared: Arc<Shared>) {
     let options = &shared.options;
     loop {
-        tokio::time::sleep(options.renew()).await;
+        shared.connections.outages().pause(options.renew()).await;
         if shared.queue.is_closed() {
             return;
         }
@@ -36,8 +36,9 @@ pub(super) async fn renew_repeatedly(shared: Arc<Shared>) {
         let left = options.give_up().saturating_sub(shared.claims.since_renewal()).max(options.renew());
         match tokio::time::timeout(left, renew(&shared)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("cannot renew the lease: {error}"),
-            Err(_) => tracing::warn!("cannot renew the lease: the server does not answer"),
+            // The outage has its own lines in the log.
+            Ok(Err(error)) => tracing::debug!("cannot renew the lease: {error}"),
+            Err(_) => tracing::debug!("cannot renew the lease: the server does not answer"),
         }
         if shared.claims.since_renewal() > options.give_up() {
             shared.claims.lose_all();
@@ -49,6 +50,7 @@ async fn renew(shared: &Shared) -> Result<(), SqlError> {
     let options = &shared.options;
     let lease = options.lease.as_millis() as u64;
     let mut connection = shared.connections.acquire(options.patience).await?;
+    epoch::check(shared, &mut connection).await?;
     let _entering = shared.entering.lock().await;
     let (asked, owner) = (Instant::now(), shared.claims.owner());
     let sql = "UPDATE flowcell_owners SET until = {now} + ? WHERE id = ? AND until > {now}";

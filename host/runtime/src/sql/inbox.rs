@@ -100,8 +100,9 @@ impl Deliverer {
         while !shared.queue.is_closed() && self.world.strong_count() > 0 {
             let owner = shared.claims.owner();
             // After an error, the next round reads the messages.
-            let found = self.worker.read(async move |connection| waiting(connection, owner).await).unwrap_or_default();
-            for message in found {
+            let found = self.worker.read(async move |connection| waiting(connection, owner).await);
+            let is_readable = found.is_ok();
+            for message in found.unwrap_or_default() {
                 if under_way.borrow_mut().insert(message.number) {
                     let (world, worker, under_way) = (self.world.clone(), self.worker.clone(), under_way.clone());
                     tokio::task::spawn_local(async move {
@@ -113,8 +114,12 @@ impl Deliverer {
             }
             let poll = tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS));
             match &mut listener {
-                None => poll.await,
-                Some(listener) => tokio::select! { () = poll => {}, _ = listener.recv() => {} },
+                Some(listener) if is_readable => tokio::select! {
+                    () = poll => {}
+                    Err(_) = listener.recv() => tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS)).await,
+                    else => {}
+                },
+                _ => poll.await,
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Leases: claims of runs that are shared with other processes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use flowcell_contract::{RunId, Tenant};
 
@@ -8,6 +8,7 @@ use super::{
     Shared, SharedStore, blobs,
     claims::{Key, TreeLease},
     heartbeat, inbox,
+    outage::Blocked,
     queue::{Item, Turn},
 };
 use crate::{
@@ -38,6 +39,10 @@ impl SharedRuns for SharedStore {
         Ok(found.into_iter().map(offer).collect())
     }
 
+    fn outage(&self) -> Option<StoreError> {
+        self.shared.connections.outages().error(Blocked::Writes, Duration::ZERO).map(StoreError::from)
+    }
+
     fn commits(&self) -> u64 {
         self.commits()
     }
@@ -63,12 +68,11 @@ impl SharedRuns for SharedStore {
 }
 
 impl Leases for SharedStore {
-    /// Claims a run. Returns `None` if another driver has it, or if the server does not answer.
-    fn claim(&self, tenant: &Tenant, run: &RunId) -> Option<Lease> {
+    fn claim(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Lease>, StoreError> {
         let key = (tenant.clone(), run.clone());
         let claims = &self.shared.claims;
         if !claims.add_driver(&key) {
-            return None;
+            return Ok(None);
         }
         let held = claims.add_lease(&key, &claims.top(&key));
         let claimed = match held {
@@ -76,15 +80,10 @@ impl Leases for SharedStore {
             None => self.worker.turn(|answer| Turn::Claim(key.clone(), answer)),
         };
         match claimed {
-            Ok(Some(lease)) => Some(new_lease(&self.shared, Some(key), lease)),
-            Ok(None) => {
+            Ok(Some(lease)) => Ok(Some(new_lease(&self.shared, Some(key), lease))),
+            other => {
                 claims.remove_driver(&key);
-                None
-            }
-            Err(error) => {
-                tracing::warn!(run = %run, "cannot claim the run: {error}");
-                claims.remove_driver(&key);
-                None
+                other.map(|_| None)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The options by which a process opens a shared store.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use crate::{
     limits::{GIVE_UP_MS, LEASE_MS, RENEW_MS, SERVER_PATIENCE_MS, SPARED_MS},
@@ -17,6 +17,10 @@ pub struct Options {
     pub lease: Duration,
     /// The maximum time for an answer of the server.
     pub patience: Duration,
+    /// The maximum time to wait at the start for a server that does not answer.
+    pub start_patience: Duration,
+    /// The file with the epoch that this process has seen last. `None`: only the memory of the process has it.
+    pub epoch_file: Option<PathBuf>,
     /// The time for which a sweep spares a new blob.
     pub spared: Duration,
     /// The reaction to a commit that has failed and is not repeated.
@@ -32,6 +36,8 @@ impl Default for Options {
             name: format!("process {}", std::process::id()),
             lease: Duration::from_millis(LEASE_MS),
             patience: Duration::from_millis(SERVER_PATIENCE_MS),
+            start_patience: Duration::from_millis(SERVER_PATIENCE_MS),
+            epoch_file: None,
             spared: Duration::from_millis(SPARED_MS),
             on_failure: crate::sqlite::stop_process,
             unfenced: false,
@@ -43,6 +49,11 @@ impl Options {
     /// Returns the time after which the process renews its lease.
     pub(super) fn renew(&self) -> Duration {
         self.lease.mul_f64(RENEW_MS as f64 / LEASE_MS as f64)
+    }
+
+    /// Returns the length of an outage after which all drivers stop.
+    pub(super) fn outage_patience(&self) -> Duration {
+        self.patience.max(self.give_up())
     }
 
     /// Returns the time without a renewal after which all drivers stop.

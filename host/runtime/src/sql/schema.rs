@@ -11,7 +11,7 @@ pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
 
 /// Append only: a released migration is never changed. A server that ends a transaction with every created table may be
 /// left in the middle of a migration, so each statement must be repeatable.
-const MIGRATIONS: [&[&str]; 5] = [FIRST, SESSIONS, REGISTRY, REPEATS, SEARCH];
+const MIGRATIONS: [&[&str]; 6] = [FIRST, SESSIONS, REGISTRY, REPEATS, SEARCH, EPOCH];
 
 /// Rows may repeat values (`rows/cut.rs`), and passes name the value of the previous pass. Older programs read neither.
 const REPEATS: &[&str] = &[];
@@ -171,6 +171,17 @@ const SEARCH: &[&str] = &[
         PRIMARY KEY (tenant, name, value, created, run)
     ) {table}",
     "CREATE INDEX IF NOT EXISTS flowcell_labels_run ON flowcell_labels (run)",
+];
+
+const EPOCH: &[&str] = &[
+    // The age of the database, in one row (`epoch.rs`).
+    "CREATE TABLE IF NOT EXISTS flowcell_epoch (
+        id BIGINT PRIMARY KEY,
+        lineage {name} NOT NULL,
+        number BIGINT NOT NULL
+    ) {table}",
+    "INSERT INTO flowcell_epoch (id, lineage, number)
+        SELECT 1, {random}, 0 FROM (SELECT count(*) AS present FROM flowcell_epoch) AS counted WHERE present = 0",
 ];
 
 /// Returns the names of all tables, each with whether it has a column of tenants.

@@ -9,14 +9,20 @@ use crate::ports::StoreError;
 const NAME_EXISTS: [u16; 2] = [1060, 1061];
 
 /// The reason why a statement failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum SqlError {
     /// The connection is lost. The statement may have been executed.
     Lost(String),
     /// The statement was not executed, and may succeed later.
     Transient(String),
-    /// The statement was not executed, and cannot succeed.
+    /// The statement was not executed. The server refuses it until its operator does something: its disk is full, or it
+    /// is a replica.
+    Unavailable(String),
+    /// The statement was not executed, and cannot succeed before somebody changes the database, its users or this
+    /// program.
     Permanent(String),
+    /// The statement was not executed, because the server refuses its values.
+    Values(String),
     /// The statement was not executed, because a row with the same key exists.
     DuplicateRow(String),
     /// The statement was not executed, because a column or an index with the same name exists.
@@ -31,7 +37,9 @@ impl std::fmt::Display for SqlError {
         match self {
             SqlError::Lost(why)
             | SqlError::Transient(why)
+            | SqlError::Unavailable(why)
             | SqlError::Permanent(why)
+            | SqlError::Values(why)
             | SqlError::DuplicateRow(why)
             | SqlError::DuplicateName(why) => formatter.write_str(why),
             SqlError::Again => formatter.write_str("another process has written in the meantime"),
@@ -61,9 +69,17 @@ impl SqlError {
                     return SqlError::Transient(text);
                 }
                 let text = format!("{text} ({code})");
+                if dialect.is_unavailable(&code) {
+                    return SqlError::Unavailable(text);
+                }
+                // The class of the standard code: data exceptions, violated constraints, program limits.
+                let is_of_values = refused
+                    .code()
+                    .is_some_and(|code| ["21", "22", "23", "54"].iter().any(|class| code.starts_with(class)));
                 match number {
                     _ if refused.is_unique_violation() => SqlError::DuplicateRow(text),
                     Some(number) if NAME_EXISTS.contains(&number) => SqlError::DuplicateName(text),
+                    _ if is_of_values => SqlError::Values(text),
                     _ => SqlError::Permanent(text),
                 }
             }
@@ -77,6 +93,11 @@ impl SqlError {
 
     /// Returns whether the same work may succeed later.
     pub(super) fn is_transient(&self) -> bool {
-        matches!(self, SqlError::Lost(_) | SqlError::Transient(_) | SqlError::Again)
+        matches!(self, SqlError::Lost(_) | SqlError::Transient(_) | SqlError::Unavailable(_) | SqlError::Again)
+    }
+
+    /// Returns whether a repeated commit would fail in the same way, because the server refuses its values.
+    pub(super) fn is_fatal(&self) -> bool {
+        matches!(self, SqlError::Values(_) | SqlError::DuplicateRow(_) | SqlError::DuplicateName(_))
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn text(value: &impl Serialize) -> Result<String, SqlError> {
 }
 
 pub(super) fn unwritable(error: serde_json::Error) -> SqlError {
-    SqlError::Permanent(error.to_string())
+    SqlError::Values(error.to_string())
 }
 
 /// Creates the list of the [`Arg`]s of a statement.

@@ -8,10 +8,11 @@ use tokio::sync::{mpsc as jobs, oneshot};
 use super::{
     Shared,
     connection::{Answer, Connection, SqlError},
+    outage::Blocked,
     queue::{Item, Turn},
     writer,
 };
-use crate::ports::StoreError;
+use crate::{blocking::blocking, ports::StoreError};
 
 pub(super) type Job = Box<dyn FnOnce(Arc<Shared>) -> LocalBoxFuture<'static, ()> + Send>;
 
@@ -60,7 +61,7 @@ impl Worker {
         let job: Job =
             Box::new(move |shared| async move { _ = answer.send(writer::read(&shared, work).await) }.boxed_local());
         let _ = self.jobs.send(job);
-        Ok(answered.recv().map_err(|_| StoreError("the store is closed".into()))??)
+        Ok(blocking(|| answered.recv()).map_err(|_| StoreError("the store is closed".into()))??)
     }
 
     /// Makes all later reads use one snapshot of the present data.
@@ -80,13 +81,17 @@ impl Worker {
         self.read(work)?
     }
 
-    /// Does work between two commits, and waits for the result.
+    /// Does work between two commits, and waits for the result. Fails at once during an outage that is longer than the
+    /// patience of the store.
     pub(super) fn turn<T>(
         &self,
         turn: impl FnOnce(mpsc::Sender<Result<T, StoreError>>) -> Turn,
     ) -> Result<T, StoreError> {
+        if let Some(error) = self.shared.connections.outages().error(Blocked::Writes, self.shared.options.patience) {
+            return Err(error.into());
+        }
         let (answer, answered) = mpsc::channel();
         self.shared.queue.push(Item::Turn(turn(answer)));
-        answered.recv().map_err(|_| StoreError("the store accepts no more writes".into()))?
+        blocking(|| answered.recv()).map_err(|_| StoreError("the store accepts no more writes".into()))?
     }
 }

@@ -11,6 +11,7 @@ use super::{
     commit::{Commit, Rows, record_new_rows},
     connection::{Connection, SqlError},
     erase, heartbeat,
+    outage::{Blocked, Outages},
     queue::{Item, Turn},
     sweep, work,
 };
@@ -51,7 +52,8 @@ impl Writer {
 
     /// Writes all items, or none, and reports the result. Returns `false` if the commit has failed and is not repeated.
     ///
-    /// A commit is repeated as long as its error may be temporary. A store that is being closed gives up once its
+    /// A commit is repeated unless the server refuses its values. After the patience of the store, this process gives up
+    /// its runs, so that the commit is empty. A store that is being closed gives up once its
     /// lease was not renewed for longer than its patience. The callers of turns that wait behind the commit, in
     /// `later` and in the queue, get an error when the commit was tried for the patience of the store.
     async fn commit(&mut self, items: Vec<Item>, later: &mut VecDeque<Item>) -> bool {
@@ -72,25 +74,34 @@ impl Writer {
                     return true;
                 }
                 Err(SqlError::Again) => self.rows.clear(),
-                Err(error) if error.is_transient() => {
+                Err(error) if error.is_fatal() => return self.fail(&error),
+                Err(error) => {
                     // Closing the store does not wait for an unreachable server.
                     if self.shared.queue.is_closed()
                         && self.shared.claims.since_renewal() > self.shared.options.patience
                     {
                         return self.fail(&error);
                     }
-                    tracing::warn!("retrying the store: {error}");
-                    if began.elapsed() > self.shared.options.patience {
-                        let error = StoreError(error.to_string().into());
+                    tracing::debug!("repeating a commit: {error}");
+                    let is_late = began.elapsed() > self.shared.options.patience;
+                    if is_late || !error.is_transient() {
+                        self.outages().begin(Blocked::Writes, &error);
+                    }
+                    if began.elapsed() > self.shared.options.outage_patience() {
+                        // The drivers go on from the durable state, when the server can be used and their runs are
+                        // claimed again.
+                        self.shared.claims.lose_all();
+                    }
+                    if is_late {
+                        let error = StoreError::from(self.outages().explain(Blocked::Writes, error.clone()));
                         later.retain(|item| !item.refuse(&error));
                         self.shared.queue.retain(|item| !item.refuse(&error));
                     }
                     in_doubt |= matches!(error, SqlError::Lost(_));
                     self.rows.clear();
-                    tokio::time::sleep(pause).await;
+                    self.outages().pause(pause).await;
                     pause = (pause * 2).min(RETRY_PAUSES.1);
                 }
-                Err(error) => return self.fail(&error),
             }
         }
     }
@@ -99,6 +110,10 @@ impl Writer {
         self.shared.queue.abandon();
         (self.shared.options.on_failure)(&StoreError(error.to_string().into()));
         false
+    }
+
+    fn outages(&self) -> &Outages {
+        self.shared.connections.outages()
     }
 
     async fn connection(&mut self) -> Result<Connection, SqlError> {
@@ -127,7 +142,12 @@ impl Writer {
         connection.begin().await?;
         let mut commit = Commit { shared: &self.shared, connection, rows: &mut self.rows, in_doubt };
         let written = commit.write(items).await?;
+        // A commit that is perhaps done already is not made again for the number.
+        let counts = !in_doubt && self.shared.epoch.increment_if_due(connection).await?;
         connection.commit().await?;
+        if counts {
+            self.shared.epoch.increment_durable();
+        }
         Ok(written)
     }
 
@@ -187,7 +207,7 @@ impl Writer {
     }
 
     /// Does work in a transaction of its own. Repeats the work while its error may be temporary, for at most
-    /// `Options::patience`.
+    /// `Options::patience`, and not in an outage that is already longer.
     async fn retry<T>(&mut self, work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>) -> Result<T, StoreError> {
         let mut pause = RETRY_PAUSES.0;
         let began = Instant::now();
@@ -205,10 +225,14 @@ impl Writer {
             };
             match done {
                 Ok(done) => return Ok(done),
-                Err(error) if !error.is_transient() || began.elapsed() > self.shared.options.patience => {
-                    return Err(error.into());
+                Err(error)
+                    if !error.is_transient()
+                        || began.elapsed() > self.shared.options.patience
+                        || self.outages().error(Blocked::Writes, self.shared.options.patience).is_some() =>
+                {
+                    return Err(self.outages().explain(Blocked::Writes, error).into());
                 }
-                Err(_) => tokio::time::sleep(pause).await,
+                Err(_) => self.outages().pause(pause).await,
             }
             pause = (pause * 2).min(RETRY_PAUSES.1);
         }
@@ -261,12 +285,17 @@ pub(super) async fn read<T>(
             Err(error) => Err(error),
             Ok(mut connection) => work(&mut connection).await,
         };
+        let outages = shared.connections.outages();
         match done {
-            Err(error) if error.is_transient() && began.elapsed() < shared.options.patience => {
-                tokio::time::sleep(pause).await;
+            Err(error)
+                if error.is_transient()
+                    && began.elapsed() < shared.options.patience
+                    && outages.error(Blocked::Everything, shared.options.patience).is_none() =>
+            {
+                outages.pause(pause).await;
                 pause = (pause * 2).min(RETRY_PAUSES.1);
             }
-            done => return done,
+            done => return done.map_err(|error| outages.explain(Blocked::Everything, error)),
         }
     }
 }

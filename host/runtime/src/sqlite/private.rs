@@ -44,7 +44,7 @@ pub(super) fn make_file(file: &Path) -> io::Result<()> {
 }
 
 /// Replaces the content of a file, or creates it.
-pub(super) fn write(file: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn write(file: &Path, text: &str) -> io::Result<()> {
     options().write(true).create(true).truncate(true).open(file)?.write_all(text.as_bytes())
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn r15_a_commit_with_an_unknown_outcome_is_done_once(backend: &Backen
     let (server, database) = server(backend);
     let proxy = Proxy::to(server.port);
     let store = SharedStore::open(&server.url_by(proxy.port, database), Options::default()).unwrap();
-    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
+    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap().unwrap(), Arc::default());
     for seq in 0..60 {
         match seq % 3 {
             0 => proxy.set_behaviour(Behaviour::CutBeforeCommit),
@@ -81,7 +81,7 @@ fn end_connections(server: &Server, database: &str) {
 pub(crate) fn r16_ended_connections_lose_no_data(backend: &Backend) {
     let (server, database) = server(backend);
     let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
-    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
+    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap().unwrap(), Arc::default());
     for seq in 0..20 {
         end_connections(server, database);
         write(&store, seq, &durable);
@@ -107,7 +107,7 @@ pub(crate) fn r16_ended_connections_lose_no_data(backend: &Backend) {
 pub(crate) fn r16_a_write_waits_for_locked_rows(backend: &Backend) {
     let (server, database) = server(backend);
     let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
-    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
+    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap().unwrap(), Arc::default());
     write(&store, 0, &durable);
     server.locking(database, "SELECT id FROM flowcell_runs FOR UPDATE", || {
         store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(1)) });
@@ -127,22 +127,22 @@ pub(crate) fn r17_a_process_without_connection_stops_before_others_begin(backend
     let options = Options { lease, patience: Duration::from_millis(500), ..Options::default() };
     let store = SharedStore::open(&server.url_by(proxy.port, database), options).unwrap();
     let other = SharedStore::open(&server.url(database), Options::default()).unwrap();
-    let (held, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::<Durable>::default());
+    let (held, durable) = (store.claim(&tenant(), &"r".into()).unwrap().unwrap(), Arc::<Durable>::default());
     write(&store, 0, &durable);
     proxy.set_behaviour(Behaviour::Hole);
     let began = Instant::now();
     store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(1)) });
     wait_for("the stop", || {
-        assert!(other.claim(&tenant(), &"r".into()).is_none(), "somebody else begins before");
+        assert!(other.claim(&tenant(), &"r".into()).unwrap().is_none(), "somebody else begins before");
         durable.is_refused().then_some(())
     });
     assert!(began.elapsed() < lease, "it stops after {:?}", began.elapsed());
-    let taken = wait_for("the takeover", || other.claim(&tenant(), &"r".into()));
+    let taken = wait_for("the takeover", || other.claim(&tenant(), &"r".into()).ok().flatten());
     write(&other, 1, &Arc::default());
     drop(taken);
     proxy.set_behaviour(Behaviour::Carry);
     drop(held);
-    let _lease = wait_for("a new claim", || store.claim(&tenant(), &"r".into()));
+    let _lease = wait_for("a new claim", || store.claim(&tenant(), &"r".into()).ok().flatten());
     let durable = Arc::<Durable>::default();
     durable.advance(2);
     write(&store, 2, &durable);
@@ -156,7 +156,7 @@ pub(crate) fn r17_callers_behind_a_commit_without_an_end_get_an_error(backend: &
     let proxy = Proxy::to(server.port);
     let options = Options { patience: Duration::from_millis(500), ..Options::default() };
     let store = Arc::new(SharedStore::open(&server.url_by(proxy.port, database), options).unwrap());
-    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
+    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap().unwrap(), Arc::default());
     write(&store, 0, &durable);
     proxy.set_behaviour(Behaviour::Hole);
     store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(1)) });
@@ -166,7 +166,7 @@ pub(crate) fn r17_callers_behind_a_commit_without_an_end_get_an_error(backend: &
         std::thread::spawn(move || {
             let found = match asks_for_any {
                 true => store.work(&tenant(), 0, 1).is_ok(),
-                false => store.claim(&tenant(), &"other".into()).is_some(),
+                false => store.claim(&tenant(), &"other".into()).ok().flatten().is_some(),
             };
             told.send(found)
         });

@@ -83,7 +83,7 @@ fn what_the_other_process_does() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["claim", run] => match store.claim(&tenant(), &run.into()) {
+            ["claim", run] => match store.claim(&tenant(), &run.into()).ok().flatten() {
                 Some(lease) => {
                     claimed.retain(|(known, ..)| known != run);
                     claimed.push((run.to_owned(), lease, Arc::default()));

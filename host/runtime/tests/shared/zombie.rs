@@ -45,9 +45,9 @@ fn stop_and_go_on(backend: &Backend, unfenced: bool) -> Result<(), String> {
     assert_eq!(zombie.command("claim r"), "claimed");
     assert_eq!(zombie.command("write r 0"), "durable");
     let store = open(backend);
-    assert!(store.claim(&tenant(), &"r".into()).is_none(), "the run is driven");
+    assert!(store.claim(&tenant(), &"r".into()).unwrap().is_none(), "the run is driven");
     zombie.signal("STOP");
-    let lease = wait_for("the end of the lease", || store.claim(&tenant(), &"r".into()));
+    let lease = wait_for("the end of the lease", || store.claim(&tenant(), &"r".into()).unwrap());
     let before = everything(&*store, "r");
     zombie.signal("CONT");
     let said = zombie.command("write r 1");
@@ -80,16 +80,16 @@ pub(crate) fn r34_without_fences_a_stopped_process_is_noticed_to_write(backend: 
 /// believes that it owns the run.
 pub(crate) fn a_run_claimed_by_another_process_is_not_written(backend: &Backend) {
     let store = open(backend);
-    let (lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
+    let (lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap().unwrap(), Arc::default());
     assert!(write(&store, "r", 0, &durable));
     backend.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
     assert!(!write(&store, "r", 1, &durable));
     assert_eq!(everything(&*store, "r").len(), 1);
     // Later writes are refused too, until the run is claimed again.
     assert!(!write(&store, "r", 1, &Arc::default()));
-    assert!(store.claim(&tenant(), &"r".into()).is_none(), "it is driven here");
+    assert!(store.claim(&tenant(), &"r".into()).unwrap().is_none(), "it is driven here");
     drop(lease);
-    let _lease = wait_for("a new claim", || store.claim(&tenant(), &"r".into()));
+    let _lease = wait_for("a new claim", || store.claim(&tenant(), &"r".into()).unwrap());
     assert!(write(&store, "r", 1, &Arc::default()));
     // A process without a claim cannot append.
     assert!(!write(&store, "unclaimed", 0, &Arc::default()));
@@ -130,7 +130,7 @@ pub(crate) fn a_run_of_a_dead_process_is_taken_over(backend: &Backend) {
     process.signal("KILL");
     let found = wait_for("the run", || store.work(&tenant(), 0, 10).unwrap().pop());
     assert_eq!(found.run.as_str(), "r");
-    let lease = store.claim(&tenant(), &"r".into()).unwrap();
+    let lease = store.claim(&tenant(), &"r".into()).unwrap().unwrap();
     drop(found);
     assert!(write(&store, "r", 1, &Arc::default()));
     drop(lease);
@@ -148,8 +148,8 @@ pub(crate) fn a_refused_state_write_stops_the_runs_that_read_it(backend: &Backen
         store.append(Entry { writes, rows, durable: durable.clone(), ..entry(run, unit(0)) });
     };
     let ends: [Arc<Durable>; 3] = Default::default();
-    let _leases = ["a", "b"].map(|run| one.claim(&tenant(), &run.into()).unwrap());
-    let _lease = two.claim(&tenant(), &"c".into()).unwrap();
+    let _leases = ["a", "b"].map(|run| one.claim(&tenant(), &run.into()).unwrap().unwrap());
+    let _lease = two.claim(&tenant(), &"c".into()).unwrap().unwrap();
     set(&two, "c", 2, &ends[2]);
     two.force();
     wait_for("the first write", || (ends[2].next_seq() > 0).then_some(()));

@@ -155,7 +155,7 @@ impl Store {
     pub(crate) fn hold(&self, run: &str) {
         let mut claimed = self.claimed.lock().unwrap();
         if !claimed.iter().any(|(known, _)| known.as_str() == run) {
-            claimed.extend(self.leases.claim(&tenant(), &run.into()).map(|lease| (run.into(), lease)));
+            claimed.extend(self.leases.claim(&tenant(), &run.into()).unwrap().map(|lease| (run.into(), lease)));
         }
     }
 

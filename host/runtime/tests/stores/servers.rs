@@ -4,7 +4,8 @@
 use std::{
     env,
     fs::File,
-    net::TcpListener,
+    io::Write,
+    net::{TcpListener, TcpStream},
     os::unix::fs::{MetadataExt, chown},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -24,17 +25,23 @@ pub(crate) struct Server {
     pub(crate) port: u16,
     /// The watcher of the server. Its standard input closes at the end of this process, and then the watcher stops the
     /// server.
-    _watched: Child,
+    watched: Child,
 }
 
 /// The id of the user that runs the servers if the tests run as root, because servers refuse to run as root.
 const NOBODY: u32 = 65_534;
 
 /// A shell script that runs a server until standard input is closed. Then it stops the server and removes its folder.
+/// At the line `kill` it kills the server, and at the line `start` it starts the server again.
 const WATCHER: &str = r#"folder=$1; signal=$2; shift 2; exec 3<&0
-"$@" </dev/null >"$folder/log" 2>&1 &
-server=$!
-read -r _ <&3
+start() { "$@" </dev/null >>"$folder/log" 2>&1 3<&- & server=$!; }
+start "$@"
+while read -r order <&3; do
+    case $order in
+        kill) kill -s "$signal" "$server"; wait "$server" ;;
+        start) start "$@" ;;
+    esac
+done
 kill -s "$signal" "$server"; wait "$server"; rm -rf "$folder""#;
 
 static MYSQL: OnceLock<Result<Server, String>> = OnceLock::new();
@@ -56,6 +63,18 @@ pub(crate) fn server(dialect: Dialect) -> Option<&'static Server> {
             None
         }
     }
+}
+
+/// Starts a server for one test, which may kill it. If the server is not installed, prints the name of the skipped test
+/// and returns `None`.
+pub(crate) fn own_server(dialect: Dialect) -> Option<Server> {
+    // The shared server shows whether the kind is installed.
+    server(dialect)?;
+    let started = match dialect {
+        Dialect::MySql => start_mysql(),
+        Dialect::Postgres => start_postgres(),
+    };
+    Some(started.unwrap())
 }
 
 /// Returns the path of an installed program with one of these names, in `PATH` or in one of these folders.
@@ -139,7 +158,7 @@ fn start_postgres() -> Result<Server, String> {
     let (socket, number) = (folder.display().to_string(), port.to_string());
     let words = ["-D", &data, "-p", &number, "-k", &socket, "-h", "127.0.0.1", "-c", "max_connections=300"];
     let watched = watch(&folder, "QUIT", &postgres, &words.map(str::to_owned));
-    started(Server { dialect: Dialect::Postgres, port, _watched: watched }, &folder)
+    started(Server { dialect: Dialect::Postgres, port, watched }, &folder)
 }
 
 fn start_mysql() -> Result<Server, String> {
@@ -161,7 +180,7 @@ fn start_mysql() -> Result<Server, String> {
         "--innodb-flush-log-at-trx-commit=1".into(),
     ];
     let watched = watch(&folder, "KILL", &server, &words);
-    started(Server { dialect: Dialect::MySql, port, _watched: watched }, &folder)
+    started(Server { dialect: Dialect::MySql, port, watched }, &folder)
 }
 
 /// Waits until the server answers a query, and returns it.
@@ -180,6 +199,23 @@ fn started(server: Server, folder: &Path) -> Result<Server, String> {
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 impl Server {
+    /// Kills the server.
+    pub(crate) fn kill(&mut self) {
+        self.order("kill");
+        while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Starts the server again after it was killed.
+    pub(crate) fn start(&mut self) {
+        self.order("start");
+    }
+
+    fn order(&mut self, order: &str) {
+        writeln!(self.watched.stdin.as_mut().unwrap(), "{order}").unwrap();
+    }
+
     /// Returns the name of the database that every server of this kind has.
     fn system_database(&self) -> &'static str {
         match self.dialect {

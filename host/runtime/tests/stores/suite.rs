@@ -63,12 +63,12 @@ pub(crate) fn the_same_id_with_another_input_is_refused(backend: &Backend) {
 
 pub(crate) fn a_run_has_at_most_one_driver(backend: &Backend) {
     let store = backend.open();
-    let lease = store.leases.claim(&tenant(), &"r".into()).unwrap();
+    let lease = store.leases.claim(&tenant(), &"r".into()).unwrap().unwrap();
     assert!(matches!(prepare(&store, COUNTS, options("r")), Err(OpenError::Driven(_))));
     assert!(prepare(&store, COUNTS, options("other")).is_ok());
     drop(lease);
     assert_eq!(run(&store, COUNTS, options("r")).status, RunStatus::Succeeded);
-    assert!(store.leases.claim(&tenant(), &"r".into()).is_some());
+    assert!(store.leases.claim(&tenant(), &"r".into()).unwrap().is_some());
 }
 
 pub(crate) fn units_are_read_from_anywhere(backend: &Backend) {
@@ -306,7 +306,7 @@ pub(crate) fn a_forgotten_run_leaves_a_tombstone(backend: &Backend) {
     let below = Record { parent: Some("r".into()), depth: 1, ..record("r") };
     // Not the next process: the run was released when it ended.
     store.append(entry("other", unit(0)));
-    let lease = store.leases.claim(&tenant(), &"r".into()).unwrap();
+    let lease = store.leases.claim(&tenant(), &"r".into()).unwrap().unwrap();
     store.journal.append(Entry { record: Some(below), ..entry("r.child", unit(0)) });
     drop(lease);
     store.forget("r");

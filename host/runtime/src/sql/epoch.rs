@@ -1,0 +1,201 @@
+//! The epoch: detects a database that was restored from an older copy, or a promoted replica that lacks commits. The runs
+//! of such a database may have done more than it records.
+//!
+//! The database has a lineage, which is a random text, and a number that grows while the store is written. Each process
+//! remembers the highest number that it has read, and keeps it in a file if the operator names one. A database with
+//! another lineage or a smaller number is an older copy. The process that notices this first parks the runs, and gives
+//! the database a number that is larger than the numbers that other processes remember.
+
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+
+use super::{
+    Shared,
+    connection::{Connection, SqlError, args},
+    values::{text, unwritable},
+};
+use crate::{
+    fact::{Fact, ParkReason},
+    ports::MARK,
+    rows::{checksum, cut::ExternalizedRow},
+    sqlite::private,
+};
+
+/// The minimum time between two increments of a process. A copy older than this is detected.
+const MIN_INCREMENT_INTERVAL: Duration = Duration::from_secs(60);
+/// The step from the number that a process remembers to the number of a restored database. Other processes may remember
+/// numbers that are larger by the number of processes and minutes.
+const RESTORED_STEP: u64 = 1 << 32;
+/// Maximum number of runs of one read.
+const PAGE_RUNS: usize = 500;
+
+/// The identity and age of a database.
+#[derive(Clone, Debug, PartialEq)]
+struct Age {
+    lineage: String,
+    number: u64,
+}
+
+impl Age {
+    fn is_older_than(&self, seen: &Age) -> bool {
+        self.lineage != seen.lineage || self.number < seen.number
+    }
+
+    /// Parses the content of the file: the lineage and the number, separated by a space.
+    fn parse(text: &str) -> Option<Age> {
+        let (lineage, number) = text.trim().split_once(' ')?;
+        Some(Age { lineage: lineage.to_owned(), number: number.parse().ok()? })
+    }
+}
+
+/// The epoch in the view of one process.
+pub(super) struct Epoch {
+    file: Option<PathBuf>,
+    seen: Mutex<Option<Age>>,
+    /// The time of the next increment. `None`: the next commit increments.
+    due: Mutex<Option<Instant>>,
+}
+
+impl Epoch {
+    /// Reads the file, if the operator has named one. A missing file is created at the first record.
+    pub(super) fn new(file: Option<PathBuf>) -> Epoch {
+        let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
+        let seen = text.as_deref().and_then(Age::parse);
+        if let (Some(file), Some(_), None) = (&file, &text, &seen) {
+            tracing::warn!("{} has no lineage and number of a store, so it is written anew", file.display());
+        }
+        Epoch { file, seen: Mutex::new(seen), due: Mutex::new(None) }
+    }
+
+    /// Checks whether the database is an older copy. If so, parks its runs and resets the progress of triggers. Returns
+    /// whether this call has done so. Records the number otherwise.
+    pub(super) async fn check(&self, connection: &mut Connection) -> Result<bool, SqlError> {
+        let Some(found) = read(connection, "").await? else { return Ok(false) };
+        let seen = self.seen.lock().clone();
+        let Some(seen) = seen.filter(|seen| found.is_older_than(seen)) else {
+            self.record(found);
+            return Ok(false);
+        };
+        connection.begin().await?;
+        let done = async {
+            let restored = restore(connection, &seen).await?;
+            connection.commit().await?;
+            Ok(restored)
+        }
+        .await;
+        if done.is_err() {
+            connection.roll_back().await;
+        }
+        let (age, parked) = done?;
+        self.record(age);
+        if let Some(runs) = parked {
+            tracing::warn!(
+                "the store was restored from an older copy, so {runs} unfinished runs are parked; resume each with \
+                 `flowcell runs resume RUN`"
+            );
+        }
+        Ok(parked.is_some())
+    }
+
+    /// Increments the number within a commit, if an increment is due. Returns true if it was due.
+    pub(super) async fn increment_if_due(&self, connection: &mut Connection) -> Result<bool, SqlError> {
+        if self.due.lock().is_some_and(|due| Instant::now() < due) {
+            return Ok(false);
+        }
+        connection.run("UPDATE flowcell_epoch SET number = number + 1", args![]).await?;
+        Ok(true)
+    }
+
+    /// Records that an increment is durable.
+    pub(super) fn increment_durable(&self) {
+        *self.due.lock() = Some(Instant::now() + MIN_INCREMENT_INTERVAL);
+    }
+
+    fn record(&self, age: Age) {
+        let mut seen = self.seen.lock();
+        if seen.as_ref() == Some(&age) {
+            return;
+        }
+        if let Some(file) = &self.file
+            && let Err(error) = private::write(file, &format!("{} {}\n", age.lineage, age.number))
+        {
+            tracing::warn!("cannot write {}, so an older copy may not be recognised: {error}", file.display());
+        }
+        *seen = Some(age);
+    }
+}
+
+async fn read(connection: &mut Connection, lock: &str) -> Result<Option<Age>, SqlError> {
+    let row = connection.row(&format!("SELECT lineage, number FROM flowcell_epoch{lock}"), args![]).await?;
+    row.map(|row| Ok(Age { lineage: row.text(0)?, number: row.number(1)? })).transpose()
+}
+
+/// Parks the runs, unless another process has done so meanwhile. Returns the new age, and the number of parked runs.
+async fn restore(connection: &mut Connection, seen: &Age) -> Result<(Age, Option<usize>), SqlError> {
+    let Some(found) = read(connection, " FOR UPDATE").await? else { return Err(SqlError::Again) };
+    if !found.is_older_than(seen) {
+        return Ok((found, None));
+    }
+    let parked = park_all(connection).await?;
+    connection.run("DELETE FROM flowcell_registry WHERE kind = ?", args![MARK]).await?;
+    let age = Age { lineage: seen.lineage.clone(), number: seen.number.max(found.number) + RESTORED_STEP };
+    let sql = "UPDATE flowcell_epoch SET lineage = ?, number = ?";
+    connection.run(sql, args![age.lineage.as_str(), age.number]).await?;
+    Ok((age, Some(parked)))
+}
+
+/// Parks every live top run, and ends its claim. Returns their number.
+async fn park_all(connection: &mut Connection) -> Result<usize, SqlError> {
+    let now = connection.now().await?;
+    let body = ExternalizedRow::of_facts(text(&[Fact::RunParked { due: None, reason: ParkReason::Restored }])?);
+    let body = body.map_err(unwritable)?;
+    let (mut last, mut parked) = (0, 0);
+    loop {
+        let sql = format!(
+            "SELECT id, next_seq, tail FROM flowcell_runs WHERE id > ? AND depth = 0 AND standing IN ('active', 'parked')
+            ORDER BY id LIMIT {PAGE_RUNS} FOR UPDATE"
+        );
+        let rows = connection.rows(&sql, args![last]).await?;
+        if rows.is_empty() {
+            return Ok(parked);
+        }
+        let mut units = Vec::new();
+        for row in &rows {
+            let (id, next_seq, tail) = (row.int(0)?, row.number(1)?, row.number(2)? as u32);
+            let sum = u64::from(checksum(tail, next_seq, now as u64, &body.text, body.cuts.as_deref()));
+            units.push(args![id, next_seq, 1_i64, now, body.text.clone(), body.cuts.clone(), sum]);
+            let sql = "UPDATE flowcell_runs SET standing = 'parked', due = NULL, attention = 1, updated = ?,
+                next_seq = ?, tail = ?, owner = NULL, epoch = epoch + 1 WHERE id = ?";
+            connection.run(sql, args![now, next_seq + 1, sum, id]).await?;
+            (last, parked) = (id, parked + 1);
+        }
+        connection.insert("flowcell_units (run, first_seq, facts, ts, body, cuts, checksum)", units, "").await?;
+    }
+}
+
+/// Checks the database after the server was away. If it is an older copy, this process stops its drivers.
+pub(super) async fn check(shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
+    if shared.epoch.check(connection).await? {
+        shared.claims.lose_all();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_lineage_or_a_smaller_number_is_older() {
+        let seen = Age::parse("a 7\n").unwrap();
+        for (text, older) in [("a 6", true), ("a 7", false), ("a 8", false), ("b 9", true)] {
+            assert_eq!(Age::parse(text).unwrap().is_older_than(&seen), older, "{text}");
+        }
+        assert_eq!(Age::parse("7"), None);
+    }
+}
