@@ -26,7 +26,7 @@ use std::{collections::HashMap, future::Future, io, net::SocketAddr, path::PathB
 
 use axum::{Router, extract::DefaultBodyLimit, http::StatusCode, middleware, response::IntoResponse};
 use flowcell_contract::Tenant;
-use flowcell_runtime::{FlowRunner, RunResult, RunStatus, World, ports::StoreError};
+use flowcell_runtime::{FlowRunner, OpenError, RunResult, RunStatus, World, ports::StoreError};
 use flowcell_services::egress::AddressRange;
 use futures_util::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
@@ -254,7 +254,9 @@ async fn flush_usage(usage: Usage) {
         tokio::time::sleep(FLUSH_INTERVAL).await;
         let usage = usage.clone();
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || usage.flush()).await {
-            tracing::warn!("cannot store the usage of tenants: {error}");
+            if !error.is_outage() {
+                tracing::warn!("cannot store the usage of tenants: {error}");
+            }
         }
     }
 }
@@ -328,7 +330,9 @@ impl RunObserver for DrivenRuns {
     fn tenants(&self) -> Vec<Tenant> {
         let tenants = self.directory.identity.tenants();
         if let Err(error) = self.listen_for(&tenants) {
-            tracing::warn!("cannot read the commands of other processes: {error}");
+            if !matches!(&error, StartError::Open(OpenError::Store(error)) if error.is_outage()) {
+                tracing::warn!("cannot read the commands of other processes: {error}");
+            }
         }
         tenants
     }

@@ -149,9 +149,7 @@ pub(super) async fn run_flow(
     if !inputs.is_null() && inputs.as_object().is_none() {
         return Err(bad_request("`inputs` must be an object: { \"name\": value }"));
     }
-    if request.app.is_draining() {
-        return Err(admission_error(&ApiError::draining()));
-    }
+    request.app.require_store().map_err(|error| admission_error(&error))?;
     let (prepares, of) = (flows.clone(), name.clone());
     let prepared = request.clone().computing(move |_| {
         let options = RunOptions { without_events: true, ..RunOptions::default() };

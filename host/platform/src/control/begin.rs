@@ -8,7 +8,8 @@ use std::{
 
 use flowcell_contract::{Json, NodeId, RunId, Tenant};
 use flowcell_runtime::{
-    FlowRunner, OpenError, PolicyOverride, Repeat, RetryPlan, RunOptions, RunStatus, ports::StoreError,
+    FlowRunner, OpenError, PolicyOverride, Repeat, RetryPlan, RunOptions, RunStatus, blocking::blocking,
+    ports::StoreError,
 };
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -21,7 +22,7 @@ use crate::{
         sessions::{Opened, SessionError},
         supervisor::{AdmissionQueue, AdmitError, FirstEvent, MAX_TIMER_WAIT, Overflow},
     },
-    host::{blocking::blocking, newer::FlowVersion},
+    host::newer::FlowVersion,
 };
 
 /// The part of the store's owner that drives runs.

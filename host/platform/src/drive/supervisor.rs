@@ -35,7 +35,9 @@ use std::{
 use flowcell_contract::{RunId, Tenant};
 use flowcell_engine::{FairSemaphore, Permit};
 use flowcell_runtime::{
-    FlowRunner, Hub, OpenError, RunOptions, RunResult, RunStatus, ports::StoreError, shared::Offer,
+    FlowRunner, Hub, OpenError, RunOptions, RunResult, RunStatus,
+    ports::StoreError,
+    shared::{Offer, SharedRuns},
 };
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -67,7 +69,7 @@ const MAX_LOOK_INTERVAL: Duration = Duration::from_secs(3_600);
 /// Interval between checks whether a shared store can be read again.
 const OUTAGE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// If a run of a shared store cannot be opened, it is tried again after this time.
+/// If a run of a shared store cannot be opened, it is tried again after this time, or when an outage has ended.
 const REOPEN_DELAY: Duration = Duration::from_secs(60);
 
 /// A run of a tenant.
@@ -229,10 +231,18 @@ impl Supervisor {
             }
             looked => {
                 let pause = looked?;
-                if self.outage.end() {
-                    tracing::warn!("the store can be read again");
+                // A failure to open runs may have been the beginning of an outage.
+                match self.host.shared().and_then(SharedRuns::outage) {
+                    Some(error) => {
+                        self.outage.record(error);
+                        pause.min(OUTAGE_LOOK_INTERVAL)
+                    }
+                    None if self.outage.end() => {
+                        self.unopened.iter_mut().for_each(|(again, _)| *again = 0);
+                        Duration::ZERO
+                    }
+                    None => pause,
                 }
-                pause
             }
         };
         self.next_look = self.host.now() + pause.as_millis() as u64;
@@ -391,7 +401,10 @@ impl Supervisor {
                     let again = self.host.now() + REOPEN_DELAY.as_millis() as u64;
                     self.unopened.push((again, key.clone()));
                 }
-                self.observer.refused(error);
+                // The store itself logs its outages.
+                if !matches!(&error, StartError::Open(OpenError::Store(error)) if error.is_outage()) {
+                    self.observer.refused(error);
+                }
                 None
             }
         }

@@ -187,7 +187,10 @@ impl Triggers {
                 None
             }
             Job::Look { scans } => Some(self.look_now(&tenant, scans).await.unwrap_or_else(|error| {
-                tracing::warn!("cannot check the triggers of `{tenant}`: {error}");
+                // The store itself logs its outages.
+                if !matches!(&error, LookError::Store(error) if error.is_outage()) {
+                    tracing::warn!("cannot check the triggers of `{tenant}`: {error}");
+                }
                 LOOK_INTERVAL
             })),
         };

@@ -1,13 +1,11 @@
-//! Runs work that computes or blocks for long, on any thread.
+//! Runs work that computes for long, on any thread.
 
 use std::time::Instant;
 
 use flowcell_contract::Tenant;
 use flowcell_engine::{Engine, FairSemaphore};
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    task,
-};
+use flowcell_runtime::blocking::multi_thread_runtime;
+use tokio::task;
 
 /// Maximum number of concurrent checks of inputs against flows' schemas. The permits are shared fairly between
 /// tenants.
@@ -19,24 +17,10 @@ pub(crate) const MAX_COSTLY_EXPRESSIONS: u64 = 8;
 /// thread, and the tokio runtime needs some threads for other work.
 pub(crate) const MAX_WAITING_EXPRESSIONS: u64 = 256;
 
-/// Returns the tokio runtime of this thread if it has several threads, so that one of them may block.
-fn runtime() -> Option<Handle> {
-    Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
-}
-
-/// Runs work that blocks. On a tokio runtime with several threads, the other tokio tasks of this thread move to another
-/// thread meanwhile.
-pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
-    match runtime() {
-        Some(_) => task::block_in_place(work),
-        None => work(),
-    }
-}
-
 /// Runs a tenant's computation once the tenant gets a permit, and charges the tenant for the time. The permit is held
 /// until the work ends.
 pub(crate) fn computing<T>(semaphore: &FairSemaphore, engine: &Engine, tenant: &Tenant, work: impl FnOnce() -> T) -> T {
-    let Some(runtime) = runtime() else { return charged(engine, tenant, work) };
+    let Some(runtime) = multi_thread_runtime() else { return charged(engine, tenant, work) };
     task::block_in_place(|| {
         let _permit = runtime.block_on(semaphore.take(tenant, 1));
         charged(engine, tenant, work)

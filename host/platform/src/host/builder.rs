@@ -5,12 +5,14 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use flowcell_contract::{Blobs, Capability, Catalog, Digest, Failure, Tenant};
 use flowcell_engine::{Compiler, Config, Engine, FairSemaphore, Limits};
 use flowcell_runtime::{
     LiveRuns,
+    limits::SERVER_START_MS,
     memory::SystemTimers,
     ports::{Journal, Timers},
     sqlite::Reader,
@@ -31,7 +33,7 @@ use super::{
     checked::CheckedFlows,
     known_pack::KnownPack,
     loading::{add_locked_pack, add_pack_file, pack_files, register},
-    stores::{StorePlace, Stores},
+    stores::{ServerPlace, StorePlace, Stores},
     watched::Watched,
 };
 use crate::{
@@ -173,7 +175,25 @@ impl HostBuilder {
     /// Stores runs, state and events on this server, which other processes share. The URL starts with `mysql://` or
     /// `postgres://`. Needs the feature `shared-stores`; without it [`HostBuilder::build`] returns an error.
     pub fn server(mut self, url: impl Into<String>) -> HostBuilder {
-        self.place = StorePlace::Server(url.into());
+        self.place = StorePlace::Server(ServerPlace { url: url.into(), start_patience: None, epoch_file: None });
+        self
+    }
+
+    /// Lets [`HostBuilder::build`] wait 10 minutes for the server of a shared store that does not answer. The default is
+    /// 10 s. Call it after [`HostBuilder::server`]; a store that is not on a server ignores it.
+    pub fn wait_for_server(mut self) -> HostBuilder {
+        if let StorePlace::Server(place) = &mut self.place {
+            place.start_patience = Some(Duration::from_millis(SERVER_START_MS));
+        }
+        self
+    }
+
+    /// Keeps the epoch of a shared store in this file, so that the host recognises a database that was restored from an
+    /// older copy while no process ran. Call it after [`HostBuilder::server`]; a store that is not on a server ignores it.
+    pub fn epoch_file(mut self, file: impl Into<PathBuf>) -> HostBuilder {
+        if let StorePlace::Server(place) = &mut self.place {
+            place.epoch_file = Some(file.into());
+        }
         self
     }
 

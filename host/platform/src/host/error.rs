@@ -45,6 +45,9 @@ pub enum Error {
     /// The shared store cannot be opened.
     #[error("cannot use the shared store: {0}")]
     Server(Box<dyn std::error::Error + Send + Sync>),
+    /// The server of the shared store does not answer.
+    #[error("cannot use the shared store: {0}")]
+    Unreachable(Box<dyn std::error::Error + Send + Sync>),
     /// The operator's collector cannot be set up.
     #[error("cannot send telemetry to the collector")]
     Telemetry(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -9,12 +9,11 @@ use std::{
 
 use flowcell_contract::{Failure, Tenant, code};
 use flowcell_flow::{CheckMode, agentic::flow_label};
-use flowcell_runtime::ports::Pin;
+use flowcell_runtime::{blocking::blocking, ports::Pin};
 use parking_lot::Mutex;
 
 use super::{Host, loading, pin};
 use crate::host::{
-    blocking::blocking,
     content::Content,
     folder::{Folder, library_of},
     home::{Callee, Home, MAX_PINNED_FLOWS, granted_flows},

@@ -11,6 +11,7 @@ use no_server as server;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use flowcell_runtime::{
@@ -48,7 +49,16 @@ pub(super) enum StorePlace {
     /// In a store that another process may own; this process only reads it.
     Beside(Arc<Reader>),
     /// On a server that other processes use too.
-    Server(String),
+    Server(ServerPlace),
+}
+
+/// A store on a server.
+pub(super) struct ServerPlace {
+    pub(super) url: String,
+    /// The maximum time to wait at the start for a server that does not answer. `None`: the default of the store.
+    pub(super) start_patience: Option<Duration>,
+    /// The file with the epoch that this process has seen last.
+    pub(super) epoch_file: Option<PathBuf>,
 }
 
 impl StorePlace {
@@ -100,7 +110,7 @@ impl Stores {
                 Stores { journal, sessions, documents, blobs: Arc::new(MemoryBlobs::over(reader)), ..memory }
             }
             StorePlace::Folder(folder) => Stores::open_folder(&folder, memory)?,
-            StorePlace::Server(url) => server::open(&url)?,
+            StorePlace::Server(place) => server::open(place)?,
         })
     }
 

@@ -72,8 +72,11 @@ impl Retention {
             tokio::time::sleep(rest).await;
             let (passing, least) = (this.clone(), interval / 2);
             let passed = tokio::task::spawn_blocking(move || passing.pass_in_turn(least)).await;
-            if let Ok(Err(error)) = passed {
-                tracing::warn!("cannot remove old runs: {error}");
+            match passed {
+                // The store itself logs its outages.
+                Ok(Err(TenantError::Store(error))) if error.is_outage() => {}
+                Ok(Err(error)) => tracing::warn!("cannot remove old runs: {error}"),
+                _ => {}
             }
             rest = interval.mul_f64(0.5 + rand::random::<f64>());
         }

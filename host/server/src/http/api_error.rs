@@ -138,8 +138,12 @@ impl ApiError {
     }
 
     /// Returns 503 `store_unavailable`. The reason goes to the log.
-    fn unavailable(why: impl Display) -> ApiError {
-        tracing::error!("the store does not answer a request: {why}");
+    pub(super) fn unavailable(why: impl Display) -> ApiError {
+        let why = StoreError(why.to_string().into());
+        // The store itself logs its outages.
+        if !why.is_outage() {
+            tracing::error!("the store does not answer a request: {why}");
+        }
         let fault = ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "store_unavailable",

@@ -13,7 +13,10 @@ use std::{
 use axum::{extract::FromRequestParts, http::request::Parts};
 use flowcell_contract::{RunId, Tenant};
 use flowcell_engine::{FairSemaphore, Permit};
-use flowcell_runtime::ports::{RunRow, Runs};
+use flowcell_runtime::{
+    ports::{RunRow, Runs},
+    shared::SharedRuns,
+};
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, watch};
 use tracing::Instrument;
@@ -157,6 +160,14 @@ impl App {
     /// Returns true if the server refuses new runs because it is stopping.
     pub(crate) fn is_draining(&self) -> bool {
         self.directory.draining.load(Ordering::Acquire)
+    }
+
+    /// Returns an error if the server is stopping, or if its shared store is in an outage.
+    pub(crate) fn require_store(&self) -> Result<(), ApiError> {
+        if self.is_draining() {
+            return Err(ApiError::draining());
+        }
+        self.host.shared().and_then(SharedRuns::outage).map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Waits until no other request starts a run with this id, and locks the id until the guard is dropped.

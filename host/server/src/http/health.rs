@@ -37,12 +37,13 @@ pub(crate) async fn healthz() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
-/// Check that the server accepts new runs: 503 while it stops, and while the disk of its store is nearly full
+/// Check that the server accepts new runs: 503 while it stops, and while its store is unreachable or nearly full
 #[utoipa::path(get, path = "/readyz", tag = "server", responses((status = 200, body = Health), (status = 503, body = ErrorBody)))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiError> {
     if app.is_unready() {
         return Err(ApiError::draining());
     }
+    app.require_store()?;
     match app.host.store().and_then(|store| store.room()) {
         Some(room) if room.is_low() => {
             Err(ApiError::store_full(QuotaError::StoreFull { free: room.free, least: room.least }))

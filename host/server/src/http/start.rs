@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flowcell_contract::RunId;
-use flowcell_runtime::{Channel, Event, FlowRunner, RunOptions, RunResult, RunStatus};
+use flowcell_runtime::{Channel, Event, FlowRunner, OpenError, RunOptions, RunResult, RunStatus};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -27,7 +27,7 @@ use super::{
 use flowcell_platform::{
     CheckedFlow, LoadedFlow, StartError,
     jobs::RETRY_PREFIX,
-    supervisor::{Admission, Overflow},
+    supervisor::{Admission, AdmitError, Overflow},
 };
 
 /// The longest wait for a run within one request. A client that wants to wait longer sends the request again.
@@ -167,9 +167,7 @@ pub(crate) async fn prepare(
     run: Option<RunId>,
     digest: Option<Box<str>>,
 ) -> Result<(FlowRunner, LoadedFlow), ApiError> {
-    if request.app.is_draining() {
-        return Err(ApiError::draining());
-    }
+    request.app.require_store()?;
     // The quota is checked first, so that a tenant over quota causes no further work.
     request.host.check_quota_for(run.as_ref()).map_err(StartError::from)?;
     let StartRun { flow, version, input, labels, .. } = body;
@@ -223,7 +221,14 @@ pub(crate) async fn admit(
         runner.attach(Arc::new(witness));
     }
     let until = tokio::time::Instant::now() + MAX_WAIT;
-    let admission = request.app.admission.admit(request.tenant().clone(), runner, Overflow::Refuse).await?;
+    let admitted = request.app.admission.admit(request.tenant().clone(), runner, Overflow::Refuse).await;
+    let admission = admitted.map_err(|error| match error {
+        // The process has lost the claim of the new run before the run was stored, as in an outage of the store.
+        AdmitError::Open(OpenError::Driven(run)) => {
+            ApiError::unavailable(format!("the run `{run}` may have been stored; send the request again"))
+        }
+        error => error.into(),
+    })?;
     if !wait || admission == Admission::Waits {
         return Ok(None);
     }

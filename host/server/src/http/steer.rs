@@ -292,9 +292,7 @@ pub(crate) async fn resume(
 ) -> Result<Json<RunView>, ApiError> {
     let run = parse_path_id(&id)?;
     request.row(&run)?;
-    if request.app.is_draining() {
-        return Err(ApiError::draining());
-    }
+    request.app.require_store()?;
     let options = RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };
     let found = run.clone();
     let prepared = request.clone().reading(move |request| Ok(request.host.resume(&found, options))).await?;
@@ -352,9 +350,7 @@ pub(crate) async fn retry(
 ) -> Result<Response, ApiError> {
     let run = parse_path_id(&id)?;
     request.row(&run)?;
-    if request.app.is_draining() {
-        return Err(ApiError::draining());
-    }
+    request.app.require_store()?;
     if body.check && body.flow_version.is_none() {
         return Err(ApiError::bad_request("`check` needs `flowVersion`"));
     }

@@ -16,9 +16,10 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// Records an error. The first error is logged, and then at most one in each [`LOG_INTERVAL`].
+    /// Records an error. The first error is logged, and then at most one in each [`LOG_INTERVAL`]. Errors of an outage
+    /// that the store has noticed itself are in the log already.
     pub(super) fn record(&mut self, error: StoreError) {
-        if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
+        if !error.is_outage() && self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
             tracing::warn!("the store cannot be read, so its runs wait; it is tried again each second: {error}");
             self.logged = Some(Instant::now());
         }

@@ -21,7 +21,7 @@ use super::{
     LookError, Triggers,
     live::TenantTrigger,
     record::{Mark, Records},
-    start::{Outcome, Start, TriggerStartError, run_id, short_hash, start},
+    start::{Outcome, Start, TriggerStartError, log_delay, run_id, short_hash, start},
 };
 use crate::{Host, StartError};
 
@@ -78,7 +78,7 @@ pub(super) async fn start_waiting_flows(triggers: &Triggers, tenant: &Tenant, en
         let mark = Records(&host).read_or_create_mark(&live.key(), &live.cause(), end.at);
         match mark {
             Ok((mark, _)) => _ = start_after(triggers, &host, live, &mark, end, host.now()).await,
-            Err(error) => tracing::warn!("the trigger `{}` of `{tenant}` waits: {error}", live.key()),
+            Err(error) => log_delay(live, tenant, &TriggerStartError::Store(error.to_string())),
         }
     }
 }
@@ -150,7 +150,7 @@ async fn start_after(
     }
     if depth > 1 && !triggers.rate.try_take(host.tenant(), now) {
         if triggers.rate.take_warning(host.tenant(), now) {
-            tracing::warn!("the trigger `{}` of `{}` waits: {}", live.key(), host.tenant(), TriggerStartError::Rate);
+            log_delay(live, host.tenant(), &TriggerStartError::Rate);
         }
         return Some(Outcome::Later(TriggerStartError::Rate));
     }

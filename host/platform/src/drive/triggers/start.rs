@@ -1,8 +1,8 @@
 //! One start of a triggered run: its id, its input, and its errors.
 
-use flowcell_contract::{Json, RunId};
+use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_flow::triggers::MEMBER;
-use flowcell_runtime::{OpenError, RunOptions};
+use flowcell_runtime::{OpenError, RunOptions, ports::StoreError};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -55,6 +55,26 @@ pub enum TriggerStartError {
     Store(String),
 }
 
+impl TriggerStartError {
+    /// Returns whether the cause is an outage of a shared store. The store itself logs its outages.
+    fn is_outage(&self) -> bool {
+        match self {
+            TriggerStartError::Store(why) => StoreError(why.as_str().into()).is_outage(),
+            TriggerStartError::Start(StartError::Open(OpenError::Store(error)))
+            | TriggerStartError::Start(StartError::Quota(QuotaError::Store(error)))
+            | TriggerStartError::Quota(QuotaError::Store(error)) => error.is_outage(),
+            _ => false,
+        }
+    }
+}
+
+/// Logs that a start is tried again later.
+pub(super) fn log_delay(live: &TenantTrigger, tenant: &Tenant, why: &TriggerStartError) {
+    if !why.is_outage() {
+        tracing::warn!("the trigger `{}` of `{tenant}` waits: {why}", live.key());
+    }
+}
+
 /// The parameters of a start.
 pub(super) struct Start {
     /// The run's id.
@@ -99,6 +119,9 @@ pub(super) async fn start(owners: &dyn TriggerTenants, host: &Host, live: &Tenan
     };
     match owners.admit(host.tenant().clone(), runner).await {
         Ok(()) => Outcome::Started(run),
+        // This process has lost the claim of the run, perhaps before the run was stored. The next try finds the run if
+        // it exists.
+        Err(AdmitError::Open(error @ OpenError::Driven(_))) => Outcome::Later(StartError::from(error).into()),
         Err(AdmitError::Open(error)) => outcome_of(run, error.into()),
         Err(error) => Outcome::Later(error.into()),
     }

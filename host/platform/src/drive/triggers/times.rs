@@ -9,7 +9,7 @@ use super::{
     LookError, TriggerTenants,
     live::TenantTrigger,
     record::{Mark, Records},
-    start::{Outcome, Start, run_id, start},
+    start::{Outcome, Start, log_delay, run_id, start},
 };
 use crate::{Host, schedule};
 
@@ -46,7 +46,7 @@ async fn start_due_times(
             Outcome::Started(run) => started.push(run),
             Outcome::Known(_) => {}
             Outcome::Later(why) => {
-                tracing::warn!("the trigger `{}` of `{}` waits: {why}", live.key(), host.tenant());
+                log_delay(live, host.tenant(), &why);
                 break;
             }
             Outcome::Never(why) => {
@@ -88,7 +88,7 @@ async fn start_manual_run(
         Outcome::Started(run) => Some(run),
         Outcome::Known(_) => None,
         Outcome::Later(why) => {
-            tracing::warn!("the trigger `{}` of `{}` waits: {why}", live.key(), host.tenant());
+            log_delay(live, host.tenant(), &why);
             return Ok(None);
         }
         Outcome::Never(why) => {

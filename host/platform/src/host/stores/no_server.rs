@@ -2,7 +2,7 @@
 
 use flowcell_runtime::{rows::copy_and_check::CopyableStore, shared::SharedRuns};
 
-use super::Stores;
+use super::{ServerPlace, Stores};
 use crate::host::error::Error;
 
 /// An error for the URL of any server.
@@ -13,7 +13,7 @@ use crate::host::error::Error;
 )]
 struct FeatureMissing;
 
-pub(super) fn open(_: &str) -> Result<Stores, Error> {
+pub(super) fn open(_: ServerPlace) -> Result<Stores, Error> {
     Err(missing())
 }
 

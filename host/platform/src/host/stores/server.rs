@@ -5,14 +5,17 @@ use std::sync::Arc;
 use flowcell_runtime::{
     rows::copy_and_check::CopyableStore,
     shared::SharedRuns,
-    sql::{Options, SharedStore},
+    sql::{OpenSharedStoreError, Options, SharedStore},
 };
 
-use super::Stores;
+use super::{ServerPlace, Stores};
 use crate::host::error::Error;
 
-pub(super) fn open(url: &str) -> Result<Stores, Error> {
-    let store = Arc::new(connect(url)?);
+pub(super) fn open(place: ServerPlace) -> Result<Stores, Error> {
+    let ServerPlace { url, start_patience, epoch_file } = place;
+    let usual = Options::default();
+    let start_patience = start_patience.unwrap_or(usual.start_patience);
+    let store = Arc::new(connect(&url, Options { start_patience, epoch_file, ..usual })?);
     Ok(Stores {
         journal: store.clone(),
         state: store.clone(),
@@ -29,13 +32,16 @@ pub(super) fn open(url: &str) -> Result<Stores, Error> {
 }
 
 pub(super) fn open_runs(url: &str) -> Result<Box<dyn SharedRuns>, Error> {
-    Ok(Box::new(connect(url)?))
+    Ok(Box::new(connect(url, Options::default())?))
 }
 
 pub(super) fn open_whole(url: &str) -> Result<Box<dyn CopyableStore>, Error> {
-    Ok(Box::new(connect(url)?))
+    Ok(Box::new(connect(url, Options::default())?))
 }
 
-fn connect(url: &str) -> Result<SharedStore, Error> {
-    SharedStore::open(url, Options::default()).map_err(|error| Error::Server(error.into()))
+fn connect(url: &str, options: Options) -> Result<SharedStore, Error> {
+    SharedStore::open(url, options).map_err(|error| match error {
+        OpenSharedStoreError::Unreachable(_) => Error::Unreachable(error.into()),
+        error => Error::Server(error.into()),
+    })
 }
