@@ -190,6 +190,7 @@ impl From<flowcell::Error> for CliError {
         };
         let problem = match &error {
             flowcell::Error::Engine(_) => CliError::internal(error.to_string()),
+            flowcell::Error::Unreachable(_) => CliError::ending(Exit::Unreadable, error.to_string()),
             _ => CliError::wrong(error.to_string()),
         };
         let problem = match error.source() {

@@ -39,10 +39,11 @@ pub(crate) enum LogFormat {
 /// set. If neither is set, and `drives` is true (the command drives runs of other processes), the log has only
 /// warnings. If neither is set and `drives` is false, no log is written.
 pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
-    // Silence the MCP library, since it logs the messages of MCP servers, which may contain keys.
-    let quiet = |filter: EnvFilter| match "rmcp=off".parse() {
-        Ok(directive) => filter.add_directive(directive),
-        Err(_) => filter,
+    // Silence the MCP library, since it logs the messages of MCP servers, which may contain keys. The pools of
+    // connections log each failed connection, and the shared store logs its outages itself.
+    let silent = ["rmcp=off", "sqlx_core::pool=off", "sqlx::pool=off"];
+    let quiet = |filter: EnvFilter| {
+        silent.iter().filter_map(|silent| silent.parse().ok()).fold(filter, EnvFilter::add_directive)
     };
     let filter = match (std::env::var("FLOWCELL_LOG"), format) {
         (Ok(filter), _) => EnvFilter::new(filter),

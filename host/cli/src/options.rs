@@ -9,6 +9,7 @@
 //! | locked | the installed packs |
 //! | retention | the rules by which old runs are removed |
 //! | room | the free room of the disk |
+//! | server | the database server of a shared store |
 //! | watch | the log and the OpenTelemetry collector |
 //! | program | commands that this program runs as a child of itself |
 
@@ -19,6 +20,7 @@ mod packs;
 pub(crate) mod program;
 pub(crate) mod retention;
 pub(crate) mod room;
+pub(crate) mod server;
 mod store_location;
 mod tenant;
 pub(crate) mod watch;

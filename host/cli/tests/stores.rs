@@ -8,6 +8,8 @@
 mod backups;
 mod called;
 mod kit;
+#[path = "stores/outages.rs"]
+mod outages;
 #[allow(dead_code, reason = "the runtime's tests cut more")]
 #[path = "../../runtime/tests/shared/proxy.rs"]
 mod proxy;

@@ -22,6 +22,7 @@ use crate::{
         channels::{ChannelArgs, Channels},
         retention::RetentionArgs,
         room::RoomArgs,
+        server::ServerArgs,
         watch::WatchArgs,
     },
     owner::{block_on, listen, require_durable, unreadable},
@@ -49,6 +50,8 @@ pub(crate) struct DriveArgs {
     #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     packs: PackArgs,
@@ -62,7 +65,7 @@ impl DriveArgs {
 
 pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let place = require_durable(&args.store)?;
-    let host = args.packs.watched_host(&args.store, &args.watch)?;
+    let host = args.packs.watched_host(&args.store, &args.server, &args.watch, !args.once)?;
     args.room.watch(&host);
     warn_if_exposed(&args.store, terminal)?;
     warn_of_lost_secrets(&host, terminal);

@@ -18,7 +18,10 @@ use crate::{
     cli_error::{CliError, Exit},
     duration,
     log::LogFormat,
-    options::{PackArgs, StoreArgs, StoreLocation, retention::RetentionArgs, room::RoomArgs, watch::WatchArgs},
+    options::{
+        PackArgs, StoreArgs, StoreLocation, retention::RetentionArgs, room::RoomArgs, server::ServerArgs,
+        watch::WatchArgs,
+    },
     owner::{listen, require_durable, unreadable},
     session::interrupt::{Signal, Signals},
     terminal::Terminal,
@@ -70,6 +73,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     packs: PackArgs,
@@ -83,7 +88,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         return check::check(args, place, terminal);
     }
     raise_descriptors();
-    let host = args.packs.watched_host(&args.store, &args.watch)?;
+    let host = args.packs.watched_host(&args.store, &args.server, &args.watch, true)?;
     args.room.watch(&host);
     warn_if_exposed(&args.store, terminal)?;
     warn_of_lost_secrets(&host, terminal);

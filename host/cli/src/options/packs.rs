@@ -13,6 +13,7 @@ use flowcell::{AddressRange, Host, HostBuilder, OpenStoreError, Reader, Simulate
 use super::{
     locked::LockArgs,
     program,
+    server::ServerArgs,
     store_location::{StoreArgs, StoreLocation},
     watch::WatchArgs,
 };
@@ -117,9 +118,17 @@ impl PackArgs {
         Ok(self.host_at(store.place()?)?)
     }
 
-    /// Returns a host with this store. The host exports telemetry if a collector is set.
-    pub(crate) fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, CliError> {
-        Ok(warn_if_restored(store.place()?.set_store(watch.with_collector(self.builder())).build()?))
+    /// Returns a host with this store. The host exports telemetry if a collector is set. If `waits` is true, the server
+    /// of a shared store may be away for minutes.
+    pub(crate) fn watched_host(
+        &self,
+        store: &StoreArgs,
+        server: &ServerArgs,
+        watch: &WatchArgs,
+        waits: bool,
+    ) -> Result<Host, CliError> {
+        let builder = store.place()?.set_store(watch.with_collector(self.builder()));
+        Ok(warn_if_restored(server.add_to(builder, waits).build()?))
     }
 
     pub(crate) fn host_at(&self, place: StoreLocation<'_>) -> Result<Host, flowcell::Error> {

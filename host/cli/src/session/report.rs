@@ -80,7 +80,9 @@ fn exit(status: RunStatus, interrupted: Interruption) -> Exit {
         RunStatus::Cancelled if interrupted != Interruption::None => Exit::Interrupted,
         RunStatus::Parked if interrupted == Interruption::Stopped => Exit::Stopped,
         RunStatus::Parked | RunStatus::NeedsAttention => Exit::Parked,
-        RunStatus::Failed | RunStatus::Cancelled | RunStatus::Running => Exit::Failed,
+        RunStatus::Failed | RunStatus::Cancelled => Exit::Failed,
+        // The run was lost to another process, or in an outage of the shared store.
+        RunStatus::Running => Exit::Unreadable,
     }
 }
 
@@ -152,6 +154,10 @@ fn headline(result: &RunResult) -> String {
         (RunStatus::Parked, _) => format!("the flow `{flow}` waits for input"),
         (RunStatus::Cancelled, _) => format!("the flow `{flow}` was cancelled"),
         (RunStatus::NeedsAttention, _) => format!("the flow `{flow}` needs a decision"),
+        (RunStatus::Running, _) => format!(
+            "the flow `{flow}` has not ended, but this command no longer drives it: the database server was away, or \
+             this process stood still, for too long"
+        ),
         (_, Some(task)) => format!("the flow `{flow}` failed at `{task}`"),
         (_, None) => format!("the flow `{flow}` failed"),
     }
@@ -179,6 +185,9 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
     let state = store_arguments(plan);
     let again = state.as_ref().map(|state| format!("runs resume {run}{state}{}", reach(plan)));
     let mut hints = Vec::new();
+    if let (RunStatus::Running, Some(again)) = (result.status, &again) {
+        hints.push(format!("the run goes on in a process that drives runs, or with `flowcell {again}`"));
+    }
     if !options.is_empty() {
         let anew = || format!("run {}{}", shell_word(&plan.flow.display().to_string()), reach(plan));
         let command = again.clone().unwrap_or_else(anew);

@@ -1,8 +1,10 @@
 //! `flowcell runs resume`: resumes a run.
 
+use std::time::{Duration, Instant};
+
 use clap::Args;
 use flowcell::{
-    Closed, FlowRunner, Host, HubError, Json, RunId, RunOptions, StartError,
+    Closed, FlowRunner, Host, HubError, Json, OpenError, RunId, RunOptions, StartError,
     control::{AskError, OwnerRequest},
 };
 
@@ -18,6 +20,11 @@ use crate::{
     },
     terminal::Terminal,
 };
+
+/// Maximum time to wait for the end of another process's claim: a lease of a shared store, and a margin.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(20);
+/// Interval between two tries to claim a run.
+const CLAIM_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Arguments of `flowcell runs resume`.
 #[derive(Args)]
@@ -106,13 +113,41 @@ impl ResumeArgs {
     }
 }
 
+/// Prepares a run. If another process has claimed a run of a shared store, waits for the end of the claim, at most
+/// [`CLAIM_PATIENCE`], and says so: the claim of a process that has died ends with its lease.
+fn wait_for_claim(
+    host: &Host,
+    run: &RunId,
+    terminal: Terminal,
+    prepare: impl Fn() -> Result<FlowRunner, StartError>,
+) -> Result<FlowRunner, CliError> {
+    let began = Instant::now();
+    loop {
+        let error = match prepare() {
+            Err(StartError::Open(error @ OpenError::Driven(_))) if host.shared().is_some() => error,
+            prepared => return Ok(prepared?),
+        };
+        if began.elapsed() >= CLAIM_PATIENCE {
+            return Err(CliError::from(StartError::from(error))
+                .hint(format!("that process lives, and goes on with the run; `flowcell runs show {run}` shows it")));
+        }
+        if began.elapsed() < CLAIM_POLL_INTERVAL {
+            terminal.say(&format!(
+                "another process has claimed the run `{run}`; waiting for at most {} s, in case that process has died",
+                CLAIM_PATIENCE.as_secs()
+            ));
+        }
+        std::thread::sleep(CLAIM_POLL_INTERVAL);
+    }
+}
+
 /// Prepares the run with `prepare`, drives it in this process, and shows its progress as `flowcell run` does. The
 /// command `flowcell runs retry` uses this function, too.
 pub(super) fn resume_here(
     host: Host,
     args: ResumeArgs,
     terminal: Terminal,
-    prepare: impl FnOnce(&Host, RunOptions) -> Result<FlowRunner, StartError>,
+    prepare: impl Fn(&Host, RunOptions) -> Result<FlowRunner, StartError>,
 ) -> Result<Exit, CliError> {
     let handed_over = listen_beside(&host, &args.store, &args.packs, terminal)?;
     let _serving = host.serve()?;
@@ -120,7 +155,7 @@ pub(super) fn resume_here(
     let args = args.plan();
     let flow = host.graph_of_run(&name)?.name.clone();
     let session = session::Session::open(&args, &host, &flow, terminal)?.with_handed_over(handed_over);
-    let runner = prepare(&host, session.options(&args, Json::Null))?;
+    let runner = wait_for_claim(&host, &name, terminal, || prepare(&host, session.options(&args, Json::Null)))?;
     answers::check(&args.answers, runner.graph())?;
     if let Some((gate, _)) = args.answers.iter().find(|(gate, _)| !runner.may_ask(gate)) {
         return Err(CliError::wrong(format!("the question at `{gate}` is closed: it was answered or timed out"))

@@ -57,7 +57,9 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, CliEr
             if let Some(done) = show(plan.as_ref(), &args, terminal)? {
                 return Ok(done);
             }
-            let prepare = |host: &Host, options| host.retry(&run, version, repeat, RunOptions { run_id, ..options });
+            let prepare = |host: &Host, options| {
+                host.retry(&run, version, repeat.clone(), RunOptions { run_id: run_id.clone(), ..options })
+            };
             resume_here(host, args.resume, terminal, prepare)
         }
         Owner::Other(folder) => {
