@@ -43,6 +43,19 @@ impl Reader {
     }
 }
 
+/// Reads rows and blobs as of one time, regardless of concurrent removals: in the snapshot that is pinned, or in a new
+/// transaction.
+pub(super) fn in_snapshot<T>(
+    connection: &mut Connection,
+    read: impl FnOnce(&Connection) -> T,
+) -> Result<T, rusqlite::Error> {
+    if !connection.is_autocommit() {
+        return Ok(read(connection));
+    }
+    let transaction = connection.transaction()?;
+    Ok(read(&transaction))
+}
+
 /// Opens the database in a folder, and returns its version, which this program can read.
 pub(super) fn connect(folder: &Path) -> Result<(Connection, u32), OpenStoreError> {
     let file = folder.join(FILE);

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::{
     Reader, SqliteStore, Visible,
     blobs::{CutOut, keep_values},
+    reader::in_snapshot,
     units::{text, unwritable},
 };
 use crate::{
@@ -47,16 +48,23 @@ impl From<rusqlite::Error> for ReadError {
 }
 
 fn read(reader: &Reader, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, ReadError> {
-    let mut connection = reader.0.lock();
-    let transaction = connection.transaction()?;
+    in_snapshot(&mut reader.0.lock(), |connection| read_durable(connection, tenant, flow, key))?
+}
+
+fn read_durable(
+    connection: &Connection,
+    tenant: &Tenant,
+    flow: &str,
+    key: &str,
+) -> Result<Option<(Value, u64)>, ReadError> {
     let sql = "SELECT value, cuts, version FROM state WHERE tenant = ? AND flow = ? AND key = ?";
-    let mut select = transaction.prepare_cached(sql)?;
+    let mut select = connection.prepare_cached(sql)?;
     let entry = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?));
     let found = select.query_row(params![tenant.as_str(), flow, key], entry).optional()?;
     let Some((text, cuts, version)) = found else { return Ok(None) };
     let damaged =
         |why| ReadError::Value(StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into()));
-    let text = CutOut::new(&transaction, tenant).put_back(text, cuts.as_deref()).map_err(damaged)?;
+    let text = CutOut::new(connection, tenant).put_back(text, cuts.as_deref()).map_err(damaged)?;
     let value = Value::restore(text).map_err(|error| damaged(format!("it is not JSON: {error}")))?;
     Ok(Some((value, version)))
 }

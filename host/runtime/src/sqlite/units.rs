@@ -10,6 +10,7 @@ use super::{
     Reader, SqliteStore,
     blobs::{CutOut, keep_values},
     queue::Item,
+    reader::in_snapshot,
     runs, unit_index,
 };
 use crate::{
@@ -216,10 +217,7 @@ impl Journal for Reader {
     }
 
     fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
-        let mut connection = self.0.lock();
-        // The transaction reads rows and blobs as of one time, regardless of concurrent removals.
-        let transaction = connection.transaction()?;
-        read(&transaction, tenant, run, from, limit)
+        in_snapshot(&mut self.0.lock(), |connection| read(connection, tenant, run, from, limit))?
     }
 }
 

@@ -9,10 +9,10 @@ use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
     fact::Write,
     limits::MAX_INLINE_BYTES,
-    ports::{Entry, Filter, MARK, Record, StepStatus, StoredStatus},
+    ports::{DocumentStore, Entry, Filter, MARK, Record, StepStatus, StoredStatus},
     rows::copy_and_check::{Amount, CopyableStore, back_up as back_up_server, check, copy},
     sql::Dialect,
-    sqlite::{BackupError, NewCopy, SqliteStore, stop_process},
+    sqlite::{BackupError, NewCopy, Reader, SqliteStore, stop_process},
 };
 use tempfile::TempDir;
 
@@ -49,6 +49,25 @@ fn filled(backend: &Backend) -> Store {
     store.let_go();
     store.settle();
     store
+}
+
+#[test]
+fn a_pinned_reader_shows_one_moment() {
+    let backend = Backend::sqlite();
+    let Backend::Folder(folder) = &backend else { unreachable!() };
+    let store = filled(&backend);
+    let (pinned, free) = (Reader::open(folder.path()).unwrap(), Reader::open(folder.path()).unwrap());
+    pinned.pin_snapshot().unwrap();
+    let units = |reader: &Reader| everything(reader, "r").len();
+    let before = units(&pinned);
+    store.append(entry("r", unit(22)));
+    store.documents.write(&tenant(), "token", "new", Some(&Json::Null), 0).unwrap();
+    store.forget("s");
+    store.settle();
+    assert_eq!((units(&pinned), units(&free)), (before, before + 1));
+    let document = |reader: &Reader| DocumentStore::get(reader, &tenant(), "token", "new").unwrap();
+    assert!(document(&pinned).is_none() && document(&free).is_some());
+    assert!(!everything(&pinned, "s").is_empty() && everything(&free, "s").is_empty());
 }
 
 fn whole(store: &Store) -> &dyn CopyableStore {
