@@ -177,6 +177,21 @@ pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreA
     Owner::of(require_durable(store)?, args)?.operate(operation)
 }
 
+/// Disables a tenant and cancels its runs, in this process or in the one that owns the store.
+pub(crate) fn stop_tenant(name: &str, store: &StoreArgs) -> Result<Json, CliError> {
+    match Owner::of(require_durable(store)?, &PackArgs::default())? {
+        Owner::Here(host) => {
+            let stopped = block_on(control::stop_tenant(&host, name))?;
+            let stopped = stopped.map_err(|error| refused(error.code(), &error.to_string(), &RunId::from("")))?;
+            let text = serde_json::to_string(&stopped).unwrap_or_default();
+            Json::restore(&text).map_err(|error| CliError::internal(error.to_string()))
+        }
+        Owner::Other(folder) => {
+            ask_for_result(folder, &OwnerRequest::StopTenant { name: name.to_owned() }, &RunId::from(""))
+        }
+    }
+}
+
 fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, CliError> {
     ask_for_result(folder, &OwnerRequest::Operate { operation }, &RunId::from(""))
 }

@@ -13,6 +13,8 @@ mod outages;
 #[allow(dead_code, reason = "the runtime's tests cut more")]
 #[path = "../../runtime/tests/shared/proxy.rs"]
 mod proxy;
+#[path = "stores/removed.rs"]
+mod removed;
 #[allow(dead_code, reason = "the runtime's tests ask servers for more")]
 #[path = "../../runtime/tests/stores/servers.rs"]
 mod servers;

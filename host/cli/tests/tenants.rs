@@ -3,6 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
+#[path = "tenants/deletion.rs"]
+mod deletion;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "guests/mod.rs"]
+mod guests;
 mod kit;
 
 use std::{

@@ -5,6 +5,7 @@
 mod begin;
 mod reach;
 mod socket;
+mod stop;
 mod watch;
 
 use std::{
@@ -26,11 +27,13 @@ use tokio::time::Instant;
 pub use self::{
     begin::{Driver, HandedOverRuns, QueueDriver},
     reach::Reach,
+    stop::{NotCancelled, StoppedTenant, stop_tenant},
     watch::{Events, watch_owner},
 };
 use crate::{
     Host, StartError,
     host::{newer::FlowVersion, resolved},
+    operate::documents::to_json,
     runs::waiting,
     tenants::{TenantError, Tenants, audit::Outcome, operation::Operation},
 };
@@ -142,6 +145,11 @@ pub enum OwnerRequest {
         /// The command, as an [`OwnerRequest::Command`]. Every other kind of request is refused.
         request: Box<OwnerRequest>,
     },
+    /// Disables a tenant, and cancels its runs that have not ended.
+    StopTenant {
+        /// The tenant's name.
+        name: String,
+    },
     /// Performs an operation on tenants, tokens, secrets or the audit log.
     Operate {
         /// The operation to perform.
@@ -193,7 +201,7 @@ impl OwnerRequest {
             OwnerRequest::OfTenant { request, .. } | OwnerRequest::RetryInVersion { retry: request, .. } => {
                 request.run()
             }
-            OwnerRequest::Flow { .. } | OwnerRequest::Operate { .. } => None,
+            OwnerRequest::Flow { .. } | OwnerRequest::StopTenant { .. } | OwnerRequest::Operate { .. } => None,
         }
     }
 }
@@ -277,6 +285,13 @@ async fn handle_request(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Own
             };
             match command_as_operator(host, &tenant, &run, command).await {
                 Ok(()) => OwnerReply::Done { run },
+                Err(error) => refusal(error.code(), &error),
+            }
+        }
+        OwnerRequest::StopTenant { name } => {
+            let stopped = stop_tenant(host, &name).await;
+            match stopped.and_then(|stopped| Ok(to_json("stopped", &stopped)?)) {
+                Ok(result) => OwnerReply::Operated { result },
                 Err(error) => refusal(error.code(), &error),
             }
         }

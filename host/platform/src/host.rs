@@ -7,6 +7,7 @@ pub(crate) mod called;
 mod catalog;
 mod checked;
 mod content;
+pub(crate) mod erasure;
 pub mod error;
 pub mod events;
 pub mod folder;
@@ -43,8 +44,8 @@ use flowcell_runtime::{
     fact::{Fact, RunEnd},
     limits::MAX_READ_UNITS,
     ports::{
-        Blobs, CacheStore, DocumentStore, Inbox, Journal, Leases, Record, Runs, Sessions, StateStore, StoreError,
-        Sweep, Timers,
+        Blobs, CacheStore, DocumentStore, Erase, Inbox, Journal, Leases, Record, Runs, Sessions, StateStore,
+        StoreError, Sweep, Timers,
     },
     shared::SharedRuns,
     sqlite::SqliteStore,
@@ -109,6 +110,9 @@ struct Shared {
     documents: Arc<dyn DocumentStore>,
     inbox: Arc<dyn Inbox>,
     sweep: Arc<dyn Sweep>,
+    erase: Arc<dyn Erase>,
+    /// The operator's folder with the files of nodes.
+    files: Option<PathBuf>,
     metrics: Metrics,
     telemetry: Option<Telemetry>,
     observers: Observers,

@@ -5,6 +5,7 @@
 //! | [`token`] | tokens: shown once, stored as hashes |
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
+//! | [`deletion`] | the removal of a tenant |
 //! | [`retention`] | the removal of old runs by rules |
 //! | [`operation`] | operators' requests from any process |
 //!
@@ -12,6 +13,7 @@
 
 pub mod audit;
 pub mod callers;
+pub mod deletion;
 pub mod operation;
 pub mod retention;
 pub mod token;
@@ -27,7 +29,7 @@ use crate::{
     Host,
     drive::{jobs::JobError, triggers::operation::TriggerError},
     files::FileError,
-    host::{granted::grantable, retention::DeleteError},
+    host::{erasure::eraser, granted::grantable, retention::DeleteError},
     operate::{
         audit::{AUDIT, append, key},
         documents::{DocumentError, Documents, read, to_json},
@@ -59,6 +61,32 @@ pub enum TenantError {
     /// The tenant does not exist.
     #[error("the tenant `{0}` does not exist; create it with `flowcell tenant create {0}`")]
     Unknown(String),
+    /// A removed tenant had the name.
+    #[error(
+        "a tenant `{0}` was removed, and copies of the store may have its data; create another one of this name with \
+         `flowcell tenant create {0} --reuse-name`"
+    )]
+    Removed(String),
+    /// The removal of the tenant has begun.
+    #[error("the tenant `{0}` is being removed; finish it with `flowcell tenant delete {0} --yes`")]
+    BeingRemoved(String),
+    /// The tenant to remove is enabled.
+    #[error("the tenant `{0}` is enabled; stop it first with `flowcell tenant disable {0} --stop`")]
+    Enabled(String),
+    /// Processes drive runs of the tenant to remove.
+    #[error(
+        "{1} runs of the tenant `{0}` are driven; end them with `flowcell tenant disable {0} --stop`, and try again"
+    )]
+    Driven(String, u64),
+    /// The tenant `local` cannot be removed.
+    #[error(
+        "the tenant `local` belongs to the operators and cannot be removed; remove its runs with `flowcell runs gc`, and \
+         its folder of the store if nobody needs it"
+    )]
+    Local,
+    /// A folder of the tenant to remove cannot be removed.
+    #[error("cannot remove the tenant's files in {0}: {1}; give the command again once they can be removed")]
+    Folder(String, std::io::Error),
     /// The name is taken.
     #[error("the tenant `{0}` already exists")]
     Taken(String),
@@ -106,6 +134,12 @@ impl TenantError {
         match self {
             TenantError::Unknown(_) => "tenant_not_found",
             TenantError::Taken(_) => "tenant_exists",
+            TenantError::Removed(_) => "tenant_removed",
+            TenantError::BeingRemoved(_) => "tenant_being_removed",
+            TenantError::Enabled(_) => "tenant_enabled",
+            TenantError::Driven(..) => "tenant_driven",
+            TenantError::Local => "tenant_local",
+            TenantError::Folder(..) => "tenant_files",
             TenantError::Name(_) => "invalid_name",
             TenantError::UnknownToken(_) => "token_not_found",
             TenantError::UnknownScope(..) => "unknown_scope",
@@ -166,6 +200,15 @@ pub struct TenantRow {
     pub created: u64,
     /// True while the tenant's tokens are rejected, and none of its runs starts or continues.
     pub disabled: bool,
+    /// True if the removal of the tenant has begun.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub being_removed: bool,
+}
+
+/// Returns whether a name consists of 1 to [`MAX_NAME`] letters, digits, `-` and `_`.
+fn is_valid_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(fits)
 }
 
 /// The tenants of a store. Clones share the cache of rejected tokens.
@@ -182,16 +225,24 @@ impl Tenants {
         Tenants { host: host.for_tenant(Tenant::from(OPERATORS)), refusals: Arc::default() }
     }
 
-    /// Creates a tenant.
+    /// Creates a tenant. Fails if a removed tenant had the name, so that no one takes the one for the other.
     pub fn create(&self, name: &str) -> Result<(), TenantError> {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-        if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
+        match deletion::certificate_of(self, name)? {
+            Some(_) => Err(TenantError::Removed(name.to_owned())),
+            None => self.create_again(name),
+        }
+    }
+
+    /// Creates a tenant, also with the name of a removed one.
+    pub fn create_again(&self, name: &str) -> Result<(), TenantError> {
+        if !is_valid_name(name) {
             return Err(TenantError::Name(name.to_owned()));
         }
-        let tenant = TenantRecord { created: self.host.now(), disabled: false };
+        let tenant = TenantRecord { created: self.host.now(), disabled: false, removal: None };
         if !self.put(TENANT, name, Some(&tenant), 0)? {
             return Err(TenantError::Taken(name.to_owned()));
         }
+        eraser(&self.host).readmit(&Tenant::from(name));
         self.note(name, "tenant.create", name, Outcome::Done)
     }
 
@@ -208,12 +259,19 @@ impl Tenants {
 
     /// Returns all tenants, sorted by name.
     pub fn list(&self) -> Result<Vec<TenantRow>, TenantError> {
-        let row = |(name, of): (String, TenantRecord)| TenantRow { name, created: of.created, disabled: of.disabled };
+        let row = |(name, of): (String, TenantRecord)| {
+            let TenantRecord { created, disabled, removal } = of;
+            TenantRow { name, created, disabled, being_removed: removal.is_some() }
+        };
         Ok(self.all(TENANT)?.into_iter().map(row).collect())
     }
 
     fn tenant(&self, name: &str) -> Result<(TenantRecord, u64), TenantError> {
-        self.get(TENANT, name)?.ok_or_else(|| TenantError::Unknown(name.to_owned()))
+        let found = self.get::<TenantRecord>(TENANT, name)?.ok_or_else(|| TenantError::Unknown(name.to_owned()))?;
+        match found.0.removal {
+            Some(_) => Err(TenantError::BeingRemoved(name.to_owned())),
+            None => Ok(found),
+        }
     }
 
     /// Adds an audit entry about a rejected token, at most once a minute. So guesses of tokens cannot fill the log.
@@ -234,9 +292,10 @@ impl Tenants {
         Ok(tenant)
     }
 
-    /// Returns `local` and all other tenants, since each may have secrets.
+    /// Returns `local` and all other tenants that are not being removed, since each may have secrets.
     fn all_tenants(&self) -> Result<Vec<Tenant>, TenantError> {
-        let others = self.list()?.into_iter().map(|row| Tenant::from(row.name)).filter(|name| *name != Tenant::local());
+        let others = self.list()?.into_iter().filter(|row| !row.being_removed).map(|row| Tenant::from(row.name));
+        let others = others.filter(|name| *name != Tenant::local());
         Ok(std::iter::once(Tenant::local()).chain(others).collect())
     }
 
@@ -349,7 +408,7 @@ impl Identify for Tenants {
             return Err(self.reject_token(&known.tenant, id));
         }
         let (tenant, _) = self.tenant(&known.tenant).map_err(|error| match error {
-            TenantError::Unknown(_) => AuthError::Unknown,
+            TenantError::Unknown(_) | TenantError::BeingRemoved(_) => AuthError::Unknown,
             _ => AuthError::Unavailable,
         })?;
         if tenant.disabled {

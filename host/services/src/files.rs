@@ -39,7 +39,11 @@ mod quota;
 mod request;
 mod root;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use flowcell_contract::{
     Admission, Blobs, BuiltIn, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Tenant, Value, code as codes,
@@ -58,6 +62,21 @@ use crate::code;
 
 /// The name of the capability, in calls and in grants.
 pub const INTERFACE: &str = BuiltIn::Files.name();
+
+/// The size of the files of a removed tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemovedFiles {
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Number of files, folders and links.
+    pub entries: u64,
+}
+
+/// Removes the files of a tenant other than `local` from the operator's folder, without following links.
+pub fn remove_tenant(folder: &Path, tenant: &Tenant) -> io::Result<RemovedFiles> {
+    let quota::Used { bytes, entries } = root::remove_tenant(folder, tenant)?;
+    Ok(RemovedFiles { bytes, entries })
+}
 
 /// The capability `files`. Clones share their quota counts.
 #[derive(Clone)]

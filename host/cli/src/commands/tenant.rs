@@ -1,6 +1,7 @@
 //! `flowcell tenant`, `token` and `audit`: manages tenants and their tokens, and shows their audit log.
 
 use std::{
+    io::Write as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,9 +17,9 @@ use flowcell::{
 use crate::{
     cli_error::{CliError, Exit},
     duration,
-    options::StoreArgs,
+    options::{KeyArgs, PackArgs, StoreArgs},
     output::put_json,
-    owner::operate,
+    owner::{operate, operate_with, stop_tenant},
     terminal::Terminal,
 };
 
@@ -29,17 +30,21 @@ const DEFAULT_LIFETIME: &str = "90d";
 #[derive(Subcommand)]
 pub(crate) enum TenantCommand {
     /// Create a tenant, which owns its flows, runs, state and quotas; other tenants cannot see them
-    Create(OneTenant),
+    Create(CreateTenant),
     /// List the tenants
     List(StoreArgs),
     /// Print or set the policy of a tenant
     Policy(PolicyArgs),
     /// Print the usage of a tenant on this day (UTC)
     Usage(OneTenant),
-    /// Refuse the tokens of a tenant, and neither start nor resume its runs
-    Disable(OneTenant),
+    /// Refuse the tokens of a tenant, and neither start nor resume its runs; with `--stop`, cancel those that have not
+    /// ended
+    Disable(DisableTenant),
     /// Accept the tokens of a tenant again, and resume its runs
     Enable(OneTenant),
+    /// Remove a disabled tenant with its runs, flows, files, secrets, tokens and logs, and print a certificate; without
+    /// `--yes`, print what would be removed
+    Delete(DeleteTenant),
 }
 
 /// A tenant, and its store.
@@ -49,6 +54,47 @@ pub(crate) struct OneTenant {
     name: String,
     #[command(flatten)]
     store: StoreArgs,
+}
+
+/// Arguments of `flowcell tenant create`.
+#[derive(Args)]
+pub(crate) struct CreateTenant {
+    #[command(flatten)]
+    tenant: OneTenant,
+    /// Create the tenant although a removed one had its name
+    #[arg(long)]
+    reuse_name: bool,
+}
+
+/// Arguments of `flowcell tenant disable`.
+#[derive(Args)]
+pub(crate) struct DisableTenant {
+    #[command(flatten)]
+    tenant: OneTenant,
+    /// Cancel the runs that have not ended
+    #[arg(long)]
+    stop: bool,
+}
+
+/// Arguments of `flowcell tenant delete`.
+#[derive(Args)]
+pub(crate) struct DeleteTenant {
+    #[command(flatten)]
+    tenant: OneTenant,
+    /// Remove the tenant; this cannot be undone
+    #[arg(long)]
+    yes: bool,
+    /// Write the certificate to this new file, too
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "yes")]
+    certificate: Option<PathBuf>,
+    /// The folder of the flows of the tenant `local`; the flows of other tenants are in `.tenants` below it
+    #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
+    flows: PathBuf,
+    /// The folder with the files of nodes, unless another process owns the store; that process knows its own
+    #[arg(long, value_name = "DIR", env = "FLOWCELL_FILES", value_hint = ValueHint::DirPath)]
+    files: Option<PathBuf>,
+    #[command(flatten)]
+    keys: KeyArgs,
 }
 
 /// Arguments of `flowcell tenant policy`.
@@ -167,11 +213,11 @@ pub(crate) struct VerifyAudit {
 }
 
 pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit, CliError> {
-    let enable = |name: &str, enabled| Operation::EnableTenant { name: name.to_owned(), enabled };
     let (operation, store) = match command {
         TenantCommand::Create(args) => {
-            warn_before_first_tenant(args, terminal)?;
-            (Operation::CreateTenant { name: args.name.clone() }, &args.store)
+            warn_before_first_tenant(&args.tenant, terminal)?;
+            let (name, reuse_name) = (args.tenant.name.clone(), args.reuse_name);
+            (Operation::CreateTenant { name, reuse_name }, &args.tenant.store)
         }
         TenantCommand::List(store) => (Operation::ListTenants, store),
         TenantCommand::Policy(args) => {
@@ -179,11 +225,70 @@ pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit
             (Operation::Policy { name: args.tenant.name.clone(), set }, &args.tenant.store)
         }
         TenantCommand::Usage(args) => (Operation::Usage { name: args.name.clone() }, &args.store),
-        TenantCommand::Disable(args) => (enable(&args.name, false), &args.store),
-        TenantCommand::Enable(args) => (enable(&args.name, true), &args.store),
+        TenantCommand::Disable(args) => return disable(args, terminal),
+        TenantCommand::Delete(args) => return delete(args, terminal),
+        TenantCommand::Enable(args) => {
+            (Operation::EnableTenant { name: args.name.clone(), enabled: true }, &args.store)
+        }
     };
     put_json(&operate(operation, store)?)?;
     Ok(Exit::Good)
+}
+
+fn disable(args: &DisableTenant, terminal: Terminal) -> Result<Exit, CliError> {
+    let OneTenant { name, store } = &args.tenant;
+    if args.stop {
+        put_json(&stop_tenant(name, store)?)?;
+        return Ok(Exit::Good);
+    }
+    let done = operate(Operation::EnableTenant { name: name.clone(), enabled: false }, store)?;
+    put_json(&done)?;
+    let live = done.get("liveRuns").and_then(Json::as_u64).unwrap_or_default();
+    if live > 0 {
+        terminal.say(&terminal.paint().faint(&format!(
+            "{} not ended: driven ones come to their end, and the others wait until the tenant is enabled; `--stop` \
+             cancels them",
+            if live == 1 { "1 run has".to_owned() } else { format!("{live} runs have") }
+        )));
+    }
+    Ok(Exit::Good)
+}
+
+fn delete(args: &DeleteTenant, terminal: Terminal) -> Result<Exit, CliError> {
+    // The process that owns the store may have another current folder, so the path has to be absolute.
+    let folder = std::path::absolute(&args.flows).unwrap_or_else(|_| args.flows.clone());
+    let unwritable = |file: &Path, error: &std::io::Error| {
+        CliError::wrong(format!("cannot write the certificate to {}", file.display())).because(error)
+    };
+    // The file is made before the removal, since the certificate cannot be written without a place.
+    let file = args.certificate.as_deref();
+    let mut out = file.map(|file| new_private_file(file).map_err(|error| unwritable(file, &error))).transpose()?;
+    let packs = PackArgs::with_keys_and_files(args.keys.clone(), args.files.clone());
+    let operation = Operation::DeleteTenant { name: args.tenant.name.clone(), folder, confirmed: args.yes };
+    let deleted = operate_with(&packs, operation, &args.tenant.store).inspect_err(|_| {
+        // The empty file would look like a certificate.
+        _ = file.map(std::fs::remove_file);
+    })?;
+    if let (Some(out), Some(file)) = (&mut out, file) {
+        let written = writeln!(out, "{}", deleted.to_text()).and_then(|()| out.sync_all());
+        written.map_err(|error| unwritable(file, &error))?;
+    }
+    put_json(&deleted)?;
+    if !args.yes {
+        terminal.say(&terminal.paint().faint("nothing was removed; `--yes` removes the tenant, and cannot be undone"));
+    } else if deleted.get("left").and_then(Json::as_object).is_some_and(|left| !left.is_empty()) {
+        terminal.warn("other processes keep writing rows of the tenant; stop them, and give the command again");
+    }
+    Ok(Exit::Good)
+}
+
+/// Creates a file that only its owner may read. Fails if it exists.
+fn new_private_file(file: &Path) -> std::io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file)
 }
 
 /// Warns before the first tenant is created. Without tenants, a server treats every caller as the tenant `local`.

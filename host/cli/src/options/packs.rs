@@ -82,6 +82,11 @@ impl PackArgs {
         PackArgs { keys, ..PackArgs::default() }
     }
 
+    /// Returns options that set only these keys and the folder of files.
+    pub(crate) fn with_keys_and_files(keys: KeyArgs, files: Option<PathBuf>) -> PackArgs {
+        PackArgs { files, ..PackArgs::with_keys(keys) }
+    }
+
     pub(crate) fn host(&self) -> Result<Host, CliError> {
         Ok(self.builder().build()?)
     }

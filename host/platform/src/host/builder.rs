@@ -293,9 +293,10 @@ impl HostBuilder {
             Some(folder) => KeyPlace::Beside(folder),
             None => self.place.key_place(),
         };
-        let Stores { journal, state, blobs, leases, cache, sessions, documents, inbox, sweep, store, shared } =
+        let Stores { journal, state, blobs, leases, cache, sessions, documents, inbox, sweep, erase, store, shared } =
             Stores::open(std::mem::take(&mut self.place))?;
         let timers: Arc<dyn Timers> = Arc::new(SystemTimers::default());
+        let files = self.files.clone();
         let metrics = Metrics::default();
         let live = Arc::<LiveRuns>::default();
         let usage = Usage::new(engine.clone(), live.clone(), documents.clone(), timers.clone(), metrics.clone());
@@ -324,6 +325,8 @@ impl HostBuilder {
             jobs: Default::default(),
             inbox,
             sweep,
+            erase,
+            files,
             metrics,
             telemetry,
             observers,

@@ -16,7 +16,7 @@ use std::{
 
 use flowcell_runtime::{
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryDocuments, MemoryJournal, MemoryState},
-    ports::{Blobs, CacheStore, DocumentStore, Inbox, Journal, Leases, Sessions, StateStore, Sweep},
+    ports::{Blobs, CacheStore, DocumentStore, Erase, Inbox, Journal, Leases, Sessions, StateStore, Sweep},
     rows::copy_and_check::CopyableStore,
     shared::SharedRuns,
     sqlite::{Reader, SqliteStore, stop_process},
@@ -83,6 +83,7 @@ pub(super) struct Stores {
     pub(super) documents: Arc<dyn DocumentStore>,
     pub(super) inbox: Arc<dyn Inbox>,
     pub(super) sweep: Arc<dyn Sweep>,
+    pub(super) erase: Arc<dyn Erase>,
     pub(super) store: Option<Arc<SqliteStore>>,
     pub(super) shared: Option<Arc<dyn SharedRuns>>,
 }
@@ -94,7 +95,8 @@ impl Stores {
             journal: journal.clone(),
             sessions: journal.clone(),
             inbox: journal.clone(),
-            sweep: journal,
+            sweep: journal.clone(),
+            erase: journal,
             documents: Arc::new(MemoryDocuments::default()),
             state: Arc::new(MemoryState::default()),
             blobs: Arc::new(MemoryBlobs::default()),
@@ -120,7 +122,7 @@ impl Stores {
             store.hold_back();
         }
         let (journal, state, blobs, sessions) = (store.clone(), store.clone(), store.clone(), store.clone());
-        let (documents, inbox, sweep) = (store.clone(), store.clone(), store.clone());
-        Ok(Stores { journal, state, blobs, sessions, documents, inbox, sweep, store: Some(store), ..memory })
+        let (documents, inbox, sweep, erase) = (store.clone(), store.clone(), store.clone(), store.clone());
+        Ok(Stores { journal, state, blobs, sessions, documents, inbox, sweep, erase, store: Some(store), ..memory })
     }
 }

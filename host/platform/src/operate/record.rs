@@ -1,5 +1,7 @@
 //! The record of a tenant.
 
+use std::collections::BTreeMap;
+
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::{DocumentStore, StoreError};
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,33 @@ pub(crate) struct TenantRecord {
     /// True while the tenant's tokens are rejected, and none of its runs starts or continues.
     #[serde(default)]
     pub(crate) disabled: bool,
+    /// The removal of the tenant that has begun. From then on the tenant is refused everywhere, and can only be removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) removal: Option<Removal>,
+}
+
+/// The start of the removal of a tenant: what it has found. A removal that is interrupted goes on with this.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Removal {
+    /// The id of the tombstone that will remain.
+    pub(crate) id: String,
+    /// The time of the start, in milliseconds since 1970.
+    pub(crate) began: u64,
+    /// The rows of the tenant by their tables.
+    pub(crate) rows: BTreeMap<String, u64>,
+    /// Number of tokens.
+    pub(crate) tokens: u64,
+    /// Number of secrets.
+    pub(crate) secrets: u64,
+    /// True if the tenant had a key of its own, which the removal destroys.
+    pub(crate) has_key: bool,
+    /// Number of data keys that the key of the store alone opens.
+    pub(crate) plain_data_keys: u64,
+    /// Number of entries of the audit log.
+    pub(crate) audit_entries: u64,
+    /// The hash of the last entry of the audit log.
+    pub(crate) audit_head: String,
 }
 
 /// Returns whether operators have disabled a tenant.

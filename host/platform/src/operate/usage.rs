@@ -160,6 +160,11 @@ impl Usage {
         Ok(self.read(tenant, self.today().0)?.0)
     }
 
+    /// Drops the counts of a removed tenant that the store does not have.
+    pub(crate) fn forget(&self, tenant: &Tenant) {
+        self.0.tenants.lock().remove(tenant);
+    }
+
     fn count(&self, tenant: &Tenant, add: impl FnOnce(&mut Used)) {
         let mut tenants = self.0.tenants.lock();
         match tenants.get_mut(tenant) {

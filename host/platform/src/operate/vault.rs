@@ -8,6 +8,7 @@
 //! |---|---|
 //! | key | the operator's keys: their sources and their creation |
 //! | seal | encryption and decryption |
+//! | tenant_key | the keys of tenants |
 //! | rotation | encrypting everything with a new key, and removing the secrets that no key opens |
 //! | serving | errors of secrets as failures of runs |
 //! | hidden | strings that are not printed |
@@ -19,6 +20,7 @@ mod key;
 mod rotation;
 mod seal;
 mod serving;
+mod tenant_key;
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -82,10 +84,14 @@ pub struct Vault {
 
 /// A stored data key, encrypted with a key of the operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct DataKey {
     /// The name of the operator's key that encrypts this data key.
     under: String,
     created: u64,
+    /// True if the key of the tenant encrypts this data key, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    with_tenant_key: bool,
     sealed: Sealed,
 }
 
@@ -297,9 +303,41 @@ impl Vault {
         under: &Kek,
     ) -> Result<Option<(String, KeyBytes)>, VaultError> {
         let (number, key) = (format!("{number:08x}"), seal::new_key());
-        let data_key = wrap_key(tenant, &number, under, &key, self.timers.now())?;
+        let data_key = self.wrap_key(tenant, &number, under, &key, self.timers.now())?;
         let made = self.documents(tenant).put(DATA_KEY, &number, Some(&data_key), 0)?;
         Ok(made.then_some((number, key)))
+    }
+
+    /// Encrypts a data key with a key of the operator, and with the key of the tenant if the host makes such keys.
+    fn wrap_key(
+        &self,
+        tenant: &Tenant,
+        number: &str,
+        under: &Kek,
+        key: &KeyBytes,
+        created: u64,
+    ) -> Result<DataKey, VaultError> {
+        let own = if under.is_own { self.key_place.make_tenant_key(tenant)? } else { None };
+        let common = own.as_ref().map_or_else(|| under.bytes.clone(), |own| tenant_key::common_key(under, own));
+        let sealed = seal::seal(&common, &[DATA_KEY, tenant.as_str(), number, &under.name], &key[..]);
+        let sealed = sealed.ok_or_else(|| VaultError::Key("the key cannot encrypt".into()))?;
+        Ok(DataKey { under: under.name.clone(), created, with_tenant_key: own.is_some(), sealed })
+    }
+
+    /// Returns whether a tenant has a key of its own beside the key of the store.
+    pub(crate) fn has_key(&self, tenant: &Tenant) -> Result<bool, VaultError> {
+        Ok(self.key_place.tenant_key(tenant)?.is_some())
+    }
+
+    /// Destroys the key of a tenant that is removed, if it has one.
+    pub(crate) fn destroy_key(&self, tenant: &Tenant) -> Result<(), VaultError> {
+        self.key_place.destroy_tenant_key(tenant)
+    }
+
+    /// Counts the data keys of a tenant that the key of the store alone opens.
+    pub(crate) fn count_plain_keys(&self, tenant: &Tenant) -> Result<u64, VaultError> {
+        let keys = self.documents(tenant).all::<DataKey>(DATA_KEY)?;
+        Ok(keys.iter().filter(|(_, key)| !key.with_tenant_key).count() as u64)
     }
 
     fn data_key(&self, tenant: &Tenant, number: &str) -> Result<KeyBytes, VaultError> {
@@ -307,7 +345,16 @@ impl Vault {
         let (kept, _) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)?.ok_or_else(damaged)?;
         let under = self.with_keys(|keys| keys.iter().find(|key| key.name == kept.under).cloned())?;
         let under = under.map_or_else(|| Err(self.wrong_key_error(&kept.under)), Ok)?;
-        unwrap_key(tenant, number, &under, &kept).ok_or_else(damaged)
+        let key = match kept.with_tenant_key {
+            true => {
+                let own = self.key_place.tenant_key(tenant)?;
+                tenant_key::common_key(&under, &own.ok_or_else(|| VaultError::NoTenantKey(tenant.to_string()))?)
+            }
+            false => under.bytes.clone(),
+        };
+        let place = [DATA_KEY, tenant.as_str(), number, &under.name];
+        let bytes = seal::open(&key, &place, &kept.sealed).ok_or_else(damaged)?;
+        Ok(Zeroizing::new(bytes.as_slice().try_into().map_err(|_| damaged())?))
     }
 
     fn wrong_key_error(&self, wanted: &str) -> VaultError {
@@ -357,17 +404,6 @@ pub(crate) fn parse_origins(origins: &[String]) -> Result<OriginGrants, VaultErr
     }
     let origins = Json::array(origins.iter().map(|origin| Json::from(origin.as_str())));
     OriginGrants::parse(&origins).map_err(VaultError::Origins)
-}
-
-fn wrap_key(tenant: &Tenant, number: &str, under: &Kek, key: &KeyBytes, now: u64) -> Result<DataKey, VaultError> {
-    let sealed = seal::seal(&under.bytes, &[DATA_KEY, tenant.as_str(), number, &under.name], &key[..]);
-    let sealed = sealed.ok_or_else(|| VaultError::Key("the key cannot encrypt".into()))?;
-    Ok(DataKey { under: under.name.clone(), created: now, sealed })
-}
-
-fn unwrap_key(tenant: &Tenant, number: &str, under: &Kek, kept: &DataKey) -> Option<KeyBytes> {
-    let bytes = seal::open(&under.bytes, &[DATA_KEY, tenant.as_str(), number, &under.name], &kept.sealed)?;
-    Some(Zeroizing::new(bytes.as_slice().try_into().ok()?))
 }
 
 fn document_error(error: flowcell_runtime::ports::StoreError) -> VaultError {

@@ -9,7 +9,7 @@ use std::{
 use flowcell_contract::Tenant;
 use parking_lot::Mutex;
 
-use super::{TenantError, Tenants};
+use super::{TenantError, Tenants, deletion::TOMBSTONE};
 use crate::{
     Host,
     operate::{
@@ -26,7 +26,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The callers of a server on the store of a host.
 pub struct Callers {
     tenants: Tenants,
-    /// True once a tenant exists. It stays true, since tenants can be disabled but not removed.
+    /// True once a tenant exists. It stays true after the last one was removed.
     asks_for_tokens: AtomicBool,
     looked: Mutex<Option<Instant>>,
 }
@@ -42,7 +42,10 @@ impl Callers {
 
     /// Checks whether a tenant exists. If one exists, every caller needs a token from now on, and usage is counted.
     fn check_for_tenants(&self) -> Result<bool, TenantError> {
-        let is_there = !self.tenants.document_store().list(self.tenants.host.tenant(), TENANT, "", 1)?.is_empty();
+        // The tombstone of the last tenant counts, too: its removal does not open the server to callers without tokens.
+        let (store, operators) = (self.tenants.document_store(), self.tenants.host.tenant());
+        let has = |kind| store.list(operators, kind, "", 1).map(|found| !found.is_empty());
+        let is_there = has(TENANT)? || has(TOMBSTONE)?;
         if is_there {
             self.tenants.host.usage().begin();
             self.asks_for_tokens.store(true, Ordering::Release);

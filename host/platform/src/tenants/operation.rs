@@ -6,10 +6,13 @@ use std::{
 };
 
 use flowcell_contract::{Json, RunId, Tenant};
-use flowcell_runtime::ports::{StoreError, Swept};
+use flowcell_runtime::{
+    limits::MAX_COUNTED,
+    ports::{Runs, StoreError, Swept},
+};
 use serde::{Deserialize, Serialize};
 
-use super::{OPERATOR, TenantError, Tenants, audit::Outcome};
+use super::{OPERATOR, TenantError, Tenants, audit::Outcome, deletion};
 use crate::{
     FlowLibrary, StartError,
     drive::{
@@ -29,6 +32,18 @@ pub enum Operation {
     CreateTenant {
         /// The tenant's name.
         name: String,
+        /// True to create it although a removed tenant had the name.
+        #[serde(default)]
+        reuse_name: bool,
+    },
+    /// Removes a disabled tenant with everything that belongs to it.
+    DeleteTenant {
+        /// The tenant's name.
+        name: String,
+        /// The folder with the flows of `local`.
+        folder: PathBuf,
+        /// True to remove it, false to show what would be removed.
+        confirmed: bool,
     },
     /// Lists all tenants.
     ListTenants,
@@ -183,9 +198,19 @@ pub struct CollectedRuns {
 pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, TenantError> {
     let done = Json::object([("done", Json::from(true))]);
     match operation {
-        Operation::CreateTenant { name } => tenants.create(name).map(|()| done),
+        Operation::CreateTenant { name, reuse_name: true } => tenants.create_again(name).map(|()| done),
+        Operation::CreateTenant { name, reuse_name: false } => tenants.create(name).map(|()| done),
+        Operation::DeleteTenant { name, folder, confirmed } => {
+            Ok(to_json("tenant", &deletion::delete(tenants, name, folder, *confirmed)?)?)
+        }
         Operation::ListTenants => Ok(to_json("tenants", &tenants.list()?)?),
-        Operation::EnableTenant { name, enabled } => tenants.enable(name, *enabled).map(|()| done),
+        Operation::EnableTenant { name, enabled: true } => tenants.enable(name, true).map(|()| done),
+        Operation::EnableTenant { name, enabled: false } => {
+            tenants.enable(name, false)?;
+            let count = |runs: &dyn Runs| runs.live(&Tenant::from(&**name), MAX_COUNTED as u64);
+            let live = tenants.host.runs().map_or(Ok(0), count)?;
+            Ok(Json::object([("done", Json::from(true)), ("liveRuns", Json::from(live))]))
+        }
         Operation::Policy { name, set } => {
             set.iter().try_for_each(|policy| tenants.set_policy(name, policy))?;
             Ok(to_json("policy", &tenants.policy(name)?)?)

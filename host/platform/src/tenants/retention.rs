@@ -16,7 +16,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::{Removable, RunGroup};
 
-use super::{TenantError, Tenants, audit::Outcome};
+use super::{TenantError, Tenants, audit::Outcome, deletion};
 use crate::{
     FlowLibrary, Host,
     drive::triggers::{operation::TriggerError, waited_ends},
@@ -95,14 +95,15 @@ impl Retention {
     }
 
     /// Removes the runs of all tenants that are due at `now`, in milliseconds since 1970. An error of one tenant is
-    /// logged, and the others are done.
+    /// logged, and the others are done. In a shared store, also removes rows that were written for removed tenants after
+    /// their removal.
     pub fn pass(&self, now: u64) -> Result<(), TenantError> {
         for tenant in self.tenants.all_tenants()? {
             if let Err(error) = self.pass_of(&tenant, now) {
                 tracing::warn!("cannot remove old runs of the tenant `{tenant}`: {error}");
             }
         }
-        Ok(())
+        deletion::remove_strays(&self.tenants)
     }
 
     fn pass_of(&self, tenant: &Tenant, now: u64) -> Result<(), TenantError> {

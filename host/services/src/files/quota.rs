@@ -14,7 +14,7 @@ use crate::code;
 /// files.
 const CHANGES_UNTIL_RECOUNT: u32 = 256;
 /// Maximum depth of folders whose files are counted. The paths that nodes may use are never deeper.
-const MAX_DEPTH: u32 = 64;
+pub(super) const MAX_DEPTH: u32 = 64;
 
 /// The counts of all tenants. Clones share them.
 #[derive(Clone, Default)]
@@ -89,7 +89,7 @@ fn exceeded(used: Used, limits: &Limits) -> Failure {
 }
 
 /// Counts the entries of a folder at all depths. Links are neither counted nor followed.
-fn count(dir: &Dir, depth: u32) -> io::Result<Used> {
+pub(super) fn count(dir: &Dir, depth: u32) -> io::Result<Used> {
     let mut used = Used::default();
     for entry in dir.entries()? {
         let entry = entry?;

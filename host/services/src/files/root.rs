@@ -1,12 +1,19 @@
 //! The operator's folder, and the folders of tenants in it.
 
-use std::{fmt::Write as _, io, path::PathBuf};
+use std::{
+    fmt::Write as _,
+    io,
+    path::{Path, PathBuf},
+};
 
 use cap_fs_ext::DirExt;
 use cap_std::{ambient_authority, fs::Dir};
 use flowcell_contract::Tenant;
 
-use super::path::RESERVED_PREFIX;
+use super::{
+    path::RESERVED_PREFIX,
+    quota::{MAX_DEPTH, Used, count},
+};
 
 /// The operator's folder.
 pub(super) struct Root(PathBuf);
@@ -26,6 +33,21 @@ impl Root {
         let tenants = open_or_make(&root, &format!("{RESERVED_PREFIX}-tenants"))?;
         open_or_make(&tenants, &folder_name(tenant.as_str()))
     }
+}
+
+/// Removes the folder of a tenant with everything in it, without following links. Returns its bytes and entries.
+pub(super) fn remove_tenant(folder: &Path, tenant: &Tenant) -> io::Result<Used> {
+    let opened = |dir: io::Result<Dir>| match dir {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        dir => dir.map(Some),
+    };
+    let root = Dir::open_ambient_dir(folder, ambient_authority())?;
+    let tenants = opened(root.open_dir_nofollow(format!("{RESERVED_PREFIX}-tenants")))?;
+    let (Some(tenants), name) = (tenants, folder_name(tenant.as_str())) else { return Ok(Used::default()) };
+    let Some(own) = opened(tenants.open_dir_nofollow(&name))? else { return Ok(Used::default()) };
+    let used = count(&own, MAX_DEPTH)?;
+    tenants.remove_dir_all(&name)?;
+    Ok(used)
 }
 
 /// Opens a folder in a folder, and creates it if it is missing. It does not follow links.
@@ -59,7 +81,32 @@ fn folder_name(tenant: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::folder_name;
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_removed_folder_leaves_others_and_the_targets_of_its_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path().to_owned());
+        for name in ["acme", "acme-2", "ACME"] {
+            root.open_tenant(&Tenant::from(name)).unwrap().write("plan.txt", "12345").unwrap();
+        }
+        let outside = folder.path().join("outside.txt");
+        std::fs::write(&outside, "stays").unwrap();
+        let own = folder.path().join(".flowcell-tenants/acme");
+        std::os::unix::fs::symlink(&outside, own.join("link")).unwrap();
+        std::os::unix::fs::symlink(folder.path(), own.join("up")).unwrap();
+        let removed = remove_tenant(folder.path(), &Tenant::from("acme")).unwrap();
+        assert_eq!((removed.bytes, removed.entries), (5, 3));
+        assert!(!own.exists() && outside.exists());
+        assert!(folder.path().join(".flowcell-tenants/acme-2/plan.txt").exists());
+        assert!(folder.path().join(".flowcell-tenants/%41%43%4d%45/plan.txt").exists());
+        for missing in ["acme", "..", "."] {
+            assert_eq!(remove_tenant(folder.path(), &Tenant::from(missing)).unwrap(), Used::default());
+        }
+    }
 
     #[test]
     fn tenants_have_folders_of_their_own() {

@@ -26,6 +26,7 @@ pub(super) fn open(place: ServerPlace) -> Result<Stores, Error> {
         documents: store.clone(),
         inbox: store.clone(),
         sweep: store.clone(),
+        erase: store.clone(),
         store: None,
         shared: Some(store),
     })

@@ -31,6 +31,12 @@ pub enum VaultError {
     /// The key cannot be read.
     #[error("cannot use the key of the secrets: {0}")]
     Key(String),
+    /// The key of the tenant is missing.
+    #[error(
+        "the key of the tenant `{0}` is missing; put its file back into the folder `secret.key.tenants` beside the key \
+         of the store, or remove what cannot be decrypted with `flowcell secret reset --tenant {0}`"
+    )]
+    NoTenantKey(String),
     /// The secret is encrypted with another key.
     #[error(
         "the secret is encrypted with the key {wanted}, but this process has {given}; pass the right key with \
@@ -67,7 +73,7 @@ impl VaultError {
             VaultError::Value | VaultError::Origins(_) => "invalid_secret",
             VaultError::Unknown(_) => "secret_not_found",
             VaultError::TooMany => "too_many_secrets",
-            VaultError::NoKey | VaultError::Key(_) => "secret_key_missing",
+            VaultError::NoKey | VaultError::Key(_) | VaultError::NoTenantKey(_) => "secret_key_missing",
             VaultError::OtherKey { .. } => "secret_key_wrong",
             VaultError::Damaged(_) | VaultError::DamagedKey(..) => "secret_damaged",
             VaultError::Changed(_) | VaultError::Document(DocumentError::Changed(_)) => "conflict",
@@ -79,6 +85,12 @@ impl VaultError {
 
     /// Returns whether the error is that the stored data does not decrypt.
     pub(super) fn is_decryption_failure(&self) -> bool {
-        matches!(self, VaultError::OtherKey { .. } | VaultError::Damaged(_) | VaultError::DamagedKey(..))
+        matches!(
+            self,
+            VaultError::OtherKey { .. }
+                | VaultError::NoTenantKey(_)
+                | VaultError::Damaged(_)
+                | VaultError::DamagedKey(..)
+        )
     }
 }

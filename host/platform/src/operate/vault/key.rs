@@ -29,6 +29,9 @@ const KEY_NAME_INPUT: &[u8] = b"flowcell key encryption key";
 pub(super) struct Kek {
     pub(super) name: String,
     pub(super) bytes: KeyBytes,
+    /// True for a key in a file that the host has made, in the folder of the store. Its data keys need the keys of
+    /// tenants, too.
+    pub(super) is_own: bool,
 }
 
 impl fmt::Debug for Kek {
@@ -42,7 +45,7 @@ impl Kek {
         let mut hasher = Sha256::new();
         hasher.update(KEY_NAME_INPUT);
         hasher.update(&bytes[..]);
-        Kek { name: hex::encode(&hasher.finalize()[..8]), bytes }
+        Kek { name: hex::encode(&hasher.finalize()[..8]), bytes, is_own: false }
     }
 
     pub(super) fn random() -> Kek {
@@ -152,7 +155,8 @@ impl KeyPlace {
             KeyPlace::Given(sources) => sources.iter().map(KeySource::key).collect(),
             KeyPlace::Beside(folder) => {
                 let files = [folder.join(KEY_FILE), folder.join(NEXT_KEY_FILE)];
-                files.into_iter().filter(|file| file.exists()).map(|file| KeySource::File(file).key()).collect()
+                let own = |file| KeySource::File(file).key().map(|key| Kek { is_own: true, ..key });
+                files.into_iter().filter(|file| file.exists()).map(own).collect()
             }
             KeyPlace::Memory => Ok(vec![Kek::random()]),
             KeyPlace::Missing => Ok(Vec::new()),
@@ -174,7 +178,9 @@ impl KeyPlace {
             return Err(VaultError::Key(why.into()));
         };
         match KeySource::File(folder.join(NEXT_KEY_FILE)) {
-            source @ KeySource::File(_) if folder.join(NEXT_KEY_FILE).exists() => source.key(),
+            source @ KeySource::File(_) if folder.join(NEXT_KEY_FILE).exists() => {
+                source.key().map(|key| Kek { is_own: true, ..key })
+            }
             _ => make_file(folder, NEXT_KEY_FILE),
         }
     }
@@ -194,7 +200,7 @@ impl KeyPlace {
 /// Creates a key in a file that only its owner may read. The file is on stable storage before the key encrypts
 /// anything.
 fn make_file(folder: &Path, name: &str) -> Result<Kek, VaultError> {
-    let (key, file) = (Kek::random(), folder.join(name));
+    let (key, file) = (Kek { is_own: true, ..Kek::random() }, folder.join(name));
     let text = Zeroizing::new(hex::encode(&key.bytes[..]) + "\n");
     let made = write_new(&file, &text).and_then(|()| fs::File::open(folder)?.sync_all());
     made.map_err(|error| VaultError::Key(format!("{}: {error}", file.display())))?;

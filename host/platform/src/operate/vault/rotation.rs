@@ -9,7 +9,7 @@
 use flowcell_contract::Tenant;
 use serde::{Deserialize, Serialize};
 
-use super::{DATA_KEY, DataKey, Kek, MAX_WRITE_TRIES, Outcome, SECRET, StoredSecret, Vault, VaultError, wrap_key};
+use super::{DATA_KEY, DataKey, Kek, MAX_WRITE_TRIES, Outcome, SECRET, StoredSecret, Vault, VaultError};
 
 /// The result of a rotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -147,7 +147,7 @@ impl Vault {
                 Err(VaultError::DamagedKey(..)) => return Ok(()),
                 key => key?,
             };
-            let again = wrap_key(tenant, number, new, &key, kept.created)?;
+            let again = self.wrap_key(tenant, number, new, &key, kept.created)?;
             if self.documents(tenant).put(DATA_KEY, number, Some(&again), seen)? {
                 return Ok(());
             }
