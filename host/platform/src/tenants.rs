@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`token`] | tokens: shown once, stored as hashes |
+//! | token_use | the last use of tokens, and warnings before they expire |
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
 //! | [`deletion`] | the removal of a tenant |
@@ -17,6 +18,7 @@ pub mod deletion;
 pub mod operation;
 pub mod retention;
 pub mod token;
+mod token_use;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -44,6 +46,7 @@ use audit::{Act, AuditEntry, Outcome, Verified};
 use operation::Operation;
 pub use token::NewToken;
 use token::Token;
+use token_use::TokenUses;
 
 /// The actor in audit entries of operators.
 const OPERATOR: &str = "operator";
@@ -96,6 +99,12 @@ pub enum TenantError {
     /// The token does not exist.
     #[error("the token `{0}` does not exist; `flowcell token list` lists the tokens")]
     UnknownToken(String),
+    /// The name is invalid for a token.
+    #[error("`{0}` is not a valid name of a token: use 1 to {MAX_NAME} letters, digits, `-` and `_`")]
+    TokenName(String),
+    /// A valid token of the tenant has the name.
+    #[error("the token `{1}` of the tenant has the name `{0}`; revoke it, or choose another name")]
+    TokenNameTaken(String, String),
     /// The scope does not exist.
     #[error("unknown scope `{0}`; the scopes are {1}")]
     UnknownScope(String, String),
@@ -140,7 +149,8 @@ impl TenantError {
             TenantError::Driven(..) => "tenant_driven",
             TenantError::Local => "tenant_local",
             TenantError::Folder(..) => "tenant_files",
-            TenantError::Name(_) => "invalid_name",
+            TenantError::Name(_) | TenantError::TokenName(_) => "invalid_name",
+            TenantError::TokenNameTaken(..) => "token_exists",
             TenantError::UnknownToken(_) => "token_not_found",
             TenantError::UnknownScope(..) => "unknown_scope",
             TenantError::Policy(_) => "invalid_policy",
@@ -217,12 +227,13 @@ pub struct Tenants {
     /// The host of the operators' tenant.
     host: Host,
     refusals: Arc<Refusals>,
+    uses: Arc<TokenUses>,
 }
 
 impl Tenants {
     /// Returns the tenants in the store of a host.
     pub fn of(host: &Host) -> Tenants {
-        Tenants { host: host.for_tenant(Tenant::from(OPERATORS)), refusals: Arc::default() }
+        Tenants { host: host.for_tenant(Tenant::from(OPERATORS)), refusals: Arc::default(), uses: Arc::default() }
     }
 
     /// Creates a tenant. Fails if a removed tenant had the name, so that no one takes the one for the other.
@@ -416,6 +427,7 @@ impl Identify for Tenants {
         }
         let tenant = Tenant::from(known.tenant.as_str());
         let policy = Policy::read(self.document_store(), &tenant).map_err(|_| AuthError::Unavailable)?;
+        self.uses.note(id, tenant.as_str(), known.expires, self.host.now());
         let token = Some(Arc::from(id));
         Ok(Caller { tenant, scopes: known.scopes(), token, policy: Arc::new(policy) })
     }
@@ -444,6 +456,10 @@ impl Identify for Tenants {
     fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), AuthError> {
         let actor = caller.token.as_deref().unwrap_or(OPERATOR);
         self.note_by(actor, caller.tenant.as_str(), action, subject, Outcome::Done).map_err(|_| AuthError::Unavailable)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.uses.flush(self).map_err(|error| StoreError(error.to_string().into()))
     }
 
     fn policy(&self, tenant: &Tenant) -> Result<Policy, AuthError> {

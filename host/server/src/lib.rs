@@ -165,13 +165,13 @@ impl Server {
     /// Serves requests and drives runs until `stop` is ready.
     ///
     /// Then `/readyz` answers 503, so that a load balancer sends its requests elsewhere, and everything goes on for
-    /// [`Settings::drain_delay`]. After that the server refuses new runs and parks those that it drives, so that another process can continue them.
-    /// Answers in progress have 5 s to finish. Returns an error if the store cannot be read.
+    /// [`Settings::drain_delay`]. After that the server refuses new runs and parks those that it drives, so that another
+    /// process can continue them. Answers in progress have 5 s to finish. Returns an error if the store cannot be read.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
         let Server { listener, router, limits, proxies, drain_delay, app, drive, .. } = self;
         let ends = app.ends.subscribe();
         let mut flushing = JoinSet::new();
-        flushing.spawn(flush_usage(app.host.usage().clone()));
+        flushing.spawn(flush_counts(app.host.usage().clone(), app.identity.clone()));
         if app.host.shared().is_some() {
             flushing.spawn(follow_posted_flows(app.clone()));
         }
@@ -204,7 +204,7 @@ impl Server {
         let _ = serving.await;
         flushing.shutdown().await;
         app.host.stop_telemetry().await;
-        driven.and(app.host.usage().flush())
+        driven.and(app.host.usage().flush()).and(app.identity.flush())
     }
 }
 
@@ -248,15 +248,17 @@ fn drive_until_halted(
     async { driving.await.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic())) }.boxed()
 }
 
-/// Flushes the usage counters of tenants to the store, once in each interval of [`FLUSH_INTERVAL`].
-async fn flush_usage(usage: Usage) {
+/// Flushes the usage of tenants and the last use of their tokens to the store, once in each interval of
+/// [`FLUSH_INTERVAL`].
+async fn flush_counts(usage: Usage, identity: Arc<dyn Identify>) {
     loop {
         tokio::time::sleep(FLUSH_INTERVAL).await;
-        let usage = usage.clone();
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || usage.flush()).await {
-            if !error.is_outage() {
-                tracing::warn!("cannot store the usage of tenants: {error}");
-            }
+        let (usage, identity) = (usage.clone(), identity.clone());
+        let flushed = tokio::task::spawn_blocking(move || usage.flush().and(identity.flush())).await;
+        if let Ok(Err(error)) = flushed
+            && !error.is_outage()
+        {
+            tracing::warn!("cannot store the usage of tenants and tokens: {error}");
         }
     }
 }

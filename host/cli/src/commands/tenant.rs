@@ -131,6 +131,9 @@ pub(crate) struct NewToken {
         default_value = "flow:read,flow:write,run:create,run:read,run:control,gate:decide"
     )]
     scopes: Vec<String>,
+    /// The name of the token: 1 to 64 letters, digits, `-` and `_`, other than those of the tenant's valid tokens
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    name: String,
     /// The purpose of the token
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
@@ -317,10 +320,10 @@ fn read_policy(file: &Path) -> Result<Policy, CliError> {
 
 pub(super) fn token(command: &TokenCommand) -> Result<Exit, CliError> {
     let (operation, store) = match command {
-        TokenCommand::Create(NewToken { tenant, scopes, note, expires, store }) => {
+        TokenCommand::Create(NewToken { tenant, name, scopes, note, expires, store }) => {
             let lifetime = expires.0.map(|lifetime| lifetime.as_millis() as u64);
-            let (tenant, scopes, note) = (tenant.clone(), scopes.clone(), note.clone());
-            (Operation::CreateToken { tenant, scopes, note, lasts: lifetime }, store)
+            let (tenant, name, scopes, note) = (tenant.clone(), name.clone(), scopes.clone(), note.clone());
+            (Operation::CreateToken { tenant, name, scopes, note, lasts: lifetime }, store)
         }
         TokenCommand::List(args) => (Operation::ListTokens { tenant: args.tenant.clone() }, &args.store),
         TokenCommand::Revoke(args) => (Operation::RevokeToken { id: args.id.clone() }, &args.store),

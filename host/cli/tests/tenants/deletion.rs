@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{
     ask, host_of,
-    kit::{Owner, flowcell, output_of, stderr},
+    kit::{Owner, flowcell, output_of, stderr, stdout},
     park,
 };
 
@@ -46,7 +46,7 @@ fn fill(folder: &Path) -> String {
     let mut tokens = Vec::new();
     for name in NAMES {
         ask(folder, &["tenant", "create", name]);
-        tokens.push(ask(folder, &["token", "create", name])["token"].as_str().unwrap().to_owned());
+        tokens.push(ask(folder, &["token", "create", name, "--name", "ci"])["token"].as_str().unwrap().to_owned());
         park(folder, name, "r");
         set_secret(folder, name);
         fs::write(folder.join("note.txt"), format!("a note of {name}.")).unwrap();
@@ -336,4 +336,45 @@ fn the_last_removed_tenant_does_not_open_the_server() {
     Tenants::of(&memory).create("a").unwrap();
     Tenants::of(&memory).enable("a", false).unwrap();
     assert!(Tenants::of(&memory).operate(&operation).unwrap_err().to_string().contains("no lasting store"));
+}
+
+#[test]
+fn tokens_have_names_and_last_uses() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ask(folder, &["tenant", "create", "a"]);
+    ask(folder, &["tenant", "create", "b"]);
+    let token = ask(folder, &["token", "create", "a", "--name", "ci", "--expires", "3d"]);
+    refused(folder, &["token", "create", "a", "--name", "ci"], "has the name `ci`; revoke it, or choose another name");
+    refused(folder, &["token", "create", "a", "--name", "c i"], "is not a valid name of a token");
+    ask(folder, &["token", "create", "b", "--name", "ci", "--expires", "never"]);
+    let row = |folder: &Path| ask(folder, &["token", "list", "--tenant", "a"])[0].clone();
+    assert_eq!((&row(folder)["name"], &row(folder)["lastUsed"]), (&json!("ci"), &Value::Null));
+    assert_eq!(row(folder)["warning"], "expires in 2 days");
+    let used = {
+        let host = host_of(folder, "local");
+        let callers = Callers::of(&host).unwrap();
+        callers.flush().unwrap();
+        let caller = callers.identify(token["token"].as_str()).unwrap();
+        assert_eq!(
+            Tenants::of(&host).tokens(Some("a")).unwrap()[0].last_used,
+            None,
+            "it is not written in the request"
+        );
+        callers.flush().unwrap();
+        assert_eq!(caller.tenant.as_str(), "a");
+        let used = Tenants::of(&host).tokens(Some("a")).unwrap()[0].last_used.unwrap();
+        // Another use in the same minute is not written.
+        callers.identify(token["token"].as_str()).unwrap();
+        callers.flush().unwrap();
+        assert_eq!(Tenants::of(&host).tokens(Some("a")).unwrap()[0].last_used, Some(used));
+        assert_eq!(Tenants::of(&host).tokens(Some("b")).unwrap()[0].last_used, None);
+        used
+    };
+    assert_eq!(row(folder)["lastUsed"], used, "it outlives the process");
+    ask(folder, &["token", "revoke", token["id"].as_str().unwrap()]);
+    assert_eq!((&row(folder)["warning"], &row(folder)["lastUsed"]), (&Value::Null, &json!(used)));
+    ask(folder, &["token", "create", "a", "--name", "ci"]);
+    let text = stdout(&output_of(folder, &["token", "list"]));
+    assert!(!text.contains(token["token"].as_str().unwrap().rsplit('_').next().unwrap()), "{text}");
 }

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use flowcell_contract::Tenant;
+use flowcell_runtime::ports::StoreError;
 
 use crate::operate::policy::Policy;
 
@@ -188,6 +189,11 @@ pub trait Identify: Send + Sync {
 
     /// Adds an audit entry about a caller's action, if a log exists. The entry is on stable storage when this returns.
     fn note(&self, _caller: &Caller, _action: &str, _subject: &str) -> Result<(), AuthError> {
+        Ok(())
+    }
+
+    /// Writes what is only in memory so far, such as the last use of tokens. A server calls this about once a second.
+    fn flush(&self) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use flowcell_contract::Tenant;
+use flowcell_runtime::ports::StoreError;
 use parking_lot::Mutex;
 
 use super::{TenantError, Tenants, deletion::TOMBSTONE};
@@ -94,6 +95,10 @@ impl Identify for Callers {
 
     fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), AuthError> {
         Identify::note(&self.tenants, caller, action, subject)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.tenants.flush()
     }
 
     fn policy(&self, tenant: &Tenant) -> Result<Policy, AuthError> {

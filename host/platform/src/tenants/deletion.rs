@@ -21,7 +21,12 @@ use flowcell_services::files::remove_tenant as remove_node_files;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{TOKEN, TenantError, Tenants, audit, audit::Outcome, token::Token};
+use super::{
+    TOKEN, TenantError, Tenants, audit,
+    audit::Outcome,
+    token::Token,
+    token_use::{LastUse, TOKEN_USE},
+};
 use crate::{
     FlowLibrary,
     host::erasure,
@@ -220,6 +225,8 @@ fn begin(
 fn remove_documents(tenants: &Tenants, name: &str) -> Result<(), TenantError> {
     for row in tenants.tokens(Some(name))? {
         remove::<Token>(tenants, TOKEN, &row.id)?;
+        tenants.uses.forget(&row.id);
+        remove::<LastUse>(tenants, TOKEN_USE, &row.id)?;
     }
     remove::<Policy>(tenants, POLICY, name)
 }

@@ -72,6 +72,9 @@ pub enum Operation {
         tenant: String,
         /// The names of the token's scopes.
         scopes: Vec<String>,
+        /// The token's name. Empty means none.
+        #[serde(default)]
+        name: String,
         /// A note about the token's purpose.
         note: String,
         /// The token's lifetime in milliseconds. `None` means that the token never expires.
@@ -216,8 +219,8 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
             Ok(to_json("policy", &tenants.policy(name)?)?)
         }
         Operation::Usage { name } => Ok(to_json("usage", &tenants.used(name)?)?),
-        Operation::CreateToken { tenant, scopes, note, lasts } => {
-            Ok(to_json("token", &tenants.create_token(tenant, scopes, note, *lasts)?)?)
+        Operation::CreateToken { tenant, name, scopes, note, lasts } => {
+            Ok(to_json("token", &tenants.create_named_token(tenant, name, scopes, note, *lasts)?)?)
         }
         Operation::ListTokens { tenant } => Ok(to_json("tokens", &tenants.tokens(tenant.as_deref())?)?),
         Operation::RevokeToken { id } => tenants.revoke_token(id).map(|()| done),

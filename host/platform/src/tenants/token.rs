@@ -1,9 +1,14 @@
 //! Tokens of 256 random bits, which are shown once. The store has only their hashes, which cannot be used as tokens.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Outcome, TOKEN, TenantError, Tenants};
+use super::{
+    Outcome, TOKEN, TenantError, Tenants, is_valid_name,
+    token_use::{LastUse, TOKEN_USE, expiry_warning},
+};
 use crate::operate::identity::{Refusal, Scope, Scopes};
 
 /// The prefix of every token, which helps scanners to find leaked tokens.
@@ -17,9 +22,12 @@ pub(super) struct Token {
     /// SHA-256 of the secret, in hexadecimal.
     hash: String,
     scopes: Vec<String>,
+    /// Empty if the token has no name.
+    #[serde(default)]
+    name: String,
     note: String,
     created: u64,
-    expires: Option<u64>,
+    pub(super) expires: Option<u64>,
     #[serde(default)]
     revoked: Option<u64>,
 }
@@ -32,6 +40,8 @@ pub struct TokenRow {
     pub id: String,
     /// The tenant of the token.
     pub tenant: String,
+    /// Its name. Empty if it has none.
+    pub name: String,
     /// A note about its purpose.
     pub note: String,
     /// The names of its scopes.
@@ -40,6 +50,11 @@ pub struct TokenRow {
     pub created: u64,
     /// The time when it expires, in milliseconds since 1970. `None` means never.
     pub expires: Option<u64>,
+    /// The time of its last use, in milliseconds since 1970, as exact as a minute. `None` means that it was never used.
+    pub last_used: Option<u64>,
+    /// A warning before and after it expires, such as `expires in 3 days`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
     /// The time when it was revoked, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked: Option<u64>,
@@ -86,9 +101,10 @@ impl Token {
         self.scopes.iter().filter_map(|name| Scope::named(name)).collect()
     }
 
-    fn row(self, id: String) -> TokenRow {
-        let Token { tenant, note, scopes, created, expires, revoked, .. } = self;
-        TokenRow { id, tenant, note, scopes, created, expires, revoked }
+    fn row(self, id: String, last_used: Option<u64>, now: u64) -> TokenRow {
+        let Token { tenant, name, note, scopes, created, expires, revoked, .. } = self;
+        let warning = if revoked.is_none() { expiry_warning(expires, now) } else { None };
+        TokenRow { id, tenant, name, note, scopes, created, expires, last_used, warning, revoked }
     }
 }
 
@@ -97,7 +113,7 @@ fn hash_secret(secret: &str) -> String {
 }
 
 impl Tenants {
-    /// Creates a token for a tenant. `lasts` is its lifetime in milliseconds.
+    /// Creates a token without a name for a tenant. `lasts` is its lifetime in milliseconds.
     pub fn create_token(
         &self,
         tenant: &str,
@@ -105,7 +121,22 @@ impl Tenants {
         note: &str,
         lasts: Option<u64>,
     ) -> Result<NewToken, TenantError> {
+        self.create_named_token(tenant, "", scopes, note, lasts)
+    }
+
+    /// Creates a token for a tenant. A valid token of the tenant must not have the same name. An empty name is none.
+    pub fn create_named_token(
+        &self,
+        tenant: &str,
+        name: &str,
+        scopes: &[String],
+        note: &str,
+        lasts: Option<u64>,
+    ) -> Result<NewToken, TenantError> {
         self.tenant(tenant)?;
+        if !name.is_empty() {
+            self.check_token_name(tenant, name)?;
+        }
         if let Some(unknown) = scopes.iter().find(|name| Scope::named(name).is_none()) {
             let known = Scope::ALL.map(Scope::name).join(", ");
             return Err(TenantError::UnknownScope(unknown.clone(), known));
@@ -117,6 +148,7 @@ impl Tenants {
             tenant: tenant.to_owned(),
             hash: hash_secret(&secret),
             scopes: scopes.to_vec(),
+            name: name.to_owned(),
             note: note.to_owned(),
             created,
             expires,
@@ -131,9 +163,27 @@ impl Tenants {
 
     /// Returns the tokens of a tenant, or those of all tenants if `tenant` is `None`.
     pub fn tokens(&self, tenant: Option<&str>) -> Result<Vec<TokenRow>, TenantError> {
+        let uses: HashMap<String, LastUse> = self.all(TOKEN_USE)?.into_iter().collect();
+        let now = self.host.now();
         let all = self.all::<Token>(TOKEN)?.into_iter();
         let of_tenant = all.filter(|(_, token)| tenant.is_none_or(|tenant| token.tenant == tenant));
-        Ok(of_tenant.map(|(id, token)| token.row(id)).collect())
+        Ok(of_tenant
+            .map(|(id, token)| (uses.get(&id).map(|last| last.at), id, token))
+            .map(|(last, id, token)| token.row(id, last, now))
+            .collect())
+    }
+
+    /// Checks the name of a new token.
+    fn check_token_name(&self, tenant: &str, name: &str) -> Result<(), TenantError> {
+        if !is_valid_name(name) {
+            return Err(TenantError::TokenName(name.to_owned()));
+        }
+        let now = self.host.now();
+        let mut all = self.all::<Token>(TOKEN)?.into_iter();
+        match all.find(|(_, token)| token.tenant == tenant && token.name == name && token.is_valid_at(now)) {
+            Some((id, _)) => Err(TenantError::TokenNameTaken(name.to_owned(), id)),
+            None => Ok(()),
+        }
     }
 
     /// Revokes a token. A token that was revoked before keeps the time of its first revocation.
