@@ -101,6 +101,7 @@ const EXAMPLES: &[&str] = &[
     "tenant list",
     "tenant policy acme --set acme.yaml",
     "tenant usage acme",
+    "tenant export acme acme-export",
     "tenant disable acme --stop",
     "tenant delete acme --yes --certificate acme-removed.json",
     "tenant enable acme",
@@ -126,7 +127,7 @@ const EXAMPLES: &[&str] = &[
 /// working.
 const UNUSED_OPTIONS: &[(&[&str], &[&str])] = &[
     (
-        &["nodes ", "runs show ", "runs events ", "runs export "],
+        &["nodes ", "runs show ", "runs events ", "runs export ", "tenant export "],
         &["allow_private", "files", "providers", "mcp", "secrets", "secret_key", "services", "simulate"],
     ),
     (&["validate ", "graph ", "inspect ", "flows create "], &["allow_private", "files", "secret_key"]),

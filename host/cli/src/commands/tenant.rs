@@ -1,5 +1,7 @@
 //! `flowcell tenant`, `token` and `audit`: manages tenants and their tokens, and shows their audit log.
 
+mod export;
+
 use std::{
     io::Write as _,
     path::{Path, PathBuf},
@@ -42,6 +44,8 @@ pub(crate) enum TenantCommand {
     Disable(DisableTenant),
     /// Accept the tokens of a tenant again, and resume its runs
     Enable(OneTenant),
+    /// Write the runs, flows, files and audit log of a tenant into a new folder, without secrets
+    Export(export::ExportTenant),
     /// Remove a disabled tenant with its runs, flows, files, secrets, tokens and logs, and print a certificate; without
     /// `--yes`, print what would be removed
     Delete(DeleteTenant),
@@ -230,6 +234,7 @@ pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit
         TenantCommand::Usage(args) => (Operation::Usage { name: args.name.clone() }, &args.store),
         TenantCommand::Disable(args) => return disable(args, terminal),
         TenantCommand::Delete(args) => return delete(args, terminal),
+        TenantCommand::Export(args) => return export::execute(args),
         TenantCommand::Enable(args) => {
             (Operation::EnableTenant { name: args.name.clone(), enabled: true }, &args.store)
         }

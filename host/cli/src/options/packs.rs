@@ -8,7 +8,10 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{AddressRange, Host, HostBuilder, OpenStoreError, Reader, Simulate, control::Reach, vault::KeySource};
+use flowcell::{
+    AddressRange, Host, HostBuilder, OpenStoreError, Reader, Runs, Simulate, control::Reach, open_shared_runs,
+    vault::KeySource,
+};
 
 use super::{
     locked::LockArgs,
@@ -17,7 +20,10 @@ use super::{
     store_location::{StoreArgs, StoreLocation},
     watch::WatchArgs,
 };
-use crate::{cli_error::CliError, terminal::Terminal};
+use crate::{
+    cli_error::{CliError, Exit},
+    terminal::Terminal,
+};
 
 /// Maximum number of concurrent attempts in a host of the command line. Most commands run one flow, so a fast start
 /// matters more than capacity. A flow runs 16 tasks at a time by default.
@@ -145,6 +151,23 @@ impl PackArgs {
         match store.place()? {
             StoreLocation::Server(url) => Ok(self.types().server(url).build()?),
             _ => Ok(self.types().reads(Arc::new(store.folder_reader()?)).build()?),
+        }
+    }
+
+    /// Returns a host that only reads a store, and the lists of runs in the store. A store in a folder shows one moment
+    /// from now on.
+    pub(crate) fn snapshot_host(&self, store: &StoreArgs) -> Result<(Host, Arc<dyn Runs>), CliError> {
+        match store.place()? {
+            StoreLocation::Server(url) => {
+                let runs: Box<dyn Runs> = open_shared_runs(url)?;
+                Ok((self.types().server(url).build()?, runs.into()))
+            }
+            _ => {
+                let reader = Arc::new(store.folder_reader()?);
+                let unreadable = |error| CliError::ending(Exit::Unreadable, format!("cannot read the store: {error}"));
+                reader.pin_snapshot().map_err(unreadable)?;
+                Ok((self.types().reads(reader.clone()).build()?, reader))
+            }
         }
     }
 

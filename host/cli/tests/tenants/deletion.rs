@@ -378,3 +378,45 @@ fn tokens_have_names_and_last_uses() {
     let text = stdout(&output_of(folder, &["token", "list"]));
     assert!(!text.contains(token["token"].as_str().unwrap().rsplit('_').next().unwrap()), "{text}");
 }
+
+#[test]
+fn a_tenant_is_exported_beside_the_owner_of_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let token = fill(folder);
+    let _owner = Owner::start(folder, &["serve", "--listen", "127.0.0.1:0"], "listening on");
+    let manifest = ask(folder, &["tenant", "export", "acme", "out"]);
+    let numbers = ["runs", "flowFiles", "files", "tokens", "secrets"].map(|name| manifest[name].as_u64().unwrap());
+    assert_eq!(numbers, [1, 1, 1, 1, 1], "{manifest}");
+    assert!(manifest["notExported"].to_string().contains("values of secrets"), "{manifest}");
+    let out = folder.join("out");
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&read("manifest.json")).unwrap(), manifest);
+    let run: Value = serde_json::from_str(read("runs.jsonl").lines().next().unwrap()).unwrap();
+    assert_eq!((&run["runId"], &run["status"]), (&json!("r"), &json!("parked")));
+    let document: Value = serde_json::from_str(&read(run["file"].as_str().unwrap())).unwrap();
+    assert_eq!((&document["run"]["runId"], document["events"].as_array().is_some()), (&json!("r"), true));
+    let file: Value = serde_json::from_str(read("files.jsonl").lines().next().unwrap()).unwrap();
+    assert_eq!(read(&format!("files/{}", file["fileId"].as_str().unwrap())), "a note of acme.");
+    assert_eq!(read("flows/hello.yaml"), "flow: { name: hello }\n");
+    assert_eq!(read("audit.jsonl").lines().count() as u64, manifest["auditEntries"].as_u64().unwrap());
+    let mut open = vec![out.clone()];
+    while let Some(path) = open.pop() {
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        if path.is_dir() {
+            assert_eq!(mode, 0o700, "{}", path.display());
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        assert_eq!(mode, 0o600, "{}", path.display());
+        let text = fs::read_to_string(&path).unwrap();
+        for word in [SECRET, token.rsplit('_').next().unwrap(), "acme-2"] {
+            assert!(!text.contains(word), "{} has {word}", path.display());
+        }
+    }
+    refused(folder, &["tenant", "export", "acme", "out"], "is not empty");
+    for name in ["acm", "../acme", ""] {
+        refused(folder, &["tenant", "export", name, "other"], "does not exist");
+    }
+    assert!(!folder.join("other").exists());
+}
