@@ -171,7 +171,7 @@ fn recorded(story: &Story, version: u32, run: &str) -> HashMap<String, String> {
 fn compare(story: &Story, (before, run): (&str, &str), version: u32, begin: usize, dies: u32) {
     let graph = story.version(version).flow.graph;
     let ids: Vec<_> = graph.body(BodyIx::ROOT).nodes.iter().map(|node| graph.node(*node).id.clone()).collect();
-    let from = (begin % 3 == 0).then(|| ids[begin / 3 % ids.len()].clone());
+    let from = begin.is_multiple_of(3).then(|| ids[begin / 3 % ids.len()].clone());
     let repeat = Repeat { from, keep_answers: false };
     let plan = story.plan(before, version, &repeat);
     let ended = die_after(dies, story.again(before, version, run, repeat.clone()));

@@ -28,7 +28,7 @@ fn erase(store: &Store) -> Option<&dyn Erase> {
 /// Appends a unit to a run of a tenant, which this process claims until the result is dropped.
 fn append(store: &Store, tenant: &str, entry: Entry) -> Option<Lease> {
     let tenant = Tenant::from(tenant);
-    let lease = store.leases.claim(&tenant, &entry.run);
+    let lease = store.leases.claim(&tenant, &entry.run).unwrap();
     store.journal.append(Entry { tenant, ..entry });
     lease
 }
