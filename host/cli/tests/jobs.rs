@@ -95,6 +95,11 @@ fn a_command_shows_the_runs_and_needs_a_confirmation() {
     let (done, _) = ends(folder, 0, &["runs", "bulk", "cancel", "--flow", "asks", "--max-runs", "2", "--yes"]);
     assert!(done.contains("2 of 3 matched, 2 done, 0 skipped, 0 failed"), "{done}");
     assert!(done.contains("more runs match: the job has ended at its maximum of 2 runs"), "{done}");
+    let unsure = ends(folder, 2, &["runs", "bulk", "delete", "--flow", "asks", "--json"]).1;
+    assert!(unsure.contains("`--json` needs `--preview` or `--yes`"), "{unsure}");
+    let missing = ["runs", "bulk", "cancel", "--flow", "none", "--yes", "--json"];
+    let done: Value = serde_json::from_str(&ends(folder, 0, &missing).0).unwrap();
+    assert_eq!((&done["state"], &done["matched"]), (&"done".into(), &0.into()), "{done}");
     let (done, _) = ends(folder, 0, &["runs", "bulk", "delete", "--flow", "asks", "--yes"]);
     assert!(done.contains("2 done, 1 skipped, 0 failed") && done.contains("skipped 1: run_not_ended"), "{done}");
     let known = jobs(folder);
@@ -107,7 +112,7 @@ fn a_command_shows_the_runs_and_needs_a_confirmation() {
     assert!(unknown.contains("does not exist"), "{unknown}");
     let entries: Value = serde_json::from_str(&ends(folder, 0, &["audit", "list", "local"]).0).unwrap();
     let ends = entries.as_array().unwrap().iter().filter(|entry| entry["action"] == "job.end");
-    assert_eq!(ends.count(), 2, "{entries}");
+    assert_eq!(ends.count(), 3, "{entries}");
 }
 
 #[test]

@@ -93,7 +93,7 @@ pub(super) fn execute(command: JobsCommand, terminal: Terminal) -> Result<Exit, 
         JobsCommand::Resume(JobArgs { id, of }) => {
             let client = JobClient::open(&of)?;
             let job: Job = client.ask(JobOperation::Steer { id, command: JobCommand::Resume })?;
-            client.follow(job, terminal)
+            client.follow(job, false, terminal)
         }
     }
 }
@@ -123,16 +123,20 @@ impl<'a> JobClient<'a> {
             .map_err(|error| CliError::internal("the owner of the store sent an unexpected reply").because(&error))
     }
 
-    /// Follows a job until it has ended or is paused, and prints its result. If no other process owns the store, this
-    /// process executes the job.
-    pub(super) fn follow(&self, job: Job, terminal: Terminal) -> Result<Exit, CliError> {
+    /// Follows a job until it has ended or is paused, and prints it, with `json` as JSON. If no other process owns the
+    /// store, this process executes the job.
+    pub(super) fn follow(&self, job: Job, json: bool, terminal: Terminal) -> Result<Exit, CliError> {
         let (job, signal) = block_on(async {
             match &self.owner {
                 Owner::Here(host) => self.execute(host, &job.id, terminal).await,
                 Owner::Other(folder) => self.watch(folder, job, terminal).await,
             }
         })??;
-        put(&details(&job))?;
+        if json {
+            put_json(&job)?
+        } else {
+            put(&details(&job))?
+        }
         Ok(match signal {
             Some(signal) => signal.exit(),
             None if job.state == JobState::Done && job.failed == 0 => Exit::Good,

@@ -54,7 +54,7 @@ pub(crate) struct BulkArgs {
     /// Do not wait for the end of the job; needs a process that owns the store, such as `flowcell serve`
     #[arg(long, conflicts_with = "preview")]
     detach: bool,
-    /// Print the preview, or the detached job, as JSON
+    /// Print the preview or the job as JSON; needs `--preview` or `--yes`
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -109,12 +109,15 @@ fn perform(args: &BulkArgs, action: JobAction, params: JobParams, terminal: Term
         max_runs: args.max_runs,
         rate_per_second: args.rate,
     };
+    if args.json && !args.preview && !args.yes {
+        return Err(CliError::wrong("`--json` needs `--preview` or `--yes`"));
+    }
     let client = JobClient::open(&args.of)?;
     if args.detach && client.executes() {
         return Err(CliError::wrong("no other process owns the store, so none would execute the job")
             .hint("leave out `--detach`, or start `flowcell serve` or `flowcell drive` first"));
     }
-    let preview: Preview = client.ask(JobOperation::Preview { request: request.clone() })?;
+    let preview: Preview = client.ask(JobOperation::Preview { request: Box::new(request.clone()) })?;
     if args.preview && args.json {
         put_json(&preview)?;
         return Ok(Exit::Good);
@@ -129,7 +132,7 @@ fn perform(args: &BulkArgs, action: JobAction, params: JobParams, terminal: Term
         terminal.say("nothing was done");
         return Ok(Exit::Good);
     }
-    let job: Job = client.ask(JobOperation::Create { request })?;
+    let job: Job = client.ask(JobOperation::Create { request: Box::new(request) })?;
     if args.detach {
         match args.json {
             true => put_json(&job)?,
@@ -138,7 +141,7 @@ fn perform(args: &BulkArgs, action: JobAction, params: JobParams, terminal: Term
         return Ok(Exit::Good);
     }
     terminal.say(&terminal.paint().faint(&format!("job {}", job.id)));
-    client.follow(job, terminal)
+    client.follow(job, args.json, terminal)
 }
 
 /// Asks the person at the terminal. Fails if there is none.

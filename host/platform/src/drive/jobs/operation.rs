@@ -16,12 +16,12 @@ pub enum JobOperation {
     /// Shows the runs that a job would select.
     Preview {
         /// The job.
-        request: JobRequest,
+        request: Box<JobRequest>,
     },
     /// Creates a job.
     Create {
         /// The job.
-        request: JobRequest,
+        request: Box<JobRequest>,
     },
     /// Lists the jobs, the latest first.
     List,
@@ -46,7 +46,7 @@ impl JobOperation {
         Ok(match self {
             JobOperation::Preview { request } => to_json("preview", &jobs.preview(request)?),
             JobOperation::Create { request } => {
-                to_json("job", &jobs.create(request.clone(), &Creator::Operator, Scopes::all())?)
+                to_json("job", &jobs.create((**request).clone(), &Creator::Operator, Scopes::all())?)
             }
             JobOperation::List => to_json("jobs", &jobs.list()?),
             JobOperation::Show { id } => to_json("job", &jobs.show(id)?),
