@@ -39,9 +39,9 @@ pub(crate) enum LogFormat {
 /// set. If neither is set, and `drives` is true (the command drives runs of other processes), the log has only
 /// warnings. If neither is set and `drives` is false, no log is written.
 pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
-    // Silence the MCP library, since it logs the messages of MCP servers, which may contain keys. The pools of
-    // connections log each failed connection, and the shared store logs its outages itself.
-    let silent = ["rmcp=off", "sqlx_core::pool=off", "sqlx::pool=off"];
+    // Silence the MCP library, since it logs the messages of MCP servers, which may contain keys. The library
+    // of the shared store logs each failed connection, and the store logs its outages itself.
+    let silent = ["rmcp=off", "sqlx=off", "sqlx_core=off"];
     let quiet = |filter: EnvFilter| {
         silent.iter().filter_map(|silent| silent.parse().ok()).fold(filter, EnvFilter::add_directive)
     };

@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(hosts.addresses(), "a:3306, b:3307");
         let hosts = Hosts::parse("postgres://u:secret@a:1,b/d").map_err(|error| error.to_string()).unwrap();
         assert_eq!(hosts.addresses(), "a:1, b:5432");
-        let many = format!("postgres://{}/d", vec!["a"; MAX_SERVER_HOSTS + 1].join(","));
+        let many = format!("postgres://{}/d", ["a"; MAX_SERVER_HOSTS + 1].join(","));
         assert!(Hosts::parse(&many).is_err_and(|error| error.to_string().contains("at most")));
     }
 }

@@ -121,7 +121,7 @@ fn wait_for_claim(
     terminal: Terminal,
     prepare: impl Fn() -> Result<FlowRunner, StartError>,
 ) -> Result<FlowRunner, CliError> {
-    let began = Instant::now();
+    let (began, mut told) = (Instant::now(), false);
     loop {
         let error = match prepare() {
             Err(StartError::Open(error @ OpenError::Driven(_))) if host.shared().is_some() => error,
@@ -131,7 +131,7 @@ fn wait_for_claim(
             return Err(CliError::from(StartError::from(error))
                 .hint(format!("that process lives, and goes on with the run; `flowcell runs show {run}` shows it")));
         }
-        if began.elapsed() < CLAIM_POLL_INTERVAL {
+        if !std::mem::replace(&mut told, true) {
             terminal.say(&format!(
                 "another process has claimed the run `{run}`; waiting for at most {} s, in case that process has died",
                 CLAIM_PATIENCE.as_secs()
