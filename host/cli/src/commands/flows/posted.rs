@@ -61,7 +61,7 @@ pub(super) fn push(args: &PushArgs, terminal: Terminal) -> Result<Exit, CliError
         for flow in FlowLibrary::open(folder).with_posted_of(&host).push(&host, file)? {
             note(&host, "flow.post", &format!("{} v{}", flow.name, flow.version))?;
             if !args.json {
-                let digest = flow.posted.as_ref().map(|posted| shown_digest(posted)).unwrap_or_default();
+                let digest = flow.posted.as_ref().map(shown_digest).unwrap_or_default();
                 put_line(&format!("{}  v{}  {digest}", flow.name, flow.version))?;
             }
             all.push(json!({ "name": flow.name, "version": flow.version, "digest": flow.posted.map(|posted| posted.digest) }));
