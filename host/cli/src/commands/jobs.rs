@@ -118,7 +118,7 @@ impl<'a> JobClient<'a> {
 
     /// Sends a request, and returns its result.
     pub(super) fn ask<T: DeserializeOwned>(&self, deed: JobOperation) -> Result<T, CliError> {
-        let told = self.owner.operate(Operation::Job { tenant: self.of.tenant.clone(), deed })?;
+        let told = self.owner.operate(Operation::Job { tenant: self.of.tenant.clone(), request: deed })?;
         serde_json::from_str(&told.to_text())
             .map_err(|error| CliError::internal("the owner of the store sent an unexpected reply").because(&error))
     }

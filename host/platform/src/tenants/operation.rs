@@ -175,7 +175,7 @@ pub enum Operation {
         /// The tenant of the jobs.
         tenant: String,
         /// The request.
-        deed: JobOperation,
+        request: JobOperation,
     },
     /// Encrypts all secrets with a new key.
     RotateSecretKey {
@@ -260,8 +260,8 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
             Ok(to_json("runs", &removed)?)
         }
         Operation::DeleteRuns { tenant, runs } => delete_runs(tenants, tenant, runs),
-        Operation::Job { tenant, deed } => {
-            Ok(deed.execute(&tenants.host.for_tenant(tenants.existing_tenant(tenant)?))?)
+        Operation::Job { tenant, request } => {
+            Ok(request.execute(&tenants.host.for_tenant(tenants.existing_tenant(tenant)?))?)
         }
         Operation::RotateSecretKey { key } => {
             let rotated = tenants.vault().rotate(&tenants.all_tenants()?, OPERATOR, key.as_ref().map(Hidden::text))?;
