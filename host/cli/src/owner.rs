@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell::{
-    Host, InputError, Json, OpenStoreError, RunId, StartError,
+    Host, InputError, Json, LoadError, NoVersion, OpenStoreError, RetryError, RunId, StartError,
     control::{self, Driver, HandedOverRuns, OwnerReply, OwnerRequest, Reach},
     files::operation::FileOperation,
     tenants::{Tenants, operation::Operation},
@@ -126,9 +126,20 @@ pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> CliError {
     CliError::ending(Exit::Unreadable, format!("cannot read the store: {error}"))
 }
 
+impl From<RetryError> for CliError {
+    fn from(error: RetryError) -> CliError {
+        match error {
+            RetryError::Start(error) => error.into(),
+            RetryError::Version(NoVersion::Library(error)) => error.into(),
+            RetryError::Version(NoVersion::File(LoadError::Invalid(findings))) => CliError::found(findings),
+            RetryError::Version(_) => CliError::wrong(error.to_string()),
+        }
+    }
+}
+
 impl From<StartError> for CliError {
     fn from(error: StartError) -> CliError {
-        use flowcell::{LibraryError, LoadError, NoVersion, OpenError, QuotaError};
+        use flowcell::{OpenError, QuotaError};
         match &error {
             StartError::Input(input) => input_mismatch(input),
             StartError::Open(OpenError::Store(_)) => unreadable(&error),
@@ -144,14 +155,7 @@ impl From<StartError> for CliError {
             StartError::Open(OpenError::NoNode(_)) => CliError::wrong(error.to_string())
                 .hint("`flowcell runs show RUN` shows the nodes; choose one that is not in a body or a called flow"),
             StartError::Quota(QuotaError::Store(_)) => unreadable(&error),
-            StartError::Version(NoVersion::Library(LibraryError::Invalid(findings)))
-            | StartError::Version(NoVersion::File(LoadError::Invalid(findings))) => CliError::found(findings.clone()),
-            StartError::Version(NoVersion::Library(LibraryError::UnknownVersion { .. })) => {
-                CliError::wrong(error.to_string())
-                    .hint("`flowcell flows list` lists the flows with their newest versions")
-            }
             StartError::Disabled(_)
-            | StartError::Version(_)
             | StartError::TenantDisabled(_)
             | StartError::Renewed(_)
             | StartError::Quota(_)

@@ -139,7 +139,7 @@ async fn no_run_of_a_disabled_tenant_begins_or_continues() {
             host.runner(&flow, RunOptions::default()).map(drop),
             host.runner(&flow, options()).map(drop),
             host.resume(&"r".into(), by_hand).map(drop),
-            host.retry(&"r".into(), None, Repeat::default(), again).map(drop),
+            host.retry(&"r".into(), Repeat::default(), again).map(drop),
         ];
         for (how, begun) in begun.into_iter().enumerate() {
             match begun {

@@ -32,7 +32,8 @@ pub use self::{
 };
 use crate::{
     Host, StartError,
-    host::{newer::FlowVersion, resolved},
+    host::resolved,
+    library::versions::FlowVersion,
     operate::documents::to_json,
     runs::waiting,
     tenants::{TenantError, Tenants, audit::Outcome, operation::Operation},

@@ -40,7 +40,7 @@ use flowcell_contract::{Capability, Catalog, Digest, Failure, Json, RunId, Tenan
 use flowcell_engine::{Engine, FairSemaphore};
 use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
-    FlowRunner, Hubs, LiveRuns, OpenError, Repeat, RetryPlan, RunOptions, World,
+    FlowRunner, Hubs, LiveRuns, OpenError, Repeat, RunOptions, World,
     fact::{Fact, RunEnd},
     limits::MAX_READ_UNITS,
     ports::{
@@ -69,7 +69,6 @@ use crate::{
         error::{Error, InputError, StartError},
         home::Home,
         loaded::{CheckedInput, LoadedFlow},
-        newer::FlowVersion,
     },
     observe::{
         metrics::Metrics,
@@ -278,27 +277,18 @@ impl Host {
         Ok(runner)
     }
 
-    /// Prepares a new run that repeats another with the same input: in its original version of the flow, see
-    /// [`FlowRunner::retry`], or in `version`, see [`FlowRunner::retry_in`]. The host refuses a flow whose grants exceed
-    /// the tenant's current policy.
-    pub fn retry(
-        &self,
-        run: &RunId,
-        version: Option<FlowVersion>,
-        again: Repeat,
-        options: RunOptions,
-    ) -> Result<FlowRunner, StartError> {
-        quota::admitted(self, newer::retry(self, run, version, again, options)?)
-    }
-
-    /// Returns what a retry in another version of the flow would keep and run, and begins nothing.
-    pub fn plan_retry(&self, run: &RunId, version: FlowVersion, again: &Repeat) -> Result<RetryPlan, StartError> {
-        newer::plan(self, run, version, again)
+    /// Prepares a new run that repeats another with the same input and its original flow. With `repeat.from`, this
+    /// node and the nodes after it are repeated, and further ones, see [`FlowRunner::retry`]. The host refuses a
+    /// flow whose grants exceed the tenant's current policy.
+    pub fn retry(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
+        let library = called::library_of_retry(self, run, options.run_id.as_ref())?;
+        quota::admitted(self, FlowRunner::retry(self.world(library), run, repeat, options)?)
     }
 
     /// Returns the checked flow of a stored run, as it was when the run began.
     pub fn graph_of_run(&self, run: &RunId) -> Result<Arc<Graph>, StartError> {
-        let record = self.record(run).map_err(OpenError::Store)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+        let record = self.shared.journal.find(&self.tenant, run).map_err(OpenError::Store)?;
+        let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
         Ok(pin::pinned(self, &record.pin).map_err(OpenError::Pin)?)
     }
 

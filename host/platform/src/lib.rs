@@ -99,11 +99,11 @@ pub use flowcell_services::{
 };
 pub use host::error::{Error, InputError, LoadError, StartError};
 pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow};
-pub use host::newer::{FlowVersion, NoVersion};
 pub use host::retention::{DeleteError, Removal, Undeletable};
 pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
+pub use library::versions::{self, FlowVersion, NoVersion, RetryError};
 pub use library::{FlowEntry, FlowLibrary, FlowSource, LibraryError, StoredFlow};
 pub use operate::{audit, identity, policy, quota::QuotaError, retention, usage, vault};
 pub use runs::{inputs, tree, waiting};

@@ -25,6 +25,7 @@ mod files;
 pub mod post;
 pub mod service;
 mod stored;
+pub mod versions;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -134,9 +134,7 @@ impl Driver {
         let (sender, commands) = mpsc::channel::<Command>(MAX_QUEUED_COMMANDS);
         let identity = Identity::new(world.tenant.clone(), run_id, &record);
         let hub = Hub::new(identity.run_id.clone(), sender.clone());
-        // A run of another version calls the flows that this version calls, and not those that the repeated run called.
-        let is_other_version = record.again.as_ref().is_some_and(|again| again.in_version.is_some());
-        let (pin, repeats) = (record.pin.clone(), record.repeats.clone().filter(|_| !is_other_version));
+        let (pin, repeats) = (record.pin.clone(), record.calls_as().cloned());
         let options = DriveOptions { answers: record.answers.clone().into(), ..DriveOptions::default() };
         let site = attempt::site(world, &identity, graph.clone(), pin.clone(), sender);
         let projection = world.projections.of(&graph);

@@ -20,9 +20,9 @@ use flowcell_flow::{
 use futures_util::future::BoxFuture;
 
 pub use definition::Part;
-pub use newer::{OtherVersion, PlannedNode, Reason, RetryPlan};
+pub use newer::{NoStart, OtherVersion, PlannedNode, Reason, RetryPlan};
 pub use options::{PolicyOverride, RunOptions};
-pub use retry::{NoStart, Repeat};
+pub use retry::Repeat;
 use retry::{Repeated, kept_outputs};
 
 use crate::{

@@ -22,7 +22,7 @@ use crate::{
         sessions::{Opened, SessionError},
         supervisor::{AdmissionQueue, AdmitError, FirstEvent, MAX_TIMER_WAIT, Overflow},
     },
-    host::newer::FlowVersion,
+    library::versions::{self, FlowVersion, RetryError},
 };
 
 /// The part of the store's owner that drives runs.
@@ -73,9 +73,9 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
     }
     if let (Some((version, true)), OwnerRequest::Retry { run, from, keep_answers, .. }) = (version, &ask) {
         let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers: *keep_answers };
-        return match blocking(|| host.plan_retry(run, version, &repeat)) {
+        return match blocking(|| versions::plan_retry(host, run, version, &repeat)) {
             Ok(plan) => OwnerReply::Operated { result: plan_json(&plan) },
-            Err(error) => *not_accepted(error),
+            Err(error) => *retry_refused(error),
         };
     }
     let follows = !matches!(&ask, OwnerRequest::Start { follow: false, .. });
@@ -108,10 +108,16 @@ fn not_accepted(error: StartError) -> Box<OwnerReply> {
         StartError::Open(OpenError::Unknown(_)) => "run_not_found",
         StartError::Open(OpenError::Driven(_)) => "run_driven",
         StartError::Renewed(_) => "invalid_flow",
-        StartError::Version(_) => "flow_not_found",
         _ => "not_accepted",
     };
     Box::new(refusal(code, &error))
+}
+
+fn retry_refused(error: RetryError) -> Box<OwnerReply> {
+    match error {
+        RetryError::Start(error) => not_accepted(error),
+        RetryError::Version(error) => Box::new(refusal("flow_not_found", &error)),
+    }
 }
 
 fn prepare(host: &Host, ask: OwnerRequest, version: Option<FlowVersion>) -> Result<FlowRunner, Box<OwnerReply>> {
@@ -134,7 +140,7 @@ fn prepare(host: &Host, ask: OwnerRequest, version: Option<FlowVersion>) -> Resu
             let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers };
             let answers = answers.into_iter().collect();
             let options = RunOptions { run_id: new, answers, ..handed_over_options() };
-            blocking(|| host.retry(&run, version, repeat, options)).map_err(not_accepted)
+            blocking(|| versions::retry(host, &run, version, repeat, options)).map_err(retry_refused)
         }
         _ => Err(Box::new(refusal("bad_request", &"this command starts no run"))),
     }

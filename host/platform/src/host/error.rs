@@ -8,7 +8,7 @@ use flowcell_flow::{Diagnostic, Location, Severity, Source};
 use flowcell_runtime::{OpenError, sqlite::OpenStoreError};
 use flowcell_schema::TooCostly;
 
-use crate::{host::newer::NoVersion, operate::quota::QuotaError, packs::InstallError};
+use crate::{operate::quota::QuotaError, packs::InstallError};
 
 /// An error while a host is built.
 #[derive(Debug, thiserror::Error)]
@@ -113,9 +113,6 @@ pub enum StartError {
         ErrorList(.0)
     )]
     Renewed(Vec<Diagnostic>),
-    /// The run has no other version of its flow, or that version cannot be used.
-    #[error(transparent)]
-    Version(#[from] NoVersion),
     /// The tenant is over quota.
     #[error(transparent)]
     Quota(#[from] QuotaError),

@@ -7,10 +7,9 @@ use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    NoStart, OpenError,
+    OpenError,
     definition::{Part, Versions},
-    past::{Effects, Past},
-    retry::node_and_followers,
+    past::{Effects, Past, node_and_followers},
 };
 use crate::{
     driver::{KeptOutputs, each_unit},
@@ -26,6 +25,25 @@ pub struct OtherVersion {
     pub flow: Pinned,
     /// The number of the version in the flow's library. `None`: the flow is in no library.
     pub version: Option<u32>,
+}
+
+/// The reason for which a run cannot be repeated from a node on.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NoStart {
+    /// The flow has no such node.
+    #[error("the flow itself has no node `{0}`")]
+    Unknown(NodeId),
+    /// The repeated part asks again for every answer that the caller wanted to keep.
+    #[error(
+        "no answer can be kept from `{from}` on, since `{gate}` runs again and asks again; \
+         begin at a node behind `{gate}`, or keep no answers and answer it once more"
+    )]
+    KeepsNothing {
+        /// The node at which the repetition begins.
+        from: NodeId,
+        /// A node that asks: the first node itself, or one after it.
+        gate: NodeId,
+    },
 }
 
 /// What a repetition of a run in another version of its flow keeps, and what it runs again.

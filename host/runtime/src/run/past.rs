@@ -93,6 +93,17 @@ impl Past {
     }
 }
 
+/// Returns a node and all nodes that its edges lead to.
+pub(super) fn node_and_followers(graph: &Graph, from: NodeIx) -> HashSet<NodeIx> {
+    let mut found = HashSet::from([from]);
+    let mut open = vec![from];
+    while let Some(node) = open.pop() {
+        let next = graph.node(node).outgoing.iter().map(|edge| graph.edge(*edge).to);
+        open.extend(next.filter(|next| found.insert(*next)).collect::<Vec<_>>());
+    }
+    found
+}
+
 fn of_flow(graph: &Graph) -> impl Iterator<Item = NodeIx> + '_ {
     graph.body(BodyIx::ROOT).nodes.iter().copied()
 }

@@ -10,8 +10,8 @@ use flowcell_flow::{
 
 use super::{
     FlowRunner, OpenError, RunOptions,
-    newer::{Earlier, OtherVersion, RetryPlan, outputs_of, plan},
-    past::Past,
+    newer::{Earlier, NoStart, OtherVersion, RetryPlan, outputs_of, plan},
+    past::{Past, node_and_followers},
 };
 use crate::{
     driver::{KeptOutputs, each_unit, merge},
@@ -30,25 +30,6 @@ pub struct Repeat {
     pub from: Option<NodeId>,
     /// True if the run keeps the answers of people that the repeated nodes depend on. Otherwise the nodes ask again.
     pub keep_answers: bool,
-}
-
-/// The reason for which a run cannot be repeated from a node on.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum NoStart {
-    /// The flow has no such node.
-    #[error("the flow itself has no node `{0}`")]
-    Unknown(NodeId),
-    /// The repeated part asks again for every answer that the caller wanted to keep.
-    #[error(
-        "no answer can be kept from `{from}` on, since `{gate}` runs again and asks again; \
-         begin at a node behind `{gate}`, or keep no answers and answer it once more"
-    )]
-    KeepsNothing {
-        /// The node at which the repetition begins.
-        from: NodeId,
-        /// A node that asks: the first node itself, or one after it.
-        gate: NodeId,
-    },
 }
 
 /// The run that a new run repeats.
@@ -244,15 +225,4 @@ fn ask_again(graph: &Graph, decided: HashSet<NodeIx>, anew: &mut HashSet<NodeIx>
         depended.into_iter().for_each(|after| anew.extend(after));
         open = rest;
     }
-}
-
-/// Returns a node and all nodes that its edges lead to.
-pub(super) fn node_and_followers(graph: &Graph, from: NodeIx) -> HashSet<NodeIx> {
-    let mut found = HashSet::from([from]);
-    let mut open = vec![from];
-    while let Some(node) = open.pop() {
-        let next = graph.node(node).outgoing.iter().map(|edge| graph.edge(*edge).to);
-        open.extend(next.filter(|next| found.insert(*next)).collect::<Vec<_>>());
-    }
-    found
 }

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::identity::{AuthError, Scope};
 use flowcell_platform::{
-    AskError, DeleteError, LibraryError, LoadError, NoVersion, QuotaError, StartError,
+    AskError, DeleteError, LibraryError, LoadError, NoVersion, QuotaError, RetryError, StartError,
     jobs::JobError,
     shape,
     supervisor::AdmitError,
@@ -353,21 +353,25 @@ impl From<LookError> for ApiError {
     }
 }
 
+impl From<RetryError> for ApiError {
+    fn from(error: RetryError) -> ApiError {
+        match error {
+            RetryError::Start(error) => error.into(),
+            RetryError::Version(NoVersion::Library(error)) => error.into(),
+            RetryError::Version(NoVersion::File(LoadError::Invalid(findings))) => ApiError::invalid_flow(&findings),
+            RetryError::Version(NoVersion::Session) => ApiError::new(StatusCode::CONFLICT, "session_run", error),
+            RetryError::Version(_) => ApiError::not_found("flow_not_found", error),
+        }
+    }
+}
+
 impl From<StartError> for ApiError {
     fn from(error: StartError) -> ApiError {
         let conflict = |code| ApiError::new(StatusCode::CONFLICT, code, &error);
         match &error {
             StartError::Input(input) => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, input.code(), &error)
                 .with_details(json!({ "findings": input.findings() })),
-            StartError::Renewed(findings) | StartError::Version(NoVersion::File(LoadError::Invalid(findings))) => {
-                ApiError::invalid_flow(findings)
-            }
-            StartError::Version(NoVersion::Library(LibraryError::Invalid(findings))) => {
-                ApiError::invalid_flow(findings)
-            }
-            StartError::Version(NoVersion::Library(LibraryError::Folder { .. })) => ApiError::internal(&error),
-            StartError::Version(NoVersion::Session) => conflict("session_run"),
-            StartError::Version(_) => ApiError::not_found("flow_not_found", &error),
+            StartError::Renewed(findings) => ApiError::invalid_flow(findings),
             StartError::Disabled(_) => conflict("flow_disabled"),
             StartError::TenantDisabled(_) => conflict("tenant_disabled"),
             StartError::Quota(QuotaError::Store(error)) => ApiError::unavailable(error),

@@ -17,7 +17,7 @@ use super::{
     runs::{RunView, view},
     start,
 };
-use flowcell_platform::{FlowVersion, StartError};
+use flowcell_platform::{FlowVersion, StartError, versions};
 
 /// An accepted command; it is on stable storage.
 #[derive(Serialize, ToSchema)]
@@ -373,11 +373,14 @@ pub(crate) async fn retry(
     let repeat = Repeat { from: body.from.as_deref().map(NodeId::from), keep_answers: body.keep_answers };
     let (repeated, version) = (run.clone(), body.flow_version);
     if let Some(version) = version.filter(|_| body.check) {
-        let plan = request.reading(move |request| Ok(request.host.plan_retry(&repeated, version, &repeat)?)).await?;
+        let plan = request
+            .reading(move |request| Ok(versions::plan_retry(&request.host, &repeated, version, &repeat)?))
+            .await?;
         return Ok(Json(plan).into_response());
     }
-    let prepared =
-        request.clone().reading(move |request| Ok(request.host.retry(&repeated, version, repeat, options)?));
+    let prepared = request
+        .clone()
+        .reading(move |request| Ok(versions::retry(&request.host, &repeated, version, repeat, options)?));
     let runner = prepared.await?;
     if body.keep_answers {
         request.write_audit_entry("gate.keep", format!("{run} {}", runner.run_id())).await?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use flowcell::{
-    Closed, FlowRunner, Host, HubError, Json, OpenError, RunId, RunOptions, StartError,
+    Closed, FlowRunner, Host, HubError, Json, OpenError, RetryError, RunId, RunOptions, StartError,
     control::{AskError, OwnerRequest},
 };
 
@@ -74,7 +74,7 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliE
     answers::check_in(&host, &run, &args.pairs())?;
     let later = answer_open(&host, &args, terminal)?;
     let args = ResumeArgs { answers: later, ..args };
-    resume_here(host, args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))
+    resume_here(host, args, terminal, |host, options| Ok(host.resume(&run, RunOptions { by_hand: true, ..options })?))
 }
 
 /// Sends the given answers to the open questions. Returns the answers whose questions are not asked yet.
@@ -119,12 +119,12 @@ fn wait_for_claim(
     host: &Host,
     run: &RunId,
     terminal: Terminal,
-    prepare: impl Fn() -> Result<FlowRunner, StartError>,
+    prepare: impl Fn() -> Result<FlowRunner, RetryError>,
 ) -> Result<FlowRunner, CliError> {
     let (began, mut told) = (Instant::now(), false);
     loop {
         let error = match prepare() {
-            Err(StartError::Open(error @ OpenError::Driven(_))) if host.shared().is_some() => error,
+            Err(RetryError::Start(StartError::Open(error @ OpenError::Driven(_)))) if host.shared().is_some() => error,
             prepared => return Ok(prepared?),
         };
         if began.elapsed() >= CLAIM_PATIENCE {
@@ -147,7 +147,7 @@ pub(super) fn resume_here(
     host: Host,
     args: ResumeArgs,
     terminal: Terminal,
-    prepare: impl Fn(&Host, RunOptions) -> Result<FlowRunner, StartError>,
+    prepare: impl Fn(&Host, RunOptions) -> Result<FlowRunner, RetryError>,
 ) -> Result<Exit, CliError> {
     let handed_over = listen_beside(&host, &args.store, &args.packs, terminal)?;
     let _serving = host.serve()?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 use flowcell::{
     FlowVersion, Host, PlannedNode, Repeat, RetryPlan, RunId, RunOptions, contract::NodeId, control::OwnerRequest,
+    versions,
 };
 
 use super::resume::{ResumeArgs, resume_here};
@@ -53,12 +54,12 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, CliEr
     let repeat = Repeat { from: args.from.as_deref().map(NodeId::from), keep_answers: args.keep_answers };
     match Owner::of(args.resume.store.place()?, &args.resume.packs)? {
         Owner::Here(host) => {
-            let plan = version.map(|version| host.plan_retry(&run, version, &repeat)).transpose()?;
+            let plan = version.map(|version| versions::plan_retry(&host, &run, version, &repeat)).transpose()?;
             if let Some(done) = show(plan.as_ref(), &args, terminal)? {
                 return Ok(done);
             }
             let prepare = |host: &Host, options| {
-                host.retry(&run, version, repeat.clone(), RunOptions { run_id: run_id.clone(), ..options })
+                versions::retry(host, &run, version, repeat.clone(), RunOptions { run_id: run_id.clone(), ..options })
             };
             resume_here(host, args.resume, terminal, prepare)
         }

@@ -122,7 +122,7 @@ async fn retry(host: &Host, job: &str, request: &JobRequest, run: &RunId) -> Act
     let repeat =
         Repeat { from: request.params.from.as_deref().map(NodeId::from), keep_answers: request.params.keep_answers };
     let options = RunOptions { run_id: Some(new), without_events: true, ..RunOptions::default() };
-    match host.charged(|| host.retry(run, None, repeat, options)) {
+    match host.charged(|| host.retry(run, repeat, options)) {
         Ok(runner) if !runner.is_new() => Acted::Done,
         Ok(runner) => accepted(host, runner.accept().await),
         Err(error) => of_start(host, &error),
