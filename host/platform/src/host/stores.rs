@@ -53,6 +53,7 @@ pub(super) enum StorePlace {
 }
 
 /// A store on a server.
+#[cfg_attr(not(feature = "shared-stores"), allow(dead_code, reason = "a build without servers only refuses them"))]
 pub(super) struct ServerPlace {
     pub(super) url: String,
     /// The maximum time to wait at the start for a server that does not answer. `None`: the default of the store.
