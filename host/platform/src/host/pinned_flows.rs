@@ -50,34 +50,3 @@ impl PinnedFlows {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-    use flowcell_flow::Source;
-    use flowcell_runtime::{FlowRunner, RunOptions};
-
-    use crate::Host;
-
-    #[test]
-    fn a_pinned_flow_is_checked_once_for_each_tenant() {
-        let folder = tempfile::tempdir().unwrap();
-        let host = Host::builder().without_cache().instances(4).state_dir(folder.path()).build().unwrap();
-        let text = "flow: { name: f }\nnodes: [{ id: a, type: control.noop }]\n";
-        let store = |host: &Host, run: &str| {
-            let flow = host.load_source(Source { name: "f.yaml".into(), text: text.into() }).unwrap();
-            let options = RunOptions { run_id: Some(run.into()), ..RunOptions::default() };
-            let runner = host.runner(&flow, options).unwrap();
-            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(runner.accept()).unwrap();
-        };
-        let other = host.for_tenant("other".into());
-        ["a", "b"].iter().for_each(|run| store(&host, run));
-        store(&other, "a");
-        let open = |host: &Host, run: &str| host.resume(&run.into(), RunOptions::default()).unwrap();
-        let graph = |runner: &FlowRunner| runner.graph().clone();
-        let first = graph(&open(&host, "a"));
-        assert!(std::sync::Arc::ptr_eq(&first, &graph(&open(&host, "b"))));
-        assert!(!std::sync::Arc::ptr_eq(&first, &graph(&open(&other, "a"))));
-    }
-}
