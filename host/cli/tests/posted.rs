@@ -7,7 +7,6 @@
 #[path = "../../server/tests/http/client.rs"]
 #[allow(dead_code, reason = "not every test does everything")]
 mod client;
-#[allow(dead_code, reason = "not every test does everything")]
 mod kit;
 #[allow(dead_code, reason = "the runtime's tests cut more")]
 #[path = "../../runtime/tests/shared/proxy.rs"]

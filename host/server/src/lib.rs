@@ -331,10 +331,10 @@ impl DrivenRuns {
 impl RunObserver for DrivenRuns {
     fn tenants(&self) -> Vec<Tenant> {
         let tenants = self.directory.identity.tenants();
-        if let Err(error) = self.listen_for(&tenants) {
-            if !matches!(&error, StartError::Open(OpenError::Store(error)) if error.is_outage()) {
-                tracing::warn!("cannot read the commands of other processes: {error}");
-            }
+        if let Err(error) = self.listen_for(&tenants)
+            && !matches!(&error, StartError::Open(OpenError::Store(error)) if error.is_outage())
+        {
+            tracing::warn!("cannot read the commands of other processes: {error}");
         }
         tenants
     }

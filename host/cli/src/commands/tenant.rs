@@ -45,7 +45,7 @@ pub(crate) enum TenantCommand {
     /// Accept the tokens of a tenant again, and resume its runs
     Enable(OneTenant),
     /// Write the runs, flows, files and audit log of a tenant into a new folder, without secrets
-    Export(export::ExportTenant),
+    Export(Box<export::ExportTenant>),
     /// Remove a disabled tenant with its runs, flows, files, secrets, tokens and logs, and print a certificate; without
     /// `--yes`, print what would be removed
     Delete(DeleteTenant),
