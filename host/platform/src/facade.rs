@@ -6,10 +6,11 @@
 use std::{io::Write, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
 use flowcell_contract::{Json, RunId};
-use flowcell_flow::{Diagnostic, Source};
+use flowcell_flow::{Diagnostic, Source, graph::Graph};
 use flowcell_runtime::{
-    Event,
+    Event, OpenError,
     export::ExportError,
+    fact::RunEnd,
     inputs::{TaskInputs, Window},
     ports::{Runs, StoreError, Swept},
 };
@@ -109,6 +110,18 @@ impl Host {
     /// [includes](Simulate::includes) them. Otherwise returns `None`.
     pub fn simulated_of(&self, run: &RunId) -> Option<Simulate> {
         called::simulated_of(self, run)
+    }
+
+    /// Returns the checked flow of a stored run, as it was when the run began.
+    pub fn graph_of_run(&self, run: &RunId) -> Result<Arc<Graph>, StartError> {
+        let record = self.record(run).map_err(OpenError::Store)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+        Ok(pin::pinned(self, &record.pin).map_err(OpenError::Pin)?)
+    }
+
+    /// Returns the end of a run with its outputs, or `None` if the run has not ended. `next` is the number of the run's
+    /// last event plus one.
+    pub fn end_of(&self, run: &RunId, next: u64) -> Result<Option<RunEnd>, StartError> {
+        events::end_of(self, run, next)
     }
 
     /// Visits the events of a stored run in order, beginning with the event number `from`, until the visitor breaks.

@@ -41,8 +41,6 @@ use flowcell_engine::{Engine, FairSemaphore};
 use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
     FlowRunner, Hubs, LiveRuns, OpenError, Repeat, RunOptions, World,
-    fact::{Fact, RunEnd},
-    limits::MAX_READ_UNITS,
     ports::{
         Blobs, CacheStore, DocumentStore, Erase, Inbox, Journal, Leases, Record, Runs, Sessions, StateStore,
         StoreError, Sweep, Timers,
@@ -283,25 +281,6 @@ impl Host {
     pub fn retry(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
         let library = called::library_of_retry(self, run, options.run_id.as_ref())?;
         quota::admitted(self, FlowRunner::retry(self.world(library), run, repeat, options)?)
-    }
-
-    /// Returns the checked flow of a stored run, as it was when the run began.
-    pub fn graph_of_run(&self, run: &RunId) -> Result<Arc<Graph>, StartError> {
-        let record = self.shared.journal.find(&self.tenant, run).map_err(OpenError::Store)?;
-        let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
-        Ok(pin::pinned(self, &record.pin).map_err(OpenError::Pin)?)
-    }
-
-    /// Returns the end of a run with its outputs, or `None` if the run has not ended. `next` is the number of the run's
-    /// last event plus one.
-    pub fn end_of(&self, run: &RunId, next: u64) -> Result<Option<RunEnd>, StartError> {
-        let units = self.shared.journal.read(&self.tenant, run, next.saturating_sub(1), MAX_READ_UNITS);
-        let units = units.map_err(OpenError::Store)?;
-        let mut facts = units.iter().flat_map(|unit| &unit.facts).rev();
-        Ok(facts.find_map(|fact| match fact {
-            Fact::RunEnded { end } => Some(RunEnd::clone(end)),
-            _ => None,
-        }))
     }
 
     /// Returns the record of a run: its metadata without events.

@@ -3,7 +3,13 @@
 use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
 
 use flowcell_contract::RunId;
-use flowcell_runtime::{Event, OpenError, limits::MAX_READ_UNITS, ports::Unit, publish::Projector};
+use flowcell_runtime::{
+    Event, OpenError,
+    fact::{Fact, RunEnd},
+    limits::MAX_READ_UNITS,
+    ports::Unit,
+    publish::Projector,
+};
 
 use super::{Host, pin};
 use crate::host::error::StartError;
@@ -19,6 +25,17 @@ pub struct EventReader {
     units: VecDeque<Arc<Unit>>,
     /// Events of the last unit that the caller has not taken.
     events: VecDeque<Event>,
+}
+
+/// Performs [`Host::end_of`].
+pub(crate) fn end_of(host: &Host, run: &RunId, next: u64) -> Result<Option<RunEnd>, StartError> {
+    let units = host.shared.journal.read(&host.tenant, run, next.saturating_sub(1), MAX_READ_UNITS);
+    let units = units.map_err(OpenError::Store)?;
+    let mut facts = units.iter().flat_map(|unit| &unit.facts).rev();
+    Ok(facts.find_map(|fact| match fact {
+        Fact::RunEnded { end } => Some(RunEnd::clone(end)),
+        _ => None,
+    }))
 }
 
 /// Performs [`Host::each_event`].

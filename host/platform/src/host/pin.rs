@@ -77,7 +77,7 @@ fn keep_pack(host: &Host, digest: &str) -> Option<Arc<str>> {
 }
 
 /// Loads a flow from its pinned content.
-pub(super) fn pinned(host: &Host, pin: &Pin) -> Result<Arc<Graph>, Failure> {
+pub(crate) fn pinned(host: &Host, pin: &Pin) -> Result<Arc<Graph>, Failure> {
     check_pinned(host, pin).map(|(graph, _)| graph)
 }
 

@@ -131,7 +131,7 @@ mod tests {
     use super::{super::schema, *};
 
     /// The tables whose rows belong to a run, and those without rows of tenants.
-    const OTHERS: [&str; 3] = ["flowcell_units", "flowcell_owners", "flowcell_version"];
+    const OTHERS: [&str; 4] = ["flowcell_units", "flowcell_owners", "flowcell_version", "flowcell_epoch"];
 
     #[test]
     fn every_table_of_the_schema_has_a_rule_for_the_removal_of_a_tenant() {
