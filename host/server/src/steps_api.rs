@@ -37,6 +37,7 @@ use flowcell_runtime::{
     Channel, Event, FlowRunner, Hub, RunOptions, RunResult, RunStatus,
     paging::{Filling, PAGE_BYTES},
 };
+use serde::Serialize;
 use utoipa::ToSchema;
 
 pub(super) use self::envelope::enveloped;
@@ -50,7 +51,7 @@ use crate::http::{
     start,
 };
 use flowcell_platform::{
-    QuotaError, StartError,
+    FlowEntry, QuotaError, StartError,
     library::LibraryError,
     library::service::{FlowError, FlowService, MAX_LOG_LINES},
 };
@@ -267,7 +268,22 @@ pub(super) async fn list_flows(request: app::Request, Flows(flows): Flows) -> Re
             format!("the list of flows is larger than {} MiB; read it by page at `GET /v1/flows`", PAGE_BYTES >> 20);
         return Err(ErrorResponse::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", why));
     }
-    Ok(success(StatusCode::OK, "flows", &listed))
+    let flows: Vec<_> = listed.iter().map(ListedFlow::of).collect();
+    Ok(success(StatusCode::OK, "flows", &flows))
+}
+
+/// A flow in the list, with the members that this interface has always had.
+#[derive(Serialize)]
+struct ListedFlow<'a> {
+    name: &'a str,
+    version: u32,
+    description: Option<&'a str>,
+}
+
+impl ListedFlow<'_> {
+    fn of(entry: &FlowEntry) -> ListedFlow<'_> {
+        ListedFlow { name: &entry.name, version: entry.version, description: entry.description.as_deref() }
+    }
 }
 
 /// Show a flow
