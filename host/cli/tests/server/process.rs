@@ -67,7 +67,7 @@ fn a_server_goes_on_for_its_drain_delay() {
     let refused = std::iter::repeat_with(ready).take(100_000).find(|response| response.status == 503).unwrap();
     assert_eq!(refused.json()["error"]["code"], "draining");
     let run = ask(address, "POST", "/v1/runs?wait=true", &[], &json!({ "flow": hello() }).to_string());
-    assert_eq!((run.status, run.json()["status"].as_str()), (200, Some("succeeded")), "{}", run.json());
+    assert_eq!((run.status, run.json()["status"].as_str()), (201, Some("succeeded")), "{}", run.json());
     // The second signal does not wait.
     assert_eq!(stop(child), Some(143));
 }
