@@ -136,7 +136,8 @@ impl Connections {
     }
 
     async fn find_primary(&self, writes: bool) -> Result<(), (Blocked, SqlError)> {
-        let index = self.hosts.find_primary(writes, Duration::from_millis(SERVER_TEST_MS)).await?;
+        let current = self.primary.index.load(Ordering::Acquire);
+        let index = self.hosts.find_primary(current, writes, Duration::from_millis(SERVER_TEST_MS)).await?;
         if self.primary.index.swap(index, Ordering::AcqRel) == index {
             return Ok(());
         }
@@ -170,7 +171,20 @@ impl Connections {
         let pooled = pooled.map_err(|error| SqlError::from_sqlx(dialect, error)).inspect_err(|error| {
             self.outages.suspect(error);
         })?;
-        Ok(Connection { pooled: Some(pooled), dialect, patience, pinned: false, outages: self.outages.clone() })
+        Ok(Connection {
+            pooled: Some(pooled),
+            dialect,
+            patience,
+            pinned: false,
+            in_transaction: false,
+            acquired: Instant::now(),
+            outages: self.outages.clone(),
+        })
+    }
+
+    /// Returns whether a connection that a caller keeps is to the present primary.
+    pub(super) fn is_current(&self, connection: &Connection) -> bool {
+        self.primary.has_connection_of(connection.acquired.elapsed())
     }
 
     /// Listens to a channel of PostgreSQL. Returns `None` for other servers.
@@ -201,6 +215,9 @@ pub(super) struct Connection {
     patience: Duration,
     /// True if a read transaction is open until the connection is closed.
     pinned: bool,
+    /// True from the begin of a transaction that writes until its end.
+    in_transaction: bool,
+    acquired: Instant,
     outages: Arc<Outages>,
 }
 
@@ -320,18 +337,22 @@ impl Connection {
     }
 
     pub(super) async fn begin(&mut self) -> Result<(), SqlError> {
+        self.in_transaction = true;
         self.run_unprepared("BEGIN").await
     }
 
     /// Commits the transaction. If the connection is lost meanwhile, it is unknown whether the commit happened.
     pub(super) async fn commit(&mut self) -> Result<(), SqlError> {
-        self.run_unprepared("COMMIT").await
+        self.run_unprepared("COMMIT").await?;
+        self.in_transaction = false;
+        Ok(())
     }
 
     /// Rolls the transaction back. If the connection is lost, the server does so itself.
     pub(super) async fn roll_back(&mut self) {
         if self.pooled.is_some() {
-            let _ = self.run_unprepared("ROLLBACK").await;
+            let done = self.run_unprepared("ROLLBACK").await;
+            self.in_transaction &= done.is_err();
         }
     }
 
@@ -361,6 +382,15 @@ impl Connection {
             Some(PooledConnection::My(pooled)) => drop(pooled.detach()),
             Some(PooledConnection::Pg(pooled)) => drop(pooled.detach()),
             None => {}
+        }
+    }
+}
+
+impl Drop for Connection {
+    /// Closes the connection if the caller gave up within a transaction, so that no later caller writes in it.
+    fn drop(&mut self) {
+        if self.in_transaction {
+            self.discard();
         }
     }
 }

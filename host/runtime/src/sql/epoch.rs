@@ -1,13 +1,15 @@
 //! The epoch: detects a database that was restored from an older copy, or a promoted replica that lacks commits. The runs
 //! of such a database may have done more than it records.
 //!
-//! The database has a lineage, which is a random text, and a number that grows while the store is written. Each process
+//! The database has a lineage, which is a random text or several of them, and a number that grows while the store is written. Each process
 //! remembers the highest number that it has read, and keeps it in a file if the operator names one. A database with
-//! another lineage or a smaller number is an older copy. The process that notices this first parks the runs, and gives
-//! the database a number that is larger than the numbers that other processes remember.
+//! another lineage or a smaller number is an older copy. The process that notices this first parks the runs, gives
+//! the database a number that is larger than the numbers that other processes remember, and adds the lineage that it
+//! remembers to that of the database. So processes that remember either of them know the database afterwards.
 
 use std::{
     fs,
+    io::ErrorKind,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -43,7 +45,8 @@ struct Age {
 
 impl Age {
     fn is_older_than(&self, seen: &Age) -> bool {
-        self.lineage != seen.lineage || self.number < seen.number
+        let is_known = names(&self.lineage).any(|name| names(&seen.lineage).any(|other| other == name));
+        !is_known || self.number < seen.number
     }
 
     /// Parses the content of the file: the lineage and the number, separated by a space.
@@ -51,6 +54,26 @@ impl Age {
         let (lineage, number) = text.trim().split_once(' ')?;
         Some(Age { lineage: lineage.to_owned(), number: number.parse().ok()? })
     }
+}
+
+/// The separator of the names in a lineage.
+const SEPARATOR: char = '+';
+/// Maximum number of names in a lineage. The column has room for 255 bytes.
+const MAX_NAMES: usize = 6;
+
+fn names(lineage: &str) -> impl Iterator<Item = &str> {
+    lineage.split(SEPARATOR)
+}
+
+/// Joins the names of two lineages. The names of `first` come first, and further ones than [`MAX_NAMES`] are left out.
+fn joined(first: &str, second: &str) -> String {
+    let mut all: Vec<&str> = Vec::new();
+    for name in names(first).chain(names(second)) {
+        if !all.contains(&name) && all.len() < MAX_NAMES {
+            all.push(name);
+        }
+    }
+    all.join("+")
 }
 
 /// The epoch in the view of one process.
@@ -64,7 +87,15 @@ pub(super) struct Epoch {
 impl Epoch {
     /// Reads the file, if the operator has named one. A missing file is created at the first record.
     pub(super) fn new(file: Option<PathBuf>) -> Epoch {
-        let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
+        let text = file.as_ref().and_then(|file| match fs::read_to_string(file) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                if error.kind() != ErrorKind::NotFound {
+                    tracing::warn!("cannot read {}, so an older copy is not recognised: {error}", file.display());
+                }
+                None
+            }
+        });
         let seen = text.as_deref().and_then(Age::parse);
         if let (Some(file), Some(_), None) = (&file, &text, &seen) {
             tracing::warn!("{} has no lineage and number of a store, so it is written anew", file.display());
@@ -75,12 +106,10 @@ impl Epoch {
     /// Checks whether the database is an older copy. If so, parks its runs and resets the progress of triggers. Returns
     /// whether this call has done so. Records the number otherwise.
     pub(super) async fn check(&self, connection: &mut Connection) -> Result<bool, SqlError> {
-        let Some(found) = read(connection, "").await? else { return Ok(false) };
-        let seen = self.seen.lock().clone();
-        let Some(seen) = seen.filter(|seen| found.is_older_than(seen)) else {
-            self.record(found);
+        if !self.is_older(connection).await? {
             return Ok(false);
-        };
+        }
+        let Some(seen) = self.seen.lock().clone() else { return Ok(false) };
         connection.begin().await?;
         let done = async {
             let restored = restore(connection, &seen).await?;
@@ -100,6 +129,16 @@ impl Epoch {
             );
         }
         Ok(parked.is_some())
+    }
+
+    /// Returns whether the database is an older copy. Records the number otherwise.
+    pub(super) async fn is_older(&self, connection: &mut Connection) -> Result<bool, SqlError> {
+        let Some(found) = read(connection, "").await? else { return Ok(false) };
+        let is_older = self.seen.lock().as_ref().is_some_and(|seen| found.is_older_than(seen));
+        if !is_older {
+            self.record(found);
+        }
+        Ok(is_older)
     }
 
     /// Increments the number within a commit, if an increment is due. Returns true if it was due.
@@ -122,7 +161,7 @@ impl Epoch {
             return;
         }
         if let Some(file) = &self.file
-            && let Err(error) = private::write(file, &format!("{} {}\n", age.lineage, age.number))
+            && let Err(error) = private::replace(file, &format!("{} {}\n", age.lineage, age.number))
         {
             tracing::warn!("cannot write {}, so an older copy may not be recognised: {error}", file.display());
         }
@@ -143,7 +182,8 @@ async fn restore(connection: &mut Connection, seen: &Age) -> Result<(Age, Option
     }
     let parked = park_all(connection).await?;
     connection.run("DELETE FROM flowcell_registry WHERE kind = ?", args![MARK]).await?;
-    let age = Age { lineage: seen.lineage.clone(), number: seen.number.max(found.number) + RESTORED_STEP };
+    let age =
+        Age { lineage: joined(&found.lineage, &seen.lineage), number: seen.number.max(found.number) + RESTORED_STEP };
     let sql = "UPDATE flowcell_epoch SET lineage = ?, number = ?";
     connection.run(sql, args![age.lineage.as_str(), age.number]).await?;
     Ok((age, Some(parked)))
@@ -193,9 +233,16 @@ mod tests {
     #[test]
     fn another_lineage_or_a_smaller_number_is_older() {
         let seen = Age::parse("a 7\n").unwrap();
-        for (text, older) in [("a 6", true), ("a 7", false), ("a 8", false), ("b 9", true)] {
+        for (text, older) in
+            [("a 6", true), ("a 7", false), ("a 8", false), ("b 9", true), ("b+a 9", false), ("c+b 9", true)]
+        {
             assert_eq!(Age::parse(text).unwrap().is_older_than(&seen), older, "{text}");
         }
         assert_eq!(Age::parse("7"), None);
+        assert_eq!(joined("b", "a+b"), "b+a");
+        assert_eq!(joined("1+2+3", "4+5+6+7"), "1+2+3+4+5+6");
+        // After a process that remembers `a` has parked the runs, one that remembers `b` does not park them again.
+        let restored = Age { lineage: joined("b", "a"), number: 10 };
+        assert!(!restored.is_older_than(&Age::parse("b 9").unwrap()));
     }
 }

@@ -35,7 +35,13 @@ pub(super) async fn renew_repeatedly(shared: Arc<Shared>) {
         }
         let left = options.give_up().saturating_sub(shared.claims.since_renewal()).max(options.renew());
         match tokio::time::timeout(left, renew(&shared)).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(Age::Current)) => {}
+            // Parking many runs takes longer than a renewal may.
+            Ok(Ok(Age::Older)) => {
+                if let Err(error) = park_runs(&shared).await {
+                    tracing::warn!("cannot park the runs of a restored store, and tries again: {error}");
+                }
+            }
             // The outage has its own lines in the log.
             Ok(Err(error)) => tracing::debug!("cannot renew the lease: {error}"),
             Err(_) => tracing::debug!("cannot renew the lease: the server does not answer"),
@@ -46,19 +52,35 @@ pub(super) async fn renew_repeatedly(shared: Arc<Shared>) {
     }
 }
 
-async fn renew(shared: &Shared) -> Result<(), SqlError> {
+/// The age of the database at a renewal of the lease.
+enum Age {
+    Current,
+    /// The database is an older copy, and the lease was not renewed.
+    Older,
+}
+
+async fn park_runs(shared: &Shared) -> Result<(), SqlError> {
+    let mut connection = shared.connections.acquire(shared.options.patience).await?;
+    epoch::check(shared, &mut connection).await
+}
+
+async fn renew(shared: &Shared) -> Result<Age, SqlError> {
     let options = &shared.options;
     let lease = options.lease.as_millis() as u64;
     let mut connection = shared.connections.acquire(options.patience).await?;
-    epoch::check(shared, &mut connection).await?;
+    if shared.epoch.is_older(&mut connection).await? {
+        return Ok(Age::Older);
+    }
     let _entering = shared.entering.lock().await;
     let (asked, owner) = (Instant::now(), shared.claims.owner());
     let sql = "UPDATE flowcell_owners SET until = {now} + ? WHERE id = ? AND until > {now}";
     if connection.run(sql, args![lease, owner]).await? == 1 {
         shared.claims.record_renewal(owner, asked);
-        return sweep::old_messages(&mut connection).await;
+        sweep::old_messages(&mut connection).await?;
+        return Ok(Age::Current);
     }
-    replace_owner(shared, &mut connection).await
+    replace_owner(shared, &mut connection).await?;
+    Ok(Age::Current)
 }
 
 /// Ensures that the lease covers the next claim. A process that was suspended for too long becomes a new owner first.

@@ -85,11 +85,17 @@ impl Hosts {
         (0..self.len()).map(|index| self.address(index)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the index of the first host that is a primary. With `writes`, the host must also accept a write. Each
+    /// Returns the index of the first host that is a primary. Begins with the `current` one, so that an earlier primary
+    /// that returns is not used again while the present one answers. With `writes`, the host must also accept a write. Each
     /// host has `patience` to answer. The error names each host with its reason.
-    pub(super) async fn find_primary(&self, writes: bool, patience: Duration) -> Result<usize, (Blocked, SqlError)> {
+    pub(super) async fn find_primary(
+        &self,
+        current: usize,
+        writes: bool,
+        patience: Duration,
+    ) -> Result<usize, (Blocked, SqlError)> {
         let (mut reasons, mut is_temporary, mut worst) = (Vec::new(), false, Blocked::Writes);
-        for index in 0..self.len() {
+        for index in (0..self.len()).map(|after| (current + after) % self.len()) {
             let (blocked, error) = match tokio::time::timeout(patience, self.test(index, writes)).await {
                 Ok(Ok(())) => return Ok(index),
                 Ok(Err(failed)) => failed,

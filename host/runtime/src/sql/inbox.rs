@@ -116,8 +116,9 @@ impl Deliverer {
             match &mut listener {
                 Some(listener) if is_readable => tokio::select! {
                     () = poll => {}
-                    Err(_) = listener.recv() => tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS)).await,
-                    else => {}
+                    received = listener.recv() => if received.is_err() {
+                        tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS)).await;
+                    },
                 },
                 _ => poll.await,
             }

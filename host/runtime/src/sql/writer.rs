@@ -117,7 +117,8 @@ impl Writer {
     }
 
     async fn connection(&mut self) -> Result<Connection, SqlError> {
-        match self.connection.take() {
+        let kept = self.connection.take().filter(|kept| self.shared.connections.is_current(kept));
+        match kept {
             Some(connection) => Ok(connection),
             None => self.shared.connections.acquire(self.shared.options.patience).await,
         }

@@ -48,6 +48,15 @@ pub(crate) fn write(file: &Path, text: &str) -> io::Result<()> {
     options().write(true).create(true).truncate(true).open(file)?.write_all(text.as_bytes())
 }
 
+/// Replaces a file by one with this content. After a crash the file has the old or the new content.
+pub(crate) fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let new = file.with_extension("new");
+    let mut opened = options().write(true).create(true).truncate(true).open(&new)?;
+    opened.write_all(text.as_bytes())?;
+    opened.sync_all()?;
+    fs::rename(new, file)
+}
+
 /// Opens or creates a file for a lock. Every user who may open a file may lock it, so this function removes the
 /// access of all users but the owner.
 pub(super) fn open_lock(file: &Path) -> io::Result<File> {
