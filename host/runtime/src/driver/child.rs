@@ -114,7 +114,7 @@ impl Caller<'_> {
                     );
                     None
                 }
-                found => found?.and_then(|record| record.repeats),
+                found => found?.and_then(|record| record.calls_as().cloned()),
             };
         }
         Ok((self.world.flows.resolve(name, self.pin)?, None))

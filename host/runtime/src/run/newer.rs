@@ -167,10 +167,12 @@ pub(super) fn plan(
             Some(old) => match versions.difference(old, node) {
                 Some(part) => Some(Reason::Changed { part }),
                 None => match ends.get(&old) {
-                    Some(End::Succeeded) => match same_calls(world, past.called_by(id), &other.flow.pin)? {
-                        true => None,
-                        false => Some(Reason::Changed { part: Part::Called }),
-                    },
+                    Some(End::Succeeded) => {
+                        match past.knows_calls_of(id) && same_calls(world, past.called_by(id), &other.flow.pin)? {
+                            true => None,
+                            false => Some(Reason::Changed { part: Part::Called }),
+                        }
+                    }
                     Some(End::Skipped) => {
                         skipped.insert(node);
                         None

@@ -8,7 +8,7 @@ use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
 
 use crate::{
     driver::each_unit,
-    fact::{Fact, ScopeId, TaskKey},
+    fact::{Fact, Received, ScopeId, TaskKey},
     limits::{MAX_DEPTH, MAX_REPEATS},
     ports::StoreError,
     world::World,
@@ -31,6 +31,8 @@ pub(super) struct Past {
     called: HashMap<NodeId, Vec<RunId>>,
     /// True if the store no longer has one of the runs. Then anything may have happened at any node.
     is_cut: bool,
+    /// The nodes that ran in a run that the store still has.
+    seen: HashSet<NodeId>,
 }
 
 impl Past {
@@ -38,8 +40,6 @@ impl Past {
     pub(super) fn read(world: &World, run: &RunId) -> Result<Past, StoreError> {
         let mut past = Past::default();
         let (mut next, mut left) = (Some(run.clone()), MAX_REPEATS);
-        // The nodes that ran in a later run of the chain.
-        let mut seen: HashSet<NodeId> = HashSet::new();
         while let Some(run) = next.take() {
             let record = world.journal.find(&world.tenant, &run)?.filter(|_| left > 0);
             let graph = record.as_ref().and_then(|record| world.flows.pinned(&record.pin).ok());
@@ -60,7 +60,8 @@ impl Past {
                     past.decided.insert(id.clone());
                 }
                 add(past.effects.entry(id.clone()).or_default(), &below.effects);
-                if !seen.contains(id) {
+                // Otherwise the node ran in a later run of the chain.
+                if !past.seen.contains(id) {
                     past.called.entry(id.clone()).or_default().push(child);
                 }
             }
@@ -68,7 +69,7 @@ impl Past {
             for (node, effects) in &trace.effects {
                 add(past.effects.entry(graph.node(*node).id.clone()).or_default(), effects);
             }
-            seen.extend(trace.ran.iter().map(|node| graph.node(*node).id.clone()));
+            past.seen.extend(trace.ran.iter().map(|node| graph.node(*node).id.clone()));
             next = record.again.map(|again| again.run);
         }
         past.effects.retain(|_, effects| !effects.is_empty());
@@ -85,6 +86,11 @@ impl Past {
     /// Returns the calls of a node that may have changed something outside the host.
     pub(super) fn effects_of(&self, node: &NodeId) -> Effects {
         self.effects.get(node).cloned().unwrap_or_default()
+    }
+
+    /// Returns true if the store still has the run in which a node ran last.
+    pub(super) fn knows_calls_of(&self, node: &NodeId) -> bool {
+        !self.is_cut || self.seen.contains(node)
     }
 
     /// Returns the child runs of a node.
@@ -174,6 +180,11 @@ impl Trace {
                     let name = format!("{}.{}", call.interface, call.function);
                     *self.effects.entry(node).or_default().entry(name).or_default() += 1;
                 }
+            }
+            // The node did not run: its output comes from the run that this one repeats.
+            Fact::TaskSucceeded { task, received: Some(Received::Nothing), .. } => {
+                let node = self.node(*task);
+                self.ran.remove(&node);
             }
             Fact::Replied { task, .. } | Fact::CallDecided { task, answer: Some(_), .. } => {
                 let node = self.node(*task);

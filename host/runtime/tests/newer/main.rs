@@ -333,6 +333,27 @@ fn a_node_runs_again_if_a_flow_that_it_called_changed() {
 }
 
 #[test]
+fn a_node_that_was_kept_runs_again_if_the_flow_that_it_called_changed() {
+    let text = flow(
+        "  - { id: a, type: t.call, input: { x: 1 } }
+  - { id: bad, type: t.fail, input: {} }",
+        "{ from: a, to: bad }",
+    );
+    let child = |x: &str| format!("flow: {{ name: child }}\nnodes: [{{ id: i, type: t.noop, input: {{ x: {x} }} }}]\n");
+    let mut story = Story::new(&[&text, &text.replace("t.fail", "t.noop")]);
+    for (pin, x) in [("child", "1"), ("child-2", "2")] {
+        story.shelf.graphs.insert(pin.into(), graph(&child(x)));
+    }
+    assert_eq!(story.run(1, "r", &[]).status, RunStatus::Failed);
+    // This run keeps the output of `a`, and does not run it.
+    assert_eq!(block(story.again("r", 1, "s", from("bad")).run()).status, RunStatus::Failed);
+    assert_eq!(names(&story.plan("s", 2, &Repeat::default()).kept), ["a"]);
+    story.shelf.children.insert("v2".into(), "child-2".into());
+    let plan = story.plan("s", 2, &Repeat::default());
+    assert_eq!(plan.runs[0].reason, Reason::Changed { part: Part::Called });
+}
+
+#[test]
 fn the_same_id_continues_only_the_same_retry() {
     let text = |kind: &str| {
         flow(
