@@ -22,7 +22,7 @@ use crate::{
         sessions::{Opened, SessionError},
         supervisor::{AdmissionQueue, AdmitError, FirstEvent, MAX_TIMER_WAIT, Overflow},
     },
-    library::versions::{self, FlowVersion, RetryError},
+    library::versions::{self, FlowVersion, NoVersion, RetryError},
 };
 
 /// The part of the store's owner that drives runs.
@@ -116,6 +116,7 @@ fn not_accepted(error: StartError) -> Box<OwnerReply> {
 fn retry_refused(error: RetryError) -> Box<OwnerReply> {
     match error {
         RetryError::Start(error) => not_accepted(error),
+        RetryError::Version(error @ NoVersion::Session) => Box::new(refusal("session_run", &error)),
         RetryError::Version(error) => Box::new(refusal("flow_not_found", &error)),
     }
 }

@@ -78,7 +78,7 @@ pub(super) async fn act(host: &Host, job: &str, request: &JobRequest, item: &Ite
             let question = item.question.clone().unwrap_or_default();
             ask(host, item, RunCommand::reply(gate, answer, question), is_repeated).await
         }
-        JobAction::Resume => resume(host, &item.run).await,
+        JobAction::Resume => resume(host, &item.run, is_repeated).await,
         JobAction::Retry => retry(host, job, request, &item.run).await,
         JobAction::Delete => Acted::Skipped("run_not_ended"),
     }
@@ -90,10 +90,16 @@ async fn ask(host: &Host, item: &Item, command: RunCommand, is_repeated: bool) -
     match error.code() {
         "run_not_active" if is_cancel && is_repeated && has_status(host, &item.run, "cancelled") => Acted::Done,
         "gate_closed" if is_repeated => Acted::Done,
+        // The process has lost its claim of a shared store, and the run goes on.
+        "run_not_active" if is_live(host, &item.run) => Acted::Later(JobReason::new("store_unavailable", &error)),
         code @ ("run_not_active" | "gate_closed" | "run_not_found") => Acted::Skipped(code),
         "not_accepted" => of_store(host, "not_accepted", &error),
         code => Acted::Failed(JobReason::new(code, &error)),
     }
+}
+
+fn is_live(host: &Host, run: &RunId) -> bool {
+    ["active", "parked", "needs_attention"].iter().any(|status| has_status(host, run, status))
 }
 
 fn has_status(host: &Host, run: &RunId, status: &str) -> bool {
@@ -102,11 +108,12 @@ fn has_status(host: &Host, run: &RunId, status: &str) -> bool {
 }
 
 /// Stores that a run is resumed. The supervisor then finds it and drives it, when its turn comes.
-async fn resume(host: &Host, run: &RunId) -> Acted {
+async fn resume(host: &Host, run: &RunId, is_repeated: bool) -> Acted {
     let options = RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };
     match host.charged(|| host.resume(run, options)) {
         Ok(runner) if runner.ended().is_some() => Acted::Skipped("run_not_active"),
         Ok(runner) => accepted(host, runner.accept().await),
+        Err(StartError::Open(OpenError::Driven(_))) if is_repeated => Acted::Done,
         Err(error) => of_start(host, &error),
     }
 }
@@ -136,8 +143,9 @@ pub(super) fn own_prefix(job: &str) -> String {
 
 fn accepted(host: &Host, accepted: Result<(), OpenError>) -> Acted {
     match accepted {
-        // Another process has the run, and goes on with it.
-        Ok(()) | Err(OpenError::Driven(_)) => Acted::Done,
+        Ok(()) => Acted::Done,
+        // This process has lost its claim, perhaps before the commit. The next try sees whether it took effect.
+        Err(error @ OpenError::Driven(_)) => Acted::Later(JobReason::new("store_unavailable", error)),
         Err(error) => of_start(host, &error.into()),
     }
 }
@@ -169,6 +177,10 @@ pub(super) fn of_start(host: &Host, error: &StartError) -> Acted {
 /// Returns the result of an action that failed because of the store. If the store answers other queries, the run itself
 /// is damaged, and the action fails. Otherwise the action is tried later.
 fn of_store(host: &Host, code: &str, error: &dyn std::fmt::Display) -> Acted {
+    let lost = StoreError(error.to_string().into());
+    if lost.is_outage() {
+        return unavailable(&lost);
+    }
     match host.documents().list(host.tenant(), "job", "", 1) {
         Ok(_) => Acted::Failed(JobReason::new(code, error)),
         Err(lost) => unavailable(&lost),

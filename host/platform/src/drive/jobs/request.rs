@@ -244,10 +244,15 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Returns the action and the filter as a text for the audit log, which keeps 256 characters of it. A longer filter
-    /// is named by its digest.
+    /// Returns the action, its parameters and the filter as a text for the audit log, which keeps 256 characters of it. A
+    /// longer text is named by its digest. The value of an answer is not in it.
     pub(super) fn audit_text(&self) -> String {
-        let filter = serde_json::to_string(&self.filter).unwrap_or_default();
+        let params = JobParams { answer: None, ..self.params.clone() };
+        let filter = match params == JobParams::default() {
+            true => serde_json::to_string(&self.filter),
+            false => serde_json::to_string(&(&params, &self.filter)),
+        };
+        let filter = filter.unwrap_or_default();
         let text = format!("{} {filter}", self.action.name());
         match text.chars().count() {
             0..=MAX_AUDITED_CHARS => text,

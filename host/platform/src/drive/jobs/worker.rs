@@ -98,6 +98,8 @@ impl JobWorker {
                 }
                 Ok(mut found) => {
                     due.retain(|id, _| found.iter().any(|(_, known)| known == id));
+                    // A new job comes before those that had a batch since it was found.
+                    found.iter().for_each(|(_, id)| _ = due.entry(id.clone()).or_insert(now));
                     found.sort_by_key(|(_, id)| due.get(id).copied().unwrap_or(now));
                     for (tenant, id) in found {
                         let at = due.get(&id).copied().unwrap_or(now);
@@ -184,10 +186,11 @@ impl JobWorker {
         if let Some(refusal) = refused {
             return self.end(&host, id, JobState::Stopped, Some(JobReason::new(refusal.code(), refusal)));
         }
-        stored.holder = Some(Holder { worker: self.name.to_string(), until: now + JOB_LEASE_MS });
         let is_repeated = !stored.batch.is_empty();
         let before = stored.job.matched;
         let is_last = !is_repeated && self.select_batch(&host, &mut stored)?;
+        // The selection may take long, so the lease begins after it.
+        stored.holder = Some(Holder { worker: self.name.to_string(), until: host.now() + JOB_LEASE_MS });
         if !store.put(tenant, &stored, version)? {
             // A caller has changed the job.
             return Ok(Rest::Pause(Duration::ZERO));
