@@ -198,6 +198,11 @@ impl PostedFlows {
         self.cache.flows(&self.tenant)
     }
 
+    /// Reports to the other processes that flows of the tenant have changed.
+    pub(crate) fn report(&self) -> Result<(), StoreError> {
+        self.cache.report(&self.tenant)
+    }
+
     /// Returns the versions of a flow, or `None` if the flow does not exist.
     pub(crate) fn head(&self, name: &str) -> Result<Option<Arc<Head>>, StoreError> {
         Ok(self.flows()?.get(name).cloned())

@@ -78,7 +78,8 @@ pub enum TenantError {
     Enabled(String),
     /// Processes drive runs of the tenant to remove.
     #[error(
-        "{1} runs of the tenant `{0}` are driven; end them with `flowcell tenant disable {0} --stop`, and try again"
+        "{1} runs of the tenant `{0}` are driven; end them with `flowcell tenant disable {0} --stop`, or stop the \
+         processes that drive them, and try again"
     )]
     Driven(String, u64),
     /// The tenant `local` cannot be removed.
@@ -254,6 +255,7 @@ impl Tenants {
             return Err(TenantError::Taken(name.to_owned()));
         }
         eraser(&self.host).readmit(&Tenant::from(name));
+        self.host.usage().readmit(&Tenant::from(name));
         self.note(name, "tenant.create", name, Outcome::Done)
     }
 

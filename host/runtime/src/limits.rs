@@ -130,7 +130,9 @@ pub const MAX_SEARCHED_BYTES: usize = 1_024;
 /// The maximum size of an error code and of the path of a failed node in lists of runs, in bytes.
 pub const MAX_COLUMN_BYTES: usize = 255;
 /// Maximum number of runs, with their journals, that one commit of the removal of a tenant removes.
-pub const MAX_ERASED_RUNS: usize = 50;
+pub const MAX_ERASED_RUNS: usize = 5;
+/// Maximum number of large values that one commit of the removal of a tenant removes.
+pub const MAX_ERASED_BLOBS: usize = 8;
 /// Maximum number of other rows that one commit of the removal of a tenant removes.
 pub const MAX_ERASED_ROWS: usize = 500;
 /// The maximum number of runs that one request counts.

@@ -48,6 +48,7 @@ fn fill(folder: &Path) -> String {
         ask(folder, &["tenant", "create", name]);
         tokens.push(ask(folder, &["token", "create", name, "--name", "ci"])["token"].as_str().unwrap().to_owned());
         park(folder, name, "r");
+        ask(folder, &["runs", "bulk", "delete", "--status", "failed", "--tenant", name, "--yes", "--json"]);
         set_secret(folder, name);
         fs::write(folder.join("note.txt"), format!("a note of {name}.")).unwrap();
         ask(folder, &["files", "put", "note.txt", "--tenant", name]);
@@ -140,6 +141,7 @@ fn a_removed_tenant_is_gone_and_a_certificate_says_what_remains() {
         assert_eq!(Callers::of(&host).unwrap().identify(Some(&token)).unwrap_err(), AuthError::Unknown);
     }
     ask(folder, &["tenant", "create", "acme", "--reuse-name"]);
+    assert_eq!(ask(folder, &["jobs", "list", "--tenant", "acme", "--json"]), json!([]), "no job of the removed tenant");
     assert!(ask(folder, &["runs", "list", "--json", "--tenant", "acme"]).as_array().unwrap().is_empty());
     assert_eq!(ask(folder, &["audit", "verify", "acme"])["entries"], 1);
     set_secret(folder, "acme");
@@ -415,6 +417,13 @@ fn a_tenant_is_exported_beside_the_owner_of_the_store() {
         }
     }
     refused(folder, &["tenant", "export", "acme", "out"], "is not empty");
+    refused(folder, &["tenant", "export", "acme", "flows/.tenants/acme/flows/out"], "is in the folder of flows");
+    // The flows of other tenants are below those of `local`.
+    ask(folder, &["tenant", "create", "local"]);
+    fs::write(folder.join("flows/own.yaml"), "flow: { name: own }\n").unwrap();
+    let manifest = ask(folder, &["tenant", "export", "local", "local-out"]);
+    assert_eq!(manifest["flowFiles"], 1, "{manifest}");
+    assert!(!folder.join("local-out/flows/.tenants").exists());
     for name in ["acm", "../acme", ""] {
         refused(folder, &["tenant", "export", name, "other"], "does not exist");
     }

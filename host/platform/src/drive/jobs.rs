@@ -161,6 +161,11 @@ impl Jobs<'_> {
         Jobs { host, store: JobStore::of(host) }
     }
 
+    /// Removes all jobs of the tenant, which was removed.
+    pub(crate) fn remove_all(&self) -> Result<(), DocumentError> {
+        self.store.remove_all(self.tenant())
+    }
+
     fn tenant(&self) -> &Tenant {
         self.host.tenant()
     }

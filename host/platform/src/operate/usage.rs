@@ -14,7 +14,7 @@ pub(crate) mod counted;
 pub(crate) mod shares;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -78,6 +78,8 @@ struct Shared {
     timers: Arc<dyn Timers>,
     metrics: Metrics,
     tenants: Mutex<HashMap<Tenant, Counted>>,
+    /// The tenants that were removed while this process ran. Nothing is counted for them.
+    removed: Mutex<HashSet<Tenant>>,
     shares: Shares,
 }
 
@@ -108,6 +110,7 @@ impl Usage {
             timers,
             metrics,
             tenants: Mutex::default(),
+            removed: Mutex::default(),
             shares: Shares::default(),
         }))
     }
@@ -160,12 +163,21 @@ impl Usage {
         Ok(self.read(tenant, self.today().0)?.0)
     }
 
-    /// Drops the counts of a removed tenant that the store does not have.
+    /// Drops the counts of a removed tenant that the store does not have, and counts nothing for it from now on.
     pub(crate) fn forget(&self, tenant: &Tenant) {
+        self.0.removed.lock().insert(tenant.clone());
         self.0.tenants.lock().remove(tenant);
     }
 
+    /// Counts again for a tenant with the name of a removed one.
+    pub(crate) fn readmit(&self, tenant: &Tenant) {
+        self.0.removed.lock().remove(tenant);
+    }
+
     fn count(&self, tenant: &Tenant, add: impl FnOnce(&mut Used)) {
+        if self.0.removed.lock().contains(tenant) {
+            return;
+        }
         let mut tenants = self.0.tenants.lock();
         match tenants.get_mut(tenant) {
             Some(counted) => add(&mut counted.fresh),
@@ -181,7 +193,8 @@ impl Usage {
             self.count(&tenant, |used| used.compute_ms += computed.as_secs_f64() * 1e3);
         }
         let tenants: Vec<_> = self.0.tenants.lock().keys().cloned().collect();
-        tenants.iter().try_for_each(|tenant| self.flush_one(tenant))
+        // An error of one tenant does not stop the others.
+        tenants.iter().map(|tenant| self.flush_one(tenant)).fold(Ok(()), Result::and)
     }
 
     fn flush_one(&self, tenant: &Tenant) -> Result<(), StoreError> {

@@ -177,7 +177,9 @@ impl PostedCache {
             return;
         }
         let Some(_turn) = self.looking.try_lock() else { return };
-        if let Err(error) = self.look() {
+        if let Err(error) = self.look()
+            && !error.is_outage()
+        {
             tracing::warn!("cannot look for changes of posted flows; the known ones stay in use: {error}");
         }
     }

@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     FlowLibrary,
+    drive::jobs::Jobs,
     host::erasure,
     operate::{
         policy::{OPERATORS, POLICY, Policy},
@@ -142,7 +143,7 @@ pub(super) fn delete(tenants: &Tenants, name: &str, flows: &Path, confirmed: boo
         return Err(TenantError::Local);
     }
     let Some((record, version)) = tenants.get::<TenantRecord>(TENANT, name)? else {
-        return remove_rest(tenants, name, confirmed);
+        return remove_rest(tenants, name, flows, confirmed);
     };
     if !record.disabled {
         return Err(TenantError::Enabled(name.to_owned()));
@@ -160,6 +161,7 @@ pub(super) fn delete(tenants: &Tenants, name: &str, flows: &Path, confirmed: boo
     remove_documents(tenants, name)?;
     let eraser = erasure::eraser(&tenants.host);
     let left = erase_rows(tenants, &tenant, eraser)?;
+    remove_jobs_and_report(tenants, &tenant)?;
     let files = remove_files(tenants, &tenant, flows)?;
     erasure::forget_in_memory(&tenants.host, &tenant);
     // A request from before may have made a new key.
@@ -228,7 +230,15 @@ fn remove_documents(tenants: &Tenants, name: &str) -> Result<(), TenantError> {
         tenants.uses.forget(&row.id);
         remove::<LastUse>(tenants, TOKEN_USE, &row.id)?;
     }
-    remove::<Policy>(tenants, POLICY, name)
+    remove::<Policy>(tenants, POLICY, name)?;
+    remove_jobs_and_report(tenants, &Tenant::from(name))
+}
+
+/// Removes the jobs of a tenant, and reports to the other processes of a shared store that its posted flows are gone.
+fn remove_jobs_and_report(tenants: &Tenants, tenant: &Tenant) -> Result<(), TenantError> {
+    let host = tenants.host.for_tenant(tenant.clone());
+    Jobs::of(&host).remove_all()?;
+    Ok(host.posted().map_or(Ok(()), |posted| posted.report())?)
 }
 
 fn remove<T: Serialize + serde::de::DeserializeOwned>(
@@ -356,6 +366,13 @@ fn copies(tenants: &Tenants, removal: &Removal, rest: &Rest) -> Vec<String> {
         (false, true) => {}
     }
     copies.push("the disk and snapshots of its file system may keep blocks that were overwritten or freed".to_owned());
+    if rest.files.flows == 0 {
+        copies.push(format!(
+            "{} has no flows of the tenant: if a server has another `--flows`, give the command again with it, on each \
+             machine",
+            rest.files.flows_folder.display()
+        ));
+    }
     if rest.files.files_folder.is_none() {
         copies.push(
             "this process has no `--files` folder: if nodes wrote files into one, give the command again with it"
@@ -401,9 +418,10 @@ pub(super) fn certificate_of(tenants: &Tenants, name: &str) -> Result<Option<Cer
     Ok(of_name.map(|tombstone| tombstone.certificate).max_by_key(|certificate| certificate.ended))
 }
 
-/// Removes rows that were written for a tenant after its removal, and returns its certificate.
-fn remove_rest(tenants: &Tenants, name: &str, confirmed: bool) -> Result<Deletion, TenantError> {
-    let certificate = certificate_of(tenants, name)?.ok_or_else(|| TenantError::Unknown(name.to_owned()))?;
+/// Removes rows that were written for a tenant after its removal, and files in folders that the removal did not have.
+/// Returns its certificate.
+fn remove_rest(tenants: &Tenants, name: &str, flows: &Path, confirmed: bool) -> Result<Deletion, TenantError> {
+    let mut certificate = certificate_of(tenants, name)?.ok_or_else(|| TenantError::Unknown(name.to_owned()))?;
     let tenant = Tenant::from(name);
     check_undriven(tenants, &tenant)?;
     let eraser = erasure::eraser(&tenants.host);
@@ -411,6 +429,14 @@ fn remove_rest(tenants: &Tenants, name: &str, confirmed: bool) -> Result<Deletio
         true => erase_rows(tenants, &tenant, eraser)?,
         false => eraser.rows_of(&tenant)?,
     };
+    if confirmed {
+        remove_jobs_and_report(tenants, &tenant)?;
+        let files = remove_files(tenants, &tenant, flows)?;
+        if files.flows > 0 || files.files > 0 {
+            certificate.files = files;
+            bury(tenants, name, &certificate)?;
+        }
+    }
     Ok(Deletion::Done(Box::new(Certificate { tenant: Some(name.to_owned()), left, ..certificate })))
 }
 
@@ -426,8 +452,10 @@ pub(super) fn remove_strays(tenants: &Tenants) -> Result<(), TenantError> {
         let name = tenant.as_str();
         let is_known = tenant == Tenant::local() || tenants.get::<TenantRecord>(TENANT, name)?.is_some();
         if !is_known && certificate_of(tenants, name)?.is_some() {
-            erase_rows(tenants, &tenant, eraser)?;
-            tracing::info!(target: "flowcell::tenants", "removed rows that were written for a removed tenant");
+            match erase_rows(tenants, &tenant, eraser) {
+                Ok(_) => tracing::info!(target: "flowcell::tenants", "removed rows of a removed tenant"),
+                Err(error) => tracing::warn!("cannot remove rows of a removed tenant: {error}"),
+            }
         }
         last = tenant;
     }

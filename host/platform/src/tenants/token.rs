@@ -157,6 +157,11 @@ impl Tenants {
         if !self.put(TOKEN, &id, Some(&token), 0)? {
             return Err(TenantError::Changed(id));
         }
+        // The tenant may have been removed since the first check.
+        if let Err(gone) = self.tenant(tenant) {
+            self.put::<Token>(TOKEN, &id, None, 1)?;
+            return Err(gone);
+        }
         self.note(tenant, "token.create", &id, Outcome::Done)?;
         Ok(NewToken { token: format!("{PREFIX}{id}_{secret}"), id, expires })
     }

@@ -15,7 +15,7 @@ use super::{
     work::LIVE_OWNERS,
 };
 use crate::{
-    limits::{MAX_ERASED_ROWS, MAX_ERASED_RUNS},
+    limits::{MAX_ERASED_BLOBS, MAX_ERASED_ROWS, MAX_ERASED_RUNS},
     ports::{Erase, StoreError},
 };
 
@@ -111,11 +111,12 @@ pub(super) async fn erase(_: &Shared, connection: &mut Connection, tenant: &Tena
         return connection.run(&sql, runs.iter().map(|run| Arg::from(*run)).collect()).await;
     }
     for table in OF_TENANTS {
+        let most = if table == "flowcell_blobs" { MAX_ERASED_BLOBS } else { MAX_ERASED_ROWS };
         let sql = connection.dialect().pick(
-            format!("DELETE FROM {table} WHERE tenant = ? LIMIT {MAX_ERASED_ROWS}"),
+            format!("DELETE FROM {table} WHERE tenant = ? LIMIT {most}"),
             format!(
                 "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} WHERE tenant = ?
-                    LIMIT {MAX_ERASED_ROWS}))"
+                    LIMIT {most}))"
             ),
         );
         let erased = connection.run(&sql, args![tenant.as_str()]).await?;

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{FILE, SqliteStore, compact, queue::Item, search, unit_index};
 use crate::{
-    limits::{COMPACT_USED_BYTES, MAX_ERASED_ROWS, MAX_ERASED_RUNS},
+    limits::{COMPACT_USED_BYTES, MAX_ERASED_BLOBS, MAX_ERASED_ROWS, MAX_ERASED_RUNS},
     ports::{Erase, StoreError},
 };
 
@@ -117,9 +117,9 @@ fn erase_overwritten(connection: &Connection, tenant: &Tenant) -> Result<u64, ru
         return Ok(runs.len() as u64);
     }
     for (table, key) in OF_TENANTS {
-        let sql = format!(
-            "DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE tenant = ? LIMIT {MAX_ERASED_ROWS})"
-        );
+        let most = if table == "blobs" { MAX_ERASED_BLOBS } else { MAX_ERASED_ROWS };
+        let sql =
+            format!("DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE tenant = ? LIMIT {most})");
         let erased = connection.execute(&sql, [tenant.as_str()])?;
         if erased > 0 {
             return Ok(erased as u64);

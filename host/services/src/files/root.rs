@@ -41,7 +41,7 @@ pub(super) fn remove_tenant(folder: &Path, tenant: &Tenant) -> io::Result<Used> 
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         dir => dir.map(Some),
     };
-    let root = Dir::open_ambient_dir(folder, ambient_authority())?;
+    let Some(root) = opened(Dir::open_ambient_dir(folder, ambient_authority()))? else { return Ok(Used::default()) };
     let tenants = opened(root.open_dir_nofollow(format!("{RESERVED_PREFIX}-tenants")))?;
     let (Some(tenants), name) = (tenants, folder_name(tenant.as_str())) else { return Ok(Used::default()) };
     let Some(own) = opened(tenants.open_dir_nofollow(&name))? else { return Ok(Used::default()) };

@@ -7,7 +7,11 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{Filter, FlowLibrary, Host, RunRow, Runs, contract::Tenant, tenants::Tenants};
+use flowcell::{
+    Filter, FlowLibrary, Host, RunRow, Runs,
+    contract::{Tenant, host_files::TENANTS_FOLDER},
+    tenants::Tenants,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -23,7 +27,9 @@ const EXPORT_VERSION: u32 = 1;
 /// Number of rows that are read at a time.
 const PAGE: usize = 500;
 /// The data of a tenant that an export does not have.
-const NOT_EXPORTED: [&str; 7] = [
+const NOT_EXPORTED: [&str; 9] = [
+    "flows that were posted to a shared store",
+    "jobs",
     "the values of secrets, and tokens",
     "values of state, sessions and step states",
     "cached values, and messages that no run has received",
@@ -68,8 +74,9 @@ pub(super) fn execute(args: &ExportTenant) -> Result<Exit, CliError> {
     let policy = tenants.policy(&args.tenant.name).map_err(wrong)?;
     let host = host.for_tenant(tenant.clone());
     let out = Folder::create(&args.to)?;
-    let exported_runs = export_runs(&host, &*runs, &out)?;
     let library = FlowLibrary::of_tenant(&args.flows, &tenant);
+    out.require_outside(library.folder())?;
+    let exported_runs = export_runs(&host, &*runs, &out)?;
     let flows = out.copy_folder(library.folder(), "flows")?;
     let files = export_files(&host, &out)?;
     let audit = export_audit(&tenants, &args.tenant.name, &out)?;
@@ -170,6 +177,16 @@ impl Folder {
         Ok(Folder(path.to_owned()))
     }
 
+    /// Fails if the folder is in another one, whose copy would then contain itself.
+    fn require_outside(&self, other: &Path) -> Result<(), CliError> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if !real(&self.0).starts_with(real(other)) {
+            return Ok(());
+        }
+        let why = format!("the folder {} is in the folder of flows {}", self.0.display(), other.display());
+        Err(CliError::wrong(why).hint("choose a folder outside of it"))
+    }
+
     fn folder(&self, name: &str) -> Result<Folder, CliError> {
         let path = self.0.join(name);
         make_folder(&path).map_err(|error| unwritable(&path, &error))?;
@@ -205,6 +222,10 @@ impl Folder {
             let entry = entry.map_err(unreadable)?;
             let (kind, name) = (entry.file_type().map_err(unreadable)?, entry.file_name());
             let name = name.to_string_lossy();
+            // The flows of other tenants are below those of `local`.
+            if name == TENANTS_FOLDER {
+                continue;
+            }
             if kind.is_dir() {
                 count += to.copy_folder(&entry.path(), &name)?;
             } else if kind.is_file() {

@@ -118,6 +118,18 @@ impl JobStore<'_> {
         found.iter().filter(|found| tenant_of(found) == *tenant).map(read).collect()
     }
 
+    /// Removes all jobs of a tenant.
+    pub(super) fn remove_all(&self, tenant: &Tenant) -> Result<(), DocumentError> {
+        let prefix = key(tenant, "");
+        for kind in [LIVE, ENDED] {
+            let found = self.list(kind, prefix.clone(), |key| key.starts_with(&prefix))?;
+            for found in found.iter().filter(|found| tenant_of(found) == *tenant) {
+                self.documents().put::<StoredJob>(kind, &found.key, None, found.version)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Lists the documents of a kind with keys after `after`, as long as `fits` returns true.
     fn list(&self, kind: &str, mut after: String, fits: impl Fn(&str) -> bool) -> Result<Vec<Document>, DocumentError> {
         let mut all = Vec::new();
