@@ -273,6 +273,7 @@ async fn follow_posted_flows(app: Arc<App>) {
         let Ok(changed) = tokio::task::spawn_blocking(move || host.take_changed_flows()).await else { continue };
         if let Err(error) = &changed
             && answers
+            && !error.is_outage()
         {
             tracing::warn!("cannot look for posted flows; the known ones stay in use: {error}");
         }

@@ -93,7 +93,10 @@ impl JobWorker {
             let mut next_look = now + interval;
             match self.find_jobs().await {
                 Err(error) => {
-                    tracing::warn!("cannot read the jobs of the store: {error}");
+                    // The store itself logs its outages.
+                    if !error.is_outage() {
+                        tracing::warn!("cannot read the jobs of the store: {error}");
+                    }
                     next_look = now + LATER_PAUSE;
                 }
                 Ok(mut found) => {
@@ -109,7 +112,9 @@ impl JobWorker {
                             let worker = self.clone();
                             batches.spawn(async move {
                                 let rest = worker.batch(&tenant, &id).await.unwrap_or_else(|error| {
-                                    tracing::warn!("cannot execute the job `{id}`: {error}");
+                                    if !matches!(&error, DocumentError::Store(lost) if lost.is_outage()) {
+                                        tracing::warn!("cannot execute the job `{id}`: {error}");
+                                    }
                                     Rest::Pause(LATER_PAUSE)
                                 });
                                 (tenant, id, rest)
