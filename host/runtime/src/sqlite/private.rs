@@ -44,11 +44,12 @@ pub(super) fn make_file(file: &Path) -> io::Result<()> {
 }
 
 /// Replaces the content of a file, or creates it.
-pub(crate) fn write(file: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write(file: &Path, text: &str) -> io::Result<()> {
     options().write(true).create(true).truncate(true).open(file)?.write_all(text.as_bytes())
 }
 
 /// Replaces a file by one with this content. After a crash the file has the old or the new content.
+#[cfg(feature = "shared-stores")]
 pub(crate) fn replace(file: &Path, text: &str) -> io::Result<()> {
     let new = file.with_extension("new");
     let mut opened = options().write(true).create(true).truncate(true).open(&new)?;
