@@ -187,8 +187,8 @@ pub(crate) fn stop_tenant(name: &str, store: &StoreArgs) -> Result<Json, CliErro
         Owner::Here(host) => {
             let stopped = block_on(control::stop_tenant(&host, name))?;
             let stopped = stopped.map_err(|error| refused(error.code(), &error.to_string(), &RunId::from("")))?;
-            let text = serde_json::to_string(&stopped).unwrap_or_default();
-            Json::restore(&text).map_err(|error| CliError::internal(error.to_string()))
+            let stopped = serde_json::to_value(&stopped).map(Json::from);
+            stopped.map_err(|error| CliError::internal(error.to_string()))
         }
         Owner::Other(folder) => {
             ask_for_result(folder, &OwnerRequest::StopTenant { name: name.to_owned() }, &RunId::from(""))

@@ -64,8 +64,21 @@ pub(crate) struct FilterArgs {
 impl FilterArgs {
     /// Returns the filter of the store, for at most `limit` runs.
     pub(crate) fn filter(&self, limit: usize) -> Filter {
+        Filter { labels: self.labels.clone(), ..self.without_labels().filter(None, limit) }
+    }
+
+    /// Returns the filter of a job. Fails if a label is given twice.
+    pub(crate) fn of_job(&self) -> Result<JobFilter, CliError> {
+        let labels: BTreeMap<_, _> = self.labels.iter().cloned().collect();
+        if labels.len() < self.labels.len() {
+            return Err(CliError::wrong("a label is given twice, so no run matches"));
+        }
+        Ok(JobFilter { labels, ..self.without_labels() })
+    }
+
+    fn without_labels(&self) -> JobFilter {
         let millis = |duration: Option<Duration>| duration.map(|duration| duration.as_millis() as u64);
-        Filter {
+        JobFilter {
             flow: self.flow.clone(),
             version: self.flow_version,
             status: self.status.clone(),
@@ -74,69 +87,21 @@ impl FilterArgs {
             error: self.error.clone(),
             text: self.text.clone(),
             node: self.node.clone(),
-            labels: self.labels.clone(),
+            labels: BTreeMap::new(),
             trigger: self.trigger.clone(),
             parent: self.parent.clone(),
             retry_of: self.retry_of.clone(),
             min_duration_ms: millis(self.min_duration),
             max_duration_ms: millis(self.max_duration),
-            after: None,
-            limit,
         }
     }
 }
 
-impl FilterArgs {
-    /// Returns the filter of a job. Fails if a label is given twice.
-    pub(crate) fn of_job(&self) -> Result<JobFilter, CliError> {
-        let Filter {
-            flow,
-            version,
-            status,
-            since,
-            before,
-            error,
-            text,
-            node,
-            labels,
-            trigger,
-            parent,
-            retry_of,
-            min_duration_ms,
-            max_duration_ms,
-            after: _,
-            limit: _,
-        } = self.filter(0);
-        let status = status.map(|status| if status == "active" { "running".to_owned() } else { status });
-        let given = labels.len();
-        let labels: BTreeMap<_, _> = labels.into_iter().collect();
-        if labels.len() < given {
-            return Err(CliError::wrong("a label is given twice, so no run matches"));
-        }
-        Ok(JobFilter {
-            flow,
-            version,
-            status,
-            since,
-            before,
-            error,
-            text,
-            node,
-            labels,
-            trigger,
-            parent,
-            retry_of,
-            min_duration_ms,
-            max_duration_ms,
-        })
-    }
-}
-
-/// Parses a status of a run. `running` is the shown name of `active`.
+/// Parses a status of a run. `active` is the stored name of `running`.
 fn parse_status(text: &str) -> Result<String, String> {
     const STATUSES: [&str; 6] = ["running", "parked", "needs_attention", "succeeded", "failed", "cancelled"];
     match text {
-        "running" | "active" => Ok("active".into()),
+        "active" => Ok("running".into()),
         other if STATUSES.contains(&other) => Ok(other.into()),
         _ => Err(format!("use one of {}", STATUSES.join(", "))),
     }

@@ -123,14 +123,19 @@ pub struct JobFilter {
 impl JobFilter {
     /// Returns the filter of the store for the runs that began at `created`, the job's creation, or earlier.
     pub(super) fn of_store(&self, created: u64, after: Option<RunId>, limit: usize) -> Filter {
-        let status = |status: &String| if status == "running" { "active".to_owned() } else { status.clone() };
         let until = created.saturating_add(1);
+        Filter { before: Some(self.before.map_or(until, |before| before.min(until))), ..self.filter(after, limit) }
+    }
+
+    /// Returns the filter of the store for at most `limit` runs after the run `after`.
+    pub fn filter(&self, after: Option<RunId>, limit: usize) -> Filter {
+        let status = |status: &String| if status == "running" { "active".to_owned() } else { status.clone() };
         Filter {
             flow: self.flow.clone(),
             version: self.version,
             status: self.status.as_ref().map(status),
             since: self.since,
-            before: Some(self.before.map_or(until, |before| before.min(until))),
+            before: self.before,
             error: self.error.clone(),
             text: self.text.clone(),
             node: self.node.clone(),
