@@ -314,43 +314,20 @@ fn a_server_removes_old_runs_by_itself() {
     }
 }
 
-/// A small disk in memory, until the value is dropped.
-struct Disk(tempfile::TempDir);
-
-impl Disk {
-    /// Mounts the disk. Returns `None`, and prints a note, if this user may mount none.
-    fn mount() -> Option<Disk> {
-        let folder = tempfile::tempdir().unwrap();
-        let mut mount = std::process::Command::new("mount");
-        let mounted = mount.args(["-t", "tmpfs", "-o", "size=40m", "tmpfs"]).arg(folder.path()).stderr(Stdio::null());
-        if mounted.status().is_ok_and(|status| status.success()) {
-            return Some(Disk(folder));
-        }
-        eprintln!("skipped: this user cannot mount a disk");
-        None
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        _ = std::process::Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn old_runs_are_removed_on_a_full_disk() {
     let folder = place();
     let folder = folder.path();
-    let Some(disk) = Disk::mount() else { return };
-    let state = disk.0.path().join("state");
+    let Some(disk) = kit::Disk::mount(40) else { return };
+    let state = disk.path().join("state");
     let state = state.to_str().unwrap();
     done(folder, &["run", "parent.yaml", "--run-id", "p", "--input-file", "big.json", "--quiet", "--state", state]);
     let owner = kit::Owner::start(folder, &["drive", "--state", state, "--min-free", "1"], "driving the runs");
     let reserve = Path::new(state).join("flowcell.reserve");
     assert_eq!(reserve.metadata().unwrap().len(), 8 << 20);
     drop(owner);
-    let mut filler = fs::File::create(disk.0.path().join("filler")).unwrap();
+    let mut filler = fs::File::create(disk.path().join("filler")).unwrap();
     let full = std::iter::repeat_with(|| std::io::Write::write_all(&mut filler, &[7; 4096])).find_map(Result::err);
     assert_eq!(full.unwrap().kind(), std::io::ErrorKind::StorageFull);
     let output = output_of(folder, &["runs", "gc", "--keep", "0", "--state", state]);

@@ -134,3 +134,30 @@ impl Drop for Owner {
         let _ = self.0.wait();
     }
 }
+
+/// A small disk in memory, until the value is dropped.
+pub(crate) struct Disk(tempfile::TempDir);
+
+impl Disk {
+    /// Mounts a disk of this size. Returns `None`, and prints a note, if this user may mount none.
+    pub(crate) fn mount(mib: u32) -> Option<Disk> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs"]).arg(folder.path()).stderr(Stdio::null());
+        if mount.status().is_ok_and(|status| status.success()) {
+            return Some(Disk(folder));
+        }
+        eprintln!("skipped: this user cannot mount a disk");
+        None
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        _ = Command::new("umount").arg(self.path()).status();
+    }
+}

@@ -4,7 +4,7 @@ use std::{
     fs,
     net::{SocketAddr, TcpListener},
     path::Path,
-    process::{Child, Command, Output},
+    process::{Child, Output},
 };
 
 use flowcell_runtime::sql::Dialect;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::ask,
-    kit::{flowcell, output_of, stderr, stdout},
+    kit::{Disk, flowcell, output_of, stderr, stdout},
     process::{serve, serve_with_output, stop},
     proxy::{Behaviour, Proxy},
     samples::{asks, hello},
@@ -224,12 +224,7 @@ fn a_store_that_was_restored() {
 #[test]
 fn a_disk_that_is_full() {
     let folder = tempfile::tempdir().unwrap();
-    let disk = tempfile::tempdir().unwrap();
-    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=256m", "tmpfs"]).arg(disk.path()).status();
-    if !mount.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: this user cannot mount a disk");
-        return;
-    }
+    let Some(disk) = Disk::mount(256) else { return };
     let state = disk.path().join("state").display().to_string();
     let options = ["--state", &*state, "--min-free", "100"];
     let (child, address) = serve(folder.path(), &options);
@@ -254,7 +249,6 @@ fn a_disk_that_is_full() {
     let (_, after) = post(address, "/v1/runs?wait=true", &json!({ "flow": hello() }));
     assert_eq!(after["status"], "succeeded", "{after}");
     assert_eq!(stop(child), Some(0));
-    Command::new("umount").arg(disk.path()).status().unwrap();
 }
 
 #[test]

@@ -5,19 +5,19 @@
 //! with the migration that makes the version, and change no golden store after that.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+#[path = "../clock/mod.rs"]
+mod clock;
 mod dump;
 
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::Poll,
 };
 
+use clock::Clock;
 use flowcell_contract::{
     Attempt, Calls, Catalog, Digest, Failure, FanOut, FlowCall, Json, Manifest, NodeRunner, Pause, Question, Step,
     StepResult, Tenant, Value, Wake,
@@ -25,7 +25,7 @@ use flowcell_contract::{
 use flowcell_flow::{NoContext, Source, graph::Graph};
 use flowcell_runtime::{
     FlowRunner, Flows, NoFlows, OtherVersion, Pinned, Repeat, RunOptions, RunResult, RunStatus, World,
-    ports::{Filter, Journal, Pin, Runs, Timers},
+    ports::{Filter, Journal, Pin, Runs},
     sqlite::{Reader, SqliteStore, stop_process},
 };
 use futures_util::future::{self, BoxFuture};
@@ -145,31 +145,11 @@ impl Flows for Shelf {
     }
 }
 
-/// A clock that waits for nothing. When the store is written it stands still, so that a wait stays.
-struct Clock {
-    now: AtomicU64,
-    stands: bool,
-}
-
-impl Timers for Clock {
-    fn now(&self) -> u64 {
-        self.now.load(Ordering::Relaxed)
-    }
-
-    fn wait(&self, due: u64) -> BoxFuture<'static, ()> {
-        if self.stands {
-            return Box::pin(future::pending());
-        }
-        self.now.fetch_max(due, Ordering::Relaxed);
-        Box::pin(future::ready(()))
-    }
-}
-
 fn world(store: &Arc<SqliteStore>, writes: bool) -> Arc<World> {
     let mut world = World::in_memory(Arc::new(Nodes { writes }), Arc::new(Shelf));
     world.journal = store.clone();
     world.state = store.clone();
-    world.timers = Arc::new(Clock { now: AtomicU64::new(1), stands: writes });
+    world.timers = Arc::new(Clock::new(writes));
     Arc::new(world)
 }
 

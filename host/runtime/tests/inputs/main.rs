@@ -4,14 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod changed;
+#[path = "../clock/mod.rs"]
+mod clock;
 
 use std::{
     collections::HashMap,
     ops::ControlFlow,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex},
 };
 
 use flowcell_contract::{
@@ -22,11 +21,12 @@ use flowcell_flow::{NoContext, Source, graph::Graph};
 use flowcell_runtime::{
     FlowRunner, Flows, NoFlows, Pinned, Repeat, RunOptions, RunStatus, World,
     inputs::{Input, InputDigest, TaskInputs, Window, each_attempt},
-    ports::{Journal, Pin, Record, Timers},
+    ports::{Journal, Pin, Record},
 };
 use futures_util::future::{self, BoxFuture};
 
 use changed::Changed;
+use clock::Clock;
 
 const MANIFEST: &str = "
 name: t
@@ -116,26 +116,6 @@ impl Flows for FlowMap {
     }
 }
 
-/// A clock on which every wait is over at once, or, if `stands` is true, no wait ever ends.
-struct Clock {
-    now: AtomicU64,
-    stands: bool,
-}
-
-impl Timers for Clock {
-    fn now(&self) -> u64 {
-        self.now.load(Ordering::Relaxed)
-    }
-
-    fn wait(&self, due: u64) -> BoxFuture<'static, ()> {
-        if self.stands {
-            return Box::pin(future::pending());
-        }
-        self.now.fetch_max(due, Ordering::Relaxed);
-        Box::pin(future::ready(()))
-    }
-}
-
 const CHILD: &str = "
 flow: { name: child, input: { of: nobody } }
 nodes: [{ id: inner, type: t.noop, input: { of: '{{ flow.input.of }}', float: '{{ flow.input.float / 3 }}' } }]
@@ -168,7 +148,7 @@ impl Process {
         let shelf = FlowMap(HashMap::from([("f", self.flow.clone()), ("child", graph(CHILD))]));
         let mut world = World::in_memory(self.nodes.clone(), Arc::new(shelf));
         world.journal = self.journal.clone();
-        world.timers = Arc::new(Clock { now: AtomicU64::new(1), stands: self.stands });
+        world.timers = Arc::new(Clock::new(self.stands));
         Arc::new(world)
     }
 

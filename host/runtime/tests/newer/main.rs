@@ -311,8 +311,8 @@ fn an_approval_does_not_count_for_a_changed_node() {
     assert!(matches!(refused, Err(OpenError::NoNode(NoStart::Unknown(_)))), "{refused:?}");
 }
 
-#[test]
-fn a_node_runs_again_if_a_flow_that_it_called_changed() {
+/// Returns a flow whose second node fails in the first version. Its first node calls a flow that has two versions.
+fn story_of_call() -> Story {
     let text = flow(
         "  - { id: a, type: t.call, input: { x: 1 } }
   - { id: bad, type: t.fail, input: {} }",
@@ -323,6 +323,12 @@ fn a_node_runs_again_if_a_flow_that_it_called_changed() {
     for (pin, x) in [("child", "1"), ("child-2", "2")] {
         story.shelf.graphs.insert(pin.into(), graph(&child(x)));
     }
+    story
+}
+
+#[test]
+fn a_node_runs_again_if_a_flow_that_it_called_changed() {
+    let mut story = story_of_call();
     assert_eq!(story.run(1, "r", &[]).status, RunStatus::Failed);
     assert_eq!(names(&story.plan("r", 2, &Repeat::default()).kept), ["a"]);
     story.shelf.children.insert("v2".into(), "child-2".into());
@@ -334,16 +340,7 @@ fn a_node_runs_again_if_a_flow_that_it_called_changed() {
 
 #[test]
 fn a_node_that_was_kept_runs_again_if_the_flow_that_it_called_changed() {
-    let text = flow(
-        "  - { id: a, type: t.call, input: { x: 1 } }
-  - { id: bad, type: t.fail, input: {} }",
-        "{ from: a, to: bad }",
-    );
-    let child = |x: &str| format!("flow: {{ name: child }}\nnodes: [{{ id: i, type: t.noop, input: {{ x: {x} }} }}]\n");
-    let mut story = Story::new(&[&text, &text.replace("t.fail", "t.noop")]);
-    for (pin, x) in [("child", "1"), ("child-2", "2")] {
-        story.shelf.graphs.insert(pin.into(), graph(&child(x)));
-    }
+    let mut story = story_of_call();
     assert_eq!(story.run(1, "r", &[]).status, RunStatus::Failed);
     // This run keeps the output of `a`, and does not run it.
     assert_eq!(block(story.again("r", 1, "s", from("bad")).run()).status, RunStatus::Failed);
