@@ -1,8 +1,8 @@
 //! Resources that tenants share fairly, such as instances and bytes of memory.
 //!
-//! A tenant that holds nothing may take all that is free. If a tenant holds some units already, it may take more only
-//! if afterwards at least as many units stay free as the tenant then holds. So a single tenant that takes unit by unit
-//! gets a half, and two get a third each. A new tenant can start at once.
+//! A tenant that holds nothing may take all that is free. A tenant that holds some units may take more only if it then
+//! holds no more units than are still free. So a single tenant that takes unit by unit gets a half, and two get a
+//! third each. A new tenant can start at once.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -188,9 +188,9 @@ impl Taken {
     }
 }
 
-/// Returns true if a tenant that holds `held` units may take `amount` of the `free` units at once. Afterwards the
-/// tenant may hold at most `bound` units, and at least as many units must stay free as it then holds. If the tenant
-/// holds nothing yet, no units need to stay free, so that a large amount is possible at all.
+/// Returns true if a tenant that holds `held` units may take `amount` of the `free` units at once. Then the tenant
+/// must hold at most `bound` units, and no more units than are still free. A tenant that holds nothing may take all
+/// free units, so that a large amount is possible at all.
 fn fits(free: u64, held: u64, bound: Option<u64>, amount: u64) -> bool {
     let Some(left) = free.checked_sub(amount) else { return false };
     let after = held + amount;

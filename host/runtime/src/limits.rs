@@ -25,8 +25,7 @@ pub const MAX_TREE_CHILDREN: u64 = 256;
 /// Maximum number of runs that may begin below a top run while a process drives it.
 pub const MAX_TREE_RUNS: u64 = 100_000;
 /// Maximum number of concurrent runs below top runs in a process, shared by its tenants. Every tenant may have 16 such
-/// runs. A tenant with 16 or more gets another one only if the number of permits that are free afterwards is greater
-/// than the number of such runs that the tenant had before.
+/// runs. A tenant with 16 or more gets another one only if it then has no more such runs than permits are still free.
 pub const MAX_LIVE_CHILDREN: u64 = 1_024;
 /// Maximum number of runs in a chain in which each run repeats the one before. A driver looks no further back for the
 /// flow that a task called in an earlier run.

@@ -1,8 +1,8 @@
 //! DNS look-ups, shared fairly between tenants.
 //!
 //! The system's resolver blocks a thread, even after the caller has gone. A name whose servers never answer blocks the
-//! thread for many seconds. So a look-up keeps its permit until its thread is free. A tenant gets another permit only
-//! while at least as many stay free as it then holds.
+//! thread for many seconds. So a look-up keeps its permit until its thread is free. A tenant with permits gets another
+//! one only if it then holds no more permits than are still free.
 
 use std::{io, net::IpAddr, sync::Arc};
 

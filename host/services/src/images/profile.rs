@@ -40,7 +40,7 @@ const MAX_RETRIES: u32 = 10;
 /// | `keyFile` | the file with the key, read at each call; relative to the configuration's folder | |
 /// | `headers` | additional headers, without secrets | none |
 /// | `maxRetries` | maximum further attempts at a call, after the first one failed, 0 to 10 | 2 |
-/// | `maxCalls` | maximum concurrent calls of a Flowcell server with tenants, of all tenants together, 1 to 4,096; further calls wait. A tenant that already has calls in progress gets another one only if afterwards at least as many stay free as the tenant then uses. Other processes, such as the command line, do not limit the calls | 64 |
+/// | `maxCalls` | maximum concurrent calls of a Flowcell server with tenants, of all tenants together, 1 to 4,096; further calls wait. A tenant with calls in progress gets another one only if it then has no more calls than permits are still free. Other processes, such as the command line, do not limit the calls | 64 |
 /// | `timeoutMs` | milliseconds for a call with all its attempts, 1 to 3,600,000 | 300,000 |
 /// | `usdPerImage` | the price of a new image, in USD | unknown |
 /// | `allowPrivate` | private addresses that the endpoint may connect to | none |

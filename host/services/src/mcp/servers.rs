@@ -60,7 +60,7 @@ const RESERVED_HEADERS: [&str; 12] = [
 /// | `allowPrivate` | private addresses that the server may connect to, such as `127.0.0.1:3001` | none |
 /// | `timeoutMs` | maximum milliseconds for a call, 1 to 3,600,000 | 300,000 |
 /// | `startMs` | milliseconds until the server is ready for the first call, 1 to 3,600,000 | 30,000 |
-/// | `maxCalls` | concurrent calls of all tenants, 1 to 256; further calls wait. On a Flowcell server with tenants, a tenant that already has calls in progress gets another one only if afterwards at least as many stay free as the tenant uses | 16 |
+/// | `maxCalls` | concurrent calls of all tenants, 1 to 256; further calls wait. On a Flowcell server with tenants, a tenant with calls in progress gets another one only if it then has no more calls than permits are still free | 16 |
 ///
 /// A setting is a string, or `{ keyEnv }` or `{ keyFile }` with an optional `prefix`. A setting with `keyEnv` or
 /// `keyFile` is a secret: the host reads it whenever it connects, and redacts it in the server's output. The prefix of

@@ -51,7 +51,7 @@ pub enum Dialect {
 /// | `reportsUsage` | Chat: requests `usage` by `stream_options`; without it usage is estimated | `true` |
 /// | `prices` | `[{ model, input, output, cacheRead?, cacheWrite?, imageTokens? }]` in USD per million tokens; the first pattern that matches counts. `imageTokens` is the maximum of an image, 50,000 by default | none |
 /// | `maxRetries` | maximum further attempts at a turn, after the first one failed, 0 to 10 | 2 |
-/// | `maxCalls` | maximum concurrent turns of a Flowcell server with tenants, of all tenants together, 1 to 4,096; further turns wait. A tenant that already has turns in progress gets another one only if afterwards at least as many stay free as the tenant then uses. Other processes, such as the command line, do not limit the turns | 256 |
+/// | `maxCalls` | maximum concurrent turns of a Flowcell server with tenants, of all tenants together, 1 to 4,096; further turns wait. A tenant with turns in progress gets another one only if it then has no more turns than permits are still free. Other processes, such as the command line, do not limit the turns | 256 |
 /// | `timeoutMs` | milliseconds for a turn with all its attempts, 1 to 3,600,000 | 600,000 |
 /// | `idleMs` | milliseconds between two bytes of a stream, at least 1 | 90,000 |
 /// | `allowPrivate` | private addresses that the provider may connect to, such as `127.0.0.1:11434` | none |

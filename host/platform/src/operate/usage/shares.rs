@@ -1,9 +1,9 @@
 //! Permits for servers that tenants share: MCP servers, providers of models, and endpoints of images.
 //!
 //! The permits of a server are a [`FairSemaphore`]. A tenant without a permit gets any permit that is free. A tenant
-//! with permits gets another one only while at least as many stay free as it then holds. So a tenant with many calls
-//! waits until one of them ends, and another tenant gets a permit at once. In a process without several tenants, such
-//! as the command line, no call needs a permit.
+//! with permits gets another one only if it then holds no more permits than are still free. So a tenant with many
+//! calls waits until one of them ends, and another tenant gets a permit at once. In a process without several tenants,
+//! such as the command line, no call needs a permit.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,8 +11,8 @@ use flowcell_contract::{Failure, Tenant};
 use flowcell_engine::{FairSemaphore, Permit};
 use parking_lot::Mutex;
 
-/// Maximum number of calls of all tenants that wait for a permit of any server. A tenant's calls may take further
-/// waiting places only while at least as many stay free as the tenant then takes.
+/// Maximum number of calls of all tenants that wait for a permit of any server. A tenant with waiting calls may add
+/// another one only if its calls then take no more places than are still free.
 pub(crate) const MAX_WAITING_CALLS: u64 = 4_096;
 
 /// A server that tenants share.
