@@ -41,7 +41,7 @@ pub(crate) enum Command {
         /// The reply that an earlier attempt has recorded.
         reply: Option<Reply>,
     },
-    /// A repeated attempt has reached a call again that has no recorded end.
+    /// A repeated attempt has reached a call without a recorded end.
     CallAgain {
         task: TaskKey,
         attempt: u32,

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Deaths {
     /// Number of automatic resumptions of the run while it had work to do.
     pub(crate) resumed: u32,
-    /// Number of these resumptions that followed the death of a process which drove no other run.
+    /// Number of the resumptions in `resumed` after the death of a process that drove no other run.
     pub(crate) lone: u32,
     /// Number of resumptions in a process without other runs, including those of an idle run.
     pub(crate) tried: u32,

@@ -86,12 +86,12 @@ impl Caller<'_> {
 
     /// Finds the flow of a new child.
     ///
-    /// If the calling run repeats another run, the same task of that run may have called a flow by this name. In
-    /// this case, returns this flow for the repetition
-    /// ([`Flows::called_again`](crate::world::Flows::called_again)), and the child run that the task started. If
-    /// not, looks at the run that the other run repeats, and so on, up to a run that was removed, but at no more
-    /// than [`MAX_REPEATS`] runs. Without such a call, returns the flow that the library finds by this name, and
-    /// `None`.
+    /// The calling run may repeat an earlier run, in which the same task has called a flow by this name. Then the
+    /// function returns that flow, made ready for the repetition by
+    /// [`Flows::called_again`](crate::world::Flows::called_again), and the child run of the earlier task. It looks for
+    /// such a call in the earlier run, then in the run that the earlier run repeats, and so on. It stops at a run that
+    /// was removed, and after [`MAX_REPEATS`] runs. If there is no such call, it returns the flow that the library has
+    /// under this name, and `None`.
     fn callee(&self, key: TaskKey, attempt: u32, name: &Arc<str>) -> Result<(Pinned, Option<RunId>), Failure> {
         let (mut repeats, mut left) = (self.repeats.cloned(), MAX_REPEATS);
         while let Some(before) = repeats.take().filter(|_| left > 0) {

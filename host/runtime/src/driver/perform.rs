@@ -346,8 +346,8 @@ impl Driver {
         self.check_later(task, attempt);
     }
 
-    /// Makes a call again that has no recorded end, because the repeated attempt has reached the call. Does nothing if
-    /// the call is still in progress.
+    /// Repeats a call without a recorded end, because the repeated attempt has reached the call. Does nothing if the
+    /// call is still in progress.
     fn call_again(&mut self, key: CallKey, mut outgoing: Box<Outgoing>) {
         if self.calls.is_dispatched(key) {
             return;

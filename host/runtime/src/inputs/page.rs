@@ -43,7 +43,7 @@ pub struct TaskInputs {
     /// The value of [`Window::from`] for the next page. `None`: this page is the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// If the task made no attempt at this address: the first addresses where its node made attempts, in the order of
+    /// Other addresses at which the node made attempts, if it made none at this one: the first few, in the order of
     /// their passes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<String>,
@@ -187,8 +187,8 @@ struct Page {
     seen: u64,
     /// The digest of the input of the previous attempt on this page.
     last: Option<Received>,
-    /// The first addresses where the node made attempts. Before each address are the numbers of its passes, by which
-    /// the addresses are sorted: the order in which parallel passes end is not the same in each run.
+    /// Other addresses at which the node made attempts: the first [`MAX_ELSEWHERE`], each after the numbers of its
+    /// passes. The set sorts by these numbers, because parallel passes end in a different order in each run.
     elsewhere: BTreeSet<(Vec<u64>, String)>,
 }
 

@@ -66,7 +66,8 @@ pub struct Removable {
     pub ended_before: Option<u64>,
     /// Selects the runs that are not among this many that ended last.
     pub keep_latest: Option<u64>,
-    /// Spares the runs of each group that ended at its time or later. They count for `keep_latest`.
+    /// Spares the runs of each of these groups that ended at the time of the group or later. Spared runs count for
+    /// `keep_latest`.
     pub spared: Vec<(RunGroup, u64)>,
     /// The maximum number of runs. `None`: no limit.
     pub limit: Option<u64>,

@@ -37,8 +37,9 @@ impl Unit {
 #[serde(transparent)]
 pub struct Pin(pub Arc<str>);
 
-/// The part of an earlier run that a run repeats. The other nodes keep the outputs of the earlier run. It has either
-/// `from` or `in_version`: a program that does not know the latter cannot read the record, and so drives no such run.
+/// The part of an earlier run that a run repeats. The other nodes keep the outputs of the earlier run. Either `from`
+/// or `in_version` is present. Older programs do not know `in_version`: they fail to read a record with it, so they do
+/// not drive its run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Again {

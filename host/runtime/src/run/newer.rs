@@ -95,7 +95,8 @@ pub enum Reason {
     NotSucceeded,
     /// It had not begun.
     NotBegun,
-    /// A person decided something at the node that other nodes depend on which run again, so the node asks again.
+    /// A person decided something at the node, and a node that depends on the decision runs again. So the node asks
+    /// again.
     AsksAgain,
     /// It comes after another node that runs.
     After {
@@ -243,8 +244,8 @@ impl Runs<'_> {
         }
     }
 
-    /// Adds each node at which a person has decided something that a node depends on which runs, and all nodes after
-    /// it.
+    /// Adds the nodes at which a person has decided something, if a node after them runs again, and all nodes after
+    /// them.
     fn ask_again(&mut self, decided: HashSet<NodeIx>) {
         let mut left: Vec<_> = decided.into_iter().map(|node| (node, node_and_followers(self.graph, node))).collect();
         left.sort_unstable_by_key(|(node, _)| *node);
@@ -283,8 +284,8 @@ fn ends(world: &World, run: &RunId) -> Result<HashMap<NodeIx, End>, StoreError> 
     Ok(ends)
 }
 
-/// Returns true if a flow with the pin `caller` calls the same flows as the runs in `children` are of, and these flows
-/// call the same flows as those runs did.
+/// Compares the flows that the runs in `children` called with those that a flow with the pin `caller` would call now.
+/// Returns true if they are the same flows, and if these call the same flows in turn.
 fn same_calls(world: &World, children: &[RunId], caller: &Pin) -> Result<bool, StoreError> {
     let mut open: Vec<(RunId, Pin)> = children.iter().map(|child| (child.clone(), caller.clone())).collect();
     // Many children may be runs of one flow.

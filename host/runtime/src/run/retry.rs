@@ -196,7 +196,8 @@ pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Resul
     Ok(kept)
 }
 
-/// Refuses to keep answers if the repeated part asks for each of them again: at its first node, or after it.
+/// Refuses to keep the answers of people if there are none to keep: every node with an answer is the first repeated
+/// node or comes after it, so each of them asks again.
 fn check_answers_kept(world: &World, graph: &Graph, again: &Again) -> Result<(), OpenError> {
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let Some(id) = &again.from else { return Ok(()) };
@@ -213,8 +214,8 @@ fn check_answers_kept(world: &World, graph: &Graph, again: &Again) -> Result<(),
     }
 }
 
-/// Adds nodes to `anew`, the nodes that run again: each node at which a person has decided something that a node in
-/// `anew` depends on, and everything after it.
+/// Extends `anew`, the nodes that run again. Adds each node at which a person has decided something, if a node after
+/// it is in `anew`, and all nodes after it.
 fn ask_again(graph: &Graph, decided: HashSet<NodeIx>, anew: &mut HashSet<NodeIx>) {
     let mut open: Vec<_> = decided.into_iter().map(|node| node_and_followers(graph, node)).collect();
     loop {

@@ -98,9 +98,10 @@ impl Commit<'_> {
         }
     }
 
-    /// Returns the epochs of the claimed trees by the rows of their top runs. The statement that updates the ends of
-    /// the journals then also compares the epochs, which saves a round trip. Returns `None` if this is not possible:
-    /// the commit must append to the top run of each tree, and know the end of that run's journal.
+    /// Returns the epochs of this process's claims, by the row numbers of the top runs. The statement that updates the
+    /// ends of the journals can compare these epochs, so that the commit needs no statement of its own for them. This
+    /// requires that the commit appends to the top run of each tree, and that this process knows the end of that run's
+    /// journal. Otherwise the function returns `None`.
     fn known_epochs(&self, entries: &[(&Entry, &Fence)]) -> Option<BTreeMap<i64, i64>> {
         if self.in_doubt || !self.shared.claims.fences() {
             return None;

@@ -102,8 +102,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the statement that lets a transaction of this session be idle for long. The comment of MariaDB is a
-    /// statement for MariaDB alone.
+    /// Returns the statement that lets a transaction of this session be idle for long. Only MariaDB executes the
+    /// text in `/*M! … */`.
     pub(super) fn keep_idle(self) -> &'static str {
         self.pick(
             "SET SESSION wait_timeout = 28800 /*M! , SESSION idle_transaction_timeout = 0 */",

@@ -1,11 +1,12 @@
 //! The epoch: detects a database that was restored from an older copy, or a promoted replica that lacks commits. The runs
 //! of such a database may have done more than it records.
 //!
-//! The database has a lineage, which is a random text or several of them, and a number that grows while the store is written. Each process
-//! remembers the highest number that it has read, and keeps it in a file if the operator names one. A database with
-//! another lineage or a smaller number is an older copy. The process that notices this first parks the runs, gives
-//! the database a number that is larger than the numbers that other processes remember, and adds the lineage that it
-//! remembers to that of the database. So processes that remember either of them know the database afterwards.
+//! The database has a lineage and a number. The lineage is a list of random names. The number grows while the store is
+//! written. Each process remembers the highest number that it has read, and keeps it in a file if the operator names
+//! one. A database with another lineage or a smaller number is an older copy. The process that notices this first
+//! parks the runs, gives the database a number that is larger than the numbers that other processes remember, and adds
+//! the names that it remembers to the lineage of the database. So processes that remember the old or the new lineage
+//! accept the database afterwards.
 
 use std::{
     fs,
@@ -65,7 +66,8 @@ fn names(lineage: &str) -> impl Iterator<Item = &str> {
     lineage.split(SEPARATOR)
 }
 
-/// Joins the names of two lineages. The names of `first` come first, and further ones than [`MAX_NAMES`] are left out.
+/// Joins two lineages: the names of `first`, and then those of `second`, without repetitions and at most
+/// [`MAX_NAMES`].
 fn joined(first: &str, second: &str) -> String {
     let mut all: Vec<&str> = Vec::new();
     for name in names(first).chain(names(second)) {

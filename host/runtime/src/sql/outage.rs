@@ -1,10 +1,11 @@
 //! Outages: times in which the server does not answer, or accepts no writes.
 //!
-//! Any error of a connection makes the server suspect. A tokio task (`recovery`) then tests the server with a connection of its own.
-//! If the test fails, an outage begins, and the test is repeated each second until it succeeds. For the patience of the
-//! store, callers wait for the end of the outage. After that they get an error at once. At the same time, but not before
-//! its lease may have ended, this process gives up its runs: their drivers begin again when the server can be used. One line of the log tells of the outage, and then one a
-//! minute.
+//! Any error of a connection makes the server suspect. A tokio task (`recovery`) then tests the server with a
+//! connection of its own. If the test fails, an outage begins, and the test is repeated each second until it succeeds.
+//! Callers wait for the end of the outage, for at most [`patience`](super::options::Options::patience). Once the
+//! outage has lasted that long, callers get an error at once. If the lease may have ended by then too, this process
+//! gives up its runs, and drives them again after the outage. The log has a line at the begin of the outage, and then
+//! one a minute.
 
 use std::{
     sync::Arc,

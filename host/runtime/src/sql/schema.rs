@@ -9,8 +9,8 @@ use super::{
 /// The version that this program writes: the number of migrations.
 pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
 
-/// Append only: a released migration is never changed. A server that ends a transaction with every created table may be
-/// left in the middle of a migration, so each statement must be repeatable.
+/// Append only: never change a released migration. Each statement must be repeatable: MySQL and MariaDB commit with
+/// every created table, so a process may end in the middle of a migration.
 const MIGRATIONS: [&[&str]; 6] = [FIRST, SESSIONS, REGISTRY, REPEATS, SEARCH, EPOCH];
 
 /// Rows may repeat values (`rows/cut.rs`), and passes name the value of the previous pass. Older programs read neither.

@@ -18,7 +18,7 @@ pub(super) enum SqlError {
     /// The statement was not executed. The server refuses it until its operator does something: its disk is full, or it
     /// is a replica.
     Unavailable(String),
-    /// The statement was not executed, and cannot succeed before somebody changes the database, its users or this
+    /// The statement was not executed, and cannot succeed until a person changes the database, its users or this
     /// program.
     Permanent(String),
     /// The statement was not executed, because the server refuses its values.

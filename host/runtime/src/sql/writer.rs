@@ -52,10 +52,10 @@ impl Writer {
 
     /// Writes all items, or none, and reports the result. Returns `false` if the commit has failed and is not repeated.
     ///
-    /// A commit is repeated unless the server refuses its values. After the patience of the store, this process gives up
-    /// its runs, so that the commit is empty. A store that is being closed gives up once its
-    /// lease was not renewed for longer than its patience. The callers of turns that wait behind the commit, in
-    /// `later` and in the queue, get an error when the commit was tried for the patience of the store.
+    /// A commit is repeated unless the server refuses its values. The repetition ends in two cases. If an outage lasts
+    /// longer than [`patience`](super::options::Options::patience), this process gives up its runs, and the commit
+    /// becomes empty. A store that is being closed gives up once it has not renewed its lease for that time. Other
+    /// work may wait behind the commit, in `later` and in the queue: after that time its callers get an error.
     async fn commit(&mut self, items: Vec<Item>, later: &mut VecDeque<Item>) -> bool {
         if items.is_empty() {
             return true;

@@ -1,9 +1,9 @@
 //! The compaction of the database file, which gives free pages back to the file system.
 //!
-//! SQLite reuses the pages of removed rows, so the file keeps its size. With `auto_vacuum` it would shrink by itself, but
-//! commits would write 4 to 32 % more pages: the places of all pages are then in pages of their own. So the store
-//! compacts its file as a whole. It does so after a sweep if much of the file is free and the rest is small, since all
-//! other writes wait meanwhile, and otherwise on request.
+//! SQLite reuses the pages of removed rows, so the file keeps its size. With `auto_vacuum` it would shrink by itself,
+//! but commits would write 4 to 32 % more pages, because SQLite then keeps the place of every page in further pages.
+//! So the store compacts its file as a whole. It does so after a sweep if much of the file is free and the rest is
+//! small, since all other writes wait meanwhile, and otherwise on request.
 
 use std::path::Path;
 

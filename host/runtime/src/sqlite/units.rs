@@ -136,9 +136,9 @@ impl Page<'_> {
     }
 }
 
-/// Returns the row of a run, and a number that its next fact must at least have. If the units end before this number,
-/// some units were lost. The number is the greater one of two: the end of the journal when the run last parked or
-/// ended, and one more than the number of the first fact in the last indexed unit.
+/// Returns the row number of a run, and the smallest number that the run's next fact may have. If the units end before
+/// this number, some units were lost. It is the greater one of two numbers: the end of the journal when the run last
+/// parked or ended, and one more than the first fact of the last indexed unit.
 fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(i64, u64)>, StoreError> {
     let sql =
         "SELECT id, max(next_seq, (SELECT coalesce(max(first_seq) + 1, 0) FROM places WHERE places.run = runs.id))
