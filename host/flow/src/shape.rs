@@ -139,10 +139,10 @@ impl Shape {
         self.incoming[node].iter().map(|edge| self.edges[*edge].1)
     }
 
-    /// Reports cycles of edges. A node runs once, so a cycle repeats nothing. A cycle without an `any` join never
-    /// starts. In a cycle with an `any` join, the edge that closes the cycle fires without effect. An agentic flow
-    /// may have such a cycle if an edge from outside starts it. In any other flow it is an error by a new rule, so
-    /// only a warning in a flow that a library already has.
+    /// Reports cycles of edges. A node runs once, so no cycle repeats anything. A cycle without an `any` join is an
+    /// error, because it never starts. A cycle with an `any` join starts, and the edge that closes it has no effect.
+    /// Such a cycle is permitted in an agentic flow if an edge from outside leads into it. In every other flow it is
+    /// an error. It is only a warning in a flow that was stored before this rule existed.
     pub(crate) fn check_cycles(&self, flow: &RawFlow<'_>, joins: &[Join], diagnostics: &mut Diagnostics<'_>) {
         let waits = |node: &usize| joins[*node] != Join::Any;
         let successors = |node: usize| self.successors(node).filter(waits).collect();

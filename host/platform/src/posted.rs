@@ -282,8 +282,8 @@ impl PostedFlows {
         Err(PostError::Store(busy(name)))
     }
 
-    /// Returns whether the flow has this version. If two processes post the same text at once, the version of one is
-    /// that of both. The answer to a write can also be lost.
+    /// Returns whether the flow has this version. Callers ask after a write whose result is unclear: another process
+    /// may have posted the same text first, or the answer of the store was lost.
     fn has(&self, name: &str, version: &PostedVersion) -> Result<bool, StoreError> {
         let (head, _) = self.documents().get::<Head>(HEAD, name)?.unwrap_or_default();
         let same = |found: &PostedVersion| found.version == version.version && found.digest == version.digest;

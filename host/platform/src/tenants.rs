@@ -237,7 +237,7 @@ impl Tenants {
         Tenants { host: host.for_tenant(Tenant::from(OPERATORS)), refusals: Arc::default(), uses: Arc::default() }
     }
 
-    /// Creates a tenant. Fails if a removed tenant had the name, so that no one takes the one for the other.
+    /// Creates a tenant. Fails if a removed tenant had the name, so that the two are not confused.
     pub fn create(&self, name: &str) -> Result<(), TenantError> {
         match deletion::certificate_of(self, name)? {
             Some(_) => Err(TenantError::Removed(name.to_owned())),

@@ -1,4 +1,5 @@
-//! Runs every flow in `flows/agentic/` by its file and by its name, and its branches with scripted models.
+//! Runs every flow in `flows/agentic/`, once by its file and once by its name. Scripted models lead each flow through
+//! its branches.
 
 use std::{
     fs,

@@ -10,8 +10,8 @@
 //! answer names the question that was open when the batch was stored, so it does not answer a later one.
 //!
 //! **One process executes a job.** The process stores its name and a time in the document of the job, and renews them
-//! with each batch. On a shared store another process takes the job over after that time. A process that was stopped
-//! meanwhile acts on runs of its batch at most, which have been acted on by then.
+//! with each batch. On a shared store another process takes the job over after that time. If the first process was
+//! only suspended, it may then act again on the rest of its batch, which has no effect.
 //!
 //! **A job has the rights of its creator.** Before each batch it checks that the token of the creator is still valid and
 //! the tenant enabled. Otherwise it stops, and names the reason.

@@ -16,7 +16,7 @@
 //! |---|---|
 //! | [`admission`] | the admission of runs |
 //! | outage | the time in which a shared store cannot be read |
-//! | spread | the pace at which runs begin that were resumed in vain |
+//! | spread | how many of the runs resumed in vain begin in a second |
 //! | trial | the trial of a suspect run |
 
 pub mod admission;
@@ -136,7 +136,7 @@ pub struct Supervisor {
     trial: Option<Trial>,
     /// The run whose trial began while no other run was driven. `None` after another run has begun.
     begun_alone: Option<Key>,
-    /// Limits the pace at which runs begin that were resumed in vain, see [`spread`].
+    /// Limits how many of the runs resumed in vain begin in a second, see [`spread`].
     spread: Spread,
     moved: Arc<Notify>,
     arrivals: mpsc::Receiver<Arrival>,

@@ -198,7 +198,8 @@ fn undeletable(host: &Host, run: &RunId) -> Result<Option<Undeletable>, StoreErr
     Ok(lives_below(host, run)?.then(|| Undeletable::EndsBelow(run.clone())))
 }
 
-/// Returns whether a run below a run has not ended. A driver that has ended cancels the runs that it has left below.
+/// Returns whether any run below this run has not ended. A driver that has ended cancels the runs that it has left
+/// below.
 fn lives_below(host: &Host, run: &RunId) -> Result<bool, StoreError> {
     let (journal, mut open) = (&host.shared.journal, vec![run.clone()]);
     while let Some(run) = open.pop() {
@@ -225,8 +226,8 @@ fn status_in_memory(host: &Host, run: &RunId) -> Result<Option<String>, StoreErr
     }
 }
 
-/// Returns a run without an end that repeats a run, directly or in several steps. It reads the kept outputs and the flows of
-/// the repeated runs when it goes on. A removed run ends such a line.
+/// Returns a run that has not ended and that repeats this run, directly or through other repetitions. Such a run still
+/// reads the kept outputs and the flows of the runs that it repeats. The search does not go beyond a removed run.
 fn repeated_by_live_run(host: &Host, run: &RunId) -> Result<Option<RunId>, StoreError> {
     let Some(lists) = host.runs() else { return Ok(None) };
     let (mut open, mut seen) = (vec![run.clone()], HashSet::from([run.clone()]));

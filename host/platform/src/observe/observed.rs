@@ -23,8 +23,7 @@ use self::open::OpenSpans;
 /// Maximum number of characters of a name in a span.
 pub(crate) const NAME_CHARS: usize = 128;
 
-/// The reason for which a run is parked that waits for an answer, a message or a timer. No person has to resume such a
-/// run.
+/// The reason of a parked run that waits for an answer, a message or a timer. No person has to resume such a run.
 const WAITING: &str = "waiting";
 
 /// A span that has ended.

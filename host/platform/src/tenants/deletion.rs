@@ -41,7 +41,7 @@ use crate::{
 pub(super) const TOMBSTONE: &str = "tenant-tombstone";
 /// Bytes of the salt of a tombstone's hash.
 const SALT_BYTES: usize = 16;
-/// Maximum number of times that rows are removed again which another process has written meanwhile.
+/// Maximum number of further removals of rows, if other processes still write rows of the tenant.
 const MAX_ROUNDS: usize = 10;
 
 /// What remains of a removed tenant. It does not have the tenant's name.

@@ -34,7 +34,7 @@ pub const PASS_INTERVAL: Duration = Duration::from_secs(600);
 pub const MAX_FIRST_DELAY: Duration = Duration::from_secs(60);
 /// Maximum number of runs that one pass removes for each rule. The next pass continues.
 pub const MAX_PASS_RUNS: u64 = 10_000;
-/// The age at which a run is removed whose end a trigger waits for, in milliseconds.
+/// The minimum age in milliseconds at which a run is removed if a trigger waits for the ends of such runs.
 pub const MIN_WAITED_AGE_MS: u64 = 24 * 3_600 * 1_000;
 /// The variable of a test mode with the time between two passes, in milliseconds.
 const TEST_INTERVAL: &str = "FLOWCELL_TEST_RETENTION_MS";

@@ -14,7 +14,8 @@ use super::{TOKEN, TenantError, Tenants};
 pub(super) const TOKEN_USE: &str = "token-use";
 /// Minimum milliseconds between two writes of the last use of a token.
 pub(super) const MIN_WRITE_INTERVAL_MS: u64 = 60_000;
-/// Milliseconds before the end of a token from which on its uses are warned of.
+/// Milliseconds before the end of a token from which on each use of it gives a warning, see
+/// [`MIN_WARNING_INTERVAL_MS`].
 pub(super) const EXPIRY_WARNING_MS: u64 = 7 * DAY_MS;
 /// Minimum milliseconds between two warnings of a process about the same token.
 const MIN_WARNING_INTERVAL_MS: u64 = DAY_MS;

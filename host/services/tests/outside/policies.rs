@@ -82,7 +82,7 @@ impl Operator {
         at_port && of_host && (self.scheme == "*" || self.scheme == scheme) && self.allows_path(to.url().path())
     }
 
-    /// Returns true if the policy allows a path. Resolves the path as a server does that decodes it first.
+    /// Returns true if the policy allows a path. Decodes the path and then resolves it, as some servers do.
     fn allows_path(&self, path: &str) -> bool {
         let path = path.replace("%76", "v").replace("%31", "1").replace("%2f", "/").replace("%2F", "/");
         let path = path.replace("%2e", ".").replace("%2E", ".").replacen('/', "", 1);

@@ -67,8 +67,8 @@ pub(super) fn select(
     Ok(Ok(item))
 }
 
-/// Performs an action on a run, except `delete`. `is_repeated`: the job may have acted on the run before, so a run in
-/// the state that the action leads to counts as done.
+/// Performs an action on a run, except `delete`. `is_repeated`: the job may have acted on this run before. Then a run
+/// that already is in the state to which the action leads counts as done.
 pub(super) async fn act(host: &Host, job: &str, request: &JobRequest, item: &Item, is_repeated: bool) -> Acted {
     match request.action {
         JobAction::Cancel => ask(host, item, RunCommand::Cancel, is_repeated).await,

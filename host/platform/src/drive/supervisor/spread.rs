@@ -1,5 +1,6 @@
-//! Limits the pace at which runs begin that were resumed in vain: their process died before they made progress. Each of
-//! them may have crashed the process. If the process dies again, all of these runs that have begun become suspects.
+//! Limits how many of the runs resumed in vain begin in a second. A run was resumed in vain if its process died before
+//! the run made progress. Each of these runs may have crashed the process. If the process dies again, those that have
+//! begun become suspects.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{Host, StartError};
 
-/// Interval between scans for runs that have ended elsewhere.
+/// Interval between scans for runs that have ended in other processes.
 pub const SCAN_INTERVAL: Duration = Duration::from_secs(10);
 /// A scan begins this many milliseconds before the mark. The end of a run is committed at most this long after the time
 /// that the end records.
