@@ -14,6 +14,8 @@ use crate::{
 
 /// The capability whose grants are URLs.
 const HTTP: &str = BuiltIn::Http.name();
+/// The help for a grant of secrets to a node that cannot send them.
+const NO_SECRETS: &str = "remove it; the host adds secrets to the requests of nodes such as `http.request`";
 
 /// The target URL of a node, as far as it is known before the run.
 pub(crate) struct Url {
@@ -65,16 +67,21 @@ pub(crate) fn read(
     let known = context.capabilities();
     let mut is_right = true;
     for entry in raw.grants.map(|tree| entries(tree, "`grants`", diagnostics)).unwrap_or_default() {
-        is_right &= check(entry, context, diagnostics);
+        let is_used = kind.asks_for(&entry.key) || *entry.key == *SECRETS && kind.asks_for(HTTP);
+        // A node that sends no requests sends no secrets: the help for a missing secret, to create it, would be wrong.
+        if is_used || *entry.key != *SECRETS {
+            is_right &= check(entry, context, diagnostics);
+        }
         let is_known = known.as_ref().is_none_or(|known| known.iter().any(|name| **name == *entry.key));
         if !is_known && !kind.asks_for(&entry.key) {
             let names = known.iter().flatten().map(String::as_str);
             let help = did_you_mean(&entry.key, names);
             let message = format!("unknown capability `{}`", for_message(&entry.key));
             diagnostics.error("unknown_capability", entry.key_span, message, help);
-        } else if !(kind.asks_for(&entry.key) || *entry.key == *SECRETS && kind.asks_for(HTTP)) {
+        } else if !is_used {
             let message = format!("`{}` does not ask for `{}`", kind.name, for_message(&entry.key));
-            diagnostics.warning("unused_grant", entry.key_span, message, Some("remove it".into()));
+            let help = if *entry.key == *SECRETS { NO_SECRETS } else { "remove it" };
+            diagnostics.warning("unused_grant", entry.key_span, message, Some(help.into()));
         }
         grants.0.insert(entry.key.to_string(), entry.value.json());
     }

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flowcell_contract::{Catalog, Json};
+use flowcell_contract::{Catalog, Json, SECRETS};
 use flowcell_flow::{CheckContext, CheckMode, Checked, Diagnostic, Reach, Severity, Source, draw};
 use golden::{cases, compare, printed, source};
 use proptest::prelude::*;
@@ -56,6 +56,13 @@ impl CheckContext for CasesAsLibrary {
         let covers_origin = granted.iter().any(|granted| granted.starts_with(&origin));
         let covers_url = granted.iter().any(|granted| url.starts_with(granted));
         Some(Reach { origin, path: url.split(['?', '#']).next()?.to_owned(), covers_origin, covers_url })
+    }
+
+    fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
+        match item.get("name").and_then(Json::as_str) {
+            Some(name) if capability == SECRETS => self.check_signing_secret(name),
+            _ => Ok(()),
+        }
     }
 
     fn check_signing_secret(&self, name: &str) -> Result<(), String> {
