@@ -13,11 +13,11 @@ const STEPS: [&str; 4] = ["steps", "tasks", "jobs", "stages"];
 pub(crate) fn is_flow(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> bool {
     match &tree.kind {
         Kind::Map(top) if !top.is_empty() => match foreign(top) {
-            Some(keys) => not_a_flow(top, &keys, diagnostics),
+            Some(keys) => report_not_a_flow(top, &keys, diagnostics),
             None => return true,
         },
-        Kind::List(_) => not_a_map(tree, diagnostics),
-        Kind::Scalar(json) if !json.is_null() => not_a_map(tree, diagnostics),
+        Kind::List(_) => report_not_a_map(tree, diagnostics),
+        Kind::Scalar(json) if !json.is_null() => report_not_a_map(tree, diagnostics),
         _ => {
             let start = Span { line: 1, column: 1, len: 0, start: 0 };
             diagnostics.error("empty_flow", start, "this file contains no flow", Some(minimal_flow_help(None)));
@@ -26,12 +26,12 @@ pub(crate) fn is_flow(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> bool {
     false
 }
 
-fn not_a_map(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
+fn report_not_a_map(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
     let message = format!("a flow must be a map, not {}", tree.type_name());
     diagnostics.error("wrong_type", tree.span, message, Some(minimal_flow_help(None)));
 }
 
-fn not_a_flow(top: &[Entry], keys: &[&Entry], diagnostics: &mut Diagnostics<'_>) {
+fn report_not_a_flow(top: &[Entry], keys: &[&Entry], diagnostics: &mut Diagnostics<'_>) {
     let named: Vec<_> = keys.iter().map(|entry| format!("`{}`", entry.key)).collect();
     let message = format!("a flow needs `flow` and `nodes`, but this file has {}", named.join(", "));
     diagnostics.error("not_a_flow", keys[0].key_span, message, Some(minimal_flow_help(name_in(top))));

@@ -88,7 +88,7 @@ impl NameResolver<'_> {
             }
             if !self.is_known_root(path.root()) && (locals.any || locals.from_input) {
                 if !locals.any {
-                    self.unknown_local(path.root(), &locals.names, *span, diagnostics);
+                    self.report_unknown_local(path.root(), &locals.names, *span, diagnostics);
                 }
                 continue;
             }
@@ -144,7 +144,7 @@ impl NameResolver<'_> {
     }
 
     /// Reports a name that neither the flow nor the node itself defines.
-    fn unknown_local(&self, root: &str, locals: &[Arc<str>], span: Span, diagnostics: &mut Diagnostics<'_>) {
+    fn report_unknown_local(&self, root: &str, locals: &[Arc<str>], span: Span, diagnostics: &mut Diagnostics<'_>) {
         let ids = self.shape.by_id.keys().map(String::as_str).chain(["flow", "nodes", "inbound", "inbounds"]);
         let help = did_you_mean(root, locals.iter().map(|name| &**name).chain(ids));
         let help =

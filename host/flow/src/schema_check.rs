@@ -239,7 +239,7 @@ fn report(
     match error.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             for key in unexpected {
-                unknown_field(
+                report_unknown_field(
                     at,
                     key,
                     &whole,
@@ -252,7 +252,7 @@ fn report(
         // If the map allows no members at all, the validator reports the map instead of its members.
         ValidationErrorKind::FalseSchema if error.schema_path().as_str().ends_with("/additionalProperties") => {
             if let Kind::Map(entries) = &at.kind {
-                entries.iter().for_each(|entry| unknown_field(at, &entry.key, &whole, None, part, diagnostics));
+                entries.iter().for_each(|entry| report_unknown_field(at, &entry.key, &whole, None, part, diagnostics));
             }
         }
         ValidationErrorKind::Required { property } => {
@@ -279,7 +279,7 @@ fn parent(pointer: &str) -> String {
     pointer.rsplit_once('/').map(|(parent, _)| parent.to_owned()).unwrap_or_default()
 }
 
-fn unknown_field(
+fn report_unknown_field(
     at: &Tree,
     key: &str,
     whole: &str,

@@ -82,22 +82,22 @@ impl Exporter<'_> {
         let unknown = || ExportError::Unknown(run.clone());
         let record = self.reader.find(self.tenant, run)?.ok_or_else(unknown)?;
         let (row, end) = self.reader.run(self.tenant, run)?.ok_or_else(unknown)?;
-        self.member("\"run\"", &row)?;
-        self.member(",\"record\"", &record)?;
-        self.units(run, end)?;
+        self.write_member("\"run\"", &row)?;
+        self.write_member(",\"record\"", &record)?;
+        self.write_units(run, end)?;
         let graph = self.flows.pinned(&record.pin);
-        self.events(run, &graph, end)?;
-        self.inputs(run, &record, &graph, end)?;
-        self.children(run)?;
+        self.write_events(run, &graph, end)?;
+        self.write_inputs(run, &record, &graph, end)?;
+        self.write_children(run)?;
         Ok(self.out.write_all(b"}")?)
     }
 
-    fn member(&mut self, name: &str, value: &impl Serialize) -> Result<(), ExportError> {
+    fn write_member(&mut self, name: &str, value: &impl Serialize) -> Result<(), ExportError> {
         write!(self.out, "{name}:")?;
         Ok(serde_json::to_writer(&mut *self.out, value)?)
     }
 
-    fn units(&mut self, run: &RunId, end: u64) -> Result<(), ExportError> {
+    fn write_units(&mut self, run: &RunId, end: u64) -> Result<(), ExportError> {
         let (reader, tenant) = (self.reader, self.tenant);
         self.list("units", |items| {
             each_unit(reader, tenant, run, |unit| {
@@ -108,7 +108,7 @@ impl Exporter<'_> {
         })
     }
 
-    fn events(&mut self, run: &RunId, graph: &Result<Arc<Graph>, Failure>, end: u64) -> Result<(), ExportError> {
+    fn write_events(&mut self, run: &RunId, graph: &Result<Arc<Graph>, Failure>, end: u64) -> Result<(), ExportError> {
         let (reader, tenant) = (self.reader, self.tenant);
         let mut projector = graph.as_ref().ok().map(|graph| Projector::new(tenant.clone(), run.clone(), graph.clone()));
         self.list("events", |items| {
@@ -120,11 +120,11 @@ impl Exporter<'_> {
         })?;
         match graph {
             Ok(_) => Ok(()),
-            Err(failure) => self.member(",\"eventsMissing\"", &failure.to_string()),
+            Err(failure) => self.write_member(",\"eventsMissing\"", &failure.to_string()),
         }
     }
 
-    fn inputs(
+    fn write_inputs(
         &mut self,
         run: &RunId,
         record: &Record,
@@ -155,11 +155,11 @@ impl Exporter<'_> {
         })?;
         match left_out {
             0 => Ok(()),
-            left_out => self.member(",\"inputsLeftOut\"", &left_out),
+            left_out => self.write_member(",\"inputsLeftOut\"", &left_out),
         }
     }
 
-    fn children(&mut self, run: &RunId) -> Result<(), ExportError> {
+    fn write_children(&mut self, run: &RunId) -> Result<(), ExportError> {
         self.out.write_all(b",\"children\":[")?;
         for (index, child) in self.reader.children(self.tenant, run)?.iter().enumerate() {
             self.out.write_all(if index == 0 { b"{" } else { b",{" })?;

@@ -321,7 +321,7 @@ fn tell_waiting(message: &str) {
 /// Runs the store's thread until the store is dropped.
 async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>) {
     tokio::task::spawn_local(heartbeat::renew_repeatedly(shared.clone()));
-    tokio::task::spawn_local(recovery::attend(shared.clone()));
+    tokio::task::spawn_local(recovery::test_suspect_server(shared.clone()));
     let writer = tokio::task::spawn_local(writer::Writer::new(shared.clone()).run());
     let answering = shared.clone();
     let answers = tokio::task::spawn_local(async move {

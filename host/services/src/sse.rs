@@ -121,7 +121,7 @@ impl EventStream {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "event" => value.clone_into(&mut self.next.name),
-            "data" => self.data(value)?,
+            "data" => self.add_data(value)?,
             "id" if !value.contains('\0') => self.next.id = Some(value.to_owned()),
             "retry" => self.next.retry = value.parse().ok(),
             _ => {}
@@ -129,7 +129,7 @@ impl EventStream {
         Ok(None)
     }
 
-    fn data(&mut self, value: &str) -> Result<(), Unreadable> {
+    fn add_data(&mut self, value: &str) -> Result<(), Unreadable> {
         if self.next.data.len() + value.len() + 1 > self.caps.event {
             return Err(Unreadable::Event);
         }

@@ -57,12 +57,12 @@ fn describe(name: &str, outline: &Outline) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(text, "\n{}", inert(description));
     }
-    ports(&mut text, "inputs", &outline.inputs);
-    ports(&mut text, "outputs", &outline.outputs);
+    write_ports(&mut text, "inputs", &outline.inputs);
+    write_ports(&mut text, "outputs", &outline.outputs);
     text
 }
 
-fn ports(text: &mut String, title: &str, ports: &[Port]) {
+fn write_ports(text: &mut String, title: &str, ports: &[Port]) {
     if ports.is_empty() {
         return;
     }

@@ -88,9 +88,9 @@ fn describe(node: &NodeType) -> String {
     let mut text = format!("{}  {}\n", inert(&node.full_name()), inert(&node.title));
     // Writing to a string does not fail.
     let _ = writeln!(text, "\n{}", inert(node.description.trim()));
-    fields(&mut text, "input", &node.input);
-    fields(&mut text, "config", &node.config);
-    fields(&mut text, "output", &node.output);
+    write_fields(&mut text, "input", &node.input);
+    write_fields(&mut text, "config", &node.config);
+    write_fields(&mut text, "output", &node.output);
     if let Some(body) = &node.body {
         let names: Vec<_> = body.variables.iter().map(|name| format!("<id>.{name}")).collect();
         let _ = writeln!(text, "\nbody: its nodes may name {}, <id>.last", names.join(", "));
@@ -123,7 +123,7 @@ fn describe(node: &NodeType) -> String {
 
 /// Writes a title, and one line for every property of an object's schema. Writes nothing for a schema without
 /// properties.
-fn fields(text: &mut String, title: &str, schema: &Value) {
+fn write_fields(text: &mut String, title: &str, schema: &Value) {
     let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) else { return };
     if properties.is_empty() {
         return;

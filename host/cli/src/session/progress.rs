@@ -26,7 +26,7 @@ const MIN_SHOWN_COMPILE_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Progress {
     screen: Arc<Screen>,
     /// True if the [`Asker`](super::ask::Asker) shows the questions, so that this channel does not.
-    asked_elsewhere: bool,
+    hides_questions: bool,
     flow: String,
     tally: Mutex<Tally>,
 }
@@ -46,12 +46,12 @@ struct Tally {
 impl Progress {
     /// Creates the progress on a screen.
     pub(crate) fn new(screen: Arc<Screen>, flow: &str) -> Progress {
-        Progress { screen, asked_elsewhere: false, flow: flow.to_owned(), tally: Mutex::default() }
+        Progress { screen, hides_questions: false, flow: flow.to_owned(), tally: Mutex::default() }
     }
 
     /// Hides questions, because the channel that asks them shows them.
     pub(crate) fn without_questions(self) -> Progress {
-        Progress { asked_elsewhere: true, ..self }
+        Progress { hides_questions: true, ..self }
     }
 }
 
@@ -78,7 +78,7 @@ impl Channel for Progress {
         }
         let Some(subject) = Subject::of(event, &tally.root) else { return };
         tally.count(event, &subject);
-        let elsewhere = self.asked_elsewhere && event.data.get("question").is_some();
+        let elsewhere = self.hides_questions && event.data.get("question").is_some();
         if let Some(line) = Line::about(event, &subject).filter(|line| !elsewhere && tally.admit_line(line)) {
             self.screen.line(&line.render(self.screen.paint()));
         }

@@ -25,7 +25,7 @@ pub(super) async fn answer(calls: &AttemptCalls, call: &Call) -> Result<Value, F
 
 async fn open(calls: &AttemptCalls, args: &Json) -> Result<Value, Failure> {
     let about = args.get("about").cloned().unwrap_or_default();
-    limited(&about)?;
+    check_size(&about)?;
     let inbox = about.get("inbox").filter(|inbox| !inbox.is_null());
     let capacity = inbox.and_then(|inbox| inbox.get("capacity")).filter(|capacity| !capacity.is_null());
     if capacity.is_some_and(|capacity| !capacity.as_u64().is_some_and(|most| (1..=MAX_INBOX_MESSAGES).contains(&most)))
@@ -59,7 +59,7 @@ async fn report_on_agent(calls: &AttemptCalls, args: &Json) -> Result<Value, Fai
         return Err(Failure::new(code::INVALID_INPUT, message));
     }
     let data = args.get("data").cloned().unwrap_or_default();
-    limited(&data)?;
+    check_size(&data)?;
     let mark = calls.progress.lock().mark();
     send_report(calls, AgentFact::Told { mark, id, kind: kind.into(), data }).await;
     Ok(Value::null())
@@ -104,7 +104,7 @@ pub(super) fn agent_of(calls: &AttemptCalls, args: &Json) -> Result<Option<Box<F
     Ok(Some(Box::new(ForAgent { agent_run: open_agent_run(calls, args)?, tool_use })))
 }
 
-fn limited(data: &Json) -> Result<(), Failure> {
+fn check_size(data: &Json) -> Result<(), Failure> {
     if data.to_text().len() > MAX_AGENT_REPORT_BYTES {
         let message = format!("one update of an agent run may have at most {MAX_AGENT_REPORT_BYTES} bytes");
         return Err(Failure::new(code::LIMIT_EXCEEDED, message));

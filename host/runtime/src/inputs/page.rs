@@ -166,14 +166,15 @@ impl TaskInputs {
         }
         let most = PageLimits { items: window.limit, bytes: window.bytes };
         let filling = Filling::new(most);
-        let mut page = Page { inputs, from: window.from, filling, seen: 0, last: None, elsewhere: BTreeSet::new() };
+        let mut page =
+            Page { inputs, from: window.from, filling, seen: 0, last: None, other_addresses: BTreeSet::new() };
         let mut visit = |visited: &Visited<'_>| match visited.is_at(&place) {
             true => page.add(visited),
             false => page.note(visited),
         };
         each_attempt(journal, graph, record, (tenant, run), (Some(place.node), u64::MAX), &mut visit)?;
         if page.inputs.node_type.is_none() {
-            page.inputs.elsewhere = page.elsewhere.into_iter().map(|(_, address)| address).collect();
+            page.inputs.elsewhere = page.other_addresses.into_iter().map(|(_, address)| address).collect();
         }
         Ok(page.inputs)
     }
@@ -189,7 +190,7 @@ struct Page {
     last: Option<Received>,
     /// Other addresses at which the node made attempts: the first [`MAX_ELSEWHERE`], each after the numbers of its
     /// passes. The set sorts by these numbers, because parallel passes end in a different order in each run.
-    elsewhere: BTreeSet<(Vec<u64>, String)>,
+    other_addresses: BTreeSet<(Vec<u64>, String)>,
 }
 
 impl Page {
@@ -233,9 +234,9 @@ impl Page {
         }
         let address = visited.address();
         let numbers = address.split(|char: char| !char.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
-        self.elsewhere.insert((numbers.collect(), address));
-        if self.elsewhere.len() > MAX_ELSEWHERE {
-            self.elsewhere.pop_last();
+        self.other_addresses.insert((numbers.collect(), address));
+        if self.other_addresses.len() > MAX_ELSEWHERE {
+            self.other_addresses.pop_last();
         }
         ControlFlow::Continue(())
     }

@@ -19,10 +19,10 @@ pub(super) struct Tables {
 impl Tables {
     /// Applies the changes of an entry.
     pub(super) fn apply(&mut self, entry: &Entry) {
-        entry.rows.iter().for_each(|change| self.change(&entry.tenant, &entry.run, entry.unit.ts, change));
+        entry.rows.iter().for_each(|change| self.apply_change(&entry.tenant, &entry.run, entry.unit.ts, change));
     }
 
-    fn change(&mut self, tenant: &Tenant, run: &RunId, now: u64, change: &Change) {
+    fn apply_change(&mut self, tenant: &Tenant, run: &RunId, now: u64, change: &Change) {
         let key = |id: &String| (tenant.clone(), id.clone());
         match change {
             Change::Clear { root } => {

@@ -76,7 +76,7 @@ async fn renew(shared: &Shared) -> Result<Age, SqlError> {
     let sql = "UPDATE flowcell_owners SET until = {now} + ? WHERE id = ? AND until > {now}";
     if connection.run(sql, args![lease, owner]).await? == 1 {
         shared.claims.record_renewal(owner, asked);
-        sweep::old_messages(&mut connection).await?;
+        sweep::remove_old_messages(&mut connection).await?;
         return Ok(Age::Current);
     }
     replace_owner(shared, &mut connection).await?;

@@ -10,7 +10,7 @@ use super::{
 use crate::limits::SERVER_CONNECTIONS;
 
 /// Tests the server whenever it is suspect, until an outage has ended.
-pub(super) async fn attend(shared: Arc<Shared>) {
+pub(super) async fn test_suspect_server(shared: Arc<Shared>) {
     let outages = shared.connections.outages().clone();
     loop {
         outages.suspicion.notified().await;

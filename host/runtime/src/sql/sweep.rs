@@ -230,7 +230,7 @@ async fn remove(
 }
 
 /// Removes old messages that have an outcome, because their senders no longer repeat them.
-pub(super) async fn old_messages(connection: &mut Connection) -> Result<(), SqlError> {
+pub(super) async fn remove_old_messages(connection: &mut Connection) -> Result<(), SqlError> {
     let old = "DELETE FROM flowcell_inbox WHERE outcome IS NOT NULL AND put_at < {now} - ?";
     connection.run(old, args![OUTCOME_KEPT_MS]).await.map(drop)
 }

@@ -24,7 +24,7 @@ const PAGES: i32 = 256;
 /// The maximum time for which a step is retried while another process has the new database open.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause between two tries of a step.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An error of a backup.
 #[derive(Debug, thiserror::Error)]
@@ -194,7 +194,7 @@ fn copy_pages(source: &Connection, copy: &mut Connection) -> Result<(), rusqlite
         match backup.step(PAGES)? {
             StepResult::Done => return Ok(()),
             StepResult::More => until = Instant::now() + PATIENCE,
-            _ if Instant::now() < until => std::thread::sleep(PAUSE),
+            _ if Instant::now() < until => std::thread::sleep(RETRY_INTERVAL),
             _ => {
                 let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
                 let message = "another process has the copy open".to_owned();

@@ -179,7 +179,7 @@ impl Story {
     }
 
     /// Allows calls and writes to agent runs, like people. A person who is not sure about a message sends it again.
-    fn attend(&self, waiting: &[Waiting]) {
+    fn answer_people(&self, waiting: &[Waiting]) {
         for waiting in waiting {
             let requests = match waiting {
                 Waiting::Answer { address, asked, .. } => {
@@ -412,7 +412,7 @@ fn run_story(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
         }
         let Some(result) = result else { continue };
         if result.status == RunStatus::Parked {
-            story.attend(&result.waiting);
+            story.answer_people(&result.waiting);
             continue;
         }
         if result.status == RunStatus::NeedsAttention {

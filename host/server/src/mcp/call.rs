@@ -151,7 +151,7 @@ impl<'a> Call<'a> {
             "task:paused" | "call:start" => return contains(&frame.text, b"\"question\""),
             "task:blocked" => return true,
             "task:complete" | "task:failed" | "task:skipped" | "task:cancelled" => {
-                self.progress(frame).await;
+                self.report_progress(frame).await;
                 return false;
             }
             _ => return false,
@@ -160,7 +160,7 @@ impl<'a> Call<'a> {
     }
 
     /// Sends a progress notice when a node of the root body has ended, if the client has asked for progress notices.
-    async fn progress(&mut self, frame: &Frame) {
+    async fn report_progress(&mut self, frame: &Frame) {
         let Some(progress_token) = self.context.meta.get_progress_token() else { return };
         let event: Value = serde_json::from_slice(&frame.text).unwrap_or_default();
         let (Some(_), None, Some(node)) = (frame.seq, event["scope"].as_str(), event["nodeId"].as_str()) else {

@@ -122,11 +122,11 @@ impl<'a> Exchange<'a> {
             let left = room.checked_sub(bytes.len());
             room = left.ok_or_else(|| wrong(&format!("the images have more than {MAX_BODY} bytes in total")))?;
             let mime = picture::media_type(&bytes).unwrap_or(BINARY);
-            form.file(name, &format!("{name}-{}.{}", number + 1, picture::file_extension(&bytes)), mime, &bytes);
+            form.add_file(name, &format!("{name}-{}.{}", number + 1, picture::file_extension(&bytes)), mime, &bytes);
         }
-        form.text("prompt", prompt);
+        form.add_text("prompt", prompt);
         for (name, value) in options {
-            form.text(name, &value.as_str().map_or_else(|| value.to_text(), str::to_owned));
+            form.add_text(name, &value.as_str().map_or_else(|| value.to_text(), str::to_owned));
         }
         let (kind, bytes) = form.finish();
         Ok((kind, Bytes::from(bytes)))

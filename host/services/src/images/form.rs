@@ -15,16 +15,16 @@ impl Form {
     }
 
     /// Adds a text field. Names consist of letters, digits and `_`.
-    pub(super) fn text(&mut self, name: &str, text: &str) {
-        self.part(&format!("name=\"{name}\""), None, text.as_bytes());
+    pub(super) fn add_text(&mut self, name: &str, text: &str) {
+        self.add_part(&format!("name=\"{name}\""), None, text.as_bytes());
     }
 
     /// Adds a file field.
-    pub(super) fn file(&mut self, name: &str, file: &str, mime: &str, bytes: &[u8]) {
-        self.part(&format!("name=\"{name}\"; filename=\"{file}\""), Some(mime), bytes);
+    pub(super) fn add_file(&mut self, name: &str, file: &str, mime: &str, bytes: &[u8]) {
+        self.add_part(&format!("name=\"{name}\"; filename=\"{file}\""), Some(mime), bytes);
     }
 
-    fn part(&mut self, about: &str, mime: Option<&str>, bytes: &[u8]) {
+    fn add_part(&mut self, about: &str, mime: Option<&str>, bytes: &[u8]) {
         let mime = mime.map_or_else(String::new, |mime| format!("content-type: {mime}\r\n"));
         let head = format!("--{}\r\ncontent-disposition: form-data; {about}\r\n{mime}\r\n", self.boundary);
         self.bytes.extend_from_slice(head.as_bytes());

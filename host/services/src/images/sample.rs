@@ -8,17 +8,17 @@ use flate2::{Compression, Crc, write::ZlibEncoder};
 pub fn sample(colour: [u8; 3]) -> Vec<u8> {
     let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
     // One pixel by one, 8 bits for each of three colours, not interlaced.
-    chunk(&mut png, b"IHDR", &[0, 0, 0, 1, 0, 0, 0, 1, 8, 2, 0, 0, 0]);
+    write_chunk(&mut png, b"IHDR", &[0, 0, 0, 1, 0, 0, 0, 1, 8, 2, 0, 0, 0]);
     let [red, green, blue] = colour;
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::none());
     // A byte with the filter type precedes the pixels of each line; 0 means none. Writing to memory cannot fail.
     let written = encoder.write_all(&[0, red, green, blue]).and_then(|()| encoder.finish());
-    chunk(&mut png, b"IDAT", &written.unwrap_or_default());
-    chunk(&mut png, b"IEND", &[]);
+    write_chunk(&mut png, b"IDAT", &written.unwrap_or_default());
+    write_chunk(&mut png, b"IEND", &[]);
     png
 }
 
-fn chunk(png: &mut Vec<u8>, kind: &[u8; 4], content: &[u8]) {
+fn write_chunk(png: &mut Vec<u8>, kind: &[u8; 4], content: &[u8]) {
     let mut sum = Crc::new();
     sum.update(kind);
     sum.update(content);

@@ -70,7 +70,7 @@ pub(crate) struct Conversation {
     pub(crate) questions: Vec<Asked>,
     /// The last time at which the first open question was closed without a line of this conversation, such as by the
     /// answer of another process. `None` if that has not happened.
-    moved_on: Option<Instant>,
+    closed_by_others: Option<Instant>,
     /// The address of the node that receives lines.
     focus: Option<String>,
     pub(crate) ended: bool,
@@ -194,7 +194,7 @@ impl Conversation {
         if !was_first {
             return Vec::new();
         }
-        self.moved_on = Some(Instant::now());
+        self.closed_by_others = Some(Instant::now());
         let Some(next) = self.questions.first() else { return Vec::new() };
         let note = Shown::Note(format!("the question at `{address}` is closed"));
         vec![Shown::EndOfSpeech, note, Shown::Question(next.text())]
@@ -203,7 +203,7 @@ impl Conversation {
     /// Returns true if a question has closed less than [`MIN_REACTION_TIME`] ago. A person cannot react to the next
     /// question in so short a time, so a line that arrives now was typed for the closed one.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
-        self.moved_on.is_some_and(|since| now < since + MIN_REACTION_TIME)
+        self.closed_by_others.is_some_and(|since| now < since + MIN_REACTION_TIME)
     }
 
     fn index_of(&self, data: &Json) -> Option<usize> {

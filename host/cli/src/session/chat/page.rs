@@ -22,15 +22,15 @@ impl Page {
     pub(crate) fn show(&mut self, shown: &Shown) {
         let paint = self.terminal.paint();
         match shown {
-            Shown::Speech { who, text } => self.speech(who, text),
+            Shown::Speech { who, text } => self.show_speech(who, text),
             Shown::EndOfSpeech => self.end(),
-            Shown::Note(text) => self.line(&paint.faint(&inert(text))),
-            Shown::Question(text) => self.line(&paint.warning(&inert(text))),
-            Shown::Trouble(text) => self.line(&format!("{}: {}", paint.error("not done"), inert(text))),
+            Shown::Note(text) => self.show_line(&paint.faint(&inert(text))),
+            Shown::Question(text) => self.show_line(&paint.warning(&inert(text))),
+            Shown::Trouble(text) => self.show_line(&format!("{}: {}", paint.error("not done"), inert(text))),
         }
     }
 
-    fn speech(&mut self, who: &str, text: &str) {
+    fn show_speech(&mut self, who: &str, text: &str) {
         if text.is_empty() {
             return;
         }
@@ -50,7 +50,7 @@ impl Page {
         }
     }
 
-    fn line(&mut self, text: &str) {
+    fn show_line(&mut self, text: &str) {
         self.end();
         self.terminal.say(text);
     }

@@ -20,15 +20,15 @@ const MAX_TRIAL_TIME: Duration = Duration::from_secs(30);
 pub(super) struct Trial {
     run: Key,
     until: Instant,
-    moved_on: Arc<Watch>,
+    progress: Arc<ProgressWatch>,
 }
 
 impl Trial {
     /// Begins the trial of a run. Attaches a channel to the run, which signals `moved` when the run makes progress.
     pub(super) fn begin(run: Key, runner: &mut FlowRunner, moved: &Arc<Notify>) -> Trial {
-        let moved_on = Arc::new(Watch { moved: moved.clone(), seen: AtomicBool::new(false) });
-        runner.attach(moved_on.clone());
-        Trial { run, until: Instant::now() + MAX_TRIAL_TIME, moved_on }
+        let progress = Arc::new(ProgressWatch { moved: moved.clone(), seen: AtomicBool::new(false) });
+        runner.attach(progress.clone());
+        Trial { run, until: Instant::now() + MAX_TRIAL_TIME, progress }
     }
 
     pub(super) fn is_of(&self, run: &Key) -> bool {
@@ -37,7 +37,7 @@ impl Trial {
 
     /// Returns whether other runs may begin: the run has made progress, or [`MAX_TRIAL_TIME`] has passed.
     pub(super) fn is_over(&self) -> bool {
-        Instant::now() >= self.until || self.moved_on.seen.load(Ordering::Acquire)
+        Instant::now() >= self.until || self.progress.seen.load(Ordering::Acquire)
     }
 
     /// Returns the remaining time of the trial.
@@ -47,12 +47,12 @@ impl Trial {
 }
 
 /// Observes whether a run makes progress.
-struct Watch {
+struct ProgressWatch {
     moved: Arc<Notify>,
     seen: AtomicBool,
 }
 
-impl Channel for Watch {
+impl Channel for ProgressWatch {
     fn on_event(&self, event: &Event) {
         let begins = matches!(
             event.kind,

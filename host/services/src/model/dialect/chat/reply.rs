@@ -42,7 +42,7 @@ pub(in crate::model::dialect) struct ChatReply {
 }
 
 impl ChatReply {
-    fn head(&mut self, chunk: &Json) {
+    fn take_head(&mut self, chunk: &Json) {
         if self.id.is_empty() {
             self.id = text_of(chunk, "id").into();
         }
@@ -55,7 +55,7 @@ impl ChatReply {
         }
     }
 
-    fn delta(&mut self, delta: &Json, tell: &mut dyn FnMut(Delta)) {
+    fn take_delta(&mut self, delta: &Json, tell: &mut dyn FnMut(Delta)) {
         for (thoughts, name) in self.thoughts.iter_mut().zip(THOUGHTS) {
             let text = text_of(delta, name);
             if !text.is_empty() {
@@ -124,12 +124,12 @@ impl Assembly for ChatReply {
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
             return Err(Interrupted::Reported(chunk));
         }
-        self.head(&chunk);
+        self.take_head(&chunk);
         let choices = chunk.get("choices").and_then(Json::as_array).unwrap_or_default();
         let first = choices.iter().find(|choice| choice.get("index").and_then(Json::as_u64).unwrap_or(0) == 0);
         if let Some(choice) = first {
             if let Some(delta) = choice.get("delta") {
-                self.delta(delta, tell);
+                self.take_delta(delta, tell);
             }
             if let Some(reason) = choice.get("finish_reason").and_then(Json::as_str) {
                 self.finish = Some(reason.into());
