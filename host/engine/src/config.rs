@@ -21,7 +21,7 @@ pub struct Config {
     /// the engine starts, so a short-lived process should set a lower number.
     pub instances: Option<u32>,
     /// The bytes of linear memory that all instances share, beyond the first 4 MiB of each. `None`: a quarter of the
-    /// machine's memory. If a tenant already has some of this memory, it gets more only if afterwards at least as many
-    /// bytes stay free as the tenant then has.
+    /// machine's memory. A tenant that has some of this memory gets more only if it then has no more bytes than are
+    /// still free.
     pub memory: Option<u64>,
 }

@@ -33,7 +33,7 @@ func approve() answer {
 			Prompt:  "Is this good? " + input.Text,
 			Choices: []node.Choice{{Value: "yes"}, {Value: "no"}},
 		}
-		// The state is what the node gets when it is woken. This node needs none.
+		// The node gets this state when it is woken. This node needs none.
 		until := []node.Wake{node.MakeWakeAnswer(question), node.MakeWakeAfter(dayMs)}
 		return types.Ok[node.Step, node.Failure](node.MakeStepPause(node.Pause{Until: until, State: "null"}))
 	}
@@ -47,7 +47,7 @@ func approve() answer {
 	return done(map[string]any{"approved": woken.Value.Content == "yes"})
 }
 
-// Run is called by the host.
+// Run runs one task of a node type. The host calls it.
 func Run(nodeType string) answer {
 	switch nodeType {
 	case "acme.greet":

@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// Allocate gives memory of Go's own that stays where it is as long as it is pinned. A word suits every type of WIT.
+// Allocate returns memory from Go's heap, pinned so that it does not move. It is aligned to 8 bytes, which suits every
+// type of WIT.
 func Allocate(pinner *runtime.Pinner, size, _ uintptr) unsafe.Pointer {
 	place := unsafe.Pointer(unsafe.SliceData(make([]uint64, (size+7)/8)))
 	if size > 0 {
@@ -15,17 +16,19 @@ func Allocate(pinner *runtime.Pinner, size, _ uintptr) unsafe.Pointer {
 	return place
 }
 
-// Unpin would give back what the host has written. An instance runs once, so that nothing is given back.
+// Unpin does nothing: the generated code calls it to free memory that the host has written, but an instance runs only
+// once.
 func Unpin() {}
 
-// What is left of the memory for the host.
+// The free part of the memory that the host may write to.
 var free, end uintptr
 
 // Go takes memory in pages.
 const page = 64 << 10
 
-// The host asks for memory before Go has begun, and while Go may call nothing; so it is not taken from what Go collects.
-// Nor may the host grow the memory by itself: Go believes that nobody else does.
+// allocate returns memory to the host, which asks for it before Go's runtime has started and while Go code must not run.
+// So the memory cannot come from Go's heap. It comes from Go's own sbrk, because Go expects that only its runtime grows
+// the memory.
 //
 //go:wasmexport cabi_realloc
 func allocate(_ unsafe.Pointer, _, align, size uintptr) unsafe.Pointer {

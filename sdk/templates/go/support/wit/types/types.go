@@ -1,4 +1,4 @@
-// Package types has what the types of WIT need and Go lacks, under the names that the generated code knows.
+// Package types has the generic types of WIT that Go lacks, under the names that the generated code uses.
 package types
 
 // Tags of an Option.
@@ -7,7 +7,7 @@ const (
 	OptionSome
 )
 
-// Option is a value, or none. What Go leaves out is none.
+// Option is a value, or none. The zero value of an Option is none.
 type Option[T any] struct {
 	tag   int
 	value T
@@ -19,7 +19,7 @@ func None[T any]() Option[T] { return Option[T]{} }
 
 func (option Option[T]) Tag() int { return option.tag }
 
-// Some is the value; for none the zero of its type.
+// Some returns the value, or the zero value of its type for none.
 func (option Option[T]) Some() T { return option.value }
 
 // Tags of a Result.
@@ -28,7 +28,7 @@ const (
 	ResultErr
 )
 
-// Result is a value, or why there is none.
+// Result is a value, or an error.
 type Result[T, E any] struct {
 	tag   int
 	value T
@@ -51,5 +51,5 @@ type Tuple2[A, B any] struct {
 	F1 B
 }
 
-// Unit is the value of what has none.
+// Unit is an empty value, such as that of a result without a value.
 type Unit struct{}
