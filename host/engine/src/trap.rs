@@ -54,19 +54,19 @@ fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<
         return Some(failure.clone());
     }
     if let Some(I32Exit(status)) = error.downcast_ref::<I32Exit>() {
-        return Some(trapped(&format!("it exited with status {status} without an answer"), last_words));
+        return Some(trap_failure(&format!("it exited with status {status} without an answer"), last_words));
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::StackOverflow) => {
             return Some(Failure::new(code::STACK_OVERFLOW, "the node recursed deeper than its stack"));
         }
         Some(trap @ Trap::MemoryOutOfBounds) => {
-            return Some(trapped(
+            return Some(trap_failure(
                 &format!("{trap}; recursion deeper than the guest's own stack is a possible cause"),
                 last_words,
             ));
         }
-        Some(trap) => return Some(trapped(&trap.to_string(), last_words)),
+        Some(trap) => return Some(trap_failure(&trap.to_string(), last_words)),
         None => {}
     }
     // An error of the sandbox boundary contains the guest's stack frames only if the guest was making a call.
@@ -78,7 +78,7 @@ fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<
     if is_out_of_handles(error) {
         return Some(Failure::new(code::LIMIT_EXCEEDED, "the node exceeded its limit of handles"));
     }
-    Some(trapped(&error.root_cause().to_string(), last_words))
+    Some(trap_failure(&error.root_cause().to_string(), last_words))
 }
 
 /// Returns whether the operating system refused a request of the host, such as one for memory.
@@ -106,7 +106,7 @@ fn is_out_of_handles(error: &wasmtime::Error) -> bool {
 
 /// Returns the failure of a trap. The guest's last words often explain the trap: a panic writes its message to standard
 /// error.
-fn trapped(cause: &str, last_words: Option<String>) -> Failure {
+fn trap_failure(cause: &str, last_words: Option<String>) -> Failure {
     let cause = cause.trim_start_matches("wasm trap: ");
     let message = match last_words {
         Some(words) => format!("the node trapped ({cause}): {words}"),

@@ -130,7 +130,7 @@ impl InputCompiler<'_, '_> {
     fn part(&mut self, tree: &Tree, marks: &OpenMarks<'_>) -> Binding {
         let mut here = marks.iter().filter(|(_, rest)| rest.is_empty()).map(|(mark, _)| *mark);
         if let Some(mark) = here.find(|mark| changes_value(mark.kind)) {
-            return self.marked(tree, mark);
+            return self.compile_marked_field(tree, mark);
         }
         match &tree.kind {
             Kind::Map(entries) if !marks.is_empty() => {
@@ -146,7 +146,7 @@ impl InputCompiler<'_, '_> {
     }
 
     /// Compiles a marked field.
-    fn marked(&mut self, tree: &Tree, mark: &Mark) -> Binding {
+    fn compile_marked_field(&mut self, tree: &Tree, mark: &Mark) -> Binding {
         match mark.kind {
             MarkKind::Script if !tree.text().is_some_and(is_one_binding) => {
                 Binding::literal(outline::inline(tree, self.context, self.diagnostics))
@@ -171,7 +171,7 @@ pub(crate) fn marks_below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m
 
 fn plain(tree: &Tree, reads: &mut Vec<FieldReads>, diagnostics: &mut Diagnostics<'_>) -> Binding {
     warn_of_statements(tree, diagnostics);
-    let binding = compiled(tree, CapturedKind::Template, diagnostics, Binding::compile);
+    let binding = compile_with(tree, CapturedKind::Template, diagnostics, Binding::compile);
     // Names are checked even if another part of the value does not compile.
     let named = binding.as_ref().map_or_else(|| Binding::reads_of(&tree.json()), Binding::reads);
     let read = FieldReads { braced: find_braced_paths(tree), ..FieldReads::new(tree, named) };
@@ -184,7 +184,7 @@ fn plain(tree: &Tree, reads: &mut Vec<FieldReads>, diagnostics: &mut Diagnostics
 /// Compiles a value with the function `compile`. Earlier versions ignored some invalid text in expressions. Now such
 /// text is an error in a new flow. In a flow that a library already has, it is only a warning, and the value is
 /// compiled without this text, so that its meaning stays the same.
-fn compiled<T>(
+fn compile_with<T>(
     tree: &Tree,
     kind: CapturedKind,
     diagnostics: &mut Diagnostics<'_>,
@@ -264,7 +264,7 @@ fn capture(
     if kind == CapturedKind::Template {
         warn_of_statements(tree, diagnostics);
     }
-    let captured = compiled(tree, kind, diagnostics, |raw| {
+    let captured = compile_with(tree, kind, diagnostics, |raw| {
         let named = match kind {
             CapturedKind::Expr => Condition::compile(raw)?.reads(),
             CapturedKind::Template => Binding::compile(raw)?.reads(),
@@ -342,7 +342,7 @@ pub(crate) fn constant_condition_help(tree: &Tree) -> String {
 
 /// Compiles a `when`. Returns its paths even if a part of it does not compile.
 pub(crate) fn compile_condition(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> (Option<Condition>, FieldReads) {
-    let condition = compiled(tree, CapturedKind::Expr, diagnostics, Condition::compile);
+    let condition = compile_with(tree, CapturedKind::Expr, diagnostics, Condition::compile);
     let named = condition.as_ref().map_or_else(|| Condition::reads_of(&tree.json()), Condition::reads);
     (condition, FieldReads::new(tree, named))
 }

@@ -73,7 +73,7 @@ impl MissingMember {
             None => Path::new(path.root(), whole.iter().cloned()).to_string(),
             Some(reference) => without_last(reference, rest.len()).to_owned(),
         };
-        let (value, key) = (for_message(&before), rest.first().map(written).unwrap_or_default());
+        let (value, key) = (for_message(&before), rest.first().map(segment_text).unwrap_or_default());
         let length = |value: &str| match reference {
             None => format!("write `{value} | length`"),
             Some(_) => "pass the whole value to `data.template`, and write `{{ value | length }}` there".to_owned(),
@@ -81,12 +81,12 @@ impl MissingMember {
         let counts = FOREIGN_LENGTH_MEMBERS.contains(&key.as_str());
         match &self.container {
             Container::Object(members, lists) => {
-                let inner = rest.get(1).map(written).filter(|next| members.contains(next));
+                let inner = rest.get(1).map(segment_text).filter(|next| members.contains(next));
                 let help = match (did_you_mean(&key, members.iter().map(String::as_str)), lists.as_slice(), inner) {
                     (Some(meant), ..) => meant,
                     (None, [list], _) if counts => length(&format!("{value}.{list}")),
                     (None, _, Some(next)) => format!("remove `{key}`: `{value}.{next}`"),
-                    _ => listed(members),
+                    _ => member_list(members),
                 };
                 (format!("`{value}` has no member `{}`", for_message(&key)), help)
             }
@@ -113,14 +113,14 @@ fn without_last(reference: &str, words: usize) -> &str {
     (0..words).fold(reference, |left, _| left.rsplit_once('.').map_or(left, |(left, _)| left))
 }
 
-fn written(segment: &Segment) -> String {
+fn segment_text(segment: &Segment) -> String {
     match segment {
         Segment::Key(key) => key.to_string(),
         Segment::Index(index) => index.to_string(),
     }
 }
 
-fn listed(members: &[String]) -> String {
+fn member_list(members: &[String]) -> String {
     let mut names: Vec<_> = members.iter().take(MAX_LISTED_MEMBERS).map(|name| for_message(name)).collect();
     if members.len() > MAX_LISTED_MEMBERS {
         names.push("…".to_owned());

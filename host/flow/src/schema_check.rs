@@ -62,7 +62,11 @@ fn report_cost(what: &str, error: &dyn std::fmt::Display, span: Span, diagnostic
 
 /// Calls `work`, and adds its duration to the time that this flow's schemas have taken. If their time exceeds
 /// [`SCHEMA_TIME`], reports this once; later calls return `None` and do not call `work`.
-fn timed<T>(span: Span, diagnostics: &mut Diagnostics<'_>, work: impl FnOnce(&mut Diagnostics<'_>) -> T) -> Option<T> {
+fn within_schema_time<T>(
+    span: Span,
+    diagnostics: &mut Diagnostics<'_>,
+    work: impl FnOnce(&mut Diagnostics<'_>) -> T,
+) -> Option<T> {
     if diagnostics.schema_time > SCHEMA_TIME {
         return None;
     }
@@ -135,7 +139,9 @@ impl Schemas {
         part: Part,
         diagnostics: &mut Diagnostics<'_>,
     ) {
-        timed(type_span, diagnostics, |diagnostics| self.check_now(tree, (kind, type_span), part, diagnostics));
+        within_schema_time(type_span, diagnostics, |diagnostics| {
+            self.check_now(tree, (kind, type_span), part, diagnostics)
+        });
     }
 
     fn check_now(
@@ -321,7 +327,7 @@ fn report_patterns(pattern_errors: Vec<PatternError>, schema: &Tree, diagnostics
 /// Compiles a schema in a flow. Reports an unusable schema and returns `None` for it. `what` names the schema in the
 /// message.
 pub(crate) fn check_schema(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) -> Option<Schema> {
-    timed(schema.span, diagnostics, |diagnostics| check_schema_now(schema, what, diagnostics)).flatten()
+    within_schema_time(schema.span, diagnostics, |diagnostics| check_schema_now(schema, what, diagnostics)).flatten()
 }
 
 fn check_schema_now(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) -> Option<Schema> {
@@ -354,7 +360,7 @@ fn check_schema_now(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>
 pub(crate) fn check_defaults(schema: &Tree, input: Option<&Tree>, diagnostics: &mut Diagnostics<'_>) {
     let Some(compiled) = check_schema(schema, "`inputSchema`", diagnostics) else { return };
     let Some(input) = input else { return };
-    timed(input.span, diagnostics, |diagnostics| check_defaults_now(&compiled, input, diagnostics));
+    within_schema_time(input.span, diagnostics, |diagnostics| check_defaults_now(&compiled, input, diagnostics));
 }
 
 fn check_defaults_now(schema: &Schema, input: &Tree, diagnostics: &mut Diagnostics<'_>) {

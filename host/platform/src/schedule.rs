@@ -52,12 +52,12 @@ impl Schedule {
 
     /// Returns the first due time after a time, both in milliseconds since 1970. Returns `None` if there is none.
     pub fn next(&self, after: u64) -> Option<u64> {
-        self.cron.find_next_occurrence(&self.zoned(after)?, false).ok().as_ref().and_then(to_millis)
+        self.cron.find_next_occurrence(&self.to_zoned(after)?, false).ok().as_ref().and_then(to_millis)
     }
 
     /// Returns the due times up to the time `now`, from the latest to the earliest.
     fn due_times_before(&self, now: u64) -> impl Iterator<Item = u64> {
-        let mut from = self.zoned(now).map(|now| (now, true));
+        let mut from = self.to_zoned(now).map(|now| (now, true));
         std::iter::from_fn(move || {
             let (at, inclusive) = from.take()?;
             let found = self.cron.find_previous_occurrence(&at, inclusive).ok()?;
@@ -68,7 +68,7 @@ impl Schedule {
     }
 
     /// Converts milliseconds since 1970 to a time in the zone, rounded down to a second.
-    fn zoned(&self, at: u64) -> Option<Zoned> {
+    fn to_zoned(&self, at: u64) -> Option<Zoned> {
         let second = Timestamp::from_second((at / 1_000) as i64).ok()?;
         Some(second.to_zoned(self.zone.clone()))
     }

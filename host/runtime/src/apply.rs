@@ -297,7 +297,7 @@ impl RunState {
         let asked = pause.iter().flat_map(|pause| &pause.until).any(|wake| matches!(wake, Wake::Answer(_)));
         let wake = pause.and_then(|pause| pause.until.get(index as usize).map(Wake::name)).unwrap_or("now");
         details.each = None;
-        details.woken = Some(Value::from(outcome::woken(index, wake, outcome)));
+        details.woken = Some(Value::from(outcome::wake_to_json(index, wake, outcome)));
         if wake == "body"
             && let Ok(value) = outcome
         {

@@ -337,7 +337,7 @@ impl AttemptCalls {
         }
         let until = timeout_ms.map(|ms| self.site.timers.now().saturating_add(u64::from(ms)));
         let until = until.map(|due| self.progress.lock().wait_until.take().unwrap_or(due));
-        let there = move |progress: &Progress| match progress.next_ended() {
+        let there = move |progress: &Progress| match progress.next_ended_call() {
             _ if progress.has_message() => Some(Some(Next::InboxMessage)),
             Some(ordinal) => Some(Some(Next::Ended(ordinal))),
             None if until.is_none() && !progress.may_arrive() => Some(None),

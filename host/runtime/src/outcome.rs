@@ -58,7 +58,7 @@ pub(crate) fn read_failure(error: Option<&Json>) -> Failure {
 }
 
 /// Returns the wake in the form in which the resumed node gets it: `{ "index", "wake", "value" | "error" }`.
-pub(crate) fn woken(index: u32, wake: &str, outcome: &Result<Value, Box<Failure>>) -> Json {
+pub(crate) fn wake_to_json(index: u32, wake: &str, outcome: &Result<Value, Box<Failure>>) -> Json {
     let (key, value) = match outcome {
         Ok(value) => ("value", value.json().clone()),
         Err(failure) => ("error", failure.to_json()),

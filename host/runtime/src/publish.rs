@@ -188,7 +188,7 @@ impl Projector {
                 self.task_resumed(*task);
                 ("task:resumed", self.task(*task))
             }
-            Fact::TaskPaused { task, pause, .. } => ("task:paused", self.paused(*task, &pause.until)),
+            Fact::TaskPaused { task, pause, .. } => ("task:paused", self.pause_members(*task, &pause.until)),
             Fact::TaskWoken { task, index, .. } => ("task:woken", self.with(*task, [("index", Json::from(*index))])),
             Fact::TaskRetrying { task, failure, delay_ms, .. } => {
                 ("task:retry", self.with(*task, [("delayMs", Json::from(*delay_ms)), ("error", failure.to_json())]))
@@ -260,7 +260,7 @@ impl Projector {
                 members.extend(digest.as_deref().map(|digest| ("digest", Json::from(digest))));
                 ("session:reply", members)
             }
-            Fact::Noted { task, note } => self.noted(*task, note),
+            Fact::Noted { task, note } => self.note_event(*task, note),
             // All other facts are about the run or a scope, and `describe` has handled them.
             _ => ("unknown", Vec::new()),
         }
@@ -292,7 +292,7 @@ impl Projector {
         }
     }
 
-    fn noted(&self, task: TaskKey, note: &Note) -> (&'static str, Members) {
+    fn note_event(&self, task: TaskKey, note: &Note) -> (&'static str, Members) {
         match note {
             Note::Log { level, message } => {
                 let members = [("level", Json::from(level.as_str())), ("message", Json::from(message.as_str()))];
@@ -323,7 +323,7 @@ impl Projector {
         members
     }
 
-    fn paused(&self, task: TaskKey, until: &[Wake]) -> Members {
+    fn pause_members(&self, task: TaskKey, until: &[Wake]) -> Members {
         let names = Json::array(until.iter().map(|wake| Json::from(wake.name())));
         let mut members = self.with(task, [("until", names)]);
         for wake in until {
@@ -350,7 +350,7 @@ impl Projector {
             ("choices", Json::array(question.choices.iter().map(choice))),
             ("allowText", Json::from(question.allow_text)),
         ];
-        members.extend(named(asked));
+        members.extend(reference_members(asked));
         members
     }
 
@@ -366,7 +366,7 @@ impl Projector {
             ("allowText", Json::from(false)),
             ("expires", Json::from(ask.expires)),
         ];
-        members.extend(named(asked));
+        members.extend(reference_members(asked));
         members.extend(ask.arguments.as_ref().map(|arguments| ("arguments", arguments.json().clone())));
         members
     }
@@ -411,7 +411,7 @@ impl Projector {
     }
 }
 
-fn named(asked: QuestionRef) -> impl Iterator<Item = (&'static str, Json)> {
+fn reference_members(asked: QuestionRef) -> impl Iterator<Item = (&'static str, Json)> {
     let digest = asked.digest.map(|digest| ("digest", Json::from(&*digest)));
     asked.attempt.map(|attempt| ("attempt", Json::from(attempt))).into_iter().chain(digest)
 }

@@ -110,7 +110,7 @@ impl Changes {
         let gone = || CliError::internal("the watch on the files has ended");
         let changed = loop {
             let event = self.seen.recv().map_err(|_| gone())?;
-            if let Some(path) = self.changed(event) {
+            if let Some(path) = self.changed_path(event) {
                 break path;
             }
         };
@@ -119,7 +119,7 @@ impl Changes {
     }
 
     /// Returns the path whose content a person has changed, or `None` for any other event.
-    fn changed(&self, event: notify::Result<Event>) -> Option<PathBuf> {
+    fn changed_path(&self, event: notify::Result<Event>) -> Option<PathBuf> {
         let event = event.ok()?;
         let content = match event.kind {
             EventKind::Create(_) | EventKind::Remove(_) => true,

@@ -433,7 +433,7 @@ fn event_of(json: &Json) -> Option<Event> {
         ts: json.get("ts")?.as_u64()?,
         tenant: text("tenant")?.into(),
         run_id: RunId::from(text("runId")?),
-        kind: interned(text("type")?),
+        kind: intern(text("type")?),
         data: members(json),
     })
 }
@@ -457,7 +457,7 @@ fn members(json: &Json) -> Json {
 }
 
 /// Returns the kind of an event as a static string. The memory of each kind is never freed, but there are few kinds.
-fn interned(kind: &str) -> &'static str {
+fn intern(kind: &str) -> &'static str {
     static KINDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kinds = KINDS.lock();
     match kinds.get(kind) {

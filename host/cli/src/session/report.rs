@@ -119,7 +119,7 @@ fn error(plan: &Plan, result: &RunResult) -> Option<Value> {
 fn explanation(plan: &Plan, result: &RunResult, interrupted: Interruption) -> Option<CliError> {
     let exit = match exit(result.status, interrupted) {
         Exit::Good => return None,
-        Exit::Stopped => return Some(stopped(plan, result)),
+        Exit::Stopped => return Some(stopped_error(plan, result)),
         exit => exit,
     };
     let mut problem = CliError::ending(exit, headline(result));
@@ -140,7 +140,7 @@ fn explanation(plan: &Plan, result: &RunResult, interrupted: Interruption) -> Op
     Some(hints(plan, result).into_iter().fold(problem, CliError::hint))
 }
 
-fn stopped(plan: &Plan, result: &RunResult) -> CliError {
+fn stopped_error(plan: &Plan, result: &RunResult) -> CliError {
     let problem = CliError::ending(Exit::Stopped, format!("the flow `{}` has not ended", result.flow));
     let run = shell_word(result.run_id.as_str());
     let options = store_arguments(plan).unwrap_or_default() + &reach(plan);
@@ -176,7 +176,7 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
                     // digests.
                     None => address.clone(),
                 };
-                Some(format!("--answer {}", quoted(&format!("{address}=<{}>", shown_choices(question)))))
+                Some(format!("--answer {}", quote(&format!("{address}=<{}>", shown_choices(question)))))
             }
             Waiting::Event { .. } | Waiting::Message { .. } | Waiting::Decision { .. } => None,
         })
@@ -279,9 +279,9 @@ fn reach(plan: &Plan) -> String {
 /// Quotes a word for a shell if it has characters other than letters, digits and `-_./`.
 fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
-    if text.chars().all(plain) { text.to_owned() } else { quoted(text) }
+    if text.chars().all(plain) { text.to_owned() } else { quote(text) }
 }
 
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -21,7 +21,7 @@ impl files::Host for Sandbox {
     }
 
     async fn write(&mut self, path: String, content: Content) -> Answer<u64> {
-        let content = match written(&*self.calls, content) {
+        let content = match write_content(&*self.calls, content) {
             Ok(content) => content,
             Err(failure) => return self.refuse(failure),
         };
@@ -105,7 +105,7 @@ fn content_of(calls: &dyn Calls, reply: &Value, form: Form) -> Result<Content, F
 }
 
 /// Returns the content to write, as a member of the call's arguments.
-fn written(calls: &dyn Calls, content: Content) -> Result<(&'static str, Json), Failure> {
+fn write_content(calls: &dyn Calls, content: Content) -> Result<(&'static str, Json), Failure> {
     match content {
         Content::Text(text) => Ok(("text", Json::from(text))),
         Content::Bytes(bytes) => {

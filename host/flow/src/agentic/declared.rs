@@ -13,7 +13,7 @@ use crate::{
 /// Warns of arguments that neither `args` nor an output schema declares, if a declared name is similar. An undeclared
 /// argument without a similar name may come from the caller, so it is not reported.
 pub(crate) fn warn(flow: &RawSteps<'_>, agents: &[StepAgent], diagnostics: &mut Diagnostics<'_>) {
-    let declared = declared(flow, agents);
+    let declared = declared_names(flow, agents);
     let mut tried: BTreeMap<String, Option<&str>> = BTreeMap::new();
     let mut tell = |argument: &Argument, span: Span| {
         let Some(key) = argument.key().filter(|key| !declared.contains(*key)) else { return };
@@ -39,7 +39,7 @@ pub(crate) fn warn(flow: &RawSteps<'_>, agents: &[StepAgent], diagnostics: &mut 
 }
 
 /// Returns the names that the schemas of the arguments and of the outputs declare.
-fn declared(flow: &RawSteps<'_>, agents: &[StepAgent]) -> BTreeSet<String> {
+fn declared_names(flow: &RawSteps<'_>, agents: &[StepAgent]) -> BTreeSet<String> {
     let mut names = BTreeSet::from(["prompt".to_owned()]);
     let schemas = flow.steps.iter().map(|step| step.output).chain([flow.args]).flatten();
     for properties in schemas.filter_map(|schema| schema.member("properties")) {

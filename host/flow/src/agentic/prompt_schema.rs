@@ -56,7 +56,7 @@ fn schemas_of_arguments(schema: &Tree) -> BTreeSet<SchemaPath> {
                 ("$ref" | "$dynamicRef", Kind::Scalar(Json::String(target))) => {
                     let Some(target) = target.strip_prefix('#') else { continue };
                     match target.strip_prefix('/') {
-                        Some(pointer) => open.push(pointer.split('/').map(unescaped).collect()),
+                        Some(pointer) => open.push(pointer.split('/').map(unescape).collect()),
                         None if target.is_empty() => open.push(SchemaPath::new()),
                         None => {
                             let anchors = anchors.get_or_insert_with(|| anchors_of(schema));
@@ -71,7 +71,7 @@ fn schemas_of_arguments(schema: &Tree) -> BTreeSet<SchemaPath> {
     found
 }
 
-fn unescaped(token: &str) -> String {
+fn unescape(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 

@@ -112,7 +112,7 @@ impl Retention {
         let rules = policy.retention.as_deref().unwrap_or(&self.rules);
         let mut removed = 0;
         if !rules.is_empty() {
-            let spared = self.spared(&host, now)?;
+            let spared = self.spared_groups(&host, now)?;
             for (index, rule) in rules.iter().enumerate() {
                 let age = rule.age_ms().map_err(TenantError::Policy)?;
                 let wanted = Removable {
@@ -139,7 +139,7 @@ impl Retention {
     }
 
     /// Returns the runs that stay because they have ended a short time ago: groups of runs, each with a time.
-    fn spared(&self, host: &Host, now: u64) -> Result<Vec<(RunGroup, u64)>, TenantError> {
+    fn spared_groups(&self, host: &Host, now: u64) -> Result<Vec<(RunGroup, u64)>, TenantError> {
         let Some(flows) = &self.flows else {
             return Ok(vec![(RunGroup::default(), now.saturating_sub(MIN_WAITED_AGE_MS))]);
         };

@@ -214,7 +214,7 @@ impl Progress {
     }
 
     /// Returns the first ended call whose end the attempt receives by `next`.
-    pub(super) fn next_ended(&self) -> Option<u32> {
+    pub(super) fn next_ended_call(&self) -> Option<u32> {
         self.ended.iter().map(|ended| ended.ordinal).find(|ordinal| self.listening.contains(ordinal))
     }
 
@@ -258,7 +258,7 @@ mod tests {
             progress.agents.push(("agent-1".into(), true));
             let call = asks_a_model(&mut progress, listen);
             let ready = move |progress: &Progress| match listen {
-                true => progress.next_ended().is_some(),
+                true => progress.next_ended_call().is_some(),
                 false => !progress.is_under_way(call),
             };
             assert_eq!(progress.waits_for_people(ready), None, "its call is under way");
@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(progress.waits_for_people(ready), None, "the reply is there");
             progress.listening.remove(&call);
             assert!(progress.take(call).is_some());
-            assert_eq!(progress.waits_for_people(|progress| progress.next_ended().is_some()), Some(1));
+            assert_eq!(progress.waits_for_people(|progress| progress.next_ended_call().is_some()), Some(1));
         }
     }
 }

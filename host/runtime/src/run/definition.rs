@@ -130,7 +130,7 @@ impl Versions<'_> {
     }
 
     fn same_edges(&self, before: &Node, after: &Node) -> bool {
-        let (old, new) = (sorted(self.old.0, &before.incoming), sorted(self.new.0, &after.incoming));
+        let (old, new) = (sort_edges(self.old.0, &before.incoming), sort_edges(self.new.0, &after.incoming));
         let same = |(old, new): (&&Edge, &&Edge)| {
             old.on == new.on
                 && self.same_ids(&[old.from], &[new.from])
@@ -186,7 +186,7 @@ impl Versions<'_> {
 }
 
 /// Returns edges in an order that does not depend on their places in the file.
-fn sorted<'g>(graph: &'g Graph, edges: &[EdgeIx]) -> Vec<&'g Edge> {
+fn sort_edges<'g>(graph: &'g Graph, edges: &[EdgeIx]) -> Vec<&'g Edge> {
     let rank = |on: On| match on {
         On::Success => 0,
         On::Error => 1,

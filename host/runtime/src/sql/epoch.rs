@@ -68,7 +68,7 @@ fn names(lineage: &str) -> impl Iterator<Item = &str> {
 
 /// Joins two lineages: the names of `first`, and then those of `second`, without repetitions and at most
 /// [`MAX_NAMES`].
-fn joined(first: &str, second: &str) -> String {
+fn join_lineages(first: &str, second: &str) -> String {
     let mut all: Vec<&str> = Vec::new();
     for name in names(first).chain(names(second)) {
         if !all.contains(&name) && all.len() < MAX_NAMES {
@@ -184,8 +184,10 @@ async fn restore(connection: &mut Connection, seen: &Age) -> Result<(Age, Option
     }
     let parked = park_all(connection).await?;
     connection.run("DELETE FROM flowcell_registry WHERE kind = ?", args![MARK]).await?;
-    let age =
-        Age { lineage: joined(&found.lineage, &seen.lineage), number: seen.number.max(found.number) + RESTORED_STEP };
+    let age = Age {
+        lineage: join_lineages(&found.lineage, &seen.lineage),
+        number: seen.number.max(found.number) + RESTORED_STEP,
+    };
     let sql = "UPDATE flowcell_epoch SET lineage = ?, number = ?";
     connection.run(sql, args![age.lineage.as_str(), age.number]).await?;
     Ok((age, Some(parked)))
@@ -241,10 +243,10 @@ mod tests {
             assert_eq!(Age::parse(text).unwrap().is_older_than(&seen), older, "{text}");
         }
         assert_eq!(Age::parse("7"), None);
-        assert_eq!(joined("b", "a+b"), "b+a");
-        assert_eq!(joined("1+2+3", "4+5+6+7"), "1+2+3+4+5+6");
+        assert_eq!(join_lineages("b", "a+b"), "b+a");
+        assert_eq!(join_lineages("1+2+3", "4+5+6+7"), "1+2+3+4+5+6");
         // After a process that remembers `a` has parked the runs, one that remembers `b` does not park them again.
-        let restored = Age { lineage: joined("b", "a"), number: 10 };
+        let restored = Age { lineage: join_lineages("b", "a"), number: 10 };
         assert!(!restored.is_older_than(&Age::parse("b 9").unwrap()));
     }
 }

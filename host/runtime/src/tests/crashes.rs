@@ -55,7 +55,7 @@ impl NodeRunner for Workers {
                 Plan::InTurn(functions) => return outside::in_turn(&*calls, functions).await,
                 Plan::InPassing(functions) => return outside::in_passing(&*calls, functions).await,
                 Plan::Agent => return outside::as_agent(&*calls).await,
-                Plan::AtATime(functions) => return outside::at_a_time(&*calls, functions).await,
+                Plan::Concurrently(functions) => return outside::concurrently(&*calls, functions).await,
                 _ => {}
             }
             perform(&plan, attempt.attempt, attempt.woken.as_ref(), attempt.state.as_ref()).unwrap()
@@ -385,7 +385,7 @@ fn vary_plans(flow: &mut PlannedBody, dice: &mut Counter) {
                 8 => Plan::InTurn(&["idempotent", "once", "idempotent"]),
                 11 => Plan::Agent,
                 10 => Plan::InPassing(&["idempotent", "once"]),
-                9 => Plan::AtATime(&["once", "idempotent", "at-least-once", "once"]),
+                9 => Plan::Concurrently(&["once", "idempotent", "at-least-once", "once"]),
                 0 => Plan::Ask,
                 1 | 2 => Plan::Count,
                 3 => Plan::Call("child"),

@@ -44,7 +44,7 @@ pub(crate) enum Plan {
     /// Makes calls, and does not wait for them.
     InPassing(&'static [&'static str]),
     /// Makes all calls at the same time.
-    AtATime(&'static [&'static str]),
+    Concurrently(&'static [&'static str]),
     /// Opens an agent run. It makes calls, one of which needs the approval of a person, and waits for two messages.
     Agent,
 }

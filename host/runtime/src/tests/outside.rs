@@ -131,7 +131,7 @@ pub(super) async fn in_turn(calls: &dyn Calls, functions: &[&str]) -> StepResult
 }
 
 /// Makes calls concurrently. After each end of a call, makes one more call, with what the attempt has seen so far.
-pub(super) async fn at_a_time(calls: &dyn Calls, functions: &[&str]) -> StepResult {
+pub(super) async fn concurrently(calls: &dyn Calls, functions: &[&str]) -> StepResult {
     let mut replies = Vec::new();
     for function in functions {
         calls.start(outside(function, Json::Null)).await?;

@@ -28,7 +28,7 @@ pub(super) fn of_error(error: &ApiError) -> CallToolResult {
     if let Some(details) = error.details() {
         members["details"] = details.clone();
     }
-    failed(members)
+    failure_result(members)
 }
 
 /// Returns the result for a run that has ended or is parked. `run` has the format of the HTTP API, and `waiting` lists
@@ -36,10 +36,10 @@ pub(super) fn of_error(error: &ApiError) -> CallToolResult {
 pub(super) fn of_run(run: &Value, waiting: Vec<Value>) -> CallToolResult {
     let status = run["status"].as_str().unwrap_or_default();
     let result = match status {
-        "succeeded" => succeeded(&run["outputs"]),
-        "failed" => failed(run["error"].clone()),
-        "cancelled" => failed(json!({ "code": "cancelled", "message": "the run was cancelled" })),
-        _ => unfinished(run, status, waiting),
+        "succeeded" => success_result(&run["outputs"]),
+        "failed" => failure_result(run["error"].clone()),
+        "cancelled" => failure_result(json!({ "code": "cancelled", "message": "the run was cancelled" })),
+        _ => unfinished_result(run, status, waiting),
     };
     let meta = [(RUN_ID, run["runId"].clone()), (STATUS, status.into())];
     let meta: JsonObject = meta.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
@@ -47,7 +47,7 @@ pub(super) fn of_run(run: &Value, waiting: Vec<Value>) -> CallToolResult {
 }
 
 /// Returns the outputs both as structured content and as text. Outputs that are a string become text without quotes.
-fn succeeded(outputs: &Value) -> CallToolResult {
+fn success_result(outputs: &Value) -> CallToolResult {
     let text = outputs.as_str().map_or_else(|| outputs.to_string(), str::to_owned);
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     let structured = if outputs.is_object() { outputs.clone() } else { json!({ "output": outputs }) };
@@ -55,7 +55,7 @@ fn succeeded(outputs: &Value) -> CallToolResult {
     result
 }
 
-fn failed(error: Value) -> CallToolResult {
+fn failure_result(error: Value) -> CallToolResult {
     let part = |key: &str| error[key].as_str();
     let node = part("task").map(|node| format!(" (node `{node}`)")).unwrap_or_default();
     let text = format!("{}: {}{node}", part("code").unwrap_or("failed"), part("message").unwrap_or_default());
@@ -65,7 +65,7 @@ fn failed(error: Value) -> CallToolResult {
 }
 
 /// Returns the result for a run that has not ended: its open waits, and the tool to call next.
-fn unfinished(run: &Value, status: &str, waiting: Vec<Value>) -> CallToolResult {
+fn unfinished_result(run: &Value, status: &str, waiting: Vec<Value>) -> CallToolResult {
     let id = run["runId"].as_str().unwrap_or_default();
     let gates: Vec<_> = waiting.iter().filter(|waits| waits["kind"] == "gate").collect();
     let next = match gates.first() {

@@ -87,12 +87,12 @@ fn page(topic: &str) -> Option<String> {
 /// Returns a node type with its examples and failures, or `None` if the name is unknown.
 pub(super) fn node_type(host: &Host, name: &str) -> Option<Value> {
     match host.catalog().lookup(&TypeRef::parse(name)) {
-        Lookup::Found(node) => Some(documented(&node)),
+        Lookup::Found(node) => Some(describe(&node)),
         _ => None,
     }
 }
 
-fn documented(node: &NodeType) -> Value {
+fn describe(node: &NodeType) -> Value {
     let mut object = shape::node_type(node);
     object["examples"] = json!(node.examples);
     object["errors"] = json!(node.errors);

@@ -58,7 +58,7 @@ impl Quota {
         };
         known.used = Some(used);
         if !fits(used, more, limits) {
-            return Err(exceeded(used, limits));
+            return Err(quota_failure(used, limits));
         }
         known.used = Some(Used { bytes: used.bytes + more.bytes, entries: used.entries + more.entries });
         known.changes += 1;
@@ -79,7 +79,7 @@ fn fits(used: Used, more: Used, limits: &Limits) -> bool {
     used.bytes.saturating_add(more.bytes) <= limits.total && used.entries.saturating_add(more.entries) <= limits.entries
 }
 
-fn exceeded(used: Used, limits: &Limits) -> Failure {
+fn quota_failure(used: Used, limits: &Limits) -> Failure {
     let message = format!(
         "the tenant's files would exceed {} bytes or {} files and folders; they have {} bytes in {} entries; remove \
          some",

@@ -148,7 +148,7 @@ impl<'a> Exchange<'a> {
         let sent = images.client.send(tenant, &to, message, &mut self.progress).await;
         let answer = sent.map_err(|failure| attempt_error::from_exchange(failure, false))?;
         if answer.status != StatusCode::OK {
-            return Err(self.refused(answer, hide).await);
+            return Err(self.read_refusal(answer, hide).await);
         }
         let bytes = read_whole(answer, MAX_ANSWER, "the answer").await?;
         // Each image carries its share of the cost of failed attempts.
@@ -177,7 +177,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Converts an answer with an error status to the error of the attempt. `hide` redacts the key.
-    async fn refused(&self, answer: client::Answer, hide: impl Fn(&str) -> String) -> AttemptError {
+    async fn read_refusal(&self, answer: client::Answer, hide: impl Fn(&str) -> String) -> AttemptError {
         let (status, headers) = (answer.status, answer.headers.clone());
         let text = read_whole(answer, MAX_ERROR, "the answer").await.unwrap_or_default();
         let report = Json::parse(&String::from_utf8_lossy(&text)).map(|json| Report::read(&json)).unwrap_or_default();

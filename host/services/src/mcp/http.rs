@@ -126,7 +126,7 @@ impl HttpTransport {
     /// Handles an answer with an error status. In two cases, returns an error of the protocol as the answer to
     /// `message`: if the body of the answer is such an error, or if the status is 4xx and `message` is a discovery
     /// request, which servers of older versions do not know. Otherwise fails with the failure for the status.
-    async fn refused(
+    async fn handle_refusal(
         &self,
         message: &ClientJsonRpcMessage,
         answer: Answer,
@@ -149,7 +149,7 @@ impl HttpTransport {
     }
 
     /// Reads an answer with a successful status: one message as JSON, or a stream of events.
-    async fn accepted(
+    async fn read_success(
         &self,
         message: &ClientJsonRpcMessage,
         answer: Answer,
@@ -199,8 +199,8 @@ impl StreamableHttpClient for HttpTransport {
         match answer.status {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
             StatusCode::NOT_FOUND if has_session => Err(StreamableHttpError::SessionExpired),
-            status if status.is_success() => self.accepted(&message, answer).await,
-            _ => self.refused(&message, answer).await,
+            status if status.is_success() => self.read_success(&message, answer).await,
+            _ => self.handle_refusal(&message, answer).await,
         }
     }
 

@@ -54,7 +54,7 @@ impl Found {
     }
 
     /// Sorts spans, and joins those that touch.
-    fn joined(mut self) -> Found {
+    fn join_spans(mut self) -> Found {
         self.spans.sort_by_key(|span| span.start);
         let mut joined: Vec<Range<usize>> = Vec::with_capacity(self.spans.len());
         for span in self.spans {
@@ -134,7 +134,7 @@ impl<'a> Search<'a> {
         if self.is_spent() && !view.is_empty() {
             return Found { spans: std::iter::once(0..view.len()).collect(), open: view.len() };
         }
-        found.joined()
+        found.join_spans()
     }
 
     /// Creates a reader of a view. The steps of the reader count as steps of this search.

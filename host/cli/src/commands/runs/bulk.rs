@@ -123,7 +123,7 @@ fn perform(args: &BulkArgs, action: JobAction, params: JobParams, terminal: Term
         return Ok(Exit::Good);
     }
     if args.preview || !args.yes {
-        put(&shown(&preview, &request))?;
+        put(&preview_text(&preview, &request))?;
     }
     if args.preview {
         return Ok(Exit::Good);
@@ -157,7 +157,7 @@ fn confirm(action: JobAction, terminal: Terminal) -> Result<bool, CliError> {
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-fn shown(preview: &Preview, request: &JobRequest) -> String {
+fn preview_text(preview: &Preview, request: &JobRequest) -> String {
     let more = if preview.more { " or more" } else { "" };
     let mut text = format!("{}{more} runs match\n", preview.runs);
     for (status, runs) in &preview.by_status {

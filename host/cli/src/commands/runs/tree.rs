@@ -43,9 +43,9 @@ impl Tree {
         let text = |key: &str| event.data.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
         match event.kind {
             "harness:start" => self.head = format!("{}  {}", event.run_id, text("name")),
-            "harness:parked" => self.tail = parked(&text("reason")).into(),
+            "harness:parked" => self.tail = parked_text(&text("reason")).into(),
             "harness:resumed" => self.tail.clear(),
-            "harness:complete" => self.tail = ended(event, &text("status")),
+            "harness:complete" => self.tail = end_text(event, &text("status")),
             _ => {}
         }
         let Some(id) = event.data.get("taskId").and_then(Json::as_str) else { return };
@@ -190,7 +190,7 @@ fn note(event: &Event) -> String {
     error().or_else(|| member("question", "prompt")).or_else(event_name).or_else(blocked).unwrap_or_default()
 }
 
-fn parked(reason: &str) -> &'static str {
+fn parked_text(reason: &str) -> &'static str {
     match reason {
         "needs_attention" => "parked: a task needs a decision",
         "crash_loop" => "parked: its process ended repeatedly",
@@ -199,7 +199,7 @@ fn parked(reason: &str) -> &'static str {
     }
 }
 
-fn ended(event: &Event, status: &str) -> String {
+fn end_text(event: &Event, status: &str) -> String {
     let millis = event.data.get("durationMs").and_then(Json::as_u64).unwrap_or(0);
     format!("{status} in {}", duration::show(Duration::from_millis(millis)))
 }

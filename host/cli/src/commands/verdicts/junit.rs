@@ -11,12 +11,12 @@ pub(super) fn report(verdicts: &[Verdict]) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(xml, "<testsuite name=\"flowcell\" tests=\"{}\" failures=\"{failed}\">", verdicts.len());
     for Verdict { of, case, took, wrong } in verdicts {
-        let (of, case, took) = (escaped(of), escaped(case), took.as_secs_f64());
+        let (of, case, took) = (escape(of), escape(case), took.as_secs_f64());
         let _ = write!(xml, "  <testcase classname=\"{of}\" name=\"{case}\" time=\"{took:.3}\"");
         if wrong.is_empty() {
             xml.push_str("/>\n");
         } else {
-            let _ = writeln!(xml, ">\n    <failure>{}</failure>\n  </testcase>", escaped(&wrong.join("\n")));
+            let _ = writeln!(xml, ">\n    <failure>{}</failure>\n  </testcase>", escape(&wrong.join("\n")));
         }
     }
     xml.push_str("</testsuite>\n");
@@ -25,7 +25,7 @@ pub(super) fn report(verdicts: &[Verdict]) -> String {
 
 /// Escapes a text for XML. Control characters other than line breaks and tabs become U+FFFD, since XML 1.0 does not
 /// allow them even if they are escaped.
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

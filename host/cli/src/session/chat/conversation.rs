@@ -115,10 +115,10 @@ impl Conversation {
                 let input = event.data.get("input");
                 let input = input.map(|input| input.as_str().map_or_else(|| input.to_text(), str::to_owned));
                 let input = input.unwrap_or_default();
-                self.about_tool(event.data, &format!("calls {} {}", text("tool"), shortened(&input)))
+                self.about_tool(event.data, &format!("calls {} {}", text("tool"), shorten(&input)))
             }
             "agent:tool:result" => {
-                self.about_tool(event.data, &format!("has {}: {}", text("tool"), shortened(text("summary"))))
+                self.about_tool(event.data, &format!("has {}: {}", text("tool"), shorten(text("summary"))))
             }
             "agent:tool:error" => {
                 self.about_tool(event.data, &format!("has no {}: {}", text("tool"), failure(event.data)))
@@ -218,7 +218,7 @@ impl Conversation {
 
     /// Selects the agent that receives later lines. Returns its name.
     pub(crate) fn choose(&mut self, name: &str) -> Result<String, String> {
-        let agent = self.named(name)?.name.clone();
+        let agent = self.find_agent(name)?.name.clone();
         self.focus = Some(agent.clone());
         Ok(agent)
     }
@@ -228,7 +228,7 @@ impl Conversation {
     pub(crate) fn target(&mut self, name: Option<&str>) -> LineTarget {
         let name = name.map(str::to_owned).or_else(|| self.focus.clone());
         let address = match name {
-            Some(name) => self.named(&name)?.address.clone(),
+            Some(name) => self.find_agent(&name)?.address.clone(),
             None => match self.agents_with_inbox().collect::<Vec<_>>().as_slice() {
                 [agent] => agent.address.clone(),
                 [] => return Err("no agent is listening".into()),
@@ -243,7 +243,7 @@ impl Conversation {
         Ok(address)
     }
 
-    fn named(&self, name: &str) -> Result<&Agent, String> {
+    fn find_agent(&self, name: &str) -> Result<&Agent, String> {
         let found = self.agents.iter().rev().find(|agent| agent.name == name || agent.address == name);
         found.ok_or_else(|| match self.agents.is_empty() {
             true => "no agent is open".to_owned(),
@@ -300,7 +300,7 @@ fn failure(data: &Json) -> String {
     format!("{}: {}", text("code"), text("message"))
 }
 
-fn shortened(text: &str) -> String {
+fn shorten(text: &str) -> String {
     let cut = text.char_indices().nth(MAX_SHOWN_CHARS).map(|(at, _)| &text[..at]);
     cut.map_or_else(|| text.to_owned(), |cut| format!("{cut}…"))
 }

@@ -52,7 +52,7 @@ impl WasiHttpHooks for Requests {
 
     fn send_request(&mut self, request: Request<WasiBody>, options: Option<RequestOptions>, _: Rest) -> Sending {
         if let Some(denied) = self.denied.clone() {
-            return Box::new(async move { Err(refused(denied)) });
+            return Box::new(async move { Err(to_wasi_error(denied)) });
         }
         if options.is_some_and(|options| options.first_byte_timeout.is_some_and(|time| time.is_zero())) {
             return Box::new(async { Err(Error::ConnectionTimeout) });
@@ -67,7 +67,7 @@ impl WasiHttpHooks for Requests {
                 // This also resolves if the previous request was dropped, with an error that does not matter.
                 let _ = before.await;
             }
-            let args = arguments(&head, body, options, &*calls).map_err(refused)?;
+            let args = arguments(&head, body, options, &*calls).map_err(to_wasi_error)?;
             let mut reply =
                 calls.call(Call { interface: BuiltIn::Http.name().into(), function: "send".into(), args: args.into() });
             // The first poll records the call, or queues its record, so the next request may follow.
@@ -80,7 +80,7 @@ impl WasiHttpHooks for Requests {
             if let Some(now) = calls.now_ms() {
                 clock.show(now);
             }
-            let response = response(&reply.map_err(refused)?, &*calls).map_err(refused)?;
+            let response = response(&reply.map_err(to_wasi_error)?, &*calls).map_err(to_wasi_error)?;
             let rest: Rest = Box::new(std::future::ready(Ok(())));
             Ok((response, rest))
         })
@@ -167,7 +167,7 @@ fn response(reply: &Value, calls: &dyn Calls) -> Result<Response<WasiBody>, Fail
 }
 
 /// Converts a failure to an error of `wasi:http`. Codes without an equivalent become internal errors with their text.
-fn refused(failure: Failure) -> Error {
+fn to_wasi_error(failure: Failure) -> Error {
     match &*failure.code {
         "http_connect" => Error::DestinationUnavailable,
         "http_tls" => Error::TlsProtocolError,

@@ -35,7 +35,7 @@ fn sequence(letters: &mut Peekable<Chars<'_>>, depth: usize) -> Option<String> {
         let part = match letter {
             '^' | '$' => continue,
             '.' => "a".to_owned(),
-            '\\' => escaped(letters.next()?)?.to_string(),
+            '\\' => read_escape(letters.next()?)?.to_string(),
             '[' => class(letters)?.to_string(),
             '(' => group(letters, depth)?,
             '*' | '+' | '?' | '{' => return None,
@@ -76,7 +76,7 @@ fn min_repetitions(letters: &mut Peekable<Chars<'_>>) -> Option<usize> {
     Some(least)
 }
 
-fn escaped(letter: char) -> Option<char> {
+fn read_escape(letter: char) -> Option<char> {
     match letter {
         'd' => Some('0'),
         'w' => Some('a'),
@@ -95,7 +95,7 @@ fn class(letters: &mut Peekable<Chars<'_>>) -> Option<char> {
     loop {
         match letters.next()? {
             ']' if !members.is_empty() => break,
-            '\\' => members.push(escaped(letters.next()?)?),
+            '\\' => members.push(read_escape(letters.next()?)?),
             '[' => return None,
             letter => members.push(letter),
         }

@@ -58,7 +58,7 @@ impl Turn {
         let answer = sent.map_err(|failure| attempt_error::from_exchange(failure, false))?;
         state.request_id = request_id(&answer.headers).map(|id| attempt_error::readable(&hide(id)));
         if answer.status != StatusCode::OK {
-            return Err(self.refused(answer, hide).await);
+            return Err(self.read_refusal(answer, hide).await);
         }
         check_head(&answer.headers)?;
         match self.read(answer.body, state).await {
@@ -85,7 +85,7 @@ impl Turn {
     }
 
     /// Converts an answer with another status than 200 to the error of the attempt. `hide` redacts the key.
-    async fn refused(&self, answer: Answer, hide: impl Fn(&str) -> String) -> AttemptError {
+    async fn read_refusal(&self, answer: Answer, hide: impl Fn(&str) -> String) -> AttemptError {
         let Answer { status, headers, body } = answer;
         let text = self.error_body(body).await;
         let report = Json::parse(&String::from_utf8_lossy(&text)).map(|json| Report::read(&json)).unwrap_or_default();
