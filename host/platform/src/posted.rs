@@ -233,8 +233,8 @@ impl PostedFlows {
         Ok(Some(text))
     }
 
-    /// Adds a version to a flow, and returns it. A text that equals the newest version adds none. `most` is the maximum
-    /// number of older versions; the oldest of more are removed.
+    /// Adds a version to a flow, and returns it. A text that equals the newest version adds none. `most` is the
+    /// maximum number of older versions: if there are more, removes the oldest ones.
     pub(crate) fn post(
         &self,
         name: &str,

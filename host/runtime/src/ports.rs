@@ -64,7 +64,7 @@ impl StoreError {
     /// The first words of the errors of an outage of a shared store.
     pub(crate) const OUTAGE: &'static str = "the database server has been away for";
 
-    /// Returns whether the error is that of an outage of a shared store. The store itself writes its outages to the
+    /// Returns true if the error comes from an outage of a shared store. The store itself writes its outages to the
     /// log.
     pub fn is_outage(&self) -> bool {
         self.0.starts_with(StoreError::OUTAGE)

@@ -68,7 +68,7 @@ pub enum List {
     Costly,
     /// Every page says that another one follows.
     Endless,
-    /// Names are not allowed or occur twice, and texts and schemas are too large.
+    /// The list has tools with forbidden and repeated names, and with texts and schemas that are too large.
     Hostile,
     /// The answer is not a list.
     Nonsense,

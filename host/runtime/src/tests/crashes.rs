@@ -75,7 +75,7 @@ async fn count(calls: &dyn Calls) -> StepResult {
     Ok(Step::Done(Value::null()))
 }
 
-/// The events that a watcher outside the process has seen, in all lives of the process.
+/// The events that a watcher outside the process has seen, over all processes that have driven the run.
 #[derive(Default)]
 struct Witness(Mutex<BTreeMap<(RunId, u64), Event>>);
 
@@ -86,7 +86,8 @@ impl Channel for Witness {
     }
 }
 
-/// A flow with everything outside its process (disk, clock, watcher, capability), in all lives of the process.
+/// A flow with everything outside its process (disk, clock, watcher, capability), which stays the same when a new
+/// process drives the flow.
 struct Story {
     graphs: HashMap<String, Arc<Graph>>,
     workers: Arc<Workers>,
@@ -278,7 +279,8 @@ impl Story {
         events
     }
 
-    /// Checks that the shown inputs of ended attempts are the inputs that the attempts got, in all lives.
+    /// Checks that the shown inputs of ended attempts are the inputs that the attempts got, in whichever process they
+    /// ran.
     fn check_inputs(&self) {
         for (run, units) in self.disk.runs() {
             let graph = self.graphs[if run.as_str() == "run-1" { "planned" } else { "child" }].clone();
