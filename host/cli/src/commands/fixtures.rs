@@ -218,7 +218,7 @@ impl FixtureError {
 }
 
 /// Returns an error text if the fixtures have replies that no call has used. Returns `None` if all are used.
-pub(super) fn unused(script: &Fixtures) -> Option<String> {
+pub(super) fn unused_error(script: &Fixtures) -> Option<String> {
     let replies = match script.unused_replies() {
         0 => return None,
         1 => "1 reply".to_owned(),

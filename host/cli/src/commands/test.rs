@@ -132,7 +132,7 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
             let has_called = route.has_called.load(Ordering::Relaxed);
             wrong.extend(cases::unknown_nodes(case, flow.graph(), has_called));
             wrong.extend(cases::misfits(case, flow));
-            wrong.extend(fixtures::unused(&script));
+            wrong.extend(fixtures::unused_error(&script));
             wrong
         }
         Err(StartError::Input(error)) => compare_refusal(&case.expect, &error),

@@ -18,7 +18,7 @@ pub(crate) fn calling(calls: &[(&str, Value)]) -> Value {
     json!({ "match": "", "toolCalls": calls.collect::<Vec<_>>() })
 }
 
-/// The last reply of the model.
+/// A reply of the model that is this text and calls no tools, so that the agent ends.
 pub(crate) fn saying(text: &str) -> Value {
     json!({ "match": "", "text": text })
 }

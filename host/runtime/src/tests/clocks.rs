@@ -20,7 +20,7 @@ use crate::{
 
 const HOUR_MS: i64 = 3_600_000;
 const TEN_YEARS_MS: i64 = 10 * 365 * 24 * HOUR_MS;
-/// The beginning of the run: all clocks show a time after 1970.
+/// The time at which the run begins. It lies so long after 1970 that no wrong clock shows an earlier time than 1970.
 const BEGIN: u64 = 2 * TEN_YEARS_MS as u64;
 /// A wait below zero would be longer than this.
 const LONGEST_WAIT_MS: u64 = 1_000 * TEN_YEARS_MS as u64;

@@ -45,25 +45,25 @@ impl Run {
         Ok(facts)
     }
 
-    fn answers(&mut self, attempt: (u32, u32), result: StepResult) {
+    fn answer(&mut self, attempt: (u32, u32), result: StepResult) {
         self.bring(Input::Answered { task: TASK, attempt, result, writes: vec![], heard: Box::default() }).unwrap();
     }
 
-    fn fails(&mut self, attempt: (u32, u32)) {
-        self.answers(attempt, Err(Failure::retryable("timeout", "too long")));
+    fn fail(&mut self, attempt: (u32, u32)) {
+        self.answer(attempt, Err(Failure::retryable("timeout", "too long")));
     }
 
-    fn asks(&mut self, attempt: (u32, u32)) -> QuestionRef {
+    fn ask(&mut self, attempt: (u32, u32)) -> QuestionRef {
         let choice = |value: &str| Choice { value: value.into(), label: None };
         let question =
             Question { prompt: "Pay?".into(), choices: vec![choice("yes"), choice("no")], ..Question::default() };
         let pause = Pause { until: vec![Wake::Answer(question)], state: Value::null() };
-        self.answers(attempt, Ok(Step::Pause(pause)));
+        self.answer(attempt, Ok(Step::Pause(pause)));
         question::gate(&self.state, TASK).unwrap().2
     }
 
     /// Makes an attempt ask whether its third call may leave.
-    fn calls(&mut self, attempt: (u32, u32), args: &str) -> QuestionRef {
+    fn call(&mut self, attempt: (u32, u32), args: &str) -> QuestionRef {
         let digest = CallDigest::of("tools", "call", &Json::parse(args).unwrap());
         let ask = Asked { prompt: args.into(), expires: u64::MAX, arguments: None };
         let call = Box::new(CallRecord {
@@ -111,12 +111,12 @@ fn refused(outcome: Result<Vec<Fact>, HubError>) -> Closed {
 #[test]
 fn w2_an_approval_does_not_count_for_the_next_attempt() {
     let mut run = Run::begin(7);
-    let first = run.calls((1, 0), r#"{"amount":1,"to":"alice"}"#);
-    run.fails((1, 0));
+    let first = run.call((1, 0), r#"{"amount":1,"to":"alice"}"#);
+    run.fail((1, 0));
     assert!(matches!(refused(run.reply("n0#3", "allow", &first)), Closed::OtherAttempt { named: 1, current: 2 }));
     for args in [r#"{"amount":1000000,"to":"mallory"}"#, r#"{"to":"alice","amount":1}"#] {
         let attempt = run.state.task(TASK).attempt;
-        let open = run.calls((attempt, 0), args);
+        let open = run.call((attempt, 0), args);
         let latest = run.latest_question();
         assert_eq!(latest, open, "the event names the question by what the decider asks for");
         let other = Closed::OtherAttempt { named: 1, current: attempt };
@@ -129,17 +129,17 @@ fn w2_an_approval_does_not_count_for_the_next_attempt() {
         });
         assert_eq!(decided, Some((open.attempt, open.digest.clone())));
         assert_eq!(refused(run.reply("n0#3", "allow", &open)), Closed::Answered);
-        run.fails((attempt, 0));
+        run.fail((attempt, 0));
     }
 }
 
 #[test]
 fn w2_an_answer_without_a_digest_is_recorded_for_the_open_question_alone() {
     let mut run = Run::begin(7);
-    run.calls((1, 0), "{}");
-    run.fails((1, 0));
+    run.call((1, 0), "{}");
+    run.fail((1, 0));
     assert_eq!(refused(run.reply("n0#3", "allow", &QuestionRef::default())), Closed::NoCall);
-    let open = run.calls((2, 0), r#"{"amount":2}"#);
+    let open = run.call((2, 0), r#"{"amount":2}"#);
     let facts = run.reply("n0#3", "deny", &QuestionRef::default()).unwrap();
     let named = |fact: &Fact| matches!(fact, Fact::CallDecided { attempt: 2, digest, .. } if *digest == open.digest);
     assert!(facts.iter().any(named), "{facts:?}");
@@ -148,24 +148,24 @@ fn w2_an_answer_without_a_digest_is_recorded_for_the_open_question_alone() {
 #[test]
 fn w2_the_same_prompt_asked_again_is_another_question() {
     let mut run = Run::begin(7);
-    let first = run.asks((1, 0));
+    let first = run.ask((1, 0));
     assert_eq!(run.latest_question(), first);
     let facts = run.reply("n0", "yes", &first).unwrap();
     assert!(facts.iter().any(|fact| matches!(fact, Fact::Replied { attempt: Some(1), digest: Some(_), .. })));
     assert_eq!(refused(run.reply("n0", "yes", &first)), Closed::Answered);
-    let second = run.asks((1, 1));
+    let second = run.ask((1, 1));
     assert_eq!(run.latest_question(), second);
     assert!(matches!(refused(run.reply("n0", "yes", &first)), Closed::OtherQuestion { .. }));
     run.reply("n0", "yes", &QuestionRef::default()).unwrap();
-    run.fails((1, 2));
-    run.asks((2, 0));
+    run.fail((1, 2));
+    run.ask((2, 0));
     assert!(matches!(refused(run.reply("n0", "yes", &second)), Closed::OtherAttempt { named: 1, current: 2 }));
 }
 
 #[test]
 fn w2_questions_of_other_runs_and_passes_differ() {
-    let open = Run::begin(7).asks((1, 0));
-    assert_ne!(Run::begin(8).asks((1, 0)).digest, open.digest, "a child that is started anew has a seed of its own");
+    let open = Run::begin(7).ask((1, 0));
+    assert_ne!(Run::begin(8).ask((1, 0)).digest, open.digest, "a child that is started anew has a seed of its own");
     let pass = TaskKey { scope: ScopeId(4), ..TASK };
     let call = CallDigest::of("tools", "call", &Json::Null);
     let of = |key, attempt| QuestionRef::of_call(7, key, (attempt, 3), &call).digest;
@@ -181,10 +181,10 @@ fn a_refusal_says_why() {
     for wrong in ["n0#3", "n0#03", "n0#", "n0#-1", "n0#x"] {
         assert_eq!(refused(run.reply(wrong, "allow", &any)), Closed::NoCall, "{wrong}");
     }
-    run.asks((1, 0));
+    run.ask((1, 0));
     assert!(matches!(run.reply("n0", "perhaps", &any), Err(HubError::AnswerRefused(_))));
     run.reply("n0", "yes", &any).unwrap();
-    run.answers((1, 1), Ok(Step::Pause(Pause { until: vec![Wake::Event("go".into())], state: Value::null() })));
+    run.answer((1, 1), Ok(Step::Pause(Pause { until: vec![Wake::Event("go".into())], state: Value::null() })));
     assert_eq!(refused(run.reply("n0", "yes", &any)), Closed::NotAsked);
     for closed in [Closed::Answered, Closed::Expired, Closed::Ended, Closed::OtherAttempt { named: 1, current: 2 }] {
         let error = HubError::from(closed.clone());

@@ -201,7 +201,7 @@ fn t4_computed_names_do_not_reach_the_flows_of_others() {
 }
 
 /// Starts a server with the tenant `a`. Returns it with its host for the operator, and a token.
-fn operated() -> (Served, Host, String) {
+fn serve_with_operator() -> (Served, Host, String) {
     let known = Mutex::new(None);
     let served = Served::of(
         |host| {
@@ -219,19 +219,20 @@ fn operated() -> (Served, Host, String) {
     (served, host, token)
 }
 
-fn asks(called: &str) -> Value {
+/// Returns a flow that has a grant of `http`, with the text `called` as its output.
+fn asking(called: &str) -> Value {
     kid(called, json!({ "http": ["https://example.com"] }))
 }
 
 #[test]
 fn t2_a_retry_must_fit_the_current_policy_of_its_tenant() {
-    let (served, host, token) = operated();
+    let (served, host, token) = serve_with_operator();
     let caller = Caller(&served, &token);
     let begin = |flow: &str, run: &str| {
         let ended = caller.ask("POST", "/v1/runs?wait=true", &json!({ "flow": flow, "runId": run }), 201);
         assert_eq!(ended["status"], "succeeded", "{ended}");
     };
-    caller.keep(&asks("pinned"));
+    caller.keep(&asking("pinned"));
     begin("kid", "alone");
     for (flow, called) in [("literal", "kid"), ("computed", "{{ flow.input.n }}")] {
         let mut parent = parent(called);

@@ -100,7 +100,7 @@ fn run_case(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
         return Ok(vec![format!("it does not end within {} s", MAX_CASE_TIME.as_secs())]);
     };
     let mut wrong = compare(&case.expect, &result, &observer.events());
-    wrong.extend(fixtures::unused(&script));
+    wrong.extend(fixtures::unused_error(&script));
     Ok(wrong)
 }
 
