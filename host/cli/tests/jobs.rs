@@ -49,13 +49,13 @@ fn park(host: &Host, runs: std::ops::Range<usize>) {
 }
 
 /// Lists the runs of a store with this status.
-fn listed(host: &Host, status: &str) -> Vec<RunRow> {
+fn list_runs(host: &Host, status: &str) -> Vec<RunRow> {
     let filter = Filter { status: Some(status.into()), limit: 1_000, ..Filter::default() };
     host.runs().unwrap().runs(&Tenant::local(), &filter).unwrap()
 }
 
 /// Returns a folder whose store has `runs` parked runs.
-fn parked(runs: usize) -> tempfile::TempDir {
+fn park_runs(runs: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     park(&host(folder.path()), 0..runs);
     folder
@@ -63,14 +63,14 @@ fn parked(runs: usize) -> tempfile::TempDir {
 
 /// Runs a command that ends with an exit code. Returns its output and its messages.
 #[track_caller]
-fn ends(folder: &Path, code: i32, arguments: &[&str]) -> (String, String) {
+fn run_until_exit(folder: &Path, code: i32, arguments: &[&str]) -> (String, String) {
     let output = output_of(folder, arguments);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
     (stdout(&output), stderr(&output))
 }
 
 fn jobs(folder: &Path) -> Vec<Value> {
-    serde_json::from_str(&ends(folder, 0, &["jobs", "list", "--json"]).0).unwrap()
+    serde_json::from_str(&run_until_exit(folder, 0, &["jobs", "list", "--json"]).0).unwrap()
 }
 
 #[test]
@@ -78,58 +78,62 @@ fn a_command_shows_the_runs_and_needs_a_confirmation() {
     let folder = tempfile::tempdir().unwrap();
     (0..3).for_each(|run| park(&host(folder.path()), run..run + 1));
     let folder = folder.path();
-    let (seen, why) = ends(folder, 2, &["runs", "bulk", "cancel", "--status", "parked"]);
+    let (seen, why) = run_until_exit(folder, 2, &["runs", "bulk", "cancel", "--status", "parked"]);
     assert!(seen.starts_with("3 runs match\n       3  parked\n  r2\n  r1\n  r0\n"), "{seen}");
     assert!(why.contains("add `--yes` to do it"), "{why}");
-    let (seen, _) = ends(folder, 0, &["runs", "bulk", "cancel", "--flow", "asks", "--preview", "--json"]);
+    let (seen, _) = run_until_exit(folder, 0, &["runs", "bulk", "cancel", "--flow", "asks", "--preview", "--json"]);
     let seen: Value = serde_json::from_str(&seen).unwrap();
     assert_eq!((&seen["runs"], &seen["first"][0]), (&3.into(), &"r2".into()));
-    assert_eq!((jobs(folder).len(), listed(&host(folder), "parked").len()), (0, 3));
-    let none = ends(folder, 2, &["runs", "bulk", "delete", "--yes"]).1;
+    assert_eq!((jobs(folder).len(), list_runs(&host(folder), "parked").len()), (0, 3));
+    let none = run_until_exit(folder, 2, &["runs", "bulk", "delete", "--yes"]).1;
     assert!(none.contains("the filter is empty"), "{none}");
-    let twice = ends(folder, 2, &["runs", "bulk", "cancel", "-l", "a=1", "-l", "a=2", "--preview"]).1;
+    let twice = run_until_exit(folder, 2, &["runs", "bulk", "cancel", "-l", "a=1", "-l", "a=2", "--preview"]).1;
     assert!(twice.contains("a label is given twice"), "{twice}");
-    let detached = ends(folder, 2, &["runs", "bulk", "cancel", "--flow", "asks", "--yes", "--detach"]).1;
+    let detached = run_until_exit(folder, 2, &["runs", "bulk", "cancel", "--flow", "asks", "--yes", "--detach"]).1;
     assert!(detached.contains("no other process owns the store"), "{detached}");
 
-    let (done, _) = ends(folder, 0, &["runs", "bulk", "cancel", "--flow", "asks", "--max-runs", "2", "--yes"]);
+    let (done, _) =
+        run_until_exit(folder, 0, &["runs", "bulk", "cancel", "--flow", "asks", "--max-runs", "2", "--yes"]);
     assert!(done.contains("2 of 3 matched, 2 done, 0 skipped, 0 failed"), "{done}");
     assert!(done.contains("more runs match: the job has ended at its maximum of 2 runs"), "{done}");
-    let unsure = ends(folder, 2, &["runs", "bulk", "delete", "--flow", "asks", "--json"]).1;
+    let unsure = run_until_exit(folder, 2, &["runs", "bulk", "delete", "--flow", "asks", "--json"]).1;
     assert!(unsure.contains("`--json` needs `--preview` or `--yes`"), "{unsure}");
     let missing = ["runs", "bulk", "cancel", "--flow", "none", "--yes", "--json"];
-    let done: Value = serde_json::from_str(&ends(folder, 0, &missing).0).unwrap();
+    let done: Value = serde_json::from_str(&run_until_exit(folder, 0, &missing).0).unwrap();
     assert_eq!((&done["state"], &done["matched"]), (&"done".into(), &0.into()), "{done}");
-    let (done, _) = ends(folder, 0, &["runs", "bulk", "delete", "--flow", "asks", "--yes"]);
+    let (done, _) = run_until_exit(folder, 0, &["runs", "bulk", "delete", "--flow", "asks", "--yes"]);
     assert!(done.contains("2 done, 1 skipped, 0 failed") && done.contains("skipped 1: run_not_ended"), "{done}");
     let known = jobs(folder);
     let id = known[0]["id"].as_str().unwrap();
-    let (shown, _) = ends(folder, 0, &["jobs", "show", id]);
+    let (shown, _) = run_until_exit(folder, 0, &["jobs", "show", id]);
     assert!(shown.contains("delete   done"), "{shown}");
-    let ended = ends(folder, 2, &["jobs", "pause", id]).1;
+    let ended = run_until_exit(folder, 2, &["jobs", "pause", id]).1;
     assert!(ended.contains("has ended"), "{ended}");
-    let unknown = ends(folder, 2, &["jobs", "show", "000000000000000000000000"]).1;
+    let unknown = run_until_exit(folder, 2, &["jobs", "show", "000000000000000000000000"]).1;
     assert!(unknown.contains("does not exist"), "{unknown}");
-    let entries: Value = serde_json::from_str(&ends(folder, 0, &["audit", "list", "local"]).0).unwrap();
+    let entries: Value = serde_json::from_str(&run_until_exit(folder, 0, &["audit", "list", "local"]).0).unwrap();
     let ends = entries.as_array().unwrap().iter().filter(|entry| entry["action"] == "job.end");
     assert_eq!(ends.count(), 3, "{entries}");
 }
 
 #[test]
 fn a_server_executes_the_jobs_of_commands() {
-    let folder = parked(60);
+    let folder = park_runs(60);
     let folder = folder.path();
     let _owner = kit::Owner::start(folder, &["drive"], "driving the runs");
-    let (id, _) =
-        ends(folder, 0, &["runs", "bulk", "cancel", "--status", "parked", "--yes", "--detach", "--rate", "1"]);
+    let (id, _) = run_until_exit(
+        folder,
+        0,
+        &["runs", "bulk", "cancel", "--status", "parked", "--yes", "--detach", "--rate", "1"],
+    );
     let id = id.trim();
-    ends(folder, 0, &["jobs", "pause", id]);
-    let shown: Value = serde_json::from_str(&ends(folder, 0, &["jobs", "show", id, "--json"]).0).unwrap();
+    run_until_exit(folder, 0, &["jobs", "pause", id]);
+    let shown: Value = serde_json::from_str(&run_until_exit(folder, 0, &["jobs", "show", id, "--json"]).0).unwrap();
     assert_eq!(shown["state"], "paused", "{shown}");
-    ends(folder, 0, &["jobs", "cancel", id]);
-    let (done, _) = ends(folder, 0, &["runs", "bulk", "answer", "ok", "yes", "--status", "parked", "--yes"]);
+    run_until_exit(folder, 0, &["jobs", "cancel", id]);
+    let (done, _) = run_until_exit(folder, 0, &["runs", "bulk", "answer", "ok", "yes", "--status", "parked", "--yes"]);
     assert!(done.contains(" 0 skipped, 0 failed"), "{done}");
-    let (done, _) = ends(folder, 0, &["runs", "bulk", "retry", "--status", "cancelled", "--yes"]);
+    let (done, _) = run_until_exit(folder, 0, &["runs", "bulk", "retry", "--status", "cancelled", "--yes"]);
     assert!(done.contains(" 0 skipped, 0 failed"), "{done}");
     assert_eq!(jobs(folder).len(), 3);
 }
@@ -137,9 +141,9 @@ fn a_server_executes_the_jobs_of_commands() {
 /// Kills a job at its commits, and goes on with it. `expected` returns the problems of the store afterwards.
 fn kill_at_commits(action: &[&str], problems: fn(&Host, &Value) -> Vec<String>) {
     let library = guests::bad_machine();
-    let template = parked(6);
+    let template = park_runs(6);
     if action[0] == "retry" || action[0] == "delete" {
-        ends(template.path(), 0, &["runs", "bulk", "cancel", "--status", "parked", "--yes"]);
+        run_until_exit(template.path(), 0, &["runs", "bulk", "cancel", "--status", "parked", "--yes"]);
     }
     let mut wrong = Vec::new();
     for number in 1.. {
@@ -162,14 +166,14 @@ fn kill_at_commits(action: &[&str], problems: fn(&Host, &Value) -> Vec<String>) 
         let Some(job) = jobs(folder).iter().find(of_action).cloned() else { continue };
         let id = job["id"].as_str().unwrap();
         if !["done", "cancelled"].contains(&job["state"].as_str().unwrap()) {
-            ends(folder, 0, &["jobs", "resume", id]);
+            run_until_exit(folder, 0, &["jobs", "resume", id]);
         }
         let job = jobs(folder).into_iter().find(|job| job["id"] == id).unwrap();
         if (&job["state"], &job["done"], &job["failed"]) != (&"done".into(), &6.into(), &0.into()) {
             wrong.push(format!("killed at commit {number}: {job}"));
         }
         wrong.extend(problems(&host(folder), &job).into_iter().map(|why| format!("killed at commit {number}: {why}")));
-        let entries: Value = serde_json::from_str(&ends(folder, 0, &["audit", "list", "local"]).0).unwrap();
+        let entries: Value = serde_json::from_str(&run_until_exit(folder, 0, &["audit", "list", "local"]).0).unwrap();
         let is_end =
             |entry: &&Value| entry["action"] == "job.end" && entry["subject"].as_str().unwrap().starts_with(id);
         let noted = entries.as_array().unwrap().iter().filter(is_end).count();
@@ -184,7 +188,7 @@ fn kill_at_commits(action: &[&str], problems: fn(&Host, &Value) -> Vec<String>) 
 #[test]
 fn r1_a_killed_job_cancels_each_run_once() {
     kill_at_commits(&["cancel"], |host, _| {
-        let left = listed(host, "cancelled").len();
+        let left = list_runs(host, "cancelled").len();
         if left == 6 { Vec::new() } else { vec![format!("{left} runs are cancelled")] }
     });
 }
@@ -192,7 +196,7 @@ fn r1_a_killed_job_cancels_each_run_once() {
 #[test]
 fn r1_a_killed_job_repeats_each_run_once() {
     kill_at_commits(&["retry"], |host, job| {
-        let repeats: Vec<_> = listed(host, "active").into_iter().chain(listed(host, "parked")).collect();
+        let repeats: Vec<_> = list_runs(host, "active").into_iter().chain(list_runs(host, "parked")).collect();
         let of: BTreeSet<_> = repeats.iter().filter_map(|row| row.retry_of.clone()).collect();
         let own = format!("job.{}.", job["id"].as_str().unwrap());
         let are_own = repeats.iter().all(|row| row.run_id.as_str().starts_with(&own));
@@ -206,7 +210,7 @@ fn r1_a_killed_job_repeats_each_run_once() {
 #[test]
 fn r1_a_killed_job_deletes_each_run_once() {
     kill_at_commits(&["delete"], |host, _| {
-        let left = listed(host, "cancelled").len();
+        let left = list_runs(host, "cancelled").len();
         if left == 0 { Vec::new() } else { vec![format!("{left} runs are left")] }
     });
 }
@@ -221,7 +225,7 @@ fn jobs_on(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let url = server.url(&server.database());
     let folder = tempfile::tempdir().unwrap();
-    ends(folder.path(), 0, &["store", "migrate", "--store", &url]);
+    run_until_exit(folder.path(), 0, &["store", "migrate", "--store", &url]);
     let process = || Host::builder().without_cache().instances(4).server(&url).build().unwrap();
     let (one, other) = (process(), process());
     park(&one, 0..70);
@@ -243,7 +247,7 @@ fn jobs_on(dialect: Dialect) {
         let job = Jobs::of(&other).show(&id).unwrap();
         assert_eq!((job.state, job.matched, job.done, job.failed), (JobState::Done, 70, 70, 0), "{job:?}");
     }
-    assert!(listed(&other, "cancelled").is_empty() && listed(&other, "parked").is_empty());
+    assert!(list_runs(&other, "cancelled").is_empty() && list_runs(&other, "parked").is_empty());
     let entries = flowcell::tenants::Tenants::of(&one).audit("local", 0, 100).unwrap();
     let ends = entries.iter().filter(|entry| entry.action == "job.end").count();
     assert_eq!(ends, 2, "{entries:?}");
@@ -284,7 +288,7 @@ fn a_job_of_a_dead_process_goes_on_in_another() {
     let url = server.url(&server.database());
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    ends(folder, 0, &["store", "migrate", "--store", &url]);
+    run_until_exit(folder, 0, &["store", "migrate", "--store", &url]);
     let host = Host::builder().without_cache().instances(4).server(&url).build().unwrap();
     park(&host, 0..60);
     let mut command = flowcell(folder);
@@ -299,7 +303,7 @@ fn a_job_of_a_dead_process_goes_on_in_another() {
     let worker = JobWorker::new(host.clone(), Arc::new(Callers::of(&host).unwrap()));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.spawn(worker.attend());
-    let (_, said) = ends(folder, 0, &["jobs", "resume", &id, "--store", &url]);
+    let (_, said) = run_until_exit(folder, 0, &["jobs", "resume", &id, "--store", &url]);
     let job = Jobs::of(&host).show(&id).unwrap();
     assert_eq!((job.state, job.matched, job.done, job.failed), (JobState::Done, 60, 60, 0), "{job:?} {said}");
     fs::remove_dir_all(folder).unwrap();

@@ -76,7 +76,7 @@ impl Process {
 
     /// Posts a flow, and returns the number of its version.
     #[track_caller]
-    fn posted(&self, flow: &Value, files: &Value) -> u64 {
+    fn post_version(&self, flow: &Value, files: &Value) -> u64 {
         let answer = self.post(flow, files);
         assert_eq!((answer.status, &answer.json()["source"]), (201, &json!("store")), "{answer:?}");
         answer.json()["version"].as_u64().unwrap()
@@ -105,7 +105,7 @@ impl Process {
 
     /// Waits until the server has a version of a flow, at most for the promised time.
     #[track_caller]
-    fn agrees(&self, flow: &str, version: Option<u64>) {
+    fn wait_for_version(&self, flow: &str, version: Option<u64>) {
         self.wait_for(&format!("/v1/flows/{flow}"), PROMISED, |answer| match version {
             Some(version) => answer.status == 200 && answer.json()["version"] == version,
             None => answer.status == 404,
@@ -142,7 +142,7 @@ fn store(dialect: Dialect) -> Option<String> {
 }
 
 /// A flow that asks twice. The second question is the text of a file beside the flow.
-fn asks() -> Value {
+fn asking_flow() -> Value {
     json!({
         "flow": { "name": "asks", "outputs": { "said": "{{ late.response.content }}" } },
         "nodes": [
@@ -157,7 +157,7 @@ fn late(prompt: &str) -> Value {
     json!({ "prompts/late.md": prompt })
 }
 
-fn says(name: &str, text: &str) -> Value {
+fn saying_flow(name: &str, text: &str) -> Value {
     json!({
         "flow": { "name": name, "outputs": { "said": "{{ say.value }}" } },
         "nodes": [{ "id": "say", "type": "control.noop", "input": { "value": text } }],
@@ -168,15 +168,15 @@ fn says(name: &str, text: &str) -> Value {
 fn check_two_processes_on(dialect: Dialect) {
     let Some(url) = store(dialect) else { return };
     let (a, b) = (Process::start(&url), Process::start(&url));
-    assert_eq!(a.posted(&asks(), &late("First?")), 1);
-    b.agrees("asks", Some(1));
+    assert_eq!(a.post_version(&asking_flow(), &late("First?")), 1);
+    b.wait_for_version("asks", Some(1));
     assert!(!a.folder.path().join("flows/asks.json").exists(), "a posted flow is in the store only");
     assert_eq!(b.run("asks", "one")["status"], "parked");
 
     // The run goes on with its version and its file, in another process, after a newer version.
-    assert_eq!(a.posted(&asks(), &late("Second?")), 2);
-    assert_eq!(a.posted(&asks(), &late("Second?")), 2, "the same text adds no version");
-    b.agrees("asks", Some(2));
+    assert_eq!(a.post_version(&asking_flow(), &late("Second?")), 2);
+    assert_eq!(a.post_version(&asking_flow(), &late("Second?")), 2, "the same text adds no version");
+    b.wait_for_version("asks", Some(2));
     let history = b.get("/v1/flows/asks/versions").json();
     assert_eq!((&history["versions"], history["history"][1]["by"].as_str()), (&json!([1, 2]), Some("local")));
     assert_ne!(history["history"][0]["digest"], history["history"][1]["digest"]);
@@ -194,11 +194,11 @@ fn check_two_processes_on(dialect: Dialect) {
 
     // A trigger of a posted flow starts its flow once, whichever process ends the run that it waits for.
     let b = Process::start(&url);
-    a.posted(&says("greet", "hello"), &json!({}));
-    let mut after = says("after", "done");
+    a.post_version(&saying_flow("greet", "hello"), &json!({}));
+    let mut after = saying_flow("after", "done");
     after["flow"]["triggers"] = json!([{ "id": "ended", "event": { "flow": "greet" } }]);
-    a.posted(&after, &json!({}));
-    b.agrees("after", Some(1));
+    a.post_version(&after, &json!({}));
+    b.wait_for_version("after", Some(1));
     b.wait_for("/v1/triggers", PROMISED, |answer| answer.body.contains("\"ended\""));
     let started = |process: &Process, count: usize| {
         process.wait_for("/v1/runs?flow=after", PATIENCE, |answer| {
@@ -215,13 +215,13 @@ fn check_two_processes_on(dialect: Dialect) {
     // A killed server has the flows again after its start, and a deletion reaches it.
     let folder = b.kill();
     assert_eq!(a.ask("DELETE", "/v1/flows/after", &Value::Null).status, 204);
-    a.posted(&says("greet", "hi"), &json!({}));
+    a.post_version(&saying_flow("greet", "hi"), &json!({}));
     let b = Process::start_in(folder, &url);
     assert_eq!((b.get("/v1/flows/after").status, b.get("/v1/flows/greet").json()["version"].as_u64()), (404, Some(2)));
     assert_eq!(b.ask("DELETE", "/v1/flows/greet", &Value::Null).status, 204);
-    a.agrees("greet", None);
+    a.wait_for_version("greet", None);
     assert_eq!(a.ask("DELETE", "/v1/flows/greet", &Value::Null).fault(), (404, "flow_not_found".into()));
-    assert_eq!(a.posted(&says("greet", "again"), &json!({})), 4, "a number is not used again");
+    assert_eq!(a.post_version(&saying_flow("greet", "again"), &json!({})), 4, "a number is not used again");
 }
 
 #[test]
@@ -242,16 +242,17 @@ fn check_posts_at_once_on(dialect: Dialect) {
     let numbers: BTreeSet<u64> = thread::scope(|scope| {
         let writers: Vec<_> = [&a, &b]
             .map(|process| {
-                let text = move |index| says("busy", &format!("{} {index}", process.address));
-                scope
-                    .spawn(move || (0..POSTS).map(|index| process.posted(&text(index), &json!({}))).collect::<Vec<_>>())
+                let text = move |index| saying_flow("busy", &format!("{} {index}", process.address));
+                scope.spawn(move || {
+                    (0..POSTS).map(|index| process.post_version(&text(index), &json!({}))).collect::<Vec<_>>()
+                })
             })
             .into();
         writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
     });
     assert_eq!(numbers, (1..=2 * POSTS).collect());
     for process in [&a, &b] {
-        process.agrees("busy", Some(2 * POSTS));
+        process.wait_for_version("busy", Some(2 * POSTS));
     }
     let versions = b.get("/v1/flows/busy/versions").json()["versions"].clone();
     assert_eq!(versions, json!((1..=2 * POSTS).collect::<Vec<_>>()));
@@ -275,14 +276,14 @@ fn check_outage_on(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let (database, proxy) = (server.database(), Proxy::to(server.port));
     let a = Process::start(&server.url_by(proxy.port, &database));
-    a.posted(&says("known", "1"), &json!({}));
+    a.post_version(&saying_flow("known", "1"), &json!({}));
     proxy.set_behaviour(Behaviour::Hole);
-    let refused = a.post(&says("new", "1"), &json!({}));
+    let refused = a.post(&saying_flow("new", "1"), &json!({}));
     assert_eq!(refused.fault(), (503, "store_unavailable".into()), "{refused:?}");
     assert!(refused.header("retry-after").is_some());
     proxy.set_behaviour(Behaviour::Carry);
     let began = Instant::now();
-    let posted = std::iter::repeat_with(|| a.post(&says("new", "1"), &json!({})))
+    let posted = std::iter::repeat_with(|| a.post(&saying_flow("new", "1"), &json!({})))
         .inspect(|answer| assert!(answer.status == 201 || began.elapsed() < PATIENCE, "{answer:?}"))
         .find(|answer| answer.status == 201);
     assert_eq!(posted.unwrap().json()["version"], 1, "the repeated post adds no second version");
@@ -305,13 +306,13 @@ fn the_folder_wins_over_the_store() {
     let Some(url) = store(Dialect::Postgres) else { return };
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("flows")).unwrap();
-    fs::write(folder.path().join("flows/deployed.json"), says("deployed", "folder").to_string()).unwrap();
+    fs::write(folder.path().join("flows/deployed.json"), saying_flow("deployed", "folder").to_string()).unwrap();
     let (a, b) = (Process::start_in(folder, &url), Process::start(&url));
-    let refused = a.post(&says("deployed", "posted"), &json!({}));
+    let refused = a.post(&saying_flow("deployed", "posted"), &json!({}));
     assert_eq!(refused.fault(), (409, "flow_deployed".into()));
     assert!(refused.body.contains("`deployed.json`"), "{refused:?}");
     assert_eq!(a.ask("DELETE", "/v1/flows/deployed", &Value::Null).fault(), (409, "flow_deployed".into()));
-    assert_eq!(b.posted(&says("deployed", "posted"), &json!({})), 1);
+    assert_eq!(b.post_version(&saying_flow("deployed", "posted"), &json!({})), 1);
     a.wait_for("/v1/flows", PROMISED, |answer| answer.json()["flows"][0]["hides"] == 1);
     assert_eq!(a.get("/v1/flows").json()["flows"][0]["source"], "folder");
     assert_eq!(a.run("deployed", "a")["outputs"]["said"], "folder");
@@ -320,7 +321,7 @@ fn the_folder_wins_over_the_store() {
     assert!(stdout(&listed).contains("folder") && stdout(&listed).contains("hides version 1"), "{}", stdout(&listed));
     // A new file in the folder is used at once.
     fs::create_dir_all(b.folder.path().join("flows")).unwrap();
-    fs::write(b.folder.path().join("flows/deployed.json"), says("deployed", "new").to_string()).unwrap();
+    fs::write(b.folder.path().join("flows/deployed.json"), saying_flow("deployed", "new").to_string()).unwrap();
     assert_eq!(b.run("deployed", "c")["outputs"]["said"], "new");
 }
 
@@ -339,7 +340,7 @@ fn t3_a_tenant_does_not_see_the_posted_flows_of_another() {
         format!("Bearer {}", token["token"].as_str().unwrap())
     };
     let (one, other) = (token("a"), token("ab"));
-    fs::write(folder.path().join("mine.json"), says("mine", "of a").to_string()).unwrap();
+    fs::write(folder.path().join("mine.json"), saying_flow("mine", "of a").to_string()).unwrap();
     done(&["flows", "push", "mine.json", "--tenant", "a"]);
     let server = Process::start(&url);
     let by = |token: &str, method: &str, path: &str, body: &Value| {
@@ -353,7 +354,7 @@ fn t3_a_tenant_does_not_see_the_posted_flows_of_another() {
     assert_eq!(by(&other, "DELETE", "/v1/flows/mine", &Value::Null).status, 404);
     assert_eq!(by(&other, "POST", "/v1/runs", &json!({ "flow": "mine" })).status, 404);
     // The same name is another flow. Its author is the token.
-    let posted = by(&other, "POST", "/v1/flows", &json!({ "flow": says("mine", "of ab") }));
+    let posted = by(&other, "POST", "/v1/flows", &json!({ "flow": saying_flow("mine", "of ab") }));
     assert_eq!((posted.status, posted.json()["version"].as_u64()), (201, Some(1)));
     let run = |token| by(token, "POST", "/v1/runs?wait=true", &json!({ "flow": "mine" })).json()["outputs"].clone();
     assert_eq!((run(&one), run(&other)), (json!({ "said": "of a" }), json!({ "said": "of ab" })));
@@ -367,22 +368,22 @@ fn h9_hostile_names_paths_and_sizes_of_posts_are_refused() {
     let Some(url) = store(Dialect::Postgres) else { return };
     let a = Process::start(&url);
     for path in ["../late.md", "/etc/passwd", "a/../../b", "", "a\\b", "a\u{0}b", &"x".repeat(256)] {
-        let refused = a.post(&says("hostile", "1"), &json!({ path: "text" }));
+        let refused = a.post(&saying_flow("hostile", "1"), &json!({ path: "text" }));
         assert_eq!(refused.fault(), (422, "invalid_file".into()), "{path:?}");
     }
     let many: serde_json::Map<_, _> = (0..257).map(|index| (format!("f{index}"), json!(""))).collect();
-    assert_eq!(a.post(&says("hostile", "1"), &Value::Object(many)).fault(), (422, "invalid_file".into()));
+    assert_eq!(a.post(&saying_flow("hostile", "1"), &Value::Object(many)).fault(), (422, "invalid_file".into()));
     let twice = json!({ "a.md": "1", "./a.md": "2" });
-    assert_eq!(a.post(&says("hostile", "1"), &twice).fault(), (422, "invalid_file".into()));
+    assert_eq!(a.post(&saying_flow("hostile", "1"), &twice).fault(), (422, "invalid_file".into()));
     let large = json!({ "a.md": "x".repeat(9 << 20) });
-    assert_eq!(a.post(&says("hostile", "1"), &large).status, 413);
+    assert_eq!(a.post(&saying_flow("hostile", "1"), &large).status, 413);
     for name in ["../hostile", "a/b", "", &"n".repeat(65)] {
-        assert_eq!(a.post(&says(name, "1"), &json!({})).status, 422, "{name:?}");
+        assert_eq!(a.post(&saying_flow(name, "1"), &json!({})).status, 422, "{name:?}");
     }
     // A file that was not posted is not read from the folder of the server.
     fs::create_dir_all(a.folder.path().join("flows/prompts")).unwrap();
     fs::write(a.folder.path().join("flows/prompts/late.md"), "of the folder").unwrap();
-    let refused = a.post(&asks(), &json!({}));
+    let refused = a.post(&asking_flow(), &json!({}));
     assert_eq!(refused.fault(), (422, "invalid_flow".into()));
     assert!(refused.body.contains("posted without this file"), "{refused:?}");
     assert_eq!(a.get("/v1/flows").json()["flows"], json!([]));
@@ -407,8 +408,8 @@ fn flows_are_pushed_with_the_files_and_flows_beside_them() {
     });
     fs::create_dir_all(folder.join("prompts")).unwrap();
     fs::write(folder.join("parent.json"), parent.to_string()).unwrap();
-    fs::write(folder.join("child.json"), says("child", "beside").to_string()).unwrap();
-    fs::write(folder.join("asks.json"), asks().to_string()).unwrap();
+    fs::write(folder.join("child.json"), saying_flow("child", "beside").to_string()).unwrap();
+    fs::write(folder.join("asks.json"), asking_flow().to_string()).unwrap();
     fs::write(folder.join("prompts/late.md"), "Pushed?").unwrap();
     let pushed = done(folder, &["flows", "push", "parent.json", "asks.json", "--store", &url]);
     let names: Vec<_> = pushed.lines().map(|line| line.split_once("  ").unwrap().0).collect();
@@ -421,12 +422,12 @@ fn flows_are_pushed_with_the_files_and_flows_beside_them() {
     let run = done(elsewhere, &["flows", "run", "parent", "--quiet", "--store", &url]);
     assert_eq!(serde_json::from_str::<Value>(&run).unwrap(), json!({ "said": "beside" }));
 
-    fs::write(folder.join("child.json"), says("child", "changed").to_string()).unwrap();
+    fs::write(folder.join("child.json"), saying_flow("child", "changed").to_string()).unwrap();
     done(folder, &["flows", "push", "child.json", "--store", &url]);
     let versions = done(elsewhere, &["flows", "versions", "child", "--store", &url]);
     assert!(versions.starts_with("v1  ") && versions.contains("\nv2  ") && versions.contains("operator"), "{versions}");
     let shown = done(elsewhere, &["flows", "show", "child", "--version", "1", "--store", &url]);
-    assert_eq!(shown, says("child", "beside").to_string());
+    assert_eq!(shown, saying_flow("child", "beside").to_string());
     assert_eq!(done(elsewhere, &["flows", "remove", "asks", "--store", &url]), "asks\n");
     let missing = output_of(elsewhere, &["flows", "show", "asks", "--store", &url]);
     assert_eq!(missing.status.code(), Some(2));

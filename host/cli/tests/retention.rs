@@ -51,7 +51,7 @@ fn done(folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// Runs a command that ends with an exit code. Returns its messages.
-fn refused(folder: &Path, code: i32, arguments: &[&str]) -> String {
+fn run_until_exit(folder: &Path, code: i32, arguments: &[&str]) -> String {
     let output = output_of(folder, arguments);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
     stderr(&output)
@@ -63,7 +63,7 @@ fn count(folder: &Path, sql: &str) -> u64 {
     database.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-fn listed(folder: &Path) -> Vec<String> {
+fn list_runs(folder: &Path) -> Vec<String> {
     let runs: Value = serde_json::from_str(&done(folder, &["runs", "list", "--json"])).unwrap();
     runs.as_array().unwrap().iter().map(|run| run["runId"].as_str().unwrap().to_owned()).collect()
 }
@@ -75,24 +75,24 @@ fn ended_runs_are_deleted_with_everything_that_only_they_had() {
     done(folder, &["run", "parent.yaml", "--run-id", "p", "--input-file", "big.json", "--quiet"]);
     done(folder, &["run", "child.yaml", "--run-id", "r", "--quiet"]);
     done(folder, &["run", "child.yaml", "--run-id", "s", "--quiet"]);
-    refused(folder, 3, &["run", "asks.yaml", "--run-id", "q", "--quiet"]);
-    let several = refused(folder, 2, &["runs", "delete", "p", "q", "none"]);
+    run_until_exit(folder, 3, &["run", "asks.yaml", "--run-id", "q", "--quiet"]);
+    let several = run_until_exit(folder, 2, &["runs", "delete", "p", "q", "none"]);
     let reasons =
         "nothing was deleted: the run `none` does not exist; the run `q` has not ended; its status is `parked`";
     assert!(several.contains(reasons), "{several}");
-    assert_eq!(listed(folder).len(), 4, "one that cannot be deleted keeps all");
-    let parked = refused(folder, 2, &["runs", "delete", "q"]);
+    assert_eq!(list_runs(folder).len(), 4, "one that cannot be deleted keeps all");
+    let parked = run_until_exit(folder, 2, &["runs", "delete", "q"]);
     assert!(parked.contains("its status is `parked`") && parked.contains("flowcell runs cancel RUN"), "{parked}");
-    let called = refused(folder, 2, &["runs", "delete", "p.call.1"]);
+    let called = run_until_exit(folder, 2, &["runs", "delete", "p.call.1"]);
     assert!(called.contains("the run `p.call.1` was called by the run `p`; delete that one"), "{called}");
     let removed: Value = serde_json::from_str(&done(folder, &["runs", "delete", "r", "p", "r", "--json"])).unwrap();
     assert_eq!(removed["runs"], serde_json::json!(["p", "r"]), "{removed}");
     assert!(removed["bytes"].as_u64().unwrap() > 100_000, "{removed}");
-    assert_eq!(listed(folder), ["q", "s"]);
+    assert_eq!(list_runs(folder), ["q", "s"]);
     let left = "SELECT count(*) FROM runs WHERE run LIKE 'p%' OR run = 'r'";
     assert_eq!(count(folder, left), 2, "only the two ids stay reserved");
     assert_eq!(count(folder, "SELECT count(*) FROM blobs WHERE CAST(bytes AS TEXT) LIKE '%xxxxxxxx%'"), 0);
-    let gone = refused(folder, 2, &["runs", "delete", "p"]);
+    let gone = run_until_exit(folder, 2, &["runs", "delete", "p"]);
     assert!(gone.contains("the run `p` does not exist"), "{gone}");
     let taken = output_of(folder, &["run", "parent.yaml", "--run-id", "p", "--quiet"]);
     assert!(!taken.status.success());
@@ -106,15 +106,17 @@ fn a_run_is_deleted_beside_the_owner_and_the_log_of_its_tenant_says_so() {
     let folder = folder.path();
     done(folder, &["tenant", "create", "local"]);
     done(folder, &["run", "child.yaml", "--run-id", "r", "--quiet"]);
-    refused(folder, 3, &["run", "asks.yaml", "--run-id", "q", "--quiet"]);
+    run_until_exit(folder, 3, &["run", "asks.yaml", "--run-id", "q", "--quiet"]);
     let _owner = kit::Owner::start(folder, &["drive"], "driving the runs");
-    let parked = refused(folder, 2, &["runs", "delete", "q", "r"]);
+    let parked = run_until_exit(folder, 2, &["runs", "delete", "q", "r"]);
     assert!(parked.contains("has not ended") && parked.contains("flowcell runs cancel RUN"), "{parked}");
-    let unknown = refused(folder, 2, &["runs", "delete", "none"]);
+    let unknown = run_until_exit(folder, 2, &["runs", "delete", "none"]);
     assert!(unknown.contains("does not exist") && unknown.contains("flowcell runs list"), "{unknown}");
-    assert!(refused(folder, 2, &["runs", "delete", "r", "--tenant", "b"]).contains("the tenant `b` does not exist"));
+    assert!(
+        run_until_exit(folder, 2, &["runs", "delete", "r", "--tenant", "b"]).contains("the tenant `b` does not exist")
+    );
     assert_eq!(done(folder, &["runs", "delete", "r"]), "r\n");
-    assert_eq!(listed(folder), ["q"]);
+    assert_eq!(list_runs(folder), ["q"]);
     let entries: Value = serde_json::from_str(&done(folder, &["audit", "list", "local"])).unwrap();
     let last = entries.as_array().unwrap().last().unwrap();
     assert_eq!((&last["action"], &last["subject"]), (&"run.delete".into(), &"r".into()), "{entries}");
@@ -125,8 +127,8 @@ fn a_run_stays_while_a_run_that_repeats_it_goes_on() {
     let folder = place();
     let folder = folder.path();
     done(folder, &["run", "asks.yaml", "--run-id", "a", "--answer", "ok=yes", "--quiet"]);
-    refused(folder, 3, &["runs", "retry", "a", "--run-id", "b", "--quiet"]);
-    let needed = refused(folder, 2, &["runs", "delete", "a"]);
+    run_until_exit(folder, 3, &["runs", "retry", "a", "--run-id", "b", "--quiet"]);
+    let needed = run_until_exit(folder, 2, &["runs", "delete", "a"]);
     assert!(needed.contains("the run `a` is still needed, because the run `b` repeats it"), "{needed}");
     assert_eq!(done(folder, &["runs", "gc", "--keep", "0"]), "");
     done(folder, &["runs", "cancel", "b"]);
@@ -135,7 +137,7 @@ fn a_run_stays_while_a_run_that_repeats_it_goes_on() {
     done(folder, &["runs", "show", "b"]);
     // `b` never called the flow, and `a`, which did, is gone.
     done(folder, &["runs", "retry", "b", "--run-id", "c", "--answer", "ok=yes", "--quiet"]);
-    assert_eq!(listed(folder), ["c", "b"]);
+    assert_eq!(list_runs(folder), ["c", "b"]);
 }
 
 /// A day in milliseconds.
@@ -296,10 +298,10 @@ fn a_server_removes_old_runs_by_itself() {
         assert_eq!(database.execute(sql, [run]).unwrap(), 1);
     };
     done(folder, &["run", "child.yaml", "--run-id", "new", "--quiet"]);
-    let rule = refused(folder, 2, &["drive", "--retention", "flow=child"]);
+    let rule = run_until_exit(folder, 2, &["drive", "--retention", "flow=child"]);
     assert!(rule.contains("needs `olderThan` or `keepLatest`"), "{rule}");
     let unused = ["serve", "--check", "--retention", "keepLatest=1", "--retention", "olderThan=1d"];
-    assert!(refused(folder, 2, &unused).contains("would never be used"));
+    assert!(run_until_exit(folder, 2, &unused).contains("would never be used"));
     for process in [&["drive"][..], &["serve", "--listen", "127.0.0.1:0"]] {
         run_old(process[0]);
         let mut command = flowcell(folder);
@@ -310,7 +312,7 @@ fn a_server_removes_old_runs_by_itself() {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(said.as_ref().is_some_and(|line| line.contains("runs=1")), "{process:?}: {said:?}");
-        assert_eq!(listed(folder), ["new"], "{process:?}");
+        assert_eq!(list_runs(folder), ["new"], "{process:?}");
     }
 }
 
@@ -341,7 +343,7 @@ fn an_owner_without_room_refuses_new_runs() {
     let folder = place();
     let folder = folder.path();
     let _owner = kit::Owner::start(folder, &["drive", "--min-free", "1000000000"], "driving the runs");
-    let told = refused(folder, 2, &["run", "child.yaml", "--run-id", "r", "--detach"]);
+    let told = run_until_exit(folder, 2, &["run", "child.yaml", "--run-id", "r", "--detach"]);
     assert!(told.contains("new runs need 1000000000 MiB"), "{told}");
     assert!(!folder.join(".flowcell/reserve").exists(), "a disk without room gets no reserve");
 }

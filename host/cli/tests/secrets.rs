@@ -59,7 +59,7 @@ fn open(host: &Host, tenant: &str, name: &str) -> Result<Option<String>, VaultEr
     Ok(host.vault().open(&Tenant::from(tenant), name)?.map(|value| value.to_string()))
 }
 
-fn opened(host: &Host, tenant: &str, name: &str) -> Option<String> {
+fn open_secret(host: &Host, tenant: &str, name: &str) -> Option<String> {
     open(host, tenant, name).unwrap()
 }
 
@@ -76,11 +76,11 @@ fn t3_each_tenant_has_its_own_secret_of_a_name() {
     for (tenant, value) in [("a", "the value of a"), ("b", "the value of b")] {
         set(&host, tenant, "api-token", value);
     }
-    assert_eq!(opened(&host, "a", "api-token").unwrap(), "the value of a");
-    assert_eq!(opened(&host, "b", "api-token").unwrap(), "the value of b");
-    assert_eq!(opened(&host, "local", "api-token"), None);
+    assert_eq!(open_secret(&host, "a", "api-token").unwrap(), "the value of a");
+    assert_eq!(open_secret(&host, "b", "api-token").unwrap(), "the value of b");
+    assert_eq!(open_secret(&host, "local", "api-token"), None);
     host.vault().remove(&Tenant::from("a"), "test", "api-token").unwrap();
-    assert_eq!((opened(&host, "a", "api-token"), opened(&host, "b", "api-token").is_some()), (None, true));
+    assert_eq!((open_secret(&host, "a", "api-token"), open_secret(&host, "b", "api-token").is_some()), (None, true));
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn a_secret_set_again_has_the_next_version_and_names_and_values_have_limits() {
     let second = set("a", "another value", &[]).unwrap();
     assert_eq!((first.version, second.version, second.created), (1, 2, first.created));
     assert_eq!((host.vault().list(&tenant).unwrap(), second.origins.len()), (vec![second], 0));
-    assert_eq!(opened(&host, "local", "a").unwrap(), "another value");
+    assert_eq!(open_secret(&host, "local", "a").unwrap(), "another value");
     for name in ["", "a b", "../a", "a.b", "ä", &"a".repeat(65)] {
         assert_eq!(set(name, VALUE, &[]).unwrap_err().code(), "invalid_name", "{name}");
-        assert_eq!(opened(&host, "local", name), None);
+        assert_eq!(open_secret(&host, "local", name), None);
     }
     set(&"a".repeat(64), &"x".repeat(MAX_VALUE), &[]).unwrap();
     set("short", &"x".repeat(MIN_VALUE), &[]).unwrap();
@@ -131,7 +131,7 @@ fn t9_another_key_opens_nothing_and_that_is_audited() {
     open(&wrong, "a", "api-token").unwrap_err();
     assert_eq!(refusals(&wrong, "a"), ["host secret.read api-token"]);
     drop(wrong);
-    assert_eq!(opened(&host(folder.path(), &[&two, &one]), "a", "api-token").unwrap(), VALUE);
+    assert_eq!(open_secret(&host(folder.path(), &[&two, &one]), "a", "api-token").unwrap(), VALUE);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn after_a_reset_a_tenant_that_has_lost_its_key_can_have_secrets_again() {
     // With the key, nothing is lost and nothing is removed.
     let right = host(folder.path(), &[&two, &one]);
     assert!(right.vault().lost(&a).unwrap().is_empty() && right.vault().reset(&a, "test").unwrap().is_empty());
-    assert_eq!(opened(&right, "a", "other").unwrap(), VALUE);
+    assert_eq!(open_secret(&right, "a", "other").unwrap(), VALUE);
     drop(right);
     let wrong = host(folder.path(), &[&two]);
     let lost = wrong.vault().lost(&a).unwrap();
@@ -158,7 +158,10 @@ fn after_a_reset_a_tenant_that_has_lost_its_key_can_have_secrets_again() {
     assert_eq!(wrong.vault().list(&a).unwrap().len(), 2, "a list removes nothing");
     assert_eq!(wrong.vault().reset(&a, "test").unwrap().secrets, lost.secrets);
     set(&wrong, "a", "new", VALUE);
-    assert_eq!((opened(&wrong, "a", "new").unwrap(), wrong.vault().list(&a).unwrap().len()), (VALUE.to_owned(), 1));
+    assert_eq!(
+        (open_secret(&wrong, "a", "new").unwrap(), wrong.vault().list(&a).unwrap().len()),
+        (VALUE.to_owned(), 1)
+    );
     // The other tenant keeps its rows for the day on which the key is found.
     assert_eq!(
         (wrong.vault().lost(&b).unwrap().secrets, wrong.vault().list(&b).unwrap().len()),
@@ -166,7 +169,10 @@ fn after_a_reset_a_tenant_that_has_lost_its_key_can_have_secrets_again() {
     );
     drop(wrong);
     let both = host(folder.path(), &[&two, &one]);
-    assert_eq!((opened(&both, "a", "new").unwrap(), opened(&both, "b", "kept").unwrap()), (VALUE.into(), VALUE.into()));
+    assert_eq!(
+        (open_secret(&both, "a", "new").unwrap(), open_secret(&both, "b", "kept").unwrap()),
+        (VALUE.into(), VALUE.into())
+    );
 }
 
 #[test]
@@ -223,9 +229,9 @@ fn t9_a_row_that_was_changed_or_moved_does_not_open_and_that_is_audited() {
         let after = host(folder.path(), &[&key]);
         assert_eq!(open(&after, "a", "x").unwrap_err().code(), code, "{what}");
         assert_eq!(refusals(&after, "a"), ["host secret.read x"], "{what}");
-        assert_eq!(opened(&after, "b", "x").unwrap(), "the value of b/x", "{what}");
+        assert_eq!(open_secret(&after, "b", "x").unwrap(), "the value of b/x", "{what}");
         set(&after, "a", "x", "what is set anew");
-        assert_eq!(opened(&after, "a", "x").unwrap(), "what is set anew", "{what}");
+        assert_eq!(open_secret(&after, "a", "x").unwrap(), "what is set anew", "{what}");
     }
 }
 
@@ -244,7 +250,7 @@ fn t8_only_their_owner_can_read_keys_and_stores_and_readable_keys_are_refused() 
     set(&host(folder.path(), &[]), "local", "api-token", VALUE);
     let (made, database) = (folder.path().join("state").join(KEY_FILE), folder.path().join("state/flowcell.db"));
     assert_eq!((mode(&made), mode(&database)), (0o600, 0o600));
-    assert_eq!(opened(&host(folder.path(), &[]), "local", "api-token").unwrap(), VALUE);
+    assert_eq!(open_secret(&host(folder.path(), &[]), "local", "api-token").unwrap(), VALUE);
     for open in [0o640, 0o604, 0o660, 0o666] {
         fs::set_permissions(&made, fs::Permissions::from_mode(open)).unwrap();
         let refused = self::open(&host(folder.path(), &[]), "local", "api-token").unwrap_err().to_string();
@@ -290,7 +296,7 @@ fn a_rotation_interrupted_at_any_point_continues_with_both_keys() {
     drop(both);
     let done = host(folder.path(), &[&two]);
     assert_eq!(all(&done), 3);
-    assert_eq!(opened(&done, "c", "x").unwrap(), VALUE, "what is new is under the new key");
+    assert_eq!(open_secret(&done, "c", "x").unwrap(), VALUE, "what is new is under the new key");
     assert_eq!(done.vault().list(&tenants[1]).unwrap()[0].version, 1, "the secret itself did not change");
     drop(done);
     assert_eq!(all(&host(folder.path(), &[&one])), 0);
@@ -307,13 +313,13 @@ fn data_keys_that_nothing_is_encrypted_with_are_removed_by_the_rotation_after_th
     }
     assert_ne!(fs::read_to_string(folder.path().join("state").join(KEY_FILE)).unwrap(), before);
     assert!(!folder.path().join("state/secret.key.next").exists());
-    assert_eq!(opened(&host, "local", "x").unwrap(), VALUE);
+    assert_eq!(open_secret(&host, "local", "x").unwrap(), VALUE);
     drop(host);
     let connection = Connection::open(folder.path().join("state/flowcell.db")).unwrap();
     let sql = "SELECT group_concat(key) FROM registry WHERE kind = 'secret.key'";
     let kept: String = connection.query_row(sql, [], |row| row.get(0)).unwrap();
     assert_eq!(kept, "00000004,00000005");
-    assert_eq!(opened(&self::host(folder.path(), &[]), "local", "x").unwrap(), VALUE);
+    assert_eq!(open_secret(&self::host(folder.path(), &[]), "local", "x").unwrap(), VALUE);
 }
 
 /// Returns a flow of one node with a grant of a secret.

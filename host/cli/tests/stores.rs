@@ -58,7 +58,7 @@ fn names(table: &str) -> Vec<&str> {
 }
 
 /// Fills a new database with a run that has ended and one that asks. Returns its URL.
-fn filled(server: &Server, folder: &Path) -> String {
+fn fill_database(server: &Server, folder: &Path) -> String {
     let url = server.url(&server.database());
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
     run_ok(folder, &["store", "migrate", "--store", &url]);
@@ -76,7 +76,7 @@ fn check_runs_on(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let url = filled(server, folder);
+    let url = fill_database(server, folder);
     let listed = run_ok(folder, &["runs", "list", "--store", &url]);
     assert_eq!(names(&listed), ["b", "a"]);
     // The variable selects the same store. The folder gets no store of its own.
@@ -213,7 +213,7 @@ fn check_copy_from(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let url = filled(server, folder);
+    let url = fill_database(server, folder);
     run_ok(folder, &["store", "copy", &url, ".flowcell"]);
     run_ok(folder, &["store", "backup", "saved", "--store", &url]);
     let told_there: Vec<Value> = run_ok(folder, &["runs", "events", "b", "--store", &url]).lines().map(json).collect();

@@ -38,7 +38,7 @@ fn place(packs: &[(&str, &[u8])], flow: &str) -> tempfile::TempDir {
 }
 
 /// Runs the flow, which has to fail. Returns its events.
-fn failed(folder: &Path) -> Vec<Value> {
+fn run_failing(folder: &Path) -> Vec<Value> {
     let output = output_of(folder, &["run", "--quiet", "--run-id", "r", "--packs", "packs", "flow.yaml"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     events(folder, "r")
@@ -61,7 +61,7 @@ nodes:
 ";
     let hand = by_hand("hand", "(func $f (loop (br 0))) (start $f)");
     let folder = place(&[("hostile.wasm", &HOSTILE), ("hand.wasm", &hand)], flow);
-    let events = failed(folder.path());
+    let events = run_failing(folder.path());
     for node in ["spins", "sleeps", "starts"] {
         let error = &about(&events, node, "task:failed")["error"];
         assert_eq!(error["code"], "timeout", "{node}: {error}");
@@ -79,7 +79,7 @@ nodes:
   - { id: fails, type: hostile.trap }
 ";
     let folder = place(&[("hostile.wasm", &HOSTILE)], flow);
-    let events = failed(folder.path());
+    let events = run_failing(folder.path());
     let refused = &about(&events, "forges", "task:complete")["result"];
     assert_eq!(refused, &serde_json::json!(["invalid_input", "invalid_input", "invalid_input"]));
     let mut of_agents = Vec::new();
@@ -111,7 +111,7 @@ edges: [{ from: again, to: after }]
 ";
     let hand = by_hand("hand", "(memory 1) (func $f (loop (drop (memory.grow (i32.const 100))) (br 0))) (start $f)");
     let folder = place(&[("hostile.wasm", &HOSTILE), ("hand.wasm", &hand)], flow);
-    let events = failed(folder.path());
+    let events = run_failing(folder.path());
     for node in ["hogs", "grows", "again"] {
         let error = &about(&events, node, "task:failed")["error"];
         assert_eq!(error["code"], "out_of_memory", "{node}: {error}");

@@ -185,7 +185,7 @@ impl ModelCapability {
     }
 }
 
-/// A requested turn that its caller may make.
+/// A turn that a call requests and that the caller may make: the request, its provider and its model.
 #[derive(Clone)]
 pub struct RequestedTurn {
     request: Arc<Request>,

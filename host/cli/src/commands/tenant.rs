@@ -94,7 +94,7 @@ pub(crate) struct DeleteTenant {
     /// The folder of the flows of the tenant `local`; the flows of other tenants are in `.tenants` below it
     #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
     flows: PathBuf,
-    /// The folder with the files of nodes, unless another process owns the store; that process knows its own
+    /// The folder with the files of nodes, unless another process owns the store, which then uses its own `--files`
     #[arg(long, value_name = "DIR", env = "FLOWCELL_FILES", value_hint = ValueHint::DirPath)]
     files: Option<PathBuf>,
     #[command(flatten)]

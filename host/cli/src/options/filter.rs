@@ -35,7 +35,7 @@ pub(crate) struct FilterArgs {
     /// Select only failed runs whose error has this code, such as http_timeout
     #[arg(long, value_name = "CODE")]
     error: Option<String>,
-    /// Select only failed runs whose error message has words that begin so
+    /// Select only failed runs whose error message has a word that begins with each of these words
     #[arg(long, value_name = "WORDS")]
     text: Option<String>,
     /// Select only failed runs in which this node failed; each.fetch is a node in the body of each

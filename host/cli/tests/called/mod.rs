@@ -127,7 +127,7 @@ impl Folders {
     /// Checks the outputs of a run, and that its export contains the expected text of the called flow and no text of
     /// another version.
     #[track_caller]
-    fn called(&self, run: &str, outputs: &Value, expected: &str) {
+    fn check_called(&self, run: &str, outputs: &Value, expected: &str) {
         assert_eq!(outputs["said"], if run.contains("agent") { "done" } else { expected }, "{run}");
         let export = stdout(&self.elsewhere(&["runs", "export", run]));
         for other in ["pinned", "changed", "foreign"] {
@@ -263,17 +263,17 @@ fn check_runs_of_a_killed_server(kind: Kind) {
         let ended = views.find(|view| view["status"] != "running");
         let ended = ended.unwrap_or_else(|| panic!("{run} does not end"));
         assert_eq!(ended["status"], "succeeded", "{run}: {ended}");
-        folders.called(run, &ended["outputs"], expected);
+        folders.check_called(run, &ended["outputs"], expected);
         // A retry calls the same flows as the run, on the server and on the command line.
         let again =
             second.ask("POST", &format!("/v1/runs/{run}/retry?wait=true"), &json!({ "runId": format!("{run}-2") }));
         assert_eq!(again["status"], "succeeded", "{again}");
-        folders.called(&format!("{run}-2"), &again["outputs"], expected);
+        folders.check_called(&format!("{run}-2"), &again["outputs"], expected);
     }
     drop(second);
     if kind == Kind::Folder {
         let again = folders.elsewhere(&["runs", "retry", "agent", "--run-id", "agent-3", "--quiet"]);
-        folders.called("agent-3", &outputs(&again), "pinned");
+        folders.check_called("agent-3", &outputs(&again), "pinned");
     }
 }
 
@@ -300,10 +300,10 @@ fn check_parked_runs(kind: Kind) {
     let driven = folders.elsewhere(&["drive", "--once"]);
     assert!(driven.status.success(), "{}", stderr(&driven));
     for (run, question, answer, expected) in PARKED {
-        folders.called(run, &outputs(&folders.elsewhere(&["runs", "resume", run, "--quiet"])), expected);
+        folders.check_called(run, &outputs(&folders.elsewhere(&["runs", "resume", run, "--quiet"])), expected);
         let (again, answer) = (format!("{run}-2"), format!("{question}={answer}"));
         let retried = folders.elsewhere(&["runs", "retry", run, "--run-id", &again, "--quiet", "--answer", &answer]);
-        folders.called(&again, &outputs(&retried), expected);
+        folders.check_called(&again, &outputs(&retried), expected);
     }
 }
 

@@ -15,16 +15,16 @@ fn n21_a_pack_with_an_unknown_import_is_neither_installed_nor_loaded() {
     let bytes = fs::read(guests::build("liar", "forbidden").join("liar.wasm")).unwrap();
     project.write("liar.wasm", &bytes);
     let words = ["imports `liar:pack/nuke@0.1.0`, which this host does not offer"];
-    project.refused(&["node", "install", "./liar.wasm"], &words);
+    project.run_refused(&["node", "install", "./liar.wasm"], &words);
     assert_eq!(project.lock(), "");
     project.pack("acme.wasm", Version::First);
     project.done(&["node", "install", "./acme.wasm"]);
-    let stored = project.stored();
+    let stored = project.stored_pack();
     let old = stored.file_stem().unwrap().to_str().unwrap().to_owned();
     let new = digest(&bytes);
     project.write("flowcell.lock", project.lock().replace(&old, &new).as_bytes());
     fs::write(stored.with_file_name(format!("{new}.wasm")), &bytes).unwrap();
-    project.refused(&["nodes"], &words);
+    project.run_refused(&["nodes"], &words);
     assert!(!project.kept_by_engines().iter().any(|name| name.contains(&new)), "nothing was compiled");
 }
 
@@ -36,12 +36,13 @@ fn n28_native_code_is_refused_as_a_pack() {
     let head = &program[..4096];
     for file in ["acme.cwasm", "acme.wasm"] {
         project.write(file, head);
-        project.refused(&["node", "install", &format!("./{file}")], &["native code, which the host never accepts"]);
-        project.refused(&["node", "push", file, "127.0.0.1:1/acme"], &["native code, which the host never accepts"]);
+        project.run_refused(&["node", "install", &format!("./{file}")], &["native code, which the host never accepts"]);
+        project
+            .run_refused(&["node", "push", file, "127.0.0.1:1/acme"], &["native code, which the host never accepts"]);
     }
     fs::create_dir(project.path().join("packs")).unwrap();
     project.write("packs/acme.wasm", head);
-    project.refused(&["nodes", "--packs", "packs"], &["native code, which the host never accepts"]);
+    project.run_refused(&["nodes", "--packs", "packs"], &["native code, which the host never accepts"]);
     assert_eq!(project.lock(), "");
 }
 
@@ -55,20 +56,20 @@ fn n29_a_version_whose_bytes_change_is_refused_with_both_digests() {
     project.done(&["node", "install", "./acme.wasm"]);
     let before = project.lock();
     project.pack("acme.wasm", Version::Altered);
-    project.refused(&["node", "install", "./acme.wasm"], &[&["acme@0.1.0 has changed"][..], &both].concat());
+    project.run_refused(&["node", "install", "./acme.wasm"], &[&["acme@0.1.0 has changed"][..], &both].concat());
     // The file in the store has changed.
-    let stored = project.stored();
+    let stored = project.stored_pack();
     fs::write(&stored, acme(Version::Altered)).unwrap();
-    project.refused(&["nodes"], &[&["acme@0.1.0 was changed in the store"][..], &both].concat());
-    project.refused(&["node", "install"], &[&["acme@0.1.0 has changed"][..], &both].concat());
+    project.run_refused(&["nodes"], &[&["acme@0.1.0 was changed in the store"][..], &both].concat());
+    project.run_refused(&["node", "install"], &[&["acme@0.1.0 has changed"][..], &both].concat());
     assert_eq!(project.lock(), before);
     project.pack("acme.wasm", Version::First);
     project.done(&["node", "install"]);
     assert_eq!(fs::read(stored).unwrap(), acme(Version::First));
     // The file holds another version of the pack.
     project.pack("acme.wasm", Version::Second);
-    fs::remove_file(project.stored()).unwrap();
-    project.refused(&["node", "install"], &["not acme@0.1.0", "has acme@0.2.0"]);
+    fs::remove_file(project.stored_pack()).unwrap();
+    project.run_refused(&["node", "install"], &["not acme@0.1.0", "has acme@0.2.0"]);
 }
 
 #[test]
@@ -77,5 +78,5 @@ fn packs_with_the_names_of_the_catalog_are_refused() {
     let target = std::path::Path::new(env!("CARGO_BIN_EXE_flowcell")).parent().unwrap().parent().unwrap();
     let data = target.join("guests/wasm32-wasip2/guest/flowcell_data.wasm");
     fs::copy(data, project.path().join("data.wasm")).unwrap();
-    project.refused(&["node", "install", "./data.wasm"], &["the prefix `data.` is reserved"]);
+    project.run_refused(&["node", "install", "./data.wasm"], &["the prefix `data.` is reserved"]);
 }

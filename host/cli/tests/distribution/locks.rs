@@ -41,8 +41,8 @@ fn a_pack_from_a_file_is_pinned_and_runs_from_the_lock_alone() {
     }
     assert!(project.done(&["node", "run", "acme.greet", "-i", "name=Bo"]).contains(r#""text": "Hello Bo""#));
     project.done(&["node", "uninstall", "acme"]);
-    project.refused(&["validate", "greeting.yaml"], &["acme.greet"]);
-    project.refused(&["node", "uninstall", "acme"], &["`acme` is not installed"]);
+    project.run_refused(&["validate", "greeting.yaml"], &["acme.greet"]);
+    project.run_refused(&["node", "uninstall", "acme"], &["`acme` is not installed"]);
 }
 
 #[test]
@@ -80,7 +80,7 @@ edges: [{ from: old, to: new }]
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said, json!({ "texts": ["Hello Ada", "Hello Bo"] }));
     project.done(&["node", "uninstall", "acme@0.1.0"]);
-    project.refused(&["validate", "both.yaml"], &["acme.greet"]);
+    project.run_refused(&["validate", "both.yaml"], &["acme.greet"]);
     assert!(!project.lock().contains("acme@0.1.0"));
 }
 
@@ -93,7 +93,7 @@ fn a_version_with_more_capabilities_needs_an_approval() {
     let before = project.lock();
     let words =
         ["acme@0.3.0 needs more capabilities than acme@0.1.0", "+ acme.greet: http", "- acme.greet: log", "--approve"];
-    project.refused(&["node", "install", "./greedy.wasm"], &words);
+    project.run_refused(&["node", "install", "./greedy.wasm"], &words);
     assert_eq!(project.lock(), before);
     project.done(&["node", "install", "./greedy.wasm", "--approve"]);
     assert!(project.lock().contains("acme@0.3.0"));
@@ -106,8 +106,8 @@ fn missing_packs_of_the_lock_are_downloaded_and_checked() {
     let (project, file) = (Project::new(), "acme.wasm");
     project.pack(file, Version::First);
     project.done(&["node", "install", "./acme.wasm"]);
-    fs::remove_file(project.stored()).unwrap();
-    project.refused(
+    fs::remove_file(project.stored_pack()).unwrap();
+    project.run_refused(
         &["nodes"],
         &["acme@0.1.0 is in the lock file, but not downloaded", "download it with `flowcell node install`"],
     );
@@ -116,8 +116,8 @@ fn missing_packs_of_the_lock_are_downloaded_and_checked() {
     // An installed pack does not need its source.
     fs::remove_file(project.path().join(file)).unwrap();
     project.done(&["node", "install"]);
-    fs::remove_file(project.stored()).unwrap();
-    project.refused(&["node", "install"], &["does not exist"]);
+    fs::remove_file(project.stored_pack()).unwrap();
+    project.run_refused(&["node", "install"], &["does not exist"]);
 }
 
 #[test]
@@ -130,10 +130,10 @@ fn an_invalid_lock_is_reported_with_its_place() {
         ("version: [\n", ["flowcell.lock: line", "help:"]),
     ] {
         project.write("flowcell.lock", lock.as_bytes());
-        project.refused(&["nodes"], &words);
-        project.refused(&["node", "install"], &words);
+        project.run_refused(&["nodes"], &words);
+        project.run_refused(&["node", "install"], &words);
     }
-    project.refused(&["nodes", "--lock", "none.lock"], &["cannot read none.lock"]);
+    project.run_refused(&["nodes", "--lock", "none.lock"], &["cannot read none.lock"]);
 }
 
 #[test]
@@ -157,8 +157,8 @@ fn a_pack_from_a_url_is_pinned_by_its_digest() {
     let url = |path: &str| format!("{}/{path}", server.origin());
     project.done(&["node", "install", &url("acme.wasm")]);
     assert!(project.lock().contains(&url("acme.wasm")));
-    fs::remove_file(project.stored()).unwrap();
-    project.refused(&["node", "install", "--offline"], &["is not downloaded, and `--offline` forbids connections"]);
+    fs::remove_file(project.stored_pack()).unwrap();
+    project.run_refused(&["node", "install", "--offline"], &["is not downloaded, and `--offline` forbids connections"]);
     project.done(&["node", "install"]);
     let asked = server.seen().len();
     project.done(&["node", "install", "--offline"]);
@@ -166,8 +166,8 @@ fn a_pack_from_a_url_is_pinned_by_its_digest() {
     project.greeting("0.1");
     assert_eq!(server.seen().len(), asked, "nobody was asked");
     project.done(&["node", "install", &url("moved.wasm")]);
-    project.refused(&["node", "install", &url("none.wasm")], &["does not exist"]);
-    project.refused(&["node", "install", &url("away.wasm")], &["without TLS"]);
-    project.refused(&["node", "install", &url("round.wasm")], &["more than 5 times"]);
-    project.refused(&["node", "install", "http://example.com/a.wasm"], &["use `https://`"]);
+    project.run_refused(&["node", "install", &url("none.wasm")], &["does not exist"]);
+    project.run_refused(&["node", "install", &url("away.wasm")], &["without TLS"]);
+    project.run_refused(&["node", "install", &url("round.wasm")], &["more than 5 times"]);
+    project.run_refused(&["node", "install", "http://example.com/a.wasm"], &["use `https://`"]);
 }

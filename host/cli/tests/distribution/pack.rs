@@ -9,13 +9,13 @@ use crate::guests;
 /// A version of the pack.
 #[derive(Clone, Copy)]
 pub(crate) enum Version {
-    /// 0.1.0 as its author wrote it. `acme.greet` requests `log`.
+    /// Version 0.1.0 as its author wrote it. `acme.greet` requests `log`.
     First,
-    /// 0.1.0 again, with other bytes.
+    /// Version 0.1.0 again, with other bytes.
     Altered,
-    /// 0.2.0, which requests the same capabilities.
+    /// Version 0.2.0, which requests the same capabilities.
     Second,
-    /// 0.3.0, whose `acme.greet` requests `http` in place of `log`.
+    /// Version 0.3.0, whose `acme.greet` requests `http` in place of `log`.
     Greedy,
 }
 

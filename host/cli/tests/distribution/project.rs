@@ -46,7 +46,7 @@ impl Project {
     }
 
     /// Returns the only file in the store of packs.
-    pub(crate) fn stored(&self) -> PathBuf {
+    pub(crate) fn stored_pack(&self) -> PathBuf {
         let files = fs::read_dir(self.path().join("cache/packs")).unwrap().map(|entry| entry.unwrap().path());
         let files: Vec<_> = files.collect();
         assert_eq!(files.len(), 1, "{files:?}");
@@ -82,7 +82,7 @@ impl Project {
 
     /// Runs a command that has to fail with these words. Returns its standard error.
     #[track_caller]
-    pub(crate) fn refused(&self, arguments: &[&str], words: &[&str]) -> String {
+    pub(crate) fn run_refused(&self, arguments: &[&str], words: &[&str]) -> String {
         let output = self.run(arguments);
         let told = kit::stderr(&output);
         assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {:?}\n{told}", output.status);

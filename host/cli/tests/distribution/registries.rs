@@ -35,7 +35,7 @@ fn packs_are_pushed_listed_pulled_and_installed() {
     }
     let pushed = author.done(&["node", "push", "second.wasm", "acme@0.2.0"]);
     assert_eq!(pushed.trim(), format!("{}/packs/acme@0.2.0", registry.address));
-    author.refused(&["node", "push", "second.wasm", "acme@0.3.0"], &["the pack is acme@0.2.0, not version 0.3.0"]);
+    author.run_refused(&["node", "push", "second.wasm", "acme@0.3.0"], &["the pack is acme@0.2.0, not version 0.3.0"]);
 
     let user = project_with_registry(&registry);
     assert_eq!(user.done(&["node", "pull", "acme"]).trim(), "acme.wasm");
@@ -48,8 +48,8 @@ fn packs_are_pushed_listed_pulled_and_installed() {
     // Another machine has only the lock.
     let other = Project::new();
     other.write("flowcell.lock", user.lock().as_bytes());
-    other.refused(&["nodes"], &["download it with `flowcell node install`"]);
-    other.refused(&["node", "install", "--offline"], &["`--offline` forbids connections"]);
+    other.run_refused(&["nodes"], &["download it with `flowcell node install`"]);
+    other.run_refused(&["node", "install", "--offline"], &["`--offline` forbids connections"]);
     other.done(&["node", "install"]);
     assert_eq!(other.lock(), user.lock());
     drop(registry);
@@ -97,7 +97,7 @@ fn a_signature_is_pushed_and_installed_with_its_pack() {
         format!("keys: {{ ada: {{ key: \"{}\", packs: [acme] }} }}\n", key.trim()).as_bytes(),
     );
     author.done(&["node", "push", "acme.wasm", "acme"]);
-    user.refused(&["node", "install", "acme"], &["it is not signed"]);
+    user.run_refused(&["node", "install", "acme"], &["it is not signed"]);
     author.done(&["node", "push", "acme.wasm", "acme", "--key", "file:ada.key"]);
     assert!(user.done(&["node", "install", "acme"]).contains("signed by ada"));
     user.done(&["node", "pull", "acme"]);
@@ -112,7 +112,7 @@ fn n29_a_changed_version_in_a_registry_is_refused() {
     author.pack("acme.wasm", Version::First);
     author.done(&["node", "push", "acme.wasm", "acme"]);
     author.pack("acme.wasm", Version::Altered);
-    author.refused(&["node", "push", "acme.wasm", "acme"], &["is already published", "versions never change"]);
+    author.run_refused(&["node", "push", "acme.wasm", "acme"], &["is already published", "versions never change"]);
     // The owner of the registry can move a tag nevertheless.
     let user = project_with_registry(&registry);
     user.pack("first.wasm", Version::First);
@@ -120,9 +120,9 @@ fn n29_a_changed_version_in_a_registry_is_refused() {
     user.done(&["node", "install", "acme:next"]);
     author.done(&["node", "push", "acme.wasm", "acme:next"]);
     let digests = [Version::First, Version::Altered].map(|version| digest(&acme(version)));
-    user.refused(&["node", "install", "acme:next"], &["acme@0.1.0 has changed", &digests[0], &digests[1]]);
-    fs::remove_file(user.stored()).unwrap();
-    user.refused(&["node", "install"], &["acme@0.1.0 has changed", &digests[0], &digests[1]]);
+    user.run_refused(&["node", "install", "acme:next"], &["acme@0.1.0 has changed", &digests[0], &digests[1]]);
+    fs::remove_file(user.stored_pack()).unwrap();
+    user.run_refused(&["node", "install"], &["acme@0.1.0 has changed", &digests[0], &digests[1]]);
 }
 
 #[test]
@@ -130,14 +130,14 @@ fn a_private_registry_requires_credentials() {
     let Some(registry) = Registry::start(true) else { return };
     let stranger = project_with_registry(&registry);
     stranger.pack("acme.wasm", Version::First);
-    stranger.refused(
+    stranger.run_refused(
         &["node", "push", "acme.wasm", "acme"],
         &["denies access without credentials", "FLOWCELL_REGISTRY_USER"],
     );
     let wrong = project_with_registry(&registry)
         .with("FLOWCELL_REGISTRY_USER", "ada")
         .with("FLOWCELL_REGISTRY_PASSWORD", "guessed");
-    wrong.refused(&["node", "install", "acme"], &["denies access with these credentials"]);
+    wrong.run_refused(&["node", "install", "acme"], &["denies access with these credentials"]);
     let known = project_with_registry(&registry)
         .with("FLOWCELL_REGISTRY_USER", "ada")
         .with("FLOWCELL_REGISTRY_PASSWORD", PASSWORD);
@@ -147,7 +147,7 @@ fn a_private_registry_requires_credentials() {
     // Credentials are sent only to the default registry. This one has another name.
     let (_, port) = registry.address.rsplit_once(':').unwrap();
     let elsewhere = format!("localhost:{port}/packs/acme");
-    known.refused(&["node", "pull", &elsewhere], &["denies access without credentials"]);
+    known.run_refused(&["node", "pull", &elsewhere], &["denies access without credentials"]);
     // The file that `docker login` writes.
     fs::create_dir(stranger.path().join("docker")).unwrap();
     let auths = json!({ "auths": { (registry.address.clone()): { "username": "ada", "password": PASSWORD } } });
@@ -159,14 +159,14 @@ fn a_private_registry_requires_credentials() {
 fn packs_missing_in_a_registry_are_reported() {
     let Some(registry) = Registry::start(false) else { return };
     let project = project_with_registry(&registry);
-    project.refused(&["node", "install", "acme"], &["has no version", "packs/acme"]);
+    project.run_refused(&["node", "install", "acme"], &["has no version", "packs/acme"]);
     project.pack("acme.wasm", Version::First);
     project.done(&["node", "push", "acme.wasm", "acme"]);
-    project.refused(&["node", "install", "acme@9.0.0"], &["has no `9.0.0`"]);
-    project.refused(&["node", "install", "acme@9"], &["`9` is not a version"]);
-    project.refused(&["node", "pull", "./acme.wasm"], &["is not a reference to a registry"]);
-    project.refused(&["node", "install", "acme", "--offline"], &["`--offline` forbids connections"]);
+    project.run_refused(&["node", "install", "acme@9.0.0"], &["has no `9.0.0`"]);
+    project.run_refused(&["node", "install", "acme@9"], &["`9` is not a version"]);
+    project.run_refused(&["node", "pull", "./acme.wasm"], &["is not a reference to a registry"]);
+    project.run_refused(&["node", "install", "acme", "--offline"], &["`--offline` forbids connections"]);
     let address = registry.address.clone();
     drop(registry);
-    project.refused(&["node", "install", "acme"], &[&address]);
+    project.run_refused(&["node", "install", "acme"], &[&address]);
 }

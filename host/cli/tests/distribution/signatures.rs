@@ -36,25 +36,25 @@ fn the_trust_file_is_checked_when_a_pack_is_installed() {
         write_trust_file(&project, "refuse", key, packs);
         match refusal {
             None => assert!(project.done(&install).contains(&format!("signed by ada ({ada})"))),
-            Some(why) => drop(project.refused(&install, &["acme@0.1.0 is not trusted", why])),
+            Some(why) => drop(project.run_refused(&install, &["acme@0.1.0 is not trusted", why])),
         }
         let _ = fs::remove_file(project.path().join("flowcell.lock"));
     }
     // A signature of another pack, then no signature.
     write_trust_file(&project, "refuse", &ada, "acme");
     project.pack(PACK, Version::Second);
-    project.refused(&install, &["acme@0.2.0 is not trusted", "is for another pack"]);
-    project.refused(&["node", "push", PACK, "127.0.0.1:1/acme"], &["is for another pack"]);
+    project.run_refused(&install, &["acme@0.2.0 is not trusted", "is for another pack"]);
+    project.run_refused(&["node", "push", PACK, "127.0.0.1:1/acme"], &["is for another pack"]);
     fs::remove_file(project.path().join("acme.wasm.sig")).unwrap();
-    project.refused(&install, &["acme@0.2.0 is not trusted", "it is not signed"]);
+    project.run_refused(&install, &["acme@0.2.0 is not trusted", "it is not signed"]);
     write_trust_file(&project, "allow", &ada, "acme");
     project.done(&install);
     // Without a trust file, an existing signature still has to be valid.
     fs::remove_file(project.path().join("flowcell.trust.yaml")).unwrap();
     project.write("acme.wasm.sig", &signature);
-    project.refused(&install, &["is for another pack"]);
+    project.run_refused(&install, &["is for another pack"]);
     project.write("acme.wasm.sig", b"ed25519:nonsense");
-    project.refused(&install, &["is not a signature"]);
+    project.run_refused(&install, &["is not a signature"]);
 }
 
 #[test]
@@ -67,18 +67,18 @@ fn the_trust_file_is_checked_again_when_a_pack_is_loaded() {
     write_trust_file(&project, "refuse", &ada, "acme");
     project.greeting("0.1");
     write_trust_file(&project, "allow", &other, "acme");
-    project.refused(&["run", "--store", "memory:", "greeting.yaml"], &["the key that signed it is unknown"]);
-    project.refused(&["node", "install"], &["the key that signed it is unknown"]);
+    project.run_refused(&["run", "--store", "memory:", "greeting.yaml"], &["the key that signed it is unknown"]);
+    project.run_refused(&["node", "install"], &["the key that signed it is unknown"]);
     // A lock without its signature.
     let kept = |line: &&str| !line.contains("signature");
     let without: String = project.lock().lines().filter(kept).map(|line| format!("{line}\n")).collect();
     assert_ne!(without, project.lock());
     project.write("flowcell.lock", without.as_bytes());
     write_trust_file(&project, "refuse", &ada, "acme");
-    project.refused(&["nodes"], &["acme@0.1.0 is not trusted", "it is not signed"]);
-    project.refused(&["nodes", "--trust", "none.yaml"], &["cannot read none.yaml"]);
+    project.run_refused(&["nodes"], &["acme@0.1.0 is not trusted", "it is not signed"]);
+    project.run_refused(&["nodes", "--trust", "none.yaml"], &["cannot read none.yaml"]);
     project.write("flowcell.trust.yaml", b"unsigned: maybe\n");
-    project.refused(&["nodes"], &["flowcell.trust.yaml: line 1", "maybe"]);
+    project.run_refused(&["nodes"], &["flowcell.trust.yaml: line 1", "maybe"]);
 }
 
 #[test]
@@ -90,9 +90,9 @@ fn a_new_signer_needs_an_approval() {
     project.done(&["node", "install", "./acme.wasm"]);
     project.pack(PACK, Version::Second);
     fs::remove_file(project.path().join("acme.wasm.sig")).unwrap();
-    project.refused(&["node", "install", "./acme.wasm"], &["+ not signed", &format!("- signed by {ada}")]);
+    project.run_refused(&["node", "install", "./acme.wasm"], &["+ not signed", &format!("- signed by {ada}")]);
     project.done(&["node", "sign", PACK, "--key", "file:other.key"]);
-    project.refused(
+    project.run_refused(
         &["node", "install", "./acme.wasm"],
         &[&format!("+ signed by {other}"), &format!("- signed by {ada}")],
     );
@@ -105,12 +105,12 @@ fn a_key_that_other_users_may_read_is_refused() {
     let project = Project::new();
     let public = key(&project, "ada.key");
     assert!(public.starts_with("ed25519:"));
-    project.refused(&["node", "keygen", "ada.key"], &["cannot write ada.key"]);
+    project.run_refused(&["node", "keygen", "ada.key"], &["cannot write ada.key"]);
     project.write("acme.wasm", &acme(Version::First));
     let file = project.path().join("ada.key");
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    project.refused(&["node", "sign", PACK, "--key", "file:ada.key"], &["other users may read it"]);
-    project.refused(&["node", "sign", PACK, "--key", "env:NOBODY_HAS_SET_THIS"], &["is not set"]);
+    project.run_refused(&["node", "sign", PACK, "--key", "file:ada.key"], &["other users may read it"]);
+    project.run_refused(&["node", "sign", PACK, "--key", "env:NOBODY_HAS_SET_THIS"], &["is not set"]);
     let digits = fs::read_to_string(&file).unwrap();
     let project = project.with("ADAS_KEY", digits.trim());
     project.done(&["node", "sign", PACK, "--key", "env:ADAS_KEY"]);

@@ -54,7 +54,7 @@ struct CancelResult {
 /// the run is cancelled afterwards. Returns the result with its violations.
 fn cancel_at(case: &Case, at: usize, process: Process) -> CancelResult {
     let mut project = Project::new(1, 0);
-    let mut arguments = Project::watched(&case.flow, RUN);
+    let mut arguments = Project::watch_arguments(&case.flow, RUN);
     arguments.extend(case.arguments.iter().map(String::as_str));
     let mut command = project.flowcell(&arguments);
     if process == Process::IsDead {

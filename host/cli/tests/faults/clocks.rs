@@ -19,8 +19,8 @@ const YEARS: i64 = 10 * 365 * 24 * HOUR;
 /// Limit of a wait in milliseconds: eleven years. The largest error of a clock is ten years.
 const MAX_WAIT_MS: u64 = 11 * 365 * 24 * 3_600_000;
 /// Errors of the clock in seconds: one list for each case, and in it one number for each process of the case. No number
-/// is larger than the last one of its list: if an earlier process with a faster clock sets a timer, the timer fires
-/// much later on the clock of the last process.
+/// is larger than the last one of its list, because a timer that is set by a faster clock fires much later on the clock
+/// of the last process.
 const CLOCKS: [&[i64]; 5] =
     [&[0, HOUR, HOUR], &[0, -HOUR, 0], &[0, YEARS, YEARS], &[0, -HOUR, 0, -HOUR, 0], &[-HOUR, HOUR, -HOUR, HOUR]];
 
@@ -44,7 +44,7 @@ fn r12_timers_fire_once_under_wrong_clocks() {
             let mut project = Project::new(1, 0);
             fs::write(project.folder().join("clocks.yaml"), FLOW.replace("ORIGIN", &project.ledger.origin())).unwrap();
             let live = |project: &Project, clock: i64| {
-                let mut command = project.flowcell(&Project::watched("clocks.yaml", "r"));
+                let mut command = project.flowcell(&Project::watch_arguments("clocks.yaml", "r"));
                 Life::of(command.env("LD_PRELOAD", &library).env("BAD_CLOCK", clock.to_string()))
             };
             let (last, before) = clocks.split_last().unwrap();

@@ -56,7 +56,7 @@ fn used(project: &Project, case: &Case) -> BTreeSet<String> {
 /// died.
 fn die_at_commit(case: &Case, library: &Path, number: usize, wrong: &mut Vec<String>) -> bool {
     let mut project = Project::new(1, 0);
-    let mut arguments = Project::watched(&case.flow, RUN);
+    let mut arguments = Project::watch_arguments(&case.flow, RUN);
     arguments.extend(case.arguments.iter().map(String::as_str));
     let mut command = project.flowcell(&arguments);
     let life = Life::of(command.env("LD_PRELOAD", library).env("BAD_DISK", format!("die:{number}")));

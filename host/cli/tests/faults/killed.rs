@@ -110,7 +110,7 @@ impl Story {
 
     /// Answers all open gates.
     fn answer(&mut self) {
-        let asking: Vec<_> = self.project.unfinished().into_iter().filter(|run| run.flow == "ask").collect();
+        let asking: Vec<_> = self.project.unfinished_runs().into_iter().filter(|run| run.flow == "ask").collect();
         for run in asking {
             let text = format!("said-{}", self.said);
             self.said += 1;
@@ -142,7 +142,7 @@ impl Story {
             life.await_lines(1, Duration::from_secs(60));
             while dead.try_recv().is_err() {
                 match self.dice.below(4) {
-                    0 | 1 if self.project.unfinished().len() < MAX_UNFINISHED => self.start_run(),
+                    0 | 1 if self.project.unfinished_runs().len() < MAX_UNFINISHED => self.start_run(),
                     2 => self.answer(),
                     3 => self.resolved += self.project.resolve(),
                     _ => thread::sleep(Duration::from_millis(1)),
@@ -154,7 +154,7 @@ impl Story {
 
     /// Starts a run, or resumes an unfinished one, in a process that drives only this run. Then kills the process.
     fn watch(&mut self) {
-        let unfinished = self.project.unfinished();
+        let unfinished = self.project.unfinished_runs();
         let old = unfinished.iter().filter(|run| !run.attention).map(|run| run.name.clone()).collect::<Vec<_>>();
         let run = match old.is_empty() || self.dice.below(2) == 0 {
             true => self.next_run().0,
@@ -162,7 +162,7 @@ impl Story {
         };
         let (flow, errand) = (format!("{}.yaml", self.asked[&run]), format!("errand={run}"));
         let moment = self.moment(30);
-        let mut arguments = Project::watched(&flow, &run);
+        let mut arguments = Project::watch_arguments(&flow, &run);
         arguments.extend(["-i", &errand]);
         let life = self.project.start(&arguments);
         self.kill_at(moment, &life);
@@ -181,7 +181,7 @@ impl Story {
         for _ in 0..60 {
             let driven = self.project.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
             assert!(driven.status.success(), "{}", stderr(&driven));
-            let unfinished = self.project.unfinished();
+            let unfinished = self.project.unfinished_runs();
             if unfinished.is_empty() {
                 return;
             }

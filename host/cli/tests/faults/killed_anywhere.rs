@@ -53,7 +53,7 @@ pub(crate) enum After {
 
 /// Runs one process of a run and kills it. Returns true if it reached the kill point.
 pub(crate) fn live(project: &mut Project, case: &Case, after: After) -> bool {
-    let mut arguments = Project::watched(&case.flow, RUN);
+    let mut arguments = Project::watch_arguments(&case.flow, RUN);
     arguments.extend(case.arguments.iter().map(String::as_str));
     let (life, arrived) = (project.start(&arguments), project.ledger.arrived());
     let came = match after {

@@ -82,7 +82,7 @@ impl Project {
     }
 
     /// Returns the arguments of a run that prints its events.
-    pub(crate) fn watched<'a>(flow: &'a str, run: &'a str) -> Vec<&'a str> {
+    pub(crate) fn watch_arguments<'a>(flow: &'a str, run: &'a str) -> Vec<&'a str> {
         vec!["run", flow, "--run-id", run, "--quiet", "--events", "-", "--packs", PACKS.to_str().unwrap()]
     }
 
@@ -103,7 +103,7 @@ impl Project {
     }
 
     /// Returns the unfinished top runs.
-    pub(crate) fn unfinished(&self) -> Vec<Run> {
+    pub(crate) fn unfinished_runs(&self) -> Vec<Run> {
         let mut runs = checker::runs(&self.store());
         runs.retain(|run| run.parent.is_none() && !run.has_ended());
         runs
@@ -114,7 +114,7 @@ impl Project {
         let runs = checker::runs(&self.store());
         let mut resolved = 0;
         for run in runs.iter().filter(|run| !run.has_ended()) {
-            for (address, key) in blocked(self, run) {
+            for (address, key) in blocked_tasks(self, run) {
                 let (top, address) = top_run_and_address(&runs, run, address);
                 let reply = self.ledger.answer_to(&key);
                 let decision = match &reply {
@@ -169,7 +169,7 @@ pub(crate) fn flows() -> Vec<PathBuf> {
 }
 
 /// Returns the blocked tasks of a run, and the keys of their ambiguous calls.
-fn blocked(project: &Project, run: &Run) -> Vec<(String, String)> {
+fn blocked_tasks(project: &Project, run: &Run) -> Vec<(String, String)> {
     let facts = run.facts();
     let calls = Calls::of(facts.clone());
     let mut open: BTreeMap<String, Option<String>> = BTreeMap::new();

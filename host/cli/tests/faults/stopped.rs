@@ -29,7 +29,7 @@ edges: [{ from: one, to: two }]
     let flow = flow.replace("ORIGIN", &project.ledger.origin());
     std::fs::write(project.folder().join("timers.yaml"), flow).unwrap();
     project.ledger.hold(Some("send"));
-    let life = project.start(&Project::watched("timers.yaml", "r"));
+    let life = project.start(&Project::watch_arguments("timers.yaml", "r"));
     assert!(project.ledger.await_arrivals(1, Duration::from_secs(30)), "{:?}", life.errors());
     life.signal("STOP");
     project.ledger.hold(None);

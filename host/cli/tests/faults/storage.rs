@@ -47,7 +47,7 @@ fn run_with_each_fault(what: &str, case: &Case, step: usize) -> (usize, Vec<Stri
     let (mut faults, mut wrong) = (0, Vec::new());
     for number in (1..).step_by(step) {
         let mut project = Project::new(1, 0);
-        let mut arguments = Project::watched(&case.flow, RUN);
+        let mut arguments = Project::watch_arguments(&case.flow, RUN);
         arguments.extend(case.arguments.iter().map(String::as_str));
         let bad = format!("{what}:{number}");
         let life = Life::of(project.flowcell(&arguments).env("LD_PRELOAD", &library).env("BAD_DISK", &bad));
@@ -112,13 +112,13 @@ fn run_with_failing_reads(case: &Case, left: bool, step: usize) -> (usize, Vec<S
     for number in (1..).step_by(step) {
         let mut project = Project::new(1, 0);
         if left {
-            let mut arguments = Project::watched(&case.flow, RUN);
+            let mut arguments = Project::watch_arguments(&case.flow, RUN);
             arguments.extend(case.arguments.iter().map(String::as_str));
             let life = project.start(&arguments);
             project.ledger.await_arrivals(1, Duration::from_secs(60));
             project.kill(life);
         }
-        let mut arguments = Project::watched(&case.flow, RUN);
+        let mut arguments = Project::watch_arguments(&case.flow, RUN);
         arguments.extend(case.arguments.iter().map(String::as_str));
         let bad = format!("read:{number}");
         let life = Life::of(project.flowcell(&arguments).env("LD_PRELOAD", &library).env("BAD_DISK", &bad));
@@ -188,7 +188,7 @@ fn files_that_may_not_grow_lose_nothing() {
         let script = format!("{} ulimit -f {blocks}; exec \"$@\"", if ignored { "trap '' XFSZ;" } else { "" });
         let mut command = Command::new("sh");
         project.prepare(&mut command).args(["-c", &script, "sh", env!("CARGO_BIN_EXE_flowcell")]);
-        command.args(Project::watched(&case.flow, RUN));
+        command.args(Project::watch_arguments(&case.flow, RUN));
         command.args(&case.arguments);
         let (_, found) = complete_and_check(&mut project, &case, Life::of(&mut command), |_| true);
         wrong.extend(found.into_iter().map(|why| format!("{blocks} blocks, ignored {ignored}: {why}")));

@@ -22,7 +22,7 @@ static CORRECT: LazyLock<CorrectStore> = LazyLock::new(|| {
     for flow in ["ask", "pay", "send", "wait"] {
         let name = format!("{flow}.yaml");
         let errand = format!("errand={flow}");
-        let mut arguments = Project::watched(&name, flow);
+        let mut arguments = Project::watch_arguments(&name, flow);
         arguments.extend(["-i", &errand]);
         if flow == "ask" {
             arguments.extend(["--answer", "ask=hello"]);

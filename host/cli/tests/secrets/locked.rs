@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Validates a flow in its folder. Returns the codes and messages of the warnings.
-fn warned(folder: &Path, options: &[&str]) -> Vec<(String, String)> {
+fn list_warnings(folder: &Path, options: &[&str]) -> Vec<(String, String)> {
     let mut command = flowcell(folder);
     command.args(["validate", "asks.yaml", "--json", "--allow-private", "127.0.0.1:9"]).args(options);
     let output = command.env("OTHER", "2".repeat(64)).output().unwrap();
@@ -33,18 +33,18 @@ fn validate_warns_of_a_secret_whose_key_is_lost() {
     let key = folder.join(".flowcell").join(KEY_FILE);
     // Beside an owner, too.
     let owner = Owner::start(folder, &["drive"], "driving the runs");
-    assert_eq!(warned(folder, &[]), []);
+    assert_eq!(list_warnings(folder, &[]), []);
     fs::rename(&key, folder.join("lost.key")).unwrap();
-    let lost = warned(folder, &[]);
+    let lost = list_warnings(folder, &[]);
     assert_eq!(lost.len(), 1, "{lost:?}");
     assert_eq!(lost[0].0, "locked_secret");
     for part in ["`token` of the tenant `local`", "this process has none", "--secret-key", "flowcell secret reset"] {
         assert!(lost[0].1.contains(part), "{lost:?}");
     }
     drop(owner);
-    assert_eq!(warned(folder, &["--secret-key", "file:lost.key"]), []);
-    assert!(warned(folder, &["--secret-key", "env:OTHER"])[0].1.contains("is encrypted with the key"));
-    let unset = warned(folder, &["--secret-key", "env:FLOWCELL_TEST_UNSET"]);
+    assert_eq!(list_warnings(folder, &["--secret-key", "file:lost.key"]), []);
+    assert!(list_warnings(folder, &["--secret-key", "env:OTHER"])[0].1.contains("is encrypted with the key"));
+    let unset = list_warnings(folder, &["--secret-key", "env:FLOWCELL_TEST_UNSET"]);
     assert!(unset[0].1.contains("FLOWCELL_TEST_UNSET is not set"), "{unset:?}");
     // The command only reads: it makes no key, and leaves no entry in the audit log.
     assert!(!key.exists());
@@ -54,5 +54,5 @@ fn validate_warns_of_a_secret_whose_key_is_lost() {
     fs::remove_dir_all(folder.join(".flowcell")).unwrap();
     fs::write(folder.join("secrets.yaml"), "token: { keyEnv: TOKEN, for: ['http://127.0.0.1:9'] }\n").unwrap();
     let operator = ["--secrets", "secrets.yaml", "--secret-key", "env:FLOWCELL_TEST_UNSET"];
-    assert_eq!(warned(folder, &operator), []);
+    assert_eq!(list_warnings(folder, &operator), []);
 }

@@ -19,9 +19,9 @@ use crate::{
     servers,
 };
 
-/// The number of requests after which a state that does not come counts as missing.
+/// The number of checks after which the test stops waiting for a state.
 const MAX_TRIES: usize = 100_000;
-/// The number of processes that a run may end before it is parked.
+/// The maximum number of processes that a run kills before it is parked.
 const MAX_LIVES: usize = 6;
 
 /// Returns the commands of a section of the page.

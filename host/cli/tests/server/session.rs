@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Returns the session that the page prints: commands and their outputs.
-fn printed() -> String {
+fn printed_session() -> String {
     let page = std::fs::read_to_string(root().join("host/server/manual/serve.md")).unwrap();
     let (_, section) = page.split_once("\n## A session\n").unwrap();
     let (_, block) = section.split_once("```sh\n").unwrap();
@@ -57,7 +57,7 @@ fn the_session_in_the_manual_works_as_printed() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (child, address) = serve(folder.path(), &[]);
-    let steps = steps(&printed());
+    let steps = steps(&printed_session());
     assert!(steps.len() > 5, "the session is gone");
     for (command, expected) in steps {
         let came = run(folder.path(), &command.replace("localhost:7171", &address.to_string()));

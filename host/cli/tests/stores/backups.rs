@@ -50,7 +50,7 @@ fn open_to_others(folder: &Path) -> Vec<String> {
 }
 
 /// Backs a store up while a server starts runs in it. Stops the server after that. Returns the printed JSON.
-fn backed_up_beside_a_server(folder: &Path, store: &[&str]) -> Value {
+fn back_up_beside_a_server(folder: &Path, store: &[&str]) -> Value {
     fs::write(folder.join("asks.yaml"), ASKS).unwrap();
     let mut command = flowcell(folder);
     command.arg("serve").args(store);
@@ -95,7 +95,7 @@ fn backed_up_beside_a_server(folder: &Path, store: &[&str]) -> Value {
 }
 
 /// Checks that a copy has no damage, and that a person can answer its parked run.
-fn goes_on(folder: &Path, state: &str) {
+fn check_copy(folder: &Path, state: &str) {
     let checked = json(&run_ok(folder, &["store", "check", "--state", state]));
     assert_eq!(checked["damage"], json!([]), "{checked}");
     run_ok(folder, &["answer", "b", "ask", "yes", "--state", state]);
@@ -117,7 +117,7 @@ fn a_folder_is_backed_up_beside_its_busy_server() {
     set.args(["secret", "set", "token", "--from-env", "VALUE"]).env("VALUE", "hunter2-hunter2");
     assert!(set.output().unwrap().status.success());
     fs::write(folder.join(".flowcell/notes.txt"), "mine").unwrap();
-    let backed_up = backed_up_beside_a_server(folder, &[]);
+    let backed_up = back_up_beside_a_server(folder, &[]);
     assert_eq!(left(&backed_up), ["epoch", "notes.txt", "secret.key"]);
     // The original goes on, and is not taken for a copy.
     let driven = output_of(folder, &["drive", "--once"]);
@@ -131,7 +131,7 @@ fn a_folder_is_backed_up_beside_its_busy_server() {
     assert!(stderr(&driven).contains("restored from an older copy"), "{}", stderr(&driven));
     let shown = json(&run_ok(folder, &["runs", "show", "b", "--json"]));
     assert_eq!(shown["status"], "needs_attention", "{shown}");
-    goes_on(folder, "saved");
+    check_copy(folder, "saved");
 }
 
 /// A copy that was taken beside an owner counts as older, even if the owner's next write comes within a minute of its
@@ -164,9 +164,9 @@ fn a_server_is_backed_up(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();
     let url = server.url(&server.database());
-    let backed_up = backed_up_beside_a_server(folder.path(), &["--store", &url]);
+    let backed_up = back_up_beside_a_server(folder.path(), &["--store", &url]);
     assert_eq!(left(&backed_up).len(), 3, "{backed_up}");
-    goes_on(folder.path(), "saved");
+    check_copy(folder.path(), "saved");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_store_on_postgresql_is_backed_up_beside_its_busy_server() {
 }
 
 /// Returns a folder with a store that has a file of 2 MiB.
-fn filled() -> tempfile::TempDir {
+fn filled_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("large"), vec![b'x'; 2 << 20]).unwrap();
     run_ok(folder.path(), &["files", "put", "large"]);
@@ -189,7 +189,7 @@ fn filled() -> tempfile::TempDir {
 
 #[test]
 fn a_backup_that_fails_leaves_nothing() {
-    let folder = filled();
+    let folder = filled_folder();
     let folder = folder.path();
     let missing = output_of(folder, &["store", "backup", "saved", "--state", "nowhere"]);
     assert_eq!(missing.status.code(), Some(2), "{}", stderr(&missing));
@@ -213,7 +213,7 @@ fn a_backup_that_fails_leaves_nothing() {
 
 #[test]
 fn a_folder_that_is_not_empty_is_refused() {
-    let folder = filled();
+    let folder = filled_folder();
     let folder = folder.path();
     let refused = |target: &str, says: &str| {
         let output = output_of(folder, &["store", "backup", target]);
@@ -254,7 +254,7 @@ fn a_damaged_copy_is_an_error_and_stays_apart() {
 /// A store of an older version is copied as it is, so that the older program can still read the copy.
 #[test]
 fn a_store_of_an_older_version_is_copied_without_an_upgrade() {
-    let folder = filled();
+    let folder = filled_folder();
     let folder = folder.path();
     let version = |state: &str| -> u32 {
         let connection = Connection::open(folder.join(state).join("flowcell.db")).unwrap();

@@ -101,7 +101,7 @@ fn start_body() -> Value {
     json!({ "flow": { "flow": { "name": "noop" }, "nodes": [{ "id": "n", "type": "control.noop" }] } })
 }
 
-fn ends(folder: &Path, url: &str, run: &str) {
+fn check_end(folder: &Path, url: &str, run: &str) {
     let shown = || run_ok(folder, &["runs", "show", run, "--json", "--store", url]);
     assert!((0..2_000).any(|_| shown().contains("\"succeeded\"")), "{run} does not end");
 }
@@ -141,7 +141,7 @@ fn check_kill_of(dialect: Dialect) {
     // The run asks as soon as it is driven.
     let answered = || output_of(folder, &["answer", "a", "ask", "yes", "--store", &url]).status.success();
     assert!((0..200).any(|_| answered()), "{}", run_ok(folder, &["runs", "show", "a", "--store", &url]));
-    ends(folder, &url, "a");
+    check_end(folder, &url, "a");
     late.stop();
     let seen = serving.stop();
     // The outage has one line at its begin and one at its end.

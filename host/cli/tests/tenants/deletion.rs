@@ -63,7 +63,7 @@ fn fill(folder: &Path) -> String {
     tokens.swap_remove(0)
 }
 
-fn refused(folder: &Path, arguments: &[&str], why: &str) {
+fn check_refused(folder: &Path, arguments: &[&str], why: &str) {
     let output = output_of(folder, arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
     assert!(stderr(&output).contains(why), "{arguments:?}: {}", stderr(&output));
@@ -87,7 +87,11 @@ fn a_removed_tenant_is_gone_and_a_certificate_says_what_remains() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let token = fill(folder);
-    refused(folder, &["tenant", "delete", "acme", "--yes"], "stop it first with `flowcell tenant disable acme --stop`");
+    check_refused(
+        folder,
+        &["tenant", "delete", "acme", "--yes"],
+        "stop it first with `flowcell tenant disable acme --stop`",
+    );
     let disabled = ask(folder, &["tenant", "disable", "acme"]);
     assert_eq!(disabled["liveRuns"], 1);
     let stopped = ask(folder, &["tenant", "disable", "acme", "--stop"]);
@@ -132,8 +136,8 @@ fn a_removed_tenant_is_gone_and_a_certificate_says_what_remains() {
     // Its token is unknown, and no name of it is left but a hash.
     let names = ask(folder, &["tenant", "list"]);
     assert_eq!(names.as_array().unwrap().len(), 1, "{names}");
-    refused(folder, &["runs", "list", "--tenant", "acme"], "the tenant `acme` does not exist");
-    refused(folder, &["tenant", "create", "acme"], "`flowcell tenant create acme --reuse-name`");
+    check_refused(folder, &["runs", "list", "--tenant", "acme"], "the tenant `acme` does not exist");
+    check_refused(folder, &["tenant", "create", "acme"], "`flowcell tenant create acme --reuse-name`");
     let again = ask(folder, &["tenant", "delete", "acme", "--yes"]);
     assert_eq!((&again["id"], &again["audit"]), (&certificate["id"], &certificate["audit"]));
     {
@@ -157,17 +161,17 @@ fn names_that_are_no_tenants_remove_nothing() {
     let long = "a".repeat(1_000);
     for name in ["", ".", "..", "../acme", "acme/..", "acm", "ACME", "acme-", "acmé", "a%", "'; DROP TABLE runs", &long]
     {
-        refused(folder, &["tenant", "delete", name, "--yes"], "does not exist");
-        refused(folder, &["tenant", "disable", name, "--stop"], "does not exist");
+        check_refused(folder, &["tenant", "delete", name, "--yes"], "does not exist");
+        check_refused(folder, &["tenant", "disable", name, "--stop"], "does not exist");
     }
-    refused(folder, &["tenant", "delete", "local", "--yes"], "cannot be removed");
+    check_refused(folder, &["tenant", "delete", "local", "--yes"], "cannot be removed");
     ask(folder, &["tenant", "enable", "acme-2"]);
     check_other(folder);
     assert_eq!(ask(folder, &["runs", "list", "--json", "--tenant", "acme"])[0]["runId"], "r");
     // A file that exists is not overwritten by a certificate.
     ask(folder, &["tenant", "disable", "acme"]);
     let taken = ["tenant", "delete", "acme", "--yes", "--certificate", "note.txt"];
-    refused(folder, &taken, "cannot write the certificate");
+    check_refused(folder, &taken, "cannot write the certificate");
     assert_eq!(ask(folder, &["tenant", "list"]).as_array().unwrap().len(), 2);
 }
 
@@ -183,7 +187,7 @@ fn a_tenant_is_removed_beside_the_owner_of_the_store() {
     let certificate = ask(folder, &["tenant", "delete", "acme", "--yes"]);
     assert_eq!((&certificate["left"], &certificate["files"]["files"]), (&json!({}), &json!(2)), "{certificate}");
     // The owner refuses writes for the tenant from now on, until it is created again.
-    refused(folder, &["secret", "list", "--tenant", "acme"], "does not exist");
+    check_refused(folder, &["secret", "list", "--tenant", "acme"], "does not exist");
     ask(folder, &["tenant", "create", "acme", "--reuse-name"]);
     set_secret(folder, "acme");
     drop(owner);
@@ -223,9 +227,9 @@ fn the_secrets_of_a_removed_tenant_are_unreadable_in_an_older_copy() {
     check_other(folder);
 }
 
-/// A store of an older version has data keys that the key of the store alone opens.
+/// In a store of an older version, the key of the store alone opens the data keys.
 #[test]
-fn secrets_of_before_get_the_key_of_their_tenant_with_a_rotation() {
+fn a_rotation_gives_older_secrets_the_key_of_their_tenant() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let digits = "0123456789abcdef".repeat(4);
@@ -292,7 +296,7 @@ fn a_removal_that_is_killed_goes_on_where_it_stopped() {
         }
         check_other(folder);
         assert!(!folder.join("flows/.tenants/acme").exists(), "{at}");
-        refused(folder, &["runs", "list", "--tenant", "acme"], "does not exist");
+        check_refused(folder, &["runs", "list", "--tenant", "acme"], "does not exist");
         if output.status.success() {
             break;
         }
@@ -308,10 +312,10 @@ fn check_half(folder: &Path) {
     let Some(row) = row else { return };
     assert_eq!(row["disabled"], true);
     if row["beingRemoved"] == true {
-        refused(folder, &["tenant", "enable", "acme"], "is being removed");
-        refused(folder, &["runs", "list", "--tenant", "acme"], "is being removed");
-        refused(folder, &["token", "create", "acme"], "is being removed");
-        refused(folder, &["tenant", "create", "acme", "--reuse-name"], "already exists");
+        check_refused(folder, &["tenant", "enable", "acme"], "is being removed");
+        check_refused(folder, &["runs", "list", "--tenant", "acme"], "is being removed");
+        check_refused(folder, &["token", "create", "acme"], "is being removed");
+        check_refused(folder, &["tenant", "create", "acme", "--reuse-name"], "already exists");
     }
 }
 
@@ -347,8 +351,12 @@ fn tokens_have_names_and_last_uses() {
     ask(folder, &["tenant", "create", "a"]);
     ask(folder, &["tenant", "create", "b"]);
     let token = ask(folder, &["token", "create", "a", "--name", "ci", "--expires", "3d"]);
-    refused(folder, &["token", "create", "a", "--name", "ci"], "has the name `ci`; revoke it, or choose another name");
-    refused(folder, &["token", "create", "a", "--name", "c i"], "is not a valid name of a token");
+    check_refused(
+        folder,
+        &["token", "create", "a", "--name", "ci"],
+        "has the name `ci`; revoke it, or choose another name",
+    );
+    check_refused(folder, &["token", "create", "a", "--name", "c i"], "is not a valid name of a token");
     ask(folder, &["token", "create", "b", "--name", "ci", "--expires", "never"]);
     let row = |folder: &Path| ask(folder, &["token", "list", "--tenant", "a"])[0].clone();
     assert_eq!((&row(folder)["name"], &row(folder)["lastUsed"]), (&json!("ci"), &Value::Null));
@@ -416,8 +424,8 @@ fn a_tenant_is_exported_beside_the_owner_of_the_store() {
             assert!(!text.contains(word), "{} has {word}", path.display());
         }
     }
-    refused(folder, &["tenant", "export", "acme", "out"], "is not empty");
-    refused(folder, &["tenant", "export", "acme", "flows/.tenants/acme/flows/out"], "is in the folder of flows");
+    check_refused(folder, &["tenant", "export", "acme", "out"], "is not empty");
+    check_refused(folder, &["tenant", "export", "acme", "flows/.tenants/acme/flows/out"], "is in the folder of flows");
     // The flows of other tenants are below those of `local`.
     ask(folder, &["tenant", "create", "local"]);
     fs::write(folder.join("flows/own.yaml"), "flow: { name: own }\n").unwrap();
@@ -425,7 +433,7 @@ fn a_tenant_is_exported_beside_the_owner_of_the_store() {
     assert_eq!(manifest["flowFiles"], 1, "{manifest}");
     assert!(!folder.join("local-out/flows/.tenants").exists());
     for name in ["acm", "../acme", ""] {
-        refused(folder, &["tenant", "export", name, "other"], "does not exist");
+        check_refused(folder, &["tenant", "export", name, "other"], "does not exist");
     }
     assert!(!folder.join("other").exists());
 }

@@ -20,7 +20,7 @@ use crate::{
 const SECRET: &str = "a-secret-of-many-characters";
 const PATH: &str = "/v1/hooks/local/posted/hook";
 
-fn served() -> Served {
+fn serve() -> Served {
     let folder = tempfile::tempdir().unwrap();
     let secrets = folder.path().join("secrets.yaml");
     fs::write(folder.path().join("key"), SECRET).unwrap();
@@ -56,20 +56,20 @@ fn post(served: &Served, path: &str, headers: &[(&str, String)], body: &str) -> 
 }
 
 /// Returns the headers of a correctly signed request.
-fn signed(id: &str, timestamp: u64, body: &str) -> Vec<(&'static str, String)> {
+fn signature_headers(id: &str, timestamp: u64, body: &str) -> Vec<(&'static str, String)> {
     let signature = signature(SECRET, id, timestamp, body);
     vec![("webhook-id", id.into()), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signature)]
 }
 
-fn runs(served: &Served) -> usize {
+fn count_runs(served: &Served) -> usize {
     served.get("/v1/runs").json()["runs"].as_array().unwrap().len()
 }
 
 #[test]
 fn h7_posts_without_a_valid_signature_start_nothing() {
-    let served = served();
+    let served = serve();
     let (now, body) = (now(), r#"{"a":1}"#);
-    let good = signed("m1", now, body);
+    let good = signature_headers("m1", now, body);
     let with = |index: usize, value: String| {
         let mut headers = good.clone();
         headers[index].1 = value;
@@ -82,16 +82,16 @@ fn h7_posts_without_a_valid_signature_start_nothing() {
         ("another version", with(2, signature(SECRET, "m1", now, body).replace("v1,", "v2,"))),
         ("another id", with(0, "m2".into())),
         ("another time", with(1, (now + 1).to_string())),
-        ("an old post", signed("m1", now - 400, body)),
-        ("a post of the future", signed("m1", now + 400, body)),
-        ("another body", signed("m1", now, r#"{"a":2}"#)),
+        ("an old post", signature_headers("m1", now - 400, body)),
+        ("a post of the future", signature_headers("m1", now + 400, body)),
+        ("another body", signature_headers("m1", now, r#"{"a":2}"#)),
     ];
     for (name, value) in &good {
         cases.push(("a header twice", [good.clone(), vec![(*name, value.clone())]].concat()));
     }
     for (case, headers) in cases {
         assert_eq!(post(&served, PATH, &headers, body).fault(), (401, "unsigned".into()), "{case}");
-        assert_eq!(runs(&served), 0, "{case}");
+        assert_eq!(count_runs(&served), 0, "{case}");
     }
     let token = ask(served.address, "POST", PATH, &[("Authorization", "Bearer x")], body);
     assert_eq!(token.fault(), (401, "unsigned".into()), "a token is no signature");
@@ -100,26 +100,26 @@ fn h7_posts_without_a_valid_signature_start_nothing() {
 
 #[test]
 fn h7_a_repeated_post_starts_no_second_run() {
-    let served = served();
+    let served = serve();
     let (now, body) = (now(), r#"{"order":7}"#);
-    let first = post(&served, PATH, &signed("m1", now, body), body);
+    let first = post(&served, PATH, &signature_headers("m1", now, body), body);
     assert_eq!(first.status, 202, "{first:?}");
     let run = first.json()["runId"].as_str().unwrap().to_owned();
     for timestamp in [now, now + 1] {
-        let again = post(&served, PATH, &signed("m1", timestamp, body), body);
+        let again = post(&served, PATH, &signature_headers("m1", timestamp, body), body);
         assert_eq!((again.status, again.json()["runId"].as_str().unwrap()), (200, run.as_str()));
     }
-    let altered = post(&served, PATH, &signed("m1", now, r#"{"order":8}"#), r#"{"order":8}"#);
+    let altered = post(&served, PATH, &signature_headers("m1", now, r#"{"order":8}"#), r#"{"order":8}"#);
     assert_eq!(altered.fault(), (409, "webhook_conflict".into()));
-    assert_eq!(runs(&served), 1);
+    assert_eq!(count_runs(&served), 1);
     // Simultaneous repetitions start one run.
-    let headers = signed("m2", now, body);
+    let headers = signature_headers("m2", now, body);
     let ids: Vec<_> = std::thread::scope(|scope| {
         let posts: Vec<_> = (0..8).map(|_| scope.spawn(|| post(&served, PATH, &headers, body))).collect();
         posts.into_iter().map(|post| post.join().unwrap()).map(|answer| answer.json()["runId"].clone()).collect()
     });
     assert!(ids.iter().all(|id| *id == ids[0] && id.is_string()), "{ids:?}");
-    assert_eq!(runs(&served), 2);
+    assert_eq!(count_runs(&served), 2);
     let body = json_of(&served, &run);
     assert_eq!(body["outputs"]["say"]["value"]["body"]["order"], 7, "{body}");
     assert_eq!(body["outputs"]["say"]["value"]["messageId"], "m1");
@@ -127,9 +127,10 @@ fn h7_a_repeated_post_starts_no_second_run() {
 
 #[test]
 fn a_run_of_a_post_is_not_opened_again_to_start() {
-    let served = served();
+    let served = serve();
     let (now, body) = (now(), "{}");
-    let run = post(&served, PATH, &signed("m1", now, body), body).json()["runId"].as_str().unwrap().to_owned();
+    let run =
+        post(&served, PATH, &signature_headers("m1", now, body), body).json()["runId"].as_str().unwrap().to_owned();
     assert_eq!(json_of(&served, &run)["status"], "succeeded");
     let events = served.get(&format!("/v1/runs/{run}/events")).json();
     let kinds: Vec<_> = events["events"].as_array().unwrap().iter().map(|event| event["type"].clone()).collect();
@@ -149,9 +150,9 @@ fn json_of(served: &Served, run: &str) -> serde_json::Value {
 
 #[test]
 fn h7_a_post_without_a_key_learns_nothing() {
-    let served = served();
+    let served = serve();
     let (now, body) = (now(), "{}");
-    let headers = signed("m1", now, body);
+    let headers = signature_headers("m1", now, body);
     let wrong = post(&served, PATH, &[&headers[..2], &[("webhook-signature", "v1,AAAA".into())]].concat(), body);
     let places = [
         "local/posted/none",
@@ -168,9 +169,9 @@ fn h7_a_post_without_a_key_learns_nothing() {
     }
     // An existing trigger takes the same time to refuse a request.
     let sent = Instant::now();
-    assert_eq!(post(&served, PATH, &signed("m1", now, "another body"), body).status, 401);
+    assert_eq!(post(&served, PATH, &signature_headers("m1", now, "another body"), body).status, 401);
     assert!(sent.elapsed() >= REFUSAL_INTERVAL);
     let large = "x".repeat(flowcell::triggers::webhook::POST_BYTES + 1);
     assert_eq!(post(&served, PATH, &headers, &large).fault(), (413, "too_large".into()));
-    assert_eq!(runs(&served), 0);
+    assert_eq!(count_runs(&served), 0);
 }

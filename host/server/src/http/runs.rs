@@ -193,7 +193,7 @@ pub(crate) struct RunPage {
 
 /// List runs, newest first
 ///
-/// With `countBy`, the answer also has the numbers of runs of the whole filter by that member.
+/// With `countBy`, the answer also counts all runs that the filter selects, by that member.
 #[utoipa::path(get, path = "/v1/runs", tag = "runs", params(RunQuery),
     responses((status = 200, body = RunPage), (status = "default", body = ErrorBody)))]
 pub(crate) async fn list(
@@ -268,7 +268,7 @@ pub(crate) struct RunTree {
     run_id: String,
     /// The tasks of the flow, ordered by their first event.
     tasks: Vec<Twig>,
-    /// The number of tasks omitted because the tree exceeds 16 MiB, the latest ones; `…/events` has them all.
+    /// The number of the latest tasks, which are left out because the tree exceeds 16 MiB; `…/events` has all tasks.
     #[serde(skip_serializing_if = "is_zero")]
     tasks_left_out: u64,
 }

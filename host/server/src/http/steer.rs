@@ -317,8 +317,8 @@ pub(crate) struct Retry {
     keep_answers: bool,
     /// The id of the new run.
     run_id: Option<String>,
-    /// Another version of the flow in the library: its number, or `"latest"`. Nodes that succeeded, are unchanged and come
-    /// after no node that runs keep their outputs.
+    /// Another version of the flow in the library: its number, or `"latest"`. A node keeps its output if it succeeded,
+    /// is unchanged and comes after no node that runs.
     #[schema(value_type = Option<Object>)]
     flow_version: Option<FlowVersion>,
     /// With `flowVersion`: answer with the plan, and begin nothing.

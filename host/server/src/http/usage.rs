@@ -16,7 +16,7 @@ pub(crate) struct UsageView {
     compute_ms: f64,
     /// The number of events of the tenant's runs.
     events: u64,
-    /// The approximate size of these events and of files, in bytes.
+    /// The approximate number of bytes that the tenant has written to the store as events and files.
     written_bytes: u64,
     /// The known cost of models and images, in USD.
     model_usd: f64,

@@ -114,7 +114,7 @@ impl House {
         assert!(begun.status < 300 && !begun.body.contains("\"isError\":true"), "{route:?}: {begun:?}");
     }
 
-    fn runs(&self, tenant: usize) -> usize {
+    fn count_runs(&self, tenant: usize) -> usize {
         self.call(tenant, "GET", "/v1/runs", &Value::Null).json()["runs"].as_array().unwrap().len()
     }
 }
@@ -164,7 +164,7 @@ fn t1_every_way_to_start_a_run_respects_the_limit_of_live_runs() {
         house.is_refused(route, 429, "which is its limit");
         house.is_open(1, route, "open");
     }
-    assert_eq!(house.runs(0), 2, "a refused run was begun");
+    assert_eq!(house.count_runs(0), 2, "a refused run was begun");
     assert_eq!(house.call(0, "POST", "/v1/runs/rests/cancel", &json!({})).status, 200);
     // One run at a time may begin, whichever route it takes.
     for route in START_ROUTES {
@@ -183,7 +183,7 @@ fn t2_every_way_to_start_a_run_respects_the_daily_quotas() {
         house.is_refused(route, 429, "events");
         house.is_open(1, route, "open");
     }
-    assert_eq!(house.runs(0), 1, "a refused run was begun");
+    assert_eq!(house.count_runs(0), 1, "a refused run was begun");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn r23_a_draining_server_refuses_every_way_to_start_a_run() {
     }
     let resumed = house.call(0, "POST", "/v1/runs/done/resume", &json!({}));
     assert_eq!(resumed.fault(), (503, "draining".to_owned()));
-    assert_eq!(house.runs(0), 1, "a refused run was begun");
+    assert_eq!(house.count_runs(0), 1, "a refused run was begun");
     pending.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
 }
 

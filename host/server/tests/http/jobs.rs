@@ -41,14 +41,14 @@ fn create(served: &Served, token: &str, job: &Value) -> String {
 }
 
 /// Waits for the end of a job. Returns the job.
-fn ended(served: &Served, token: &str, id: &str) -> Value {
+fn wait_for_end(served: &Served, token: &str, id: &str) -> Value {
     get(served, token, &format!("/v1/jobs/{id}?wait=true"))
 }
 
 /// Executes a job. Returns it when it has ended.
 fn execute(served: &Served, token: &str, job: &Value) -> Value {
     let id = create(served, token, job);
-    ended(served, token, &id)
+    wait_for_end(served, token, &id)
 }
 
 fn status(served: &Served, token: &str, run: &str) -> Value {
@@ -192,7 +192,7 @@ fn a_job_needs_the_scope_of_its_action_and_stops_with_its_token() {
     assert_eq!(paused["state"], "paused", "{paused}");
     tenants.revoke_token(&cancels.id).unwrap();
     assert_eq!(post(&served, &a, &format!("/v1/jobs/{id}/resume"), &json!({})).json()["state"], "running");
-    let stopped = ended(&served, &a, &id);
+    let stopped = wait_for_end(&served, &a, &id);
     assert_eq!(
         (&stopped["state"], &stopped["reason"]["code"]),
         (&"stopped".into(), &"token_revoked".into()),
@@ -231,9 +231,9 @@ fn a_paused_job_goes_on_and_a_cancelled_one_does_not() {
     let id = create(&served, &a, &job);
     let steer = |id: &str, verb: &str| post(&served, &a, &format!("/v1/jobs/{id}/{verb}"), &json!({}));
     assert_eq!(steer(&id, "pause").json()["state"], "paused");
-    assert_eq!(ended(&served, &a, &id)["state"], "paused", "a wait for a paused job ends");
+    assert_eq!(wait_for_end(&served, &a, &id)["state"], "paused", "a wait for a paused job ends");
     assert_eq!(steer(&id, "resume").json()["state"], "running");
-    let job = ended(&served, &a, &id);
+    let job = wait_for_end(&served, &a, &id);
     assert_eq!(amounts(&job), json!(["done", 55, 55, {}, 0]), "{job}");
     assert_eq!(get(&served, &a, "/v1/runs?status=cancelled&limit=100")["runs"].as_array().unwrap().len(), 55);
 

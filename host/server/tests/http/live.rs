@@ -66,7 +66,7 @@ fn a_stream_sends_all_events_of_a_run_and_ends_with_it() {
 
 /// Returns a flow that asks a question, and then runs `times` passes of a body. In each pass a node outputs the
 /// member `text` of the flow's input; the output of the pass itself is only its index.
-fn repeats(times: usize) -> Value {
+fn looping_flow(times: usize) -> Value {
     let list: Vec<_> = (0..times).collect();
     let mut flow = asks();
     let nodes = flow["nodes"].as_array_mut().unwrap();
@@ -83,7 +83,7 @@ fn pages_and_streams_of_large_events_are_bounded_by_bytes_and_complete() {
     const PAGE: usize = 16 << 20;
     let served = Served::local();
     let text = "x".repeat(600_000);
-    let body = json!({ "flow": repeats(40), "runId": "g", "input": { "text": text } });
+    let body = json!({ "flow": looping_flow(40), "runId": "g", "input": { "text": text } });
     served.post("/v1/runs?wait=true", &body);
     let mut stream = Stream::open(&served, "/v1/runs/g/events/stream", &[]);
     let mut heard = Vec::new();
@@ -141,7 +141,7 @@ fn v9_unread_pages_are_bounded_together_and_do_not_delay_other_tenants() {
     const MOST: usize = 16;
     let (served, [a, b]) = served(&Policy::default());
     for token in [&a, &b] {
-        let mut flow = repeats(30);
+        let mut flow = looping_flow(30);
         flow["nodes"].as_array_mut().unwrap().remove(0);
         flow["edges"] = json!([]);
         flow["flow"].as_object_mut().unwrap().remove("outputs");

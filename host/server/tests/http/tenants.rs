@@ -152,7 +152,7 @@ fn served_with_audit() -> (Served, Tenants, NewToken) {
 }
 
 /// Returns the actions of a token from the audit log.
-fn audited(tenants: &Tenants, token: &NewToken) -> Vec<String> {
+fn audited_actions(tenants: &Tenants, token: &NewToken) -> Vec<String> {
     let noted = tenants.audit("a", 0, 1_000).unwrap().into_iter().filter(|entry| entry.actor == *token.id);
     noted.map(|entry| format!("{}: {}", entry.action, entry.subject)).collect()
 }
@@ -168,7 +168,10 @@ fn changes_of_flows_and_decisions_are_in_the_audit_log() {
     let ended = call(&served, &token.token, "GET", "/v1/runs/r/events/stream", &Value::Null);
     assert_eq!(ended.status, 200, "the stream ends with the run: {ended:?}");
     assert_eq!(call(&served, &token.token, "DELETE", "/v1/runs/r", &Value::Null).status, 204);
-    assert_eq!(audited(&tenants, &token), ["POST /v1/flows: /v1/flows/hello", "gate.reply: r/ok", "run.delete: r"]);
+    assert_eq!(
+        audited_actions(&tenants, &token),
+        ["POST /v1/flows: /v1/flows/hello", "gate.reply: r/ok", "run.delete: r"]
+    );
     assert!(tenants.verify_audit("a", None).unwrap().damage.is_empty());
 }
 
@@ -189,6 +192,9 @@ fn a_change_whose_caller_disconnects_is_in_the_audit_log() {
         assert!((0..2_000).any(|_| is_kept()), "{name} is not kept");
         let noted = format!("POST /v1/flows: {place}");
         // Each request gives the server time to write the entry.
-        assert!((0..2_000).any(|_| is_kept() && audited(&tenants, &token).contains(&noted)), "{name} is not noted");
+        assert!(
+            (0..2_000).any(|_| is_kept() && audited_actions(&tenants, &token).contains(&noted)),
+            "{name} is not noted"
+        );
     }
 }

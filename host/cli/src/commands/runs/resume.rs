@@ -113,8 +113,8 @@ impl ResumeArgs {
     }
 }
 
-/// Prepares a run. If another process has claimed a run of a shared store, waits for the end of the claim, at most
-/// [`CLAIM_PATIENCE`], and says so: the claim of a process that has died ends with its lease.
+/// Prepares a run. If another process has claimed a run of a shared store, reports this, and waits for the end of the
+/// claim, at most [`CLAIM_PATIENCE`]. The claim of a process that has died ends with its lease.
 fn wait_for_claim(
     host: &Host,
     run: &RunId,

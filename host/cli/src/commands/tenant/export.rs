@@ -22,7 +22,7 @@ use crate::{
     output::put_json,
 };
 
-/// The version of the form of the folder, in the member `v` of its manifest.
+/// The version of the folder's format: the member `v` of the manifest.
 const EXPORT_VERSION: u32 = 1;
 /// Number of rows that are read at a time.
 const PAGE: usize = 500;
@@ -177,7 +177,7 @@ impl Folder {
         Ok(Folder(path.to_owned()))
     }
 
-    /// Fails if the folder is in another one, whose copy would then contain itself.
+    /// Fails if the folder lies in the folder `other`, because a copy of `other` would then contain itself.
     fn require_outside(&self, other: &Path) -> Result<(), CliError> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if !real(&self.0).starts_with(real(other)) {

@@ -20,7 +20,7 @@ use crate::{
 const STOP_LIMIT: Duration = Duration::from_secs(11);
 
 /// Sends a request. Returns the status and the body, or `None` without a response.
-fn asked(address: SocketAddr, body: &str) -> Option<(u16, String)> {
+fn send(address: SocketAddr, body: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     let length = body.len();
     let head = format!(
@@ -41,7 +41,7 @@ fn flood(address: SocketAddr, who: usize, acknowledged: &AtomicUsize) -> Vec<Str
     for number in 0.. {
         let id = format!("w{who}-{number}");
         let flow = if number % 3 == 0 { asks() } else { hello() };
-        match asked(address, &json!({ "flow": flow, "runId": id }).to_string()) {
+        match send(address, &json!({ "flow": flow, "runId": id }).to_string()) {
             Some((201, _)) => {
                 begun.push(id);
                 acknowledged.fetch_add(1, Ordering::Release);

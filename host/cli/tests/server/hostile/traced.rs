@@ -18,7 +18,7 @@ const WITHOUT: &str = "FLOWCELL_TEST_WITHOUT_STRACE";
 
 /// Starts a server whose system calls on files, programs and connections are traced. Returns `None` if tracing is
 /// impossible.
-fn traced(folder: &Path, log: &Path) -> Option<(Child, SocketAddr)> {
+fn serve_traced(folder: &Path, log: &Path) -> Option<(Child, SocketAddr)> {
     let calls = "trace=%file,execve,execveat,connect,bind,sendto,socket";
     let tries = Command::new("strace").args(["-f", "-o", "/dev/null", "-e", calls, "true"]).output();
     if !tries.is_ok_and(|output| output.status.success()) {
@@ -94,7 +94,7 @@ fn y15_checking_a_flow_has_no_effects() {
     fs::write(&canary, "the-canary").unwrap();
     let place = folder.path().join("server");
     fs::create_dir(&place).unwrap();
-    let Some((child, address)) = traced(&place, &log) else {
+    let Some((child, address)) = serve_traced(&place, &log) else {
         let skipped = std::env::var_os(WITHOUT).is_some();
         assert!(skipped, "the program `strace` is missing, or may not watch others: install it, or set {WITHOUT}=1");
         return;

@@ -14,7 +14,7 @@ const MAX_TREE_KIB: u64 = 96 * 1024;
 const NEARLY_FULL: f64 = 240.0;
 
 /// Returns a flow that calls another flow four times.
-fn fans_out(name: &str, called: &str) -> Value {
+fn calling_flow(name: &str, called: &str) -> Value {
     json!({
         "flow": { "name": name },
         "nodes": [
@@ -35,7 +35,7 @@ fn t1_a_tree_of_runs_takes_little_memory() {
     let leaf = json!({ "flow": { "name": "f15" }, "nodes": [{ "id": "a", "type": "control.noop" }] });
     post("/v1/flows", &json!({ "flow": leaf }));
     for index in (0..15).rev() {
-        post("/v1/flows", &json!({ "flow": fans_out(&format!("f{index}"), &format!("f{}", index + 1)) }));
+        post("/v1/flows", &json!({ "flow": calling_flow(&format!("f{index}"), &format!("f{}", index + 1)) }));
     }
     let canary = || post("/v1/runs?wait=true", &json!({ "flow": hello() }));
     canary();

@@ -62,7 +62,7 @@ impl Collector {
     }
 
     /// Returns whether a request below `path` contains these bytes.
-    pub(super) fn posted(&self, path: &str, bytes: &[u8]) -> bool {
+    pub(super) fn has_posted(&self, path: &str, bytes: &[u8]) -> bool {
         let posts = self.posts.lock().unwrap();
         posts.iter().any(|(to, body)| to.starts_with(path) && body.windows(bytes.len()).any(|part| part == bytes))
     }

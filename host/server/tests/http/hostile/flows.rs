@@ -127,7 +127,7 @@ fn t4_the_flow_of_another_tenant_is_unknown_to_checks_and_runs() {
 }
 
 /// Returns a flow that asks a question, and then outputs a text.
-fn asks_and_outputs(says: &str) -> Value {
+fn asking_flow(says: &str) -> Value {
     json!({
         "flow": { "name": MINE, "outputs": { "said": "{{ after.text }}" } },
         "nodes": [
@@ -141,19 +141,19 @@ fn asks_and_outputs(says: &str) -> Value {
 #[test]
 fn y16_the_approved_version_of_a_flow_runs() {
     let served = Served::local();
-    assert_eq!(served.post("/v1/flows", &json!({ "flow": asks_and_outputs("pay 1") })).json()["version"], 1);
+    assert_eq!(served.post("/v1/flows", &json!({ "flow": asking_flow("pay 1") })).json()["version"], 1);
     let start = |body: Value| served.post("/v1/runs?wait=true", &body);
     assert_eq!(start(json!({ "flow": MINE, "runId": "r" })).json()["status"], "parked");
-    assert_eq!(served.post("/v1/flows", &json!({ "flow": asks_and_outputs("pay 1000000") })).json()["version"], 2);
+    assert_eq!(served.post("/v1/flows", &json!({ "flow": asking_flow("pay 1000000") })).json()["version"], 2);
     // The same run id cannot start another flow.
-    let other = start(json!({ "flow": asks_and_outputs("pay 1000000"), "runId": "r" }));
+    let other = start(json!({ "flow": asking_flow("pay 1000000"), "runId": "r" }));
     assert_eq!(other.fault(), (409, "run_exists".to_owned()));
     assert_eq!(served.post("/v1/runs/r/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
     assert_eq!(start(json!({ "flow": MINE, "runId": "r" })).json()["outputs"]["said"], "pay 1");
     // The flow is deleted, and another flow gets its name.
     assert_eq!(start(json!({ "flow": MINE, "version": 1, "runId": "s" })).json()["status"], "parked");
     assert!(served.ask("DELETE", &format!("/v1/flows/{MINE}"), "").status < 300);
-    assert_eq!(served.post("/v1/flows", &json!({ "flow": asks_and_outputs("pay 7") })).json()["version"], 1);
+    assert_eq!(served.post("/v1/flows", &json!({ "flow": asking_flow("pay 7") })).json()["version"], 1);
     assert_eq!(served.post("/v1/runs/s/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
     assert_eq!(start(json!({ "flow": MINE, "version": 1, "runId": "s" })).json()["outputs"]["said"], "pay 1");
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::household::{Household, MINE, all_scopes, ask_with, request};
 use crate::client::{Answer, Served};
 
-fn guarded() -> impl Iterator<Item = (Route, Scope)> {
+fn guarded_routes() -> impl Iterator<Item = (Route, Scope)> {
     routes().into_iter().filter_map(|route| match route.access {
         Access::Needs(scope) => Some((route, scope)),
         _ => None,
@@ -28,7 +28,7 @@ fn h1_refused_requests_have_no_effect() {
     };
     let lacking: Vec<_> = Scope::ALL.into_iter().map(|scope| (scope, lacking(scope))).collect();
     let mut cells = 0;
-    for (route, scope) in guarded() {
+    for (route, scope) in guarded_routes() {
         let (path, body) = request(&route, MINE);
         let (_, without) = lacking.iter().find(|(known, _)| *known == scope).unwrap();
         let credentials = [

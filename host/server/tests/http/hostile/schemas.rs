@@ -32,7 +32,7 @@ fn of(schema: &Value) -> Value {
 }
 
 /// Returns a schema for inputs `{ x }`. A check that follows every reference would visit 2^40 subschemas.
-fn doubling() -> Value {
+fn doubling_schema() -> Value {
     let part = |index: usize| {
         let next = json!({ "$ref": format!("#/$defs/a{}", index + 1) });
         (format!("a{index}"), json!({ "anyOf": [next, next] }))
@@ -43,7 +43,7 @@ fn doubling() -> Value {
 }
 
 /// Returns a schema with a cycle that has very many paths through a deep value.
-fn ambiguous() -> Value {
+fn ambiguous_schema() -> Value {
     let way =
         |needs: &str| json!({ "type": "object", "required": [needs], "properties": { "x": { "$ref": "#/$defs/t" } } });
     let ways: Vec<_> = (0..6).map(|_| way("y")).chain([json!({ "type": "integer" })]).collect();
@@ -58,15 +58,15 @@ fn deep(depth: usize) -> Value {
 fn y3_an_input_that_is_costly_to_check_does_not_block_others() {
     let house = Household::new(Limits::default());
     let begin = Instant::now();
-    let validated = house.call(&house.a, "POST", "/v1/validate", &json!({ "flow": of(&doubling()) })).json();
+    let validated = house.call(&house.a, "POST", "/v1/validate", &json!({ "flow": of(&doubling_schema()) })).json();
     assert_eq!(
         (&validated["valid"], &validated["diagnostics"][0]["code"]),
         (&json!(false), &json!("schema_too_costly"))
     );
     let pattern = json!({ "properties": { "x": { "pattern": "^[ab]*a[ab]{5000}c" } } });
     let table = [
-        (doubling(), json!("s"), "invalid_flow"),
-        (ambiguous(), deep(90), "schema_too_costly"),
+        (doubling_schema(), json!("s"), "invalid_flow"),
+        (ambiguous_schema(), deep(90), "schema_too_costly"),
         (pattern, json!("ab".repeat(100_000)), "schema_too_costly"),
     ];
     let asked = &house;
@@ -88,7 +88,7 @@ fn y3_an_input_that_is_costly_to_check_does_not_block_others() {
 #[test]
 fn y3_a_trigger_with_a_costly_input_does_not_delay_other_tenants() {
     let house = Household::new(Limits::default());
-    let costly = of(&ambiguous());
+    let costly = of(&ambiguous_schema());
     let cheap = json!({ "flow": { "name": "cheap" }, "nodes": [{ "id": "a", "type": "control.noop" }], "edges": [] });
     let trigger = |flow: &str, input: Value| json!({ "flow": flow, "trigger": { "id": "each", "cron": "* * * * *", "input": input } });
     let done = [
@@ -114,7 +114,7 @@ fn y3_a_trigger_with_a_costly_input_does_not_delay_other_tenants() {
 }
 
 /// Returns a flow that calls the flow `called` with its own input `x`.
-fn passes_on(name: &str, called: &str) -> Value {
+fn forwarding_flow(name: &str, called: &str) -> Value {
     json!({
         "flow": { "name": name, "input": { "n": "costly", "x": null } },
         "nodes": [{ "id": "sub", "type": "control.subflow", "input": { "name": called, "input": { "x": "{{ flow.input.x }}" } } }],
@@ -139,9 +139,11 @@ fn y3_every_way_to_an_input_respects_the_budget_of_a_schema() {
     let post = |path: &str, body: &Value| call(&served, &a, "POST", path, body);
     let set = call(&served, &a, "PUT", "/v1/secrets/key", &signing_key());
     assert_eq!(set.status, 200, "{set:?}");
-    let mut costly = of(&ambiguous());
+    let mut costly = of(&ambiguous_schema());
     costly["flow"]["triggers"] = json!([{ "id": "hook", "webhook": { "secret": "key" }, "input": { "x": deep(50) } }]);
-    for flow in [&costly, &passes_on("literal", "costly"), &passes_on("computed", "{{ flow.input.n }}"), &agent] {
+    for flow in
+        [&costly, &forwarding_flow("literal", "costly"), &forwarding_flow("computed", "{{ flow.input.n }}"), &agent]
+    {
         let kept = post("/v1/flows", &json!({ "flow": flow }));
         assert_eq!(kept.status, 201, "{kept:?}");
     }
@@ -190,7 +192,7 @@ fn y3_an_answer_that_is_costly_to_check_does_not_delay_others() {
     let (served, [a, b]) = served_with(&Policy::default(), |builder| builder.providers(providers));
     let agent = |index: usize| {
         json!({ "id": format!("a{index}"), "type": "agent.run", "input": { "prompt": "go" },
-            "config": { "output": { "schema": ambiguous() } }, "grants": { "model": ["*"] } })
+            "config": { "output": { "schema": ambiguous_schema() } }, "grants": { "model": ["*"] } })
     };
     let flow = json!({ "flow": { "name": "agents" }, "nodes": (0..8).map(agent).collect::<Vec<_>>() });
     let begun = call(&served, &a, "POST", "/v1/runs", &json!({ "flow": flow, "runId": "r" }));
@@ -205,7 +207,7 @@ fn y3_an_answer_that_is_costly_to_check_does_not_delay_others() {
 }
 
 /// Starts a server with the tenants `a` and `b` over a folder, as after a restart.
-fn restarted(folder: tempfile::TempDir) -> (Served, [String; 2]) {
+fn serve_folder(folder: tempfile::TempDir) -> (Served, [String; 2]) {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
     let host = Host::builder().cache_dir(cache).instances(4).state_dir(folder.path()).build().unwrap();
     let tenants = Tenants::of(&host);
@@ -225,7 +227,8 @@ fn y3_a_server_restarts_with_a_costly_schema_in_its_library() {
     let mut folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("flows/.tenants/a/flows");
     fs::create_dir_all(&library).unwrap();
-    for (name, schema, x) in [("doubling", doubling(), json!("s")), ("ambiguous", ambiguous(), deep(50))] {
+    for (name, schema, x) in [("doubling", doubling_schema(), json!("s")), ("ambiguous", ambiguous_schema(), deep(50))]
+    {
         let mut flow = of(&schema);
         flow["flow"]["name"] = json!(name);
         flow["flow"]["triggers"] = json!([
@@ -237,7 +240,7 @@ fn y3_a_server_restarts_with_a_costly_schema_in_its_library() {
     fs::write(library.join("hello.json"), hello().to_string()).unwrap();
     let begin = Instant::now();
     for _ in 0..2 {
-        let (served, [a, b]) = restarted(folder);
+        let (served, [a, b]) = serve_folder(folder);
         let post = |token: &str, path: &str, body: &Value| call(&served, token, "POST", path, body);
         let listed = || call(&served, &a, "GET", "/v1/triggers", &Value::Null).body;
         assert!((0..20_000).any(|_| listed().contains("ambiguous")), "{}", listed());

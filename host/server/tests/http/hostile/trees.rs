@@ -20,7 +20,7 @@ use crate::{
 const MAX_WAIT: Duration = Duration::from_secs(45);
 
 /// Returns a flow that calls another flow for each of `width` items.
-fn fans_out(name: &str, width: u32, called: &str) -> Value {
+fn calling_flow(name: &str, width: u32, called: &str) -> Value {
     let list: Vec<_> = (0..width).collect();
     json!({
         "flow": { "name": name, "input": { "n": name }, "outputs": { "count": "{{ each.count }}" } },
@@ -61,7 +61,7 @@ fn keep_chain(served: &Served, token: &str) {
     keep(served, token, &leaf());
     for index in (0..15).rev() {
         let called = if index == 14 { "leaf".to_owned() } else { format!("f{}", index + 1) };
-        keep(served, token, &fans_out(&format!("f{index}"), 4, &called));
+        keep(served, token, &calling_flow(&format!("f{index}"), 4, &called));
     }
 }
 
@@ -69,7 +69,7 @@ fn keep_chain(served: &Served, token: &str) {
 fn t1_a_run_tree_stops_at_the_run_limit_of_its_tenant() {
     let (served, [a, b]) = served(&at_most(3));
     keep_chain(&served, &a);
-    keep(&served, &a, &fans_out("itself", 4, "{{ flow.input.n }}"));
+    keep(&served, &a, &calling_flow("itself", 4, "{{ flow.input.n }}"));
     for flow in ["f0", "itself"] {
         let ended = run(&served, &a, flow);
         assert_eq!(
@@ -88,8 +88,8 @@ fn t1_a_run_tree_stops_at_the_run_limit_of_its_tenant() {
 fn t1_a_run_tree_within_the_limit_completes() {
     let (served, [a, b]) = served(&at_most(3));
     keep(&served, &a, &leaf());
-    keep(&served, &a, &fans_out("inner", 4, "leaf"));
-    keep(&served, &a, &fans_out("outer", 4, "inner"));
+    keep(&served, &a, &calling_flow("inner", 4, "leaf"));
+    keep(&served, &a, &calling_flow("outer", 4, "inner"));
     let trees = || {
         let ended = run(&served, &a, "outer");
         assert_eq!((&ended["status"], &ended["outputs"]["count"]), (&json!("succeeded"), &json!(4)), "{ended}");
