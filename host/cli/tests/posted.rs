@@ -1,5 +1,5 @@
-//! Tests flows that are posted to a shared store, with the real program and real database servers: two servers that have
-//! only the store in common, each with a folder of its own.
+//! Tests flows that are posted to a shared store, with the real program and real database servers: two servers that
+//! have only the store in common, each with a folder of its own.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]

@@ -128,8 +128,8 @@ pub enum OwnerRequest {
         #[serde(default)]
         reach: Reach,
     },
-    /// Repeats a run as a new run in another version of its flow. It is a request of its own, so that an owner that does
-    /// not know it refuses it, and does not repeat the old version.
+    /// Repeats a run as a new run in another version of its flow. It is a request of its own, so that an owner that
+    /// does not know it refuses it, and does not repeat the old version.
     RetryInVersion {
         /// The version of the flow.
         version: FlowVersion,

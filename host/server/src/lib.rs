@@ -165,8 +165,9 @@ impl Server {
     /// Serves requests and drives runs until `stop` is ready.
     ///
     /// Then `/readyz` answers 503, so that a load balancer sends its requests elsewhere, and everything goes on for
-    /// [`Settings::drain_delay`]. After that the server refuses new runs and parks those that it drives, so that another
-    /// process can continue them. Answers in progress have 5 s to finish. Returns an error if the store cannot be read.
+    /// [`Settings::drain_delay`]. After that the server refuses new runs and parks those that it drives, so that
+    /// another process can continue them. Answers in progress have 5 s to finish. Returns an error if the store cannot
+    /// be read.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
         let Server { listener, router, limits, proxies, drain_delay, app, drive, .. } = self;
         let ends = app.ends.subscribe();

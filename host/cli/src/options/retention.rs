@@ -14,8 +14,8 @@ use crate::cli_error::CliError;
 /// The rules for removing old runs, for a process that drives runs.
 #[derive(Args, Default)]
 pub(crate) struct RetentionArgs {
-    /// Remove ended runs by this rule, such as `olderThan=30d` or `flow=report,status=failed,keepLatest=100`, for tenants
-    /// whose policy has no rules; may be repeated, and the first rule that fits a run decides
+    /// Remove ended runs by this rule, such as `olderThan=30d` or `flow=report,status=failed,keepLatest=100`, for
+    /// tenants whose policy has no rules; may be repeated, and the first rule that fits a run decides
     #[arg(long, value_name = "RULE")]
     retention: Vec<RetentionRule>,
 }

@@ -10,9 +10,9 @@ use crate::{
     process::{PACKS, Project, stderr},
 };
 
-/// The flows of the healthy runs. For each of these flows, the test starts a healthy run of the flow, and then a process
-/// that has this run and the run that kills every process. A run that makes no progress is driven twice together with
-/// other runs, then twice alone, and is then parked.
+/// The flows of the healthy runs. For each of these flows, the test starts a healthy run of the flow, and then a
+/// process that has this run and the run that kills every process. A run that makes no progress is driven twice
+/// together with other runs, then twice alone, and is then parked.
 const FLOWS_BESIDE: [&str; 4] = ["each", "send", "wait", "each"];
 /// The index in [`FLOWS_BESIDE`] of the first process that drives the killing run alone.
 const FIRST_ALONE: usize = 2;

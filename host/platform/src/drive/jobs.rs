@@ -13,8 +13,8 @@
 //! with each batch. On a shared store another process takes the job over after that time. If the first process was
 //! only suspended, it may then act again on the rest of its batch, which has no effect.
 //!
-//! **A job has the rights of its creator.** Before each batch it checks that the token of the creator is still valid and
-//! the tenant enabled. Otherwise it stops, and names the reason.
+//! **A job has the rights of its creator.** Before each batch it checks that the token of the creator is still valid
+//! and the tenant enabled. Otherwise it stops, and names the reason.
 //!
 //! | module | contents |
 //! |---|---|

@@ -179,8 +179,8 @@ impl HostBuilder {
         self
     }
 
-    /// Lets [`HostBuilder::build`] wait 10 minutes for the server of a shared store that does not answer. The default is
-    /// 10 s. Call it after [`HostBuilder::server`]; a store that is not on a server ignores it.
+    /// Lets [`HostBuilder::build`] wait 10 minutes for the server of a shared store that does not answer. The default
+    /// is 10 s. Call it after [`HostBuilder::server`]; a store that is not on a server ignores it.
     pub fn wait_for_server(mut self) -> HostBuilder {
         if let StorePlace::Server(place) = &mut self.place {
             place.start_patience = Some(Duration::from_millis(SERVER_START_MS));
@@ -189,7 +189,8 @@ impl HostBuilder {
     }
 
     /// Keeps the epoch of a shared store in this file, so that the host recognises a database that was restored from an
-    /// older copy while no process ran. Call it after [`HostBuilder::server`]; a store that is not on a server ignores it.
+    /// older copy while no process ran. Call it after [`HostBuilder::server`]; a store that is not on a server ignores
+    /// it.
     pub fn epoch_file(mut self, file: impl Into<PathBuf>) -> HostBuilder {
         if let StorePlace::Server(place) = &mut self.place {
             place.epoch_file = Some(file.into());

@@ -289,8 +289,9 @@ pub(crate) fn mark_unswept(host: &Host, now: u64) -> Result<(), StoreError> {
     }
 }
 
-/// Sweeps the tenant's blobs if runs were removed longer ago than [`SWEEP_DELAY_MS`] and no sweep came since. In a shared store
-/// a sweep reads each run by itself and holds up all writes of the process, so there only operators request one.
+/// Sweeps the tenant's blobs if runs were removed longer ago than [`SWEEP_DELAY_MS`] and no sweep came since. In a
+/// shared store a sweep reads each run by itself and holds up all writes of the process, so there only operators
+/// request one.
 pub(crate) fn sweep_if_due(host: &Host, now: u64) -> Result<(), StoreError> {
     match unswept(host)?.filter(|_| host.shared().is_none()) {
         Some((At { at }, _)) if now.saturating_sub(at) >= SWEEP_DELAY_MS => {

@@ -18,7 +18,8 @@ pub(crate) struct TenantRecord {
     /// True while the tenant's tokens are rejected, and none of its runs starts or continues.
     #[serde(default)]
     pub(crate) disabled: bool,
-    /// The removal of the tenant that has begun. From then on the tenant is refused everywhere, and can only be removed.
+    /// The removal of the tenant that has begun. From then on the tenant is refused everywhere, and can only be
+    /// removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) removal: Option<Removal>,
 }

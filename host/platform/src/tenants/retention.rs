@@ -1,15 +1,15 @@
 //! Retention that runs by itself: a process that drives a store removes old runs by the rules of their tenants.
 //!
-//! A pass comes every [`PASS_INTERVAL`]. Of the processes that share a store, one does it: the first that takes the pass in
-//! the document store. A pass removes runs in small batches, so that other writes wait only for one batch.
+//! A pass comes every [`PASS_INTERVAL`]. Of the processes that share a store, one does it: the first that takes the
+//! pass in the document store. A pass removes runs in small batches, so that other writes wait only for one batch.
 //!
 //! A run that has not ended stays. So does a run that a run without an end repeats, and a run that has ended a short
-//! time ago: [`MIN_AGE_MS`], or [`MIN_WAITED_AGE_MS`] if a trigger of the tenant waits for ends like its own. A trigger reads
-//! the run when it starts, and quotas may delay the start until the next day.
+//! time ago: [`MIN_AGE_MS`], or [`MIN_WAITED_AGE_MS`] if a trigger of the tenant waits for ends like its own. A trigger
+//! reads the run when it starts, and quotas may delay the start until the next day.
 //!
 //! The removed runs may have been the last to refer to large values. A sweep removes these values, at most once in
-//! [`SWEEP_DELAY_MS`](crate::host::retention::SWEEP_DELAY_MS) for a tenant, since it reads all texts of the tenant. A document
-//! records that the sweep is due, so that it is not forgotten if the process ends.
+//! [`SWEEP_DELAY_MS`](crate::host::retention::SWEEP_DELAY_MS) for a tenant, since it reads all texts of the tenant. A
+//! document records that the sweep is due, so that it is not forgotten if the process ends.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -95,8 +95,8 @@ impl Retention {
     }
 
     /// Removes the runs of all tenants that are due at `now`, in milliseconds since 1970. An error of one tenant is
-    /// logged, and the others are done. In a shared store, also removes rows that were written for removed tenants after
-    /// their removal.
+    /// logged, and the others are done. In a shared store, also removes rows that were written for removed tenants
+    /// after their removal.
     pub fn pass(&self, now: u64) -> Result<(), TenantError> {
         for tenant in self.tenants.all_tenants()? {
             if let Err(error) = self.pass_of(&tenant, now) {

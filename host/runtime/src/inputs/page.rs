@@ -102,7 +102,7 @@ pub enum Input {
     },
     /// The input equals that of the previous attempt on this page.
     Same {
-        /// Always `true`, so that readers recognise this form.
+        /// Always `true`. Readers recognise by this member that the attempt has the input of the previous one.
         same_input: bool,
     },
     /// The input could not be rendered, so the attempt failed.

@@ -119,8 +119,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the run whose called flows this run calls again: the one that it repeats. A run of another version of its
-    /// flow calls the flows that this version calls.
+    /// Returns the run whose called flows this run calls again: the one that it repeats. A run of another version of
+    /// its flow calls the flows that this version calls.
     pub(crate) fn calls_as(&self) -> Option<&RunId> {
         let is_other_version = self.again.as_ref().is_some_and(|again| again.in_version.is_some());
         self.repeats.as_ref().filter(|_| !is_other_version)

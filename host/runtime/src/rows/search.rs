@@ -67,8 +67,8 @@ pub(crate) fn labels_text(record: &Record) -> Option<String> {
     (!record.labels.is_empty()).then(text)
 }
 
-/// Returns the run that a top run repeats, cut to the size of its column. The ids of child runs have no limit, and no list
-/// searches for the repeats of child runs.
+/// Returns the run that a top run repeats, cut to the size of its column. The ids of child runs have no limit, and no
+/// list searches for the repeats of child runs.
 pub(crate) fn retry_of(record: &Record) -> Option<String> {
     record.repeats.as_ref().filter(|_| record.depth == 0).map(|run| cut(run.as_str()))
 }

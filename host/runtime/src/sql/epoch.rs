@@ -1,5 +1,5 @@
-//! The epoch: detects a database that was restored from an older copy, or a promoted replica that lacks commits. The runs
-//! of such a database may have done more than it records.
+//! The epoch: detects a database that was restored from an older copy, or a promoted replica that lacks commits. The
+//! runs of such a database may have done more than it records.
 //!
 //! The database has a lineage and a number. The lineage is a list of random names. The number grows while the store is
 //! written. Each process remembers the highest number that it has read, and keeps it in a file if the operator names

@@ -86,8 +86,8 @@ impl Hosts {
     }
 
     /// Returns the index of the first host that is a primary. Begins with the `current` one, so that an earlier primary
-    /// that returns is not used again while the present one answers. With `writes`, the host must also accept a write. Each
-    /// host has `patience` to answer. The error names each host with its reason.
+    /// that returns is not used again while the present one answers. With `writes`, the host must also accept a write.
+    /// Each host has `patience` to answer. The error names each host with its reason.
     pub(super) async fn find_primary(
         &self,
         current: usize,

@@ -2,9 +2,9 @@
 //!
 //! Any error of a connection makes the server suspect. A tokio task (`recovery`) then tests the server with a
 //! connection of its own. If the test fails, an outage begins, and the test is repeated each second until it succeeds.
-//! Callers wait for the end of the outage, for at most [`patience`](super::options::Options::patience). Once the
-//! outage has lasted that long, callers get an error at once. Once the lease of this process may have ended, too, the
-//! process gives up its runs, and drives them again after the outage. The log has a line at the begin of the outage, and then
+//! Callers wait for the end of the outage, for at most [`patience`](super::options::Options::patience). Once the outage
+//! has lasted that long, callers get an error at once. Once the lease of this process may have ended, too, the process
+//! gives up its runs, and drives them again after the outage. The log has a line at the begin of the outage, and then
 //! one a minute.
 
 use std::{

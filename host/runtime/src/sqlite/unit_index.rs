@@ -1,8 +1,8 @@
 //! The index of units by run.
 //!
 //! The table of units has the order of the commits, over all runs, so that a commit writes few pages. Indexing each
-//! unit at once would cost as many pages as the commit has runs, so the store indexes [`INDEXED_TOGETHER`] units together.
-//! Units that are not indexed yet are the last of the table, and a reader scans them.
+//! unit at once would cost as many pages as the commit has runs, so the store indexes [`INDEXED_TOGETHER`] units
+//! together. Units that are not indexed yet are the last of the table, and a reader scans them.
 //!
 //! If the last units of a journal are missing, a reader detects it by the index, and, after the run has parked or
 //! ended, by the row of the run. For an active run, the loss of units that were not indexed yet is not detected.

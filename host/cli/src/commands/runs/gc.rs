@@ -27,7 +27,8 @@ pub(crate) struct GcArgs {
     /// Remove all ended runs except the N that ended last; with `--older-than`, old runs among these N are removed, too
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
-    /// Print the result as JSON: { "runs": [...], "blobs": N, "bytes": N, "fileBytes": N }; `held` has the runs that another process held
+    /// Print the result as JSON: { "runs": [...], "blobs": N, "bytes": N, "fileBytes": N }; `held` has the runs that
+    /// another process held
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -26,15 +26,15 @@ use crate::{
 pub(crate) struct RetryArgs {
     #[command(flatten)]
     resume: ResumeArgs,
-    /// Run only this node of the flow and the nodes after it; other nodes keep their outputs, but a gate or an agent that
-    /// the repeated nodes depend on asks again
+    /// Run only this node of the flow and the nodes after it; other nodes keep their outputs, but a gate or an agent
+    /// that the repeated nodes depend on asks again
     #[arg(long, value_name = "NODE")]
     from: Option<String>,
     /// Keep the answers of people instead of asking them again
     #[arg(long, requires = "from")]
     keep_answers: bool,
-    /// Use another version of the flow: its number in the library, or `latest`; a node keeps its output if it succeeded,
-    /// is unchanged and comes after no node that runs
+    /// Use another version of the flow: its number in the library, or `latest`; a node keeps its output if it
+    /// succeeded, is unchanged and comes after no node that runs
     #[arg(long, value_name = "VERSION")]
     flow_version: Option<FlowVersion>,
     /// Print which nodes keep their outputs and which run, with the reasons, and begin nothing

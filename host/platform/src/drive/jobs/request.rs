@@ -249,8 +249,8 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Returns the action, its parameters and the filter as a text for the audit log, which keeps 256 characters of it. A
-    /// longer text is named by its digest. The value of an answer is not in it.
+    /// Returns the action, its parameters and the filter as a text for the audit log, which keeps 256 characters of it.
+    /// A longer text is named by its digest. The value of an answer is not in it.
     pub(super) fn audit_text(&self) -> String {
         let params = JobParams { answer: None, ..self.params.clone() };
         let filter = match params == JobParams::default() {

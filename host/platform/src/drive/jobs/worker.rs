@@ -30,8 +30,8 @@ pub const MAX_JOBS_AT_ONCE: usize = 4;
 const RUNS_AT_ONCE: usize = 16;
 /// The time after which a batch begins no further action. The next batch has the rest.
 const MAX_BATCH_TIME: Duration = Duration::from_secs(5);
-/// The time for which a process has a job, in milliseconds, unless it renews it. On a shared store another process takes
-/// the job over after this time.
+/// The time for which a process has a job, in milliseconds, unless it renews it. On a shared store another process
+/// takes the job over after this time.
 pub const JOB_LEASE_MS: u64 = 15_000;
 /// The pause of a job whose actions are not possible at present, such as above a quota.
 pub const LATER_PAUSE: Duration = Duration::from_secs(5);
