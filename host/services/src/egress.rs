@@ -121,7 +121,7 @@ impl Egress {
         }
         let mut parsed = origin::parse(url).map_err(|why| invalid_url(&why))?;
         parsed.set_fragment(None);
-        let origin = Origin::from_url(&parsed).map_err(|why| refused(invalid_url(&why).message))?;
+        let origin = Origin::from_url(&parsed).map_err(|why| refusal(invalid_url(&why).message))?;
         if !grants.covers_url(&origin, &parsed) {
             return Err(not_granted(&origin, grants));
         }
@@ -199,7 +199,7 @@ fn literal_address(host: &Host) -> Option<IpAddr> {
     }
 }
 
-fn refused(message: String) -> Failure {
+fn refusal(message: String) -> Failure {
     Failure::new(code::DENIED, message)
 }
 
@@ -214,9 +214,9 @@ fn not_granted(origin: &Origin, grants: &OriginGrants) -> Failure {
     if !parts.is_empty() {
         let parts = parts.join("`, `");
         let help = "to allow another path, add it to `grants.http`";
-        return refused(format!("on {origin}, this node has grants only for `{parts}` and below; {help}"));
+        return refusal(format!("on {origin}, this node has grants only for `{parts}` and below; {help}"));
     }
-    refused(format!("this node has no grant for {origin}; to allow it, add `grants: {{ http: [\"{origin}\"] }}`"))
+    refusal(format!("this node has no grant for {origin}; to allow it, add `grants: {{ http: [\"{origin}\"] }}`"))
 }
 
 /// Returns the failure for a private address. A node can read the message. Therefore the message names the address only
@@ -225,7 +225,7 @@ fn private_address(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
     tracing::warn!(%origin, %address, kind, "refused to connect to a private address");
     let host = &origin.host;
     let line = SocketAddr::new(address.to_canonical(), origin.port);
-    refused(match (literal_address(host), kind == address::LOOPBACK) {
+    refusal(match (literal_address(host), kind == address::LOOPBACK) {
         (Some(_), _) => {
             format!("{host} is not a public address ({kind}); the operator can allow it (`--allow-private {line}`)")
         }

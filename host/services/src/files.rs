@@ -104,7 +104,7 @@ impl FilesCapability {
     fn request(&self, call: &Call, caller: &Caller) -> Result<(Request, FileGrants), Failure> {
         let request = Request::read(call)?;
         let grants = match caller.grants.0.get(INTERFACE) {
-            Some(grant) => FileGrants::parse(grant).map_err(|why| denied(format!("grants.files: {why}")))?,
+            Some(grant) => FileGrants::parse(grant).map_err(|why| denial(format!("grants.files: {why}")))?,
             None => FileGrants::default(),
         };
         let (path, operation) = (&request.path, &request.operation);
@@ -124,7 +124,7 @@ impl FilesCapability {
                  }} }}` to it",
                 call.function
             );
-            return Err(denied(message));
+            return Err(denial(message));
         }
         Ok((request, grants))
     }
@@ -196,10 +196,10 @@ impl Capability for FilesCapability {
     }
 }
 
-fn denied(message: String) -> Failure {
+fn denial(message: String) -> Failure {
     Failure::new(codes::DENIED, message)
 }
 
 fn no_folder() -> Failure {
-    denied("this host has no folder for files; the operator sets it with `--files DIR` or FLOWCELL_FILES".into())
+    denial("this host has no folder for files; the operator sets it with `--files DIR` or FLOWCELL_FILES".into())
 }

@@ -16,7 +16,7 @@ use crate::{
     world::simulate::{SERVICES, Simulate},
 };
 
-/// The texts and settings that a flow was checked from.
+/// The texts and settings that the check of a flow has read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Content {
     /// The path of the flow's file, as messages show it.

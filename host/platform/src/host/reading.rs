@@ -67,7 +67,7 @@ impl RecordingContext {
         self.inspector.time_spent()
     }
 
-    /// Returns the content that the flow was checked from.
+    /// Returns the texts and settings that the check of the flow has read.
     pub(crate) fn content(&self, source: &Source, graph: &Graph, start: &Start) -> Content {
         let packs = graph.nodes.iter().filter_map(|node| node.node_type.pack.as_ref());
         let outline = self.outline.take();

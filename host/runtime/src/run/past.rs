@@ -17,7 +17,7 @@ use crate::{
 /// The last part of a tool run's id is this prefix, followed by the key of the call that started the run.
 const TOOL_RUN_PREFIX: &str = "tool-";
 
-/// The numbers of calls that left the host and may have changed something there, by capability and function.
+/// The numbers of calls that may have changed something outside the host, by capability and function.
 pub(super) type Effects = BTreeMap<String, u32>;
 
 /// The past of a run.

@@ -13,7 +13,7 @@ use url::Url;
 use super::{
     credentials::Credentials,
     realm::Realm,
-    wire::{Ask, Wire, refused, without_secrets},
+    wire::{Ask, Wire, refusal, without_secrets},
 };
 use crate::code;
 
@@ -69,7 +69,7 @@ async fn bearer(access: &Access<'_>, challenge: &ChallengeRef<'_>, scope: &str) 
     };
     let realm = param("realm").unwrap_or_default();
     let mut url =
-        Url::parse(&realm).map_err(|why| refused(&realm, &format!("is not the URL of a token server: {why}")))?;
+        Url::parse(&realm).map_err(|why| refusal(&realm, &format!("is not the URL of a token server: {why}")))?;
     url.query_pairs_mut().append_pair("scope", scope);
     if let Some(service) = param("service") {
         url.query_pairs_mut().append_pair("service", &service);
@@ -89,7 +89,7 @@ async fn bearer(access: &Access<'_>, challenge: &ChallengeRef<'_>, scope: &str) 
         return Err(Failure::new(code::REGISTRY_DENIED, why));
     }
     let given: TokenAnswer =
-        serde_json::from_slice(&reply.body).map_err(|why| refused(&realm, &format!("sends no valid token: {why}")))?;
+        serde_json::from_slice(&reply.body).map_err(|why| refusal(&realm, &format!("sends no valid token: {why}")))?;
     sensitive_header(&format!("Bearer {}", given.token))
 }
 

@@ -20,7 +20,7 @@ use super::{
     digest::sha256,
     realm::Realm,
     reference::{Reference, Wanted, tag_of, version_of},
-    wire::{Ask, Reply, Wire, is_this_machine, refused},
+    wire::{Ask, Reply, Wire, is_this_machine, refusal},
 };
 use crate::{code, egress::Egress, redaction::Redaction, secret::Key};
 
@@ -89,7 +89,7 @@ impl Registry {
             }
             let reply = self.require_status(reply, &[StatusCode::OK])?;
             let page: Page = serde_json::from_slice(&reply.body)
-                .map_err(|error| refused(&url, &format!("sends no valid list of tags: {error}")))?;
+                .map_err(|error| refusal(&url, &format!("sends no valid list of tags: {error}")))?;
             versions.extend(page.tags.iter().flatten().filter_map(|tag| version_of(tag)));
             match next_page(&url, &reply) {
                 Some(next) => url = next,
@@ -175,7 +175,7 @@ impl Registry {
         if path.starts_with("sha256:") {
             self.check_digest(path, &reply.body)?;
         }
-        Manifest::read(&reply.body).map(Some).map_err(|why| refused(&url, &why))
+        Manifest::read(&reply.body).map(Some).map_err(|why| refusal(&url, &why))
     }
 
     /// Uploads bytes, unless the registry has them already.
@@ -190,7 +190,7 @@ impl Registry {
         let reply = self.require_status(reply, &[StatusCode::ACCEPTED])?;
         let place = reply.headers.get(LOCATION).and_then(|place| place.to_str().ok());
         let place = place.and_then(|place| Url::parse(&begin).ok()?.join(place).ok());
-        let mut place = place.ok_or_else(|| refused(&begin, "names no location for the upload"))?;
+        let mut place = place.ok_or_else(|| refusal(&begin, "names no location for the upload"))?;
         place.query_pairs_mut().append_pair("digest", &digest);
         let mut ask = Ask::new(Method::PUT, place.as_str(), MAX_DOCUMENT_BYTES);
         ask.headers.insert(CONTENT_TYPE, HeaderValue::from_static(BINARY));

@@ -92,7 +92,7 @@ impl Wire {
                 Some(to) => {
                     let to = parse(&ask.url)?
                         .join(to)
-                        .map_err(|why| refused(&ask.url, &format!("redirects to an invalid URL: {why}")))?;
+                        .map_err(|why| refusal(&ask.url, &format!("redirects to an invalid URL: {why}")))?;
                     if !self.is_home(to.as_str()) {
                         ask.headers.remove(AUTHORIZATION);
                     }
@@ -102,13 +102,13 @@ impl Wire {
                     let (status, headers) = (answer.status, answer.headers);
                     let body = read_whole(answer.body, ask.most, &ask.url).await?;
                     if status == StatusCode::OK && !body.is_empty() && !encodings(&headers).is_empty() {
-                        return Err(refused(&ask.url, "encodes its answer, which the host did not request"));
+                        return Err(refusal(&ask.url, "encodes its answer, which the host did not request"));
                     }
                     return Ok(Reply { status, headers, body });
                 }
             }
         }
-        Err(refused(self.home.as_str(), &format!("redirects more than {MAX_REDIRECTS} times")))
+        Err(refusal(self.home.as_str(), &format!("redirects more than {MAX_REDIRECTS} times")))
     }
 
     async fn exchange(&self, ask: &Ask) -> Result<Answer, Failure> {
@@ -159,7 +159,7 @@ async fn read_whole(mut body: Body, most: usize, url: &str) -> Result<Vec<u8>, F
     Ok(bytes)
 }
 
-pub(super) fn refused(url: &str, why: &str) -> Failure {
+pub(super) fn refusal(url: &str, why: &str) -> Failure {
     Failure::new(code::REGISTRY_REFUSED, format!("{} {why}", without_secrets(url)))
 }
 
