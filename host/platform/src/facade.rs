@@ -67,8 +67,8 @@ impl Host {
 
     /// Returns the same flow with its home. The home pins every flow that a run can call by a literal name or as a
     /// tool, directly or through other flows. The method reads files, checks flows, and blocks its thread.
-    pub fn bound(&self, flow: LoadedFlow) -> LoadedFlow {
-        homes::bound(self, flow)
+    pub fn with_home(&self, flow: LoadedFlow) -> LoadedFlow {
+        homes::with_home(self, flow)
     }
 
     /// Returns the warnings of a run's pinned flow. The list is empty if the store does not have the run.

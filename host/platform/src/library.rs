@@ -154,8 +154,14 @@ impl FlowLibrary {
             let entry = match (present, posted) {
                 (Some(present), posted) => {
                     let description = about(&flow_source(&name, present.ending, present.text)).description;
-                    let hides = posted.map(|posted| posted.version);
-                    FlowEntry { name, version: present.version, description, source: FlowSource::Folder, hides }
+                    let hidden_version = posted.map(|posted| posted.version);
+                    FlowEntry {
+                        name,
+                        version: present.version,
+                        description,
+                        source: FlowSource::Folder,
+                        hidden_version,
+                    }
                 }
                 (None, Some(posted)) => posted,
                 // A flow that is deleted meanwhile is skipped.

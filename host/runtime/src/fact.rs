@@ -155,7 +155,8 @@ pub enum Fact {
         task: TaskKey,
         /// The reason for the failure.
         failure: Box<Failure>,
-        /// The input of the task, if an outgoing edge may carry it.
+        /// The input of the task, if an outgoing edge has `on: error` or `on: end`: the edge offers it to its target as
+        /// `inbound.input`.
         input: Option<Json>,
         /// The digest of the input, or [`Received::Nothing`]. `None`: an older version wrote the fact, or the attempt
         /// was lost.

@@ -53,7 +53,7 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 }
 
 /// Returns the parts of a request in the form in which `matches` compares them with `expect` of a turn.
-pub(crate) fn expected_parts(dialect: Dialect, body: &Value) -> Value {
+pub(crate) fn comparable_parts(dialect: Dialect, body: &Value) -> Value {
     let name = match dialect {
         Dialect::Messages => "messages",
         Dialect::Chat => "chat",

@@ -71,7 +71,7 @@ impl Server {
         };
         let reply = match check::check_request(dialect, &self.key, &head.headers, &json) {
             Err(refusal) => error_response(dialect, &refusal, &HeaderMap::new()),
-            Ok(()) => match self.take_turn(&check::expected_parts(dialect, &json)) {
+            Ok(()) => match self.take_turn(&check::comparable_parts(dialect, &json)) {
                 Some(Turn { fault: Some(Fault::NoHead), .. }) => std::future::pending().await,
                 Some(turn) => self.answer_turn(dialect, &turn),
                 None => self.reject_unexpected(dialect, &json),

@@ -248,9 +248,9 @@ fn list(library: &FlowLibrary, json: bool, terminal: Terminal) -> Result<Exit, C
         });
     }
     let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
-    for FlowEntry { name, version, description, source, hides } in &entries {
+    for FlowEntry { name, version, description, source, hidden_version } in &entries {
         let source = if library.is_shared() { format!("  {:6}", source.name()) } else { String::new() };
-        let hides = hides.map(|hides| format!("  (hides version {hides} of the store)")).unwrap_or_default();
+        let hides = hidden_version.map(|hidden| format!("  (hides version {hidden} of the store)")).unwrap_or_default();
         let line = format!("{name:width$}  v{version}{source}  {}{hides}", description.as_deref().unwrap_or_default());
         put_line(line.trim_end())?;
     }

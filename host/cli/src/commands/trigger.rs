@@ -69,8 +69,8 @@ pub(crate) struct NewTrigger {
     /// The starts to make up for when no server ran: skip, latest or all [default: latest]
     #[arg(long, value_name = "POLICY", requires = "cron")]
     missed: Option<String>,
-    /// Start by a post that is signed with this secret; may be repeated, to change the secret
-    #[arg(long, value_name = "SECRET")]
+    /// Start by a post that is signed with the secret of this name; may be repeated, to accept an old and a new secret
+    #[arg(long, value_name = "NAME")]
     webhook: Vec<String>,
     /// Start after each run of this flow
     #[arg(long, value_name = "FLOW")]

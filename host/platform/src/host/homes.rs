@@ -59,8 +59,8 @@ impl Homes {
     }
 }
 
-/// Performs [`Host::bound`].
-pub(crate) fn bound(host: &Host, flow: LoadedFlow) -> LoadedFlow {
+/// Performs [`Host::with_home`].
+pub(crate) fn with_home(host: &Host, flow: LoadedFlow) -> LoadedFlow {
     let home = Some(bind(host, &flow));
     LoadedFlow { home, ..flow }
 }

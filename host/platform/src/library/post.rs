@@ -171,7 +171,7 @@ impl FlowLibrary {
         Ok(head.as_ref().and_then(|head| {
             let (name, description) = (name.to_owned(), head.description.clone());
             let version = head.newest()?.version;
-            Some(FlowEntry { name, version, description, source: FlowSource::Store, hides: None })
+            Some(FlowEntry { name, version, description, source: FlowSource::Store, hidden_version: None })
         }))
     }
 

@@ -37,8 +37,8 @@ pub struct FlowEntry {
     /// Where the flow is stored.
     pub source: FlowSource,
     /// The newest version of the posted flow of the same name, which the folder's flow hides.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hides: Option<u32>,
+    #[serde(rename = "hides", skip_serializing_if = "Option::is_none")]
+    pub hidden_version: Option<u32>,
 }
 
 /// A version of a flow.

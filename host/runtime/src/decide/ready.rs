@@ -42,14 +42,14 @@ pub(super) fn skip(decider: &mut Decider<'_>, task: TaskKey, reason: SkipReason)
     decider.ended.push_back(task);
 }
 
-/// Fails a task. Records its input if an outgoing edge may carry the input.
+/// Fails a task. Records its input if an outgoing edge offers it to its target.
 pub(super) fn fail(decider: &mut Decider<'_>, key: TaskKey, failure: Failure) {
     let input = input_for_edges(decider, key.node, key);
     decider.emit(Fact::TaskFailed { task: key, failure: Box::new(failure), input, received: None });
     decider.ended.push_back(key);
 }
 
-/// Returns the input of a failed task, if an edge may carry it. If the input could not be rendered, returns those
+/// Returns the input of a failed task, if an edge with `on: error` or `on: end` offers it to its target. If the input could not be rendered, returns those
 /// members that can be. Returns `None` for a task that never became ready.
 fn input_for_edges(decider: &Decider<'_>, node: NodeIx, key: TaskKey) -> Option<Json> {
     let graph = &decider.state.graph;

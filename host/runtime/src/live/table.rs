@@ -59,7 +59,7 @@ struct Share {
     runs: u64,
     children: u64,
     spare: u64,
-    /// Number of runs that may end.
+    /// Number of runs that can end without a further permit.
     free: u64,
     trees: HashMap<Key, Tree>,
 }
@@ -71,7 +71,7 @@ struct Tree {
     children: u64,
     /// Number of children that got a permit since the root began or was resumed.
     begun: u64,
-    /// Number of runs that may end.
+    /// Number of runs that can end without a further permit.
     free: u64,
     waiting: BTreeMap<Order, Waiter>,
 }
@@ -239,7 +239,8 @@ impl Table {
         self.forget(&live.tenant);
     }
 
-    /// Changes a run, and updates the numbers of runs that may end.
+    /// Changes a run. Then updates `free` of its tenant and its tree, if the change decides whether the run can end
+    /// without a further permit.
     fn update(&mut self, key: Key, change: impl FnOnce(&mut Live)) {
         let Some(live) = self.runs.get_mut(&key) else { return };
         let before = live.may_end();

@@ -243,7 +243,7 @@ impl<T: Queued> FlushQueue<T> {
 mod tests {
     use super::*;
 
-    /// An item with its facts, and whether a caller waits for it.
+    /// An item: the number of its facts, and whether a caller waits for it.
     struct Item(usize, bool);
 
     impl Queued for Item {

@@ -151,7 +151,7 @@ async fn steer(request: Request, id: String, command: JobCommand) -> Result<Json
     finish_detached(steered).await.map(Json)
 }
 
-/// Pause a job; it needs the scopes of its creation
+/// Pause a job; the token needs the scopes that creating the job needs
 #[utoipa::path(post, path = "/v1/jobs/{job}/pause", tag = "jobs", operation_id = "pause_job",
     params(("job" = String, Path,)), request_body(content = Nothing, description = "optional"),
     responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
@@ -163,7 +163,7 @@ pub(crate) async fn pause(
     steer(request, id, JobCommand::Pause).await
 }
 
-/// Resume a paused job; it needs the scopes of its creation
+/// Resume a paused job; the token needs the scopes that creating the job needs
 #[utoipa::path(post, path = "/v1/jobs/{job}/resume", tag = "jobs", operation_id = "resume_job",
     params(("job" = String, Path,)), request_body(content = Nothing, description = "optional"),
     responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]

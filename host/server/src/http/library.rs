@@ -35,14 +35,14 @@ struct FlowRow {
     /// Where the flow is stored: `folder` of this process, or the shared `store`.
     source: FlowSource,
     /// The newest version of the posted flow that the folder's flow hides.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hides: Option<u32>,
+    #[serde(rename = "hides", skip_serializing_if = "Option::is_none")]
+    hidden_version: Option<u32>,
 }
 
 impl From<FlowEntry> for FlowRow {
     fn from(entry: FlowEntry) -> FlowRow {
-        let FlowEntry { name, version, description, source, hides } = entry;
-        FlowRow { name, version, description, source, hides }
+        let FlowEntry { name, version, description, source, hidden_version } = entry;
+        FlowRow { name, version, description, source, hidden_version }
     }
 }
 
@@ -123,7 +123,7 @@ pub(crate) async fn load(request: Request, name: String, version: Option<u32>) -
             return Ok(flow);
         }
     }
-    request.checking(move |flows, host| flows.load(host, &name, version).map(|flow| host.bound(flow))).await
+    request.checking(move |flows, host| flows.load(host, &name, version).map(|flow| host.with_home(flow))).await
 }
 
 /// List the flows

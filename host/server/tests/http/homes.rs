@@ -53,7 +53,7 @@ impl Caller<'_> {
         answer.json()
     }
 
-    fn keep(&self, flow: &Value) {
+    fn post_flow(&self, flow: &Value) {
         self.ask("POST", "/v1/flows", &json!({ "flow": flow }), 201);
     }
 
@@ -89,17 +89,17 @@ impl Caller<'_> {
 fn t4_a_parked_run_calls_the_flows_that_it_has_pinned() {
     let (served, [a, b]) = served(&Policy::default());
     // A flow of another tenant with the same name has no effect on the run.
-    Caller(&served, &b).keep(&kid("foreign", json!({})));
+    Caller(&served, &b).post_flow(&kid("foreign", json!({})));
     let caller = Caller(&served, &a);
     for (called, expected) in [("kid", "pinned"), ("{{ flow.input.n }}", "changed")] {
-        caller.keep(&kid("pinned", json!({})));
-        caller.keep(&parent(called));
+        caller.post_flow(&kid("pinned", json!({})));
+        caller.post_flow(&parent(called));
         caller.start(expected);
-        caller.keep(&kid("changed", json!({})));
+        caller.post_flow(&kid("changed", json!({})));
         let ended = caller.end(expected);
         assert_eq!((&ended["status"], &ended["outputs"]["said"]), (&json!("succeeded"), &json!(expected)), "{ended}");
         // A retry calls the same flow as the run before.
-        caller.keep(&kid("later", json!({})));
+        caller.post_flow(&kid("later", json!({})));
         let body = json!({ "runId": format!("again-{expected}") });
         caller.ask("POST", &format!("/v1/runs/{expected}/retry?wait=true"), &body, 201);
         let again = caller.end(&format!("again-{expected}"));
@@ -118,13 +118,13 @@ fn t4_a_parked_agent_calls_the_flow_that_its_run_has_pinned() {
     for tool in ["flow:kid", "flow:k*"] {
         let providers = Providers::parse(&models.to_string(), Path::new("")).unwrap();
         let (served, [a, b]) = served_with(&Policy::default(), |builder| builder.providers(providers));
-        Caller(&served, &b).keep(&kid("foreign", json!({})));
+        Caller(&served, &b).post_flow(&kid("foreign", json!({})));
         let caller = Caller(&served, &a);
-        caller.keep(&kid("pinned", json!({})));
-        caller.keep(&json!({ "flow": { "name": "parent" }, "nodes": [{ "id": "agent", "type": "agent.run",
+        caller.post_flow(&kid("pinned", json!({})));
+        caller.post_flow(&json!({ "flow": { "name": "parent" }, "nodes": [{ "id": "agent", "type": "agent.run",
             "input": { "prompt": "Call it.", "tools": [tool] }, "grants": { "model": ["*"], "tools": [tool] } }] }));
         caller.start("r");
-        caller.keep(&kid("changed", json!({})));
+        caller.post_flow(&kid("changed", json!({})));
         caller.is_allowed("r");
         caller.ask("POST", "/v1/runs/r/retry?wait=true", &json!({ "runId": "again" }), 201);
         caller.is_allowed("again");
@@ -135,8 +135,8 @@ fn t4_a_parked_agent_calls_the_flow_that_its_run_has_pinned() {
 fn t4_a_run_continues_after_its_flows_are_deleted() {
     let (served, [a, _]) = served(&Policy::default());
     let caller = Caller(&served, &a);
-    caller.keep(&kid("pinned", json!({})));
-    caller.keep(&parent("kid"));
+    caller.post_flow(&kid("pinned", json!({})));
+    caller.post_flow(&parent("kid"));
     caller.start("r");
     for flow in ["parent", "kid"] {
         assert_eq!(call(&served, &a, "DELETE", &format!("/v1/flows/{flow}"), &Value::Null).status, 204);
@@ -149,7 +149,7 @@ fn t2_a_flow_called_by_a_resumed_run_must_fit_the_tenants_policy() {
     let nothing = Policy { grants: Some(BTreeMap::new()), ..Policy::default() };
     let (served, [a, _]) = served(&nothing);
     let caller = Caller(&served, &a);
-    caller.keep(&parent("{{ flow.input.n }}"));
+    caller.post_flow(&parent("{{ flow.input.n }}"));
     caller.start("r");
     // The policy would refuse this file, which is written into the library directly.
     let library = served.folder().join("flows/.tenants/a/flows");
@@ -164,9 +164,9 @@ fn t2_a_flow_called_by_a_resumed_run_must_fit_the_tenants_policy() {
 #[test]
 fn t4_computed_names_do_not_reach_the_flows_of_others() {
     let (served, [a, b]) = served(&Policy::default());
-    Caller(&served, &b).keep(&kid("foreign", json!({})));
+    Caller(&served, &b).post_flow(&kid("foreign", json!({})));
     let caller = Caller(&served, &a);
-    caller.keep(&kid("own", json!({})));
+    caller.post_flow(&kid("own", json!({})));
     std::fs::copy(served.folder().join("flows/.tenants/b/flows/kid.json"), served.folder().join("flows/kid.json"))
         .unwrap();
     let whole = served.folder().join("flows/.tenants/b/flows/kid").display().to_string();
@@ -184,7 +184,7 @@ fn t4_computed_names_do_not_reach_the_flows_of_others() {
     let mut alone = parent("{{ flow.input.n }}");
     alone["nodes"] = json!([alone["nodes"][1]]);
     alone["edges"] = json!([]);
-    caller.keep(&alone);
+    caller.post_flow(&alone);
     let run = |flow: &Value, name: &str| {
         caller.ask("POST", "/v1/runs?wait=true", &json!({ "flow": flow, "input": { "n": name } }), 201)
     };
@@ -232,18 +232,18 @@ fn t2_a_retry_must_fit_the_current_policy_of_its_tenant() {
         let ended = caller.ask("POST", "/v1/runs?wait=true", &json!({ "flow": flow, "runId": run }), 201);
         assert_eq!(ended["status"], "succeeded", "{ended}");
     };
-    caller.keep(&asking("pinned"));
+    caller.post_flow(&asking("pinned"));
     begin("kid", "alone");
     for (flow, called) in [("literal", "kid"), ("computed", "{{ flow.input.n }}")] {
         let mut parent = parent(called);
         parent["flow"]["name"] = json!(flow);
         parent["nodes"].as_array_mut().unwrap().remove(0);
         parent["edges"] = json!([]);
-        caller.keep(&parent);
+        caller.post_flow(&parent);
         begin(flow, flow);
     }
     // A retry that was accepted before the change continues.
-    caller.keep(&parent("kid"));
+    caller.post_flow(&parent("kid"));
     caller.start("rests");
     caller.ask("POST", "/v1/runs/rests/retry?wait=true", &json!({ "runId": "accepted" }), 201);
 

@@ -151,10 +151,10 @@ impl<'a> Reader<'a> {
                 }
                 self.steps.set(self.steps.get() - 1);
                 match character {
-                    b'\\' => self.add_backslash(end, below, &mut found),
-                    b'%' => self.add_percent(end, below, &mut found),
-                    b'&' => self.add_entity(end, below, &mut found),
-                    b'=' => self.add_number(end, below, 16, 2..=2, &mut found),
+                    b'\\' => self.add_backslash_readings(end, below, &mut found),
+                    b'%' => self.add_percent_readings(end, below, &mut found),
+                    b'&' => self.add_entity_readings(end, below, &mut found),
+                    b'=' => self.add_number_readings(end, below, 16, 2..=2, &mut found),
                     _ => {}
                 }
             }
@@ -172,18 +172,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `\/`, `\n`, `\u002f`, `\u{2f}`, `\U0000002f`, `\x2f`, `\57`.
-    fn add_backslash(&self, at: usize, below: u8, found: &mut Few<Reading>) {
-        self.add_number(at, below, 8, 1..=3, found);
+    fn add_backslash_readings(&self, at: usize, below: u8, found: &mut Few<Reading>) {
+        self.add_number_readings(at, below, 8, 1..=3, found);
         for (character, end) in self.readings(at, below).iter() {
             match character {
                 b'u' => {
-                    self.add_number(end, below, 16, 4..=4, found);
-                    self.add_braced(end, below, found);
+                    self.add_number_readings(end, below, 16, 4..=4, found);
+                    self.add_braced_readings(end, below, found);
                 }
-                b'U' => self.add_number(end, below, 16, 8..=8, found),
+                b'U' => self.add_number_readings(end, below, 16, 8..=8, found),
                 b'x' => {
-                    self.add_number(end, below, 16, 2..=2, found);
-                    self.add_braced(end, below, found);
+                    self.add_number_readings(end, below, 16, 2..=2, found);
+                    self.add_braced_readings(end, below, found);
                 }
                 b'n' => found.add((b'\n', end)),
                 b'r' => found.add((b'\r', end)),
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the digits in `{2f}` after `\u`.
-    fn add_braced(&self, at: usize, below: u8, found: &mut Few<Reading>) {
+    fn add_braced_readings(&self, at: usize, below: u8, found: &mut Few<Reading>) {
         for (_, start) in self.readings(at, below).iter().filter(|(character, _)| *character == b'{') {
             for (value, end, _) in self.digits(start, below, 16, 6).iter() {
                 let closed = self.readings(end, below);
@@ -205,15 +205,15 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `%2f`, `%u002f`.
-    fn add_percent(&self, at: usize, below: u8, found: &mut Few<Reading>) {
-        self.add_number(at, below, 16, 2..=2, found);
+    fn add_percent_readings(&self, at: usize, below: u8, found: &mut Few<Reading>) {
+        self.add_number_readings(at, below, 16, 2..=2, found);
         for (_, end) in self.readings(at, below).iter().filter(|(character, _)| matches!(character, b'u' | b'U')) {
-            self.add_number(end, below, 16, 4..=4, found);
+            self.add_number_readings(end, below, 16, 4..=4, found);
         }
     }
 
     /// Reads `&#47;`, `&#x2f;`, `&sol;`, with or without the semicolon.
-    fn add_entity(&self, at: usize, below: u8, found: &mut Few<Reading>) {
+    fn add_entity_readings(&self, at: usize, below: u8, found: &mut Few<Reading>) {
         for (_, sign) in self.readings(at, below).iter().filter(|(character, _)| *character == b'#') {
             self.digits(sign, below, 10, MAX_ENTITY_DIGITS)
                 .iter()
@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a number in this radix, and adds the character with this number. `digits` is the permitted count of
     /// digits.
-    fn add_number(
+    fn add_number_readings(
         &self,
         at: usize,
         below: u8,

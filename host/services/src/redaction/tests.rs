@@ -174,7 +174,7 @@ impl Case {
     }
 }
 
-fn is_left(hidden: &[u8], case: &Case) -> bool {
+fn leaks_key(hidden: &[u8], case: &Case) -> bool {
     has(hidden, case.key.as_bytes()) || has(hidden, &case.sent) || !has(hidden, REPLACEMENT.as_bytes())
 }
 
@@ -184,14 +184,14 @@ fn n24_random_keys_are_found_in_random_encodings() {
         let case = Case::random(number, 2);
         let hidden = redaction(&case.key).bytes(case.sent.clone());
         let shown = String::from_utf8_lossy(&case.sent);
-        assert!(!is_left(&hidden, &case), "case {number}: {} as {}: {shown}", case.key, case.how);
+        assert!(!leaks_key(&hidden, &case), "case {number}: {} as {}: {shown}", case.key, case.how);
         // A second search must find nothing in redacted bytes.
         assert_eq!(redaction(&case.key).bytes(hidden.clone()), hidden, "case {number}: {}", case.how);
     }
 }
 
 #[test]
-fn n24_no_part_of_an_encoded_key_is_left() {
+fn n24_no_part_of_an_encoded_key_leaks_key() {
     for number in 0..CASES {
         let random = &mut StdRng::seed_from_u64(number);
         let key = key(random);
@@ -377,7 +377,11 @@ fn a_text_in_pieces_is_released_without_its_key() {
             rest = more;
         }
         told.push_str(&pieces.end());
-        assert!(!is_left(told.as_bytes(), &case) && told.contains(REPLACEMENT), "case {number}: {}: {told}", case.how);
+        assert!(
+            !leaks_key(told.as_bytes(), &case) && told.contains(REPLACEMENT),
+            "case {number}: {}: {told}",
+            case.how
+        );
     }
 }
 

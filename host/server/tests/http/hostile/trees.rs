@@ -35,7 +35,7 @@ fn leaf() -> Value {
     json!({ "flow": { "name": "leaf" }, "nodes": [{ "id": "a", "type": "control.noop", "input": { "value": 1 } }] })
 }
 
-fn keep(served: &Served, token: &str, flow: &Value) {
+fn post_flow(served: &Served, token: &str, flow: &Value) {
     let kept = call(served, token, "POST", "/v1/flows", &json!({ "flow": flow }));
     assert_eq!(kept.status, 201, "{kept:?}");
 }
@@ -57,19 +57,19 @@ fn at_most(runs: u32) -> Policy {
 }
 
 /// Stores sixteen flows. Each calls the next one four times, so without limits they would start 4^15 runs.
-fn keep_chain(served: &Served, token: &str) {
-    keep(served, token, &leaf());
+fn post_flow_chain(served: &Served, token: &str) {
+    post_flow(served, token, &leaf());
     for index in (0..15).rev() {
         let called = if index == 14 { "leaf".to_owned() } else { format!("f{}", index + 1) };
-        keep(served, token, &calling_flow(&format!("f{index}"), 4, &called));
+        post_flow(served, token, &calling_flow(&format!("f{index}"), 4, &called));
     }
 }
 
 #[test]
 fn t1_a_run_tree_stops_at_the_run_limit_of_its_tenant() {
     let (served, [a, b]) = served(&at_most(3));
-    keep_chain(&served, &a);
-    keep(&served, &a, &calling_flow("itself", 4, "{{ flow.input.n }}"));
+    post_flow_chain(&served, &a);
+    post_flow(&served, &a, &calling_flow("itself", 4, "{{ flow.input.n }}"));
     for flow in ["f0", "itself"] {
         let ended = run(&served, &a, flow);
         assert_eq!(
@@ -87,9 +87,9 @@ fn t1_a_run_tree_stops_at_the_run_limit_of_its_tenant() {
 #[test]
 fn t1_a_run_tree_within_the_limit_completes() {
     let (served, [a, b]) = served(&at_most(3));
-    keep(&served, &a, &leaf());
-    keep(&served, &a, &calling_flow("inner", 4, "leaf"));
-    keep(&served, &a, &calling_flow("outer", 4, "inner"));
+    post_flow(&served, &a, &leaf());
+    post_flow(&served, &a, &calling_flow("inner", 4, "leaf"));
+    post_flow(&served, &a, &calling_flow("outer", 4, "inner"));
     let trees = || {
         let ended = run(&served, &a, "outer");
         assert_eq!((&ended["status"], &ended["outputs"]["count"]), (&json!("succeeded"), &json!(4)), "{ended}");
@@ -103,7 +103,7 @@ fn t1_a_run_tree_within_the_limit_completes() {
 #[test]
 fn t1_a_run_tree_without_a_policy_leaves_capacity_and_is_cancelled_soon() {
     let (served, [a, b]) = served(&Policy::default());
-    keep_chain(&served, &a);
+    post_flow_chain(&served, &a);
     let started = call(&served, &a, "POST", "/v1/runs", &json!({ "flow": "f0", "runId": "tree" }));
     assert_eq!(started.status, 201, "{started:?}");
     // After these runs the tree has reached its limits.
@@ -146,8 +146,8 @@ fn t1_a_tool_s_run_counts_as_a_run_of_the_tenant() {
         // A parent that waits for its tool does not hold a permit that the tool needs.
         let policy = Policy { max_concurrency: Some(1), ..at_most(most) };
         let (served, [a, _]) = served_with(&policy, |builder| builder.providers(providers));
-        keep(&served, &a, &leaf());
-        keep(&served, &a, &agent);
+        post_flow(&served, &a, &leaf());
+        post_flow(&served, &a, &agent);
         let ended = run(&served, &a, "agent");
         assert_eq!(ended["status"], "succeeded", "{ended}");
         let path = format!("/v1/runs/{}/events", ended["runId"].as_str().unwrap());
