@@ -10,7 +10,10 @@ use std::{
 use flowcell_contract::{Attempt, Call, Calls, Json, NodeRunner, RunId, Step, StepResult, Tenant, Value};
 use flowcell_flow::graph::{FlowPolicy, Graph};
 use futures_util::future::{self, BoxFuture, Either};
-use proptest::{prelude::*, test_runner::Config};
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
 
 use super::{
     disk::Disk,
@@ -453,17 +456,28 @@ fn run_story(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
     story
 }
 
-proptest! {
-    #![proptest_config(Config { cases: RUNS * scale(), failure_persistence: None, ..Config::default() })]
-
-    #[test]
-    fn r4_r33_nothing_acknowledged_is_lost(mut flow in scope(1), seed: u64, permits in 1..6u32) {
-        vary_plans(&mut flow, &mut Counter(seed ^ 1));
-        let story = run_story(&flow, seed, permits, false);
-        for flow in ["planned", "child"] {
-            let state = story.disk.state_of(flow, "count").unwrap_or(0);
-            prop_assert_eq!(state, story.counted(flow), "state and outcomes of `{}` disagree", flow);
-        }
+/// Crashes `RUNS` runs, an equal part on each core.
+#[test]
+fn r4_r33_nothing_acknowledged_is_lost() {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap());
+    let config = Config { cases: (RUNS * scale()).div_ceil(cores), failure_persistence: None, ..Config::default() };
+    let check = || {
+        TestRunner::new(config.clone()).run(&(scope(1), any::<u64>(), 1..6u32), |(mut flow, seed, permits)| {
+            vary_plans(&mut flow, &mut Counter(seed ^ 1));
+            let story = run_story(&flow, seed, permits, false);
+            for flow in ["planned", "child"] {
+                let state = story.disk.state_of(flow, "count").unwrap_or(0);
+                prop_assert_eq!(state, story.counted(flow), "state and outcomes of `{}` disagree", flow);
+            }
+            Ok(())
+        })
+    };
+    let results: Vec<_> = std::thread::scope(|threads| {
+        let running: Vec<_> = (0..cores).map(|_| threads.spawn(check)).collect();
+        running.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for result in results {
+        result.unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
