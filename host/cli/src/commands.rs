@@ -19,6 +19,7 @@ mod jobs;
 mod mcp;
 mod node;
 mod nodes;
+mod reload;
 mod run;
 mod runs;
 mod schema;
@@ -116,6 +117,8 @@ enum Command {
     Mcp(mcp::McpArgs),
     /// Drive every run that is ready: interrupted, answered, or with a timer that is due
     Drive(drive::DriveArgs),
+    /// Let the process that owns the store read packs, flows and triggers again
+    Reload(reload::ReloadArgs),
     /// Check flows without running anything
     Validate(validate::ValidateArgs),
     /// Show the declarations of a script without running it
@@ -220,6 +223,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Serve(args) => serve::execute(&args, *terminal),
         Command::Mcp(args) => mcp::execute(&args, *terminal),
         Command::Drive(args) => drive::execute(&args, *terminal),
+        Command::Reload(args) => reload::execute(&args),
         Command::Validate(args) => validate::execute(&args, *terminal),
         Command::Inspect(args) => inspect::execute(&args),
         Command::Graph(args) => graph::execute(&args),

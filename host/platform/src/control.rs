@@ -151,6 +151,8 @@ pub enum OwnerRequest {
         /// The tenant's name.
         name: String,
     },
+    /// Reads packs, flows and triggers again.
+    Reload,
     /// Performs an operation on tenants, tokens, secrets or the audit log.
     Operate {
         /// The operation to perform.
@@ -202,7 +204,10 @@ impl OwnerRequest {
             OwnerRequest::OfTenant { request, .. } | OwnerRequest::RetryInVersion { retry: request, .. } => {
                 request.run()
             }
-            OwnerRequest::Flow { .. } | OwnerRequest::StopTenant { .. } | OwnerRequest::Operate { .. } => None,
+            OwnerRequest::Flow { .. }
+            | OwnerRequest::StopTenant { .. }
+            | OwnerRequest::Reload
+            | OwnerRequest::Operate { .. } => None,
         }
     }
 }
@@ -296,6 +301,7 @@ async fn handle_request(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Own
                 Err(error) => refusal(error.code(), &error),
             }
         }
+        OwnerRequest::Reload => begin::reload(owner).await,
         OwnerRequest::Operate { operation } => match Tenants::of(host).operate(&operation) {
             Ok(result) => OwnerReply::Operated { result },
             Err(error) => refusal(error.code(), &error),

@@ -7,10 +7,12 @@
 //! | [`sessions`] | keeps the state of agentic flows between runs |
 //! | jobs | act on all runs that a filter selects |
 //! | [`channels`] | front ends: files, webhooks and programs |
+//! | [`reload`] | reads packs, flows and triggers again |
 
 pub mod channels;
 #[cfg(unix)]
 pub mod jobs;
+pub mod reload;
 pub mod sessions;
 pub mod supervisor;
 pub mod triggers;

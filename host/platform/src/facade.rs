@@ -27,7 +27,9 @@ use crate::{
         folder::Folder,
         homes,
         loaded::{CheckedFlow, LoadedFlow},
-        loading, pin, quota,
+        loading,
+        pack_changes::{HostPack, PackChanges},
+        pin, quota,
         retention::{self, DeleteError, Removal},
         task_inputs,
     },
@@ -80,6 +82,18 @@ impl Host {
     /// its thread. A store that is not shared has no posted flows.
     pub fn take_changed_flows(&self) -> Result<ChangedFlows, StoreError> {
         self.posted().map_or_else(|| Ok(ChangedFlows::default()), |posted| posted.take_changed())
+    }
+
+    /// Returns the packs whose node types every flow may use, sorted by name and version, without the built-in ones.
+    pub fn packs(&self) -> Vec<HostPack> {
+        loading::packs(self)
+    }
+
+    /// Reads the packs, the lock and the trusted signers again. New runs use the packs that are there now, and runs that
+    /// have begun keep theirs. If a pack cannot be used, returns the error, and the packs stay as they are. Blocks its
+    /// thread.
+    pub fn reload_packs(&self) -> Result<PackChanges, Error> {
+        loading::reload_packs(self)
     }
 
     /// Checks whether the tenant may start another run now. Counts no run as started; [`Host::runner`] does.

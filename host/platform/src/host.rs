@@ -20,7 +20,10 @@ mod known_pack;
 pub mod loaded;
 pub(crate) mod loading;
 pub(crate) mod newer;
+mod node_types;
 mod outside;
+pub mod pack_changes;
+mod pack_sources;
 pub(crate) mod pin;
 mod pinned_flows;
 pub(crate) mod quota;
@@ -59,7 +62,8 @@ use parking_lot::Mutex;
 
 pub use self::builder::HostBuilder;
 use self::{
-    called::CallableFlows, checked::CheckedFlows, job_signals::JobSignals, known_pack::KnownPack, watched::Watched,
+    called::CallableFlows, checked::CheckedFlows, job_signals::JobSignals, known_pack::KnownPack,
+    node_types::NodeTypes, watched::Watched,
 };
 use crate::{
     host::{
@@ -96,7 +100,7 @@ pub struct Host {
 
 struct Shared {
     engine: Engine,
-    catalog: Arc<Catalog>,
+    node_types: NodeTypes,
     journal: Arc<dyn Journal>,
     timers: Arc<dyn Timers>,
     leases: Arc<dyn Leases>,
@@ -192,8 +196,8 @@ impl Host {
     }
 
     /// Returns the node types that every flow may use.
-    pub fn catalog(&self) -> &Catalog {
-        &self.shared.catalog
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.shared.node_types.catalog()
     }
 
     /// Prepares a run. The input must fit the flow's `inputSchema`. If the store already has a run with the id in the

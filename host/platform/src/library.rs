@@ -32,6 +32,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use flowcell_contract::Tenant;
@@ -191,9 +192,14 @@ impl FlowLibrary {
     /// Returns a number that changes when a flow is added, changed or removed.
     pub fn stamp(&self) -> Result<u64, LibraryError> {
         let mut hasher = DefaultHasher::new();
-        self.files()?.map(|files| self.map_io(files.file_times())).transpose()?.hash(&mut hasher);
+        self.file_times()?.hash(&mut hasher);
         self.posted.as_ref().map(PostedFlows::stamp).transpose()?.hash(&mut hasher);
         Ok(hasher.finish())
+    }
+
+    /// Returns the files of all flows in the folder, each with its size and time of modification.
+    pub(crate) fn file_times(&self) -> Result<BTreeSet<(String, u64, SystemTime)>, LibraryError> {
+        Ok(self.files()?.map(|files| self.map_io(files.file_times())).transpose()?.unwrap_or_default())
     }
 
     /// Returns a version of a flow. Default: the newest one.

@@ -52,6 +52,7 @@ use flowcell_platform::{
     identity::Identify,
     jobs::worker::JobWorker,
     posted::cache::LOOK_INTERVAL,
+    reload::Reloader,
     supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
     triggers::{TriggerTenants, Triggers, ends::EndedRun},
     usage::{FLUSH_INTERVAL, Usage},
@@ -111,6 +112,7 @@ pub struct Server {
     drain_delay: Duration,
     app: Arc<App>,
     drive: Supervisor,
+    reloader: Arc<Reloader>,
 }
 
 impl Server {
@@ -145,11 +147,13 @@ impl Server {
             worlds: Mutex::default(),
         };
         observer.listen_for(&directory.identity.tenants())?;
+        let reloader = Arc::new(Reloader::new(host.clone()).with_flows(&directory.flows, triggers.clone()));
         let drive = Supervisor::with_arrivals(host, Arc::new(observer), arrivals);
         let app = Arc::new(App::new(directory, triggers, broadcasts, &limits));
         let names = Names::new(address.port(), address.ip().is_loopback(), &names);
         let router = router(&app, names);
-        Ok(Server { listener, address, router, limits, proxies: Proxies::new(&proxies), drain_delay, app, drive })
+        let proxies = Proxies::new(&proxies);
+        Ok(Server { listener, address, router, limits, proxies, drain_delay, app, drive, reloader })
     }
 
     /// Returns the address that the server listens on, with the port that the system has chosen.
@@ -160,6 +164,11 @@ impl Server {
     /// Returns the queue for new runs. Commands in other terminals hand their runs over through this queue, too.
     pub fn admission(&self) -> AdmissionQueue {
         self.drive.admission()
+    }
+
+    /// Returns the reloader of the packs, flows and triggers of this server.
+    pub fn reloader(&self) -> Arc<Reloader> {
+        self.reloader.clone()
     }
 
     /// Serves requests and drives runs until `stop` is ready.

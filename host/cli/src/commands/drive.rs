@@ -8,12 +8,16 @@ use flowcell::{
     contract::Tenant,
     control::QueueDriver,
     jobs::worker::JobWorker,
+    reload::Reloader,
     supervisor::{RunObserver, Supervisor},
     tenants::callers::Callers,
 };
 use futures_util::future::BoxFuture;
 
-use super::secret::{warn_if_exposed, warn_of_lost_secrets};
+use super::{
+    reload::reload_at_hangup,
+    secret::{warn_if_exposed, warn_of_lost_secrets},
+};
 use crate::{
     cli_error::{CliError, Exit},
     log::LogFormat,
@@ -76,9 +80,10 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
         host.clone(),
         Arc::new(Watcher { host: host.clone(), terminal, channels: channels.clone(), console }),
     );
+    let reloader = Arc::new(Reloader::new(host.clone()));
     let said = match place {
         StoreLocation::Folder(folder) => {
-            let owner = Arc::new(QueueDriver(drive.admission()));
+            let owner = Arc::new(QueueDriver { admission: drive.admission(), reloader: reloader.clone() });
             listen(&host, folder, owner, args.packs.reach(), terminal);
             format!("driving the runs in {}", folder.display())
         }
@@ -91,6 +96,7 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     let jobs = JobWorker::new(host.clone(), Arc::new(callers)).signaling(drive.admission().ready_signal().clone());
     let outcome = block_on(async {
         if !args.once {
+            reload_at_hangup(reloader, terminal)?;
             tokio::spawn(retention.attend());
             tokio::spawn(jobs.attend());
         }

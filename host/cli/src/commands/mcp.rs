@@ -1,10 +1,11 @@
 //! `flowcell mcp`: offers flows as tools to the program that started this one.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, ValueHint};
 use flowcell::{
     control::QueueDriver,
+    reload::Reloader,
     server::mcp::{self, PipeError},
 };
 
@@ -41,7 +42,8 @@ pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, CliErr
         let reach = args.packs.reach();
         let begun = move |admission| {
             if let StoreLocation::Folder(folder) = place {
-                listen(&own, folder, std::sync::Arc::new(QueueDriver(admission)), reach, terminal);
+                let reloader = Arc::new(Reloader::new(own.clone()));
+                listen(&own, folder, Arc::new(QueueDriver { admission, reloader }), reach, terminal);
             }
         };
         Ok::<_, CliError>(mcp::serve(host, args.flows.clone(), begun, stop).await)

@@ -33,7 +33,7 @@ pub(crate) struct NodesArgs {
 pub(super) fn execute(args: &NodesArgs) -> Result<Exit, CliError> {
     let host = args.packs.types_host()?;
     let found = match &args.node_type {
-        Some(wanted) => vec![find(host.catalog(), wanted)?],
+        Some(wanted) => vec![find(&host.catalog(), wanted)?],
         None => host.catalog().types().map(|node| &**node).cloned().collect(),
     };
     if args.json {

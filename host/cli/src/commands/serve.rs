@@ -13,7 +13,10 @@ use flowcell::{
     tenants::callers::Callers,
 };
 
-use super::secret::{warn_if_exposed, warn_of_lost_secrets};
+use super::{
+    reload::reload_at_hangup,
+    secret::{warn_if_exposed, warn_of_lost_secrets},
+};
 use crate::{
     cli_error::{CliError, Exit},
     duration,
@@ -109,9 +112,10 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
             Signals::listen().map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;
         let server = Server::bind(host.clone(), settings).await.map_err(start_error)?;
         if let StoreLocation::Folder(folder) = place {
-            let owner = Arc::new(QueueDriver(server.admission()));
+            let owner = Arc::new(QueueDriver { admission: server.admission(), reloader: server.reloader() });
             listen(&host, folder, owner, args.packs.reach(), terminal);
         }
+        reload_at_hangup(server.reloader(), terminal)?;
         tokio::spawn(retention.attend());
         terminal.say(&format!("listening on http://{}", server.address()));
         serve_until_stopped(server, &mut signals, args.drain_delay, terminal).await

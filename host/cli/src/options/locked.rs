@@ -20,11 +20,17 @@ pub(crate) struct LockArgs {
 }
 
 impl LockArgs {
-    /// Adds the lock file and the trust file to a host. Without arguments, those in the current folder are used.
+    /// Adds the lock file and the trust file to a host. Without arguments, those in the current folder are used whenever
+    /// they exist.
     pub(crate) fn add_to(&self, builder: HostBuilder) -> HostBuilder {
-        let lock = self.lock.clone().or_else(|| existing_file(LOCK_FILE));
-        let builder = lock.into_iter().fold(builder, HostBuilder::lock);
-        self.trust_file().into_iter().fold(builder, HostBuilder::trust_file)
+        let builder = match &self.lock {
+            Some(lock) => builder.lock(lock),
+            None => builder.optional_lock(LOCK_FILE),
+        };
+        match &self.trust {
+            Some(trust) => builder.trust_file(trust),
+            None => builder.optional_trust_file(TRUST_FILE),
+        }
     }
 
     /// Reads the lock file. A missing file is an empty lock.
@@ -34,14 +40,7 @@ impl LockArgs {
 
     /// Reads the keys whose signatures are trusted.
     pub(crate) fn trust(&self) -> Result<Trust, InstallError> {
-        self.trust_file().map_or_else(|| Ok(Trust::default()), |file| Trust::read(&file))
+        let usual = || Some(PathBuf::from(TRUST_FILE)).filter(|file| file.is_file());
+        self.trust.clone().or_else(usual).map_or_else(|| Ok(Trust::default()), |file| Trust::read(&file))
     }
-
-    fn trust_file(&self) -> Option<PathBuf> {
-        self.trust.clone().or_else(|| existing_file(TRUST_FILE))
-    }
-}
-
-fn existing_file(file: &str) -> Option<PathBuf> {
-    Some(PathBuf::from(file)).filter(|file| file.is_file())
 }

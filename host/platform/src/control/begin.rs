@@ -19,10 +19,12 @@ use crate::{
     Host, LoadError, StartError,
     control::Reach,
     drive::{
+        reload::Reloader,
         sessions::{Opened, SessionError},
         supervisor::{AdmissionQueue, AdmitError, FirstEvent, MAX_TIMER_WAIT, Overflow},
     },
     library::versions::{self, FlowVersion, NoVersion, RetryError},
+    operate::documents::to_json,
 };
 
 /// The part of the store's owner that drives runs.
@@ -34,19 +36,46 @@ pub trait Driver: Send + Sync {
     /// `follows` is true, the other process waits for the run's events, so the driver drives the run at once or in
     /// its turn, or refuses it.
     fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>>;
+
+    /// Returns the reloader of the process. `None` if the process drives only a run of its own.
+    fn reloader(&self) -> Option<Arc<Reloader>> {
+        None
+    }
 }
 
 /// A driver that passes handed-over runs to the admission queue of a supervisor.
-pub struct QueueDriver(pub AdmissionQueue);
+pub struct QueueDriver {
+    /// The queue of new runs.
+    pub admission: AdmissionQueue,
+    /// Reads packs, flows and triggers again.
+    pub reloader: Arc<Reloader>,
+}
 
 impl Driver for QueueDriver {
     fn notify_ready(&self) {
-        self.0.ready_signal().notify_one();
+        self.admission.ready_signal().notify_one();
+    }
+
+    fn reloader(&self) -> Option<Arc<Reloader>> {
+        Some(self.reloader.clone())
     }
 
     fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>> {
-        let (admission, overflow) = (self.0.clone(), if follows { Overflow::Refuse } else { Overflow::Store });
+        let (admission, overflow) = (self.admission.clone(), if follows { Overflow::Refuse } else { Overflow::Store });
         Box::pin(async move { admission.admit(Tenant::local(), runner, overflow).await.map(drop) })
+    }
+}
+
+/// Handles a request to read packs, flows and triggers again. The caller prints what is broken, and this process logs it.
+pub(super) async fn reload(owner: &dyn Driver) -> OwnerReply {
+    let Some(reloader) = owner.reloader() else {
+        return refusal("bad_request", &"the process that owns the store drives only a run of its own");
+    };
+    let reloaded = reloader.reload().await;
+    reloaded.log();
+    match to_json("reloaded", &reloaded) {
+        Ok(result) => OwnerReply::Operated { result },
+        Err(error) => refusal("internal", &error),
     }
 }
 

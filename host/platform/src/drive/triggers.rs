@@ -148,13 +148,23 @@ impl Triggers {
         }
     }
 
-    /// Reads the triggers of all tenants, so that posts to them are accepted from the start.
-    pub async fn open(&self) {
+    /// Reads the triggers of all tenants, so that posts to them are accepted from the start. Returns their number.
+    pub async fn open(&self) -> usize {
+        let mut count = 0;
         for tenant in self.owners.tenants() {
-            if let Err(error) = self.refresh(&tenant).await {
-                tracing::warn!("cannot read the triggers of `{tenant}`: {error}");
+            match self.refresh(&tenant).await {
+                Ok(triggers) => count += triggers.len(),
+                Err(error) => tracing::warn!("cannot read the triggers of `{tenant}`: {error}"),
             }
         }
+        count
+    }
+
+    /// Reads the triggers of all tenants again, and starts what is due. Returns their number.
+    pub async fn reread(&self) -> usize {
+        let count = self.open().await;
+        self.changed();
+        count
     }
 
     /// Starts due runs until the caller drops the future. No tenant waits for another.

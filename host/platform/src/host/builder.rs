@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Blobs, Capability, Catalog, Digest, Failure, Tenant};
+use flowcell_contract::{Blobs, Capability, Failure, Tenant};
 use flowcell_engine::{Compiler, Config, Engine, FairSemaphore, Limits};
 use flowcell_runtime::{
     LiveRuns,
@@ -32,7 +32,8 @@ use super::{
     Host, Shared,
     checked::CheckedFlows,
     known_pack::KnownPack,
-    loading::{add_locked_pack, add_pack_file, pack_files, register},
+    node_types::NodeTypes,
+    pack_sources::{OperatorFile, PackSources},
     stores::{ServerPlace, StorePlace, Stores},
     watched::Watched,
 };
@@ -40,7 +41,6 @@ use crate::{
     cache,
     host::{
         blocking::{MAX_COSTLY_EXPRESSIONS, MAX_INPUT_CHECKS, MAX_WAITING_EXPRESSIONS},
-        catalog,
         error::Error,
         folder::Folder,
         home::Home,
@@ -57,7 +57,7 @@ use crate::{
         },
         vault::{KeyPlace, KeySource, Vault},
     },
-    packs::{PackStore, Trust, locked_packs},
+    packs::PackStore,
     posted::cache::PostedCache,
     world::{
         resolver::SharedResolver,
@@ -70,10 +70,7 @@ use crate::{
 /// engine's limits.
 #[derive(Default)]
 pub struct HostBuilder {
-    packs: Vec<PathBuf>,
-    lock: Option<PathBuf>,
-    trust_file: Option<PathBuf>,
-    pack_store: Option<PackStore>,
+    packs: PackSources,
     cache: CacheDir,
     limits: Limits,
     compiler: Option<Compiler>,
@@ -105,27 +102,41 @@ enum CacheDir {
 impl HostBuilder {
     /// Adds one pack, or every `*.wasm` file of a folder.
     pub fn packs(mut self, path: impl Into<PathBuf>) -> HostBuilder {
-        self.packs.push(path.into());
+        self.packs.paths.push(path.into());
         self
     }
 
     /// Adds the packs that a `flowcell.lock` pins. They must already be in the pack store. Building a host makes no
     /// connection.
     pub fn lock(mut self, file: impl Into<PathBuf>) -> HostBuilder {
-        self.lock = Some(file.into());
+        self.packs.lock = Some(OperatorFile::required(file.into()));
+        self
+    }
+
+    /// Adds the packs of a `flowcell.lock` as [`HostBuilder::lock`] does, if the file exists when packs are read. Once
+    /// it was found, it must exist.
+    pub fn optional_lock(mut self, file: impl Into<PathBuf>) -> HostBuilder {
+        self.packs.lock = Some(OperatorFile::optional(file.into()));
         self
     }
 
     /// Reads the trusted signers of pinned packs from a YAML file: see [`Trust`]. By default packs need no signature,
     /// and every signer is trusted.
     pub fn trust_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
-        self.trust_file = Some(path.into());
+        self.packs.trust = Some(OperatorFile::required(path.into()));
+        self
+    }
+
+    /// Reads the trusted signers as [`HostBuilder::trust_file`] does, if the file exists when packs are read. Once it
+    /// was found, it must exist.
+    pub fn optional_trust_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
+        self.packs.trust = Some(OperatorFile::optional(path.into()));
         self
     }
 
     /// Sets the store of pinned packs. Default: the user's cache folder.
     pub fn pack_store(mut self, store: PackStore) -> HostBuilder {
-        self.pack_store = Some(store);
+        self.packs.store = Some(store);
         self
     }
 
@@ -285,7 +296,7 @@ impl HostBuilder {
     /// Starts the engine and reads the manifests. Code is compiled on its first use.
     pub fn build(mut self) -> Result<Host, Error> {
         let engine = self.start_engine()?;
-        let (catalog, packs) = self.read_packs(&engine)?;
+        let (node_types, packs) = NodeTypes::open(engine.clone(), std::mem::take(&mut self.packs))?;
         let keys = std::mem::take(&mut self.secret_keys);
         let key_folder = self.key_folder.take();
         let opens_for_checks = key_folder.is_some();
@@ -314,7 +325,7 @@ impl HostBuilder {
         let posted = shared.is_some().then(|| Arc::new(PostedCache::new(documents.clone())));
         let shared = Arc::new(Shared {
             engine,
-            catalog: Arc::new(catalog),
+            node_types,
             journal,
             timers,
             leases,
@@ -350,7 +361,7 @@ impl HostBuilder {
             inputs: FairSemaphore::new(MAX_INPUT_CHECKS),
             expressions: FairSemaphore::new(MAX_COSTLY_EXPRESSIONS),
             waiting_expressions: FairSemaphore::new(MAX_WAITING_EXPRESSIONS),
-            packs: Mutex::new(packs),
+            packs: Mutex::new(packs.into_iter().map(|(digest, bytes)| (digest, KnownPack::new(bytes))).collect()),
             posted,
         });
         Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate, library: None })
@@ -366,31 +377,6 @@ impl HostBuilder {
         let (compiler, instances) = (self.compiler.take(), self.instances);
         let config = Config { cache_dir, limits, compiler, instances, ..Config::default() };
         Engine::new(config).map_err(|error| Error::Engine(error.into()))
-    }
-
-    /// Returns the node types of the built-in and added packs, and the added packs for runs to pin.
-    fn read_packs(&self, engine: &Engine) -> Result<(Catalog, HashMap<Digest, KnownPack>), Error> {
-        let (mut catalog, mut packs) = (Catalog::default(), HashMap::new());
-        for built_in in catalog::PACKS {
-            let origin = format!("`{}` of the catalog", built_in.name);
-            let digest = Digest(built_in.digest.into());
-            let pack = engine.add_built_in(built_in.bytes, digest, &origin)?;
-            register(&mut catalog, pack, &origin)?;
-        }
-        for path in self.packs.iter().map(|path| pack_files(path)) {
-            for file in path? {
-                let (digest, bytes) = add_pack_file(engine, &mut catalog, &file, &file)?;
-                packs.insert(digest, KnownPack::new(bytes));
-            }
-        }
-        let trust = self.trust_file.as_deref().map_or_else(|| Ok(Trust::default()), Trust::read)?;
-        let locked =
-            self.lock.as_deref().map(|lock| locked_packs(lock, self.pack_store.as_ref(), &trust)).transpose()?;
-        for pack in locked.into_iter().flatten() {
-            let (digest, bytes) = add_locked_pack(engine, &mut catalog, pack)?;
-            packs.insert(digest, KnownPack::new(bytes));
-        }
-        Ok((catalog, packs))
     }
 
     /// Returns the observers of watched runs, with the operator's collector.

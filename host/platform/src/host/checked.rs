@@ -2,11 +2,11 @@
 //!
 //! The result of a check depends on the flow's text, this program, and what the check has looked up: the files that the
 //! flow names, the agents, and the tenant's secrets and policy. So the result is reused while each lookup still gives
-//! the same.
+//! the same, and the host has the same node types.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use flowcell_contract::Tenant;
+use flowcell_contract::{Catalog, Tenant};
 use flowcell_flow::{CheckContext, CheckMode, Source};
 use parking_lot::Mutex;
 
@@ -58,6 +58,8 @@ struct Remembered {
     flow: LoadedFlow,
     lookups: Vec<Lookup>,
     text: usize,
+    /// The node types of the host at the check.
+    types: Arc<Catalog>,
 }
 
 impl Remembered {
@@ -67,28 +69,54 @@ impl Remembered {
 }
 
 impl CheckedFlows {
-    fn find(&self, tenant: &Tenant, source: &Source, folder: &Folder) -> Option<Arc<Remembered>> {
+    fn find(&self, tenant: &Tenant, source: &Source, folder: &Folder, types: &Arc<Catalog>) -> Option<Arc<Remembered>> {
         // A flow that is too large to be remembered is not even compared.
         if source.text.len() > MAX_FLOW_TEXT_BYTES {
             return None;
         }
         let key = Key::new(source, folder);
-        self.0.lock().flows.get(tenant)?.get(&key).cloned()
+        self.0.lock().flows.get(tenant)?.get(&key).filter(|known| Arc::ptr_eq(&known.types, types)).cloned()
     }
 
     /// Returns the remembered result if the check made no lookups.
-    pub(super) fn get_without_lookups(&self, tenant: &Tenant, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
-        self.find(tenant, source, folder).filter(|known| known.lookups.is_empty()).map(|known| known.to_checked_flow())
+    pub(super) fn get_without_lookups(
+        &self,
+        tenant: &Tenant,
+        source: &Source,
+        folder: &Folder,
+        types: &Arc<Catalog>,
+    ) -> Option<CheckedFlow> {
+        let known = self.find(tenant, source, folder, types).filter(|known| known.lookups.is_empty());
+        known.map(|known| known.to_checked_flow())
     }
 
-    /// Returns the remembered result if every lookup of the check still gives the same.
-    pub(super) fn get(&self, tenant: &Tenant, source: &Source, around: &Surroundings) -> Option<CheckedFlow> {
-        let known = self.find(tenant, source, &around.folder)?;
+    /// Returns the remembered result if every lookup of the check still gives the same, and the check had these node
+    /// types.
+    pub(super) fn get(
+        &self,
+        tenant: &Tenant,
+        source: &Source,
+        around: &Surroundings,
+        types: &Arc<Catalog>,
+    ) -> Option<CheckedFlow> {
+        let known = self.find(tenant, source, &around.folder, types)?;
         known.lookups.iter().all(|is_as_before| is_as_before(around)).then(|| known.to_checked_flow())
     }
 
-    /// Remembers a flow without errors. `lookups` are the lookups of its check.
-    pub(super) fn put(&self, tenant: &Tenant, source: &Source, checked: &CheckedFlow, lookups: Vec<Lookup>) {
+    /// Forgets all flows.
+    pub(super) fn forget_all(&self) {
+        *self.0.lock() = Known::default();
+    }
+
+    /// Remembers a flow without errors. `lookups` are the lookups of its check, and `types` the node types of the host.
+    pub(super) fn put(
+        &self,
+        tenant: &Tenant,
+        source: &Source,
+        checked: &CheckedFlow,
+        lookups: Vec<Lookup>,
+        types: &Arc<Catalog>,
+    ) {
         let Some(flow) = checked.flow.clone() else { return };
         let text = flow.content.size();
         if lookups.len() > MAX_LOOKUPS || text > MAX_FLOW_TEXT_BYTES {
@@ -104,7 +132,7 @@ impl CheckedFlows {
             *sum -= flows.drain().map(|(_, flow)| flow.text).sum::<usize>();
         }
         let key = Key::new(source, &flow.folder);
-        let before = flows.insert(key, Arc::new(Remembered { flow, lookups, text }));
+        let before = flows.insert(key, Arc::new(Remembered { flow, lookups, text, types: types.clone() }));
         *sum = *sum + text - before.map_or(0, |before| before.text);
     }
 }

@@ -11,7 +11,11 @@ use flowcell_contract::{Catalog, Digest, Tenant};
 use flowcell_engine::{Engine, Pack};
 use flowcell_flow::{Diagnostic, Location, PackRef, Source, Start};
 
-use super::{Host, known_pack::KnownPack};
+use super::{
+    Host,
+    known_pack::KnownPack,
+    pack_changes::{HostPack, PackChanges},
+};
 use crate::{
     host::{
         error::{Error, LoadError},
@@ -65,22 +69,22 @@ pub(crate) fn load_in(host: &Host, source: &Source, folder: Arc<Folder>) -> Resu
 }
 
 pub(crate) fn check_in(host: &Host, source: &Source, folder: Arc<Folder>, start: &Start) -> CheckedFlow {
-    let around = surroundings(host, folder);
+    let (around, types) = (surroundings(host, folder), host.catalog());
     let plain = *start == Start::default();
-    let known = plain.then(|| host.shared.checked.get(&host.tenant, source, &around)).flatten();
-    known.unwrap_or_else(|| check_anew(host, source, around, start))
+    let known = plain.then(|| host.shared.checked.get(&host.tenant, source, &around, &types)).flatten();
+    known.unwrap_or_else(|| check_anew(host, source, around, start, &types))
 }
 
 /// Performs [`Host::checked_before`].
 pub(crate) fn checked_before(host: &Host, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
-    host.shared.checked.get_without_lookups(&host.tenant, source, folder)
+    host.shared.checked.get_without_lookups(&host.tenant, source, folder, &host.catalog())
 }
 
-fn check_anew(host: &Host, source: &Source, around: Surroundings, start: &Start) -> CheckedFlow {
+fn check_anew(host: &Host, source: &Source, around: Surroundings, start: &Start, types: &Arc<Catalog>) -> CheckedFlow {
     let since = Instant::now();
     let folder = around.folder.clone();
     let named = flowcell_flow::packs(source);
-    let (catalog, mut diagnostics) = catalog_with(host, &named, source, &folder);
+    let (catalog, mut diagnostics) = catalog_with(host, types, &named, source, &folder);
     let sound = diagnostics.is_empty();
     let inspector = Inspector::new(host.shared.engine.clone(), catalog.clone(), host.tenant.clone());
     let reading = RecordingContext::new(around, inspector);
@@ -99,7 +103,7 @@ fn check_anew(host: &Host, source: &Source, around: Surroundings, start: &Start)
     host.shared.engine.charge(&host.tenant, since.elapsed().saturating_sub(reading.time_spent()));
     // A flow that names pack files is not remembered, since the files may change.
     if named.is_empty() && *start == Start::default() {
-        host.shared.checked.put(&host.tenant, source, &checked, reading.lookups());
+        host.shared.checked.put(&host.tenant, source, &checked, reading.lookups(), types);
     }
     checked
 }
@@ -116,12 +120,18 @@ fn surroundings(host: &Host, folder: Arc<Folder>) -> Surroundings {
     Surroundings { folder, capabilities, granting }
 }
 
-/// Returns the catalog with the packs that a flow names, and the diagnostics of these packs.
-fn catalog_with(host: &Host, named: &[PackRef], source: &Source, folder: &Folder) -> (Arc<Catalog>, Vec<Diagnostic>) {
+/// Returns the node types of the host with those of the packs that a flow names, and the diagnostics of these packs.
+fn catalog_with(
+    host: &Host,
+    types: &Arc<Catalog>,
+    named: &[PackRef],
+    source: &Source,
+    folder: &Folder,
+) -> (Arc<Catalog>, Vec<Diagnostic>) {
     if named.is_empty() {
-        return (host.shared.catalog.clone(), Vec::new());
+        return (types.clone(), Vec::new());
     }
-    let mut catalog = Catalog::clone(&host.shared.catalog);
+    let mut catalog = Catalog::clone(types);
     let mut findings = Vec::new();
     for PackRef { path, location: place } in named {
         // The files of this machine belong to the user who started the process, and to no other tenant.
@@ -133,19 +143,34 @@ fn catalog_with(host: &Host, named: &[PackRef], source: &Source, folder: &Folder
         let found = folder.resolve_pack(path).map_err(|source| Error::Read { path: shown.clone(), source });
         let added = found.and_then(|file| add_pack_file(&host.shared.engine, &mut catalog, &file, &shown));
         match added {
-            Ok((digest, _)) if !host.policy.allows_pack(&digest.0) => {
-                findings.push(pack_denied(source, place.clone(), &digest.0));
+            Ok(pack) if !host.policy.allows_pack(&pack.digest.0) => {
+                findings.push(pack_denied(source, place.clone(), &pack.digest.0));
             }
-            Ok((digest, bytes)) => remember_pack(host, digest, bytes),
+            Ok(pack) => remember_packs(host, [(pack.digest, pack.bytes)]),
             Err(error) => findings.push(error.at(source, place.clone())),
         }
     }
     (Arc::new(catalog), findings)
 }
 
-fn remember_pack(host: &Host, digest: Digest, bytes: Arc<[u8]>) {
-    let mut packs = host.shared.packs.lock();
-    packs.entry(digest).or_insert(KnownPack::new(bytes));
+/// Performs [`Host::packs`].
+pub(crate) fn packs(host: &Host) -> Vec<HostPack> {
+    host.shared.node_types.packs()
+}
+
+/// Performs [`Host::reload_packs`].
+pub(crate) fn reload_packs(host: &Host) -> Result<PackChanges, Error> {
+    let changes = host.shared.node_types.reload(|packs| remember_packs(host, packs))?;
+    if !changes.is_empty() {
+        host.shared.checked.forget_all();
+    }
+    Ok(changes)
+}
+
+/// Remembers the bytes of packs, so that runs can pin them.
+pub(super) fn remember_packs(host: &Host, packs: impl IntoIterator<Item = (Digest, Arc<[u8]>)>) {
+    let mut known = host.shared.packs.lock();
+    packs.into_iter().for_each(|(digest, bytes)| _ = known.entry(digest).or_insert(KnownPack::new(bytes)));
 }
 
 /// Reports a pack that the operator does not let the tenant use.
@@ -158,29 +183,30 @@ fn accept(checked: CheckedFlow) -> Result<LoadedFlow, LoadError> {
     checked.flow.ok_or(LoadError::Invalid(checked.diagnostics))
 }
 
-/// Adds the pack of a file to an engine and a catalog, and returns its digest and bytes. Error messages name the file
-/// as `shown`.
+/// A pack that was added to an engine and a catalog.
+pub(super) struct AddedPack {
+    pub(super) id: PackId,
+    pub(super) digest: Digest,
+    pub(super) bytes: Arc<[u8]>,
+}
+
+/// Adds the pack of a file to an engine and a catalog. Error messages name the file as `shown`.
 pub(super) fn add_pack_file(
     engine: &Engine,
     catalog: &mut Catalog,
     file: &Path,
     shown: &Path,
-) -> Result<(Digest, Arc<[u8]>), Error> {
+) -> Result<AddedPack, Error> {
     let bytes: Arc<[u8]> = fs::read(file).map_err(|source| Error::Read { path: shown.to_owned(), source })?.into();
     let origin = shown.display().to_string();
     let pack = engine.add_pack(bytes.to_vec(), &origin)?;
-    let digest = pack.digest.clone();
+    let (id, digest) = (PackId::of(&pack.manifest), pack.digest.clone());
     register(catalog, pack, &origin)?;
-    Ok((digest, bytes))
+    Ok(AddedPack { id, digest, bytes })
 }
 
-/// Adds a pinned pack to an engine and a catalog, and returns its digest and bytes. It fails if the pack's name and
-/// version differ from those in the lock.
-pub(super) fn add_locked_pack(
-    engine: &Engine,
-    catalog: &mut Catalog,
-    locked: LockedPack,
-) -> Result<(Digest, Arc<[u8]>), Error> {
+/// Adds a pinned pack to an engine and a catalog. It fails if the pack's name and version differ from those in the lock.
+pub(super) fn add_locked_pack(engine: &Engine, catalog: &mut Catalog, locked: LockedPack) -> Result<AddedPack, Error> {
     let LockedPack { id, bytes } = locked;
     let origin = format!("{id} of the lock");
     let pack = engine.add_pack(bytes.clone(), &origin)?;
@@ -189,7 +215,7 @@ pub(super) fn add_locked_pack(
         return Err(InstallError::Other { wanted: id.to_string(), origin, found }.into());
     }
     register(catalog, pack, &origin)?;
-    Ok((digest, bytes.into()))
+    Ok(AddedPack { id, digest, bytes: bytes.into() })
 }
 
 /// Adds the node types of a pack to a catalog. It fails if another pack has one of their names.

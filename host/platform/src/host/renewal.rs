@@ -80,10 +80,10 @@ fn denied_packs(host: &Host, content: &Content) -> Vec<Diagnostic> {
     let source = content.source();
     let named = flowcell_flow::packs(&source);
     let Some(first) = named.first() else { return Vec::new() };
+    let types = host.catalog();
     let offered = |digest: &str| {
         let of_catalog = |pack: &Digest| *pack.0 == *digest;
-        content.built_in.contains(digest)
-            || host.shared.catalog.types().any(|node| node.pack.as_ref().is_some_and(of_catalog))
+        content.built_in.contains(digest) || types.types().any(|node| node.pack.as_ref().is_some_and(of_catalog))
     };
     let brought = content.packs.keys().filter(|digest| !offered(digest) && !host.policy.allows_pack(digest));
     brought.map(|digest| pack_denied(&source, first.location.clone(), digest)).collect()

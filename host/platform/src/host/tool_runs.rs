@@ -38,7 +38,7 @@ impl CalledFlows {
 }
 
 impl RunFlows for CalledFlows {
-    fn catalog(&self) -> &Catalog {
+    fn catalog(&self) -> Arc<Catalog> {
         self.host.catalog()
     }
 

@@ -39,7 +39,7 @@ pub(crate) const FLOW_TOOL: &str = "flow:";
 /// Runs node types and flows as children of the agent's run.
 pub(crate) trait RunFlows: Send + Sync {
     /// Returns the node types.
-    fn catalog(&self) -> &Catalog;
+    fn catalog(&self) -> Arc<Catalog>;
 
     /// Returns the sorted names of the flows that the agent's run can call.
     fn names(&self) -> BTreeSet<String>;

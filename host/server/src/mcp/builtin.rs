@@ -360,9 +360,11 @@ fn to_json(value: impl Serialize) -> Result<Value, ApiError> {
 }
 
 fn node_types(request: &Request) -> Value {
-    let types = request.host.catalog().types();
-    let nodes: Vec<_> =
-        types.map(|node| json!({ "type": node.name, "title": node.title, "description": node.description })).collect();
+    let types = request.host.catalog();
+    let nodes: Vec<_> = types
+        .types()
+        .map(|node| json!({ "type": node.name, "title": node.title, "description": node.description }))
+        .collect();
     json!({ "nodes": nodes })
 }
 

@@ -54,7 +54,7 @@ pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Cli
     let answers = answer.into_iter().map(|answer| (alone::NODE_ID.to_owned(), answer)).collect();
     let plan = Plan { answers, json, quiet, packs, store: StoreArgs::none(), ..Plan::default() };
     let host = plan.packs.host()?;
-    nodes::find(host.catalog(), &node_type)?;
+    nodes::find(&host.catalog(), &node_type)?;
     let source = SingleNodeFlow { node_type: &node_type, grants: &grants, has_body: false }.source("".as_ref());
     let flow = host.load_source(source)?;
     let input = inputs::collect(&inputs::kept_by(&host, &input)?, input_file.as_deref())?;

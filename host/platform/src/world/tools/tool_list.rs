@@ -88,7 +88,8 @@ impl Tools {
         wanted: impl Fn(&Named) -> bool,
         near: impl Fn(&str) -> bool,
     ) -> Result<Json, Failure> {
-        let nodes = self.flows.catalog().names().filter_map(|name| self.node(name));
+        let types = self.flows.catalog();
+        let nodes = types.names().filter_map(|name| self.node(name));
         let nodes = nodes.filter(|node| wanted(&Named::of_node(node)));
         let mut offers: Vec<_> = nodes.map(|node| Offer::of_node(&node)).collect();
         let flows = self.flows.names().into_iter().map(|name| Named::from(format!("{FLOW_TOOL}{name}")));

@@ -1,0 +1,202 @@
+//! Reads packs, flows and triggers again while a process runs.
+//!
+//! Packs are read again only here. Flows of the folder are read again at each start of a run, and triggers every few
+//! seconds; a reload also reads them at once, checks the flows, and says what has changed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+    path::Path,
+    sync::Arc,
+    time::SystemTime,
+};
+
+use flowcell_contract::Tenant;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::triggers::Triggers;
+use crate::{FlowLibrary, Host, LibraryError, host::pack_changes::PackChanges};
+
+/// Maximum number of flows that one reload checks.
+pub const MAX_CHECKED_FLOWS: usize = 1_000;
+
+/// The result of a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reloaded {
+    /// The changes of packs. `None` if a pack cannot be used; all packs are then as before.
+    pub packs: Option<PackChanges>,
+    /// The changes of the flows of `local`. `None` if the process has no folder of flows, or cannot read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowChanges>,
+    /// The number of triggers of all tenants. `None` if the process starts no triggers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub triggers: Option<usize>,
+    /// The reasons why packs or flows could not be read, as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+}
+
+/// The changes of flows since they were last read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlowChanges {
+    /// The new files of flows in the folder.
+    pub added: Vec<String>,
+    /// The files of flows in the folder with another size or time of modification.
+    pub changed: Vec<String>,
+    /// The files of flows that are gone.
+    pub gone: Vec<String>,
+    /// The number of flows that were checked with the present packs, in the folder and posted ones.
+    pub checked: usize,
+    /// The number of flows beyond [`MAX_CHECKED_FLOWS`], which were not checked.
+    pub unchecked: usize,
+    /// The flows that cannot run.
+    pub broken: Vec<BrokenFlow>,
+}
+
+/// A flow that cannot run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BrokenFlow {
+    /// The name of the flow.
+    pub flow: String,
+    /// The errors of its check.
+    pub error: String,
+}
+
+impl Reloaded {
+    /// Returns whether everything could be read, and no flow is broken.
+    pub fn is_good(&self) -> bool {
+        self.errors.is_empty() && self.flows.as_ref().is_none_or(|flows| flows.broken.is_empty())
+    }
+
+    /// Logs what could not be read or is broken, as warnings, and the changes.
+    pub fn log(&self) {
+        for error in &self.errors {
+            tracing::warn!("a reload found an error: {error}");
+        }
+        for BrokenFlow { flow, error } in self.flows.iter().flat_map(|flows| &flows.broken) {
+            tracing::warn!("a reload found that the flow `{flow}` cannot run: {error}");
+        }
+        if let Some(packs) = &self.packs {
+            let (added, replaced, gone) = (packs.added.len(), packs.replaced.len(), packs.gone.len());
+            tracing::info!(added, replaced, gone, "the packs were read again");
+        }
+    }
+}
+
+/// Reloads a process.
+pub struct Reloader {
+    host: Host,
+    served: Option<ServedFlows>,
+    /// Held during a reload, so that one runs at a time.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// The flows and triggers of a server.
+struct ServedFlows {
+    /// The flows of `local`.
+    library: FlowLibrary,
+    triggers: Arc<Triggers>,
+    /// The files of flows when they were last read.
+    seen: Arc<Mutex<BTreeSet<FlowFile>>>,
+}
+
+/// A file of a flow, with its size and time of modification.
+type FlowFile = (String, u64, SystemTime);
+
+impl Reloader {
+    /// Creates a reloader for a process that has only packs.
+    pub fn new(host: Host) -> Reloader {
+        Reloader { host: host.for_tenant(Tenant::local()), served: None, turn: Default::default() }
+    }
+
+    /// Returns a reloader that also reads the flows of `local` in a server's folder, and the triggers of all tenants.
+    pub fn with_flows(self, folder: &Path, triggers: Arc<Triggers>) -> Reloader {
+        let library = FlowLibrary::of_host(folder, &self.host);
+        // A folder that cannot be read has no files now; the next reload reports why.
+        let seen = Arc::new(Mutex::new(library.file_times().unwrap_or_default()));
+        Reloader { served: Some(ServedFlows { library, triggers, seen }), ..self }
+    }
+
+    /// Reads everything again. If packs cannot be used, the earlier ones stay in use, and flows
+    /// and triggers are still read. Several reloads run one after the other.
+    pub async fn reload(&self) -> Reloaded {
+        let _turn = self.turn.lock().await;
+        let mut reloaded = Reloaded::default();
+        let host = self.host.clone();
+        match unblocked(move || host.reload_packs().map_err(|error| pack_error(&error))).await {
+            Ok(packs) => reloaded.packs = Some(packs),
+            Err(error) => reloaded.errors.push(error),
+        }
+        if let Some(ServedFlows { library, triggers, seen }) = &self.served {
+            let (host, library, seen) = (self.host.clone(), library.clone(), seen.clone());
+            match unblocked(move || read_flows(&host, &library, &seen).map_err(|error| error.to_string())).await {
+                Ok(flows) => reloaded.flows = Some(flows),
+                Err(error) => reloaded.errors.push(error),
+            }
+            reloaded.triggers = Some(triggers.reread().await);
+        }
+        reloaded
+    }
+}
+
+/// Runs work on a thread that it may block.
+async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string()).flatten()
+}
+
+/// Compares the files of flows with those that were read before, and checks the flows.
+fn read_flows(
+    host: &Host,
+    library: &FlowLibrary,
+    seen: &Mutex<BTreeSet<FlowFile>>,
+) -> Result<FlowChanges, LibraryError> {
+    let (files, names) = (library.file_times()?, library.names()?);
+    let mut changes = FlowChanges::default();
+    let before = std::mem::replace(&mut *seen.lock(), files.clone());
+    let of = |files: &BTreeSet<FlowFile>| -> BTreeMap<String, (u64, SystemTime)> {
+        files.iter().map(|(file, size, time)| (file.clone(), (*size, *time))).collect()
+    };
+    let (before, after) = (of(&before), of(&files));
+    for (file, state) in &after {
+        match before.get(file) {
+            None => changes.added.push(file.clone()),
+            Some(known) if known != state => changes.changed.push(file.clone()),
+            Some(_) => {}
+        }
+    }
+    changes.gone = before.keys().filter(|file| !after.contains_key(*file)).cloned().collect();
+    changes.checked = names.len().min(MAX_CHECKED_FLOWS);
+    changes.unchecked = names.len() - changes.checked;
+    for flow in names.into_iter().take(MAX_CHECKED_FLOWS) {
+        match library.load(host, &flow, None) {
+            // A flow that is deleted meanwhile is not broken.
+            Ok(_) | Err(LibraryError::Unknown(_)) => {}
+            Err(error @ LibraryError::Store(_)) => return Err(error),
+            Err(error) => changes.broken.push(BrokenFlow { flow, error: error.to_string() }),
+        }
+    }
+    Ok(changes)
+}
+
+/// Returns an error of packs as a sentence, with its causes and advice.
+fn pack_error(error: &crate::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    let help = match error {
+        crate::Error::Installed(error) => error.help(),
+        _ => None,
+    };
+    let help = help.map(|help| format!("; {help}")).unwrap_or_default();
+    format!("{text}{help}; the packs are as before")
+}
