@@ -104,6 +104,8 @@ pub const LEASE_MS: u64 = 15_000;
 pub const RENEW_MS: u64 = 5_000;
 /// Milliseconds without a renewal after which a process stops driving its runs.
 pub const GIVE_UP_MS: u64 = 10_000;
+/// Milliseconds between two checks whether another process on this machine has died.
+pub const DEATH_CHECK_MS: u64 = 1_000;
 /// Milliseconds after which a server that does not answer counts as unreachable.
 pub const SERVER_PATIENCE_MS: u64 = 10_000;
 /// Milliseconds that a test of a server in an outage waits for each host.

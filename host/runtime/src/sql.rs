@@ -21,6 +21,7 @@
 //! | `hosts` | the hosts of a URL, and the search for the primary |
 //! | `outage`, `recovery` | the times in which the server cannot be used, and the tests for their end |
 //! | `options` | how this process uses the store |
+//! | `presence` | the proof that a process on the same machine has died |
 //! | `queue`, `writer` | the items for the writer, and the tokio task that writes |
 //! | `commit`, `side_writes` | one commit: units, and the writes beside them |
 //! | `schema`, `backfill`, `settings` | the tables, their upgrades, and the checks of the server's settings |
@@ -54,6 +55,7 @@ mod inbox;
 mod leases;
 mod options;
 mod outage;
+mod presence;
 mod queue;
 mod recovery;
 mod runs;
@@ -91,6 +93,7 @@ use connection::{Connection, Connections};
 pub use dialect::Dialect;
 use epoch::Epoch;
 pub use options::Options;
+use presence::Presence;
 use queue::{Queue, Turn};
 use sql_error::SqlError;
 use worker::{Job, Worker};
@@ -152,6 +155,7 @@ impl From<SqlError> for OpenSharedStoreError {
 struct Shared {
     connections: Connections,
     claims: Claims,
+    presence: Presence,
     epoch: Epoch,
     queue: Queue,
     visible: Mutex<Visible>,
@@ -258,13 +262,16 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     let epoch = Epoch::new(options.epoch_file.clone());
     epoch.check(&mut connection).await?;
     connection.replace_patience(patience);
+    let presence = Presence::new(options.presence_folder.as_deref(), &options.name, &epoch.lineage());
+    presence::end_leases(&mut connection, presence.find_dead()).await?;
     let asked = Instant::now();
-    let owner = heartbeat::become_owner(&mut connection, &options.name, options.lease.as_millis() as u64).await?;
+    let owner = heartbeat::become_owner(&mut connection, presence.name(), options.lease.as_millis() as u64).await?;
     drop(connection);
     let claims = Claims::new(owner, asked, options.unfenced);
     Ok(Arc::new(Shared {
         connections,
         claims,
+        presence,
         epoch,
         queue: Queue::default(),
         visible: Mutex::default(),
@@ -322,6 +329,7 @@ fn tell_waiting(message: &str) {
 async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>) {
     tokio::task::spawn_local(heartbeat::renew_repeatedly(shared.clone()));
     tokio::task::spawn_local(recovery::test_suspect_server(shared.clone()));
+    tokio::task::spawn_local(presence::watch(shared.clone()));
     let writer = tokio::task::spawn_local(writer::Writer::new(shared.clone()).run());
     let answering = shared.clone();
     let answers = tokio::task::spawn_local(async move {

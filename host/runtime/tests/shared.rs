@@ -47,6 +47,7 @@ on_both! {
     zombie::r34_without_fences_a_stopped_process_is_noticed_to_write
     zombie::a_run_claimed_by_another_process_is_not_written
     zombie::a_refused_driver_reports_the_run_as_running
+    zombie::a_run_of_a_process_that_was_killed_on_this_machine_is_taken_over_at_once
     zombie::a_run_of_a_dead_process_is_taken_over
     zombie::a_refused_state_write_stops_the_runs_that_read_it
     doubt::r15_a_commit_with_an_unknown_outcome_is_done_once

@@ -273,7 +273,27 @@ fn t11_an_older_copy_of_a_shared_store_is_recognised() {
     serving.stop();
 }
 
-/// A run of a process that was killed is resumed by hand as soon as the lease of that process has ended.
+/// Kills one of two processes on this machine while it drives a run. The other one says that it takes the run over before
+/// the lease has ended, and ends it.
+fn check_kill_of_one_process(dialect: Dialect) {
+    let Some(server) = servers::server(dialect) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let url = server.url(&server.database());
+    let (mut one, mut other) = (Serving::start(folder, &url), Serving::start(folder, &url));
+    let flow =
+        json!({ "flow": { "name": "slow" }, "nodes": [{ "id": "w", "type": "control.wait", "input": { "ms": 900 } }] });
+    let started = one.ask("POST", "/v1/runs", &json!({ "flow": flow, "runId": "a" }));
+    assert!(started.starts_with("HTTP/1.1 201 "), "{started}");
+    one.child.kill().unwrap();
+    one.child.wait().unwrap();
+    other.wait_for("on this machine has died before its lease ended: its runs are taken over now");
+    ends(folder, &url, "a");
+    other.stop();
+}
+
+/// A run of a process that was killed in another container is resumed by hand as soon as the lease of that process has
+/// ended.
 #[test]
 fn w5_resume_waits_for_the_claim_of_a_dead_process() {
     let Some(server) = servers::server(Dialect::Postgres) else { return };
@@ -283,7 +303,10 @@ fn w5_resume_waits_for_the_claim_of_a_dead_process() {
     let flow = "flow: { name: slow }\nnodes: [{ id: w, type: control.wait, input: { ms: 900 } }]\n";
     fs::write(folder.join("slow.yaml"), flow).unwrap();
     let mut running = flowcell(folder);
-    running.args(["run", "slow.yaml", "--run-id", "a", "--events", "-", "--store", &url]).stdout(Stdio::piped());
+    running
+        .env("TMPDIR", folder)
+        .args(["run", "slow.yaml", "--run-id", "a", "--events", "-", "--store", &url])
+        .stdout(Stdio::piped());
     let mut running = running.spawn().unwrap();
     let mut events = BufReader::new(running.stdout.take().unwrap()).lines();
     assert!(events.any(|line| line.unwrap().contains("\"w\"")), "the task does not begin");
@@ -292,6 +315,16 @@ fn w5_resume_waits_for_the_claim_of_a_dead_process() {
     let resumed = output_of(folder, &["runs", "resume", "a", "--store", &url]);
     assert!(resumed.status.success(), "{}", stderr(&resumed));
     assert!(stderr(&resumed).contains("another process has claimed the run `a`; waiting"), "{}", stderr(&resumed));
+}
+
+#[test]
+fn w5_another_process_on_mariadb_takes_runs_over_at_once() {
+    check_kill_of_one_process(Dialect::MySql);
+}
+
+#[test]
+fn w5_another_process_on_postgresql_takes_runs_over_at_once() {
+    check_kill_of_one_process(Dialect::Postgres);
 }
 
 #[test]

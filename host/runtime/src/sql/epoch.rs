@@ -157,6 +157,12 @@ impl Epoch {
         *self.due.lock() = Some(Instant::now() + MIN_INCREMENT_INTERVAL);
     }
 
+    /// Returns the first name of the lineage that was read last. It stays the same when a lineage gets further names.
+    pub(super) fn lineage(&self) -> String {
+        let seen = self.seen.lock();
+        seen.as_ref().and_then(|age| names(&age.lineage).next()).unwrap_or_default().to_owned()
+    }
+
     fn record(&self, age: Age) {
         let mut seen = self.seen.lock();
         if seen.as_ref() == Some(&age) {

@@ -100,7 +100,7 @@ pub(super) async fn ensure_lease(shared: &Shared, connection: &mut Connection) -
 async fn replace_owner(shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
     shared.claims.lose_all();
     let asked = Instant::now();
-    let owner = become_owner(connection, &shared.options.name, shared.options.lease.as_millis() as u64).await?;
+    let owner = become_owner(connection, shared.presence.name(), shared.options.lease.as_millis() as u64).await?;
     shared.claims.record_renewal(owner, asked);
     Ok(())
 }

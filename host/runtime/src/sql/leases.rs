@@ -59,7 +59,9 @@ impl SharedRuns for SharedStore {
         let _ = self.settle();
         let owner = self.shared.claims.owner();
         // If the server does not answer, the claims end with the lease.
-        let _ = self.worker.read(async move |connection| heartbeat::release_runs(connection, owner).await);
+        if self.worker.read(async move |connection| heartbeat::release_runs(connection, owner).await).is_ok() {
+            self.shared.presence.leave();
+        }
     }
 
     fn serve(&self, world: &Arc<World>) -> Result<(), StoreError> {

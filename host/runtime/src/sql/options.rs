@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use super::presence;
 use crate::{
     limits::{GIVE_UP_MS, LEASE_MS, RENEW_MS, SERVER_PATIENCE_MS, SPARED_MS},
     ports::StoreError,
@@ -21,6 +22,10 @@ pub struct Options {
     pub start_patience: Duration,
     /// The file with the epoch that this process has seen last. `None`: only the memory of the process has it.
     pub epoch_file: Option<PathBuf>,
+    /// The folder for the locked files by which processes of this machine notice at once that one of them has died.
+    /// `None`: they wait for the end of its lease. Default: `flowcell-UID` in the system's folder of temporary files, and
+    /// `None` on systems other than Linux.
+    pub presence_folder: Option<PathBuf>,
     /// The time for which a sweep spares a new blob.
     pub spared: Duration,
     /// The reaction to a commit that has failed and is not repeated.
@@ -38,6 +43,7 @@ impl Default for Options {
             patience: Duration::from_millis(SERVER_PATIENCE_MS),
             start_patience: Duration::from_millis(SERVER_PATIENCE_MS),
             epoch_file: None,
+            presence_folder: presence::default_folder(),
             spared: Duration::from_millis(SPARED_MS),
             on_failure: crate::sqlite::stop_process,
             unfenced: false,

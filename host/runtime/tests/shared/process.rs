@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::Arc,
     time::Duration,
@@ -21,6 +22,7 @@ use super::{
 const URL: &str = "FLOWCELL_TEST_STORE_URL";
 const LEASE: &str = "FLOWCELL_TEST_STORE_LEASE_MS";
 const UNFENCED: &str = "FLOWCELL_TEST_STORE_UNFENCED";
+const FOLDER: &str = "FLOWCELL_TEST_STORE_FOLDER";
 
 /// Another process, with its own connection to the shared store.
 pub(crate) struct Process {
@@ -31,11 +33,19 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(url: &str, lease: Duration, unfenced: bool) -> Process {
+        Process::start_in(None, url, lease, unfenced)
+    }
+
+    /// Starts a process that locks its file in this folder, as a process in another container does.
+    pub(crate) fn start_in(folder: Option<&Path>, url: &str, lease: Duration, unfenced: bool) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "process::what_the_other_process_does", "--nocapture"]);
         command.env(URL, url).env(LEASE, lease.as_millis().to_string());
         if unfenced {
             command.env(UNFENCED, "1");
+        }
+        if let Some(folder) = folder {
+            command.env(FOLDER, folder);
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
@@ -76,7 +86,10 @@ fn what_the_other_process_does() {
     let Ok(url) = std::env::var(URL) else { return };
     let lease = Duration::from_millis(std::env::var(LEASE).unwrap().parse().unwrap());
     let unfenced = std::env::var_os(UNFENCED).is_some();
-    let options = Options { lease, unfenced, on_failure: |_| println!("=> failed"), ..Options::default() };
+    let mut options = Options { lease, unfenced, on_failure: |_| println!("=> failed"), ..Options::default() };
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        options.presence_folder = Some(folder.into());
+    }
     let store = SharedStore::open(&url, options).unwrap();
     let mut claimed: Vec<(String, Lease, Arc<Durable>)> = Vec::new();
     for line in std::io::stdin().lines() {
@@ -98,6 +111,11 @@ fn what_the_other_process_does() {
                 store.append(Entry { force: true, durable: durable.clone(), ..entry(run, unit) });
                 let done = || (durable.next_seq() >= until || durable.is_refused()).then(|| durable.is_refused());
                 println!("=> {}", if wait_for("the end of a write", done) { "refused" } else { "durable" });
+            }
+            // A program that outlives this process. The test ends it.
+            ["tool"] => {
+                let tool = Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+                println!("=> {}", tool.id());
             }
             _ => panic!("what is {line:?}?"),
         }

@@ -1,6 +1,6 @@
 //! Processes that are stopped or killed, and the runs that they had claimed.
 
-use std::{sync::Arc, time::Duration};
+use std::{process::Command, sync::Arc, time::Duration};
 
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
@@ -30,6 +30,12 @@ fn open(backend: &Backend) -> Arc<SharedStore> {
     Arc::new(SharedStore::open(&url(backend), Options { lease: LEASE, ..Options::default() }).unwrap())
 }
 
+/// Returns the number of owners, with those whose lease has ended by itself.
+fn owners(backend: &Backend) -> i64 {
+    let Backend::Server(server, database) = backend else { panic!("no server") };
+    server.number(database, "SELECT count(*) FROM flowcell_owners")
+}
+
 /// Appends a unit, and waits until it is durable or refused. Returns true if it is durable.
 fn write(store: &SharedStore, run: &str, seq: u64, durable: &Arc<Durable>) -> bool {
     let until = unit(seq).next_seq();
@@ -48,6 +54,10 @@ fn stop_and_go_on(backend: &Backend, unfenced: bool) -> Result<(), String> {
     assert!(store.claim(&tenant(), &"r".into()).unwrap().is_none(), "the run is driven");
     zombie.signal("STOP");
     let lease = wait_for("the end of the lease", || store.claim(&tenant(), &"r".into()).unwrap());
+    // The lease has ended by itself: the process lives, so no other process has ended the lease.
+    if owners(backend) < 2 {
+        return Err("the lease of the stopped process was ended".into());
+    }
     let before = everything(&*store, "r");
     zombie.signal("CONT");
     let said = zombie.command("write r 1");
@@ -121,15 +131,43 @@ pub(crate) fn a_refused_driver_reports_the_run_as_running(backend: &Backend) {
     assert_eq!(block_on(prepare()).status, RunStatus::Succeeded);
 }
 
+/// A process that is killed has a lease of 10 minutes, and a program that it has started lives on. Its run is taken over
+/// at once, by work that looks for runs and by a claim of the run.
+pub(crate) fn a_run_of_a_process_that_was_killed_on_this_machine_is_taken_over_at_once(backend: &Backend) {
+    let long = Duration::from_secs(600);
+    let store = SharedStore::open(&url(backend), Options { lease: long, ..Options::default() }).unwrap();
+    let mut processes = ["r", "s"].map(|run| {
+        let mut process = Process::start(&url(backend), long, false);
+        assert_eq!(process.command(&format!("claim {run}")), "claimed");
+        assert_eq!(process.command(&format!("write {run} 0")), "durable");
+        process
+    });
+    let tool = processes[0].command("tool");
+    processes[0].signal("KILL");
+    let found = wait_for("the run", || store.work(&tenant(), 0, 10).unwrap().pop());
+    let kill = |pid: &str| Command::new("kill").arg(pid).status().unwrap().success();
+    assert!(kill(&tool), "the program still runs");
+    assert_eq!(found.run.as_str(), "r", "the other process lives");
+    let lease = store.claim(&tenant(), &"r".into()).unwrap().unwrap();
+    assert!(write(&store, "r", 1, &Arc::default()));
+    drop((lease, found));
+    assert!(store.claim(&tenant(), &"s".into()).unwrap().is_none());
+    processes[1].signal("KILL");
+    wait_for("the claim", || store.claim(&tenant(), &"s".into()).unwrap());
+    assert_eq!(owners(backend), 1);
+}
+
+/// A process of another machine, or of a container with other files, is taken over after its lease.
 pub(crate) fn a_run_of_a_dead_process_is_taken_over(backend: &Backend) {
-    let mut process = Process::start(&url(backend), LEASE, false);
+    let other = tempfile::tempdir().unwrap();
+    let mut process = Process::start_in(Some(other.path()), &url(backend), LEASE, false);
     assert_eq!(process.command("claim r"), "claimed");
     assert_eq!(process.command("write r 0"), "durable");
     let store = open(backend);
     assert!(store.work(&tenant(), 0, 10).unwrap().is_empty());
     process.signal("KILL");
     let found = wait_for("the run", || store.work(&tenant(), 0, 10).unwrap().pop());
-    assert_eq!(found.run.as_str(), "r");
+    assert!(found.run.as_str() == "r" && owners(backend) >= 2);
     let lease = store.claim(&tenant(), &"r".into()).unwrap().unwrap();
     drop(found);
     assert!(write(&store, "r", 1, &Arc::default()));
