@@ -24,7 +24,8 @@
 //! | `presence` | the proof that a process on the same machine has died |
 //! | `queue`, `writer` | the items for the writer, and the tokio task that writes |
 //! | `commit`, `side_writes` | one commit: units, and the writes beside them |
-//! | `schema`, `backfill`, `settings` | the tables, their upgrades, and the checks of the server's settings |
+//! | `schema`, `backfill` | the tables, and their upgrades |
+//! | `settings`, `replication` | the checks of the server's settings |
 //! | `worker` | the jobs for the thread that uses the server |
 //!
 //! Each process writes in the order of its appends, and a commit is all or nothing, as in the embedded store. A process
@@ -58,6 +59,7 @@ mod outage;
 mod presence;
 mod queue;
 mod recovery;
+mod replication;
 mod runs;
 mod schema;
 mod search;
@@ -257,6 +259,9 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     let connections = Connections::new(url, options.patience)?;
     let mut connection = connect_first(&connections, &options).await?;
     settings::check(&mut connection).await?;
+    if connections.may_fail_over() && hosts::without_lossy(url).is_none() {
+        replication::check(&mut connection).await?;
+    }
     let patience = connection.replace_patience(Duration::from_millis(MIGRATION_PATIENCE_MS));
     schema::migrate(&mut connection, backfill::fill_searched_columns).await?;
     let epoch = Epoch::new(options.epoch_file.clone());

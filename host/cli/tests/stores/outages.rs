@@ -197,7 +197,7 @@ fn w5_the_primary_of_several_hosts_is_found_and_followed() {
     one.execute("mysql", &[&format!("CREATE DATABASE IF NOT EXISTS {database}")]);
     let hosts = |ports: &[u16]| {
         let hosts: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        format!("mysql://root@{}/{database}?ssl-mode=disabled", hosts.join(","))
+        format!("mysql://root@{}/{database}?ssl-mode=disabled&failover=lossy", hosts.join(","))
     };
     // The replica is skipped, although this user could write to it.
     one.execute("mysql", &["SET GLOBAL read_only = 1"]);
@@ -217,6 +217,56 @@ fn w5_the_primary_of_several_hosts_is_found_and_followed() {
     assert!(started, "{:?}", serving.seen);
     assert!(two.number(&database, "SELECT count(*) FROM flowcell_runs") > 0);
     serving.stop();
+}
+
+/// The primary dies while runs are started, and its synchronous replica is promoted. The process goes on there, with
+/// every run that it has acknowledged.
+#[test]
+fn w5_a_promoted_synchronous_replica_has_all_acknowledged_runs() {
+    let Some(mut primary) = servers::own_server(Dialect::Postgres) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let database = primary.database();
+    let replica = servers::replica_of(&primary);
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port, replica.port);
+    let url = format!("postgres://flowcell@{hosts}/{database}?sslmode=disable");
+    let migrate = || output_of(folder, &["store", "migrate", "--store", &url]);
+    let refused = migrate();
+    assert!(stderr(&refused).contains("`synchronous_standby_names` is ``"), "{}", stderr(&refused));
+    let synchronous = ["ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"];
+    synchronous.iter().for_each(|statement| primary.execute(&database, &[statement]));
+    // The server reads its settings again a moment later.
+    assert!((0..1_000).any(|_| migrate().status.success()), "{}", stderr(&migrate()));
+    fs::write(folder.join("waits.yaml"), WAITS).unwrap();
+    let mut serving = Serving::start_with(folder, &url, &["--epoch-file", "epoch"]);
+    run_ok(folder, &["run", "waits.yaml", "--run-id", "a", "--detach", "--quiet", "--store", &url]);
+    let (sender, acknowledged) = mpsc::channel();
+    let address = serving.address.clone();
+    let starting = thread::spawn(move || {
+        for number in 0.. {
+            let run = format!("r{number}");
+            let body = json!({ "flow": start_body()["flow"], "runId": run });
+            let answer = called::exchange(&address, "POST", "/v1/runs", &body);
+            if !answer.starts_with("HTTP/1.1 201 ") || sender.send(run).is_err() {
+                return answer;
+            }
+        }
+        String::new()
+    });
+    let mut runs: Vec<String> = acknowledged.iter().take(10).collect();
+    primary.kill();
+    runs.extend(acknowledged.iter());
+    // The request that the outage has interrupted is not acknowledged.
+    assert!(!starting.join().unwrap().starts_with("HTTP/1.1 201 "));
+    replica.execute("postgres", &["SELECT pg_promote()"]);
+    serving.wait_for(&format!("the store uses the database server 127.0.0.1:{} from now on", replica.port));
+    let url = replica.url(&database);
+    let answered = || output_of(folder, &["answer", "a", "ask", "yes", "--store", &url]).status.success();
+    assert!((0..200).any(|_| answered()), "{}", run_ok(folder, &["runs", "show", "a", "--store", &url]));
+    runs.push("a".into());
+    runs.iter().for_each(|run| ends(folder, &url, run));
+    let seen = serving.stop();
+    assert!(!seen.iter().any(|line| line.contains("older copy")), "{seen:?}");
 }
 
 /// Restores an older copy of a database, first while no process runs, and then under a running process. Both times the

@@ -120,6 +120,11 @@ impl Connections {
         self.hosts.addresses()
     }
 
+    /// Returns whether another host may become the primary.
+    pub(super) fn may_fail_over(&self) -> bool {
+        self.hosts.len() > 1
+    }
+
     pub(super) fn outages(&self) -> &Arc<Outages> {
         &self.outages
     }

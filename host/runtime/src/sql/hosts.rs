@@ -17,6 +17,9 @@ pub(super) enum Hosts {
     Pg(Vec<PgConnectOptions>),
 }
 
+/// The parameter of a URL with several hosts that accepts replicas without synchronous replication.
+const LOSSY_PARAMETER: &str = "failover=lossy";
+
 /// Returns the error for a server that is a replica.
 fn replica() -> sqlx::Error {
     sqlx::Error::Protocol("the server is a replica and accepts no writes".into())
@@ -42,7 +45,7 @@ impl Hosts {
     /// Reads a URL with one or several hosts: `postgres://user@a,b:5433/database`. The hosts share the other parts.
     pub(super) fn parse(url: &str) -> Result<Hosts, SqlError> {
         let wrong = |error: sqlx::Error| SqlError::Permanent(error.to_string());
-        let urls = split(url);
+        let urls = split(&without_lossy(url).unwrap_or_else(|| url.to_owned()));
         if urls.len() > MAX_SERVER_HOSTS {
             let why = format!("the URL names {} hosts, and at most {MAX_SERVER_HOSTS} are allowed", urls.len());
             return Err(SqlError::Permanent(why));
@@ -65,7 +68,7 @@ impl Hosts {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Hosts::My(hosts) => hosts.len(),
             Hosts::Pg(hosts) => hosts.len(),
@@ -135,6 +138,16 @@ impl Hosts {
     }
 }
 
+/// Removes the parameter [`LOSSY_PARAMETER`] from a URL. Returns `None` if the URL does not have it.
+pub(super) fn without_lossy(url: &str) -> Option<String> {
+    let (path, parameters) = url.split_once('?')?;
+    let others: Vec<&str> = parameters.split('&').filter(|parameter| *parameter != LOSSY_PARAMETER).collect();
+    if others.len() == parameters.split('&').count() {
+        return None;
+    }
+    Some(if others.is_empty() { path.to_owned() } else { format!("{path}?{}", others.join("&")) })
+}
+
 /// Splits a URL with several hosts into one URL for each host.
 fn split(url: &str) -> Vec<String> {
     let Some((scheme, rest)) = url.split_once("://") else { return vec![url.to_owned()] };
@@ -160,6 +173,13 @@ mod tests {
             ]
         );
         assert_eq!(split("mysql://a/d"), ["mysql://a/d"]);
+        let without = |parameters: &str| without_lossy(&format!("mysql://a,b/d?{parameters}"));
+        assert_eq!(without("failover=lossy").as_deref(), Some("mysql://a,b/d"));
+        assert_eq!(without("x=1&failover=lossy&y=2").as_deref(), Some("mysql://a,b/d?x=1&y=2"));
+        assert_eq!(
+            (without("failover=lossyx"), without("x=failover=lossy"), without_lossy("mysql://a/d")),
+            (None, None, None)
+        );
         let hosts = Hosts::parse("mysql://root@a,b:3307/d").map_err(|error| error.to_string()).unwrap();
         assert_eq!(hosts.addresses(), "a:3306, b:3307");
         let hosts = Hosts::parse("postgres://u:secret@a:1,b/d").map_err(|error| error.to_string()).unwrap();

@@ -41,7 +41,12 @@ fn parse_version(version: &str) -> (u32, u32) {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
-fn unsafe_setting(setting: &'static str, found: String, why: &'static str, fix: String) -> OpenSharedStoreError {
+pub(super) fn unsafe_setting(
+    setting: &'static str,
+    found: String,
+    why: &'static str,
+    fix: String,
+) -> OpenSharedStoreError {
     OpenSharedStoreError::Unsafe { setting, found, why, fix }
 }
 

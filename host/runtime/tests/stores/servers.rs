@@ -151,14 +151,30 @@ fn watch(folder: &Path, signal: &str, program: &Path, arguments: &[String]) -> C
 
 fn start_postgres() -> Result<Server, String> {
     let (postgres, initdb) = (program(&["postgres"], &[])?, program(&["initdb"], &[])?);
-    let (folder, port) = (folder("postgres"), free_port());
+    let folder = folder("postgres");
     let data = folder.join("data").display().to_string();
     let words = ["-D", &data, "-U", "flowcell", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"];
     prepare(&folder, &initdb, &words.map(str::to_owned))?;
+    run_postgres(&folder, &postgres)
+}
+
+/// Starts a replica of a PostgreSQL server from a copy of its data.
+pub(crate) fn replica_of(primary: &Server) -> Server {
+    let (postgres, copy) = (program(&["postgres"], &[]).unwrap(), program(&["pg_basebackup"], &[]).unwrap());
+    let folder = folder("postgres");
+    let (data, port) = (folder.join("data").display().to_string(), primary.port.to_string());
+    let words = ["-D", &data, "-h", "127.0.0.1", "-p", &port, "-U", "flowcell", "-R", "-c", "fast", "--no-sync"];
+    prepare(&folder, &copy, &words.map(str::to_owned)).unwrap();
+    run_postgres(&folder, &postgres).unwrap()
+}
+
+/// Starts PostgreSQL with the data in a folder.
+fn run_postgres(folder: &Path, postgres: &Path) -> Result<Server, String> {
+    let (data, port) = (folder.join("data").display().to_string(), free_port());
     let (socket, number) = (folder.display().to_string(), port.to_string());
     let words = ["-D", &data, "-p", &number, "-k", &socket, "-h", "127.0.0.1", "-c", "max_connections=300"];
-    let watched = watch(&folder, "QUIT", &postgres, &words.map(str::to_owned));
-    started(Server { dialect: Dialect::Postgres, port, watched }, &folder)
+    let watched = watch(folder, "QUIT", postgres, &words.map(str::to_owned));
+    started(Server { dialect: Dialect::Postgres, port, watched }, folder)
 }
 
 fn start_mysql() -> Result<Server, String> {

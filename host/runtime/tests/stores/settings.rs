@@ -3,7 +3,7 @@
 
 use flowcell_runtime::sql::{Dialect, OpenSharedStoreError, Options, SharedStore};
 
-use super::servers::server;
+use super::servers::{Server, server};
 
 #[test]
 fn a_mysql_that_does_not_wait_for_the_disk_is_refused() {
@@ -21,6 +21,8 @@ fn a_mysql_that_does_not_wait_for_the_disk_is_refused() {
     let told = refused("max_allowed_packet", "16777216", "67108864");
     assert!(told.ends_with("SET GLOBAL max_allowed_packet = 67108864"), "{told}");
     assert!(SharedStore::open(&server.url(&database), Options::default()).is_ok());
+    // These settings are those of the whole server, so another test would see them.
+    check_semi_sync(server, &database);
 }
 
 #[test]
@@ -32,6 +34,48 @@ fn a_postgres_that_does_not_wait_for_the_disk_is_refused() {
     assert!(told.ends_with("ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()"), "{told}");
     server.execute(&database, &[&format!("ALTER DATABASE {database} SET synchronous_commit = on")]);
     assert!(SharedStore::open(&server.url(&database), Options::default()).is_ok());
+}
+
+/// Returns a URL whose second host does not answer.
+fn with_second_host(server: &Server, database: &str, more: &str) -> String {
+    server.url(database).replacen(&format!(":{}/", server.port), &format!(":{},127.0.0.1:1/", server.port), 1) + more
+}
+
+fn refusal(url: &str) -> String {
+    SharedStore::open(url, Options::default()).err().unwrap().to_string()
+}
+
+/// A URL with several hosts expects that a replica is promoted, so commits must wait for one.
+fn check_semi_sync(server: &Server, database: &str) {
+    let several = with_second_host(server, database, "");
+    // The binary log cannot be turned on, so the shared server never waits for a replica.
+    for (setting, right) in [
+        ("rpl_semi_sync_master_enabled", "ON"),
+        ("rpl_semi_sync_master_wait_point", "AFTER_SYNC"),
+        ("rpl_semi_sync_master_timeout", "18446744073709551615"),
+    ] {
+        let told = refusal(&several);
+        assert!(told.starts_with(&format!("`{setting}` is `")) && told.contains("lack acknowledged data"), "{told}");
+        server.execute(database, &[&format!("SET GLOBAL {setting} = {right}")]);
+    }
+    let told = refusal(&several);
+    server.execute(database, &["SET GLOBAL rpl_semi_sync_master_enabled = OFF"]);
+    assert!(
+        told.starts_with("`log_bin` is `OFF`") && told.contains("or accept the loss with `failover=lossy`"),
+        "{told}"
+    );
+    assert!(SharedStore::open(&with_second_host(server, database, "&failover=lossy"), Options::default()).is_ok());
+    assert!(SharedStore::open(&server.url(database), Options::default()).is_ok(), "one host");
+}
+
+#[test]
+fn a_postgres_that_may_lose_commits_with_its_primary_is_refused() {
+    let Some(server) = server(Dialect::Postgres) else { return };
+    let database = server.database();
+    let several = with_second_host(server, &database, "");
+    let told = refusal(&several);
+    assert!(told.starts_with("`synchronous_standby_names` is ``") && told.contains("lack acknowledged data"), "{told}");
+    assert!(SharedStore::open(&with_second_host(server, &database, "&failover=lossy"), Options::default()).is_ok());
 }
 
 #[test]
