@@ -263,7 +263,7 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
         replication::check(&mut connection).await?;
     }
     let patience = connection.replace_patience(Duration::from_millis(MIGRATION_PATIENCE_MS));
-    schema::migrate(&mut connection, backfill::fill_searched_columns).await?;
+    schema::migrate(&mut connection, options.start_patience, backfill::fill_searched_columns).await?;
     let epoch = Epoch::new(options.epoch_file.clone());
     epoch.check(&mut connection).await?;
     connection.replace_patience(patience);

@@ -1,5 +1,7 @@
 //! The tables, and upgrades of older ones.
 
+use std::time::{Duration, Instant};
+
 use super::{
     OpenSharedStoreError,
     connection::{Connection, SqlError, args},
@@ -196,6 +198,8 @@ pub(super) fn tables() -> std::collections::BTreeMap<String, bool> {
     tables
 }
 
+/// Interval between two tries to take the lock of the process that applies migrations.
+const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 /// The first version whose runs have the columns that lists search.
 const SEARCH_VERSION: usize = 5;
 
@@ -217,16 +221,37 @@ pub(super) trait Backfill: AsyncFnOnce(&mut Connection) -> Result<(), SqlError> 
 
 impl<F: AsyncFnOnce(&mut Connection) -> Result<(), SqlError>> Backfill for F {}
 
-/// Applies the missing migrations. If several processes start together, one applies them and the others wait.
-pub(super) async fn migrate(connection: &mut Connection, backfill: impl Backfill) -> Result<(), OpenSharedStoreError> {
-    let alone =
-        connection.dialect().pick("SELECT GET_LOCK('flowcell migrate', 60)", "SELECT pg_advisory_lock(7165065861)");
-    connection.rows(alone, args![]).await?;
+/// Applies the missing migrations. If several processes start together, one applies them, and the others wait for at most
+/// `patience`.
+pub(super) async fn migrate(
+    connection: &mut Connection,
+    patience: Duration,
+    backfill: impl Backfill,
+) -> Result<(), OpenSharedStoreError> {
+    lock_migrations(connection, patience).await?;
     let done = migrate_alone(connection, backfill).await;
     let over =
         connection.dialect().pick("DO RELEASE_LOCK('flowcell migrate')", "SELECT pg_advisory_unlock(7165065861)");
     connection.run_unprepared(over).await?;
     done
+}
+
+/// Takes the lock of the process that applies migrations. It ends with the connection. A server that is asked to wait would
+/// fail after the time of a statement or a lock, so it is asked repeatedly.
+async fn lock_migrations(connection: &mut Connection, patience: Duration) -> Result<(), SqlError> {
+    let began = Instant::now();
+    let sql = connection.dialect().pick(
+        "SELECT CAST(GET_LOCK('flowcell migrate', 0) AS SIGNED)",
+        "SELECT CAST(CASE WHEN pg_try_advisory_lock(7165065861) THEN 1 ELSE 0 END AS BIGINT)",
+    );
+    while connection.row(sql, args![]).await?.map_or(Ok(0), |row| row.int(0))? != 1 {
+        if began.elapsed() >= patience {
+            let why = "another process is upgrading the tables; start this one again when it has ended";
+            return Err(SqlError::Transient(why.into()));
+        }
+        tokio::time::sleep(LOCK_INTERVAL).await;
+    }
+    Ok(())
 }
 
 async fn migrate_alone(connection: &mut Connection, backfill: impl Backfill) -> Result<(), OpenSharedStoreError> {

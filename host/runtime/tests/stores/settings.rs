@@ -78,6 +78,26 @@ fn a_postgres_that_may_lose_commits_with_its_primary_is_refused() {
     assert!(SharedStore::open(&with_second_host(server, &database, "&failover=lossy"), Options::default()).is_ok());
 }
 
+/// A second process waits while another one upgrades the tables, and then says so.
+#[test]
+fn a_process_does_not_upgrade_the_tables_beside_another_one() {
+    for (dialect, lock) in [
+        (Dialect::MySql, "SELECT GET_LOCK('flowcell migrate', 60)"),
+        (Dialect::Postgres, "SELECT pg_advisory_lock(7165065861)"),
+    ] {
+        let Some(server) = server(dialect) else { continue };
+        let database = server.database();
+        server.locking(&database, lock, || {
+            let start_patience = std::time::Duration::from_millis(200);
+            // The store has a thread of its own, and a runtime on it.
+            let opened = SharedStore::open(&server.url(&database), Options { start_patience, ..Options::default() });
+            let told = opened.err().unwrap().to_string();
+            assert!(told.contains("another process is upgrading the tables"), "{told}");
+        });
+        assert!(SharedStore::open(&server.url(&database), Options::default()).is_ok());
+    }
+}
+
 #[test]
 fn a_store_of_a_later_version_and_a_missing_server_are_refused() {
     for dialect in [Dialect::MySql, Dialect::Postgres] {
