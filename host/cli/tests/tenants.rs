@@ -62,6 +62,33 @@ fn a_token_identifies_its_tenant_and_scopes() {
 }
 
 #[test]
+fn a_token_of_the_operators_has_no_tenant_and_only_their_scopes() {
+    let tenants = tenants();
+    let scopes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    tenants.create("a").unwrap();
+    let token = tenants.create_named_token("", "prometheus", &scopes(&["metrics:read"]), "", None).unwrap();
+    let caller = tenants.identify(Some(&token.token)).unwrap();
+    assert!(caller.is_operator() && caller.scopes.has(Scope::MetricsRead));
+    assert_eq!(caller.scopes.names(), ["metrics:read"]);
+    assert!(tenants.still_knows(&caller));
+    for name in ["run:read", "admin", "secret:write"] {
+        let refused = tenants.create_token("", &scopes(&[name]), "", None).unwrap_err();
+        assert_eq!(refused.code(), "scope_not_allowed", "{name}: {refused}");
+    }
+    let taken = tenants.create_named_token("", "prometheus", &scopes(&["metrics:read"]), "", None).unwrap_err();
+    assert_eq!(taken.code(), "token_exists");
+    // It outlives every tenant, and ends when it is revoked.
+    tenants.enable("a", false).unwrap();
+    assert!(tenants.identify(Some(&token.token)).is_ok());
+    tenants.revoke_token(&token.id).unwrap();
+    assert_eq!(tenants.identify(Some(&token.token)).unwrap_err(), AuthError::Unknown);
+    assert!(!tenants.still_knows(&caller));
+    let log = tenants.audit("", 0, 100).unwrap();
+    let actions: Vec<_> = log.iter().map(|entry| (&*entry.action, &*entry.subject)).collect();
+    assert_eq!(actions[..2], [("token.create", &*token.id), ("token.revoke", &*token.id)]);
+}
+
+#[test]
 fn without_tenants_every_caller_is_local() {
     let host = host();
     let (callers, tenants) = (Callers::of(&host).unwrap(), Tenants::of(&host));

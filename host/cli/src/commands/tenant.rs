@@ -126,7 +126,11 @@ pub(crate) enum TokenCommand {
 #[derive(Args)]
 pub(crate) struct NewToken {
     /// The tenant of the token
-    tenant: String,
+    #[arg(required_unless_present = "operator")]
+    tenant: Option<String>,
+    /// Create a token of the operators, which belongs to no tenant and acts on the whole server
+    #[arg(long, conflicts_with = "tenant", requires = "scopes")]
+    operator: bool,
     /// The scopes of the token, separated by commas
     #[arg(
         long,
@@ -325,9 +329,11 @@ fn read_policy(file: &Path) -> Result<Policy, CliError> {
 
 pub(super) fn token(command: &TokenCommand) -> Result<Exit, CliError> {
     let (operation, store) = match command {
-        TokenCommand::Create(NewToken { tenant, name, scopes, note, expires, store }) => {
+        TokenCommand::Create(NewToken { tenant, operator: _, name, scopes, note, expires, store }) => {
             let lifetime = expires.0.map(|lifetime| lifetime.as_millis() as u64);
-            let (tenant, name, scopes, note) = (tenant.clone(), name.clone(), scopes.clone(), note.clone());
+            // A token of the operators has an empty tenant.
+            let tenant = tenant.clone().unwrap_or_default();
+            let (name, scopes, note) = (name.clone(), scopes.clone(), note.clone());
             (Operation::CreateToken { tenant, name, scopes, note, lasts: lifetime }, store)
         }
         TokenCommand::List(args) => (Operation::ListTokens { tenant: args.tenant.clone() }, &args.store),

@@ -3,11 +3,13 @@
 //! | module | contents |
 //! |---|---|
 //! | names | the values of labels, up to a limit |
+//! | own | the metrics that one tenant may see |
 //!
 //! A count takes a lock per family and an atomic addition. Labels are names that flows, packs and operators have
 //! given, and contain no data of runs.
 
 mod names;
+mod own;
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,6 +38,15 @@ type Label = (&'static str, Arc<str>);
 type Counts<const N: usize> = Family<[Label; N], Counter>;
 type Sums<const N: usize> = Family<[Label; N], Counter<f64, std::sync::atomic::AtomicU64>>;
 type Durations<const N: usize> = Family<[Label; N], Histogram>;
+
+/// The prefix of the names of all metrics.
+const PREFIX: &str = "flowcell";
+/// The names and the help of the families that a tenant sees its own series of.
+const RUNS_STARTED: [&str; 2] = ["runs_started", "Runs that began, by tenant"];
+const RUNS_ENDED: [&str; 2] = ["runs_ended", "Runs that ended, by tenant and status"];
+const RUNS_REMOVED: [&str; 2] = ["runs_removed", "Ended runs that were removed, by tenant"];
+const COMPUTE: [&str; 2] = ["compute", "Compute time of attempts, by tenant"];
+const MODEL_COST: [&str; 2] = ["model_cost", "Known cost of model turns and images, by tenant"];
 
 /// The metrics of a process. Cloning is cheap.
 #[derive(Clone)]
@@ -99,7 +110,7 @@ fn durations<const N: usize>() -> Durations<N> {
 impl Default for Metrics {
     fn default() -> Metrics {
         let mut families = Families {
-            registry: Registry::with_prefix("flowcell"),
+            registry: Registry::with_prefix(PREFIX),
             tenants: Names::new(MAX_TENANT_LABELS),
             node_types: Names::new(MAX_NODE_TYPE_LABELS),
             interfaces: Names::new(MAX_INTERFACE_LABELS),
@@ -131,23 +142,21 @@ impl Default for Metrics {
 impl Families {
     fn register(&mut self) {
         let registry = &mut self.registry;
-        registry.register("runs_started", "Runs that began, by tenant", self.runs_started.clone());
-        registry.register("runs_ended", "Runs that ended, by tenant and status", self.runs_ended.clone());
+        registry.register(RUNS_STARTED[0], RUNS_STARTED[1], self.runs_started.clone());
+        registry.register(RUNS_ENDED[0], RUNS_ENDED[1], self.runs_ended.clone());
         let help = "Duration of runs with their pauses, by status";
         registry.register_with_unit("run_duration", help, Unit::Seconds, self.run_seconds.clone());
-        registry.register("runs_removed", "Ended runs that were removed, by tenant", self.runs_removed.clone());
+        registry.register(RUNS_REMOVED[0], RUNS_REMOVED[1], self.runs_removed.clone());
         registry.register("runs_driven", "Runs that this process drives now", self.runs_driven.clone());
         registry.register("runs_waiting", "Runs that wait for their turn to be driven", self.runs_waiting.clone());
         registry.register("runs_below", "Driven runs that other runs called", self.runs_below.clone());
         registry.register("attempts", "Attempts that ended, by node type and outcome", self.attempts.clone());
-        let help = "Compute time of attempts, by tenant";
-        registry.register_with_unit("compute", help, Unit::Seconds, self.computed.clone());
+        registry.register_with_unit(COMPUTE[0], COMPUTE[1], Unit::Seconds, self.computed.clone());
         let help = "Calls of nodes, by interface and outcome";
         registry.register_with_unit("call_duration", help, Unit::Seconds, self.calls.clone());
         let help = "Tokens of model turns, by provider, model and kind";
         registry.register("model_tokens", help, self.tokens.clone());
-        let help = "Known cost of model turns and images, by tenant";
-        registry.register_with_unit("model_cost", help, Unit::Other("usd".into()), self.cost.clone());
+        registry.register_with_unit(MODEL_COST[0], MODEL_COST[1], Unit::Other("usd".into()), self.cost.clone());
         let help = "Time until the answer to a request begins, by method, route and status";
         registry.register_with_unit("http_request_duration", help, Unit::Seconds, self.requests.clone());
         let help = "Requests of known callers in progress";
@@ -177,6 +186,12 @@ impl Metrics {
         // Writing to a string cannot fail.
         let _ = text::encode(&mut text, &self.0.registry);
         text
+    }
+
+    /// Returns the metrics of one tenant in the text format of Prometheus: its own series, and none that other tenants
+    /// change.
+    pub fn render_for(&self, tenant: &Tenant) -> String {
+        own::render(&self.0, tenant.as_str())
     }
 
     /// Counts a run as driven until the returned value is dropped.

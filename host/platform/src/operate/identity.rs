@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::StoreError;
 
-use crate::operate::policy::Policy;
+use crate::operate::policy::{OPERATORS, Policy};
 
 /// A permission of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Scope {
     SecretWrite,
     /// Manages the tenant.
     Admin,
-    /// Reads the metrics of the whole server, including other tenants.
+    /// Reads metrics: a tenant its own, the operators those of the whole server.
     MetricsRead,
     /// Deletes ended runs.
     RunDelete,
@@ -61,6 +61,12 @@ impl Scope {
             Scope::MetricsRead => "metrics:read",
             Scope::RunDelete => "run:delete",
         }
+    }
+
+    /// Returns whether a token of this tenant may have the scope. Tokens of the operators have no other scopes than those
+    /// that act on the whole server.
+    pub(crate) fn is_allowed_for(self, tenant: &str) -> bool {
+        tenant != OPERATORS || matches!(self, Scope::MetricsRead)
     }
 
     /// Returns the scope with this name, or `None` if no scope has it.
@@ -105,7 +111,7 @@ impl FromIterator<Scope> for Scopes {
 /// An authenticated caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The tenant that the caller acts for.
+    /// The tenant that the caller acts for. Its name is empty for the operators.
     pub tenant: Tenant,
     /// The caller's permissions.
     pub scopes: Scopes,
@@ -113,6 +119,13 @@ pub struct Caller {
     pub token: Option<Arc<str>>,
     /// The operator's policy for the tenant.
     pub policy: Arc<Policy>,
+}
+
+impl Caller {
+    /// Returns whether the caller acts for the operators, with a token that belongs to no tenant.
+    pub fn is_operator(&self) -> bool {
+        self.tenant.as_str() == OPERATORS
+    }
 }
 
 /// An error of authentication.

@@ -9,7 +9,10 @@ use super::{
     Outcome, TOKEN, TenantError, Tenants, is_valid_name,
     token_use::{LastUse, TOKEN_USE, expiry_warning},
 };
-use crate::operate::identity::{Refusal, Scope, Scopes};
+use crate::operate::{
+    identity::{Refusal, Scope, Scopes},
+    policy::OPERATORS,
+};
 
 /// The prefix of every token, which helps scanners to find leaked tokens.
 const PREFIX: &str = "fct_";
@@ -18,6 +21,7 @@ const PREFIX: &str = "fct_";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Token {
+    /// Empty for a token of the operators.
     pub(super) tenant: String,
     /// SHA-256 of the secret, in hexadecimal.
     hash: String,
@@ -38,7 +42,7 @@ pub(super) struct Token {
 pub struct TokenRow {
     /// The token's id.
     pub id: String,
-    /// The tenant of the token.
+    /// The tenant of the token. Empty for a token of the operators.
     pub tenant: String,
     /// Its name. Empty if it has none.
     pub name: String,
@@ -98,7 +102,13 @@ impl Token {
     }
 
     pub(super) fn scopes(&self) -> Scopes {
-        self.scopes.iter().filter_map(|name| Scope::named(name)).collect()
+        let scopes = self.scopes.iter().filter_map(|name| Scope::named(name));
+        scopes.filter(|scope| scope.is_allowed_for(&self.tenant)).collect()
+    }
+
+    /// Returns whether the token belongs to the operators, and to no tenant.
+    pub(super) fn is_of_operators(&self) -> bool {
+        self.tenant == OPERATORS
     }
 
     fn row(self, id: String, last_used: Option<u64>, now: u64) -> TokenRow {
@@ -110,6 +120,23 @@ impl Token {
 
 fn hash_secret(secret: &str) -> String {
     hex::encode(Sha256::digest(secret))
+}
+
+/// Checks the scopes of a new token.
+fn check_scopes(tenant: &str, scopes: &[String]) -> Result<(), TenantError> {
+    for name in scopes {
+        let allowed = || Scope::ALL.into_iter().filter(|scope| scope.is_allowed_for(tenant));
+        let allowed = || allowed().map(Scope::name).collect::<Vec<_>>().join(", ");
+        match Scope::named(name) {
+            None => return Err(TenantError::UnknownScope(name.clone(), allowed())),
+            Some(scope) if !scope.is_allowed_for(tenant) => {
+                let of = if tenant == OPERATORS { "the operators" } else { "a tenant" };
+                return Err(TenantError::ScopeNotAllowed(name.clone(), of, allowed()));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
 }
 
 impl Tenants {
@@ -124,7 +151,8 @@ impl Tenants {
         self.create_named_token(tenant, "", scopes, note, lasts)
     }
 
-    /// Creates a token for a tenant. A valid token of the tenant must not have the same name. An empty name is none.
+    /// Creates a token for a tenant, or for the operators if `tenant` is empty. A valid token of the tenant must not have
+    /// the same name. An empty name is none.
     pub fn create_named_token(
         &self,
         tenant: &str,
@@ -133,14 +161,11 @@ impl Tenants {
         note: &str,
         lasts: Option<u64>,
     ) -> Result<NewToken, TenantError> {
-        self.tenant(tenant)?;
+        self.check_token_tenant(tenant)?;
         if !name.is_empty() {
             self.check_token_name(tenant, name)?;
         }
-        if let Some(unknown) = scopes.iter().find(|name| Scope::named(name).is_none()) {
-            let known = Scope::ALL.map(Scope::name).join(", ");
-            return Err(TenantError::UnknownScope(unknown.clone(), known));
-        }
+        check_scopes(tenant, scopes)?;
         let (id, secret) = (hex::encode(rand::random::<[u8; 8]>()), hex::encode(rand::random::<[u8; 32]>()));
         let created = self.host.now();
         let expires = lasts.map(|lasts| created.saturating_add(lasts));
@@ -158,7 +183,7 @@ impl Tenants {
             return Err(TenantError::Changed(id));
         }
         // The tenant may have been removed since the first check.
-        if let Err(gone) = self.tenant(tenant) {
+        if let Err(gone) = self.check_token_tenant(tenant) {
             self.put::<Token>(TOKEN, &id, None, 1)?;
             return Err(gone);
         }
@@ -176,6 +201,11 @@ impl Tenants {
             .map(|(id, token)| (uses.get(&id).map(|last| last.at), id, token))
             .map(|(last, id, token)| token.row(id, last, now))
             .collect())
+    }
+
+    /// Returns an error if a token cannot belong to this tenant. A token of the operators belongs to none.
+    fn check_token_tenant(&self, tenant: &str) -> Result<(), TenantError> {
+        if tenant == OPERATORS { Ok(()) } else { self.tenant(tenant).map(drop) }
     }
 
     /// Checks the name of a new token.

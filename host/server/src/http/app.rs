@@ -127,6 +127,12 @@ impl App {
         self.host.for_tenant(caller.tenant.clone()).with_policy(caller.policy.clone())
     }
 
+    /// Returns whether a caller may see and control all tenants: it has a token of the operators, or the server has no
+    /// tenants and accepts callers of this machine without a token.
+    pub(crate) fn acts_for_operators(&self, caller: &Caller) -> bool {
+        caller.is_operator() || !self.identity.asks_for_tokens()
+    }
+
     /// Writes an action of the caller to the audit log. Callers without a token are not logged.
     pub(crate) async fn write_audit_entry(
         self: Arc<App>,

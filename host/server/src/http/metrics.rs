@@ -10,7 +10,10 @@ use axum::{
 };
 use flowcell_contract::Tenant;
 
-use super::{api_error::ErrorBody, app::App};
+use super::{
+    api_error::ErrorBody,
+    app::{App, Request as ApiRequest},
+};
 use flowcell_platform::observe::metrics::ScrapeValues;
 
 /// The content type of the answer.
@@ -24,13 +27,19 @@ pub(crate) const MAX_REQUEST_ID_CHARS: usize = 128;
 #[derive(Clone)]
 pub(crate) struct RequestTenant(pub(crate) Tenant);
 
-/// Show the metrics of the server in the format of Prometheus
+/// Show metrics in the format of Prometheus
 ///
-/// The metrics cover all tenants, so the scope `metrics:read` is for operators.
+/// A token of a tenant sees the tenant's own series alone; a token of the operators, and every caller of a server without
+/// tenants, sees those of the whole server.
 #[utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, body = String, content_type = "application/openmetrics-text"),
         (status = "default", body = ErrorBody)))]
-pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
+pub(crate) async fn metrics(request: ApiRequest) -> Response {
+    let app = &request.app;
+    if !app.acts_for_operators(&request.caller) {
+        return ([(header::CONTENT_TYPE, OPENMETRICS_TYPE)], app.host.metrics().render_for(request.tenant()))
+            .into_response();
+    }
     let now = ScrapeValues {
         runs_waiting: app.admission.waiting_count() as u64,
         runs_below: app.host.live().all_children(),

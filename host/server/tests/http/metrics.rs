@@ -1,10 +1,15 @@
 //! Tests of `/metrics`: the numbers that it exports, and the data that it must not contain.
 
-use serde_json::json;
+use std::sync::{Arc, Mutex};
+
+use flowcell_platform::tenants::Tenants;
+use flowcell_server::{Limits, identity::Identify};
+use serde_json::{Value, json};
 
 use crate::{
     client::Served,
     samples::{asks, hello},
+    tenants::call,
 };
 
 /// Returns the value of a series.
@@ -74,5 +79,56 @@ fn a_request_keeps_its_id_or_gets_one() {
         let given = ask(strange);
         let name = given.header("x-request-id").unwrap();
         assert!(name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()), "{strange}: {given:?}");
+    }
+}
+
+#[test]
+fn h1_metrics_of_a_tenant_do_not_tell_of_others() {
+    let known = Mutex::new(Vec::new());
+    let served = Served::of(
+        |host| {
+            let tenants = Tenants::of(host);
+            let scopes = ["metrics:read", "run:create"].map(str::to_owned);
+            for name in ["acme", "acme-2"] {
+                tenants.create(name).unwrap();
+                known.lock().unwrap().push(tenants.create_token(name, &scopes, "", None).unwrap().token);
+            }
+            known.lock().unwrap().push(tenants.create_token("", &scopes[..1], "", None).unwrap().token);
+            let known: Arc<dyn Identify> = Arc::new(tenants);
+            known
+        },
+        Limits::default(),
+    );
+    let [first, second, operator]: [String; 3] = known.into_inner().unwrap().try_into().unwrap();
+    for (token, runs) in [(&first, 1), (&second, 2)] {
+        for _ in 0..runs {
+            assert_eq!(call(&served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": hello() })).status, 201);
+        }
+    }
+    let metrics = |token: &str| call(&served, token, "GET", "/metrics", &Value::Null);
+    for (token, name, runs) in [(&first, "acme", 1.0), (&second, "acme-2", 2.0)] {
+        let text = metrics(token).body;
+        let started = format!(r#"flowcell_runs_started_total{{tenant="{name}"}}"#);
+        assert_eq!(number(&text, &started), Some(runs), "{text}");
+        let own = format!(r#"tenant="{name}""#);
+        let foreign = text.lines().filter(|line| !line.starts_with('#') && !line.contains(&own));
+        assert_eq!(foreign.collect::<Vec<_>>(), Vec::<&str>::new(), "{text}");
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+    let text = metrics(&operator).body;
+    for (series, expected) in [
+        (r#"flowcell_runs_started_total{tenant="acme"}"#, 1.0),
+        (r#"flowcell_runs_started_total{tenant="acme-2"}"#, 2.0),
+        (r#"flowcell_http_request_duration_seconds_count{method="POST",route="/v1/runs",status="201"}"#, 3.0),
+    ] {
+        assert_eq!(number(&text, series), Some(expected), "{series}\n{text}");
+    }
+    // A token of the operators has no tenant, so it opens nothing else.
+    for path in ["/v1/runs", "/v1/flows", "/v1/usage", "/v1/secrets"] {
+        assert_eq!(
+            call(&served, &operator, "GET", path, &Value::Null).fault(),
+            (403, "forbidden".to_owned()),
+            "{path}"
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use parking_lot::RwLock;
 
 /// The label value for names beyond the limit.
-const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 
 /// The known values of one label, such as the tenants. The first `most` names get a label value of their own. All
 /// later names share the value `other`.
@@ -20,8 +20,12 @@ impl Names {
         Names { known: RwLock::default(), most, other: OTHER.into() }
     }
 
-    /// Returns the label value for a name: the name itself, or `other` if the limit is reached.
+    /// Returns the label value for a name: the name itself, or `other` if the limit is reached. A name `other` never has
+    /// a value of its own, since later names share it.
     pub(super) fn label(&self, name: &str) -> Arc<str> {
+        if name == OTHER {
+            return self.other.clone();
+        }
         if let Some(known) = self.known.read().get(name) {
             return known.clone();
         }
@@ -32,5 +36,11 @@ impl Names {
         let name: Arc<str> = name.into();
         known.insert(name.clone());
         name
+    }
+
+    /// Returns whether a name has a label value of its own, or gets one at its first use.
+    pub(super) fn is_apart(&self, name: &str) -> bool {
+        let known = self.known.read();
+        name != OTHER && (known.contains(name) || known.len() < self.most)
     }
 }

@@ -70,3 +70,55 @@ fn tenants_beyond_the_limit_share_one_label() {
     assert_eq!(text.matches("flowcell_runs_started_total{").count(), MAX_TENANT_LABELS + 1);
     assert!(text.contains("flowcell_runs_started_total{tenant=\"other\"} 50\n"), "{text}");
 }
+
+/// Counts one of everything for a tenant.
+fn count_all(metrics: &Metrics, tenant: &str) {
+    let (name, run) = (Tenant::from(tenant), RunId::from("r"));
+    metrics.started(&name, &run, "flow");
+    metrics.ended(&run, &ended(tenant, SpanSubject::Run { flow: "flow".into() }));
+    metrics.count_removed(&name, 2);
+    metrics.add_compute_time(&name, Duration::from_millis(500));
+    metrics.add_cost(&name, 0.5);
+    metrics.count_request("GET", "/v1/runs", 200, Duration::from_millis(2));
+}
+
+/// Returns the lines of series, without those that describe families.
+fn series(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.starts_with('#')).collect()
+}
+
+#[test]
+fn h1_a_tenant_sees_its_own_series_alone() {
+    let metrics = Metrics::default();
+    // Prefixes of each other, and names that would end a label or a line if they were not escaped.
+    let tenants = ["a", "ab", "A", "a\"", "a\"} 9\nflowcell_runs_started_total{tenant=\"a", "a\\", "", "other"];
+    tenants.iter().enumerate().for_each(|(index, tenant)| (0..=index).for_each(|_| count_all(&metrics, tenant)));
+    for (index, tenant) in tenants.iter().enumerate().filter(|(_, tenant)| **tenant != "other") {
+        let text = metrics.render_for(&Tenant::from(*tenant));
+        let count = index + 1;
+        let label = tenant.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let expected = [
+            format!(r#"flowcell_tenant_counted{{tenant="{label}"}} 1"#),
+            format!(r#"flowcell_runs_started_total{{tenant="{label}"}} {count}"#),
+            format!(r#"flowcell_runs_removed_total{{tenant="{label}"}} {}"#, 2 * count),
+            format!(r#"flowcell_runs_ended_total{{tenant="{label}",status="succeeded"}} {count}"#),
+            format!(r#"flowcell_compute_seconds_total{{tenant="{label}"}} {:.1}"#, 0.5 * count as f64),
+            format!(r#"flowcell_model_cost_usd_total{{tenant="{label}"}} {:.1}"#, 0.5 * count as f64),
+        ];
+        assert_eq!(series(&text), expected, "{text}");
+    }
+    assert_eq!(series(&metrics.render_for(&Tenant::from("new"))), [r#"flowcell_tenant_counted{tenant="new"} 1"#]);
+}
+
+#[test]
+fn a_tenant_beyond_the_limit_sees_that_it_is_not_counted_apart() {
+    let metrics = Metrics::default();
+    (0..MAX_TENANT_LABELS).for_each(|number| count_all(&metrics, &format!("t{number}")));
+    count_all(&metrics, "late");
+    // A tenant may have the name of the shared label.
+    for tenant in ["late", "other"] {
+        let text = metrics.render_for(&Tenant::from(tenant));
+        assert_eq!(series(&text), [format!(r#"flowcell_tenant_counted{{tenant="{tenant}"}} 0"#)], "{text}");
+    }
+    assert!(metrics.render(&NOTHING).contains("flowcell_runs_started_total{tenant=\"other\"} 1\n"));
+}

@@ -1,0 +1,53 @@
+//! The metrics that one tenant may see.
+//!
+//! They are copied from the tenant's own series into a registry of their own. So a family that is not named here, such as
+//! one that a later version adds, is absent.
+
+use std::sync::Arc;
+
+use prometheus_client::{
+    encoding::text,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::{Registry, Unit},
+};
+
+use super::{COMPUTE, Counts, Families, MODEL_COST, PREFIX, RUNS_ENDED, RUNS_REMOVED, RUNS_STARTED, Sums};
+
+/// The statuses of ended runs.
+const ENDS: [&str; 3] = ["succeeded", "failed", "cancelled"];
+
+/// Returns the metrics of a tenant in the text format of Prometheus. If the tenant shares the label value of the tenants
+/// beyond the limit, it has no series except `flowcell_tenant_counted`, which is 0.
+pub(super) fn render(families: &Families, tenant: &str) -> String {
+    let is_apart = families.tenants.is_apart(tenant);
+    let mut registry = Registry::with_prefix(PREFIX);
+    let own = registry.sub_registry_with_label(("tenant".into(), tenant.to_owned().into()));
+    let counted = Gauge::<i64>::default();
+    counted.set(i64::from(is_apart));
+    own.register("tenant_counted", "1 if the server counts this tenant apart from others, else 0", counted);
+    if is_apart {
+        let name: Arc<str> = tenant.into();
+        let count = |family: &Counts<1>| family.get(&[("tenant", name.clone())]).map(|counter| counter.clone());
+        let sum = |family: &Sums<1>| family.get(&[("tenant", name.clone())]).map(|counter| counter.clone());
+        for (family, [metric, help]) in [(&families.runs_started, RUNS_STARTED), (&families.runs_removed, RUNS_REMOVED)]
+        {
+            count(family).into_iter().for_each(|counter| own.register(metric, help, counter));
+        }
+        let ended = Family::<[(&str, &str); 1], Counter>::default();
+        for status in ENDS {
+            if let Some(counter) = families.runs_ended.get(&[("tenant", name.clone()), ("status", status.into())]) {
+                ended.get_or_create(&[("status", status)]).inc_by(counter.get());
+            }
+        }
+        own.register(RUNS_ENDED[0], RUNS_ENDED[1], ended);
+        let sums =
+            [(&families.computed, COMPUTE, Unit::Seconds), (&families.cost, MODEL_COST, Unit::Other("usd".into()))];
+        for (family, [metric, help], unit) in sums {
+            sum(family).into_iter().for_each(|counter| own.register_with_unit(metric, help, unit.clone(), counter));
+        }
+    }
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = text::encode(&mut text, &registry);
+    text
+}
