@@ -63,7 +63,7 @@ pub const PAGES: &[Page] = pages! {
     HowTo: "run" "test" "runs" "bulk" "retry" "loops" "approvals" "http-calls" "secret" "files" "trigger" "agents" "services"
         "script" "steps" "chat" "channels" "serve" "monitor" "runbook" "tenant" "processes" "store" "mcp" "node" "packs"
         "embed";
-    Reference: "language" "expressions" "readiness" "catalog" "cli" "http" "grants" "limits" "errors" "diagnostics";
+    Reference: "language" "expressions" "functions" "readiness" "catalog" "cli" "http" "grants" "limits" "errors" "diagnostics";
     Explanation: "durability" "sandbox" "tenancy" "determinism" "gaps";
 };
 

@@ -1,10 +1,11 @@
 //! The expression language: a restricted form of MiniJinja's.
 //!
 //! An expression is parsed, checked and printed in a canonical form before MiniJinja compiles it. In the canonical
-//! form, operators that create texts are filters that enforce the limits, and function calls do not exist.
+//! form, operators that create texts and calls of functions are filters that enforce the limits.
 
 mod arithmetic;
 mod budget;
+mod collections;
 mod compare;
 mod decimal;
 mod environment;

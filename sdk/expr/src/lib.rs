@@ -17,6 +17,7 @@ mod captured;
 mod condition;
 mod error;
 mod file;
+pub mod functions;
 mod ignored_text;
 pub mod json;
 mod language;

@@ -2,7 +2,7 @@
 
 use minijinja::{Error, Value, value::Kwargs};
 
-use super::operands::{invalid, kind};
+use super::operands::{argument, invalid, kind};
 
 /// The rounding of dropped digits.
 #[derive(Clone, Copy)]
@@ -23,14 +23,8 @@ pub(super) fn round(
     method: Option<&str>,
     options: Kwargs,
 ) -> Result<Value, Error> {
-    let precision = match precision {
-        Some(precision) => precision,
-        None => options.get::<Option<i32>>("precision")?.unwrap_or(0),
-    };
-    let method = match method {
-        Some(method) => method,
-        None => options.get::<Option<&str>>("method")?.unwrap_or("common"),
-    };
+    let precision = argument(precision, &options, "precision")?.unwrap_or(0);
+    let method = argument(method, &options, "method")?.unwrap_or("common");
     options.assert_all_used()?;
     let method = match method {
         "common" => Method::Common,

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use minijinja::{Environment, Error, UndefinedBehavior, Value, filters as builtin, tests};
 
 use super::{
-    arithmetic, compare,
+    arithmetic, collections, compare,
     decimal::round,
     filters::{self, Prepare},
     lists::{WITH_CASE, as_list, group_by, with_case},
@@ -95,6 +95,8 @@ fn add_own(environment: &mut Environment<'static>) {
     for (name, function) in own {
         add_metered(environment, name, function);
     }
+    let range = Value::from_function(collections::range);
+    environment.add_filter(names::RANGE, filters::metered("range", false, range, keep_arguments));
     environment.add_filter(names::LIST, as_list);
     environment.add_filter(names::SLICED, filters::sliced);
     environment.add_filter(names::READ, lookup::read);

@@ -13,7 +13,7 @@ use super::{
     lists::as_list,
     lookup::{Missing, check_attribute},
     names,
-    operands::{invalid, is_null, kind, missing, push_value, too_long},
+    operands::{argument, invalid, is_null, kind, missing, push_value, too_long},
     text::{TextTooLong, push_compact, push_str},
     values::{FileMisuse, check_part, file_misuse, from_value, is_file, to_value},
 };
@@ -56,12 +56,19 @@ pub(super) fn sliced(value: Value) -> Result<Value, Error> {
 /// `x | default(other, lax)`: returns `other` (default: an empty text) in place of a missing or null value. If `lax` is
 /// true, `false`, zero and empty values are replaced, too.
 pub(super) fn default(value: Value, arguments: Rest<Value>) -> Result<Value, Error> {
+    let mut arguments = arguments.0;
+    let named = arguments.pop_if(|last| last.is_kwargs()).map(Kwargs::try_from).transpose()?;
+    let lax = match &named {
+        Some(options) => options.get::<Option<bool>>("lax").and_then(|lax| options.assert_all_used().map(|()| lax))?,
+        None => None,
+    };
     let (other, is_lax) = match arguments.as_slice() {
-        [] => (Value::from(""), false),
-        [other] => (other.clone(), false),
-        [other, lax] => (other.clone(), lax.is_true()),
+        [] => (Value::from(""), lax),
+        [other] => (other.clone(), lax),
+        [other, lax] => (other.clone(), Some(lax.is_true())),
         _ => return Err(ErrorKind::TooManyArguments.into()),
     };
+    let is_lax = is_lax.unwrap_or(false);
     Ok(if is_null(&value) || (is_lax && !value.is_true()) { other } else { value })
 }
 
@@ -146,10 +153,7 @@ pub(super) fn join(value: &Value, separator: Option<&str>, options: Kwargs) -> R
 pub(super) fn indent(value: &str, width: Option<usize>, options: Kwargs) -> Result<String, Error> {
     let first = options.get::<Option<bool>>("first")?.unwrap_or(false);
     let blank = options.get::<Option<bool>>("blank")?.unwrap_or(false);
-    let width = match width {
-        Some(width) => width,
-        None => options.get::<Option<usize>>("width")?.unwrap_or(4),
-    };
+    let width = argument(width, &options, "width")?.unwrap_or(4);
     options.assert_all_used()?;
     if width > limits::TEXT_BYTES {
         return Err(too_long(TextTooLong));

@@ -1,5 +1,7 @@
 //! The names of the filters and tests in expressions.
 
+use crate::functions::{self, FunctionKind};
+
 /// Filters with MiniJinja's behavior.
 macro_rules! builtin_filters {
     ($with:ident) => {
@@ -24,40 +26,6 @@ macro_rules! builtin_tests {
 pub(super) use builtin_filters;
 pub(super) use builtin_tests;
 
-/// Filters of this crate: new ones, and those of MiniJinja with limits or a different behavior.
-pub(super) const OWN_FILTERS: [&str; 14] = [
-    "batch", "d", "default", "fromjson", "groupby", "indent", "join", "replace", "required", "round", "slice",
-    "string", "sum", "tojson",
-];
-
-/// Tests of this crate.
-pub(super) const OWN_TESTS: [&str; 24] = [
-    "!=",
-    "<",
-    "<=",
-    "==",
-    ">",
-    ">=",
-    "defined",
-    "divisibleby",
-    "eq",
-    "equalto",
-    "even",
-    "ge",
-    "greaterthan",
-    "gt",
-    "in",
-    "le",
-    "lessthan",
-    "lt",
-    "matches",
-    "ne",
-    "none",
-    "number",
-    "odd",
-    "undefined",
-];
-
 /// Tests for missing values.
 pub(super) const TESTS_OF_MISSING: [&str; 3] = ["defined", "none", "undefined"];
 
@@ -76,7 +44,13 @@ pub(super) const TESTS_OF_TEXTS: [&str; 5] = ["endingwith", "lower", "matches", 
 /// The hidden variable that marks a strict evaluation. Expressions cannot use this name.
 pub(super) const STRICT: &str = " strict";
 
+/// The functions that expressions call, with the filters of the canonical form that stand for them. The filter's operand
+/// is the first argument.
+pub(super) const CALLS: [(&str, &str); 1] = [("range", RANGE)];
+
 // Filters of the canonical form.
+/// The function `range`.
+pub(super) const RANGE: &str = "_range";
 /// The filter `lookup::read`, which follows a lookup and fails in a strict flow if the value is missing.
 pub(super) const READ: &str = "_read";
 /// `a + b`.
@@ -118,112 +92,12 @@ pub(super) const SLICED: &str = "_sliced";
 /// The filter that follows the slice `a[b:c]` and makes a list of it.
 pub(super) const LIST: &str = "_list";
 
-macro_rules! filter_names {
-    ($($name:ident $(= $function:ident)?)*) => { &[$(stringify!($name)),*] };
-}
-
-macro_rules! test_names {
-    ($($name:literal $function:ident),*) => { &[$($name),*] };
-}
-
-const BUILTIN_FILTERS: &[&str] = builtin_filters!(filter_names);
-const BUILTIN_TESTS: &[&str] = builtin_tests!(test_names);
-
-/// Names of functions, methods and filters in other languages, with the equivalent filters.
-const FOREIGN_NAMES: [(&str, &str); 22] = [
-    ("len", "length"),
-    ("size", "length"),
-    ("str", "string"),
-    ("tostring", "string"),
-    ("number", "float"),
-    ("tonumber", "float"),
-    ("parsefloat", "float"),
-    ("parseint", "int"),
-    ("integer", "int"),
-    ("boolean", "bool"),
-    ("uppercase", "upper"),
-    ("touppercase", "upper"),
-    ("toupper", "upper"),
-    ("lowercase", "lower"),
-    ("tolowercase", "lower"),
-    ("tolower", "lower"),
-    ("strip", "trim"),
-    ("json", "tojson"),
-    ("stringify", "tojson"),
-    ("parsejson", "fromjson"),
-    ("parse", "fromjson"),
-    ("sorted", "sort"),
-];
-
-/// Returns the filter with this name, or the equivalent of a function with this name in another language.
-pub(super) fn find_filter(name: &str) -> Option<&'static str> {
-    let plain = name.replace('_', "").to_ascii_lowercase();
-    let elsewhere = || FOREIGN_NAMES.into_iter().find(|(other, _)| *other == plain).map(|(_, filter)| filter);
-    filters().find(|filter| *filter == name).or_else(elsewhere)
-}
-
 /// Returns the filters that a flow may use.
 pub(super) fn filters() -> impl Iterator<Item = &'static str> + Clone {
-    BUILTIN_FILTERS.iter().copied().chain(OWN_FILTERS)
+    functions::names(FunctionKind::Filter)
 }
 
 /// Returns the tests that a flow may use.
 pub(super) fn tests() -> impl Iterator<Item = &'static str> + Clone {
-    BUILTIN_TESTS.iter().copied().chain(OWN_TESTS)
-}
-
-#[cfg(test)]
-mod manual_tests {
-    use crate::{Binding, Json};
-
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../host/server/manual/expressions.md");
-
-    /// Returns the rows of the table below a heading, each as a list of cells.
-    fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
-        let (_, section) = page.split_once(heading).unwrap();
-        let section = section.split("\n## ").next().unwrap().replace("\\|", "\u{0}");
-        let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
-        let cells = |row: &str| row.split(" | ").map(|cell| cell.replace('\u{0}', "|")).collect();
-        rows.skip(1).map(cells).collect()
-    }
-
-    /// Returns the names in a cell: its spans of code, without arguments.
-    fn names_in_cell(cell: &str) -> impl Iterator<Item = &str> {
-        cell.split('`').skip(1).step_by(2).map(|name| name.split('(').next().unwrap_or_default())
-    }
-
-    #[test]
-    fn manual_has_every_filter_and_test() {
-        let page = std::fs::read_to_string(PAGE).unwrap();
-        for (heading, known) in
-            [("\n## Filters\n", super::filters().collect::<Vec<_>>()), ("\n## Tests\n", super::tests().collect())]
-        {
-            let rows = rows(&page, heading);
-            let named: Vec<&str> = rows.iter().flat_map(|row| names_in_cell(&row[0])).collect();
-            for name in &known {
-                assert!(named.contains(name), "expressions.md has no entry for `{name}` under{heading}");
-            }
-            for name in named {
-                assert!(known.contains(&name), "expressions.md explains `{name}`, which does not exist");
-            }
-        }
-    }
-
-    #[test]
-    fn examples_of_filters_in_the_manual_give_the_printed_results() {
-        let page = std::fs::read_to_string(PAGE).unwrap();
-        let mut count = 0;
-        for row in rows(&page, "\n## Filters\n") {
-            let literal = row[1].trim_matches('`').starts_with(['[', '{', '\'', '-', '0', '1', '2', '3', '4']);
-            let Some(result) = row[2].strip_prefix('`').and_then(|result| result.strip_suffix('`')) else { continue };
-            if !literal {
-                continue;
-            }
-            let value = Binding::expression(row[1].trim_matches('`')).unwrap().render(&Json::Null).unwrap();
-            let wanted = Json::parse(&result.replace('\'', "\"")).unwrap_or_else(|_| Json::from(result));
-            assert_eq!(value.to_text(), wanted.to_text(), "{}", row[1]);
-            count += 1;
-        }
-        assert!(count > 15, "only {count} examples were evaluated");
-    }
+    functions::names(FunctionKind::Test)
 }

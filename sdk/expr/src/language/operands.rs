@@ -1,6 +1,9 @@
 //! Helpers of operators and filters: types of values, their texts, and errors about them.
 
-use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
+use minijinja::{
+    Error, ErrorKind, State, Value,
+    value::{ArgType, Kwargs, ValueKind},
+};
 
 use super::{
     budget::charge,
@@ -24,6 +27,18 @@ pub(super) fn kind(value: &Value) -> &'static str {
 /// Returns true for null and missing values, which behave the same everywhere.
 pub(super) fn is_null(value: &Value) -> bool {
     value.is_undefined() || value.is_none()
+}
+
+/// Returns the argument of a filter that is written by position, or else by name; `None` if it is neither or null.
+pub(super) fn argument<'a, T: ArgType<'a, Output = T>>(
+    positional: Option<T>,
+    options: &'a Kwargs,
+    name: &'a str,
+) -> Result<Option<T>, Error> {
+    match positional {
+        Some(value) => Ok(Some(value)),
+        None => options.get::<Option<T>>(name),
+    }
 }
 
 /// `a ~ b`: joins two values as texts.

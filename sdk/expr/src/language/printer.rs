@@ -1,7 +1,6 @@
 //! Checks a parsed expression, collects the paths that it reads, and prints it in the canonical form.
 //!
-//! In the canonical form, operators are filters that enforce the limits and rules of this language, and calls do not
-//! exist. A guard follows each lookup: the filter `_read`, which fails in a strict flow if the value is missing. The
+//! In the canonical form, operators and calls are filters that enforce the limits and rules of this language. A guard follows each lookup: the filter `_read`, which fails in a strict flow if the value is missing. The
 //! canonical form is text, so this module does not depend on how MiniJinja stores expressions.
 
 use std::{fmt::Write as _, ops::Range};
@@ -15,10 +14,13 @@ use minijinja::{
 use super::{
     items, names, syntax_errors,
     tokens::too_deep,
-    tree::{chain_sign, first_span, is_lookup, is_null, is_output, static_path, static_segment},
+    tree::{
+        Precedence, chain_sign, first_span, is_lookup, is_null, is_output, precedence, static_path, static_segment,
+    },
 };
 use crate::{
     error::ExprError,
+    functions,
     json::Json,
     limits,
     path::{Path, shorten},
@@ -68,17 +70,6 @@ pub(super) struct Printer<'s> {
     /// The lookups whose value must exist. The guards in the canonical form refer to them by index.
     pub(super) lookups: Vec<Lookup>,
     pub(super) errors: Vec<ExprError>,
-}
-
-/// Precedence of an expression in the canonical form.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Precedence {
-    /// Logical operators, conditions and tests. They need parentheses under any other operator.
-    Loose,
-    /// Filters. They need parentheses before `.` and `[`.
-    Filtered,
-    /// Names, brackets and constants. They never need parentheses.
-    Tight,
 }
 
 /// The way in which an expression uses the value of a part of itself.
@@ -194,14 +185,7 @@ impl<'s> Printer<'s> {
             Expr::List(list) => self.list(&list.items),
             Expr::Tuple(tuple) => self.list(&tuple.items),
             Expr::Map(map) => self.map(&map.keys, &map.values),
-            Expr::Call(call) => {
-                let place = self.place(expr);
-                self.errors.push(syntax_errors::not_callable(&call.expr, &call.args).at(place));
-                if let Expr::GetAttr(method) = &call.expr {
-                    self.with_deeper_nesting(|printer| printer.expression(&method.expr));
-                }
-                self.arguments(&call.args);
-            }
+            Expr::Call(call) => self.call(expr, &call.expr, &call.args),
         }
     }
 
@@ -393,10 +377,27 @@ impl<'s> Printer<'s> {
         let mut error = ExprError::new(format!("unknown {what} `{name}`"));
         error.hint = match (what, name) {
             ("test", "null") => Some("write `is none`, or `is not none`".to_owned()),
-            ("filter", name) if let Some(meant) = names::find_filter(name) => Some(format!("did you mean `{meant}`?")),
-            _ => did_you_mean(name, known.clone()).or_else(|| Some(all_names(what, known))),
+            _ if let Some(meant) = functions::find(name) => Some(meant.correction(what)),
+            _ => did_you_mean(name, known).or_else(|| Some(format!("`flowcell functions` lists all {what}s"))),
         };
         self.errors.push(error.at(self.at + place.start..self.at + place.end));
+    }
+
+    /// Prints the call of a function as a filter on its first argument. Reports an error for any other call.
+    fn call(&mut self, expr: &Expr<'_>, callee: &Expr<'_>, arguments: &[CallArg<'_>]) {
+        if let (Expr::Var(name), [CallArg::Pos(first), rest @ ..]) = (callee, arguments)
+            && let Some((_, filter)) = names::CALLS.iter().find(|(function, _)| *function == name.id)
+        {
+            self.operand(first, Precedence::Filtered);
+            let _ = write!(self.printed, "|{filter}");
+            return self.arguments(rest);
+        }
+        let place = self.place(expr);
+        self.errors.push(syntax_errors::not_callable(callee, arguments).at(place));
+        if let Expr::GetAttr(method) = callee {
+            self.with_deeper_nesting(|printer| printer.expression(&method.expr));
+        }
+        self.arguments(arguments);
     }
 
     fn arguments(&mut self, arguments: &[CallArg<'_>]) {
@@ -479,22 +480,4 @@ impl<'s> Printer<'s> {
         }
         self.at + start..self.at + end
     }
-}
-
-fn precedence(expr: &Expr<'_>) -> Precedence {
-    match expr {
-        Expr::BinOp(binary) if matches!(binary.op, BinOpKind::ScAnd | BinOpKind::ScOr) => Precedence::Loose,
-        Expr::UnaryOp(unary) if matches!(unary.op, UnaryOpKind::Not) => Precedence::Loose,
-        Expr::IfExpr(_) | Expr::Test(_) => Precedence::Loose,
-        Expr::BinOp(_) | Expr::Compare(_) | Expr::Filter(_) | Expr::Slice(_) | Expr::UnaryOp(_) => Precedence::Filtered,
-        Expr::Const(constant) if constant.value.is_number() => Precedence::Filtered,
-        _ => Precedence::Tight,
-    }
-}
-
-/// Returns the names of all filters or tests for a hint.
-fn all_names(what: &str, known: impl Iterator<Item = &'static str>) -> String {
-    let mut names: Vec<_> = known.filter(|name| name.starts_with(|sign: char| sign.is_ascii_alphabetic())).collect();
-    names.sort_unstable();
-    format!("the {what}s are {}", names.join(", "))
 }

@@ -11,8 +11,8 @@ use minijinja::{
     },
 };
 
-use super::{names, tree::static_path};
-use crate::{error::ExprError, path::shorten, quoted::end_of_quoted};
+use super::tree::static_path;
+use crate::{error::ExprError, functions, path::shorten, quoted::end_of_quoted};
 
 /// Maximum number of prefixes that are parsed to find the longest valid one.
 const MAX_PARSED_PREFIXES: usize = 100;
@@ -47,7 +47,7 @@ const PAIRS: [(&str, &str); 10] = [
     ("===", "write `==` instead of `===`"),
     ("!==", "write `!=` instead of `!==`"),
     ("<>", "write `!=` instead of `<>`"),
-    ("=>", "expressions have no functions: use filters such as `map`, `select` and `selectattr` for lists"),
+    ("=>", "expressions define no functions: use filters such as `map`, `select` and `selectattr` for lists"),
     ("=~", "write `x is matches('pattern')` instead of `=~`"),
 ];
 
@@ -168,7 +168,7 @@ fn after_expression(source: &str, tokens: &[Lexeme<'_>]) -> Option<ExprError> {
         (_, Token::Ident("if")) if at == 1 => {
             "write `a if condition else b` to choose between two values; write a condition without `if`"
         }
-        (Token::ParenOpen, _) => "expressions have no functions: write a filter after its value, as in `value | upper`",
+        (Token::ParenOpen, _) => "write a filter after its value, as in `value | upper`",
         _ if first == "new" || first == "typeof" => {
             "expressions have no `new` and no `typeof`: use tests such as \
              `x is string` for the type of a value"
@@ -216,7 +216,7 @@ fn invalid(problem: String) -> ExprError {
     ExprError::new(format!("the expression is not valid: {problem}"))
 }
 
-/// Creates the error about a call; `len(x)` and `x.toUpperCase()` must be filters.
+/// Creates the error about a call of something that is not a function; `len(x)` and `x.toUpperCase()` must be filters.
 pub(super) fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> ExprError {
     let (name, operand) = match (callee, arguments) {
         (Expr::Var(name), [CallArg::Pos(operand)]) => (name.id, Some(operand)),
@@ -224,10 +224,15 @@ pub(super) fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> Expr
         (Expr::GetAttr(attribute), _) => (attribute.name, Some(&attribute.expr)),
         _ => ("", None),
     };
-    let error = ExprError::new("expressions cannot call functions");
-    let Some(filter) = names::find_filter(name) else {
-        return error.hint("use a filter: `value | name`; use `script.run` for other computations");
+    let error = match callee {
+        Expr::Var(name) => ExprError::new(format!("unknown function `{}`", name.id)),
+        _ => ExprError::new("values have no methods"),
+    };
+    let Some(found) = functions::find(name) else {
+        return error.hint(
+            "use a filter: `value | name`; `flowcell functions` lists them, and `script.run` does other computations",
+        );
     };
     let path = operand.and_then(|operand| static_path(operand)).map(|(path, _)| shorten(&path.to_string()));
-    error.hint(format!("`{filter}` is a filter: write `{} | {filter}`", path.unwrap_or_else(|| "value".to_owned())))
+    error.hint(found.usage(&path.unwrap_or_else(|| "value".to_owned())))
 }

@@ -2,10 +2,21 @@
 
 use std::ops::Range;
 
-use minijinja::machinery::ast::{CompareOpKind, Expr, UnaryOpKind};
+use minijinja::machinery::ast::{BinOpKind, CompareOpKind, Expr, UnaryOpKind};
 
 use super::names;
 use crate::path::{Path, Segment};
+
+/// Precedence of an expression in the canonical form.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Precedence {
+    /// Logical operators, conditions and tests. They need parentheses under any other operator.
+    Loose,
+    /// Filters. They need parentheses before `.` and `[`.
+    Filtered,
+    /// Names, brackets and constants. They never need parentheses.
+    Tight,
+}
 
 /// Returns the byte offset of the leftmost part of an expression.
 pub(super) fn first_span(expr: &Expr<'_>) -> usize {
@@ -108,5 +119,18 @@ pub(super) fn chain_sign(op: CompareOpKind) -> &'static str {
         CompareOpKind::Gte => ">=",
         CompareOpKind::In => "in",
         CompareOpKind::NotIn => "not in",
+    }
+}
+
+/// Returns the precedence of an expression in the canonical form.
+pub(super) fn precedence(expr: &Expr<'_>) -> Precedence {
+    match expr {
+        Expr::BinOp(binary) if matches!(binary.op, BinOpKind::ScAnd | BinOpKind::ScOr) => Precedence::Loose,
+        Expr::UnaryOp(unary) if matches!(unary.op, UnaryOpKind::Not) => Precedence::Loose,
+        Expr::IfExpr(_) | Expr::Test(_) => Precedence::Loose,
+        Expr::BinOp(_) | Expr::Compare(_) | Expr::Filter(_) | Expr::Slice(_) => Precedence::Filtered,
+        Expr::Call(_) | Expr::UnaryOp(_) => Precedence::Filtered,
+        Expr::Const(constant) if constant.value.is_number() => Precedence::Filtered,
+        _ => Precedence::Tight,
     }
 }

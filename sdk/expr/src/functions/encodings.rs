@@ -1,0 +1,5 @@
+//! Functions for encodings and digests.
+
+use super::Function;
+
+pub(super) const FUNCTIONS: &[Function] = &[];

@@ -1,0 +1,118 @@
+//! Tests the table of functions: its examples, and the page of the manual that shows it.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::{collections::BTreeSet, env, fs};
+
+use flowcell_expr::{
+    Binding, ExprError, Json,
+    functions::{EXAMPLE_ROOTS, Function, FunctionKind, TOPICS, functions, functions_named, similar_function},
+};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../host/server/manual/functions.md");
+
+fn evaluate(source: &str) -> Result<Json, ExprError> {
+    let binding = Binding::expression(source).map_err(|mut errors| errors.remove(0))?;
+    binding.render(&Json::parse(EXAMPLE_ROOTS).unwrap())
+}
+
+#[test]
+fn each_example_gives_its_result() {
+    let mut wrong = Vec::new();
+    for function in functions() {
+        let given = evaluate(function.example).map_or_else(|error| error.to_string(), |value| value.to_text());
+        if given != function.result {
+            wrong.push(format!("{} gives {given}, not {}", function.example, function.result));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_table_is_in_order() {
+    let mut known = BTreeSet::new();
+    for function in functions() {
+        let name = function.name();
+        for name in function.names {
+            assert!(known.insert((function.kind.word(), *name)), "{name} occurs twice");
+            assert!(functions_named(name).any(|found| found.signature == function.signature), "{name}");
+        }
+        assert!(function.signature.contains(name) && function.example.contains(name), "{name}");
+        assert!(function.summary.ends_with('.') && !function.summary.contains('|'), "{name}");
+    }
+    for topic in TOPICS {
+        assert!(topic.functions.is_sorted_by_key(Function::name), "{}", topic.title);
+    }
+}
+
+/// Each name of the table exists in the language. The names with signs are for `select` and `selectattr`.
+#[test]
+fn each_name_can_be_used() {
+    for function in functions() {
+        for name in function.names {
+            let source = match function.kind {
+                FunctionKind::Filter => format!("order | {name}"),
+                FunctionKind::Test if name.starts_with(|sign: char| sign.is_ascii_alphabetic()) => {
+                    format!("order is {name}")
+                }
+                FunctionKind::Test => format!("orders | select('{name}', 1)"),
+                FunctionKind::Call => format!("{name}(order)"),
+            };
+            if let Err(error) = evaluate(&source) {
+                assert!(!error.message.contains("unknown"), "{source}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_of_other_languages_are_suggested() {
+    let cases = [("len", "length"), ("toUpperCase", "upper"), ("to_json", "tojson"), ("uper", "upper")];
+    for (wrong, meant) in cases {
+        assert_eq!(similar_function(wrong), Some(meant), "{wrong}");
+    }
+    assert_eq!(similar_function("frobnicate"), None);
+    let errors = [
+        ("order is upper | matches('a')", "unknown filter `matches`", "write `value is matches`"),
+        ("order | range", "unknown filter `range`", "write `range("),
+        ("range()", "unknown function `range`", "write `range("),
+        ("frobnicate(order)", "unknown function `frobnicate`", "`flowcell functions` lists them"),
+        ("order.city.matches('a')", "no methods", "write `order.city is matches`"),
+        ("range('a')", "`range` fails on a text", ""),
+        ("range(order.note)", "`range` does not work on null", ""),
+        ("range(1, 2, 0)", "step that is not 0", ""),
+        ("range(1, end=2)", "unknown keyword argument", ""),
+    ];
+    for (source, message, hint) in errors {
+        let error = evaluate(source).unwrap_err();
+        let found = error.hint.as_deref().unwrap_or_default();
+        assert!(error.message.contains(message) && found.contains(hint), "{source}: {error}");
+    }
+}
+
+/// The tables of the page are written from the table of functions. `BLESS=1` writes them anew.
+#[test]
+fn manual_shows_the_table() {
+    let page = fs::read_to_string(PAGE).unwrap();
+    let (before, _) = page.split_once("\n## ").unwrap();
+    let expected = TOPICS.iter().fold(before.to_owned(), |mut text, topic| {
+        text.push_str(&format!("\n## {}\n\n| use | result | example |\n|---|---|---|\n", topic.title));
+        for function in topic.functions {
+            text.push_str(&row(function));
+        }
+        text
+    });
+    if env::var_os("BLESS").is_some() {
+        fs::write(PAGE, expected).unwrap();
+    } else {
+        assert!(page == expected, "functions.md differs from the table: write it with `BLESS=1`");
+    }
+}
+
+fn row(function: &Function) -> String {
+    let code = |text: &str| format!("`{}`", text.replace('|', "\\|"));
+    let others: Vec<String> = function.names.iter().skip(1).map(|name| code(name)).collect();
+    let others = if others.is_empty() { String::new() } else { format!("; also {}", others.join(", ")) };
+    let example = format!("{} gives {}", code(function.example), code(function.result));
+    format!("| {}{others} | {} | {example} |\n", code(function.signature), function.summary)
+}
