@@ -10,6 +10,7 @@ mod files;
 mod fixtures;
 mod flow;
 mod flows;
+mod functions;
 mod graph;
 mod groups;
 mod help;
@@ -127,6 +128,8 @@ enum Command {
     Graph(graph::GraphArgs),
     /// List the node types, or describe one
     Nodes(nodes::NodesArgs),
+    /// List the filters, tests and functions of expressions, or describe one
+    Functions(functions::FunctionsArgs),
     /// Print the JSON Schema of flow files, for editors
     Schema(schema::SchemaArgs),
     /// Create, build, test, run, publish and install packs of node types
@@ -228,6 +231,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Inspect(args) => inspect::execute(&args),
         Command::Graph(args) => graph::execute(&args),
         Command::Nodes(args) => nodes::execute(&args),
+        Command::Functions(args) => functions::execute(&args),
         Command::Schema(args) => schema::execute(&args),
         Command::Node(args) => node::execute(args, *terminal),
         Command::Compile => program::compile(),

@@ -27,7 +27,7 @@ pub use catalog::{Catalog, Lookup};
 pub use failure::{Failure, code};
 pub use flowcell_expr::limits::{CONTAINER, JSON_VALUES};
 pub use flowcell_expr::{
-    Json,
+    Json, functions,
     json::{Object, SizeError},
     similar,
 };

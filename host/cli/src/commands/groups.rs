@@ -6,7 +6,10 @@ use super::{Arguments, flow};
 
 /// The groups of the front page with their commands.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Run and test flows", &["init", "run", "dev", "test", "validate", "inspect", "graph", "flows", "nodes", "schema"]),
+    (
+        "Run and test flows",
+        &["init", "run", "dev", "test", "validate", "inspect", "graph", "flows", "nodes", "functions", "schema"],
+    ),
     ("Show and control runs", &["runs", "jobs", "answer", "emit", "send", "chat"]),
     ("Write nodes", &["node"]),
     (
@@ -47,6 +50,7 @@ const EXAMPLES: &[&str] = &[
     "flows runs order --limit 5",
     "flows delete order",
     "nodes control.foreach",
+    "functions round",
     "schema > flow.schema.json",
     "runs list --status failed --since 1h",
     "runs show order-7 pay",
