@@ -111,7 +111,7 @@ pub enum Reference {
 }
 
 /// The flow itself, or a subgraph owned by a node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Body {
     /// The owner; `None` for the flow itself.
     pub owner: Option<NodeIx>,
@@ -126,7 +126,7 @@ pub struct Body {
 }
 
 /// The result of one pass of a body. Unused for the flow itself.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Outcome {
     /// The value of `bodyOutput`.
     Output(Bound<Binding>),
@@ -137,7 +137,7 @@ pub enum Outcome {
 }
 
 /// A node of the graph.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Node {
     /// Id of the node, unique in the flow.
     pub id: NodeId,
@@ -177,7 +177,7 @@ pub struct Node {
 }
 
 /// An edge between two nodes of one body.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Edge {
     /// Source of the edge.
     pub from: NodeIx,

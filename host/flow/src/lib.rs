@@ -30,12 +30,14 @@
 //! | [`script`] | the dialect of JavaScript files |
 //! | [`outline`] | scripts in flows, and the data that they export about themselves |
 //! | [`graph`] | the checked graph |
+//! | combined | combines two versions of a flow, for a run that moves |
 //! | [`diagnostic`] | errors and warnings |
 //! | [`draw`], [`schema`](mod@schema) | drawings, and JSON Schemas for editors |
 
 pub mod agentic;
 mod ancestry;
 mod calls;
+mod combined;
 pub mod diagnostic;
 pub mod draw;
 mod fields;
@@ -73,6 +75,7 @@ use flowcell_contract::{Catalog, Json};
 use flowcell_expr::json::digits::TOO_LONG;
 
 pub use agentic::{Begin, Start};
+pub use combined::combine_versions;
 use diagnostic::Diagnostics;
 pub use diagnostic::{CheckMode, Diagnostic, Location, Severity};
 pub use graph::Graph;

@@ -8,7 +8,7 @@ use std::{io::Write, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 use flowcell_contract::{Json, RunId};
 use flowcell_flow::{Diagnostic, Source, graph::Graph};
 use flowcell_runtime::{
-    Event, OpenError,
+    Event,
     export::ExportError,
     fact::RunEnd,
     inputs::{TaskInputs, Window},
@@ -126,10 +126,10 @@ impl Host {
         called::simulated_of(self, run)
     }
 
-    /// Returns the checked flow of a stored run, as it was when the run began.
+    /// Returns the checked flow of a stored run, in the version that the run uses. After a move to another version it
+    /// also has the nodes of the versions before, outside of the flow itself.
     pub fn graph_of_run(&self, run: &RunId) -> Result<Arc<Graph>, StartError> {
-        let record = self.record(run).map_err(OpenError::Store)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
-        Ok(pin::pinned(self, &record.pin).map_err(OpenError::Pin)?)
+        events::graph_of(self, run)
     }
 
     /// Returns the end of a run with its outputs, or `None` if the run has not ended. `next` is the number of the run's

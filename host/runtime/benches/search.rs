@@ -42,6 +42,7 @@ fn entries(number: u64) -> [Entry; 2] {
         version: Some(1),
         labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         trigger: (number % 100 == 7).then(|| "nightly".into()),
+        moves: Vec::new(),
     };
     let outputs = Json::object::<&str>([]);
     let (end, status) = match number % 100 {

@@ -3,6 +3,8 @@
 //! If a fact names an item that does not exist in the state, a decider has a bug or the journal is corrupt. The fold
 //! then panics, because the state would no longer follow from the facts.
 
+mod migrated;
+
 use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, Pause, ScopePath, Value, Wake};
@@ -37,7 +39,7 @@ impl RunState {
             Fact::RetryDue { task } => self.enqueue(*task, Phase::Ready),
             Fact::TaskSucceeded { task, output, .. } => self.task_ended(*task, Phase::Succeeded, output.json().clone()),
             Fact::TaskFailed { task, failure, input, .. } => {
-                let output = outcome::failed(failure, self.task(*task).attempt);
+                let output = outcome::failed(failure, self.task(*task).tries());
                 self.task_ended(*task, Phase::Failed, output);
                 self.task_mut(*task).failed_input = input.clone();
             }
@@ -115,6 +117,7 @@ impl RunState {
             | Fact::MessageSent { .. }
             | Fact::Replied { .. }
             | Fact::Noted { .. } => {}
+            Fact::Migrated { migration } => migrated::fold(self, migration),
             Fact::CancelRequested { reason } => self.cancel = Some(*reason),
             Fact::RunResumed { by_hand, alone } => self.run_resumed(*by_hand, *alone, ts),
             Fact::RunAccompanied => self.deaths.alone = false,
@@ -147,7 +150,7 @@ impl RunState {
     }
 
     fn run_started(&mut self, input: &Json, seed: u64, deadline: Option<u64>) {
-        self.flow_root = Json::object([("input", input.clone())]);
+        self.set_input(input);
         self.seed = seed;
         self.deadline = deadline;
         self.next_scope = 1;

@@ -12,6 +12,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `arrive` | inputs: starts, answers of attempts, due timers, commands, ends of child runs |
+//! | `migrate` | moves to other versions of the flow |
 //! | `settle` | edges and joins, the ends of scopes and of the run |
 //! | `calls` | starts of calls that leave the host, and blocked tasks |
 //! | `passes` | passes of bodies |
@@ -26,6 +27,7 @@ mod arrive;
 mod call_ends;
 mod calls;
 mod close;
+mod migrate;
 mod passes;
 mod ready;
 mod replies;
@@ -38,7 +40,7 @@ use flowcell_contract::{Failure, Json, Question, StepResult, Value};
 use crate::{
     call_log::Reply,
     command::{HubError, RunCommand},
-    fact::{AgentFact, CallRecord, CancelReason, Fact, Note, Observed, ScopeId, TaskKey, Write},
+    fact::{AgentFact, CallRecord, CancelReason, Fact, Migrated, Note, Observed, ScopeId, TaskKey, Write},
     outstanding::Timer,
     state::{Phase, RunState},
 };
@@ -169,6 +171,8 @@ pub enum Input {
         /// The difference between the two attempts.
         message: Box<str>,
     },
+    /// Moves the run to another version of its flow, whose graph [`RunState`] already has, and parks it.
+    Migrate(Box<Migrated>),
     /// A command to the run.
     Command(RunCommand),
 }
@@ -183,8 +187,8 @@ pub trait Entropy {
 pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn Entropy) -> Result<Vec<Fact>, HubError> {
     let mut decider =
         Decider { state, now, entropy, facts: Vec::new(), ended: VecDeque::new(), check: VecDeque::new() };
-    // No attempt begins before the resumption of the run is durable.
-    let dispatches = !matches!(input, Input::Resume { .. });
+    // No attempt begins before the resumption of the run is durable, and none begins when the run parks.
+    let dispatches = !matches!(input, Input::Resume { .. } | Input::Migrate(_));
     arrive::handle_input(&mut decider, input)?;
     if decider.state.is_too_large() && decider.state.end.is_none() {
         decider.cancel(CancelReason::TooLarge);

@@ -3,11 +3,9 @@
 use std::{
     io::{self, Write},
     ops::ControlFlow,
-    sync::Arc,
 };
 
 use flowcell_contract::{Failure, RunId, Tenant};
-use flowcell_flow::graph::Graph;
 use serde::Serialize;
 
 use crate::{
@@ -16,6 +14,7 @@ use crate::{
     limits::MAX_EXPORTED_INPUT_BYTES,
     ports::{Record, Runs, StoreError},
     publish::Projector,
+    versions::RunGraphs,
     world::Flows,
 };
 
@@ -80,14 +79,15 @@ impl Exporter<'_> {
     /// Writes the members of the document of a run, and the brace that closes the document.
     fn run(&mut self, run: &RunId) -> Result<(), ExportError> {
         let unknown = || ExportError::Unknown(run.clone());
-        let record = self.reader.find(self.tenant, run)?.ok_or_else(unknown)?;
+        // The record is read last: it then has the graphs of all units before `end`, also if the run moves meanwhile.
         let (row, end) = self.reader.run(self.tenant, run)?.ok_or_else(unknown)?;
+        let record = self.reader.find(self.tenant, run)?.ok_or_else(unknown)?;
         self.write_member("\"run\"", &row)?;
         self.write_member(",\"record\"", &record)?;
         self.write_units(run, end)?;
-        let graph = self.flows.pinned(&record.pin);
-        self.write_events(run, &graph, end)?;
-        self.write_inputs(run, &record, &graph, end)?;
+        let graphs = RunGraphs::load(&record, |pin| self.flows.pinned(pin));
+        self.events(run, &graphs, end)?;
+        self.inputs(run, &record, &graphs, end)?;
         self.write_children(run)?;
         Ok(self.out.write_all(b"}")?)
     }
@@ -108,9 +108,10 @@ impl Exporter<'_> {
         })
     }
 
-    fn write_events(&mut self, run: &RunId, graph: &Result<Arc<Graph>, Failure>, end: u64) -> Result<(), ExportError> {
+    fn events(&mut self, run: &RunId, graphs: &Result<RunGraphs, Failure>, end: u64) -> Result<(), ExportError> {
         let (reader, tenant) = (self.reader, self.tenant);
-        let mut projector = graph.as_ref().ok().map(|graph| Projector::new(tenant.clone(), run.clone(), graph.clone()));
+        let graph = graphs.as_ref().ok().map(RunGraphs::last);
+        let mut projector = graph.map(|graph| Projector::new(tenant.clone(), run.clone(), graph.clone()));
         self.list("events", |items| {
             let Some(projector) = &mut projector else { return Ok(()) };
             each_unit(reader, tenant, run, |unit| {
@@ -118,7 +119,7 @@ impl Exporter<'_> {
                 events.iter().for_each(|event| items.add(event));
             })
         })?;
-        match graph {
+        match graphs {
             Ok(_) => Ok(()),
             Err(failure) => self.write_member(",\"eventsMissing\"", &failure.to_string()),
         }
@@ -128,13 +129,13 @@ impl Exporter<'_> {
         &mut self,
         run: &RunId,
         record: &Record,
-        graph: &Result<Arc<Graph>, Failure>,
+        graphs: &Result<RunGraphs, Failure>,
         end: u64,
     ) -> Result<(), ExportError> {
         let (reader, tenant) = (self.reader, self.tenant);
         let (mut room, mut left_out) = (MAX_EXPORTED_INPUT_BYTES, 0_u64);
         self.list("inputs", |items| {
-            let Ok(graph) = graph else { return Ok(()) };
+            let Ok(graphs) = graphs else { return Ok(()) };
             let mut visit = |visited: &Visited<'_>| {
                 // Rendering takes time too: an input with shared parts may be many times as large as the journal.
                 if room == 0 {
@@ -151,7 +152,7 @@ impl Exporter<'_> {
                 }
                 ControlFlow::Continue(())
             };
-            each_attempt(reader, graph.clone(), record, (tenant, run), (None, end), &mut visit)
+            each_attempt(reader, graphs, record, (tenant, run), (None, end), &mut visit)
         })?;
         match left_out {
             0 => Ok(()),

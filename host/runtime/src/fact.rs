@@ -1,11 +1,12 @@
 //! The facts of a run, in the form of the journal.
 //!
 //! A fact is the typed form of an event. It refers to nodes and edges by indices, which have a meaning only with the
-//! graph that the run has pinned. [`crate::publish`] makes the events for subscribers from facts.
+//! graphs of the run ([`crate::versions`]). [`crate::publish`] makes the events for subscribers from facts.
 
 mod agent;
 mod block;
 mod call;
+mod migrated;
 mod received;
 mod size;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use agent::AgentFact;
 pub use block::{BlockReason, Resolution};
 pub use call::{Asked, CallDigest, CallRecord, ForAgent, Observed};
+pub use migrated::{Migrated, Restarted};
 pub(crate) use size::value_bytes;
 
 /// One pass through a body, or the flow itself. The number is unique within a run and never reused.
@@ -348,6 +350,11 @@ pub enum Fact {
         /// The digest of the question. `None`: an older version wrote the fact.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         digest: Option<Box<str>>,
+    },
+    /// The run moved to another version of its flow.
+    Migrated {
+        /// The new version, and the nodes that start anew.
+        migration: Box<Migrated>,
     },
     /// The run has to end.
     CancelRequested {

@@ -14,17 +14,17 @@ use std::{
 };
 
 use flowcell_contract::{Failure, Json, RunId, Tenant, Value};
-use flowcell_flow::graph::Graph;
 use serde::Serialize;
 
 pub use self::page::{Absence, AttemptInput, Input, TaskInputs, Window};
 
 use crate::{
     capture,
-    fact::{Fact, Received, TaskKey},
+    fact::{Fact, Migrated, Received, ScopeId, TaskKey},
     limits::MAX_READ_UNITS,
     ports::{Journal, Record, StoreError, Unit},
     state::RunState,
+    versions::RunGraphs,
 };
 
 /// The comparison of a rendered input with its digest in the journal.
@@ -153,13 +153,13 @@ impl<'a> TaskPosition<'a> {
 /// tasks that ended without an attempt. `end` is the number of the first event that does not count.
 pub fn each_attempt(
     journal: &dyn Journal,
-    graph: Arc<Graph>,
+    graphs: &RunGraphs,
     record: &Record,
     (tenant, run): (&Tenant, &RunId),
     (node, end): (Option<&str>, u64),
     visit: &mut dyn FnMut(&Visited<'_>) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
-    let state = RunState::new(graph, record.policy.clone());
+    let state = graphs.state(record.policy.clone());
     let mut walk = Walk { state, node, open: HashMap::new(), visit };
     let mut from = 0;
     while from < end {
@@ -214,12 +214,24 @@ impl Walk<'_> {
             // An attempt that was not deterministic ends without a record of its own.
             Fact::AttemptStarted { task } => (task, "abandoned", &None),
             Fact::TaskSkipped { task, .. } => (task, "skipped", &None),
+            Fact::Migrated { migration } => return self.migrated(migration),
             _ => return ControlFlow::Continue(()),
         };
         match self.open.remove(task) {
             Some(calls) => self.visit(*task, status, (received.as_ref(), true), &calls),
             None => self.ended_without_attempt(*task, status),
         }
+    }
+
+    /// Visits the attempts of the nodes that are gone or start anew in another version.
+    fn migrated(&mut self, migration: &Migrated) -> ControlFlow<()> {
+        for node in &migration.dropped {
+            let task = TaskKey { scope: ScopeId::ROOT, node: *node };
+            if let Some(calls) = self.open.remove(&task) {
+                self.visit(task, "abandoned", (None, true), &calls)?;
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// Visits a task of the wanted node that ends before its first attempt.

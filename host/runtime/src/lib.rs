@@ -20,6 +20,7 @@
 //! | [`live`] | permits for the runs that a process drives, and for their child runs |
 //! | [`world`] | what the runs of a tenant share: stores, clock, capabilities, library |
 //! | [`run`], [`result`] | starting runs, and their results |
+//! | [`versions`] | the versions of its flow that a run has used |
 //! | [`blocking`] | work that blocks its thread |
 //! | turn | limits the time that expressions take in one poll of a driver |
 //! | sabotage | switches that break guarantees, for tests that must detect it |
@@ -61,6 +62,7 @@ mod state;
 mod tests;
 mod timing;
 mod turn;
+pub mod versions;
 pub mod world;
 
 pub use command::{HubError, RunCommand};
@@ -71,8 +73,9 @@ pub use live::LiveRuns;
 pub use question::{Closed, QuestionRef};
 pub use result::{RunError, RunResult, RunStatus, Waiting};
 pub use run::{
-    FlowRunner, NoStart, OpenError, OtherVersion, Part, PlannedNode, PolicyOverride, Reason, Repeat, RetryPlan,
-    RunOptions,
+    FlowRunner, MigrateError, Migration, MigrationPlan, MovedNode, NoStart, Obstacle, OpenError, OtherVersion, Part,
+    PlannedNode, PolicyOverride, Reason, RefusedNode, Repeat, RetryPlan, RunOptions,
 };
 pub use state::RunState;
+pub use versions::RunGraphs;
 pub use world::{Flows, MemoryBudget, NoFlows, Pinned, World};

@@ -30,6 +30,8 @@ pub const MAX_LIVE_CHILDREN: u64 = 1_024;
 /// Maximum number of runs in a chain in which each run repeats the one before. A driver looks no further back for the
 /// flow that a task called in an earlier run.
 pub const MAX_REPEATS: u32 = 16;
+/// Maximum number of moves of a run to other versions of its flow. While a run is loaded, memory holds a graph for each.
+pub const MAX_MOVES: usize = 8;
 /// Maximum number of commands that wait for a run's driver. Beyond this senders wait.
 pub const MAX_QUEUED_COMMANDS: usize = 1_024;
 /// Maximum number of automatic resumptions of a run without progress. After that the run is a suspect: a process drives

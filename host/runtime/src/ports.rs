@@ -53,7 +53,7 @@ pub use status::StoredStatus;
 pub(crate) use sweep::hashes;
 pub use sweep::{Sweep, Swept};
 pub use timers::Timers;
-pub use units::{Again, InVersion, Pin, Record, Unit};
+pub use units::{Again, InVersion, Move, Pin, Record, Unit};
 
 /// An error of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -16,7 +16,7 @@ pub(crate) use agents::FLOW_STEP;
 use crate::{
     call_log::{ALLOW, DENY, Reply},
     event::Event,
-    fact::{Asked, CallRecord, CancelReason, Fact, Note, PassOutcome, RunEnd, ScopeId, TaskKey},
+    fact::{Asked, CallRecord, CancelReason, Fact, Migrated, Note, PassOutcome, RunEnd, ScopeId, TaskKey},
     ports::Unit,
     question::QuestionRef,
 };
@@ -65,6 +65,12 @@ impl Projector {
         Projector { tenant, run_id, graph, started: 0, seed: 0, scopes, tasks, open_agent_calls, open_service_calls }
     }
 
+    /// Replaces the graph, before a unit with which the run moves to another version of its flow. The new graph keeps the
+    /// indices of the one before.
+    pub fn set_graph(&mut self, graph: Arc<Graph>) {
+        self.graph = graph;
+    }
+
     /// Turns a unit into events.
     pub fn project(&mut self, unit: &Unit) -> Vec<Event> {
         let numbered = (unit.first_seq..).zip(&unit.facts);
@@ -80,6 +86,7 @@ impl Projector {
                 Fact::PassEnded { scope, .. } => _ = self.scopes.remove(scope),
                 Fact::AttemptStarted { task } => self.attempt_started(*task, unit.ts),
                 Fact::TaskResumed { task } => self.task_resumed(*task),
+                Fact::Migrated { migration } => _ = self.migrated(migration),
                 Fact::CallStarted { task, call } => {
                     self.record_agent_call(*task, call);
                     self.record_service_call(*task, call);
@@ -109,6 +116,21 @@ impl Projector {
         *entry = Attempts { begun: entry.begun + 1, resumes: 0, since: ts };
     }
 
+    /// Updates the numbers of attempts, and returns the versions and the nodes that are gone or start anew.
+    fn migrated(&mut self, migration: &Migrated) -> Members {
+        let task = |node| TaskKey { scope: ScopeId::ROOT, node };
+        for restarted in &migration.restarted {
+            self.tasks.remove(&task(restarted.old));
+            let attempts = Attempts { begun: restarted.attempts, ..Attempts::default() };
+            self.tasks.insert(task(restarted.new), attempts);
+        }
+        let dropped = migration.dropped.iter().map(|node| Json::from(self.graph.node(*node).id.0.clone()));
+        let mut members = vec![("dropped", Json::array(dropped))];
+        members.extend(migration.from_version.map(|version| ("fromVersion", Json::from(version))));
+        members.extend(migration.version.map(|version| ("version", Json::from(version))));
+        members
+    }
+
     fn task_resumed(&mut self, task: TaskKey) {
         self.tasks.entry(task).or_default().resumes += 1;
     }
@@ -127,6 +149,7 @@ impl Projector {
             }
             Fact::RunResumed { .. } => ("harness:resumed", Vec::new()),
             Fact::RunAccompanied => ("harness:accompanied", Vec::new()),
+            Fact::Migrated { migration } => ("harness:migrated", self.migrated(migration)),
             Fact::RunParked { due, reason } => {
                 let mut members = vec![("reason", name_of(reason))];
                 members.extend(due.map(|due| ("due", Json::from(due))));

@@ -1,6 +1,7 @@
 //! The start of runs.
 
 mod definition;
+mod migrate;
 mod newer;
 mod options;
 mod past;
@@ -20,6 +21,7 @@ use flowcell_flow::{
 use futures_util::future::BoxFuture;
 
 pub use definition::Part;
+pub use migrate::{MigrateError, Migration, MigrationPlan, MovedNode, Obstacle, RefusedNode};
 pub use newer::{NoStart, OtherVersion, PlannedNode, Reason, RetryPlan};
 pub use options::{PolicyOverride, RunOptions};
 pub use retry::Repeat;
@@ -190,10 +192,13 @@ impl FlowRunner {
         mut options: RunOptions,
         lease: Lease,
     ) -> Result<FlowRunner, OpenError> {
-        let graph = world.flows.pinned(&record.pin).map_err(OpenError::Pin)?;
-        let kept = record.again.as_ref().map(|again| kept_outputs(&world, &graph, again)).transpose()?;
+        let graphs = world.graphs_of(&record).map_err(OpenError::Pin)?;
+        // The run began with the kept outputs, and so with the indices of its first version.
+        let kept = record.again.as_ref().map(|again| kept_outputs(&world, graphs.first(), again)).transpose()?;
         record.answers.extend(std::mem::take(&mut options.answers));
-        let (mut driver, hub) = Driver::new(&world, run_id.clone(), graph, record);
+        let state = graphs.state(record.policy.clone());
+        let (mut driver, hub) = Driver::new(&world, run_id.clone(), graphs.last().clone(), record);
+        driver.state = state;
         driver.options.kept_outputs = kept.unwrap_or_default();
         let begin = driver.recover(options.by_hand)?;
         let begin = begin.ok_or(OpenError::Unknown(run_id))?;

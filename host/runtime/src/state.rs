@@ -31,8 +31,10 @@ pub(crate) struct Deaths {
 /// A run, folded from its facts by [`RunState::apply`].
 #[derive(Clone, Debug)]
 pub struct RunState {
-    /// The flow that the run has pinned.
+    /// The flow in the version that the run uses.
     pub graph: Arc<Graph>,
+    /// The graphs of the versions that the run moves to with later facts.
+    pub(crate) later: VecDeque<Arc<Graph>>,
     /// The flow's policy with the overrides from the options of the run.
     pub policy: FlowPolicy,
     /// The root `flow` of expressions: `{ "input": … }`.
@@ -110,6 +112,8 @@ pub(crate) struct Task {
     pub(crate) first_fired: Option<EdgeIx>,
     /// Number of attempts begun.
     pub(crate) attempt: u32,
+    /// Number of these attempts before the run moved to the version in which the task started anew.
+    pub(crate) earlier: u32,
     /// Number of resumes of this attempt.
     pub(crate) resumes: u32,
     /// Milliseconds that this attempt ran before its last resume.
@@ -231,6 +235,7 @@ impl RunState {
     pub fn new(graph: Arc<Graph>, policy: FlowPolicy) -> RunState {
         RunState {
             graph,
+            later: VecDeque::new(),
             policy,
             flow_root: Json::Null,
             seed: 0,
@@ -253,6 +258,10 @@ impl RunState {
             max_bytes: MAX_RUN_BYTES,
             shares_budget: false,
         }
+    }
+
+    pub(crate) fn set_input(&mut self, input: &Json) {
+        self.flow_root = Json::object([("input", input.clone())]);
     }
 
     /// Returns the whole input of the run, after it has begun.
@@ -377,6 +386,7 @@ impl PartialEq for RunState {
     fn eq(&self, other: &RunState) -> bool {
         let Self {
             graph,
+            later,
             policy,
             flow_root,
             seed,
@@ -400,6 +410,7 @@ impl PartialEq for RunState {
             shares_budget: _,
         } = self;
         Arc::ptr_eq(graph, &other.graph)
+            && later.len() == other.later.len()
             && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
             && (began, ended) == (&other.began, &other.ended)
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
@@ -423,6 +434,11 @@ impl Task {
     /// Returns true if calls of the task are in progress.
     pub(crate) fn has_calls_in_progress(&self) -> bool {
         self.calls.as_ref().is_some_and(|calls| calls.under_way().next().is_some())
+    }
+
+    /// Returns the number of attempts that count for the retries.
+    pub(crate) fn tries(&self) -> u32 {
+        self.attempt - self.earlier
     }
 
     pub(crate) fn calls(&mut self) -> &mut CallLog {

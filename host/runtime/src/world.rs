@@ -17,6 +17,7 @@ use crate::{
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
     ports::{CacheStore, Journal, Leases, NoProjections, Pin, Projections, Record, StateStore, Timers},
     turn::Compute,
+    versions::RunGraphs,
 };
 
 /// A checked flow, and the pin that finds it again.
@@ -46,6 +47,7 @@ impl Pinned {
             version: None,
             labels: self.graph.run_labels.clone(),
             trigger: None,
+            moves: Vec::new(),
         }
     }
 }
@@ -158,6 +160,11 @@ impl MemoryBudget {
 }
 
 impl World {
+    /// Loads the graphs of a run.
+    pub(crate) fn graphs_of(&self, record: &Record) -> Result<RunGraphs, Failure> {
+        RunGraphs::load(record, |pin| self.flows.pinned(pin))
+    }
+
     /// Returns a world in memory, in real time, of the tenant `local`.
     pub fn in_memory(runner: Arc<dyn NodeRunner>, flows: Arc<dyn Flows>) -> World {
         World {

@@ -50,6 +50,7 @@ everywhere! {
     suite::the_same_id_with_another_input_is_refused
     suite::a_run_has_at_most_one_driver
     suite::units_are_read_from_anywhere
+    suite::a_unit_may_change_the_record_of_its_run
     suite::large_values_are_put_back_to_the_byte
     suite::units_that_are_large_together_are_read_one_after_another
     suite::state_has_versions

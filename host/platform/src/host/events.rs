@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
 
 use flowcell_contract::RunId;
+use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
     Event, OpenError,
     fact::{Fact, RunEnd},
@@ -38,6 +39,13 @@ pub(crate) fn end_of(host: &Host, run: &RunId, next: u64) -> Result<Option<RunEn
     }))
 }
 
+/// Performs [`Host::graph_of_run`].
+pub(crate) fn graph_of(host: &Host, run: &RunId) -> Result<Arc<Graph>, StartError> {
+    let record = host.record(run).map_err(OpenError::Store)?;
+    let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+    Ok(pin::graphs_of(host, &record).map_err(OpenError::Pin)?.last().clone())
+}
+
 /// Performs [`Host::each_event`].
 pub(crate) fn each(
     host: &Host,
@@ -56,10 +64,7 @@ pub(crate) fn each(
 
 /// Performs [`Host::events`].
 pub(crate) fn open(host: &Host, run: &RunId) -> Result<EventReader, StartError> {
-    let record = host.record(run).map_err(OpenError::Store)?;
-    let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
-    let graph = pin::pinned(host, &record.pin).map_err(OpenError::Pin)?;
-    let projector = Projector::new(host.tenant.clone(), run.clone(), graph);
+    let projector = Projector::new(host.tenant.clone(), run.clone(), graph_of(host, run)?);
     let (units, events) = (VecDeque::new(), VecDeque::new());
     Ok(EventReader { host: host.clone(), run: run.clone(), projector, at: 0, units, events })
 }
@@ -75,6 +80,10 @@ impl EventReader {
             }
             let Some(unit) = self.next_unit()? else { return Ok(None) };
             self.at = unit.next_seq();
+            if unit.facts.iter().any(|fact| matches!(fact, Fact::Migrated { .. })) {
+                // The store has written the record with the unit.
+                self.projector.set_graph(graph_of(&self.host, &self.run)?);
+            }
             match self.at <= from {
                 true => self.projector.pass_over(&unit),
                 false => self.events.extend(self.projector.project(&unit)),

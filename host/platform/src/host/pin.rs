@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell_contract::{BlobRef, Catalog, Digest, Failure, RunId, code};
 use flowcell_flow::{CheckContext, Checked, Diagnostic, Severity, graph::Graph};
-use flowcell_runtime::{Pinned, ports::Pin};
+use flowcell_runtime::{
+    Pinned, RunGraphs,
+    ports::{Pin, Record},
+};
 
 use super::{Host, known_pack::KnownPack, loading::register};
 use crate::{
@@ -79,6 +82,11 @@ fn keep_pack(host: &Host, digest: &str) -> Option<Arc<str>> {
 /// Loads a flow from its pinned content.
 pub(crate) fn pinned(host: &Host, pin: &Pin) -> Result<Arc<Graph>, Failure> {
     check_pinned(host, pin).map(|(graph, _)| graph)
+}
+
+/// Loads the flow of a run in all versions that the run has used.
+pub(crate) fn graphs_of(host: &Host, record: &Record) -> Result<RunGraphs, Failure> {
+    RunGraphs::load(record, |pin| pinned(host, pin))
 }
 
 /// Performs [`Host::warnings_of`].

@@ -25,9 +25,9 @@ pub(crate) fn read(
     };
     let record = host.record(&run).map_err(OpenError::Store)?;
     let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
-    let graph = pin::pinned(host, &record.pin).map_err(OpenError::Pin)?;
+    let graphs = pin::graphs_of(host, &record).map_err(OpenError::Pin)?;
     let of = (&host.tenant, &run);
-    let inputs = TaskInputs::read(&*host.shared.journal, graph, &record, of, (task, window));
+    let inputs = TaskInputs::read(&*host.shared.journal, &graphs, &record, of, (task, window));
     Ok(inputs.map_err(OpenError::Store)?)
 }
 

@@ -3,7 +3,7 @@
 use flowcell_contract::{Failure, Json, Pause, Step, StepResult, Value, Wake, code};
 use flowcell_flow::graph::{Jitter, Retry, RetryOn};
 
-use super::{Decider, Input, agents, call_ends, calls, check_answer, close, passes, ready};
+use super::{Decider, Input, agents, call_ends, calls, check_answer, close, migrate, passes, ready};
 use crate::{
     command::{HubError, RunCommand},
     fact::{CancelReason, Fact, ParkReason, ScopeId, TaskKey, Write},
@@ -51,6 +51,7 @@ pub(super) fn handle_input(decider: &mut Decider<'_>, input: Input) -> Result<()
         Input::AgentReport { task, attempt, report, before } => agents::report(decider, task, attempt, report, before),
         Input::AttemptIdle { task, attempt, due } => agents::attempt_idle(decider, task, attempt, due),
         Input::AttemptBusy { task, attempt } => agents::attempt_busy(decider, task, attempt),
+        Input::Migrate(migration) => migrate::migrate(decider, migration),
         Input::Command(command) => return follow(decider, command),
     }
     Ok(())
@@ -135,7 +136,7 @@ fn paused(decider: &mut Decider<'_>, key: TaskKey, pause: Pause, writes: Vec<Wri
 /// Decides whether a failed attempt is followed by another attempt or ends the task.
 fn attempt_failed(decider: &mut Decider<'_>, key: TaskKey, failure: Failure) {
     let retry = &decider.state.graph.node(key.node).policy.retry;
-    let attempt = decider.state.task(key).attempt;
+    let attempt = decider.state.task(key).tries();
     if attempt < retry.max_attempts && is_retried(retry, &failure) {
         let delay_ms = delay(retry, attempt, &failure, decider.entropy.draw());
         call_ends::abandon(decider, key);

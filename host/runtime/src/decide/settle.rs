@@ -38,15 +38,7 @@ fn settle_edges(decider: &mut Decider<'_>, key: TaskKey) {
     let failed = phase == Phase::Failed;
     let mut handled = !failed || node.policy.continue_on_error;
     for edge in &node.outgoing {
-        let line = graph.edge(*edge);
-        let reached = match line.on {
-            On::Success => phase == Phase::Succeeded || (failed && node.policy.continue_on_error),
-            On::Error => failed,
-            On::End => failed || phase == Phase::Succeeded,
-        };
-        let fired = reached && edge_holds(decider, key, *edge);
-        handled |= fired && line.on != On::Success;
-        decider.emit(Fact::EdgeSettled { scope: key.scope, edge: *edge, fired });
+        handled |= settle_edge(decider, key, *edge) && graph.edge(*edge).on != On::Success;
     }
     if !handled {
         decider.emit(Fact::FailureUnhandled { task: key });
@@ -57,6 +49,22 @@ fn settle_edges(decider: &mut Decider<'_>, key: TaskKey) {
     for edge in &node.outgoing {
         settle_join(decider, TaskKey { scope: key.scope, node: graph.edge(*edge).to });
     }
+}
+
+/// Settles an edge of a task that ended. Returns true if the edge fired.
+pub(super) fn settle_edge(decider: &mut Decider<'_>, source: TaskKey, edge: EdgeIx) -> bool {
+    let graph = decider.state.graph.clone();
+    let continues = graph.node(source.node).policy.continue_on_error;
+    let phase = decider.state.task(source).phase;
+    let failed = phase == Phase::Failed;
+    let reached = match graph.edge(edge).on {
+        On::Success => phase == Phase::Succeeded || (failed && continues),
+        On::Error => failed,
+        On::End => failed || phase == Phase::Succeeded,
+    };
+    let fired = reached && edge_holds(decider, source, edge);
+    decider.emit(Fact::EdgeSettled { scope: source.scope, edge, fired });
+    fired
 }
 
 /// Evaluates an edge's `when`. If that fails, the target fails (rule 6).
@@ -78,7 +86,7 @@ fn edge_holds(decider: &mut Decider<'_>, source: TaskKey, edge: EdgeIx) -> bool 
 }
 
 /// Rule 2: decides whether a waiting task's join has opened, or can no longer open.
-fn settle_join(decider: &mut Decider<'_>, key: TaskKey) {
+pub(super) fn settle_join(decider: &mut Decider<'_>, key: TaskKey) {
     let task = decider.state.task(key);
     if task.phase != Phase::Waiting {
         return;

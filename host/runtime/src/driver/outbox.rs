@@ -28,7 +28,7 @@ pub(super) struct Outbox {
     identity: Identity,
     /// The number of the next fact.
     pub(super) next_seq: u64,
-    /// The record of a new run. The journal gets it with the first unit.
+    /// The record of a new run, or its changed record. The journal gets it with the next unit.
     pub(super) record: Option<Record>,
     /// State writes that become durable with the next unit.
     staged: Option<Staged>,
@@ -158,6 +158,11 @@ impl Outbox {
     /// Returns the effects that are held back.
     pub(super) fn queue(&mut self) -> &mut DurabilityQueue {
         &mut self.queue
+    }
+
+    /// Returns true if the store lists the run as parked.
+    pub(super) fn is_parked(&self) -> bool {
+        self.parked
     }
 
     /// Returns whether the store refuses all further units of this driver.

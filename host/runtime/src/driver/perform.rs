@@ -5,6 +5,7 @@
 use std::{future::ready, sync::Arc};
 
 use flowcell_contract::{Failure, FlowCall, Outgoing, Step, StepResult, Value, Wake, code};
+use flowcell_flow::graph::Graph;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
@@ -22,12 +23,12 @@ use crate::{
     call_log::Reply,
     command::{HubError, RunCommand},
     decide::Input,
-    fact::{AgentFact, CallRecord, Fact, ScopeId, TaskKey, Write},
+    fact::{AgentFact, CallRecord, Fact, Migrated, ScopeId, TaskKey, Write},
     hub::{Channel, Command},
     limits::{EVICT_MS, MAX_DEPTH},
     live::LivePermit,
     outstanding::{Outstanding, Timer, outstanding, timers_of},
-    ports::{StageError, Unit},
+    ports::{Record, StageError, Unit},
     publish::Projector,
     state::{Phase, Task},
 };
@@ -181,6 +182,26 @@ impl Driver {
         self.outbox.delivered = None;
         self.outbox.acknowledge(answer, outcome);
         self.catch_up();
+    }
+
+    /// Moves the run to another version of its flow, and parks it. `graph` is the graph that the run uses then.
+    pub(crate) async fn migrate(
+        &mut self,
+        graph: Arc<Graph>,
+        record: Record,
+        migration: Migrated,
+    ) -> Result<(), HubError> {
+        self.state.later.push_back(graph);
+        // The store writes the record and the facts in one commit.
+        self.outbox.record = Some(record);
+        self.apply_input(Input::Migrate(Box::new(migration)))?;
+        self.flush().await;
+        if self.is_refused() { Err(HubError::RunEnded) } else { Ok(()) }
+    }
+
+    /// Returns true if the store lists the run as parked.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.outbox.is_parked()
     }
 
     /// Attaches a late channel to the run and to its children.

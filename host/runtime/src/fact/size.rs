@@ -7,6 +7,8 @@ use crate::limits::MAX_RUN_BYTES;
 
 /// Bytes that [`Fact::size`] adds to the contents of each fact.
 const FACT_OVERHEAD_BYTES: u64 = 64;
+/// Approximate bytes of a node in the JSON text of a fact.
+const NODE_BYTES: u64 = 32;
 
 impl Fact {
     /// Returns the approximate bytes of the fact's JSON text. A fact that is larger than the limit of a whole run
@@ -32,6 +34,10 @@ impl Fact {
             Fact::PassEnded { outcome: PassOutcome::Done(value), .. } => of(value),
             Fact::EventKept { payload: value, .. } | Fact::MessageSent { content: value } => of_value(value),
             Fact::Replied { answer, .. } => of(answer),
+            Fact::Migrated { migration } => {
+                let nodes = migration.dropped.len() + migration.restarted.len();
+                migration.input.as_ref().map_or(0, of) + NODE_BYTES * nodes as u64
+            }
             Fact::Noted { note, .. } => match &**note {
                 Note::Log { message, .. } => message.len() as u64,
                 Note::Metric { tags, .. } => of(tags),

@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 use flowcell_contract::{Failure, Json, RunId, Tenant, VALUE_BYTES, Value};
-use flowcell_flow::graph::Graph;
 use serde::Serialize;
 
 use super::{InputDigest, MadeCall, Rendered, TaskPosition, Visited, each_attempt};
@@ -11,6 +10,7 @@ use crate::{
     fact::Received,
     paging::{Filling, PageLimits},
     ports::{Journal, Record, StoreError},
+    versions::RunGraphs,
 };
 
 /// Maximum number of addresses in [`TaskInputs::elsewhere`].
@@ -153,14 +153,14 @@ impl TaskInputs {
     /// journal.
     pub fn read(
         journal: &dyn Journal,
-        graph: Arc<Graph>,
+        graphs: &RunGraphs,
         record: &Record,
         (tenant, run): (&Tenant, &RunId),
         (address, window): (&str, Window),
     ) -> Result<TaskInputs, StoreError> {
         let place = TaskPosition::parse(address);
         let mut inputs = TaskInputs::none(run.clone(), address);
-        if !graph.nodes.iter().any(|node| node.id.as_str() == place.node) {
+        if !graphs.last().nodes.iter().any(|node| node.id.as_str() == place.node) {
             inputs.absence = Absence::UnknownNode;
             return Ok(inputs);
         }
@@ -172,7 +172,7 @@ impl TaskInputs {
             true => page.add(visited),
             false => page.note(visited),
         };
-        each_attempt(journal, graph, record, (tenant, run), (Some(place.node), u64::MAX), &mut visit)?;
+        each_attempt(journal, graphs, record, (tenant, run), (Some(place.node), u64::MAX), &mut visit)?;
         if page.inputs.node_type.is_none() {
             page.inputs.elsewhere = page.other_addresses.into_iter().map(|(_, address)| address).collect();
         }

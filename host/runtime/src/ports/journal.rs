@@ -21,7 +21,7 @@ pub struct Entry {
     pub run: RunId,
     /// The unit with the facts.
     pub unit: Arc<Unit>,
-    /// The metadata of the run; only the first unit has it.
+    /// The metadata of the run. Only the first unit has it, and each unit that changes it.
     pub record: Option<Record>,
     /// The state writes of the flow.
     pub writes: Option<Staged>,
@@ -36,6 +36,18 @@ pub struct Entry {
     /// The number of the message in the store's inbox that the unit records as delivered. Both become durable
     /// together.
     pub delivered: Option<u64>,
+}
+
+impl Entry {
+    /// Returns the metadata of a new run.
+    pub fn new_record(&self) -> Option<&Record> {
+        self.record.as_ref().filter(|_| self.unit.first_seq == 0)
+    }
+
+    /// Returns the changed metadata of a run that the store has.
+    pub fn changed_record(&self) -> Option<&Record> {
+        self.record.as_ref().filter(|_| self.unit.first_seq > 0)
+    }
 }
 
 /// The progress of one run's journal on stable storage. The run's driver waits for it.

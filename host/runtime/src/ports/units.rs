@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell_contract::{Json, NodeId, RunId};
-use flowcell_flow::{graph::FlowPolicy, labels::Labels};
+use flowcell_flow::{
+    graph::{FlowPolicy, NodeIx},
+    labels::Labels,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::fact::Fact;
@@ -68,13 +71,13 @@ pub struct InVersion {
     pub kept: Vec<NodeId>,
 }
 
-/// The metadata of a run, written with its first unit.
+/// The metadata of a run, written with its first unit, and again with each move to another version of its flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
     /// The name of the flow.
     pub flow: Arc<str>,
-    /// The key of the flow in the library.
+    /// The key of the flow's version in the library.
     pub pin: Pin,
     /// The flow's policy with the overrides from the options of the run.
     pub policy: FlowPolicy,
@@ -116,14 +119,27 @@ pub struct Record {
     /// The id of the trigger that started the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Box<str>>,
+    /// The moves of the run to other versions of its flow, in order. `pin` and `version` are those of the last one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<Move>,
+}
+
+/// A move of a run to another version of its flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Move {
+    /// The key of the version before the move.
+    pub from: Pin,
+    /// The nodes of the flow itself that are gone or start anew.
+    pub dropped: Box<[NodeIx]>,
 }
 
 impl Record {
     /// Returns the run whose called flows this run calls again: the one that it repeats. A run of another version of
     /// its flow calls the flows that this version calls.
     pub(crate) fn calls_as(&self) -> Option<&RunId> {
-        let is_other_version = self.again.as_ref().is_some_and(|again| again.in_version.is_some());
-        self.repeats.as_ref().filter(|_| !is_other_version)
+        let is_retry_in_version = self.again.as_ref().is_some_and(|again| again.in_version.is_some());
+        self.repeats.as_ref().filter(|_| !is_retry_in_version && self.moves.is_empty())
     }
 }
 

@@ -31,6 +31,8 @@ pub enum Part {
     FlowInput,
     /// A flow that the node has called.
     Called,
+    /// The timeouts, the retries, or the handling of failures.
+    Policy,
 }
 
 impl Part {
@@ -48,6 +50,7 @@ impl Part {
             Part::Edges => "the edges to it",
             Part::FlowInput => "a value of `flow.input`",
             Part::Called => "a flow that it calls",
+            Part::Policy => "the timeouts, the retries or `continueOnError`",
         }
     }
 }

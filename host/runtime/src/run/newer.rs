@@ -221,14 +221,14 @@ pub(super) fn plan(
 }
 
 /// The nodes that run, with the reasons.
-struct Runs<'a> {
-    graph: &'a Graph,
-    reasons: HashMap<NodeIx, Reason>,
+pub(super) struct Runs<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) reasons: HashMap<NodeIx, Reason>,
 }
 
 impl Runs<'_> {
     /// Adds all nodes after those that run.
-    fn add_followers(&mut self) {
+    pub(super) fn add_followers(&mut self) {
         let mut open: VecDeque<_> = self.reasons.keys().copied().collect();
         // The order decides only which node a reason names.
         open.make_contiguous().sort_unstable();
@@ -286,7 +286,7 @@ fn ends(world: &World, run: &RunId) -> Result<HashMap<NodeIx, End>, StoreError> 
 
 /// Compares the flows that the runs in `children` called with those that a flow with the pin `caller` would call now.
 /// Returns true if they are the same flows, and if these call the same flows in turn.
-fn same_calls(world: &World, children: &[RunId], caller: &Pin) -> Result<bool, StoreError> {
+pub(super) fn same_calls(world: &World, children: &[RunId], caller: &Pin) -> Result<bool, StoreError> {
     let mut open: Vec<(RunId, Pin)> = children.iter().map(|child| (child.clone(), caller.clone())).collect();
     // Many children may be runs of one flow.
     let mut compared: HashSet<(Pin, Pin)> = HashSet::new();
@@ -305,21 +305,26 @@ fn same_calls(world: &World, children: &[RunId], caller: &Pin) -> Result<bool, S
     Ok(true)
 }
 
+/// Returns the nodes of the flow itself that `old` and `new` have by the same ids, by their indices in `old`.
+pub(super) fn matching_nodes(old: &Graph, new: &Graph) -> HashMap<NodeIx, NodeIx> {
+    let of_flow = |graph| Graph::body(graph, BodyIx::ROOT).nodes.iter().copied();
+    let ids: HashMap<&NodeId, NodeIx> = of_flow(new).map(|node| (&new.node(node).id, node)).collect();
+    of_flow(old).filter_map(|node| Some((node, *ids.get(&old.node(node).id)?))).collect()
+}
+
 /// Returns the outputs that a new run keeps from an earlier run of another version, by node of the new version.
 pub(super) fn outputs_of(world: &World, graph: &Graph, run: &RunId, kept: &[NodeId]) -> Result<KeptOutputs, OpenError> {
     let record = world.journal.find(&world.tenant, run)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
-    let old = world.flows.pinned(&record.pin).map_err(OpenError::Pin)?;
+    let graphs = world.graphs_of(&record).map_err(OpenError::Pin)?;
     let kept: HashSet<&NodeId> = kept.iter().collect();
-    let of_flow = graph.body(BodyIx::ROOT).nodes.iter();
-    let nodes: HashMap<&NodeId, NodeIx> = of_flow.map(|node| (&graph.node(*node).id, *node)).collect();
+    let nodes = matching_nodes(graphs.last(), graph);
     let mut outputs = KeptOutputs::new();
     each_unit(&*world.journal, &world.tenant, run, |unit| {
         for fact in &unit.facts {
             if let Fact::TaskSucceeded { task, output, .. } = fact
                 && task.scope == ScopeId::ROOT
-                && let id = &old.node(task.node).id
-                && kept.contains(id)
-                && let Some(node) = nodes.get(id)
+                && let Some(node) = nodes.get(&task.node)
+                && kept.contains(&graph.node(*node).id)
             {
                 outputs.insert(*node, output.clone());
             }

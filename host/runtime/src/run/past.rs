@@ -41,17 +41,20 @@ impl Past {
         let mut past = Past::default();
         let (mut next, mut left) = (Some(run.clone()), MAX_REPEATS);
         while let Some(run) = next.take() {
+            // The record is read last: the run may move meanwhile, and a later graph has the nodes of the earlier ones.
+            let trace = Trace::read(world, &run);
             let record = world.journal.find(&world.tenant, &run)?.filter(|_| left > 0);
-            let graph = record.as_ref().and_then(|record| world.flows.pinned(&record.pin).ok());
-            let (Some(record), Some(graph)) = (record, graph) else {
+            let graphs = record.as_ref().and_then(|record| world.graphs_of(record).ok());
+            let (Some(record), Some(graphs)) = (record, graphs) else {
                 past.is_cut = true;
                 break;
             };
+            let graph = graphs.last();
             left -= 1;
-            let trace = Trace::read(world, &run)?;
+            let trace = trace?;
             for child in world.journal.children_of(&world.tenant, &run)? {
                 let below = Below::read(world, &child, MAX_DEPTH)?;
-                let Some(node) = trace.starter_of(&graph, &run, &child) else {
+                let Some(node) = trace.starter_of(graph, &run, &child) else {
                     past.is_cut |= below.has_decisions;
                     continue;
                 };

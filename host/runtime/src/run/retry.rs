@@ -10,7 +10,7 @@ use flowcell_flow::{
 
 use super::{
     FlowRunner, OpenError, RunOptions,
-    newer::{Earlier, NoStart, OtherVersion, RetryPlan, outputs_of, plan},
+    newer::{Earlier, NoStart, OtherVersion, RetryPlan, matching_nodes, outputs_of, plan},
     past::{Past, node_and_followers},
 };
 use crate::{
@@ -181,14 +181,20 @@ pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Resul
     if again.asks_again {
         ask_again(graph, Past::read(world, &again.run)?.decided_in(graph), &mut anew);
     }
+    // The run that is done again may have moved here from another version.
+    let record = world.journal.find(&world.tenant, &again.run)?.filter(|record| !record.moves.is_empty());
+    let graphs = record.map(|record| world.graphs_of(&record)).transpose().map_err(OpenError::Pin)?;
+    let moved = graphs.as_ref().map(|graphs| matching_nodes(graphs.last(), graph));
+    let here = |node: NodeIx| moved.as_ref().map_or(Some(node), |moved| moved.get(&node).copied());
     let mut kept = KeptOutputs::new();
     each_unit(&*world.journal, &world.tenant, &again.run, |unit| {
         for fact in &unit.facts {
             if let Fact::TaskSucceeded { task, output, .. } = fact
                 && task.scope == ScopeId::ROOT
-                && !anew.contains(&task.node)
+                && let Some(node) = here(task.node)
+                && !anew.contains(&node)
             {
-                kept.insert(task.node, output.clone());
+                kept.insert(node, output.clone());
             }
         }
     })

@@ -160,7 +160,7 @@ impl Commit<'_> {
                 let parent = record.parent.clone().map(|parent| (entry.tenant.clone(), parent));
                 parent.is_none_or(|parent| self.rows.contains_key(&parent))
             };
-            let now = |entry: &Entry| entry.record.as_ref().is_none_or(|record| above(record, entry));
+            let now = |entry: &Entry| entry.new_record().is_none_or(|record| above(record, entry));
             let (ready, later): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|(entry, _)| now(entry));
             match ready.is_empty() {
                 true => self.find_parents(&later).await?,
@@ -175,7 +175,7 @@ impl Commit<'_> {
     async fn find_parents(&mut self, runs: &[(&Entry, &Fence)]) -> Result<(), SqlError> {
         let mut found = false;
         for (entry, _) in runs {
-            let Some(parent) = entry.record.as_ref().and_then(|record| record.parent.clone()) else { continue };
+            let Some(parent) = entry.new_record().and_then(|record| record.parent.clone()) else { continue };
             let sql = "SELECT id, next_seq, tail FROM flowcell_runs WHERE tenant = ? AND hash = ?";
             let row = self.connection.row(sql, args![entry.tenant.as_str(), hash(parent.as_str())]).await?;
             if let Some(row) = row {
@@ -190,7 +190,7 @@ impl Commit<'_> {
     async fn insert_rows(&mut self, runs: &[(&Entry, &Fence)]) -> Result<(), SqlError> {
         let mut rows = Vec::new();
         for (entry, fence) in runs {
-            if let Some(record) = &entry.record {
+            if let Some(record) = entry.new_record() {
                 rows.push(self.new_row(entry, fence, record)?);
             }
         }
@@ -218,7 +218,7 @@ impl Commit<'_> {
         }
         let labelled = runs.iter().filter_map(|(entry, _)| {
             let id = self.rows.get(&key(entry))?.row;
-            entry.record.as_ref().map(|record| (id, &entry.tenant, entry.unit.ts, record))
+            entry.new_record().map(|record| (id, &entry.tenant, entry.unit.ts, record))
         });
         search::write_labels(self.connection, labelled.collect::<Vec<_>>()).await
     }
@@ -285,6 +285,9 @@ impl Commit<'_> {
             if at.place.next_seq != unit.first_seq && self.shared.claims.fences() {
                 self.shared.claims.lose(&self.shared.claims.top(&run));
                 return Err(SqlError::Again);
+            }
+            if let Some(record) = entry.changed_record() {
+                search::change_record(self.connection, at.row, text(record)?, record).await?;
             }
             let body = ExternalizedRow::of_facts(text(&unit.facts)?).map_err(unwritable)?;
             let sum = checksum(at.place.checksum, unit.first_seq, unit.ts, &body.text, body.cuts.as_deref());
@@ -364,7 +367,7 @@ impl Commit<'_> {
 pub(super) fn record_new_rows(shared: &Shared, rows: &Rows, items: &[Item]) {
     for item in items {
         if let Item::Entry(entry) = item
-            && entry.record.as_ref().is_some_and(|record| record.parent.is_none())
+            && entry.new_record().is_some_and(|record| record.parent.is_none())
             && let Some(at) = rows.get(&key(entry))
         {
             shared.claims.set_row(&key(entry), at.row);

@@ -64,6 +64,17 @@ pub(super) async fn write_labels<'a>(
     connection.insert("flowcell_labels (tenant, name, value, created, run)", labels.collect(), &after).await
 }
 
+/// Changes the record of a run, and the columns that follow from it and can change. `text`: the record as JSON.
+pub(super) async fn change_record(
+    connection: &mut Connection,
+    id: i64,
+    text: String,
+    record: &Record,
+) -> Result<(), SqlError> {
+    let sql = "UPDATE flowcell_runs SET record = ?, version = ? WHERE id = ?";
+    connection.run(sql, args![text, record.version.map(u64::from), id]).await.map(drop)
+}
+
 /// Writes the searched columns of a failed run.
 pub(super) async fn write_error(connection: &mut Connection, id: i64, error: &ErrorColumns) -> Result<(), SqlError> {
     let sql = "UPDATE flowcell_runs SET error = ?, failed_node = ?, error_words = ? WHERE id = ?";

@@ -31,6 +31,17 @@ pub(super) fn write_record(
     Ok(())
 }
 
+/// Changes the record of a run, and the columns that follow from it and can change. `text`: the record as JSON.
+pub(super) fn change_record(
+    connection: &Connection,
+    id: i64,
+    text: &str,
+    record: &Record,
+) -> Result<(), rusqlite::Error> {
+    let sql = "UPDATE runs SET record = ?, version = ? WHERE id = ?";
+    connection.prepare_cached(sql)?.execute(params![text, record.version, id]).map(drop)
+}
+
 /// Writes the searched columns of a failed run.
 pub(super) fn write_error(connection: &Connection, id: i64, error: &ErrorColumns) -> Result<(), rusqlite::Error> {
     let sql = "UPDATE runs SET error = ?, failed_node = ?, error_words = ? WHERE id = ?";

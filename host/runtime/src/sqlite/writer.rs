@@ -233,6 +233,9 @@ impl Rows {
                 id
             }
         };
+        if let Some(record) = entry.changed_record() {
+            search::change_record(connection, id, &text(record)?, record)?;
+        }
         if let Some(status) = entry.status {
             let (name, due, attention) = status.columns();
             let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ?, next_seq = ? WHERE id = ?";
@@ -261,7 +264,7 @@ impl Rows {
 /// Finds the row of a run, or inserts it with the run's first unit.
 fn row(connection: &Connection, entry: &Entry) -> Result<Row, rusqlite::Error> {
     let (tenant, run) = (entry.tenant.as_str(), entry.run.as_str());
-    if let Some(record) = &entry.record {
+    if let Some(record) = entry.new_record() {
         let text = text(record)?;
         let sql = "INSERT INTO runs (tenant, run, flow, depth, parent, record, standing, created, updated)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'active', ?7, ?7)";

@@ -24,7 +24,8 @@ use super::{
     reference::{self, End},
 };
 use crate::{
-    Channel, Event, FlowRunner, Flows, NoFlows, Pinned, RunCommand, RunOptions, RunResult, RunStatus, Waiting, World,
+    Channel, Event, FlowRunner, Flows, NoFlows, Pinned, RunCommand, RunGraphs, RunOptions, RunResult, RunStatus,
+    Waiting, World,
     decide::Entropy,
     fact::{BlockReason, Fact, Resolution},
     inputs::{InputDigest, Visited, each_attempt},
@@ -304,7 +305,8 @@ impl Story {
                 }
                 ControlFlow::Continue(())
             };
-            each_attempt(&as_text, graph, &record, (&Tenant::local(), &run), (None, u64::MAX), &mut visit).unwrap();
+            let graphs = RunGraphs::load(&record, |_| Ok(graph.clone())).unwrap();
+            each_attempt(&as_text, &graphs, &record, (&Tenant::local(), &run), (None, u64::MAX), &mut visit).unwrap();
         }
     }
 

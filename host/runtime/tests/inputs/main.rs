@@ -19,7 +19,7 @@ use flowcell_contract::{
 };
 use flowcell_flow::{NoContext, Source, graph::Graph};
 use flowcell_runtime::{
-    FlowRunner, Flows, NoFlows, Pinned, Repeat, RunOptions, RunStatus, World,
+    FlowRunner, Flows, NoFlows, Pinned, Repeat, RunGraphs, RunOptions, RunStatus, World,
     inputs::{Input, InputDigest, TaskInputs, Window, each_attempt},
     ports::{Journal, Pin, Record},
 };
@@ -168,21 +168,21 @@ impl Process {
         block(FlowRunner::resume(self.world(), run.into(), options).unwrap().run()).status
     }
 
-    fn graph_of(&self, run: &str) -> (Arc<Graph>, Record) {
+    fn graphs_of(&self, run: &str) -> (RunGraphs, Record) {
         let record = self.journal.find(&Tenant::local(), &run.into()).unwrap().unwrap();
         let graph = if &*record.pin.0 == "child" { graph(CHILD) } else { self.flow.clone() };
-        (graph, record)
+        (RunGraphs::load(&record, |_| Ok(graph.clone())).unwrap(), record)
     }
 
     fn inputs(&self, journal: &dyn Journal, run: &str, task: &str, window: Window) -> TaskInputs {
-        let (graph, record) = self.graph_of(run);
-        TaskInputs::read(journal, graph, &record, (&Tenant::local(), &run.into()), (task, window)).unwrap()
+        let (graphs, record) = self.graphs_of(run);
+        TaskInputs::read(journal, &graphs, &record, (&Tenant::local(), &run.into()), (task, window)).unwrap()
     }
 
     /// Returns the attempts of a run in a journal, each as the text `ADDRESS ATTEMPT.RESUMES STATUS DIGEST`. Checks
     /// that the rendered inputs are those that the components got.
     fn shown(&self, journal: &dyn Journal, run: &str) -> Vec<String> {
-        let (graph, record) = self.graph_of(run);
+        let (graphs, record) = self.graphs_of(run);
         let mut lines = Vec::new();
         let mut visit = |visited: &flowcell_runtime::inputs::Visited<'_>| {
             let (address, (attempt, resumes), rendered) = (visited.address(), visited.number(), visited.render());
@@ -195,7 +195,7 @@ impl Process {
             ControlFlow::Continue(())
         };
         let of = (&Tenant::local(), &RunId::from(run));
-        each_attempt(journal, graph, &record, of, (None, u64::MAX), &mut visit).unwrap();
+        each_attempt(journal, &graphs, &record, of, (None, u64::MAX), &mut visit).unwrap();
         lines
     }
 }

@@ -7,29 +7,33 @@ use super::*;
 
 /// A node of a random flow. Its sources are nodes with smaller numbers.
 #[derive(Clone, Debug)]
-struct Planned {
-    kind: Kind,
+pub(crate) struct Planned {
+    pub(crate) kind: Kind,
     value: u32,
     when: bool,
     all: bool,
     goes_on: bool,
     /// The source and the outcome of the source, for each edge to the node.
-    edges: Vec<(usize, &'static str)>,
+    pub(crate) edges: Vec<(usize, &'static str)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+pub(crate) enum Kind {
     Noop,
     Same,
     Fail,
     Each,
+    /// Asks a person. No strategy of this module makes it.
+    Ask,
+    /// Asks a person in its body.
+    AskEach,
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![5 => Just(Kind::Noop), 1 => Just(Kind::Same), 2 => Just(Kind::Fail), 1 => Just(Kind::Each)]
 }
 
-fn node(index: usize) -> impl Strategy<Value = Planned> {
+pub(crate) fn node(index: usize) -> impl Strategy<Value = Planned> {
     let on = prop_oneof![4 => Just("success"), 1 => Just("error"), 2 => Just("end")];
     let edges = vec((0..index.max(1), on), 0..=index.min(2));
     let flags = (proptest::bool::weighted(0.85), proptest::bool::weighted(0.2), proptest::bool::weighted(0.2));
@@ -40,13 +44,13 @@ fn node(index: usize) -> impl Strategy<Value = Planned> {
     })
 }
 
-fn nodes() -> impl Strategy<Value = Vec<Planned>> {
+pub(crate) fn nodes() -> impl Strategy<Value = Vec<Planned>> {
     (1..8usize).prop_flat_map(|count| (0..count).map(node).collect::<Vec<_>>())
 }
 
 /// An edit of a flow.
 #[derive(Clone, Debug)]
-enum Edit {
+pub(crate) enum Edit {
     /// Gives a node another value, kind or condition.
     Change(usize, u32),
     Become(usize, Kind),
@@ -62,7 +66,7 @@ enum Edit {
     Default(u32),
 }
 
-fn edit() -> impl Strategy<Value = Edit> {
+pub(crate) fn edit() -> impl Strategy<Value = Edit> {
     prop_oneof![
         3 => (0..8usize, 3..6u32).prop_map(|(node, value)| Edit::Change(node, value)),
         4 => (0..8usize, kind()).prop_map(|(node, kind)| Edit::Become(node, kind)),
@@ -77,14 +81,14 @@ fn edit() -> impl Strategy<Value = Edit> {
 
 /// A flow that is being edited. A removed node is `None`, so that the ids of the others stay.
 #[derive(Clone, Debug)]
-struct Draft {
-    nodes: Vec<Option<Planned>>,
-    turn: usize,
-    default: Option<u32>,
+pub(crate) struct Draft {
+    pub(crate) nodes: Vec<Option<Planned>>,
+    pub(crate) turn: usize,
+    pub(crate) default: Option<u32>,
 }
 
 impl Draft {
-    fn apply(&mut self, edit: &Edit) {
+    pub(crate) fn apply(&mut self, edit: &Edit) {
         let count = self.nodes.len();
         match edit {
             Edit::Turn(by) => self.turn = *by,
@@ -110,7 +114,7 @@ impl Draft {
         }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::from("flow:\n  name: f\n  policy: { failFast: false }\n  input: { n: 7");
         if let Some(value) = self.default {
             text += &format!(", k: {value}");
@@ -127,6 +131,11 @@ impl Draft {
                 Kind::Noop => ("t.noop", String::new()),
                 Kind::Same => ("t.same", String::new()),
                 Kind::Fail => ("t.fail", String::new()),
+                Kind::Ask => ("t.ask", String::new()),
+                Kind::AskEach => {
+                    let inner = format!("{{ id: i{at}, type: t.ask, input: {{ v: {value} }} }}");
+                    ("t.each", format!(", body: {{ nodes: [{inner}] }}"))
+                }
                 Kind::Each => {
                     let inner =
                         format!("{{ id: i{at}, type: t.noop, input: {{ v: {value}, at: '{{{{ n{at}.item }}}}' }} }}");

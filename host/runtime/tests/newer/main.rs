@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod edited;
+mod moved;
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -32,6 +32,7 @@ pub(super) fn entry(run: &str, unit: Unit) -> Entry {
         version: None,
         labels: Default::default(),
         trigger: None,
+        moves: Vec::new(),
     };
     Entry {
         tenant: tenant(),

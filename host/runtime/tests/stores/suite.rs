@@ -1,13 +1,14 @@
 //! Tests that every kind of store passes.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell_contract::{Json, Tenant, Value};
+use flowcell_flow::graph::NodeIx;
 use flowcell_runtime::{
     FlowRunner, OpenError, Pinned, RunOptions, RunResult, RunStatus,
     fact::Write,
     limits::{MAX_INLINE_BYTES, MAX_READ_BYTES},
-    ports::{Entry, Filter, Pin, Record, Removable, RunGroup, StageError, StoredStatus},
+    ports::{Entry, Filter, Move, Pin, Record, Removable, RunGroup, StageError, StoredStatus},
 };
 
 use super::{
@@ -85,6 +86,32 @@ pub(crate) fn units_are_read_from_anywhere(backend: &Backend) {
     assert!(store.journal.read(&Tenant::from("other"), &"r".into(), 0, 1).unwrap().is_empty());
     assert_eq!(store.journal.find(&tenant(), &"r".into()).unwrap(), Some(record("r")));
     assert_eq!(store.journal.find(&tenant(), &"none".into()).unwrap(), None);
+}
+
+pub(crate) fn a_unit_may_change_the_record_of_its_run(backend: &Backend) {
+    let store = backend.open();
+    let labels = BTreeMap::from([("team".to_owned(), "billing".to_owned())]);
+    let first = Record { version: Some(1), labels, ..record("r") };
+    let moves = vec![Move { from: first.pin.clone(), dropped: Box::new([NodeIx(3)]) }];
+    let moved = Record { pin: Pin("g".into()), version: Some(2), moves, ..first.clone() };
+    store.append(Entry { record: Some(first.clone()), ..entry("r", unit(0)) });
+    store.append(Entry { record: Some(Record { version: Some(1), ..record("s") }), ..entry("s", unit(0)) });
+    let store = reopen(backend, store);
+    store.append(Entry { record: Some(moved.clone()), status: Some(due(7)), ..entry("r", unit(1)) });
+    let store = reopen(backend, store);
+    assert_eq!(store.journal.find(&tenant(), &"r".into()).unwrap(), Some(moved));
+    if !backend.lasts() {
+        return;
+    }
+    let lists = store.runs();
+    let row = |run: &str| lists.run(&tenant(), &run.into()).unwrap().unwrap().0;
+    assert_eq!((row("r").version, row("r").due, &*row("r").status), (Some(2), Some(7), "parked"));
+    assert_eq!(row("s").version, Some(1), "the record of another run stays");
+    let listed =
+        |filter: Filter| lists.runs(&tenant(), &filter).unwrap().into_iter().map(|row| row.run_id).collect::<Vec<_>>();
+    assert_eq!(listed(Filter { version: Some(2), limit: 9, ..Filter::default() }), ["r".into()]);
+    let team = vec![("team".to_owned(), "billing".to_owned())];
+    assert_eq!(listed(Filter { labels: team, limit: 9, ..Filter::default() }), ["r".into()], "once, by its label");
 }
 
 pub(crate) fn large_values_are_put_back_to_the_byte(backend: &Backend) {

@@ -28,6 +28,7 @@ pub(crate) fn record(run: &str) -> Record {
         version: None,
         labels: Default::default(),
         trigger: None,
+        moves: Vec::new(),
     }
 }
 

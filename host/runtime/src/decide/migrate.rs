@@ -1,0 +1,52 @@
+//! Moves a run to another version of its flow.
+
+use flowcell_flow::graph::{BodyIx, NodeIx, On};
+
+use super::{Decider, ready, settle};
+use crate::{
+    fact::{Fact, Migrated, ParkReason, ScopeId, TaskKey},
+    state::{EdgeState, Phase},
+};
+
+/// Records the move, and decides what follows from it for the nodes that start anew: settles the edges to them from
+/// nodes that have ended, and makes those ready whose joins are open. Then parks the run, due at once.
+pub(super) fn migrate(decider: &mut Decider<'_>, migration: Box<Migrated>) {
+    let failed = decider.state.scope(ScopeId::ROOT).failure.as_ref().map(|(task, _)| *task);
+    decider.emit(Fact::Migrated { migration });
+    let graph = decider.state.graph.clone();
+    let shape = graph.body(BodyIx::ROOT);
+    let key = |node: NodeIx| TaskKey { scope: ScopeId::ROOT, node };
+    for edge in &shape.edges {
+        let line = graph.edge(*edge);
+        let is_open = decider.state.scope(ScopeId::ROOT).edges[line.slot as usize] == EdgeState::Pending;
+        if is_open && decider.state.task(key(line.from)).phase.is_end() {
+            settle::settle_edge(decider, key(line.from), *edge);
+        }
+    }
+    let is_unhandled = |task: &TaskKey| {
+        let (node, scope) = (graph.node(task.node), decider.state.scope(ScopeId::ROOT));
+        let handles = |edge: &&flowcell_flow::graph::EdgeIx| {
+            let line = graph.edge(**edge);
+            line.on != On::Success && scope.edges[line.slot as usize] == EdgeState::Fired
+        };
+        decider.state.find(*task).is_some_and(|task| task.phase == Phase::Failed)
+            && !node.policy.continue_on_error
+            && !node.outgoing.iter().any(|edge| handles(&edge))
+    };
+    let tasks = shape.nodes.iter().copied().map(key);
+    if let Some(task) = failed.into_iter().chain(tasks).find(is_unhandled) {
+        decider.emit(Fact::FailureUnhandled { task });
+    }
+    for node in &shape.nodes {
+        match graph.node(*node).incoming.is_empty() {
+            true if decider.state.task(key(*node)).phase == Phase::Waiting => ready::open(decider, key(*node)),
+            true => {}
+            false => settle::settle_join(decider, key(*node)),
+        }
+    }
+    decider.check.push_back(ScopeId::ROOT);
+    settle::settle(decider);
+    if decider.state.end.is_none() {
+        decider.emit(Fact::RunParked { due: Some(decider.now), reason: ParkReason::Waiting });
+    }
+}

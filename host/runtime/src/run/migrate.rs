@@ -1,0 +1,471 @@
+//! Moves a run that has not ended to another version of its flow.
+//!
+//! The run keeps everything that it has done. So a node that succeeded has to be the same in the new version; a node
+//! that has not succeeded may be another one, and then starts anew. The plan says why a run cannot move. Only a plan
+//! without such reasons is recorded, as one unit of the journal.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+use flowcell_contract::{Json, NodeId, RunId};
+use flowcell_flow::{
+    combine_versions,
+    graph::{BodyIx, Graph, NodeIx},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    FlowRunner, OpenError, OtherVersion, PlannedNode, Reason, RunOptions,
+    definition::{Part, Versions},
+    newer::{Runs, same_calls},
+    past::{Past, node_and_followers},
+};
+use crate::{
+    driver::merge,
+    fact::{BlockReason, Migrated, Restarted, ScopeId, TaskKey},
+    limits::MAX_MOVES,
+    ports::{Move, Record, StoreError},
+    state::{Phase, RunState, Task},
+    versions::misfit,
+    world::World,
+};
+
+/// What a move of a run to another version of its flow keeps, and what starts anew.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MigrationPlan {
+    /// The number of the version that the run uses, if the flow is in a library.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_version: Option<u32>,
+    /// The number of the other version, if the flow is in a library.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// The nodes that have ended and are unchanged, in the order of the file.
+    pub kept: Vec<NodeId>,
+    /// The nodes that have begun, have not ended and are unchanged: they go on where they are.
+    pub moved: Vec<MovedNode>,
+    /// The unchanged nodes that have not begun.
+    pub waiting: Vec<NodeId>,
+    /// The nodes that start anew: new and changed ones, and those that come after them.
+    pub starts: Vec<PlannedNode>,
+    /// The nodes that the flow no longer has.
+    pub gone: Vec<NodeId>,
+    /// True if the flow itself has other limits, such as `totalTimeoutMs`. The run keeps those with which it began.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_policy: bool,
+    /// True if the run has answers of its start, which no longer count. Gates then ask, also those that are unchanged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drops_answers: bool,
+    /// The reasons for which the run cannot move. Empty: it can.
+    pub refused: Vec<RefusedNode>,
+}
+
+/// A node that goes on where it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MovedNode {
+    /// The node.
+    pub node: NodeId,
+    /// The state of the node: `ready`, `running`, `waiting`, `retrying`, `blocked` or `inside` (its body has tasks).
+    pub state: String,
+}
+
+/// A reason for which a run cannot move to another version of its flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedNode {
+    /// The address of the task. `None`: the reason concerns the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// The reason.
+    #[serde(flatten)]
+    pub obstacle: Obstacle,
+}
+
+/// The kind of a reason for which a run cannot move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "obstacle", rename_all = "snake_case")]
+pub enum Obstacle {
+    /// The run has ended.
+    Ended,
+    /// The run is not parked.
+    NotParked,
+    /// The run is being cancelled, or a failure ends it.
+    Closing,
+    /// The store was restored from an older copy, and the run was not resumed by hand since.
+    Restored,
+    /// Another run has called this one.
+    Called {
+        /// The other run.
+        parent: RunId,
+    },
+    /// The run belongs to a session.
+    Session,
+    /// The run uses this version already.
+    SameVersion,
+    /// The run has moved [`MAX_MOVES`] times.
+    TooManyMoves,
+    /// The input of the run does not fit the other version.
+    OtherInput {
+        /// The misfit.
+        message: String,
+    },
+    /// A call of the task is in progress.
+    CallInProgress,
+    /// It is unknown whether a call of the task happened.
+    AmbiguousCall,
+    /// The task is about to end.
+    Ending,
+    /// The node succeeded, and would have to run again.
+    Succeeded {
+        /// The reason for running it again.
+        why: Reason,
+    },
+    /// The node has begun and not ended, and would have to start anew.
+    InProgress {
+        /// The state of the node, as in [`MovedNode::state`].
+        state: String,
+        /// The reason for starting it anew. `None`: the node is gone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<Reason>,
+    },
+    /// A person decided something at the node, and a node that depends on it is another one or starts anew.
+    Answered {
+        /// The other node.
+        node: NodeId,
+    },
+}
+
+impl Obstacle {
+    /// Returns the reason, and what to do, as a text for people.
+    pub fn text(&self) -> String {
+        let retry = "repeat the run in the other version with `runs retry --flow-version`";
+        match self {
+            Obstacle::Ended => format!("the run has ended; {retry}"),
+            Obstacle::NotParked => "the run is not parked; resume it, and try again when it waits".into(),
+            Obstacle::Closing => "the run is about to end; resume it".into(),
+            Obstacle::Restored => "the store was restored from an older copy; resume the run first".into(),
+            Obstacle::Called { parent } => format!("the run was called by `{parent}`; move that run"),
+            Obstacle::Session => {
+                "the run belongs to a session; start the flow again with the same prefix, which uses its present version"
+                    .into()
+            }
+            Obstacle::SameVersion => "the run uses this version already".into(),
+            Obstacle::TooManyMoves => format!("the run has moved {MAX_MOVES} times, which is the limit; {retry}"),
+            Obstacle::OtherInput { message } => {
+                format!("the input of the run does not fit the other version: {message}; start a new run of it")
+            }
+            Obstacle::CallInProgress => "a call is in progress; resume the run until the call has ended".into(),
+            Obstacle::AmbiguousCall => {
+                "it is unknown whether a call happened; decide with `runs resolve`, and try again".into()
+            }
+            Obstacle::Ending => "it is about to end; resume the run until it has ended".into(),
+            Obstacle::Succeeded { why } => {
+                format!("it succeeded and would have to run again: {}; {retry}", why.text())
+            }
+            Obstacle::InProgress { state, why } => {
+                let why = why.as_ref().map_or_else(|| "it is gone".into(), Reason::text);
+                format!("it is {state} and would have to start anew: {why}; resume the run until it has ended, or {retry}")
+            }
+            Obstacle::Answered { node } => format!(
+                "a person decided something at it, and `{}` after it is another one or starts anew; to let the decision \
+                 count, keep the answers",
+                node.as_str()
+            ),
+        }
+    }
+}
+
+/// The reason why a run did not move.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// The run cannot be opened, or the store refused the move.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The plan has reasons that keep the run from moving.
+    #[error("the run cannot move to this version: {}", first_reason(.0))]
+    Refused(Box<MigrationPlan>),
+}
+
+fn first_reason(plan: &MigrationPlan) -> String {
+    let Some(first) = plan.refused.first() else { return String::new() };
+    let at = first.task.as_ref().map(|task| format!("`{task}`: ")).unwrap_or_default();
+    let more = match plan.refused.len() - 1 {
+        0 => String::new(),
+        more => format!(" ({more} more: see the plan)"),
+    };
+    format!("{at}{}{more}", first.obstacle.text())
+}
+
+/// A run that may move to another version of its flow, with the plan. No other driver has the run meanwhile.
+pub struct Migration {
+    runner: FlowRunner,
+    record: Record,
+    other: OtherVersion,
+    plan: MigrationPlan,
+    /// The nodes of the flow itself that are gone or start anew.
+    dropped: Vec<NodeIx>,
+    /// The whole input, if the other version has other defaults.
+    input: Option<Json>,
+}
+
+impl Migration {
+    /// Compares a run with another version of its flow. With `keep_answers`, the decisions of people also count for
+    /// nodes that are new or changed.
+    pub fn prepare(
+        world: &Arc<World>,
+        run: &RunId,
+        other: OtherVersion,
+        keep_answers: bool,
+    ) -> Result<Migration, OpenError> {
+        let runner = FlowRunner::resume(world.clone(), run.clone(), RunOptions::default())?;
+        let record = world.journal.find(&world.tenant, run)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+        let (state, new) = (&runner.driver.state, &*other.flow.graph);
+        if new.name != state.graph.name {
+            return Err(OpenError::OtherFlow(run.clone(), state.graph.name.clone()));
+        }
+        let mut plan =
+            MigrationPlan { from_version: record.version, version: other.version, ..MigrationPlan::default() };
+        let of_run = |obstacle| RefusedNode { task: None, obstacle };
+        plan.refused.extend(obstacles_of_run(&runner, &record, &other).into_iter().map(of_run));
+        let before = state.input().cloned().unwrap_or_default();
+        let input = merge(&new.input, &before);
+        if let Err(failure) = world.flows.check_input(new, &input) {
+            plan.refused.push(of_run(Obstacle::OtherInput { message: failure.message }));
+        }
+        let mut dropped = Vec::new();
+        if state.end().is_none() {
+            plan.keeps_policy = new.policy != state.graph.policy;
+            add_obstacles_of_tasks(state, &mut plan);
+            let past = Past::read(world, run)?;
+            let versions = Versions { old: (&state.graph, &before), new: (new, &input) };
+            dropped = Planning { world, state, other: &other, past, versions }.fill(&mut plan, keep_answers)?;
+        }
+        plan.drops_answers = !keep_answers && !record.answers.is_empty() && !plan.starts.is_empty();
+        let input = (input != before).then_some(input);
+        Ok(Migration { runner, record, other, plan, dropped, input })
+    }
+
+    /// Returns what the move keeps, what starts anew, and what keeps the run from moving.
+    pub fn plan(&self) -> &MigrationPlan {
+        &self.plan
+    }
+
+    /// Moves the run, and leaves it parked, due at once.
+    pub async fn perform(self) -> Result<MigrationPlan, MigrateError> {
+        let Migration { mut runner, record, other, plan, dropped, input } = self;
+        if !plan.refused.is_empty() {
+            return Err(MigrateError::Refused(Box::new(plan)));
+        }
+        let driver = &mut runner.driver;
+        let combined = combine_versions(&driver.state.graph, &other.flow.graph, &dropped);
+        let graph = Arc::new(combined.ok_or_else(|| OpenError::Pin(misfit()))?);
+        let migration = Migrated {
+            pin: other.flow.pin.0.clone(),
+            from_version: record.version,
+            version: other.version,
+            restarted: restarted(&driver.state, &graph, &dropped),
+            dropped: dropped.clone().into(),
+            input,
+        };
+        let mut moves = record.moves.clone();
+        moves.push(Move { from: record.pin.clone(), dropped: dropped.into() });
+        let answers = if plan.drops_answers { BTreeMap::new() } else { record.answers };
+        let record = Record { pin: other.flow.pin, version: other.version, moves, answers, ..record };
+        // The deciders accept the move of a run that has not ended. The store refuses it if another process has the run.
+        let moved = driver.migrate(graph, record, migration).await;
+        moved.map_err(|_| OpenError::Driven(runner.identity.run_id.clone()))?;
+        Ok(plan)
+    }
+}
+
+/// Returns the dropped nodes that had begun an attempt and that the new version has again.
+fn restarted(state: &RunState, graph: &Graph, dropped: &[NodeIx]) -> Box<[Restarted]> {
+    let of_flow = &graph.body(BodyIx::ROOT).nodes;
+    let ids: HashMap<&NodeId, NodeIx> = of_flow.iter().map(|node| (&graph.node(*node).id, *node)).collect();
+    let restarted = |old: &NodeIx| {
+        let attempts = task_of(state, *old).attempt;
+        let new = *ids.get(&state.graph.node(*old).id)?;
+        (attempts > 0).then_some(Restarted { old: *old, new, attempts })
+    };
+    dropped.iter().filter_map(restarted).collect()
+}
+
+fn task_of(state: &RunState, node: NodeIx) -> &Task {
+    state.task(TaskKey { scope: ScopeId::ROOT, node })
+}
+
+/// Returns the reasons that concern the whole run.
+fn obstacles_of_run(runner: &FlowRunner, record: &Record, other: &OtherVersion) -> Vec<Obstacle> {
+    let (state, projections) = (&runner.driver.state, &runner.world.projections);
+    if state.end().is_some() {
+        return vec![Obstacle::Ended];
+    }
+    let has_session = projections.of(&state.graph).is_some() || projections.of(&other.flow.graph).is_some();
+    let closing = state.cancel.is_some() || state.scope(ScopeId::ROOT).closing;
+    let found = [
+        record.parent.clone().map(|parent| Obstacle::Called { parent }),
+        (record.pin == other.flow.pin).then_some(Obstacle::SameVersion),
+        has_session.then_some(Obstacle::Session),
+        state.restored.then_some(Obstacle::Restored),
+        closing.then_some(Obstacle::Closing),
+        (!runner.driver.is_parked()).then_some(Obstacle::NotParked),
+        (record.moves.len() >= MAX_MOVES).then_some(Obstacle::TooManyMoves),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// Adds the tasks, in bodies too, that keep the run from moving in whatever version.
+fn add_obstacles_of_tasks(state: &RunState, plan: &mut MigrationPlan) {
+    let mut found = Vec::new();
+    for (id, scope) in &state.scopes {
+        for (slot, task) in scope.tasks.iter().enumerate() {
+            let is_ambiguous = matches!(task.blocked.as_deref(), Some((BlockReason::Ambiguous { .. }, _)))
+                || task.calls.as_ref().is_some_and(|calls| calls.ambiguous().is_some());
+            let obstacle = if is_ambiguous {
+                Obstacle::AmbiguousCall
+            } else if task.has_calls_in_progress() {
+                Obstacle::CallInProgress
+            } else if task.phase == Phase::Closing {
+                Obstacle::Ending
+            } else {
+                continue;
+            };
+            let node = state.graph.body(scope.body).nodes[slot];
+            let task = Some(state.address(TaskKey { scope: *id, node }));
+            found.push(RefusedNode { task, obstacle });
+        }
+    }
+    found.sort_by(|a, b| a.task.cmp(&b.task));
+    plan.refused.extend(found);
+}
+
+/// The comparison of a run with another version of its flow.
+struct Planning<'a> {
+    world: &'a World,
+    state: &'a RunState,
+    other: &'a OtherVersion,
+    past: Past,
+    versions: Versions<'a>,
+}
+
+impl Planning<'_> {
+    /// Fills the lists of nodes. Returns the nodes of the flow itself that are gone or start anew.
+    fn fill(&self, plan: &mut MigrationPlan, keep_answers: bool) -> Result<Vec<NodeIx>, StoreError> {
+        let (old, new) = (&*self.state.graph, &*self.other.flow.graph);
+        let old_nodes = &old.body(BodyIx::ROOT).nodes;
+        let of_flow = &new.body(BodyIx::ROOT).nodes;
+        let old_ids: HashMap<&NodeId, NodeIx> = old_nodes.iter().map(|node| (&old.node(*node).id, *node)).collect();
+        let mut runs = Runs { graph: new, reasons: HashMap::new() };
+        for &node in of_flow {
+            let reason = match old_ids.get(&new.node(node).id) {
+                None => Some(Reason::New),
+                Some(old) => self.difference(*old, node)?.map(|part| Reason::Changed { part }),
+            };
+            runs.reasons.extend(reason.map(|reason| (node, reason)));
+        }
+        runs.add_followers();
+        let mut stays = HashSet::new();
+        for &node in of_flow {
+            let id = new.node(node).id.clone();
+            let before = old_ids.get(&id).copied();
+            match (runs.reasons.get(&node), before) {
+                (None, Some(before)) => {
+                    stays.insert(before);
+                    self.add_staying(plan, id, before);
+                }
+                (reason, before) => {
+                    let reason = reason.cloned().unwrap_or(Reason::New);
+                    let obstacle = before.and_then(|before| self.obstacle(before, Some(&reason)));
+                    let task = Some(id.to_string());
+                    plan.refused.extend(obstacle.map(|obstacle| RefusedNode { task, obstacle }));
+                    let made_calls = self.past.effects_of(&id);
+                    plan.starts.push(PlannedNode { node: id, reason, made_calls });
+                }
+            }
+        }
+        let new_ids: HashSet<&NodeId> = of_flow.iter().map(|node| &new.node(*node).id).collect();
+        for &node in old_nodes.iter().filter(|node| !new_ids.contains(&old.node(**node).id)) {
+            let id = old.node(node).id.clone();
+            let task = Some(id.to_string());
+            plan.refused.extend(self.obstacle(node, None).map(|obstacle| RefusedNode { task, obstacle }));
+            plan.gone.push(id);
+        }
+        if !keep_answers {
+            self.add_decisions(plan, &runs);
+        }
+        Ok(old_nodes.iter().copied().filter(|node| !stays.contains(node)).collect())
+    }
+
+    /// Returns the part in which a node differs. Calls count once the node has begun. Timeouts and retries count if
+    /// the node failed: with others it may not have failed.
+    fn difference(&self, old: NodeIx, new: NodeIx) -> Result<Option<Part>, StoreError> {
+        if let Some(part) = self.versions.difference(old, new) {
+            return Ok(Some(part));
+        }
+        let (before, after) = (self.state.graph.node(old), self.other.flow.graph.node(new));
+        let phase = task_of(self.state, old).phase;
+        if phase == Phase::Failed && before.policy != after.policy {
+            return Ok(Some(Part::Policy));
+        }
+        if matches!(phase, Phase::Waiting | Phase::Skipped) {
+            return Ok(None);
+        }
+        let called = self.past.called_by(&before.id);
+        let is_same = self.past.knows_calls_of(&before.id) && same_calls(self.world, called, &self.other.flow.pin)?;
+        Ok((!is_same).then_some(Part::Called))
+    }
+
+    /// Adds an unchanged node to its list.
+    fn add_staying(&self, plan: &mut MigrationPlan, node: NodeId, before: NodeIx) {
+        match task_of(self.state, before).phase {
+            Phase::Waiting => plan.waiting.push(node),
+            phase if phase.is_end() => plan.kept.push(node),
+            _ => plan.moved.push(MovedNode { node, state: self.state_of(before) }),
+        }
+    }
+
+    fn state_of(&self, node: NodeIx) -> String {
+        let task = task_of(self.state, node);
+        let has_passes = task.details.as_ref().is_some_and(|details| !details.passes.is_empty());
+        let state = match task.phase {
+            _ if has_passes => "inside",
+            Phase::Ready | Phase::Woken | Phase::Resolved => "ready",
+            Phase::Delayed => "retrying",
+            Phase::Blocked => "blocked",
+            Phase::Paused => "waiting",
+            _ => "running",
+        };
+        state.into()
+    }
+
+    /// Returns the reason for which a node cannot start anew or go. `why`: the reason for starting it anew.
+    fn obstacle(&self, node: NodeIx, why: Option<&Reason>) -> Option<Obstacle> {
+        let task = task_of(self.state, node);
+        let has_passes = task.details.as_ref().is_some_and(|details| !details.passes.is_empty());
+        let has_agent = task.agents.iter().flat_map(|agents| &agents.runs).any(|run| run.is_open());
+        match (task.phase, why) {
+            // What a node that is gone has done stays done.
+            (Phase::Succeeded, why) => why.cloned().map(|why| Obstacle::Succeeded { why }),
+            (Phase::Waiting | Phase::Skipped | Phase::Ready | Phase::Delayed | Phase::Failed, _) => None,
+            // An attempt whose component made other calls than before has nothing that goes on.
+            (Phase::Blocked, _) if !has_passes && !has_agent => None,
+            (_, why) => Some(Obstacle::InProgress { state: self.state_of(node), why: why.cloned() }),
+        }
+    }
+
+    /// Adds each node at which a person decided something that another node depends on which starts anew.
+    fn add_decisions(&self, plan: &mut MigrationPlan, runs: &Runs<'_>) {
+        let graph = &*self.other.flow.graph;
+        let mut decided: Vec<_> = self.past.decided_in(graph).into_iter().collect();
+        decided.sort_unstable();
+        for gate in decided.into_iter().filter(|gate| !runs.reasons.contains_key(gate)) {
+            let after = node_and_followers(graph, gate);
+            if let Some(node) = after.into_iter().filter(|node| runs.reasons.contains_key(node)).min() {
+                let obstacle = Obstacle::Answered { node: graph.node(node).id.clone() };
+                plan.refused.push(RefusedNode { task: Some(graph.node(gate).id.to_string()), obstacle });
+            }
+        }
+    }
+}

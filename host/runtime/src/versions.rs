@@ -1,0 +1,59 @@
+//! The versions of its flow that a run has used.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use flowcell_contract::{Failure, code};
+use flowcell_flow::{
+    combine_versions,
+    graph::{FlowPolicy, Graph},
+};
+
+use crate::{
+    ports::{Pin, Record},
+    state::RunState,
+};
+
+/// The graphs of a run: the graph of the version that it began with, and one for each move to another version. Each
+/// graph keeps the indices of the one before, so the last one has the nodes and edges of all facts.
+#[derive(Clone)]
+pub struct RunGraphs {
+    first: Arc<Graph>,
+    moved: VecDeque<Arc<Graph>>,
+}
+
+impl RunGraphs {
+    /// Loads the graphs of a run. `pinned` returns a pinned flow in the pinned version.
+    pub fn load(record: &Record, pinned: impl Fn(&Pin) -> Result<Arc<Graph>, Failure>) -> Result<RunGraphs, Failure> {
+        let mut pins = record.moves.iter().map(|moved| &moved.from).chain([&record.pin]);
+        let first = pins.next().unwrap_or(&record.pin);
+        let mut graphs = RunGraphs { first: pinned(first)?, moved: VecDeque::new() };
+        for (pin, moved) in pins.zip(&record.moves) {
+            let combined = combine_versions(graphs.last(), &*pinned(pin)?, &moved.dropped);
+            graphs.moved.push_back(Arc::new(combined.ok_or_else(misfit)?));
+        }
+        Ok(graphs)
+    }
+
+    /// Returns the graph of the version that the run began with.
+    pub(crate) fn first(&self) -> &Arc<Graph> {
+        &self.first
+    }
+
+    /// Returns the graph that the run uses now.
+    pub fn last(&self) -> &Arc<Graph> {
+        self.moved.back().unwrap_or(&self.first)
+    }
+
+    /// Returns the state of the run before its first fact.
+    pub(crate) fn state(&self, policy: FlowPolicy) -> RunState {
+        let mut state = RunState::new(self.first.clone(), policy);
+        state.later = self.moved.clone();
+        state
+    }
+}
+
+/// Returns the failure of a record whose versions cannot be combined.
+pub(crate) fn misfit() -> Failure {
+    let message = "the versions of the flow that the run has used do not fit its record";
+    Failure::new(code::FLOW_NOT_FOUND, message)
+}
