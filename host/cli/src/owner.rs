@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell::{
-    Host, InputError, Json, LoadError, NoVersion, OpenStoreError, RetryError, RunId, StartError,
+    Host, InputError, Json, LoadError, MoveError, NoVersion, OpenStoreError, RetryError, RunId, StartError,
     control::{self, Driver, HandedOverRuns, OwnerReply, OwnerRequest, Reach},
     files::operation::FileOperation,
     tenants::{Tenants, operation::Operation},
@@ -124,6 +124,15 @@ pub(crate) fn local_tenant() -> flowcell::contract::Tenant {
 
 pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> CliError {
     CliError::ending(Exit::Unreadable, format!("cannot read the store: {error}"))
+}
+
+impl From<MoveError> for CliError {
+    fn from(error: MoveError) -> CliError {
+        match error {
+            MoveError::Prepare(error) => error.into(),
+            MoveError::Refused(_) => CliError::wrong(error.to_string()),
+        }
+    }
 }
 
 impl From<RetryError> for CliError {

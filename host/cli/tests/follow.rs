@@ -423,3 +423,64 @@ fn a_failed_run_is_repeated_with_its_file_as_it_is_now() {
         assert!(String::from_utf8_lossy(&shown.stdout).contains("not_run"), "{owner:?}: {}", kit::stdout(&shown));
     }
 }
+
+/// A flow that asks a question before it gives a value.
+fn asks_then(value: u32, sum: u32) -> String {
+    format!(
+        "
+flow: {{ name: order, outputs: {{ paid: '{{{{ pay.value }}}}' }} }}
+nodes:
+  - {{ id: sum, type: control.noop, input: {{ value: {sum} }} }}
+  - {{ id: ask, type: control.gate, input: {{ prompt: 'Well?', choices: ['yes', 'no'] }} }}
+  - {{ id: pay, type: control.noop, input: {{ value: {value} }} }}
+edges: [{{ from: sum, to: ask }}, {{ from: ask, to: pay }}]
+"
+    )
+}
+
+#[test]
+fn a_parked_run_moves_to_its_file_as_it_is_now() {
+    for (owner, says) in [(None, ""), (Some(&["drive"][..]), "driving the runs")] {
+        let folder = project_folder();
+        let folder = folder.path();
+        let file = folder.join("order.yaml");
+        fs::write(&file, asks_then(1, 7)).unwrap();
+        let parked = output_of(folder, &["run", "order.yaml", "--run-id", "r", "--quiet"]);
+        assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
+        let _owner = owner.map(|owner| Other::start(folder, owner, says));
+        let migrate = |more: &[&str]| output_of(folder, &[&["runs", "migrate", "r"], more].concat());
+        fs::write(&file, asks_then(2, 8)).unwrap();
+        for (more, says) in [
+            (&["--to", "latest"][..], "sum: it succeeded and would have to run again: the input changed"),
+            (&["--to", "2"], "write `latest` for its file as it is now"),
+            (&["--to", "newest"], "write a number or `latest`"),
+            (&["--check"], "--to"),
+        ] {
+            let refused = migrate(more);
+            assert_eq!(refused.status.code(), Some(2), "{owner:?} {more:?}: {}", stderr(&refused));
+            assert!(stderr(&refused).contains(says), "{owner:?} {more:?}: {}", stderr(&refused));
+        }
+        let plan = migrate(&["--to", "latest", "--check"]);
+        assert_eq!(plan.status.code(), Some(2), "{owner:?}: {}", stderr(&plan));
+        assert!(kit::stdout(&plan).contains("the run cannot move:\n  sum: it succeeded"), "{}", kit::stdout(&plan));
+        fs::write(&file, asks_then(2, 7)).unwrap();
+        let plan = migrate(&["--to", "latest", "--check"]);
+        let expected = "keep their outputs: sum\ngo on: ask (waiting)\nstart anew:\n  pay: the input changed\n";
+        assert_eq!(kit::stdout(&plan), expected, "{owner:?}: {}", stderr(&plan));
+        let plan = migrate(&["--to", "latest", "--check", "--json"]);
+        let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
+        assert_eq!((&plan["moved"][0]["node"], &plan["refused"]), (&json!("ask"), &json!([])), "{owner:?}");
+        let ended = migrate(&["--to", "latest", "--answer", "ask=yes"]);
+        assert_eq!(outputs(&ended), json!({ "paid": 2 }), "{owner:?}");
+        let events = String::from_utf8(output_of(folder, &["runs", "events", "r"]).stdout).unwrap();
+        let count = |kind: &str| events.lines().filter(|line| line.contains(kind)).count();
+        assert_eq!((count("\"task:start\""), count("\"harness:migrated\"")), (3, 1), "{owner:?}: {events}");
+        let shown = output_of(folder, &["runs", "show", "r", "sum", "--json"]);
+        assert!(kit::stdout(&shown).contains("\"matches\""), "{owner:?}: {}", kit::stdout(&shown));
+        let exported = output_of(folder, &["runs", "export", "r"]);
+        let exported: Value = serde_json::from_slice(&exported.stdout).unwrap();
+        assert_eq!(exported["inputs"].as_array().unwrap().len(), 4, "{owner:?}: a gate has two parts");
+        let refused = migrate(&["--to", "latest"]);
+        assert!(stderr(&refused).contains("the run has ended"), "{owner:?}: {}", stderr(&refused));
+    }
+}

@@ -100,6 +100,29 @@ fn check_runs_on(dialect: Dialect) {
     assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
 }
 
+/// Moves a run on a server to another version of its flow.
+fn check_move_on(dialect: Dialect) {
+    let Some(server) = servers::server(dialect) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let url = filled(server, folder);
+    let changed = ASKS
+        .replace("count: '{{ set.version }}'", "count: '{{ more.value }}'")
+        .replace("edges: [", "  - { id: more, type: control.noop, input: { value: 5 } }\nedges: [");
+    fs::write(folder.join("asks.yaml"), changed).unwrap();
+    let plan = run_ok(folder, &["runs", "migrate", "b", "--to", "latest", "--check", "--store", &url]);
+    assert_eq!(plan, "keep their outputs: set\ngo on: ask (waiting)\nstart anew:\n  more: it is new\n");
+    let moved = ["runs", "migrate", "b", "--to", "latest", "--answer", "ask=yes", "--quiet", "--store", &url];
+    assert_eq!(json(&run_ok(folder, &moved)), serde_json::json!({ "said": "yes", "count": 5 }));
+    // An ended run does not move. A whole copy of the store has both versions.
+    assert_eq!(output_of(folder, &[&moved[..5], &["--store", &url]].concat()).status.code(), Some(2));
+    let checked = json(&run_ok(folder, &["store", "check", "--store", &url]));
+    assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
+    run_ok(folder, &["runs", "gc", "--keep", "10", "--store", &url]);
+    let retried = ["runs", "retry", "b", "--from", "more", "--quiet", "--store", &url];
+    assert_eq!(json(&run_ok(folder, &retried)), serde_json::json!({ "said": "yes", "count": 5 }));
+}
+
 /// Cuts the connection to the server for longer than a process waits for an answer. The process does not end, reports
 /// the outage, and drives runs again afterwards.
 fn check_outage_of(dialect: Dialect, command: &[&str]) {
@@ -253,8 +276,18 @@ fn the_program_runs_on_mariadb() {
 }
 
 #[test]
+fn a_run_moves_to_another_version_on_mariadb() {
+    check_move_on(Dialect::MySql);
+}
+
+#[test]
 fn the_program_runs_on_postgresql() {
     check_runs_on(Dialect::Postgres);
+}
+
+#[test]
+fn a_run_moves_to_another_version_on_postgresql() {
+    check_move_on(Dialect::Postgres);
 }
 
 #[test]

@@ -139,6 +139,20 @@ pub enum OwnerRequest {
         /// The repetition, as an [`OwnerRequest::Retry`]. Every other kind of request is refused.
         retry: Box<OwnerRequest>,
     },
+    /// Moves a run to another version of its flow. The answer is an [`OwnerReply::Operated`] with the plan, also if the
+    /// plan has reasons that keep the run from moving; then nothing has changed.
+    Migrate {
+        /// The run to move.
+        run: RunId,
+        /// The version of the flow.
+        version: FlowVersion,
+        /// True to let the decisions of people also count for nodes that are new or changed.
+        #[serde(default)]
+        keep_answers: bool,
+        /// True to change nothing.
+        #[serde(default)]
+        check: bool,
+    },
     /// Sends an operator's command to a run of a tenant.
     OfTenant {
         /// The tenant of the run.
@@ -196,9 +210,10 @@ impl OwnerRequest {
     /// Returns the run that the request concerns. It is `None` for an operation and for a new run without a given id.
     pub fn run(&self) -> Option<&RunId> {
         match self {
-            OwnerRequest::Command { run, .. } | OwnerRequest::Watch { run } | OwnerRequest::Resume { run, .. } => {
-                Some(run)
-            }
+            OwnerRequest::Command { run, .. }
+            | OwnerRequest::Watch { run }
+            | OwnerRequest::Resume { run, .. }
+            | OwnerRequest::Migrate { run, .. } => Some(run),
             OwnerRequest::Retry { new, .. } => new.as_ref(),
             OwnerRequest::Start { run, .. } => run.as_ref(),
             OwnerRequest::OfTenant { request, .. } | OwnerRequest::RetryInVersion { retry: request, .. } => {

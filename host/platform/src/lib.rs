@@ -78,8 +78,8 @@ pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, ins
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, labels, outline, schema, script};
 pub use flowcell_runtime::{
-    Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, NoStart, OpenError, PlannedNode, PolicyOverride,
-    QuestionRef, Repeat, RetryPlan, RunCommand, RunError, RunOptions, RunResult, RunStatus, Waiting,
+    Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, MigrationPlan, NoStart, OpenError, PlannedNode,
+    PolicyOverride, QuestionRef, Repeat, RetryPlan, RunCommand, RunError, RunOptions, RunResult, RunStatus, Waiting,
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     limits::MAX_COUNTED,
@@ -103,7 +103,7 @@ pub use host::retention::{DeleteError, Removal, Undeletable};
 pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
-pub use library::versions::{self, FlowVersion, NoVersion, RetryError};
+pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
 pub use library::{FlowEntry, FlowLibrary, FlowSource, LibraryError, StoredFlow};
 pub use operate::{audit, identity, policy, quota::QuotaError, retention, usage, vault};
 pub use runs::{inputs, tree, waiting};

@@ -7,7 +7,7 @@
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
-//! | health, catalog, flows, library, files, runs, tasks, secrets, start, steer, jobs, events, socket, usage | the routes |
+//! | health, catalog, flows, library, files, runs, tasks, secrets, start, steer, migrate, jobs, events, socket, usage | the routes |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
 //! | metrics | the route `/metrics`, and the log of requests |
@@ -28,6 +28,7 @@ pub(crate) mod jobs;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod metrics;
+pub(crate) mod migrate;
 pub(crate) mod page;
 pub(crate) mod permit;
 pub(crate) mod proxies;

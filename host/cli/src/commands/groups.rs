@@ -57,6 +57,7 @@ const EXAMPLES: &[&str] = &[
     "runs events order-7 --from 10",
     "runs resume order-7 --answer approve=yes",
     "runs retry order-7 --flow-version latest --check",
+    "runs migrate order-7 --to latest --check",
     "runs resolve order-7 pay --repeat",
     "runs cancel order-7",
     "runs export order-7 --out order-7.json",

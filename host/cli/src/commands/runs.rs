@@ -9,6 +9,7 @@ mod export;
 mod gc;
 mod input;
 mod list;
+mod migrate;
 mod resolve;
 mod resume;
 mod retry;
@@ -49,6 +50,8 @@ pub(crate) enum RunsCommand {
     Resume(resume::ResumeArgs),
     /// Repeat a run as a new run, with the same version of the flow and the same input
     Retry(retry::RetryArgs),
+    /// Move a parked run to another version of its flow, and resume it
+    Migrate(migrate::MigrateArgs),
     /// Remove ended runs, and large values and pinned flows that no run uses
     Gc(gc::GcArgs),
     /// Delete ended runs with the runs that they called, and the data that no run uses
@@ -71,6 +74,7 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
         RunsCommand::Events(args) => events::execute(&args),
         RunsCommand::Resume(args) => resume::execute(args, terminal),
         RunsCommand::Retry(args) => retry::execute(args, terminal),
+        RunsCommand::Migrate(args) => migrate::execute(args, terminal),
         RunsCommand::Gc(args) => gc::execute(&args, terminal),
         RunsCommand::Delete(args) => delete::execute(args, terminal),
         RunsCommand::Export(args) => export::execute(&args),

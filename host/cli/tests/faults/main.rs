@@ -21,6 +21,7 @@ mod kill_storm;
 mod killed;
 mod killed_anywhere;
 mod ledger;
+mod moved;
 mod process;
 mod restored;
 #[cfg(feature = "sabotage")]

@@ -86,18 +86,33 @@ fn a_question_that_nobody_answers() {
 fn a_version_of_a_flow_that_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
     let (child, address) = serve(folder.path(), &[]);
-    let flow = |node: Value| json!({ "flow": { "flow": { "name": "order" }, "nodes": [node] } });
+    let gate = json!({ "id": "ok", "type": "control.gate", "input": { "prompt": "Go on?", "choices": ["yes", "no"] } });
+    let about = json!({ "name": "order", "policy": { "failFast": false } });
+    let flow = |node: Value| json!({ "flow": { "flow": &about, "nodes": [node, &gate] } });
     let wrong = json!({ "id": "a", "type": "control.fail", "input": { "message": "out of stock" } });
     let (stored, answer) = post(address, "/v1/flows", &flow(wrong));
     assert_eq!(stored, 201, "{answer}");
-    let (_, failed) = post(address, "/v1/runs?wait=true", &json!({ "flow": "order", "runId": "bad" }));
-    assert_eq!(failed["status"], "failed", "{failed}");
+    for run in ["bad", "parked"] {
+        let (_, waits) = post(address, "/v1/runs?wait=true", &json!({ "flow": "order", "runId": run }));
+        assert_eq!(waits["status"], "parked", "{waits}");
+    }
+    assert!(post(address, "/v1/runs/bad/gates/ok/reply", &json!({ "answer": "yes" })).0 < 300);
+    wait_until("the failure of the run", || status(address, "bad") == "failed");
     assert!(post(address, "/v1/flows", &flow(json!({ "id": "a", "type": "control.noop" }))).0 < 300);
-    let words = [("FLOW", "order"), ("RUN", "bad")];
+    let words = [("FLOW", "order"), ("RUN", "bad"), ("PARKED", "parked")];
     let outputs = follow(folder.path(), "A version of a flow is wrong", &words, &[]);
     assert!(stdout(&outputs[0]).contains('1') && stdout(&outputs[1]).contains("version: 2"), "{outputs:?}");
     let repeated = ask(address, "GET", "/v1/runs?retryOf=bad", &[], "").json();
     assert_eq!(repeated["runs"][0]["status"], "succeeded", "{repeated}");
+    // The run that waited goes on in the new version, and its question is still open.
+    assert!(
+        stdout(&outputs[4]).contains("version: 1 to 2\ngo on: ok (waiting)\nstart anew:\n  a: the type"),
+        "{outputs:?}"
+    );
+    assert!(post(address, "/v1/runs/parked/gates/ok/reply", &json!({ "answer": "yes" })).0 < 300);
+    wait_until("the end of the run that moved", || status(address, "parked") == "succeeded");
+    let moved = ask(address, "GET", "/v1/runs/parked", &[], "").json();
+    assert_eq!(moved["version"], 2, "{moved}");
     assert_eq!(stop(child), Some(0));
 }
 

@@ -8,11 +8,11 @@ use std::{
 
 use flowcell_contract::{Json, NodeId, RunId, Tenant};
 use flowcell_runtime::{
-    FlowRunner, OpenError, PolicyOverride, Repeat, RetryPlan, RunOptions, RunStatus, blocking::blocking,
-    ports::StoreError,
+    FlowRunner, OpenError, PolicyOverride, Repeat, RunOptions, RunStatus, blocking::blocking, ports::StoreError,
 };
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use super::{OwnerReply, OwnerRequest, refusal};
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
         sessions::{Opened, SessionError},
         supervisor::{AdmissionQueue, AdmitError, FirstEvent, MAX_TIMER_WAIT, Overflow},
     },
-    library::versions::{self, FlowVersion, NoVersion, RetryError},
+    library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError},
     operate::documents::to_json,
 };
 
@@ -79,9 +79,12 @@ pub(super) async fn reload(owner: &dyn Driver) -> OwnerReply {
     }
 }
 
-/// Handles a request to start, resume or repeat a run.
+/// Handles a request to start, resume, repeat or move a run.
 pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: OwnerRequest) -> OwnerReply {
     let (ask, version) = match ask {
+        OwnerRequest::Migrate { run, version, keep_answers, check } => {
+            return migrate(host, &run, (version, keep_answers), check).await;
+        }
         OwnerRequest::RetryInVersion { version, check, retry } => (*retry, Some((version, check))),
         ask => (ask, None),
     };
@@ -127,8 +130,25 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
     }
 }
 
+/// Moves a run to another version of its flow, unless the plan has reasons against it. Answers with the plan. `check`:
+/// true to change nothing.
+async fn migrate(host: &Host, run: &RunId, (version, keep_answers): (FlowVersion, bool), check: bool) -> OwnerReply {
+    let migration = match blocking(|| versions::migration(host, run, version, keep_answers)) {
+        Ok(migration) => migration,
+        Err(error) => return *retry_refused(error),
+    };
+    if check || !migration.plan().refused.is_empty() {
+        return OwnerReply::Operated { result: plan_json(migration.plan()) };
+    }
+    match migration.perform().await.map_err(MoveError::from) {
+        Ok(plan) => OwnerReply::Operated { result: plan_json(&plan) },
+        Err(MoveError::Refused(plan)) => OwnerReply::Operated { result: plan_json(&*plan) },
+        Err(MoveError::Prepare(error)) => *retry_refused(error),
+    }
+}
+
 /// Returns the JSON form of a plan.
-fn plan_json(plan: &RetryPlan) -> Json {
+fn plan_json(plan: &impl Serialize) -> Json {
     serde_json::to_value(plan).map(Json::from).unwrap_or_default()
 }
 

@@ -2,7 +2,7 @@
 
 use flowcell_contract::RunId;
 use flowcell_flow::Start;
-use flowcell_runtime::{FlowRunner, OpenError, OtherVersion, Repeat, RetryPlan, RunOptions};
+use flowcell_runtime::{FlowRunner, Migration, OpenError, OtherVersion, Repeat, RetryPlan, RunOptions};
 
 use super::{
     Host,
@@ -56,6 +56,19 @@ pub(crate) fn plan_retry_in(
 ) -> Result<RetryPlan, StartError> {
     let (library, other) = prepare(host, run, flow)?;
     Ok(FlowRunner::plan_retry_in(&host.world(library), run, &other, repeat)?)
+}
+
+/// Compares a run with another version of its flow, to which it may move.
+pub(crate) fn migration(
+    host: &Host,
+    run: &RunId,
+    flow: &LoadedFlow,
+    keep_answers: bool,
+) -> Result<Migration, StartError> {
+    let (library, other) = prepare(host, run, flow)?;
+    let migration = Migration::prepare(&host.world(library), run, other, keep_answers)?;
+    quota::check_tenant_enabled(host)?;
+    Ok(migration)
 }
 
 /// Pins another version of a run's flow. A capability that was simulated for the run stays simulated.

@@ -44,10 +44,15 @@ fn check_room(host: &Host) -> Result<(), QuotaError> {
 
 /// Refuses the runs of a disabled tenant. Child runs of a driven run may still finish.
 pub(crate) fn check_enabled(host: &Host, runner: &FlowRunner) -> Result<(), StartError> {
-    if !runner.is_below() && record::is_disabled(host.documents(), host.tenant()).map_err(OpenError::Store)? {
-        return Err(StartError::TenantDisabled(host.tenant().clone()));
+    if runner.is_below() { Ok(()) } else { check_tenant_enabled(host) }
+}
+
+/// Fails if the tenant is disabled.
+pub(crate) fn check_tenant_enabled(host: &Host) -> Result<(), StartError> {
+    match record::is_disabled(host.documents(), host.tenant()).map_err(OpenError::Store)? {
+        true => Err(StartError::TenantDisabled(host.tenant().clone())),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Checks the quotas of a new run, and counts it as started. A child run is not counted, since it needs a live

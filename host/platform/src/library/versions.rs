@@ -4,7 +4,7 @@ use std::{fmt, path::Path, str::FromStr, sync::Arc};
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_flow::Source;
-use flowcell_runtime::{FlowRunner, Repeat, RetryPlan, RunOptions};
+use flowcell_runtime::{FlowRunner, MigrateError, Migration, MigrationPlan, Repeat, RetryPlan, RunOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{FlowLibrary, LibraryError};
@@ -124,6 +124,32 @@ pub fn retry(
 pub fn plan_retry(host: &Host, run: &RunId, version: FlowVersion, repeat: &Repeat) -> Result<RetryPlan, RetryError> {
     let flow = find(host, newer::origin(host, run)?, version)?;
     Ok(newer::plan_retry_in(host, run, &flow, repeat)?)
+}
+
+/// The reason why a run did not move to another version of its flow.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// The run or the version cannot be used.
+    #[error(transparent)]
+    Prepare(#[from] RetryError),
+    /// The plan says why the run cannot move.
+    #[error("{}", MigrateError::Refused(.0.clone()))]
+    Refused(Box<MigrationPlan>),
+}
+
+impl From<MigrateError> for MoveError {
+    fn from(error: MigrateError) -> MoveError {
+        match error {
+            MigrateError::Open(error) => MoveError::Prepare(StartError::from(error).into()),
+            MigrateError::Refused(plan) => MoveError::Refused(plan),
+        }
+    }
+}
+
+/// Compares a run that has not ended with another version of its flow, to which it may move.
+pub fn migration(host: &Host, run: &RunId, version: FlowVersion, keep_answers: bool) -> Result<Migration, RetryError> {
+    let flow = find(host, newer::origin(host, run)?, version)?;
+    Ok(newer::migration(host, run, &flow, keep_answers)?)
 }
 
 /// Loads a version of a run's flow.

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::identity::{AuthError, Scope};
 use flowcell_platform::{
-    AskError, DeleteError, LibraryError, LoadError, NoVersion, QuotaError, RetryError, StartError,
+    AskError, DeleteError, LibraryError, LoadError, MoveError, NoVersion, QuotaError, RetryError, StartError,
     jobs::JobError,
     shape,
     supervisor::AdmitError,
@@ -350,6 +350,18 @@ impl From<HookError> for ApiError {
 impl From<LookError> for ApiError {
     fn from(error: LookError) -> ApiError {
         TriggerError::from(error).into()
+    }
+}
+
+impl From<MoveError> for ApiError {
+    fn from(error: MoveError) -> ApiError {
+        match error {
+            MoveError::Prepare(error) => error.into(),
+            MoveError::Refused(ref plan) => {
+                let details = serde_json::to_value(plan).unwrap_or_default();
+                ApiError::new(StatusCode::CONFLICT, "migration_refused", &error).with_details(details)
+            }
+        }
     }
 }
 

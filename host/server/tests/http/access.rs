@@ -91,6 +91,7 @@ fn h2_another_tenants_ids_are_not_found() {
         let body = match path.rsplit('/').next().unwrap() {
             "send" => r#"{"content":"x"}"#,
             "reply" => r#"{"answer":"x"}"#,
+            "migrate" => r#"{"to":"latest"}"#,
             "resolve" => r#"{"repeat":true}"#,
             _ => "{}",
         };

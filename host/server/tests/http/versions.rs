@@ -1,10 +1,17 @@
 //! Retries of runs in another version of their flow.
 
-use flowcell_platform::policy::Policy;
+use std::sync::{Arc, Mutex};
+
+use flowcell_platform::{policy::Policy, tenants::Tenants};
+use flowcell_server::{
+    Limits,
+    identity::{Identify, Scope},
+};
 use serde_json::{Value, json};
 
 use crate::{
     client::{Answer, Served},
+    stream::Stream,
     tenants::{call, served},
 };
 
@@ -98,4 +105,110 @@ fn a_failed_run_is_repeated_in_another_version_of_its_flow() {
         let refused = caller.retry("inline", &json!({ "flowVersion": version }));
         assert_eq!(refused.fault(), (404, "flow_not_found".to_owned()), "{refused:?}");
     }
+}
+
+/// Returns a version of the flow `asks`: `ask`, a question, then `pay`, which gives a value.
+fn asks(value: u32, prompt: &str) -> Value {
+    json!({
+        "flow": { "name": "asks", "outputs": { "paid": "{{ pay.value }}" } },
+        "nodes": [
+            { "id": "ask", "type": "control.gate", "input": { "prompt": prompt, "choices": ["yes", "no"] } },
+            { "id": "pay", "type": "control.noop", "input": { "value": value } },
+        ],
+        "edges": [{ "from": "ask", "to": "pay" }],
+    })
+}
+
+/// Starts a server as [`served`] does, and stores a token of `a` that controls runs and starts none in `weak`.
+fn served_with_token(weak: &Mutex<String>) -> (Served, [String; 2]) {
+    let tokens = Mutex::new(Vec::new());
+    let served = Served::built(
+        |builder| builder,
+        |host| {
+            let tenants = Tenants::of(host);
+            let scopes = |all: &[Scope]| all.iter().map(|scope| scope.name().to_owned()).collect::<Vec<_>>();
+            for name in ["a", "b"] {
+                tenants.create(name).unwrap();
+                let token = tenants.create_token(name, &scopes(&Scope::ALL), "", None).unwrap().token;
+                tokens.lock().unwrap().push(token);
+            }
+            let some = scopes(&[Scope::RunRead, Scope::RunControl, Scope::GateDecide]);
+            *weak.lock().unwrap() = tenants.create_token("a", &some, "", None).unwrap().token;
+            let known: Arc<dyn Identify> = Arc::new(tenants);
+            known
+        },
+        Limits::default(),
+    );
+    (served, tokens.into_inner().unwrap().try_into().unwrap())
+}
+
+#[test]
+fn h1_a_parked_run_moves_to_another_version_of_its_flow() {
+    let weak = Mutex::new(String::new());
+    let (served, [token, other]) = served_with_token(&weak);
+    let weak = weak.into_inner().unwrap();
+    let caller = Caller(&served, &token);
+    let migrate =
+        |token: &str, run: &str, body: &Value| call(&served, token, "POST", &format!("/v1/runs/{run}/migrate"), body);
+    for (value, prompt) in [(1, "Go on?"), (2, "Go on?"), (2, "Really?")] {
+        caller.post("/v1/flows", &json!({ "flow": asks(value, prompt) }), 201);
+    }
+    for run in ["r", "s"] {
+        let begun = json!({ "flow": "asks", "version": 1, "runId": run });
+        assert_eq!(caller.post("/v1/runs?wait=true", &begun, 201)["status"], "parked");
+    }
+    let refused = migrate(&token, "r", &json!({ "to": 3 }));
+    assert_eq!(refused.fault(), (409, "migration_refused".to_owned()));
+    let why = &refused.json()["error"]["details"]["refused"][0];
+    assert_eq!(
+        (&why["task"], &why["obstacle"], &why["why"]["part"]),
+        (&json!("ask"), &json!("in_progress"), &json!("input"))
+    );
+    // Another tenant has no such run. A token without the scope of a start, or with a wrong body, moves nothing.
+    let stranger = Caller(&served, &other);
+    stranger.post("/v1/flows", &json!({ "flow": asks(9, "Go on?") }), 201);
+    for (token, body, fault) in [
+        (&other, json!({ "to": "latest" }), (404, "run_not_found")),
+        (&other, json!({ "to": 1, "check": true }), (404, "run_not_found")),
+        (&weak, json!({ "to": 2 }), (403, "forbidden")),
+        (&weak, json!({ "to": 2, "check": true }), (403, "forbidden")),
+        (&token, json!({ "to": 9 }), (404, "flow_not_found")),
+        (&token, json!({}), (400, "bad_request")),
+        (&token, json!({ "to": 2, "renames": {} }), (400, "bad_request")),
+        (&token, json!({ "to": 1 }), (409, "migration_refused")),
+    ] {
+        assert_eq!(migrate(token, "r", &body).fault(), (fault.0, fault.1.to_owned()), "{body}");
+    }
+    let view = |run: &str| call(&served, &token, "GET", &format!("/v1/runs/{run}"), &Value::Null).json();
+    assert_eq!(view("r")["version"], 1);
+    let plan = migrate(&token, "r", &json!({ "to": 2, "check": true }));
+    let expected = json!({
+        "runId": "r", "fromVersion": 1, "version": 2, "kept": [], "waiting": [], "gone": [], "refused": [],
+        "moved": [{ "node": "ask", "state": "waiting" }],
+        "starts": [{ "node": "pay", "reason": "changed", "part": "input" }],
+    });
+    assert_eq!((plan.status, plan.json()), (200, expected.clone()));
+    assert_eq!(view("r")["version"], 1);
+    // A listener that has read the events of the old version hears those of the new one, too.
+    let bearer = format!("Bearer {token}");
+    let mut listener = Stream::open(&served, "/v1/runs/r/events/stream", &[("Authorization", &bearer)]);
+    while listener.next().unwrap().data["type"] != "harness:parked" {}
+    let moved = migrate(&token, "r", &json!({ "to": 2 }));
+    assert_eq!((moved.status, moved.json()), (200, expected));
+    assert_eq!(view("r")["version"], 2);
+    caller.post("/v1/runs/r/gates/ask/reply", &json!({ "answer": "yes" }), 200);
+    caller.post("/v1/runs/s/gates/ask/reply", &json!({ "answer": "yes" }), 200);
+    for (run, paid) in [("r", 2), ("s", 1)] {
+        let ended = std::iter::repeat_with(|| view(run)).find(|view| view["status"] == "succeeded").unwrap();
+        assert_eq!(ended["outputs"], json!({ "paid": paid }), "{run}");
+    }
+    let heard: Vec<_> = std::iter::from_fn(|| listener.next()).map(|sent| sent.data).collect();
+    let seqs: Vec<_> = heard.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert!(seqs.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seqs:?}");
+    assert!(
+        heard.iter().any(|event| event["type"] == "harness:migrated" && event["dropped"] == json!(["pay"])),
+        "{heard:?}"
+    );
+    assert!(heard.iter().any(|event| event["type"] == "task:start" && event["nodeId"] == "pay"), "{heard:?}");
+    assert_eq!(migrate(&token, "r", &json!({ "to": 1 })).fault(), (409, "migration_refused".to_owned()));
 }

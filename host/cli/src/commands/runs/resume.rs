@@ -1,6 +1,9 @@
 //! `flowcell runs resume`: resumes a run.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
 use flowcell::{
@@ -51,25 +54,35 @@ pub(crate) struct ResumeArgs {
 }
 
 pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    let host = match Owner::of(args.store.place()?, &args.packs)? {
-        Owner::Here(host) => host,
+    match Owner::of(args.store.place()?, &args.packs)? {
+        Owner::Here(host) => answer_and_resume(host, args, terminal),
         Owner::Other(folder) => {
-            let (folder, run, reach) = (folder.to_owned(), args.run.clone(), args.packs.reach());
-            // Check all answers before the first one is sent.
-            let reading = args.packs.reading_host(&args.store)?;
-            let given = args.pairs();
-            answers::check_in(&reading, &run, &given)?;
-            let recorded = answers::RecordedAnswers::read(&reading, &run, &given)?;
-            recorded.check_open(&run, &given)?;
-            recorded.check(&run, &given)?;
-            let flow = reading.graph_of_run(&run)?.name.to_string();
-            let reply = |answer: &NamedAnswer| OwnerRequest::Command { run: run.clone(), command: answer.command() };
-            let before = args.answers.iter().map(reply).collect();
-            let handed = HandOver { before, ask: OwnerRequest::Resume { run, reach }, flow, prints: None };
-            let args = ResumeArgs { answers: Vec::new(), ..args };
-            return follow::hand_over(&folder, &args.plan(), handed, terminal);
+            let folder = folder.to_owned();
+            hand_over(&folder, args, terminal)
         }
-    };
+    }
+}
+
+/// Hands the run over to the owner of the store, with the given answers.
+pub(super) fn hand_over(folder: &Path, args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
+    let (run, reach) = (args.run.clone(), args.packs.reach());
+    // Check all answers before the first one is sent.
+    let reading = args.packs.reading_host(&args.store)?;
+    let given = args.pairs();
+    answers::check_in(&reading, &run, &given)?;
+    let recorded = answers::RecordedAnswers::read(&reading, &run, &given)?;
+    recorded.check_open(&run, &given)?;
+    recorded.check(&run, &given)?;
+    let flow = reading.graph_of_run(&run)?.name.to_string();
+    let reply = |answer: &NamedAnswer| OwnerRequest::Command { run: run.clone(), command: answer.command() };
+    let before = args.answers.iter().map(reply).collect();
+    let handed = HandOver { before, ask: OwnerRequest::Resume { run, reach }, flow, prints: None };
+    let args = ResumeArgs { answers: Vec::new(), ..args };
+    follow::hand_over(folder, &args.plan(), handed, terminal)
+}
+
+/// Answers the open questions, and resumes the run in this process.
+pub(super) fn answer_and_resume(host: Host, args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let run = args.run.clone();
     answers::check_in(&host, &run, &args.pairs())?;
     let later = answer_open(&host, &args, terminal)?;

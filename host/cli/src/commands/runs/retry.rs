@@ -141,7 +141,8 @@ fn lines(plan: &RetryPlan) -> Vec<String> {
     lines
 }
 
-fn made_calls(planned: &PlannedNode) -> String {
+/// Says which calls a node that runs may repeat.
+pub(super) fn made_calls(planned: &PlannedNode) -> String {
     let calls = planned.made_calls.iter().map(|(name, times)| format!("{name} ({times} x)"));
     format!("has already called {}", calls.collect::<Vec<_>>().join(", "))
 }

@@ -1,0 +1,148 @@
+//! `flowcell runs migrate`: moves a run that has not ended to another version of its flow.
+
+use std::path::Path;
+
+use clap::Args;
+use flowcell::{FlowVersion, MigrationPlan, MoveError, contract::NodeId, control::OwnerRequest, versions};
+
+use super::{
+    resume::{ResumeArgs, answer_and_resume, hand_over},
+    retry::made_calls,
+};
+use crate::{
+    cli_error::{CliError, Exit},
+    output::{put_json, put_line},
+    owner::{Owner, ask_for_result, block_on},
+    terminal::{Terminal, counted},
+};
+
+/// Arguments of `flowcell runs migrate`.
+#[derive(Args)]
+pub(crate) struct MigrateArgs {
+    #[command(flatten)]
+    resume: ResumeArgs,
+    /// The version of the flow: its number in the library, or `latest`
+    #[arg(long, value_name = "VERSION")]
+    to: FlowVersion,
+    /// Let the answers of people also count for new and changed nodes after them
+    #[arg(long)]
+    keep_answers: bool,
+    /// Print what the run keeps, what goes on, what starts anew, and what keeps the run from moving; change nothing
+    #[arg(long)]
+    check: bool,
+}
+
+pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, CliError> {
+    match Owner::of(args.resume.store.place()?, &args.resume.packs)? {
+        Owner::Here(host) => {
+            let migration = versions::migration(&host, &args.resume.run, args.to, args.keep_answers)?;
+            if let Some(done) = decide(migration.plan(), &args)? {
+                return Ok(done);
+            }
+            let plan = block_on(migration.perform())?.map_err(MoveError::from)?;
+            say(&plan, &args, terminal);
+            answer_and_resume(host, args.resume, terminal)
+        }
+        Owner::Other(folder) => {
+            let folder = folder.to_owned();
+            let plan = ask(&folder, &args)?;
+            if let Some(done) = decide(&plan, &args)? {
+                return Ok(done);
+            }
+            say(&plan, &args, terminal);
+            hand_over(&folder, args.resume, terminal)
+        }
+    }
+}
+
+/// Asks the owner of the store for the plan, and for the move unless the caller only checks.
+fn ask(folder: &Path, args: &MigrateArgs) -> Result<MigrationPlan, CliError> {
+    let MigrateArgs { resume, to, keep_answers, check } = args;
+    let run = resume.run.clone();
+    let ask = OwnerRequest::Migrate { run, version: *to, keep_answers: *keep_answers, check: *check };
+    let plan = ask_for_result(folder, &ask, &resume.run)?;
+    let unexpected = |error| CliError::internal("the owner of the store sent an unexpected reply").because(&error);
+    serde_json::from_str(&plan.to_text()).map_err(unexpected)
+}
+
+/// Prints a plan if the caller wants only the plan, and returns the exit of the command. Fails if the plan has reasons
+/// that keep the run from moving.
+fn decide(plan: &MigrationPlan, args: &MigrateArgs) -> Result<Option<Exit>, CliError> {
+    if args.check {
+        match args.resume.json {
+            true => put_json(plan)?,
+            false => lines(plan).iter().try_for_each(|line| put_line(line))?,
+        }
+        return Ok(Some(if plan.refused.is_empty() { Exit::Good } else { Exit::Wrong }));
+    }
+    if plan.refused.is_empty() {
+        return Ok(None);
+    }
+    let message = format!("the run `{}` cannot move to version `{}` of its flow", args.resume.run, args.to);
+    Err(reasons(plan).into_iter().fold(CliError::wrong(message), CliError::note))
+}
+
+/// Prints a summary of the move, and a warning for each node that may repeat its calls.
+fn say(plan: &MigrationPlan, args: &MigrateArgs, terminal: Terminal) {
+    if args.resume.quiet {
+        return;
+    }
+    let (kept, moved) = (counted(plan.kept.len(), "node"), plan.moved.len());
+    let starts = plan.starts.len();
+    let summary = format!(
+        "moved to version {}: {kept} of the flow keep their outputs, {moved} go on, {starts} start anew",
+        args.to
+    );
+    terminal.say(&terminal.paint().faint(&summary));
+    notices(plan).into_iter().for_each(|notice| terminal.warn(notice));
+    for start in plan.starts.iter().filter(|start| !start.made_calls.is_empty()) {
+        terminal.warn(&format!("`{}` starts anew and {}", start.node.as_str(), made_calls(start)));
+    }
+}
+
+/// Returns what the run does otherwise than a new run of the version.
+fn notices(plan: &MigrationPlan) -> Vec<&'static str> {
+    let found = [
+        (plan.keeps_policy, "the run keeps the `policy` of the flow with which it began"),
+        (plan.drops_answers, "the answers that the run got at its start no longer count: its gates ask"),
+    ];
+    found.into_iter().filter(|(holds, _)| *holds).map(|(_, notice)| notice).collect()
+}
+
+fn reasons(plan: &MigrationPlan) -> Vec<String> {
+    let of = |task: &Option<String>| task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
+    plan.refused.iter().map(|refused| format!("{}{}", of(&refused.task), refused.obstacle.text())).collect()
+}
+
+/// Returns a plan as lines for people.
+fn lines(plan: &MigrationPlan) -> Vec<String> {
+    let names = |nodes: &[NodeId]| nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ");
+    let number = |version: Option<u32>| version.map_or_else(|| "the file".to_owned(), |version| version.to_string());
+    let mut lines = Vec::new();
+    if plan.from_version.is_some() || plan.version.is_some() {
+        lines.push(format!("version: {} to {}", number(plan.from_version), number(plan.version)));
+    }
+    let moved: Vec<_> = plan.moved.iter().map(|moved| format!("{} ({})", moved.node.as_str(), moved.state)).collect();
+    let lists = [
+        ("keep their outputs", names(&plan.kept)),
+        ("go on", moved.join(", ")),
+        ("have not begun", names(&plan.waiting)),
+        ("are gone", names(&plan.gone)),
+    ];
+    for (what, nodes) in lists.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
+        lines.push(format!("{what}: {nodes}"));
+    }
+    if !plan.starts.is_empty() {
+        lines.push("start anew:".into());
+    }
+    for start in &plan.starts {
+        let calls = if start.made_calls.is_empty() { String::new() } else { format!("; it {}", made_calls(start)) };
+        lines.push(format!("  {}: {}{calls}", start.node.as_str(), start.reason.text()));
+    }
+    lines.extend(notices(plan).into_iter().map(str::to_owned));
+    if !plan.refused.is_empty() {
+        lines.push("the run cannot move:".into());
+    }
+    lines.extend(reasons(plan).into_iter().map(|reason| format!("  {reason}")));
+    lines
+}

@@ -1,0 +1,69 @@
+//! The process dies at each commit of the move of a run to another version of its flow. The run is then in the old
+//! version or in the new one.
+
+#![cfg(target_os = "linux")]
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    guests,
+    process::{Life, Project},
+};
+
+/// Maximum number of commits of a move, and of the run after it.
+const MAX_COMMITS: usize = 40;
+
+fn flow(value: u32) -> String {
+    format!(
+        "
+flow: {{ name: order, outputs: {{ paid: '{{{{ pay.value }}}}' }} }}
+nodes:
+  - {{ id: sum, type: control.noop, input: {{ value: 7 }} }}
+  - {{ id: ask, type: control.gate, input: {{ prompt: 'Well?', choices: ['yes', 'no'] }} }}
+  - {{ id: pay, type: control.noop, input: {{ value: {value} }} }}
+edges: [{{ from: sum, to: ask }}, {{ from: ask, to: pay }}]
+"
+    )
+}
+
+/// Moves a run in a process that dies at the commit `number`, and then goes on with it. Returns whether the process
+/// died, and whether the run had moved.
+fn move_until(number: usize) -> (bool, bool) {
+    let library = guests::bad_machine();
+    let project = Project::new(1, 0);
+    let file = project.folder().join("moves.yaml");
+    fs::write(&file, flow(1)).unwrap();
+    let parked = project.done(&["run", "moves.yaml", "--run-id", "r", "--quiet"]);
+    assert_eq!(parked.status.code(), Some(3), "{parked:?}");
+    fs::write(&file, flow(2)).unwrap();
+    let mut command = project.flowcell(&["runs", "migrate", "r", "--to", "latest", "--answer", "ask=yes", "--quiet"]);
+    let (code, _, said) = Life::of(command.env("LD_PRELOAD", &library).env("BAD_DISK", format!("die:{number}"))).end();
+    let died = project.folder().join("bad-disk").exists();
+    assert_eq!(died, code.is_none(), "{number}: {code:?} {said}");
+    let before = String::from_utf8(project.done(&["runs", "events", "r"]).stdout).unwrap();
+    let moved = before.contains("\"harness:migrated\"");
+    let answer: &[&str] = if before.contains("\"session:reply\"") { &[] } else { &["--answer", "ask=yes"] };
+    let resumed = project.done(&[&["runs", "resume", "r", "--quiet"], answer].concat());
+    assert!(resumed.status.success(), "{number}: {resumed:?}");
+    let outputs: Value = serde_json::from_slice(&resumed.stdout).unwrap();
+    assert_eq!(outputs, json!({ "paid": if moved { 2 } else { 1 } }), "{number}");
+    (died, moved)
+}
+
+#[test]
+fn r1_a_move_is_whole_at_whatever_commit_its_process_dies() {
+    let (mut before, mut after) = (0, 0);
+    for number in 1..MAX_COMMITS {
+        match move_until(number) {
+            (true, false) => before += 1,
+            (true, true) => after += 1,
+            (false, moved) => {
+                assert!(moved && before > 0 && after > 0, "{before} {after}");
+                return;
+            }
+        }
+    }
+    panic!("the process never ends by itself");
+}

@@ -1,0 +1,100 @@
+//! The route that moves a run to another version of its flow.
+
+use axum::Json;
+use flowcell_contract::RunId;
+use flowcell_runtime::{Migration, MigrationPlan, RunOptions};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    api_error::{ApiError, ErrorBody},
+    app::{Request, finish_detached},
+    identity::Scope,
+    intake::{Body, PathParam, parse_path_id},
+    start,
+};
+use flowcell_platform::{FlowVersion, MoveError, versions};
+
+/// The version to which a run moves.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Migrate {
+    /// The version of the flow in the library: its number, or `"latest"`.
+    #[schema(value_type = Object)]
+    to: FlowVersion,
+    /// Let the answers of people also count for new and changed nodes after them. Needs the scope `gate:decide`.
+    #[serde(default)]
+    keep_answers: bool,
+    /// Answer with the plan, and change nothing.
+    #[serde(default)]
+    check: bool,
+}
+
+/// The plan of a move. Without `check` and with an empty `refused`, the run has moved.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Planned {
+    run_id: String,
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    plan: MigrationPlan,
+}
+
+/// Move a run that has not ended to another version of its flow, and resume it
+///
+/// The answer has the nodes by what becomes of them: `kept`, `moved`, `waiting`, `starts` and `gone`. With `check` it also
+/// has the reasons that keep the run from moving, in `refused`. Without `check` such a run is refused with 409
+/// `migration_refused`, and `details` has the plan.
+#[utoipa::path(post, path = "/v1/runs/{id}/migrate", tag = "runs", params(("id" = String, Path,)), request_body = Migrate,
+    responses((status = 200, body = Planned), (status = "default", body = ErrorBody)))]
+pub(crate) async fn migrate(
+    request: Request,
+    PathParam(id): PathParam<String>,
+    Body(body): Body<Migrate>,
+) -> Result<Json<Planned>, ApiError> {
+    let run = parse_path_id(&id)?;
+    request.row(&run)?;
+    request.app.require_store()?;
+    // Keeping an approval counts as giving it again, so the caller needs the scope to approve.
+    if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
+        return Err(ApiError::forbidden(Scope::GateDecide));
+    }
+    let (moved, Migrate { to, keep_answers, check }) = (run.clone(), body);
+    let prepared =
+        request.clone().reading(move |request| Ok(versions::migration(&request.host, &moved, to, keep_answers)?));
+    let migration = prepared.await?;
+    let run_id = run.to_string();
+    if check {
+        return Ok(Json(Planned { run_id, plan: migration.plan().clone() }));
+    }
+    let plan = finish_detached(perform(request, run, migration, keep_answers)).await?;
+    Ok(Json(Planned { run_id, plan }))
+}
+
+/// Notes the move in the audit log, moves the run and resumes it.
+async fn perform(
+    request: Request,
+    run: RunId,
+    migration: Migration,
+    keep_answers: bool,
+) -> Result<MigrationPlan, ApiError> {
+    let plan = migration.plan();
+    if !plan.refused.is_empty() {
+        return Err(MoveError::Refused(Box::new(plan.clone())).into());
+    }
+    let number = |version: Option<u32>| version.map_or_else(|| "-".to_owned(), |version| version.to_string());
+    let subject = format!("{run} {} {}", number(plan.from_version), number(plan.version));
+    request.write_audit_entry("run.migrate", subject).await?;
+    if keep_answers {
+        request.write_audit_entry("gate.keep", format!("{run} {run}")).await?;
+    }
+    let plan = migration.perform().await.map_err(MoveError::from)?;
+    let options = RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };
+    // The run is due at once: if this process does not resume it now, the next look for due runs does.
+    let resumed = request.clone().reading(move |request| Ok(request.host.resume(&run, options)));
+    if let Ok(Ok(runner)) = resumed.await {
+        let admitted = start::admit(&request, runner, false).await;
+        admitted.err().into_iter().for_each(|error| tracing::info!("a moved run waits: {error:?}"));
+    }
+    Ok(plan)
+}
