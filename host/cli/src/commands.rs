@@ -20,6 +20,7 @@ mod jobs;
 mod mcp;
 mod node;
 mod nodes;
+mod packs;
 mod reload;
 mod run;
 mod runs;
@@ -132,6 +133,9 @@ enum Command {
     Functions(functions::FunctionsArgs),
     /// Print the JSON Schema of flow files, for editors
     Schema(schema::SchemaArgs),
+    /// Push packs to a shared store, list and remove them
+    #[command(subcommand)]
+    Packs(packs::PacksCommand),
     /// Create, build, test, run, publish and install packs of node types
     Node(node::NodeArgs),
     /// Compile a pack for the flowcell process that started this one
@@ -233,6 +237,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Nodes(args) => nodes::execute(&args),
         Command::Functions(args) => functions::execute(&args),
         Command::Schema(args) => schema::execute(&args),
+        Command::Packs(command) => packs::execute(command, *terminal),
         Command::Node(args) => node::execute(args, *terminal),
         Command::Compile => program::compile(),
         Command::WatchPrograms => Ok(program::watch_programs()),

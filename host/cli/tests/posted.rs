@@ -7,7 +7,14 @@
 #[path = "../../server/tests/http/client.rs"]
 #[allow(dead_code, reason = "not every test does everything")]
 mod client;
+#[allow(dead_code, reason = "not every test builds a bad machine")]
+mod guests;
 mod kit;
+#[path = "distribution/pack.rs"]
+#[allow(dead_code, reason = "not every test does everything")]
+mod pack;
+#[path = "posted/packs.rs"]
+mod packs;
 #[allow(dead_code, reason = "the runtime's tests cut more")]
 #[path = "../../runtime/tests/shared/proxy.rs"]
 mod proxy;

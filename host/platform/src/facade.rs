@@ -28,12 +28,16 @@ use crate::{
         homes,
         loaded::{CheckedFlow, LoadedFlow},
         loading,
-        pack_changes::{HostPack, PackChanges},
-        pin, quota,
+        pack_changes::{HostPack, PackChanges, SkippedPack},
+        pin, pushing, quota,
         retention::{self, DeleteError, Removal},
         task_inputs,
     },
     operate::quota::QuotaError,
+    packs::{
+        Arrival, PackId, PackVersions, Trust,
+        pushed::{PushError, PushedPack},
+    },
     posted::cache::ChangedFlows,
     world::simulate::Simulate,
 };
@@ -86,7 +90,29 @@ impl Host {
 
     /// Returns the packs whose node types every flow may use, sorted by name and version, without the built-in ones.
     pub fn packs(&self) -> Vec<HostPack> {
-        loading::packs(self)
+        pushing::packs(self)
+    }
+
+    /// Returns the packs of the shared store that this process does not use, with the reasons.
+    pub fn skipped_packs(&self) -> Vec<SkippedPack> {
+        pushing::skipped(self)
+    }
+
+    /// Looks for packs that operators have pushed to the shared store or removed from it. New runs use the packs that are
+    /// there now. Blocks its thread. A store that is not shared has no packs.
+    pub fn look_for_packs(&self) -> Result<PackChanges, StoreError> {
+        pushing::look(self)
+    }
+
+    /// Pushes a pack to the shared store, for all of its processes. Its signer must be in `trust`. Returns when the pack is
+    /// on stable storage. Other bytes under the same name and version are refused.
+    pub fn push_pack(&self, arrival: Arrival, trust: &Trust) -> Result<(PackId, PushedPack), PushError> {
+        pushing::push(self, arrival, trust)
+    }
+
+    /// Removes packs from the shared store, and returns their names and versions. Runs that have begun keep them.
+    pub fn remove_packs(&self, packs: &PackVersions) -> Result<Vec<PackId>, PushError> {
+        pushing::remove(self, packs)
     }
 
     /// Reads the packs, the lock and the trusted signers again. New runs use the packs that are there now, and runs that

@@ -26,6 +26,7 @@ pub mod pack_changes;
 mod pack_sources;
 pub(crate) mod pin;
 mod pinned_flows;
+pub(crate) mod pushing;
 pub(crate) mod quota;
 mod reading;
 mod renewal;
@@ -197,7 +198,7 @@ impl Host {
 
     /// Returns the node types that every flow may use.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.shared.node_types.catalog()
+        self.shared.node_types.current().catalog.clone()
     }
 
     /// Prepares a run. The input must fit the flow's `inputSchema`. If the store already has a run with the id in the

@@ -13,6 +13,7 @@
 //! | source | where a pack comes from: a file, a URL or a registry |
 //! | bring | fetching packs from their sources |
 //! | install | checks before an installation |
+//! | [`pushed`] | the packs of a shared store |
 //! | loading | the packs that a host loads from a lock |
 //! | signature | keys and signatures |
 //! | trust | the trusted signers |
@@ -26,6 +27,7 @@ mod id;
 mod install;
 mod loading;
 mod lock;
+pub mod pushed;
 mod signature;
 mod source;
 mod store;
@@ -37,7 +39,7 @@ pub use self::{
     asks::{Difference, RequestedCapabilities},
     bring::{PackClient, signature_file},
     error::InstallError,
-    id::PackId,
+    id::{PackId, PackVersions},
     install::{Arrival, Candidate, Installer},
     lock::{Lock, Locked},
     signature::{PackKey, PublicKey, Signature},

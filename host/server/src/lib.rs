@@ -178,10 +178,11 @@ impl Server {
     /// another process can continue them. Answers in progress have 5 s to finish. Returns an error if the store cannot
     /// be read.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
-        let Server { listener, router, limits, proxies, drain_delay, app, drive, .. } = self;
+        let Server { listener, router, limits, proxies, drain_delay, app, drive, reloader, .. } = self;
         let ends = app.ends.subscribe();
         let mut flushing = JoinSet::new();
         flushing.spawn(flush_counts(app.host.usage().clone(), app.identity.clone()));
+        flushing.spawn(async move { reloader.follow_shared_packs().await });
         if app.host.shared().is_some() {
             flushing.spawn(follow_posted_flows(app.clone()));
         }

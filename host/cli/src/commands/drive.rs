@@ -96,7 +96,8 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     let jobs = JobWorker::new(host.clone(), Arc::new(callers)).signaling(drive.admission().ready_signal().clone());
     let outcome = block_on(async {
         if !args.once {
-            reload_at_hangup(reloader, terminal)?;
+            reload_at_hangup(reloader.clone(), terminal)?;
+            tokio::spawn(async move { reloader.follow_shared_packs().await });
             tokio::spawn(retention.attend());
             tokio::spawn(jobs.attend());
         }

@@ -1,6 +1,6 @@
 //! `flowcell flows`: stores, lists and runs flows by their names: those of a folder, and those of a shared store.
 
-mod posted;
+pub(super) mod posted;
 
 use std::{
     fs,

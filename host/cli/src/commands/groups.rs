@@ -19,6 +19,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "mcp",
             "drive",
             "reload",
+            "packs",
             "trigger",
             "store",
             "tenant",
@@ -92,6 +93,9 @@ const EXAMPLES: &[&str] = &[
     "mcp --flows flows --state .flowcell-mcp",
     "drive --once",
     "reload",
+    "packs push shop --store postgres://…",
+    "packs list --store postgres://…",
+    "packs remove shop@0.1.0 --store postgres://…",
     "trigger create order morning --cron '0 7 * * 1-5' --time-zone Europe/Berlin",
     "trigger list",
     "trigger show order morning",
@@ -134,7 +138,7 @@ const EXAMPLES: &[&str] = &[
 /// working.
 const UNUSED_OPTIONS: &[(&[&str], &[&str])] = &[
     (
-        &["nodes ", "runs show ", "runs events ", "runs export ", "tenant export "],
+        &["nodes ", "packs list ", "runs show ", "runs events ", "runs export ", "tenant export "],
         &["allow_private", "files", "providers", "mcp", "secrets", "secret_key", "services", "simulate"],
     ),
     (&["validate ", "graph ", "inspect ", "flows create "], &["allow_private", "files", "secret_key"]),

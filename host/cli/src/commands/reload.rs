@@ -10,12 +10,12 @@ use clap::Args;
 use flowcell::{
     RunId,
     control::OwnerRequest,
-    host::pack_changes::{HostPack, PackSource},
     reload::{Reloaded, Reloader},
 };
 use rustix::process::{self, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::packs::shown;
 use crate::{
     cli_error::{CliError, Exit},
     options::{StoreArgs, StoreLocation},
@@ -37,7 +37,7 @@ pub(crate) struct ReloadArgs {
 pub(super) fn execute(args: &ReloadArgs) -> Result<Exit, CliError> {
     let StoreLocation::Folder(folder) = require_durable(&args.store)? else {
         return Err(CliError::wrong("the processes of a shared store cannot be asked to reload")
-            .hint("send SIGHUP to each of them: `kill -HUP PID`; posted flows need no reload"));
+            .hint("send SIGHUP to each of them: `kill -HUP PID`; posted flows and pushed packs need no reload"));
     };
     let result = ask_for_result(folder, &OwnerRequest::Reload, &RunId::from("")).map_err(|error| {
         error.hint("`flowcell reload` needs a process that owns the store, such as `flowcell serve`")
@@ -120,12 +120,4 @@ fn describe(reloaded: &Reloaded) -> String {
 fn line(text: &mut String, word: &str, value: &str) {
     // Writing to a string does not fail.
     let _ = writeln!(text, "{word}: {}", inert(value));
-}
-
-fn shown(pack: &HostPack) -> String {
-    let place = match pack.source {
-        PackSource::Folder => "folder",
-        PackSource::Lock => "lock",
-    };
-    format!("{}  {}  {place}", pack.pack, pack.digest)
 }

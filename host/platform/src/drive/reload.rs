@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::triggers::Triggers;
-use crate::{FlowLibrary, Host, LibraryError, host::pack_changes::PackChanges};
+use crate::{FlowLibrary, Host, LibraryError, host::pack_changes::PackChanges, posted::cache::LOOK_INTERVAL};
 
 /// Maximum number of flows that one reload checks.
 pub const MAX_CHECKED_FLOWS: usize = 1_000;
@@ -81,8 +81,7 @@ impl Reloaded {
             tracing::warn!("a reload found that the flow `{flow}` cannot run: {error}");
         }
         if let Some(packs) = &self.packs {
-            let (added, replaced, gone) = (packs.added.len(), packs.replaced.len(), packs.gone.len());
-            tracing::info!(added, replaced, gone, "the packs were read again");
+            log_packs(packs);
         }
     }
 }
@@ -141,6 +140,34 @@ impl Reloader {
         }
         reloaded
     }
+}
+
+impl Reloader {
+    /// Looks for packs that operators push to the shared store or remove from it, once in each [`LOOK_INTERVAL`], until the
+    /// caller drops the future. Returns at once if the store is not shared.
+    pub async fn follow_shared_packs(&self) {
+        let mut answers = true;
+        while self.host.shared().is_some() {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            let host = self.host.clone();
+            // A look that has panicked finds nothing.
+            let Ok(looked) = tokio::task::spawn_blocking(move || host.look_for_packs()).await else { continue };
+            match &looked {
+                Ok(changes) if changes.is_empty() => {}
+                Ok(changes) => log_packs(changes),
+                Err(error) if answers && !error.is_outage() => {
+                    tracing::warn!("cannot look for packs of the shared store; the known ones stay in use: {error}");
+                }
+                Err(_) => {}
+            }
+            answers = looked.is_ok();
+        }
+    }
+}
+
+fn log_packs(changes: &PackChanges) {
+    let (added, replaced, gone) = (changes.added.len(), changes.replaced.len(), changes.gone.len());
+    tracing::info!(added, replaced, gone, "the packs were read again");
 }
 
 /// Runs work on a thread that it may block.

@@ -57,7 +57,7 @@ use crate::{
         },
         vault::{KeyPlace, KeySource, Vault},
     },
-    packs::PackStore,
+    packs::{PackStore, pushed::PushedPacks},
     posted::cache::PostedCache,
     world::{
         resolver::SharedResolver,
@@ -322,6 +322,10 @@ impl HostBuilder {
         let ExternalCapabilities { capabilities, mcp, secrets, simulated_model, services, services_home } =
             self.external_capabilities(&egress, &blobs, &usage, &vault)?;
         check_simulated(&simulate, &services)?;
+        if let Some(store) = &shared {
+            let (documents, blobs, sweep) = (documents.clone(), blobs.clone(), sweep.clone());
+            node_types.share(PushedPacks { documents, blobs, sweep, store: store.clone() });
+        }
         let posted = shared.is_some().then(|| Arc::new(PostedCache::new(documents.clone())));
         let shared = Arc::new(Shared {
             engine,
@@ -364,7 +368,11 @@ impl HostBuilder {
             packs: Mutex::new(packs.into_iter().map(|(digest, bytes)| (digest, KnownPack::new(bytes))).collect()),
             posted,
         });
-        Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate, library: None })
+        let host = Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate, library: None };
+        if let Err(error) = host.look_for_packs() {
+            tracing::warn!("cannot read the packs of the shared store; a later look reads them: {error}");
+        }
+        Ok(host)
     }
 
     fn start_engine(&mut self) -> Result<Engine, Error> {

@@ -11,11 +11,7 @@ use flowcell_contract::{Catalog, Digest, Tenant};
 use flowcell_engine::{Engine, Pack};
 use flowcell_flow::{Diagnostic, Location, PackRef, Source, Start};
 
-use super::{
-    Host,
-    known_pack::KnownPack,
-    pack_changes::{HostPack, PackChanges},
-};
+use super::{Host, known_pack::KnownPack, pack_changes::PackChanges};
 use crate::{
     host::{
         error::{Error, LoadError},
@@ -151,11 +147,6 @@ fn catalog_with(
         }
     }
     (Arc::new(catalog), findings)
-}
-
-/// Performs [`Host::packs`].
-pub(crate) fn packs(host: &Host) -> Vec<HostPack> {
-    host.shared.node_types.packs()
 }
 
 /// Performs [`Host::reload_packs`].

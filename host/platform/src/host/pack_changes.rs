@@ -23,6 +23,19 @@ pub enum PackSource {
     Folder,
     /// The lock of installed packs.
     Lock,
+    /// The shared store.
+    Store,
+}
+
+/// A pack of the shared store that this process does not use.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SkippedPack {
+    /// The name and version.
+    pub pack: PackId,
+    /// The SHA-256 of the component.
+    pub digest: String,
+    /// The reason, as a sentence.
+    pub reason: String,
 }
 
 /// The difference between the packs of a host before and after they were read again.

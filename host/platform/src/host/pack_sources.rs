@@ -45,8 +45,8 @@ pub(super) struct PackSet {
     pub(super) catalog: Catalog,
     /// The packs, each once, sorted by name and version.
     pub(super) packs: Vec<HostPack>,
-    /// The bytes of the packs by their digests, for runs to pin.
-    pub(super) bytes: PackBytes,
+    /// The trusted signers of installed packs, and of those in a shared store.
+    pub(super) trust: Trust,
 }
 
 /// The bytes of packs by their digests.
@@ -70,13 +70,15 @@ impl OperatorFile {
 }
 
 impl PackSources {
-    /// Reads all packs, and adds their node types to those of the built-in packs.
-    pub(super) fn read(&mut self, engine: &Engine, built_in: &Catalog) -> Result<PackSet, Error> {
-        let mut set = PackSet { catalog: built_in.clone(), packs: Vec::new(), bytes: HashMap::new() };
+    /// Reads all packs, and adds their node types to those of the built-in packs. Also returns the bytes of the packs,
+    /// for runs to pin.
+    pub(super) fn read(&mut self, engine: &Engine, built_in: &Catalog) -> Result<(PackSet, PackBytes), Error> {
+        let mut set = PackSet { catalog: built_in.clone(), packs: Vec::new(), trust: Trust::default() };
+        let mut bytes = PackBytes::new();
         for path in &self.paths {
             for file in pack_files(path)? {
                 let pack = add_pack_file(engine, &mut set.catalog, &file, &file)?;
-                set.add(pack, PackSource::Folder);
+                set.add(pack, PackSource::Folder, &mut bytes);
             }
         }
         let (lock, trust) =
@@ -85,22 +87,23 @@ impl PackSources {
         let locked = lock.map(|lock| locked_packs(lock, self.store.as_ref(), &trusted)).transpose()?;
         for pack in locked.into_iter().flatten() {
             let pack = add_locked_pack(engine, &mut set.catalog, pack)?;
-            set.add(pack, PackSource::Lock);
+            set.add(pack, PackSource::Lock, &mut bytes);
         }
         let found = (lock.is_some(), trust.is_some());
         for (file, found) in [(&mut self.lock, found.0), (&mut self.trust, found.1)] {
             file.iter_mut().filter(|_| found).for_each(|file| file.may_be_missing = false);
         }
         set.packs.sort();
-        Ok(set)
+        set.trust = trusted;
+        Ok((set, bytes))
     }
 }
 
 impl PackSet {
-    fn add(&mut self, pack: AddedPack, source: PackSource) {
+    fn add(&mut self, pack: AddedPack, source: PackSource, all: &mut PackBytes) {
         let AddedPack { id, digest, bytes } = pack;
         // The same pack may be in a folder and in the lock.
-        if self.bytes.insert(digest.clone(), bytes).is_none() {
+        if all.insert(digest.clone(), bytes).is_none() {
             self.packs.push(HostPack { pack: id, digest: digest.to_string(), source });
         }
     }

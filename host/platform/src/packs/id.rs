@@ -23,6 +23,38 @@ impl PackId {
     }
 }
 
+/// One version of a pack, such as `acme@1.2.0`, or all versions, such as `acme`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackVersions {
+    name: String,
+    version: Option<Version>,
+}
+
+impl PackVersions {
+    /// Returns whether a pack is one of them.
+    pub fn contains(&self, id: &PackId) -> bool {
+        self.name == id.name && self.version.as_ref().is_none_or(|version| *version == id.version)
+    }
+}
+
+impl FromStr for PackVersions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PackVersions, String> {
+        let (name, version) = text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
+        let version = version.map(Version::parse).transpose();
+        let version = version.map_err(|error| format!("the version in `{text}` is invalid: {error}"))?;
+        Ok(PackVersions { name: name.to_owned(), version })
+    }
+}
+
+impl fmt::Display for PackVersions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.version.as_ref().map(|version| format!("@{version}")).unwrap_or_default();
+        write!(formatter, "{}{version}", self.name)
+    }
+}
+
 impl FromStr for PackId {
     type Err = String;
 

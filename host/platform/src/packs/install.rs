@@ -4,8 +4,8 @@ use flowcell_contract::ManifestError;
 use flowcell_engine::{Inspection, PackErrorKind, inspect, is_reserved};
 
 use super::{
-    Difference, InstallError, Lock, Locked, PackId, PackStore, RequestedCapabilities, Signature, Signer, Source, Trust,
-    store::FoundPack,
+    Difference, InstallError, Lock, Locked, PackId, PackStore, PackVersions, RequestedCapabilities, Signature, Signer,
+    Source, Trust, loading::read_locked, store::FoundPack,
 };
 
 /// Maximum number of characters of an installed pack's name.
@@ -131,6 +131,23 @@ impl Installer<'_> {
             Some(id) if self.has(&id)? => Some(id),
             _ => None,
         })
+    }
+
+    /// Returns installed packs as they were fetched, with their bytes from the store. Fails if the lock has none of them.
+    pub fn installed(&self, packs: &PackVersions) -> Result<Vec<Arrival>, InstallError> {
+        let meant = self.lock.packs().filter(|(id, _)| packs.contains(id));
+        let arrivals = meant.map(|(id, locked)| {
+            let source = Source::of_lock(&locked.source, self.lock.file()).map_err(InstallError::Source)?;
+            Ok(Arrival { source, bytes: read_locked(self.store, id, locked)?, signature: locked.signature })
+        });
+        let arrivals = arrivals.collect::<Result<Vec<_>, InstallError>>()?;
+        if arrivals.is_empty() {
+            let lock = self.lock.file().display();
+            return Err(InstallError::Source(format!(
+                "{lock} has no pack `{packs}`; a file is named by its path, such as `./{packs}.wasm`"
+            )));
+        }
+        Ok(arrivals)
     }
 
     /// Stores a pinned pack that was fetched again. It fails if the source now has another name, version or content.

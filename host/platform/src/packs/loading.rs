@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use super::{InstallError, Lock, PackId, PackStore, Trust, store::FoundPack};
+use super::{InstallError, Lock, Locked, PackId, PackStore, Trust, store::FoundPack};
 
 /// A pinned pack with its bytes from the store.
 pub(crate) struct LockedPack {
@@ -25,16 +25,21 @@ pub(crate) fn locked_packs(
         Some(store) => store.clone(),
         None => PackStore::of_the_user()?,
     };
-    let load = |(id, locked): (&PackId, &super::Locked)| {
+    let load = |(id, locked): (&PackId, &Locked)| {
         trust.admit(id, &locked.digest, locked.signature.as_ref())?;
-        let (id, digest) = (id.clone(), locked.digest.clone());
-        match own.get(&digest)? {
-            FoundPack::Pack(bytes) => Ok(LockedPack { id, bytes }),
-            FoundPack::Nothing => Err(InstallError::Missing { id, digest }),
-            FoundPack::Changed(found) => {
-                Err(InstallError::Damaged { id, path: own.file(&digest), locked: digest, found })
-            }
-        }
+        Ok(LockedPack { id: id.clone(), bytes: read_locked(&own, id, locked)? })
     };
     lock.packs().map(load).collect()
+}
+
+/// Reads a pinned pack from the store of packs. It fails if the pack is missing, or does not match its digest.
+pub(super) fn read_locked(store: &PackStore, id: &PackId, locked: &Locked) -> Result<Vec<u8>, InstallError> {
+    let (id, digest) = (id.clone(), locked.digest.clone());
+    match store.get(&digest)? {
+        FoundPack::Pack(bytes) => Ok(bytes),
+        FoundPack::Nothing => Err(InstallError::Missing { id, digest }),
+        FoundPack::Changed(found) => {
+            Err(InstallError::Damaged { id, path: store.file(&digest), locked: digest, found })
+        }
+    }
 }

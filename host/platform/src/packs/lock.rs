@@ -10,7 +10,7 @@ use std::{
 use flowcell_contract::Digest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::{InstallError, PackId, RequestedCapabilities, Signature, yaml};
+use super::{InstallError, PackId, PackVersions, RequestedCapabilities, Signature, yaml};
 
 /// The comment at the top of a lock.
 const HEAD: &str = "# What `flowcell node install` has installed. Keep it beside the flows that use it.\n";
@@ -97,11 +97,9 @@ impl Lock {
         self.packs.insert(id, locked);
     }
 
-    /// Removes one version of a pack, or all its versions if `version` is `None`. Returns the ids of the removed
-    /// versions.
-    pub fn remove(&mut self, name: &str, version: Option<&semver::Version>) -> Vec<PackId> {
-        let meant = |id: &PackId| id.name == name && version.is_none_or(|version| id.version == *version);
-        self.packs.extract_if(.., |id, _| meant(id)).map(|(id, _)| id).collect()
+    /// Removes versions of a pack. Returns their ids.
+    pub fn remove(&mut self, packs: &PackVersions) -> Vec<PackId> {
+        self.packs.extract_if(.., |id, _| packs.contains(id)).map(|(id, _)| id).collect()
     }
 }
 
@@ -174,8 +172,8 @@ mod tests {
             ["acme@1.0.0-rc.1", "acme@9", "acme@10", "zoo@1"].map(|name| text.find(name).unwrap()).into();
         assert!(text.starts_with("# What ") && order.is_sorted(), "{text}");
         assert_eq!(lock.highest_beside(&id("acme@10.0.0")).unwrap().0, &id("acme@9.0.0"));
-        assert_eq!(lock.remove("acme", Some(&id("acme@9.0.0").version)), [id("acme@9.0.0")]);
-        assert_eq!(lock.remove("acme", None).len(), 2);
+        assert_eq!(lock.remove(&"acme@9.0.0".parse().unwrap()), [id("acme@9.0.0")]);
+        assert_eq!(lock.remove(&"acme".parse().unwrap()).len(), 2);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
     }
 

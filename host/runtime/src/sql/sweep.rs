@@ -158,7 +158,7 @@ async fn search_steps(
     }
 }
 
-/// Searches the documents about uploaded files, which contain the hashes of the files.
+/// Searches the documents about uploaded files, which contain the hashes of the files, and those about packs.
 async fn search_files(
     connection: &mut Connection,
     tenant: &Tenant,
@@ -167,7 +167,8 @@ async fn search_files(
 ) -> Result<(), SqlError> {
     let mut after = String::new();
     loop {
-        let sql = "SELECT name, value FROM flowcell_registry WHERE tenant = ? AND kind = 'file' AND name > ?
+        let sql =
+            "SELECT name, value FROM flowcell_registry WHERE tenant = ? AND kind IN ('file', 'packs') AND name > ?
             ORDER BY name LIMIT ?";
         let page = connection.rows(sql, args![tenant.as_str(), after.as_str(), PAGE_ROWS]).await?;
         let Some(last) = page.last() else { return Ok(()) };

@@ -59,7 +59,7 @@ const TEXTS: [&str; 5] = [
     "SELECT value, cuts FROM state WHERE tenant = ?",
     "SELECT args, output FROM flow_states WHERE tenant = ?",
     // The records of uploaded files.
-    "SELECT value FROM registry WHERE tenant = ? AND kind = 'file'",
+    "SELECT value FROM registry WHERE tenant = ? AND kind IN ('file', 'packs')",
 ];
 
 /// Removes the blobs of a tenant that no text refers to, except the spared ones.

@@ -6,6 +6,7 @@ use flowcell_contract::Tenant;
 use flowcell_runtime::{FlowRunner, RunResult, ports::StoreError};
 use futures_util::future::BoxFuture;
 use rmcp::{serve_server, transport::stdio};
+use tokio::task::JoinSet;
 
 use super::{changes::Changes, handler::McpHandler};
 use crate::http::{
@@ -17,6 +18,7 @@ use crate::http::{
 };
 use flowcell_platform::{
     Host, StartError,
+    reload::Reloader,
     supervisor::{AdmissionQueue, AdmissionReceiver, RunObserver, Supervisor},
     triggers::Triggers,
 };
@@ -57,6 +59,9 @@ pub async fn serve(
     let triggers = Arc::new(Triggers::new(directory.clone()));
     let app = Arc::new(App::new(directory, triggers, broadcasts, &Limits::default()));
     begun(drive.admission());
+    let reloader = Reloader::new(app.host.clone());
+    let mut following = JoinSet::new();
+    following.spawn(async move { reloader.follow_shared_packs().await });
     let mut client = tokio::spawn(talk(app.clone()));
     let mut stop = std::pin::pin!(stop);
     let served = loop {

@@ -75,7 +75,7 @@ pub(super) fn push(args: &PushArgs, terminal: Terminal) -> Result<Exit, CliError
 }
 
 /// Writes a change of a posted flow to the audit log of the host's tenant.
-pub(super) fn note(host: &Host, action: &str, subject: &str) -> Result<(), CliError> {
+pub(in crate::commands) fn note(host: &Host, action: &str, subject: &str) -> Result<(), CliError> {
     let noted = Tenants::of(host).note(host.tenant().as_str(), action, subject, Outcome::Done);
     noted.map_err(|error| CliError::internal(error.to_string()))
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use flowcell::packs::{Candidate, InstallError, Installer, PackStore, Source};
+use flowcell::packs::{Candidate, InstallError, Installer, PackStore, PackVersions, Source};
 
 use super::{inspect, registry::RegistryArgs};
 use crate::{
@@ -35,7 +35,7 @@ pub(super) struct InstallArgs {
 pub(super) struct UninstallArgs {
     /// The pack: all versions (greet), or one (greet@1.2.0)
     #[arg(value_name = "NAME[@VERSION]")]
-    pack: String,
+    pack: PackVersions,
     #[command(flatten)]
     lock: LockArgs,
 }
@@ -51,12 +51,7 @@ pub(super) fn install(args: &InstallArgs, terminal: Terminal) -> Result<Exit, Cl
 
 pub(super) fn uninstall(args: &UninstallArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let mut lock = args.lock.lock()?;
-    let (name, version) =
-        args.pack.split_once('@').map_or((&*args.pack, None), |(name, version)| (name, Some(version)));
-    let version = version.map(str::parse).transpose();
-    let version = version
-        .map_err(|error| CliError::wrong(format!("the version in `{}` is invalid", args.pack)).because(&error))?;
-    let removed = lock.remove(name, version.as_ref());
+    let removed = lock.remove(&args.pack);
     if removed.is_empty() {
         let installed: Vec<_> = lock.packs().map(|(id, _)| id.to_string()).collect();
         let problem = CliError::wrong(format!("`{}` is not installed", args.pack));
