@@ -86,8 +86,8 @@ impl Exporter<'_> {
         self.write_member(",\"record\"", &record)?;
         self.write_units(run, end)?;
         let graphs = RunGraphs::load(&record, |pin| self.flows.pinned(pin));
-        self.events(run, &graphs, end)?;
-        self.inputs(run, &record, &graphs, end)?;
+        self.write_events(run, &graphs, end)?;
+        self.write_inputs(run, &record, &graphs, end)?;
         self.write_children(run)?;
         Ok(self.out.write_all(b"}")?)
     }
