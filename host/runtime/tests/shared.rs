@@ -51,6 +51,7 @@ on_both! {
     zombie::a_run_of_a_dead_process_is_taken_over
     zombie::a_refused_state_write_stops_the_runs_that_read_it
     doubt::r15_a_commit_with_an_unknown_outcome_is_done_once
+    doubt::r15_a_claim_with_an_unknown_outcome_is_not_lost
     doubt::r16_ended_connections_lose_no_data
     doubt::r16_a_write_waits_for_locked_rows
     doubt::r17_a_process_without_connection_stops_before_others_begin

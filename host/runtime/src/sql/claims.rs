@@ -21,6 +21,8 @@ pub(super) type Key = (Tenant, RunId);
 /// The claims of this process.
 pub(super) struct Claims {
     held: Mutex<Held>,
+    /// The leases of the present transaction of claims. They are valid once it is committed.
+    unconfirmed: Mutex<Vec<TreeLease>>,
     /// True if this process writes to lost trees. Only for tests, which must detect it.
     unfenced: bool,
 }
@@ -69,7 +71,11 @@ pub(super) struct Fence {
 impl Claims {
     pub(super) fn new(owner: i64, renewed: Instant, unfenced: bool) -> Claims {
         let (trees, tops, driven) = (HashMap::new(), HashMap::new(), HashSet::new());
-        Claims { held: Mutex::new(Held { owner, renewed, trees, tops, driven }), unfenced }
+        Claims {
+            held: Mutex::new(Held { owner, renewed, trees, tops, driven }),
+            unconfirmed: Mutex::default(),
+            unfenced,
+        }
     }
 
     /// Returns whether writes to lost trees are refused.
@@ -127,6 +133,16 @@ impl Claims {
         held.trees.insert(top.clone(), Tree { epoch, row, lost: false, leases: 1, flows, drivers: Vec::new() });
     }
 
+    /// Records a lease of the present transaction of claims.
+    pub(super) fn record_unconfirmed(&self, lease: &TreeLease) {
+        self.unconfirmed.lock().push(lease.clone());
+    }
+
+    /// Returns the leases of the last transaction of claims, whose end is known now.
+    pub(super) fn take_unconfirmed(&self) -> Vec<TreeLease> {
+        std::mem::take(&mut self.unconfirmed.lock())
+    }
+
     /// Records the end of a lease. Returns `true` if it was the last, so that the tree has to be released.
     pub(super) fn end_lease(&self, lease: &TreeLease) -> bool {
         let mut held = self.held.lock();
@@ -181,11 +197,11 @@ impl Claims {
         }
     }
 
-    /// Returns the row of the top run of a leased tree. `None`: the lease is of an earlier claim, or the top run has no
-    /// row.
-    pub(super) fn row(&self, lease: &TreeLease) -> Option<i64> {
+    /// Returns the row of the top run of a tree to release. `None`: the tree was claimed again meanwhile, or the top run
+    /// has no row.
+    pub(super) fn released_row(&self, lease: &TreeLease) -> Option<i64> {
         let held = self.held.lock();
-        held.trees.get(&lease.top).filter(|tree| tree.epoch == lease.epoch)?.row
+        held.trees.get(&lease.top).filter(|tree| tree.epoch == lease.epoch && tree.leases == 0)?.row
     }
 
     /// Gives up a tree, and stops its drivers.

@@ -27,7 +27,9 @@ pub(super) async fn claim(
     let Some(row) = connection.row(sql, args![run.0.as_str(), hash(run.1.as_str())]).await? else {
         // A run without a row belongs to the process that writes its first unit.
         shared.claims.record_claim(run, run, None, 1, None);
-        return Ok(Some(TreeLease { top: run.clone(), epoch: 1 }));
+        let lease = TreeLease { top: run.clone(), epoch: 1 };
+        shared.claims.record_unconfirmed(&lease);
+        return Ok(Some(lease));
     };
     let top = row.maybe_number(1)?.map_or(row.int(0)?, |top| top as i64);
     let sql = format!("SELECT {CLAIM_COLUMNS} FROM flowcell_runs WHERE id = ? FOR UPDATE");
@@ -37,6 +39,7 @@ pub(super) async fn claim(
     if owner == Some(shared.claims.owner())
         && let Some(lease) = shared.claims.add_lease(run, &top_run)
     {
+        shared.claims.record_unconfirmed(&lease);
         return Ok(Some(lease));
     }
     if let Some(owner) = owner.filter(|owner| *owner != shared.claims.owner())
@@ -98,5 +101,7 @@ async fn assign(shared: &Shared, connection: &mut Connection, ids: &[i64]) -> Re
 fn record_claim(shared: &Shared, run: &Key, top: &Key, row: &Row) -> Result<TreeLease, SqlError> {
     let epoch = row.int(3)? + 1;
     shared.claims.record_claim(run, top, Some(row.int(0)?), epoch, Some(Arc::from(row.text(2)?)));
-    Ok(TreeLease { top: top.clone(), epoch })
+    let lease = TreeLease { top: top.clone(), epoch };
+    shared.claims.record_unconfirmed(&lease);
+    Ok(lease)
 }

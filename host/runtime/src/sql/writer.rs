@@ -207,6 +207,14 @@ impl Writer {
         self.rows.clear();
     }
 
+    /// Ends the leases of a transaction of claims that has failed. If it was committed nevertheless, the release gives the
+    /// runs back, so that they are claimed again.
+    fn settle_claims(&self, committed: bool) {
+        let leases = self.shared.claims.take_unconfirmed();
+        let ended = leases.into_iter().filter(|lease| !committed && self.shared.claims.end_lease(lease));
+        ended.for_each(|lease| self.shared.queue.push(Item::Release(lease)));
+    }
+
     /// Does work in a transaction of its own. Repeats the work while its error may be temporary, for at most
     /// `Options::patience`, and not in an outage that is already longer.
     async fn retry<T>(&mut self, work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>) -> Result<T, StoreError> {
@@ -221,6 +229,7 @@ impl Writer {
                         Err(error) => Err(error),
                     };
                     self.connection = connection.is_open().then_some(connection);
+                    self.settle_claims(done.is_ok());
                     done
                 }
             };

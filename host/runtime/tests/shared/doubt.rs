@@ -53,6 +53,35 @@ pub(crate) fn r15_a_commit_with_an_unknown_outcome_is_done_once(backend: &Backen
     assert_eq!(units, (0..60).map(unit).collect::<Vec<_>>());
 }
 
+/// R15: the connection breaks before or after the commit of a claim. The run is offered and claimed nevertheless, and
+/// other processes get it afterwards.
+pub(crate) fn r15_a_claim_with_an_unknown_outcome_is_not_lost(backend: &Backend) {
+    let (server, database) = server(backend);
+    let proxy = Proxy::to(server.port);
+    let store = SharedStore::open(&server.url_by(proxy.port, database), Options::default()).unwrap();
+    let other = SharedStore::open(&server.url(database), Options::default()).unwrap();
+    let first = other.claim(&tenant(), &"r".into()).unwrap().unwrap();
+    write(&other, 0, &Arc::default());
+    drop(first);
+    let offered = |store: &SharedStore| wait_for("the offer", || store.work(&tenant(), 0, 1).ok()?.pop());
+    let claimed = |store: &SharedStore| wait_for("the claim", || store.claim(&tenant(), &"r".into()).ok().flatten());
+    for (index, behaviour) in [Behaviour::CutBeforeCommit, Behaviour::CutAfterCommit].into_iter().enumerate() {
+        drop(offered(&other));
+        other.settle().unwrap();
+        proxy.set_behaviour(behaviour);
+        drop(offered(&store));
+        store.settle().unwrap();
+        drop(claimed(&other));
+        other.settle().unwrap();
+        proxy.set_behaviour(behaviour);
+        drop(claimed(&store));
+        store.settle().unwrap();
+        drop(claimed(&other));
+        other.settle().unwrap();
+        assert_eq!(proxy.cuts() as usize, 2 * index + 2);
+    }
+}
+
 /// Ends all connections of the store.
 fn end_connections(server: &Server, database: &str) {
     match server.dialect {
