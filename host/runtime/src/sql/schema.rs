@@ -6,6 +6,7 @@ use super::{
     OpenSharedStoreError,
     connection::{Connection, SqlError, args},
     dialect::Dialect,
+    tell_waiting,
 };
 
 /// The version that this program writes: the number of migrations.
@@ -198,6 +199,8 @@ pub(super) fn tables() -> std::collections::BTreeMap<String, bool> {
     tables
 }
 
+/// Time after which a process says that it waits for another one that applies migrations.
+const TELL_AFTER: Duration = Duration::from_secs(1);
 /// Interval between two tries to take the lock of the process that applies migrations.
 const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 /// The first version whose runs have the columns that lists search.
@@ -239,12 +242,16 @@ pub(super) async fn migrate(
 /// Takes the lock of the process that applies migrations. It ends with the connection. A server that is asked to wait would
 /// fail after the time of a statement or a lock, so it is asked repeatedly.
 async fn lock_migrations(connection: &mut Connection, patience: Duration) -> Result<(), SqlError> {
-    let began = Instant::now();
+    let (began, mut told) = (Instant::now(), false);
     let sql = connection.dialect().pick(
         "SELECT CAST(GET_LOCK('flowcell migrate', 0) AS SIGNED)",
         "SELECT CAST(CASE WHEN pg_try_advisory_lock(7165065861) THEN 1 ELSE 0 END AS BIGINT)",
     );
     while connection.row(sql, args![]).await?.map_or(Ok(0), |row| row.int(0))? != 1 {
+        if !told && began.elapsed() >= TELL_AFTER {
+            told = true;
+            tell_waiting("waiting for another process that upgrades the tables of the store");
+        }
         if began.elapsed() >= patience {
             let why = "another process is upgrading the tables; start this one again when it has ended";
             return Err(SqlError::Transient(why.into()));
