@@ -47,6 +47,7 @@
 //! | [`shape`] | JSON forms of runs and nodes |
 //! | facade | the methods of [`Host`] whose work other modules do |
 //! | cache | the user's cache folder |
+//! | store_errors | the errors of stores within other errors |
 
 mod cache;
 #[cfg(unix)]
@@ -63,6 +64,7 @@ pub mod posted;
 pub mod runs;
 pub mod schedule;
 pub mod shape;
+mod store_errors;
 #[cfg(unix)]
 pub mod tenants;
 mod world;

@@ -224,9 +224,8 @@ impl PostedFlows {
         }
         let Some((text, _)) = self.documents().get::<PostedText>(TEXT, &key)? else { return Ok(None) };
         if text.digest(&version.file) != version.digest {
-            return Err(StoreError(
-                format!("the text of version {} of the flow `{name}` is damaged", version.version).into(),
-            ));
+            let message = format!("the text of version {} of the flow `{name}` is damaged", version.version);
+            return Err(StoreError::damaged(message));
         }
         let text = Arc::new(text);
         self.cache.remember_text(&self.tenant, key, &text);
@@ -356,5 +355,5 @@ fn text_key(name: &str, version: &PostedVersion) -> String {
 }
 
 fn busy(name: &str) -> StoreError {
-    StoreError(format!("too many callers change the flow `{name}` at the same time; try again").into())
+    StoreError::conflict(format!("too many callers change the flow `{name}` at the same time; try again"))
 }

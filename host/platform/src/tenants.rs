@@ -23,7 +23,7 @@ mod token_use;
 use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{Json, Tenant};
-use flowcell_runtime::ports::{DocumentStore, StoreError};
+use flowcell_runtime::ports::{DocumentStore, MaybeStoreError, StoreError};
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -470,7 +470,7 @@ impl Identify for Tenants {
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        self.uses.flush(self).map_err(|error| StoreError(error.to_string().into()))
+        self.uses.flush(self).map_err(|error| error.to_store_error())
     }
 
     fn policy(&self, tenant: &Tenant) -> Result<Policy, AuthError> {

@@ -189,7 +189,7 @@ impl Driver {
     pub(crate) fn begin_with(&mut self, rows: Vec<Change>, writes: Vec<Write>) -> Result<(), StoreError> {
         self.outbox.rows = rows;
         self.outbox.stage(&*self.world.state, &self.state.graph.name, writes).map_err(|error| match error {
-            StageError::Conflict(key) => StoreError(conflict(&key).into()),
+            StageError::Conflict(key) => StoreError::conflict(conflict(&key)),
             StageError::Store(error) => error,
         })
     }

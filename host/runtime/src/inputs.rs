@@ -174,7 +174,7 @@ pub fn each_attempt(
                 Ok(ControlFlow::Break(())) => return Ok(()),
                 Err(_) => {
                     let why = format!("the journal of run `{run}` does not fit its flow");
-                    return Err(StoreError(why.into()));
+                    return Err(StoreError::damaged(why));
                 }
             }
         }

@@ -9,6 +9,7 @@
 //! | `inbox` | messages to runs that another process drives |
 //! | `documents` | records of operators |
 //! | `sessions` | sessions and step states |
+//! | `store_error` | errors, and their kinds |
 //! | `sweep` | the removal of runs and blobs |
 //! | `erase` | the removal of a tenant |
 //! | `journal`, `status` | the journal of units, and the stored status of a run |
@@ -29,13 +30,10 @@ mod runs;
 mod sessions;
 mod state;
 mod status;
+mod store_error;
 mod sweep;
 mod timers;
 mod units;
-
-use std::sync::Arc;
-
-use flowcell_contract::{Failure, code};
 
 pub use blobs::Blobs;
 pub(crate) use blobs::blob_ref;
@@ -50,29 +48,8 @@ pub use runs::{Removable, RunGroup, RunRow, Runs};
 pub use sessions::{Change, NoProjections, Projection, Projections, Session, Sessions, StepState, StepStatus};
 pub use state::{StageError, Staged, StateStore};
 pub use status::StoredStatus;
+pub use store_error::{MaybeStoreError, StoreError, StoreErrorKind, StoreErrorReason};
 pub(crate) use sweep::hashes;
 pub use sweep::{Sweep, Swept};
 pub use timers::Timers;
 pub use units::{Again, InVersion, Move, Pin, Record, Unit};
-
-/// An error of a store.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct StoreError(pub Arc<str>);
-
-impl StoreError {
-    /// The first words of the errors of an outage of a shared store.
-    pub(crate) const OUTAGE: &'static str = "the database server has been away for";
-
-    /// Returns true if the error comes from an outage of a shared store. The store itself writes its outages to the
-    /// log.
-    pub fn is_outage(&self) -> bool {
-        self.0.starts_with(StoreError::OUTAGE)
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Failure {
-        Failure::retryable(code::STORE_FAILED, error.to_string())
-    }
-}

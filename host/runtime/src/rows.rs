@@ -93,7 +93,7 @@ impl UnitRow {
 
 /// Returns the error of a run whose journal is damaged.
 pub(crate) fn damaged(run: &RunId, why: &dyn Display) -> StoreError {
-    StoreError(format!("the journal of run `{run}` is damaged: {why}").into())
+    StoreError::damaged(format!("the journal of run `{run}` is damaged: {why}"))
 }
 
 /// Returns the error of a run that was removed.

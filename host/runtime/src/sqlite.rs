@@ -219,7 +219,7 @@ impl SqliteStore {
     pub fn settle(&self) -> Result<(), StoreError> {
         let (answer, answered) = mpsc::channel();
         self.queue.push(Item::Settle(answer));
-        answered.recv().map_err(|_| StoreError("the store accepts no more writes".into()))
+        answered.recv().map_err(|_| StoreError::unavailable("the store accepts no more writes"))
     }
 
     /// Compacts the database file. Other writes wait meanwhile. It needs free room of up to twice the size of the data,

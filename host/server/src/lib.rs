@@ -26,7 +26,10 @@ use std::{collections::HashMap, future::Future, io, net::SocketAddr, path::PathB
 
 use axum::{Router, extract::DefaultBodyLimit, http::StatusCode, middleware, response::IntoResponse};
 use flowcell_contract::Tenant;
-use flowcell_runtime::{FlowRunner, OpenError, RunResult, RunStatus, World, ports::StoreError};
+use flowcell_runtime::{
+    FlowRunner, RunResult, RunStatus, World,
+    ports::{MaybeStoreError, StoreError},
+};
 use flowcell_services::egress::AddressRange;
 use futures_util::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
@@ -266,10 +269,8 @@ async fn flush_counts(usage: Usage, identity: Arc<dyn Identify>) {
         tokio::time::sleep(FLUSH_INTERVAL).await;
         let (usage, identity) = (usage.clone(), identity.clone());
         let flushed = tokio::task::spawn_blocking(move || usage.flush().and(identity.flush())).await;
-        if let Ok(Err(error)) = flushed
-            && !error.is_outage()
-        {
-            tracing::warn!("cannot store the usage of tenants and tokens: {error}");
+        if let Ok(Err(error)) = flushed {
+            error.warn("cannot store the usage of tenants and tokens");
         }
     }
 }
@@ -284,9 +285,8 @@ async fn follow_posted_flows(app: Arc<App>) {
         let Ok(changed) = tokio::task::spawn_blocking(move || host.take_changed_flows()).await else { continue };
         if let Err(error) = &changed
             && answers
-            && !error.is_outage()
         {
-            tracing::warn!("cannot look for posted flows; the known ones stay in use: {error}");
+            error.warn("cannot look for posted flows; the known ones stay in use");
         }
         answers = changed.is_ok();
         let Some(changed) = changed.ok().filter(|changed| !changed.is_empty()) else { continue };
@@ -343,10 +343,8 @@ impl DrivenRuns {
 impl RunObserver for DrivenRuns {
     fn tenants(&self) -> Vec<Tenant> {
         let tenants = self.directory.identity.tenants();
-        if let Err(error) = self.listen_for(&tenants)
-            && !matches!(&error, StartError::Open(OpenError::Store(error)) if error.is_outage())
-        {
-            tracing::warn!("cannot read the commands of other processes: {error}");
+        if let Err(error) = self.listen_for(&tenants) {
+            error.warn("cannot read the commands of other processes");
         }
         tenants
     }

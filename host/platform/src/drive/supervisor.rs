@@ -36,7 +36,7 @@ use flowcell_contract::{RunId, Tenant};
 use flowcell_engine::{FairSemaphore, Permit};
 use flowcell_runtime::{
     FlowRunner, Hub, OpenError, RunOptions, RunResult, RunStatus,
-    ports::StoreError,
+    ports::{MaybeStoreError, StoreError},
     shared::{Offer, SharedRuns},
 };
 use futures_util::future::BoxFuture;
@@ -402,7 +402,7 @@ impl Supervisor {
                     self.unopened.push((again, key.clone()));
                 }
                 // The store itself logs its outages.
-                if !matches!(&error, StartError::Open(OpenError::Store(error)) if error.is_outage()) {
+                if !error.is_from_outage() {
                     self.observer.refused(error);
                 }
                 None

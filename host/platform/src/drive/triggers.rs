@@ -44,7 +44,7 @@ use flowcell_contract::{RunId, Tenant};
 use flowcell_flow::triggers::{Cause, End};
 use flowcell_runtime::{
     FlowRunner, RunStatus,
-    ports::{RunGroup, StoreError},
+    ports::{MaybeStoreError, RunGroup, StoreError},
 };
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use parking_lot::Mutex;
@@ -197,10 +197,7 @@ impl Triggers {
                 None
             }
             Job::Look { scans } => Some(self.look_now(&tenant, scans).await.unwrap_or_else(|error| {
-                // The store itself logs its outages.
-                if !matches!(&error, LookError::Store(error) if error.is_outage()) {
-                    tracing::warn!("cannot check the triggers of `{tenant}`: {error}");
-                }
+                error.warn(format_args!("cannot check the triggers of `{tenant}`"));
                 LOOK_INTERVAL
             })),
         };

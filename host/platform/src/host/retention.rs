@@ -8,7 +8,7 @@ use flowcell_runtime::{
     export::{ExportError, export},
     fact::Fact,
     limits::MAX_READ_UNITS,
-    ports::{Filter, Removable, Runs, StoreError, Swept},
+    ports::{Filter, MaybeStoreError, Removable, Runs, StoreError, Swept},
 };
 use serde::{Deserialize, Serialize};
 
@@ -295,7 +295,7 @@ pub(crate) fn mark_unswept(host: &Host, now: u64) -> Result<(), StoreError> {
 pub(crate) fn sweep_if_due(host: &Host, now: u64) -> Result<(), StoreError> {
     match unswept(host)?.filter(|_| host.shared().is_none()) {
         Some((At { at }, _)) if now.saturating_sub(at) >= SWEEP_DELAY_MS => {
-            sweep(host).map(drop).map_err(|error| StoreError(error.to_string().into()))
+            sweep(host).map(drop).map_err(|error| error.to_store_error())
         }
         _ => Ok(()),
     }

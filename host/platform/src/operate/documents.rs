@@ -26,7 +26,8 @@ impl From<DocumentError> for StoreError {
     fn from(error: DocumentError) -> StoreError {
         match error {
             DocumentError::Store(error) => error,
-            error => StoreError(error.to_string().into()),
+            error @ DocumentError::Damaged(..) => StoreError::damaged(error.to_string()),
+            error @ DocumentError::Changed(_) => StoreError::conflict(error.to_string()),
         }
     }
 }

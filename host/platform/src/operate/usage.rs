@@ -26,7 +26,7 @@ use flowcell_contract::{Failure, Tenant};
 use flowcell_engine::{Engine, Permit};
 use flowcell_runtime::{
     LiveRuns,
-    ports::{DocumentStore, StoreError, Timers},
+    ports::{DocumentStore, MaybeStoreError, StoreError, Timers},
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -221,7 +221,7 @@ impl Usage {
     /// Adds usage to the day's document in the store, and returns the sum.
     fn add(&self, tenant: &Tenant, day: u64, more: &Used) -> Result<Used, StoreError> {
         let sum = self.change(tenant, day, |used| Ok::<_, QuotaError>(used.plus(more)));
-        sum.map_err(|error| StoreError(error.to_string().into()))
+        sum.map_err(|error| error.to_store_error())
     }
 
     /// Changes the day's document in the store, and returns its new content.
@@ -238,7 +238,7 @@ impl Usage {
                 return Ok(sum);
             }
         }
-        Err(StoreError("too many processes write the usage of a tenant at the same time".into()).into())
+        Err(StoreError::conflict("too many processes write the usage of a tenant at the same time").into())
     }
 
     fn read(&self, tenant: &Tenant, day: u64) -> Result<(Used, u64), StoreError> {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use flowcell_contract::Tenant;
-use flowcell_runtime::ports::{DocumentStore, StoreError};
+use flowcell_runtime::ports::{DocumentStore, MaybeStoreError, StoreError};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -167,7 +167,7 @@ impl PostedCache {
                 return Ok(());
             }
         }
-        Err(StoreError("too many processes change flows at the same time; try again".into()))
+        Err(StoreError::conflict("too many processes change flows at the same time; try again"))
     }
 
     /// Looks for changes if the last look is [`LOOK_INTERVAL`] old and no other thread looks.
@@ -177,10 +177,8 @@ impl PostedCache {
             return;
         }
         let Some(_turn) = self.looking.try_lock() else { return };
-        if let Err(error) = self.look()
-            && !error.is_outage()
-        {
-            tracing::warn!("cannot look for changes of posted flows; the known ones stay in use: {error}");
+        if let Err(error) = self.look() {
+            error.warn("cannot look for changes of posted flows; the known ones stay in use");
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_runtime::{
     limits::MAX_COUNTED,
-    ports::{Runs, StoreError, Swept},
+    ports::{MaybeStoreError, Runs, Swept},
 };
 use serde::{Deserialize, Serialize};
 
@@ -252,7 +252,7 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
         }
         Operation::CollectRuns { tenant, older_than_ms, keep } => {
             let host = tenants.host.for_tenant(tenants.existing_tenant(tenant)?);
-            let failed = |error: StartError| TenantError::Store(StoreError(error.to_string().into()));
+            let failed = |error: StartError| TenantError::Store(error.to_store_error());
             let Removal { runs, held } =
                 host.collect(older_than_ms.map(Duration::from_millis), *keep).map_err(failed)?;
             let removed = CollectedRuns { runs, held, swept: host.sweep().map_err(failed)? };
@@ -289,7 +289,7 @@ fn delete_runs(tenants: &Tenants, tenant: &str, runs: &[RunId]) -> Result<Json, 
         tenants.note(tenant, "run.delete", run.as_str(), Outcome::Done)?;
     }
     deleted?;
-    let swept = host.sweep().map_err(|error| StoreError(error.to_string().into()))?;
+    let swept = host.sweep().map_err(|error| error.to_store_error())?;
     Ok(to_json("runs", &CollectedRuns { runs, held: Vec::new(), swept })?)
 }
 

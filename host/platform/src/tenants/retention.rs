@@ -14,7 +14,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use flowcell_contract::Tenant;
-use flowcell_runtime::ports::{Removable, RunGroup};
+use flowcell_runtime::ports::{MaybeStoreError, Removable, RunGroup};
 
 use super::{TenantError, Tenants, audit::Outcome, deletion};
 use crate::{
@@ -73,9 +73,7 @@ impl Retention {
             let (passing, least) = (this.clone(), interval / 2);
             let passed = tokio::task::spawn_blocking(move || passing.pass_in_turn(least)).await;
             match passed {
-                // The store itself logs its outages.
-                Ok(Err(TenantError::Store(error))) if error.is_outage() => {}
-                Ok(Err(error)) => tracing::warn!("cannot remove old runs: {error}"),
+                Ok(Err(error)) => error.warn("cannot remove old runs"),
                 _ => {}
             }
             rest = interval.mul_f64(0.5 + rand::random::<f64>());

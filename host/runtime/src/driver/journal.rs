@@ -52,6 +52,6 @@ pub(super) fn fold(
     })?;
     folded.map_err(|_| {
         let message = format!("the journal of run `{}` does not fit its flow", identity.run_id);
-        StoreError(message.into())
+        StoreError::damaged(message)
     })
 }

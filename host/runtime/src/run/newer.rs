@@ -330,6 +330,9 @@ pub(super) fn outputs_of(world: &World, graph: &Graph, run: &RunId, kept: &[Node
             }
         }
     })
-    .map_err(|StoreError(why)| StoreError(format!("the run `{run}` that is done again: {why}").into()))?;
+    .map_err(|error| {
+        let message = format!("the run `{run}` that is done again: {error}");
+        error.with_message(message)
+    })?;
     Ok(outputs)
 }

@@ -198,7 +198,10 @@ pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Resul
             }
         }
     })
-    .map_err(|StoreError(why)| StoreError(format!("the run `{}` that is done again: {why}", again.run).into()))?;
+    .map_err(|error| {
+        let message = format!("the run `{}` that is done again: {error}", again.run);
+        error.with_message(message)
+    })?;
     Ok(kept)
 }
 

@@ -69,7 +69,7 @@ impl Inbox for SharedStore {
                 tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS / 4)).await;
             }
         });
-        Box::pin(async move { Ok(answer.await.map_err(|_| StoreError("the store is closed".into()))??) })
+        Box::pin(async move { Ok(answer.await.map_err(|_| StoreError::unavailable("the store is closed"))??) })
     }
 }
 

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::sql_error::SqlError;
-use crate::{limits::SLOW_STATEMENT_MS, ports::StoreError};
+use crate::limits::SLOW_STATEMENT_MS;
 
 /// Interval between two tests of a server in an outage.
 pub(super) const TEST_INTERVAL: Duration = Duration::from_secs(1);
@@ -129,8 +129,8 @@ impl Outages {
         let state = self.state.lock();
         let current = state.current.as_ref().filter(|current| current.blocked >= operation)?;
         let age = current.since.elapsed();
-        let why = || format!("{} {} s: {}", StoreError::OUTAGE, age.as_secs(), current.error);
-        (age >= patience).then(|| SqlError::Transient(why()))
+        let why = || format!("the database server has been away for {} s: {}", age.as_secs(), current.error);
+        (age >= patience).then(|| SqlError::Outage(why()))
     }
 
     /// Waits for work of the server, and suspects it if the work takes long.
@@ -176,6 +176,7 @@ impl Outages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ports::StoreError;
 
     #[test]
     fn callers_get_an_error_once_an_outage_is_longer_than_their_patience() {

@@ -3,7 +3,7 @@
 use sqlx::mysql::MySqlDatabaseError;
 
 use super::dialect::Dialect;
-use crate::ports::StoreError;
+use crate::ports::{StoreError, StoreErrorKind};
 
 /// The numbers by which MySQL refuses a column and an index whose names exist.
 const NAME_EXISTS: [u16; 2] = [1060, 1061];
@@ -15,6 +15,8 @@ pub(super) enum SqlError {
     Lost(String),
     /// The statement was not executed, and may succeed later.
     Transient(String),
+    /// The statement was not executed, because the server has been away for longer than the caller waits.
+    Outage(String),
     /// The statement was not executed. The server refuses it until its operator does something: its disk is full, or it
     /// is a replica.
     Unavailable(String),
@@ -37,6 +39,7 @@ impl std::fmt::Display for SqlError {
         match self {
             SqlError::Lost(why)
             | SqlError::Transient(why)
+            | SqlError::Outage(why)
             | SqlError::Unavailable(why)
             | SqlError::Permanent(why)
             | SqlError::Values(why)
@@ -49,7 +52,15 @@ impl std::fmt::Display for SqlError {
 
 impl From<SqlError> for StoreError {
     fn from(error: SqlError) -> StoreError {
-        StoreError(error.to_string().into())
+        let kind = match &error {
+            SqlError::Outage(_) => StoreErrorKind::Outage,
+            SqlError::Lost(_) | SqlError::Transient(_) | SqlError::Unavailable(_) => StoreErrorKind::Unavailable,
+            SqlError::Again => StoreErrorKind::Conflict,
+            SqlError::Permanent(_) | SqlError::Values(_) | SqlError::DuplicateRow(_) | SqlError::DuplicateName(_) => {
+                StoreErrorKind::Failed
+            }
+        };
+        StoreError::new(kind, error.to_string())
     }
 }
 
@@ -93,7 +104,14 @@ impl SqlError {
 
     /// Returns whether the same work may succeed later.
     pub(super) fn is_transient(&self) -> bool {
-        matches!(self, SqlError::Lost(_) | SqlError::Transient(_) | SqlError::Unavailable(_) | SqlError::Again)
+        matches!(
+            self,
+            SqlError::Lost(_)
+                | SqlError::Transient(_)
+                | SqlError::Outage(_)
+                | SqlError::Unavailable(_)
+                | SqlError::Again
+        )
     }
 
     /// Returns whether a repeated commit would fail in the same way, because the server refuses its values.

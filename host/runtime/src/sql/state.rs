@@ -82,7 +82,7 @@ async fn read(connection: &mut Connection, tenant: &Tenant, flow: &str, key: &st
     let text = CutOut::new(tenant).put_back(connection, row.text(0)?, row.maybe_text(1)?.as_deref()).await?;
     let version = row.number(2)?;
     let value = text.and_then(|text| Value::restore(text).map_err(|error| format!("it is not JSON: {error}")));
-    let damaged = |why| StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into());
+    let damaged = |why| StoreError::damaged(format!("the state `{key}` of the flow `{flow}` is damaged: {why}"));
     Ok(value.map(|value| Some((value, version))).map_err(damaged))
 }
 

@@ -61,7 +61,7 @@ impl Worker {
         let job: Job =
             Box::new(move |shared| async move { _ = answer.send(writer::read(&shared, work).await) }.boxed_local());
         let _ = self.jobs.send(job);
-        Ok(blocking(|| answered.recv()).map_err(|_| StoreError("the store is closed".into()))??)
+        Ok(blocking(|| answered.recv()).map_err(|_| StoreError::unavailable("the store is closed"))??)
     }
 
     /// Makes all later reads use one snapshot of the present data.
@@ -70,7 +70,7 @@ impl Worker {
         let job: Job =
             Box::new(move |shared| async move { _ = told.send(writer::pin_snapshot(&shared).await) }.boxed_local());
         let _ = self.jobs.send(job);
-        Ok(answer.recv().map_err(|_| StoreError("the store is closed".into()))??)
+        Ok(answer.recv().map_err(|_| StoreError::unavailable("the store is closed"))??)
     }
 
     /// Like [`Worker::read`], for data that may be damaged. Damage is an error.
@@ -92,6 +92,6 @@ impl Worker {
         }
         let (answer, answered) = mpsc::channel();
         self.shared.queue.push(Item::Turn(turn(answer)));
-        blocking(|| answered.recv()).map_err(|_| StoreError("the store accepts no more writes".into()))?
+        blocking(|| answered.recv()).map_err(|_| StoreError::unavailable("the store accepts no more writes"))?
     }
 }

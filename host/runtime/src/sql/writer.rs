@@ -108,7 +108,7 @@ impl Writer {
 
     fn fail(&self, error: &SqlError) -> bool {
         self.shared.queue.abandon();
-        (self.shared.options.on_failure)(&StoreError(error.to_string().into()));
+        (self.shared.options.on_failure)(&StoreError::from(error.clone()));
         false
     }
 

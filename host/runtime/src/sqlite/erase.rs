@@ -63,7 +63,7 @@ impl Erase for SqliteStore {
         drop(self.document_writes.write());
         let (answer, answered) = mpsc::channel();
         self.queue.push(Item::Erase { tenant: tenant.clone(), answer });
-        let erased = answered.recv().map_err(|_| StoreError("the store accepts no more writes".into()));
+        let erased = answered.recv().map_err(|_| StoreError::unavailable("the store accepts no more writes"));
         // Forgets the documents of the tenant.
         self.remembered.write(|| ());
         erased

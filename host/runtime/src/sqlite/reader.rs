@@ -3,17 +3,28 @@
 use std::path::Path;
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
 use super::{FILE, OpenStoreError, connect_upgraded, lock_owner_file, schema};
-use crate::ports::StoreError;
+use crate::ports::{StoreError, StoreErrorKind};
 
 /// Reads a store of this process or of another one. Shows only durable data.
 pub struct Reader(pub(super) Mutex<Connection>);
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
-        StoreError(error.to_string().into())
+        let kind = match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreErrorKind::Damaged,
+            Some(
+                ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::DiskFull
+                | ErrorCode::ReadOnly
+                | ErrorCode::SystemIoFailure,
+            ) => StoreErrorKind::Unavailable,
+            _ => StoreErrorKind::Failed,
+        };
+        StoreError::new(kind, error.to_string())
     }
 }
 

@@ -62,8 +62,9 @@ fn read_durable(
     let entry = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?));
     let found = select.query_row(params![tenant.as_str(), flow, key], entry).optional()?;
     let Some((text, cuts, version)) = found else { return Ok(None) };
-    let damaged =
-        |why| ReadError::Value(StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into()));
+    let damaged = |why| {
+        ReadError::Value(StoreError::damaged(format!("the state `{key}` of the flow `{flow}` is damaged: {why}")))
+    };
     let text = CutOut::new(connection, tenant).put_back(text, cuts.as_deref()).map_err(damaged)?;
     let value = Value::restore(text).map_err(|error| damaged(format!("it is not JSON: {error}")))?;
     Ok(Some((value, version)))
@@ -83,7 +84,9 @@ fn visible_state(
             ReadError::Value(error) => error,
             // The process cannot read the facts on the disk. No run may continue or fail as if they were known.
             ReadError::Database(error) => {
-                let error = StoreError(format!("it cannot be read: {error}").into());
+                let error = StoreError::from(error);
+                let message = format!("it cannot be read: {error}");
+                let error = error.with_message(message);
                 (store.on_failure)(&error);
                 error
             }

@@ -29,7 +29,7 @@ impl Sweep for SqliteStore {
     fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
         let (answer, answered) = mpsc::channel();
         self.queue.push(Item::Sweep { tenant: tenant.clone(), answer });
-        answered.recv().map_err(|_| StoreError("the store accepts no more writes".into()))
+        answered.recv().map_err(|_| StoreError::unavailable("the store accepts no more writes"))
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
     units::{OpenUnit, Row, text},
 };
 use crate::{
-    ports::{Entry, StoreError, Swept},
+    ports::{Entry, Swept},
     rows::search::ErrorColumns,
 };
 
@@ -100,7 +100,7 @@ impl Writer {
             // The writer does not try again: a second attempt could succeed although pages of the first one are lost.
             Err(error) => {
                 self.queue.abandon();
-                (self.on_failure)(&StoreError(error.to_string().into()));
+                (self.on_failure)(&error.into());
             }
         }
         items.clear();

@@ -9,7 +9,10 @@ use axum::{
 };
 use flowcell_contract::code;
 use flowcell_flow::{Diagnostic, Severity};
-use flowcell_runtime::{HubError, NoStart, OpenError, ports::StoreError};
+use flowcell_runtime::{
+    HubError, NoStart, OpenError,
+    ports::{MaybeStoreError, StoreError},
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -138,10 +141,9 @@ impl ApiError {
     }
 
     /// Returns 503 `store_unavailable`. The reason goes to the log.
-    pub(super) fn unavailable(why: impl Display) -> ApiError {
-        let why = StoreError(why.to_string().into());
+    pub(super) fn unavailable(why: &impl MaybeStoreError) -> ApiError {
         // The store itself logs its outages.
-        if !why.is_outage() {
+        if !why.is_from_outage() {
             tracing::error!("the store does not answer a request: {why}");
         }
         let fault = ApiError::new(
@@ -220,7 +222,7 @@ impl From<AuthError> for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
-        ApiError::unavailable(error)
+        ApiError::unavailable(&error)
     }
 }
 
@@ -287,7 +289,7 @@ impl From<LibraryError> for ApiError {
             LibraryError::Link(_) => of(StatusCode::CONFLICT, "link_refused"),
             LibraryError::Invalid(findings) => ApiError::invalid_flow(findings),
             LibraryError::Folder { .. } => ApiError::internal(&error),
-            LibraryError::Store(_) => ApiError::unavailable(error),
+            LibraryError::Store(error) => ApiError::unavailable(error),
         }
     }
 }
@@ -315,7 +317,7 @@ impl From<JobError> for ApiError {
             JobError::Unknown(_) => of(StatusCode::NOT_FOUND),
             JobError::Ended(_) => of(StatusCode::CONFLICT),
             JobError::TooMany => ApiError::busy(error.code(), error),
-            JobError::Document(error) => ApiError::unavailable(error),
+            JobError::Document(error) => ApiError::unavailable(&error),
         }
     }
 }
@@ -340,7 +342,7 @@ impl From<HookError> for ApiError {
             HookError::Draining => ApiError::draining(),
             HookError::Later(TriggerStartError::Admit(error)) => error.into(),
             HookError::Later(TriggerStartError::Quota(error)) => StartError::Quota(error).into(),
-            HookError::Later(error) => ApiError::unavailable(error),
+            HookError::Later(error) => ApiError::unavailable(&error),
             HookError::Never(TriggerStartError::Start(error)) => error.into(),
             HookError::Never(error) => ApiError::internal(error),
         }

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flowcell_contract::RunId;
-use flowcell_runtime::{Channel, Event, FlowRunner, OpenError, RunOptions, RunResult, RunStatus};
+use flowcell_runtime::{Channel, Event, FlowRunner, OpenError, RunOptions, RunResult, RunStatus, ports::StoreError};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -123,7 +123,7 @@ pub(crate) fn parse_chosen_id(id: &str) -> Result<RunId, ApiError> {
 
 /// Converts an error that the store returned for a run. Returns 409 `run_removed` if the run was removed, since its id
 /// is never used again, and otherwise 503.
-fn store_error(request: &Request, run: &RunId, error: flowcell_runtime::ports::StoreError) -> ApiError {
+fn store_error(request: &Request, run: &RunId, error: StoreError) -> ApiError {
     let row = request.runs().ok().and_then(|runs| runs.run(request.tenant(), run).ok().flatten());
     match row {
         Some((row, _)) if row.status == "removed" => {
@@ -225,7 +225,8 @@ pub(crate) async fn admit(
     let admission = admitted.map_err(|error| match error {
         // The process has lost the claim of the new run before the run was stored, as in an outage of the store.
         AdmitError::Open(OpenError::Driven(run)) => {
-            ApiError::unavailable(format!("the run `{run}` may have been stored; send the request again"))
+            let message = format!("the run `{run}` may have been stored; send the request again");
+            ApiError::unavailable(&StoreError::unavailable(message))
         }
         error => error.into(),
     })?;

@@ -3,7 +3,7 @@
 use flowcell_contract::{Json, NodeId, RunId};
 use flowcell_runtime::{
     NoStart, OpenError, QuestionRef, Repeat, RunCommand, RunOptions,
-    ports::{RunRow, StoreError},
+    ports::{MaybeStoreError, RunRow, StoreError, StoreErrorKind},
 };
 use sha2::{Digest, Sha256};
 
@@ -93,7 +93,7 @@ async fn ask(host: &Host, item: &Item, command: RunCommand, is_repeated: bool) -
         // The process has lost its claim of a shared store, and the run goes on.
         "run_not_active" if is_live(host, &item.run) => Acted::Later(JobReason::new("store_unavailable", &error)),
         code @ ("run_not_active" | "gate_closed" | "run_not_found") => Acted::Skipped(code),
-        "not_accepted" => of_store(host, "not_accepted", &error),
+        "not_accepted" => of_store(host, "not_accepted", &error, None),
         code => Acted::Failed(JobReason::new(code, &error)),
     }
 }
@@ -155,7 +155,7 @@ pub(super) fn of_start(host: &Host, error: &StartError) -> Acted {
     let code = match error {
         StartError::TenantDisabled(_) => return Acted::Stop(JobReason::new("tenant_disabled", error)),
         StartError::Quota(QuotaError::Store(_)) | StartError::Open(OpenError::Store(_)) => {
-            return of_store(host, "not_accepted", error);
+            return of_store(host, "not_accepted", error, error.store_error().map(StoreError::kind));
         }
         StartError::Quota(QuotaError::StoreFull { .. }) => {
             return Acted::Later(JobReason::new("store_full", error));
@@ -176,10 +176,11 @@ pub(super) fn of_start(host: &Host, error: &StartError) -> Acted {
 
 /// Returns the result of an action that failed because of the store. If the store answers other queries, the run itself
 /// is damaged, and the action fails. Otherwise the action is tried later.
-fn of_store(host: &Host, code: &str, error: &dyn std::fmt::Display) -> Acted {
-    let lost = StoreError(error.to_string().into());
-    if lost.is_outage() {
-        return unavailable(&lost);
+fn of_store(host: &Host, code: &str, error: &dyn std::fmt::Display, kind: Option<StoreErrorKind>) -> Acted {
+    match kind {
+        Some(StoreErrorKind::Outage) => return Acted::Later(JobReason::new("store_unavailable", error)),
+        Some(StoreErrorKind::Damaged) => return Acted::Failed(JobReason::new(code, error)),
+        _ => {}
     }
     match host.documents().list(host.tenant(), "job", "", 1) {
         Ok(_) => Acted::Failed(JobReason::new(code, error)),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use flowcell_contract::{RunId, Tenant};
-use flowcell_runtime::ports::{RunRow, StoreError};
+use flowcell_runtime::ports::{MaybeStoreError, RunRow, StoreError};
 use futures_util::{StreamExt, stream};
 use tokio::{runtime::Handle, sync::Notify, task::JoinSet, time::Instant};
 
@@ -93,10 +93,7 @@ impl JobWorker {
             let mut next_look = now + interval;
             match self.find_jobs().await {
                 Err(error) => {
-                    // The store itself logs its outages.
-                    if !error.is_outage() {
-                        tracing::warn!("cannot read the jobs of the store: {error}");
-                    }
+                    error.warn("cannot read the jobs of the store");
                     next_look = now + LATER_PAUSE;
                 }
                 Ok(mut found) => {
@@ -112,9 +109,7 @@ impl JobWorker {
                             let worker = self.clone();
                             batches.spawn(async move {
                                 let rest = worker.batch(&tenant, &id).await.unwrap_or_else(|error| {
-                                    if !matches!(&error, DocumentError::Store(lost) if lost.is_outage()) {
-                                        tracing::warn!("cannot execute the job `{id}`: {error}");
-                                    }
+                                    error.warn(format_args!("cannot execute the job `{id}`"));
                                     Rest::Pause(LATER_PAUSE)
                                 });
                                 (tenant, id, rest)
@@ -238,7 +233,7 @@ impl JobWorker {
                 Err(error) => match of_start(host, &error) {
                     Acted::Failed(reason) => fail(job, row.run_id.clone(), reason),
                     Acted::Skipped(code) => *job.skipped.entry(code.to_owned()).or_default() += 1,
-                    _ => return Err(DocumentError::Store(StoreError(error.to_string().into()))),
+                    _ => return Err(DocumentError::Store(error.to_store_error())),
                 },
             }
         }

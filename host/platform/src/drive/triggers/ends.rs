@@ -15,7 +15,11 @@ use std::time::Duration;
 
 use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_flow::triggers::Cause;
-use flowcell_runtime::{OpenError, fact::RunEnd, ports::RunRow};
+use flowcell_runtime::{
+    OpenError,
+    fact::RunEnd,
+    ports::{RunRow, StoreError},
+};
 
 use super::{
     LookError, Triggers,
@@ -78,7 +82,7 @@ pub(super) async fn start_waiting_flows(triggers: &Triggers, tenant: &Tenant, en
         let mark = Records(&host).read_or_create_mark(&live.key(), &live.cause(), end.at);
         match mark {
             Ok((mark, _)) => _ = start_after(triggers, &host, live, &mark, end, host.now()).await,
-            Err(error) => log_delay(live, tenant, &TriggerStartError::Store(error.to_string())),
+            Err(error) => log_delay(live, tenant, &error.into()),
         }
     }
 }
@@ -155,7 +159,9 @@ async fn start_after(
         return Some(Outcome::Later(TriggerStartError::Rate));
     }
     let Ok(outputs) = read_outputs(host, &end.run) else {
-        return Some(Outcome::Later(TriggerStartError::Store(format!("cannot read the outputs of `{}`", end.run))));
+        return Some(Outcome::Later(
+            StoreError::unavailable(format!("cannot read the outputs of `{}`", end.run)).into(),
+        ));
     };
     let about = vec![
         ("kind", Json::from(CAUSE_KIND)),

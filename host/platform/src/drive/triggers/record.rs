@@ -72,7 +72,7 @@ impl Records<'_> {
                 return Ok(true);
             }
         }
-        Err(StoreError(format!("too many processes change the trigger `{key}`; try again").into()))
+        Err(StoreError::conflict(format!("too many processes change the trigger `{key}`; try again")))
     }
 
     /// Returns the mark of a trigger with the version of the mark. If there is no mark, or if it has another cause than

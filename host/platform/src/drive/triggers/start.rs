@@ -2,7 +2,10 @@
 
 use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_flow::triggers::MEMBER;
-use flowcell_runtime::{OpenError, RunOptions, ports::StoreError};
+use flowcell_runtime::{
+    OpenError, RunOptions,
+    ports::{MaybeStoreError, StoreError},
+};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -51,28 +54,26 @@ pub enum TriggerStartError {
     )]
     Rate,
     /// The store does not answer.
-    #[error("{0}")]
-    Store(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
-impl TriggerStartError {
-    /// Returns whether the cause is an outage of a shared store. The store itself logs its outages.
-    fn is_outage(&self) -> bool {
+impl MaybeStoreError for TriggerStartError {
+    fn store_error(&self) -> Option<&StoreError> {
         match self {
-            TriggerStartError::Store(why) => StoreError(why.as_str().into()).is_outage(),
-            TriggerStartError::Start(StartError::Open(OpenError::Store(error)))
-            | TriggerStartError::Start(StartError::Quota(QuotaError::Store(error)))
-            | TriggerStartError::Quota(QuotaError::Store(error)) => error.is_outage(),
-            _ => false,
+            TriggerStartError::Store(error) => Some(error),
+            TriggerStartError::Start(error) => error.store_error(),
+            TriggerStartError::Quota(error) => error.store_error(),
+            TriggerStartError::Flow(error) => error.store_error(),
+            TriggerStartError::Admit(AdmitError::Open(OpenError::Store(error))) => Some(error),
+            TriggerStartError::Admit(_) | TriggerStartError::Rate => None,
         }
     }
 }
 
 /// Logs that a start is tried again later.
 pub(super) fn log_delay(live: &TenantTrigger, tenant: &Tenant, why: &TriggerStartError) {
-    if !why.is_outage() {
-        tracing::warn!("the trigger `{}` of `{tenant}` waits: {why}", live.key());
-    }
+    why.warn(format_args!("the trigger `{}` of `{tenant}` waits", live.key()));
 }
 
 /// The parameters of a start.
@@ -115,7 +116,7 @@ pub(super) async fn start(owners: &dyn TriggerTenants, host: &Host, live: &Tenan
     let runner = match prepared {
         Ok(Ok(runner)) => runner,
         Ok(Err(outcome)) => return outcome,
-        Err(error) => return Outcome::Later(TriggerStartError::Store(error.to_string())),
+        Err(error) => return Outcome::Later(StoreError(error.to_string().into()).into()),
     };
     match owners.admit(host.tenant().clone(), runner).await {
         Ok(()) => Outcome::Started(run),
@@ -134,7 +135,7 @@ fn prepare(host: &Host, library: &FlowLibrary, flow: &str, options: RunOptions) 
     match host.knows(&run) {
         Ok(false) => {}
         Ok(true) => return Err(Outcome::Known(run)),
-        Err(error) => return Err(Outcome::Later(TriggerStartError::Store(error.to_string()))),
+        Err(error) => return Err(Outcome::Later(error.into())),
     }
     let flow = library.load(host, flow, None).map_err(|error| match error {
         LibraryError::Folder { .. } | LibraryError::Store(_) => Outcome::Later(error.into()),

@@ -146,8 +146,7 @@ fn refusal_time(known: Duration) -> Duration {
 /// earlier post had a body with another digest. If the run was removed, the body of the earlier post is unknown, and
 /// the posts count as the same.
 fn find_earlier_post(host: &Host, run: &RunId, digest: &str) -> Result<Option<PostResult>, HookError> {
-    let later =
-        |error: flowcell_runtime::ports::StoreError| HookError::Later(TriggerStartError::Store(error.to_string()));
+    let later = |error: flowcell_runtime::ports::StoreError| HookError::Later(error.into());
     if !host.knows(run).map_err(later)? {
         return Ok(None);
     }
