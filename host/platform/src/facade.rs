@@ -28,6 +28,8 @@ use crate::{
         homes,
         loaded::{CheckedFlow, LoadedFlow},
         loading,
+        pin::{self, PinnedPack},
+        quota,
         pack_changes::{HostPack, PackChanges, SkippedPack},
         pin, pushing, quota,
         retention::{self, DeleteError, Removal},
@@ -162,6 +164,16 @@ impl Host {
     /// last event plus one.
     pub fn end_of(&self, run: &RunId, next: u64) -> Result<Option<RunEnd>, StartError> {
         events::end_of(self, run, next)
+    }
+
+    /// Returns the whole input of a run, with the defaults of its flow. Returns `None` if the store does not have the run.
+    pub fn input_of(&self, run: &RunId) -> Result<Option<Json>, StartError> {
+        events::input_of(self, run)
+    }
+
+    /// Returns the packs that a run is pinned to, sorted by name.
+    pub fn packs_of(&self, run: &RunId) -> Result<Vec<PinnedPack>, StartError> {
+        pin::packs_of(self, run)
     }
 
     /// Visits the events of a stored run in order, beginning with the event number `from`, until the visitor breaks.

@@ -108,6 +108,6 @@ pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
 pub use library::{FlowEntry, FlowLibrary, FlowSource, LibraryError, StoredFlow};
 pub use operate::{audit, identity, policy, quota::QuotaError, retention, usage, vault};
-pub use runs::{inputs, tree, waiting};
+pub use runs::{facts, inputs, tree, waiting};
 pub use world::simulate::Simulate;
 pub use world::test_run::{CallFixture, Fixtures, NodeFixture};

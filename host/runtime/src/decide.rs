@@ -40,7 +40,7 @@ use flowcell_contract::{Failure, Json, Question, StepResult, Value};
 use crate::{
     call_log::Reply,
     command::{HubError, RunCommand},
-    fact::{AgentFact, CallRecord, CancelReason, Fact, Migrated, Note, Observed, ScopeId, TaskKey, Write},
+    fact::{AgentFact, CallRecord, CancelReason, Fact, Note, Observed, ScopeId, TaskKey, WaitsFor, Write},
     outstanding::Timer,
     state::{Phase, RunState},
 };
@@ -72,6 +72,8 @@ pub enum Input {
         due: Option<u64>,
         /// True if a person has to decide something, in the run or in a child run.
         needs_attention: bool,
+        /// The first item that the run waits for. `None`: only a timer.
+        waits_for: Option<Box<WaitsFor>>,
     },
     /// An attempt has answered.
     Answered {
@@ -175,6 +177,13 @@ pub enum Input {
     Migrate(Box<Migrated>),
     /// A command to the run.
     Command(RunCommand),
+}
+
+impl Input {
+    /// Returns the input that parks the run until a time, in milliseconds since 1970.
+    pub(crate) fn park_until(due: u64) -> Input {
+        Input::Park { due: Some(due), needs_attention: false, waits_for: None }
+    }
 }
 
 /// A source of random numbers, owned by the caller.

@@ -255,8 +255,7 @@ impl Driver {
             }
             if let Some(idle) = self.idle_state() {
                 if self.options.parks {
-                    let needs_attention = idle.waiting.iter().any(Waiting::needs_attention);
-                    let _ = self.apply_input(Input::Park { due: idle.due, needs_attention });
+                    let _ = self.apply_input(waiting::park(&idle));
                     break;
                 }
                 self.children.set_idle(true);
@@ -313,7 +312,7 @@ impl Driver {
     /// Makes the run due at once, because a child run has recorded a command.
     pub(crate) async fn make_due(&mut self) {
         self.stop_admission();
-        let _ = self.apply_input(Input::Park { due: Some(self.clock.now()), needs_attention: false });
+        let _ = self.apply_input(Input::park_until(self.clock.now()));
         self.flush().await;
     }
 
@@ -345,7 +344,7 @@ impl Driver {
 
     /// Parks the run at the end of a shutdown, due at once.
     async fn park(&mut self) {
-        let _ = self.apply_input(Input::Park { due: Some(self.clock.now()), needs_attention: false });
+        let _ = self.apply_input(Input::park_until(self.clock.now()));
         self.flush().await;
         if let Some(parent) = &self.parent {
             parent.report_parked().await;

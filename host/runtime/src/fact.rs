@@ -9,6 +9,7 @@ mod call;
 mod migrated;
 mod received;
 mod size;
+mod waits;
 
 use flowcell_contract::{Failure, Json, Pause, Value};
 use flowcell_flow::graph::{EdgeIx, NodeIx};
@@ -19,6 +20,7 @@ pub use block::{BlockReason, Resolution};
 pub use call::{Asked, CallDigest, CallRecord, ForAgent, Observed};
 pub use migrated::{Migrated, Restarted};
 pub(crate) use size::value_bytes;
+pub use waits::{WaitReason, WaitsFor};
 
 /// One pass through a body, or the flow itself. The number is unique within a run and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,6 +69,9 @@ pub enum Fact {
         due: Option<u64>,
         /// The reason for parking.
         reason: ParkReason,
+        /// The first item that the run waits for. `None`: only a timer, or an older version wrote the fact.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waits_for: Option<Box<WaitsFor>>,
     },
     /// A phase of the run began. There is only one phase: "Run Flow".
     PhaseStarted,

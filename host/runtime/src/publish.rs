@@ -150,7 +150,7 @@ impl Projector {
             Fact::RunResumed { .. } => ("harness:resumed", Vec::new()),
             Fact::RunAccompanied => ("harness:accompanied", Vec::new()),
             Fact::Migrated { migration } => ("harness:migrated", self.migrated(migration)),
-            Fact::RunParked { due, reason } => {
+            Fact::RunParked { due, reason, .. } => {
                 let mut members = vec![("reason", name_of(reason))];
                 members.extend(due.map(|due| ("due", Json::from(due))));
                 ("harness:parked", members)

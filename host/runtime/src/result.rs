@@ -4,7 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use flowcell_contract::{Failure, Json, Question, RunId};
 
-use crate::{event::Event, fact::BlockReason, question::QuestionRef};
+use crate::{
+    event::Event,
+    fact::{BlockReason, WaitReason, WaitsFor},
+    limits::MAX_COLUMN_BYTES,
+    question::QuestionRef,
+};
 
 /// The status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -96,6 +101,30 @@ pub(crate) struct Idle {
     pub(crate) waiting: Vec<Waiting>,
     /// The time at which the run's next timer is due (milliseconds since 1970). `None`: no timer.
     pub(crate) due: Option<u64>,
+}
+
+impl Idle {
+    /// Returns the first item that the run waits for: a blocked task if there is one, else the first wait.
+    pub(crate) fn first_wait(&self) -> Option<WaitsFor> {
+        let blocked = self.waiting.iter().find(|waiting| waiting.needs_attention());
+        let first = blocked.or(self.waiting.first())?;
+        let reason = match first {
+            Waiting::Answer { .. } => WaitReason::Gate,
+            Waiting::Message { .. } => WaitReason::Message,
+            Waiting::Event { .. } => WaitReason::Event,
+            Waiting::Decision { reason, .. } => match **reason {
+                BlockReason::Ambiguous { .. } => WaitReason::Ambiguous,
+                BlockReason::Nondeterministic { .. } => WaitReason::Nondeterministic,
+            },
+        };
+        let others = u32::try_from(self.waiting.len() - 1).unwrap_or(u32::MAX);
+        Some(WaitsFor { reason, task: Some(cut_address(first.address()).into()), others })
+    }
+}
+
+/// Cuts an address to the size of its column.
+fn cut_address(address: &str) -> &str {
+    &address[..address.floor_char_boundary(MAX_COLUMN_BYTES)]
 }
 
 impl Waiting {

@@ -10,6 +10,7 @@
 //! | health, catalog, flows, library, files, runs, tasks, secrets, start, steer, migrate, jobs, events, socket, usage | the routes |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
+//! | facts | the remembered facts of runs |
 //! | metrics | the route `/metrics`, and the log of requests |
 //! | limits | the limits of connections |
 
@@ -20,6 +21,7 @@ pub(crate) mod broadcast;
 pub(crate) mod catalog;
 pub(crate) mod connection;
 pub(crate) mod events;
+pub(crate) mod facts;
 pub(crate) mod files;
 pub(crate) mod flows;
 pub(crate) mod health;

@@ -111,6 +111,7 @@ fn table() -> Vec<Row> {
         (Needs(Scope::RunCreate), routes!(start::start)),
         (Needs(Scope::RunRead), routes!(runs::list)),
         (Needs(Scope::RunRead), routes!(runs::show)),
+        (Needs(Scope::RunRead), routes!(runs::input)),
         (Needs(Scope::RunDelete), routes!(runs::delete)),
         (Needs(Scope::RunRead), routes!(runs::tree)),
         (Needs(Scope::RunRead), routes!(tasks::show)),

@@ -70,22 +70,8 @@ impl CallableFlows {
 
     /// Returns the flow of a pin with the warnings of its check.
     fn check_pinned(&self, pin: &Pin) -> Result<PinnedFlow, Failure> {
-        let (tenant, remembered) = (self.host.tenant(), &self.host.shared.pinned);
-        if let Some(flow) = remembered.get(tenant, pin) {
-            return Ok(flow);
-        }
-        let read;
-        let content = match &self.known {
-            Some((known, content)) if known == pin => content,
-            _ => {
-                read = pin::content_of(&self.host, pin)?;
-                &read
-            }
-        };
-        let (graph, warnings) = pin::check_content(&self.host, content)?;
-        let flow = (graph, warnings.into());
-        remembered.put(tenant, pin, PinnedFlow::clone(&flow), content.size());
-        Ok(flow)
+        let known = self.known.as_ref().filter(|(known, _)| known == pin);
+        pin::remembered(&self.host, pin, known.map(|(_, content)| content))
     }
 
     /// Returns the host. It also simulates the capabilities and services that were simulated when the run began.

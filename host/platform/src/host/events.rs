@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
 
-use flowcell_contract::RunId;
+use flowcell_contract::{Json, RunId};
 use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
     Event, OpenError,
@@ -35,6 +35,15 @@ pub(crate) fn end_of(host: &Host, run: &RunId, next: u64) -> Result<Option<RunEn
     let mut facts = units.iter().flat_map(|unit| &unit.facts).rev();
     Ok(facts.find_map(|fact| match fact {
         Fact::RunEnded { end } => Some(RunEnd::clone(end)),
+        _ => None,
+    }))
+}
+
+/// Performs [`Host::input_of`].
+pub(crate) fn input_of(host: &Host, run: &RunId) -> Result<Option<Json>, StartError> {
+    let units = host.shared.journal.read(&host.tenant, run, 0, 1).map_err(OpenError::Store)?;
+    Ok(units.iter().flat_map(|unit| &unit.facts).find_map(|fact| match fact {
+        Fact::RunStarted { input, .. } => Some(input.clone()),
         _ => None,
     }))
 }

@@ -1,19 +1,27 @@
 //! Pins the content that a run's flow was checked from. The store has the content under its digest.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use flowcell_contract::{BlobRef, Catalog, Digest, Failure, RunId, code};
-use flowcell_flow::{CheckContext, Checked, Diagnostic, Severity, graph::Graph};
-use flowcell_runtime::{
+use flowcell_flow::{
+    CheckContext, Checked, Diagnostic, Severity,
+    graph::{Graph, Node},
+};
+use flowcell_runtime::{OpenError, Pinned, ports::Pin};
+use serde::Serialize;
     Pinned, RunGraphs,
     ports::{Pin, Record},
 };
 
-use super::{Host, known_pack::KnownPack, loading::register};
+use super::{Host, known_pack::KnownPack, loading::register, pinned_flows::PinnedFlow};
 use crate::{
     host::{
         catalog,
         content::Content,
+        error::StartError,
         home::{FlowLocation, Home},
         loaded::LoadedFlow,
     },
@@ -99,6 +107,53 @@ pub(crate) fn warnings_of(host: &Host, run: &RunId) -> Vec<Diagnostic> {
 /// Loads a flow from its pinned content, with the warnings of its check.
 pub(super) fn check_pinned(host: &Host, pin: &Pin) -> Result<(Arc<Graph>, Vec<Diagnostic>), Failure> {
     check_content(host, &content_of(host, pin)?)
+}
+
+/// Loads a flow from its pinned content, unless the host remembers it. `known` is the content if the caller has it.
+pub(super) fn remembered(host: &Host, pin: &Pin, known: Option<&Content>) -> Result<PinnedFlow, Failure> {
+    let (tenant, remembered) = (host.tenant(), &host.shared.pinned);
+    if let Some(flow) = remembered.get(tenant, pin) {
+        return Ok(flow);
+    }
+    let read;
+    let content = match known {
+        Some(content) => content,
+        None => {
+            read = content_of(host, pin)?;
+            &read
+        }
+    };
+    let (graph, warnings) = check_content(host, content)?;
+    let flow = (graph, warnings.into());
+    remembered.put(tenant, pin, PinnedFlow::clone(&flow), content.size());
+    Ok(flow)
+}
+
+/// A pack that a run is pinned to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PinnedPack {
+    /// The name of the pack, which is the prefix of its node types.
+    pub name: String,
+    /// The version of the pack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// SHA-256 of the component file, in hexadecimal.
+    pub digest: String,
+}
+
+/// Performs [`Host::packs_of`].
+pub(crate) fn packs_of(host: &Host, run: &RunId) -> Result<Vec<PinnedPack>, StartError> {
+    let record = host.record(run).map_err(OpenError::Store)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+    let (graph, _) = remembered(host, &record.pin, None).map_err(OpenError::Pin)?;
+    let pack = |node: &Node| {
+        let node_type = &node.node_type;
+        let name = node_type.name.split('.').next().unwrap_or_default().to_owned();
+        let version = node_type.version.as_ref().map(ToString::to_string);
+        Some(PinnedPack { name, version, digest: node_type.pack.as_ref()?.0.to_string() })
+    };
+    let packs: BTreeSet<PinnedPack> = graph.nodes.iter().filter_map(pack).collect();
+    Ok(packs.into_iter().collect())
 }
 
 /// Reads the pinned content.

@@ -27,9 +27,9 @@ pub(super) fn handle_input(decider: &mut Decider<'_>, input: Input) -> Result<()
             }
         }
         Input::Proceed => {}
-        Input::Park { due, needs_attention } => {
+        Input::Park { due, needs_attention, waits_for } => {
             let reason = if needs_attention { ParkReason::NeedsAttention } else { ParkReason::Waiting };
-            decider.emit(Fact::RunParked { due, reason });
+            decider.emit(Fact::RunParked { due, reason, waits_for });
         }
         Input::Call { task, attempt, call, reply } => return calls::begin(decider, task, attempt, call, reply),
         Input::CallAgain { task, attempt, ordinal } => calls::again(decider, task, attempt, ordinal),
@@ -84,7 +84,7 @@ fn start(decider: &mut Decider<'_>, input: Json, seed: u64) {
 fn resume(decider: &mut Decider<'_>, by_hand: bool, alone: bool) {
     decider.emit(Fact::RunResumed { by_hand, alone });
     if let Some(reason) = decider.state.park_reason() {
-        decider.emit(Fact::RunParked { due: None, reason });
+        decider.emit(Fact::RunParked { due: None, reason, waits_for: None });
     }
     calls::lose(decider);
 }

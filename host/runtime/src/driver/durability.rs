@@ -126,7 +126,7 @@ pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
 pub(super) fn status_after(fact: &Fact) -> Option<StoredStatus> {
     match fact {
         Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(StoredStatus::Active),
-        Fact::RunParked { due, reason } => {
+        Fact::RunParked { due, reason, .. } => {
             let needs_attention = !matches!(reason, ParkReason::Waiting);
             Some(StoredStatus::Parked { due: *due, needs_attention })
         }

@@ -2,11 +2,18 @@
 
 use super::children::Children;
 use crate::{
+    decide::Input,
     outstanding::{Outstanding, outstanding},
     question,
-    result::Waiting,
+    result::{Idle, Waiting},
     state::RunState,
 };
+
+/// Returns the input that parks an idle run.
+pub(super) fn park(idle: &Idle) -> Input {
+    let needs_attention = idle.waiting.iter().any(Waiting::needs_attention);
+    Input::Park { due: idle.due, needs_attention, waits_for: idle.first_wait().map(Box::new) }
+}
 
 /// Returns the people and events that a run and its children wait for, in the order of the addresses.
 pub(super) fn waiting(state: &RunState, children: &Children) -> Vec<Waiting> {

@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant};
 use serde::Serialize;
 
 use super::{Counts, Filter, Group, Journal, StoreError};
-use crate::{RunStatus, limits::MAX_COUNTED};
+use crate::{RunStatus, fact::WaitsFor, limits::MAX_COUNTED};
 
 /// One run in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,6 +25,9 @@ pub struct RunRow {
     /// The time of the run's next timer, if the run is parked and has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<u64>,
+    /// The first item that a parked run waits for. `None`: only a timer, or an older version parked the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<WaitsFor>,
     /// The version of the flow, if the run was started from a library.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,

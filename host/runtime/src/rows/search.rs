@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    fact::{Fact, RunEnd},
+    fact::{Fact, ParkReason, RunEnd, WaitReason, WaitsFor},
     limits::{MAX_COLUMN_BYTES, MAX_SEARCHED_BYTES},
     ports::{Filter, Record, Unit},
 };
@@ -30,6 +30,30 @@ impl ErrorColumns {
         let node = task.as_deref().map(|task| cut(&without_passes(task)));
         Some(ErrorColumns { code: cut(&failure.code), node, words: words(&failure.message) })
     }
+}
+
+/// Returns the text of the column `error_words` of a run that these facts park: the first item that it waits for, as
+/// JSON. Returns `None` if they do not park it, or if it waits only for a timer.
+///
+/// The column has the words of an error only for a failed run, and this text only for a parked one. So the text needs no
+/// column of its own, and no index changes when a run parks.
+pub(crate) fn wait_text(facts: &[Fact]) -> Option<String> {
+    let (reason, waits_for) = facts.iter().rev().find_map(|fact| match fact {
+        Fact::RunParked { reason, waits_for, .. } => Some((reason, waits_for.as_deref())),
+        _ => None,
+    })?;
+    let whole_run = |reason| WaitsFor { reason, task: None, others: 0 };
+    let waits_for = match reason {
+        ParkReason::CrashLoop => whole_run(WaitReason::CrashLoop),
+        ParkReason::Restored => whole_run(WaitReason::Restored),
+        ParkReason::Waiting | ParkReason::NeedsAttention => waits_for?.clone(),
+    };
+    serde_json::to_string(&waits_for).ok()
+}
+
+/// Parses [`wait_text`]. Returns `None` for a text that another version wrote in another form.
+pub(crate) fn parse_wait(text: Option<String>) -> Option<WaitsFor> {
+    serde_json::from_str(&text?).ok()
 }
 
 /// Removes the numbers of passes from the address of a task: `each[3].fetch` becomes `each.fetch`.
@@ -141,9 +165,11 @@ pub(crate) fn select(dialect: &Dialect, tenant: &str, filter: &Filter) -> (Strin
     search.add("runs.standing <> 'removed'", []);
     search.add_origin(filter);
     search.add_values(filter, place[0]);
+    search.add_status(filter.status.as_deref());
     // Only failed runs have a text.
-    let status = filter.status.as_deref().or(filter.text.as_ref().map(|_| "failed"));
-    search.add_status(status);
+    if filter.text.is_some() && filter.status.as_deref() != Some("failed") {
+        search.add_status(Some("failed"));
+    }
     for (name, value) in filter.labels.iter().skip(usize::from(first.is_some())) {
         let condition = format!(
             "EXISTS (SELECT 1 FROM {labels} AS more WHERE more.tenant = ? AND more.name = ? AND more.value = ?
@@ -256,6 +282,24 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(words(text), expected, "{text:.20}");
         }
+    }
+
+    #[test]
+    fn a_wait_is_kept_as_a_short_text() {
+        let park = |reason, waits_for: Option<WaitsFor>| {
+            [Fact::PhaseStarted, Fact::RunParked { due: Some(1), reason, waits_for: waits_for.map(Box::new) }]
+        };
+        let gate = WaitsFor { reason: WaitReason::Gate, task: Some("each[3].\"ok\"".into()), others: 2 };
+        let restored = WaitsFor { reason: WaitReason::Restored, task: None, others: 0 };
+        for (facts, expected) in [
+            (park(ParkReason::Waiting, Some(gate.clone())), Some(gate)),
+            (park(ParkReason::Waiting, None), None),
+            (park(ParkReason::Restored, None), Some(restored)),
+        ] {
+            assert_eq!(parse_wait(wait_text(&facts)), expected, "{facts:?}");
+        }
+        assert_eq!(wait_text(&[Fact::PhaseStarted]), None);
+        assert_eq!(parse_wait(Some(" 503 try again".into())), None);
     }
 
     #[test]

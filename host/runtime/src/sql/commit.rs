@@ -18,7 +18,11 @@ use super::{
 };
 use crate::{
     ports::{Entry, Record, StoredStatus},
-    rows::{UnitPosition, checksum, cut::ExternalizedRow, search::ErrorColumns},
+    rows::{
+        UnitPosition, checksum,
+        cut::ExternalizedRow,
+        search::{ErrorColumns, wait_text},
+    },
 };
 
 /// The row of a run, and the end of its journal.
@@ -50,7 +54,16 @@ struct RowChange {
     before: u64,
     at: RunPosition,
     standing: Option<(&'static str, Option<u64>, bool, u64)>,
+    /// The text of the first item that the run waits for, if its new status is parked.
+    wait: Option<String>,
     error: Option<ErrorColumns>,
+}
+
+impl RowChange {
+    /// Returns the column `error_words`: see [`wait_text`].
+    fn words(&self) -> Option<String> {
+        self.error.as_ref().map(|error| error.words.clone()).or_else(|| self.wait.clone())
+    }
 }
 
 impl Commit<'_> {
@@ -297,11 +310,18 @@ impl Commit<'_> {
             let after = RunPosition { row: at.row, place: UnitPosition { next_seq: unit.next_seq(), checksum: sum } };
             ends.insert(run, after);
             let before = at.place.next_seq;
-            let change = changes.entry(at.row).or_insert(RowChange { before, at: after, standing: None, error: None });
+            let change = changes.entry(at.row).or_insert(RowChange {
+                before,
+                at: after,
+                standing: None,
+                wait: None,
+                error: None,
+            });
             change.at = after;
             change.error = ErrorColumns::of_unit(unit).or(change.error.take());
             if let Some((name, due, attention)) = entry.status.map(StoredStatus::columns) {
                 change.standing = Some((name, due, attention, unit.ts));
+                change.wait = wait_text(&unit.facts);
             }
         }
         blobs.write(self.shared, self.connection).await?;
@@ -329,23 +349,23 @@ impl Commit<'_> {
         let standings: Vec<_> = changes.iter().filter_map(|(id, change)| Some((*id, change.standing?))).collect();
         if !standings.is_empty() {
             let some = cases(standings.len());
-            for column in ["standing", "due", "attention", "updated"] {
+            for column in ["standing", "due", "attention", "updated", "error_words"] {
                 sets.push(format!("{column} = CASE id {some}ELSE {column} END"));
             }
             args.extend(standings.iter().flat_map(|(id, standing)| args![*id, Arg::Word(standing.0)]));
             args.extend(standings.iter().flat_map(|(id, standing)| args![*id, standing.1]));
             args.extend(standings.iter().flat_map(|(id, standing)| args![*id, i64::from(standing.2)]));
             args.extend(standings.iter().flat_map(|(id, standing)| args![*id, standing.3]));
+            args.extend(standings.iter().flat_map(|(id, _)| args![*id, changes[id].words()]));
         }
         let errors: Vec<_> = changes.iter().filter_map(|(id, change)| Some((*id, change.error.as_ref()?))).collect();
         if !errors.is_empty() {
             let some = cases(errors.len());
-            for column in ["error", "failed_node", "error_words"] {
+            for column in ["error", "failed_node"] {
                 sets.push(format!("{column} = CASE id {some}ELSE {column} END"));
             }
             args.extend(errors.iter().flat_map(|(id, error)| args![*id, error.code.as_str()]));
             args.extend(errors.iter().flat_map(|(id, error)| args![*id, error.node.clone()]));
-            args.extend(errors.iter().flat_map(|(id, error)| args![*id, error.words.as_str()]));
         }
         let ids = placeholders(changes.len());
         args.extend(changes.keys().map(|id| Arg::from(*id)));

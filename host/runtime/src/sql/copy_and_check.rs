@@ -17,7 +17,7 @@ use crate::{
         checksum,
         copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState},
         cut::ExternalizedRow,
-        search::ErrorColumns,
+        search::{ErrorColumns, wait_text},
     },
 };
 
@@ -252,6 +252,9 @@ async fn take_units(
     connection.run(sql, args![end, u64::from(tail), id]).await?;
     if let Some(error) = units.last().and_then(|unit| ErrorColumns::of_unit(unit)) {
         search::write_error(connection, id, &error).await?;
+    }
+    if let Some(text) = units.last().and_then(|unit| wait_text(&unit.facts)) {
+        search::write_wait(connection, id, &text).await?;
     }
     Ok(cut)
 }

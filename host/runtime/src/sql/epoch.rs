@@ -25,7 +25,7 @@ use super::{
 use crate::{
     fact::{Fact, ParkReason},
     ports::MARK,
-    rows::{checksum, cut::ExternalizedRow},
+    rows::{checksum, cut::ExternalizedRow, search::wait_text},
     sqlite::private,
 };
 
@@ -202,8 +202,9 @@ async fn restore(connection: &mut Connection, seen: &Age) -> Result<(Age, Option
 /// Parks every live top run, and ends its claim. Returns their number.
 async fn park_all(connection: &mut Connection) -> Result<usize, SqlError> {
     let now = connection.now().await?;
-    let body = ExternalizedRow::of_facts(text(&[Fact::RunParked { due: None, reason: ParkReason::Restored }])?);
-    let body = body.map_err(unwritable)?;
+    let facts = [Fact::RunParked { due: None, reason: ParkReason::Restored, waits_for: None }];
+    let body = ExternalizedRow::of_facts(text(&facts)?).map_err(unwritable)?;
+    let wait = wait_text(&facts);
     let (mut last, mut parked) = (0, 0);
     loop {
         let sql = format!(
@@ -220,8 +221,8 @@ async fn park_all(connection: &mut Connection) -> Result<usize, SqlError> {
             let sum = u64::from(checksum(tail, next_seq, now as u64, &body.text, body.cuts.as_deref()));
             units.push(args![id, next_seq, 1_i64, now, body.text.clone(), body.cuts.clone(), sum]);
             let sql = "UPDATE flowcell_runs SET standing = 'parked', due = NULL, attention = 1, updated = ?,
-                next_seq = ?, tail = ?, owner = NULL, epoch = epoch + 1 WHERE id = ?";
-            connection.run(sql, args![now, next_seq + 1, sum, id]).await?;
+                next_seq = ?, tail = ?, owner = NULL, epoch = epoch + 1, error_words = ? WHERE id = ?";
+            connection.run(sql, args![now, next_seq + 1, sum, wait.clone(), id]).await?;
             (last, parked) = (id, parked + 1);
         }
         connection.insert("flowcell_units (run, first_seq, facts, ts, body, cuts, checksum)", units, "").await?;

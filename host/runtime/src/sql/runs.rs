@@ -12,7 +12,7 @@ use crate::{
     ports::{Filter, Removable, RunRow, Runs, StoreError},
     rows::{
         removable,
-        search::{self, parse_labels},
+        search::{self, parse_labels, parse_wait},
     },
 };
 
@@ -20,7 +20,7 @@ use crate::{
 const RUN_COLUMNS: &str = "runs.run, runs.flow,
     CASE WHEN runs.standing = 'parked' AND runs.attention = 1 THEN 'needs_attention' ELSE runs.standing END,
     runs.created, runs.updated, runs.due, runs.version, runs.labels, runs.started_by, runs.retry_of, runs.error,
-    runs.failed_node";
+    runs.failed_node, CASE WHEN runs.standing = 'parked' THEN runs.error_words END";
 
 fn run_row(row: &Row) -> Result<RunRow, SqlError> {
     Ok(RunRow {
@@ -36,13 +36,14 @@ fn run_row(row: &Row) -> Result<RunRow, SqlError> {
         retry_of: row.maybe_text(9)?.map(RunId::from),
         error: row.maybe_text(10)?,
         node: row.maybe_text(11)?,
+        waits_for: parse_wait(row.maybe_text(12)?),
     })
 }
 
 async fn find(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, SqlError> {
     let sql = format!("SELECT {RUN_COLUMNS}, next_seq FROM flowcell_runs AS runs WHERE tenant = ? AND hash = ?");
     let row = connection.row(&sql, args![tenant.as_str(), hash(run.as_str())]).await?;
-    row.map(|row| Ok((run_row(&row)?, row.number(12)?))).transpose()
+    row.map(|row| Ok((run_row(&row)?, row.number(13)?))).transpose()
 }
 
 async fn children(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, SqlError> {

@@ -82,6 +82,11 @@ pub(super) async fn write_error(connection: &mut Connection, id: i64, error: &Er
     connection.run(sql, values).await.map(drop)
 }
 
+/// Writes the first item that a parked run waits for.
+pub(super) async fn write_wait(connection: &mut Connection, id: i64, text: &str) -> Result<(), SqlError> {
+    connection.run("UPDATE flowcell_runs SET error_words = ? WHERE id = ?", args![text, id]).await.map(drop)
+}
+
 /// Removes the labels of removed runs.
 pub(super) async fn forget(connection: &mut Connection, ids: &[i64]) -> Result<(), SqlError> {
     let sql = format!("DELETE FROM flowcell_labels WHERE run IN ({})", placeholders(ids.len()));

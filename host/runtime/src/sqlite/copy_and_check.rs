@@ -12,7 +12,7 @@ use crate::{
     rows::{
         copy_and_check::{CopyableStore, Kept, KeptBlob, KeptRun, KeptState},
         cut::ExternalizedRow,
-        search::ErrorColumns,
+        search::{ErrorColumns, wait_text},
     },
 };
 
@@ -195,6 +195,9 @@ fn take_units(
     transaction.prepare_cached(sql)?.execute(params![next, tenant.as_str(), run.as_str()])?;
     if let Some(error) = units.last().and_then(|unit| ErrorColumns::of_unit(unit)) {
         search::write_error(transaction, row.id, &error)?;
+    }
+    if let Some(text) = units.last().and_then(|unit| wait_text(&unit.facts)) {
+        search::write_wait(transaction, row.id, &text)?;
     }
     Ok(())
 }

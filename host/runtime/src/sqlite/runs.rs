@@ -11,7 +11,7 @@ use crate::{
     ports::{Filter, Removable, RunRow, Runs, StoreError},
     rows::{
         removable,
-        search::{self, Dialect, Value, parse_labels},
+        search::{self, Dialect, Value, parse_labels, parse_wait},
     },
 };
 
@@ -122,7 +122,7 @@ pub(super) fn ids(connection: &Connection, sql: &str, params: impl Params) -> Re
 const RUN_COLUMNS: &str = "runs.run, runs.flow,
     iif(runs.standing = 'parked' AND runs.attention, 'needs_attention', runs.standing) AS status,
     runs.created, runs.updated, runs.due, runs.version, runs.labels, runs.started_by, runs.retry_of, runs.error,
-    runs.failed_node";
+    runs.failed_node, iif(runs.standing = 'parked', runs.error_words, NULL)";
 
 const SEARCH: Dialect = Dialect {
     runs: "runs",
@@ -147,5 +147,6 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         retry_of: row.get::<_, Option<String>>(9)?.map(RunId::from),
         error: row.get(10)?,
         node: row.get(11)?,
+        waits_for: parse_wait(row.get(12)?),
     })
 }

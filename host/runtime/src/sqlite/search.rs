@@ -48,6 +48,11 @@ pub(super) fn write_error(connection: &Connection, id: i64, error: &ErrorColumns
     connection.prepare_cached(sql)?.execute(params![error.code, error.node, error.words, id]).map(drop)
 }
 
+/// Writes the first item that a parked run waits for.
+pub(super) fn write_wait(connection: &Connection, id: i64, text: &str) -> Result<(), rusqlite::Error> {
+    connection.prepare_cached("UPDATE runs SET error_words = ? WHERE id = ?")?.execute(params![text, id]).map(drop)
+}
+
 /// Removes the searched columns and labels of a removed run.
 pub(super) fn forget(connection: &Connection, id: i64) -> Result<(), rusqlite::Error> {
     connection.prepare_cached("DELETE FROM labels WHERE run = ?")?.execute([id])?;

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     ports::{Entry, Swept},
-    rows::search::ErrorColumns,
+    rows::search::{ErrorColumns, wait_text},
 };
 
 /// The number of runs whose rows the writer remembers.
@@ -238,8 +238,10 @@ impl Rows {
         }
         if let Some(status) = entry.status {
             let (name, due, attention) = status.columns();
-            let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ?, next_seq = ? WHERE id = ?";
-            connection.prepare_cached(sql)?.execute(params![name, due, attention, unit.ts, unit.next_seq(), id])?;
+            let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ?, next_seq = ?, error_words = ?
+                WHERE id = ?";
+            let values = params![name, due, attention, unit.ts, unit.next_seq(), wait_text(&unit.facts), id];
+            connection.prepare_cached(sql)?.execute(values)?;
             if let Some(error) = ErrorColumns::of_unit(unit) {
                 search::write_error(connection, id, &error)?;
             }

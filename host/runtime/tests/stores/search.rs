@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use flowcell_contract::{Failure, Json, RunId};
 use flowcell_runtime::{
     RunStatus,
-    fact::{Fact, RunEnd},
+    fact::{Fact, ParkReason, RunEnd, WaitReason, WaitsFor},
     limits::{MAX_COLUMN_BYTES, MAX_SEARCHED_BYTES},
     ports::{Counts, Entry, Filter, Group, Record, RunRow, StoredStatus, Unit},
 };
@@ -113,10 +113,24 @@ impl Model {
         let Some(status) = STATUSES[self.status].1 else { return };
         let facts = match status {
             StoredStatus::Ended(_) => vec![self.end()],
-            _ => vec![Fact::PhaseEnded { success: true }],
+            _ => {
+                let waits_for = self.waits_for().map(Box::new);
+                vec![Fact::RunParked { due: None, reason: ParkReason::Waiting, waits_for }]
+            }
         };
         let last = Unit { first_seq: 1, ts: self.created + self.duration, facts };
         store.append(Entry { status: Some(status), ..entry(run.as_str(), last) });
+    }
+
+    /// Returns the first item that the run waits for, if it is parked. Its texts are those that filters search.
+    fn waits_for(&self) -> Option<WaitsFor> {
+        let is_parked = ["parked", "needs_attention"].contains(&STATUSES[self.status].0);
+        let task = self.error.1.map(|_| MESSAGES[self.error.2].into());
+        (is_parked && self.error.0 > 0).then_some(WaitsFor {
+            reason: WaitReason::Gate,
+            task,
+            others: self.error.0 as u32,
+        })
     }
 
     fn updated(&self) -> u64 {
@@ -238,6 +252,7 @@ fn check(store: &Store, models: &[Model], filters: &[Filter]) {
             let repeats = record.repeats.filter(|_| !model.below);
             assert_eq!((&row.retry_of, row.node.as_deref()), (&repeats, model.node()));
             assert_eq!(row.error.as_deref(), model.is_failed().then(|| ERRORS[model.error.0]));
+            assert_eq!(row.waits_for, model.waits_for(), "{row:?}");
         }
         let Counts { values, more } = store.runs().count(&tenant(), filter, &Group::Label("team".into())).unwrap();
         let billing = expected.len() as u64 - values.iter().map(|(_, count)| *count).sum::<u64>();

@@ -25,6 +25,7 @@ use super::{
     api_error::ApiError,
     auth_rate_limiter::AuthRateLimiter,
     broadcast::Broadcasts,
+    facts::RememberedFacts,
     identity::{Caller, Identify},
     limits::Limits,
     permit::{MAX_HOOK_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, RequestPermit},
@@ -81,6 +82,7 @@ pub(crate) struct App {
     /// Permits for open WebSockets.
     pub(crate) sockets: FairSemaphore,
     pub(crate) document: OnceLock<Arc<Value>>,
+    pub(crate) facts: RememberedFacts,
     /// Becomes true when the server ends. All event streams and WebSockets then end, too.
     pub(crate) ends: watch::Sender<bool>,
     start_locks: [Mutex<()>; START_LOCKS],
@@ -112,6 +114,7 @@ impl App {
             responses: FairSemaphore::new(MAX_RESPONSE_BYTES),
             sockets: FairSemaphore::new(limits.sockets),
             document: OnceLock::new(),
+            facts: RememberedFacts::default(),
             ends: watch::Sender::new(false),
             start_locks: std::array::from_fn(|_| Mutex::default()),
         }

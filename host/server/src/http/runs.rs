@@ -6,7 +6,7 @@ use axum::{Json, http::StatusCode};
 use flowcell_contract::RunId;
 use flowcell_runtime::{
     RunError, RunResult, RunStatus, Waiting,
-    fact::RunEnd,
+    fact::{RunEnd, WaitsFor},
     paging::{PAGE_BYTES, PageLimits},
     ports::{Filter, RunRow},
 };
@@ -22,6 +22,7 @@ use super::{
     search::{RunCount, RunQuery, list_counts},
 };
 use flowcell_platform::{
+    facts::{CutInput, MAX_SHOWN_INPUT_BYTES, PinnedPack, RunFacts},
     shape,
     tree::{Tree, Twig, is_zero},
     waiting,
@@ -50,6 +51,12 @@ pub(crate) struct RunView {
     /// The time when the next timer of a parked run is due, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<u64>,
+    /// The first item that a parked run waits for: `{ reason, task?, others? }`. The reason is `gate`, `message`,
+    /// `event`, `ambiguous`, `nondeterministic`, `crash_loop` or `restored`; `others` counts the further waits. Absent if
+    /// the run waits only for the time `due`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    waits_for: Option<WaitsFor>,
     /// The outputs of an ended run; for a run that did not succeed, the outputs until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
@@ -86,7 +93,22 @@ pub(crate) struct RunView {
     /// The node that failed, such as `each.fetch` for a node in the body of `each`.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed_node: Option<String>,
+    /// The packs that the run is pinned to (only for one run).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    packs: Vec<PinnedPack>,
+    /// The reason why the packs are unknown, such as damaged content (only for one run).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packs_unknown: Option<String>,
+    /// The input with the defaults of the flow (only for one run).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    input: Option<Value>,
+    /// The beginning of an input of more than 16 KiB, in place of `input`; `…/input` has all of it (only for one run).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_cut: Option<CutInput>,
 }
+
+const _: () = assert!(MAX_SHOWN_INPUT_BYTES == 16 * 1024, "the documentation of `input_cut` names the limit");
 
 impl RunView {
     /// Creates the view of a run that was just admitted.
@@ -98,6 +120,7 @@ impl RunView {
             created: None,
             updated: None,
             due: None,
+            waits_for: None,
             outputs: None,
             error: None,
             waiting: None,
@@ -109,6 +132,10 @@ impl RunView {
             called_by: None,
             error_code: None,
             failed_node: None,
+            packs: Vec::new(),
+            packs_unknown: None,
+            input: None,
+            input_cut: None,
         }
     }
 
@@ -120,6 +147,7 @@ impl RunView {
             created: Some(row.created),
             updated: Some(row.updated),
             due: row.due,
+            waits_for: row.waits_for.clone(),
             version: row.version,
             labels: row.labels.clone(),
             trigger: row.trigger.clone(),
@@ -128,6 +156,12 @@ impl RunView {
             failed_node: row.node.clone(),
             ..RunView::new_running(&row.run_id)
         }
+    }
+
+    /// Adds the facts of the run that are fixed at its start.
+    fn with_facts(self, facts: &RunFacts) -> RunView {
+        let RunFacts { packs, packs_unknown, input, input_cut } = facts.clone();
+        RunView { packs, packs_unknown, input, input_cut, ..self }
     }
 
     /// Creates the view from the result of a run.
@@ -215,7 +249,7 @@ pub(crate) async fn list(
     Ok(Json(RunPage { runs, next, counts: counts.map(list_counts), more }))
 }
 
-/// Show a run, with its outputs once it has ended
+/// Show a run with its input and its packs, and with its outputs once it has ended
 #[utoipa::path(get, path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path,)),
     responses((status = 200, body = RunView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn show(request: Request, PathParam(id): PathParam<String>) -> Result<Json<RunView>, ApiError> {
@@ -227,7 +261,8 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiErr
     request
         .blocking(move |request| {
             let (row, next) = request.row(&run)?;
-            let mut view = RunView::from_row(&row);
+            let facts = request.app.facts.read(&request.host, &row)?;
+            let mut view = RunView::from_row(&row).with_facts(&facts);
             let repeats = Filter { retry_of: Some(run.clone()), limit: MAX_SHOWN_REPEATS, ..Filter::default() };
             let repeats = request.runs()?.runs(request.tenant(), &repeats)?;
             view.retried_by = repeats.iter().map(|row| row.run_id.to_string()).collect();
@@ -238,6 +273,31 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiErr
             })
         })
         .await
+}
+
+/// The input of a run.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunInput {
+    run_id: String,
+    /// The whole input, with the defaults of the flow.
+    input: Value,
+}
+
+/// Show the whole input of a run
+#[utoipa::path(get, path = "/v1/runs/{id}/input", tag = "runs", operation_id = "show_run_input",
+    params(("id" = String, Path,)),
+    responses((status = 200, body = RunInput), (status = "default", body = ErrorBody)))]
+pub(crate) async fn input(request: Request, PathParam(id): PathParam<String>) -> Result<Json<RunInput>, ApiError> {
+    let run = parse_path_id(&id)?;
+    let input = request
+        .reading(move |request| {
+            request.row(&run)?;
+            let input = request.host.input_of(&run)?.ok_or_else(|| ApiError::run_not_found(run.as_str()))?;
+            Ok(RunInput { run_id: run.to_string(), input: input.to_serde() })
+        })
+        .await?;
+    Ok(Json(input))
 }
 
 /// Delete an ended run with its child runs; its id is not used again

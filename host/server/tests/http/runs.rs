@@ -304,3 +304,47 @@ fn the_catalog_is_served() {
     assert_eq!(served.get(&format!("/v1/nodes/{first}")).json(), nodes["nodes"][0]);
     assert_eq!(served.get("/v1/nodes/acme.none").fault(), (404, "node_type_not_found".into()));
 }
+
+#[test]
+fn a_run_shows_its_input_its_packs_and_what_it_waits_for() {
+    let served = Served::local();
+    let start = |run: &str, input: &Value| {
+        let body = json!({ "flow": asks(), "runId": run, "input": input });
+        assert_eq!(served.post("/v1/runs?wait=true", &body).status, 201);
+    };
+    let short = json!({ "who": "Ada" });
+    start("short", &short);
+    // Asked twice, because the second answer comes from memory.
+    for _ in 0..2 {
+        let shown = served.get("/v1/runs/short").json();
+        assert_eq!((&shown["input"], &shown["inputCut"]), (&short, &Value::Null), "{shown}");
+        assert_eq!(shown["waitsFor"], json!({ "reason": "gate", "task": "ok" }), "{shown}");
+        let pack = &shown["packs"][0];
+        assert_eq!((&pack["name"], pack["digest"].as_str().unwrap().len()), (&json!("control"), 64), "{shown}");
+        assert!(pack["version"].is_string() && shown["packs"].as_array().unwrap().len() == 1, "{shown}");
+    }
+    let long = json!({ "who": "é".repeat(20_000) });
+    start("long", &long);
+    let shown = served.get("/v1/runs/long").json();
+    let text = long.to_string();
+    let cut = &shown["inputCut"];
+    assert_eq!((&shown["input"], cut["bytes"].as_u64()), (&Value::Null, Some(text.len() as u64)), "{cut}");
+    assert_eq!(cut["start"].as_str().unwrap(), text.chars().take(1_000).collect::<String>());
+    assert_eq!(served.get("/v1/runs/long/input").json(), json!({ "runId": "long", "input": long }));
+    assert_eq!(served.get("/v1/runs/none/input").fault(), (404, "run_not_found".to_owned()));
+    // A list tells what a run waits for, and neither inputs nor packs.
+    let listed = served.get("/v1/runs?status=parked").json();
+    for run in listed["runs"].as_array().unwrap() {
+        assert_eq!(run["waitsFor"]["task"], "ok", "{listed}");
+        assert!(run["input"].is_null() && run["packs"].is_null(), "{listed}");
+    }
+    // The text of a wait is not the text of an error.
+    assert_eq!(served.get("/v1/runs?text=gate").json()["runs"], json!([]));
+    assert_eq!(served.get("/v1/runs?text=gate&status=parked").json()["runs"], json!([]));
+    // A run that was answered waits for nothing.
+    assert_eq!(served.post("/v1/runs/short/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
+    assert_eq!(served.get("/v1/runs/short/events/stream").status, 200);
+    let ended = served.get("/v1/runs/short").json();
+    assert_eq!((&ended["status"], &ended["waitsFor"]), (&json!("succeeded"), &Value::Null), "{ended}");
+    assert_eq!(ended["input"], short);
+}

@@ -82,7 +82,8 @@ fn table(rows: &[RunRow]) -> String {
         let (id, flow) = (row.run_id.as_str(), inert(&row.flow));
         let labels = row.labels.iter().map(|(name, value)| format!("  {name}={}", inert(value)));
         let error = row.error.iter().map(|code| format!("  {}", inert(code)));
-        let more: String = error.chain(labels).collect();
+        let waits = row.waits_for.iter().map(|waits| format!("  waits: {}", inert(&waits.to_string())));
+        let more: String = error.chain(waits).chain(labels).collect();
         text.push_str(&format!("{id:width$}  {:15}  {ago:>12} ago  {flow}{more}\n", row.status));
     }
     text

@@ -1,0 +1,90 @@
+//! The facts of a run that are fixed at its start: its input, and the packs that it is pinned to.
+
+use flowcell_contract::{Json, RunId};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Host, StartError};
+
+pub use crate::host::pin::PinnedPack;
+
+/// Maximum size in bytes of an input that is shown whole, as JSON text.
+pub const MAX_SHOWN_INPUT_BYTES: usize = 16 * 1024;
+/// Number of characters that are shown of a larger input.
+pub const CUT_INPUT_CHARS: usize = 1_000;
+
+/// The facts of a run that are fixed at its start.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunFacts {
+    /// The packs that the run is pinned to, sorted by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub packs: Vec<PinnedPack>,
+    /// The reason why the packs are unknown, such as damaged content. `None`: they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packs_unknown: Option<String>,
+    /// The input with the defaults of the flow, if its JSON text has at most [`MAX_SHOWN_INPUT_BYTES`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// The beginning of a larger input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_cut: Option<CutInput>,
+}
+
+/// The beginning of an input that is too large to be shown whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CutInput {
+    /// The size of the whole input, in bytes of JSON text.
+    pub bytes: usize,
+    /// The first 1,000 characters of the JSON text.
+    pub start: String,
+}
+
+const _: () = assert!(CUT_INPUT_CHARS == 1_000, "the documentation of `start` names the number");
+
+impl RunFacts {
+    /// Reads the facts of a run.
+    pub fn of(host: &Host, run: &RunId) -> Result<RunFacts, StartError> {
+        let mut facts = RunFacts::default();
+        match host.packs_of(run) {
+            Ok(packs) => facts.packs = packs,
+            // The rest of the run can be shown without its packs.
+            Err(error) => facts.packs_unknown = Some(error.to_string()),
+        }
+        if let Some(input) = host.input_of(run)? {
+            facts.set_input(&input);
+        }
+        Ok(facts)
+    }
+
+    fn set_input(&mut self, input: &Json) {
+        let text = input.to_text();
+        match text.len() <= MAX_SHOWN_INPUT_BYTES {
+            true => self.input = Some(input.to_serde()),
+            false => {
+                let start = text.chars().take(CUT_INPUT_CHARS).collect();
+                self.input_cut = Some(CutInput { bytes: text.len(), start });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_input_beyond_the_limit_is_cut_and_says_its_size() {
+        // The quotes of the text count, too.
+        for (length, is_whole) in [(0, true), (MAX_SHOWN_INPUT_BYTES - 2, true), (MAX_SHOWN_INPUT_BYTES - 1, false)] {
+            let mut facts = RunFacts::default();
+            facts.set_input(&Json::from(json!("x".repeat(length))));
+            assert_eq!(facts.input.is_some(), is_whole, "{length}");
+            let cut = (!is_whole).then(|| CutInput { bytes: length + 2, start: format!("\"{}", "x".repeat(999)) });
+            assert_eq!(facts.input_cut, cut, "{length}");
+        }
+    }
+}

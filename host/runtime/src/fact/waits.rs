@@ -1,0 +1,88 @@
+//! The first item that a parked run waits for, in a form that fits into a row of a list.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The first item that a parked run waits for: a blocked task if there is one, else the wait whose address comes first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitsFor {
+    /// The reason for the wait.
+    pub reason: WaitReason,
+    /// The address of the task that waits, such as `each[3].approve`. `None`: the whole run waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Box<str>>,
+    /// The number of further waits of the run and of its child runs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub others: u32,
+}
+
+/// The reason why a parked run waits. A run that waits only for a timer has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitReason {
+    /// A person has to answer a question.
+    Gate,
+    /// An agent run waits for a message.
+    Message,
+    /// A task waits for a named event.
+    Event,
+    /// A person has to decide about a call of unknown outcome.
+    Ambiguous,
+    /// A person has to decide about a component that did not repeat its recorded calls.
+    Nondeterministic,
+    /// The run's process has died repeatedly, and the run made no progress.
+    CrashLoop,
+    /// The store was restored from an older copy. The later actions of the run are unknown.
+    Restored,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+impl WaitReason {
+    /// Returns the name in JSON, such as `crash_loop`.
+    pub fn name(self) -> &'static str {
+        match self {
+            WaitReason::Gate => "gate",
+            WaitReason::Message => "message",
+            WaitReason::Event => "event",
+            WaitReason::Ambiguous => "ambiguous",
+            WaitReason::Nondeterministic => "nondeterministic",
+            WaitReason::CrashLoop => "crash_loop",
+            WaitReason::Restored => "restored",
+        }
+    }
+}
+
+impl fmt::Display for WaitsFor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.reason.name())?;
+        if let Some(task) = &self.task {
+            write!(formatter, " {task}")?;
+        }
+        if self.others > 0 { write!(formatter, " and {} more", self.others) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_reasons_are_those_in_json() {
+        for reason in [
+            WaitReason::Gate,
+            WaitReason::Message,
+            WaitReason::Event,
+            WaitReason::Ambiguous,
+            WaitReason::Nondeterministic,
+            WaitReason::CrashLoop,
+            WaitReason::Restored,
+        ] {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
+        }
+    }
+}
