@@ -36,7 +36,7 @@ fn tenants() -> Tenants {
 }
 
 fn all() -> Vec<String> {
-    Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect()
+    Scope::of_tenants().map(|scope| scope.name().to_owned()).collect()
 }
 
 #[test]

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 pub use self::{
     begin::{Driver, HandedOverRuns, QueueDriver},
     reach::Reach,
-    stop::{NotCancelled, StoppedTenant, stop_tenant},
+    stop::{NotCancelled, StoppedTenant, stop_tenant, stop_tenant_as},
     watch::{Events, watch_owner},
 };
 use crate::{

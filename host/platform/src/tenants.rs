@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`across`] | the runs of all tenants as one list |
 //! | [`token`] | tokens: shown once, stored as hashes |
 //! | token_use | the last use of tokens, and warnings before they expire |
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
@@ -12,6 +13,7 @@
 //!
 //! All of these data are in the documents of the store, so every process on a shared store has the same data.
 
+pub mod across;
 pub mod audit;
 pub mod callers;
 pub mod deletion;
@@ -233,12 +235,20 @@ pub struct Tenants {
     host: Host,
     refusals: Arc<Refusals>,
     uses: Arc<TokenUses>,
+    /// The actor in audit entries about changes.
+    actor: Arc<str>,
 }
 
 impl Tenants {
     /// Returns the tenants in the store of a host.
     pub fn of(host: &Host) -> Tenants {
-        Tenants { host: host.for_tenant(Tenant::from(OPERATORS)), refusals: Arc::default(), uses: Arc::default() }
+        let host = host.for_tenant(Tenant::from(OPERATORS));
+        Tenants { host, refusals: Arc::default(), uses: Arc::default(), actor: OPERATOR.into() }
+    }
+
+    /// Returns the same tenants. Audit logs name `actor`, the id of a token, for changes through the result.
+    pub fn acting_as(&self, actor: &Arc<str>) -> Tenants {
+        Tenants { actor: actor.clone(), ..self.clone() }
     }
 
     /// Creates a tenant. Fails if a removed tenant had the name, so that the two are not confused.
@@ -347,9 +357,11 @@ impl Tenants {
         self.note(tenant, "tenant.policy", &set, Outcome::Done)
     }
 
-    /// Returns the host for a tenant, with its policy.
+    /// Returns the host for a tenant, with its policy. `local` always exists.
     pub fn host(&self, tenant: &Tenant) -> Result<Host, TenantError> {
-        Ok(self.host.for_tenant(tenant.clone()).with_policy(Arc::new(self.policy(tenant.as_str())?)))
+        let tenant = self.existing_tenant(tenant.as_str())?;
+        let policy = Policy::read(self.document_store(), &tenant)?;
+        Ok(self.host.for_tenant(tenant).with_policy(Arc::new(policy)))
     }
 
     /// Returns the entries of a tenant after a sequence number, at most `limit`.
@@ -376,7 +388,7 @@ impl Tenants {
 
     /// Adds an audit entry about an operator's action on a tenant.
     pub fn note(&self, tenant: &str, action: &str, subject: &str, outcome: Outcome) -> Result<(), TenantError> {
-        self.note_by(OPERATOR, tenant, action, subject, outcome)
+        self.note_by(&self.actor, tenant, action, subject, outcome)
     }
 
     fn note_by(

@@ -8,12 +8,14 @@
 //! | permit | the permits that a request holds, and the memory of bodies |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
 //! | health, catalog, flows, library, files, runs, tasks, secrets, start, steer, migrate, jobs, events, socket, usage | the routes |
+//! | admin | the routes of the operators across tenants |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
 //! | facts | the remembered facts of runs |
 //! | metrics | the route `/metrics`, and the log of requests |
 //! | limits | the limits of connections |
 
+pub(crate) mod admin;
 pub(crate) mod api_error;
 pub(crate) mod app;
 pub(crate) mod auth_rate_limiter;

@@ -31,6 +31,7 @@ use utoipa_axum::{
 use crate::{
     document,
     http::{
+        admin,
         api_error::ApiError,
         app::{App, finish_detached},
         auth_rate_limiter::ClientAddr,
@@ -139,6 +140,11 @@ fn table() -> Vec<Row> {
         (Needs(Scope::RunRead), routes!(jobs::resume)),
         (Needs(Scope::RunRead), routes!(jobs::cancel)),
         (Needs(Scope::RunRead), routes!(usage::usage)),
+        (Needs(Scope::AdminRead), routes!(admin::tenants)),
+        (Needs(Scope::AdminRead), routes!(admin::runs)),
+        (Needs(Scope::AdminWrite), routes!(admin::enable)),
+        (Needs(Scope::AdminWrite), routes!(admin::disable)),
+        (Needs(Scope::AdminWrite), routes!(admin::cancel)),
         (Needs(Scope::FlowWrite), routes!(steps_api::create_flow)),
         (Needs(Scope::RunCreate), routes!(steps_api::run_flow)),
         (Needs(Scope::FlowRead), routes!(steps_api::list_flows)),
@@ -322,7 +328,8 @@ async fn authorize(
         }
     }
     let caller = caller?;
-    if !caller.scopes.has(scope) {
+    // A tenant has no scope of the operators, whatever its identity provider says.
+    if !caller.scopes.has(scope) || scope.is_for_operators() && !app.acts_for_operators(&caller) {
         return Err(ApiError::forbidden(scope));
     }
     let place = app.requests.try_take(&caller.tenant, 1);

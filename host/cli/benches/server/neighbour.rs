@@ -65,7 +65,7 @@ fn serve() -> (Served, Vec<String>, tempfile::TempDir) {
         |builder| builder.packs(&pack).instances(1_000),
         |host| {
             let tenants = Tenants::of(host);
-            let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect();
+            let all: Vec<_> = Scope::of_tenants().map(|scope| scope.name().to_owned()).collect();
             for name in ["a", "b"] {
                 tenants.create(name).unwrap();
                 tokens.lock().unwrap().push(tenants.create_token(name, &all, "", None).unwrap().token);

@@ -40,7 +40,11 @@ pub struct NotCancelled {
 /// Disables a tenant, and cancels its runs that have not ended, whichever process drives them. Runs that another run
 /// has called end with that one.
 pub async fn stop_tenant(host: &Host, name: &str) -> Result<StoppedTenant, TenantError> {
-    let tenants = Tenants::of(host);
+    stop_tenant_as(&Tenants::of(host), host, name).await
+}
+
+/// Performs [`stop_tenant`]. The audit log names the actor of `tenants`.
+pub async fn stop_tenant_as(tenants: &Tenants, host: &Host, name: &str) -> Result<StoppedTenant, TenantError> {
     tenants.enable(name, false)?;
     let own = host.for_tenant(Tenant::from(name));
     let mut stopped = StoppedTenant::default();

@@ -30,11 +30,15 @@ pub enum Scope {
     MetricsRead,
     /// Deletes ended runs.
     RunDelete,
+    /// Reads the tenants and their runs. Only the operators may have it.
+    AdminRead,
+    /// Enables and disables tenants, and cancels their runs. Only the operators may have it.
+    AdminWrite,
 }
 
 impl Scope {
     /// Every scope, in the order of the bits in [`Scopes`].
-    pub const ALL: [Scope; 10] = [
+    pub const ALL: [Scope; 12] = [
         Scope::FlowRead,
         Scope::FlowWrite,
         Scope::RunCreate,
@@ -45,6 +49,8 @@ impl Scope {
         Scope::Admin,
         Scope::MetricsRead,
         Scope::RunDelete,
+        Scope::AdminRead,
+        Scope::AdminWrite,
     ];
 
     /// Returns the scope's name in tokens and errors.
@@ -60,13 +66,28 @@ impl Scope {
             Scope::Admin => "admin",
             Scope::MetricsRead => "metrics:read",
             Scope::RunDelete => "run:delete",
+            Scope::AdminRead => "admin:read",
+            Scope::AdminWrite => "admin:write",
         }
     }
 
     /// Returns whether a token of this tenant may have the scope. Tokens of the operators have no other scopes than those
     /// that act on the whole server.
     pub(crate) fn is_allowed_for(self, tenant: &str) -> bool {
-        tenant != OPERATORS || matches!(self, Scope::MetricsRead)
+        match tenant == OPERATORS {
+            true => self.is_for_operators() || self == Scope::MetricsRead,
+            false => !self.is_for_operators(),
+        }
+    }
+
+    /// Returns whether only the operators may have the scope, because it acts on all tenants.
+    pub fn is_for_operators(self) -> bool {
+        matches!(self, Scope::AdminRead | Scope::AdminWrite)
+    }
+
+    /// Returns the scopes that a token of a tenant may have.
+    pub fn of_tenants() -> impl Iterator<Item = Scope> {
+        Scope::ALL.into_iter().filter(|scope| !scope.is_for_operators())
     }
 
     /// Returns the scope with this name, or `None` if no scope has it.

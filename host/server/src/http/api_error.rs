@@ -23,6 +23,7 @@ use flowcell_platform::{
     jobs::JobError,
     shape,
     supervisor::AdmitError,
+    tenants::TenantError,
     triggers::{
         LookError,
         operation::{TriggerError, findings},
@@ -304,6 +305,18 @@ impl From<TriggerError> for ApiError {
             TriggerError::TooMany(_) => ApiError::busy(error.code(), error),
             TriggerError::Flow(error) => error.into(),
             TriggerError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<TenantError> for ApiError {
+    fn from(error: TenantError) -> ApiError {
+        match error {
+            TenantError::Unknown(_) => ApiError::not_found("tenant_not_found", error),
+            TenantError::BeingRemoved(_) => ApiError::new(StatusCode::CONFLICT, "tenant_being_removed", error),
+            TenantError::Changed(_) => ApiError::new(StatusCode::CONFLICT, "conflict", error),
+            TenantError::Store(error) => error.into(),
+            error => ApiError::internal(error),
         }
     }
 }

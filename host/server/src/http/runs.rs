@@ -139,7 +139,7 @@ impl RunView {
         }
     }
 
-    fn from_row(row: &RunRow) -> RunView {
+    pub(crate) fn from_row(row: &RunRow) -> RunView {
         let status = if row.status == "active" { "running" } else { &row.status };
         RunView {
             flow: Some(row.flow.clone()),

@@ -88,7 +88,7 @@ pub(crate) struct RunQuery {
     #[param(minimum = 1, maximum = 500)]
     limit: Option<u32>,
     /// The `next` of the previous page.
-    #[param(min_length = 1, max_length = 200, pattern = r"^[A-Za-z0-9_.:/\[\]-]+$")]
+    #[param(min_length = 1, max_length = 300, pattern = r"^[A-Za-z0-9_.:/\[\]-]+$")]
     cursor: Option<String>,
 }
 
@@ -96,6 +96,11 @@ impl RunQuery {
     /// Returns the maximum number of runs in the page.
     pub(crate) fn page_size(&self) -> Result<usize, ApiError> {
         check_limit(self.limit, DEFAULT_PAGE_RUNS, MAX_PAGE_RUNS)
+    }
+
+    /// Removes the cursor from the query and returns it.
+    pub(crate) fn take_cursor(&mut self) -> Option<String> {
+        self.cursor.take()
     }
 
     /// Returns the member by which the runs are counted.

@@ -28,6 +28,12 @@ pub(crate) struct Accepted {
     accepted: bool,
 }
 
+impl Accepted {
+    pub(crate) fn new(run: &RunId) -> Accepted {
+        Accepted { run_id: run.to_string(), accepted: true }
+    }
+}
+
 /// A message to a run.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -170,7 +176,7 @@ pub(crate) async fn send_command(request: &Request, run: &RunId, command: RunCom
 async fn send_to_run(request: &Request, id: &str, command: RunCommand) -> Result<Json<Accepted>, ApiError> {
     let run = parse_path_id(id)?;
     send_command(request, &run, command).await?;
-    Ok(Json(Accepted { run_id: run.to_string(), accepted: true }))
+    Ok(Json(Accepted::new(&run)))
 }
 
 /// Send a message to a run

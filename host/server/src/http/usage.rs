@@ -7,6 +7,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
 };
+use flowcell_platform::{policy::PerDay, usage::Used};
 
 /// The usage of the tenant on this day (UTC), and its limits.
 #[derive(serde::Serialize, ToSchema)]
@@ -22,7 +23,15 @@ pub(crate) struct UsageView {
     model_usd: f64,
     /// The limits of the policy: `computeMs`, `events`, `writtenMib`, `modelUsd`.
     #[schema(value_type = Object)]
-    per_day: flowcell_platform::policy::PerDay,
+    per_day: PerDay,
+}
+
+impl UsageView {
+    /// Creates the view of a day's usage with its limits.
+    pub(crate) fn new(used: Used, per_day: PerDay) -> UsageView {
+        let Used { compute_ms, events, written_bytes, model_usd } = used;
+        UsageView { compute_ms, events, written_bytes, model_usd, per_day }
+    }
 }
 
 /// Show the usage of the tenant on this day (UTC)
@@ -33,6 +42,5 @@ pub(crate) struct UsageView {
 pub(crate) async fn usage(request: Request) -> Result<Json<UsageView>, ApiError> {
     let per_day = request.host.policy().per_day;
     let used = request.blocking(|request| Ok(request.host.usage().of_today(request.tenant())?)).await?;
-    let (compute_ms, events) = (used.compute_ms, used.events);
-    Ok(Json(UsageView { compute_ms, events, written_bytes: used.written_bytes, model_usd: used.model_usd, per_day }))
+    Ok(Json(UsageView::new(used, per_day)))
 }

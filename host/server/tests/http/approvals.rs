@@ -28,7 +28,7 @@ fn served() -> (Served, String, String) {
         |host| {
             let tenants = Tenants::of(host);
             tenants.create("a").unwrap();
-            let all = Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect();
+            let all = Scope::of_tenants().map(|scope| scope.name().to_owned()).collect();
             for scopes in [all, vec!["run:create".to_owned(), "run:read".to_owned()]] {
                 tokens.lock().unwrap().push(tenants.create_token("a", &scopes, "", None).unwrap().token);
             }

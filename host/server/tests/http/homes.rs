@@ -207,7 +207,7 @@ fn serve_with_operator() -> (Served, Host, String) {
         |host| {
             let tenants = Tenants::of(host);
             tenants.create("a").unwrap();
-            let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect();
+            let all: Vec<_> = Scope::of_tenants().map(|scope| scope.name().to_owned()).collect();
             let token = tenants.create_token("a", &all, "", None).unwrap().token;
             *known.lock().unwrap() = Some((host.clone(), token));
             let known: Arc<dyn Identify> = Arc::new(tenants);

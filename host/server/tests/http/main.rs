@@ -4,6 +4,7 @@
 #![cfg(unix)]
 
 mod access;
+mod admin;
 mod approvals;
 mod client;
 mod document;

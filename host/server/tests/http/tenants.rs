@@ -30,7 +30,7 @@ pub(crate) fn served_with(policy: &Policy, build: impl FnOnce(HostBuilder) -> Ho
         build,
         |host| {
             let tenants = Tenants::of(host);
-            let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect();
+            let all: Vec<_> = Scope::of_tenants().map(|scope| scope.name().to_owned()).collect();
             for name in ["a", "b"] {
                 tenants.create(name).unwrap();
                 tokens.lock().unwrap().push(tenants.create_token(name, &all, "", None).unwrap().token);
@@ -140,7 +140,7 @@ fn served_with_audit() -> (Served, Tenants, NewToken) {
         |host| {
             let tenants = Tenants::of(host);
             tenants.create("a").unwrap();
-            let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect();
+            let all: Vec<_> = Scope::of_tenants().map(|scope| scope.name().to_owned()).collect();
             let token = tenants.create_token("a", &all, "", None).unwrap();
             *known.lock().unwrap() = Some((tenants.clone(), token));
             Arc::new(tenants)

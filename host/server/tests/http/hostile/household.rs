@@ -29,7 +29,7 @@ pub(super) struct Household {
 }
 
 pub(super) fn all_scopes() -> Vec<String> {
-    Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect()
+    Scope::of_tenants().map(|scope| scope.name().to_owned()).collect()
 }
 
 impl Household {
