@@ -404,6 +404,59 @@ fn an_operator_sees_and_controls_the_runs_of_a_tenant() {
     assert_eq!(entries, ["tenant.create", "run.reply", "run.cancel", "runs.collect"]);
 }
 
+#[test]
+fn an_operator_drives_repeats_and_starts_runs_of_a_tenant() {
+    let folder = tempfile::tempdir().unwrap();
+    let done = |arguments: &[&str]| {
+        let output = output_of(folder.path(), arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    ["a", "b"].iter().for_each(|tenant| _ = done(&["tenant", "create", tenant]));
+    park(folder.path(), "a", "r");
+    park(folder.path(), "local", "r");
+    for (tenant, why) in [("b", "r"), ("nobody", "the tenant `nobody` does not exist")] {
+        for command in [&["runs", "resume", "r"][..], &["runs", "retry", "r"], &["flows", "run", "hello"]] {
+            let refused = output_of(folder.path(), &[command, &["--tenant", tenant]].concat());
+            assert_eq!(refused.status.code(), Some(2), "{command:?}: {}", stderr(&refused));
+            assert!(stderr(&refused).contains(why), "{command:?}: {}", stderr(&refused));
+        }
+    }
+    done(&["runs", "resume", "r", "--answer", "ok=yes", "--tenant", "a"]);
+    let status = |tenant: &str, run: &str| {
+        ask(folder.path(), &["runs", "show", run, "--json", "--tenant", tenant])["status"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((status("a", "r"), status("local", "r")), ("succeeded".to_owned(), "parked".to_owned()));
+    let again = output_of(folder.path(), &["runs", "retry", "r", "--run-id", "r2", "--tenant", "a"]);
+    assert!(stderr(&again).contains("flowcell runs resume r2 --tenant a"), "{}", stderr(&again));
+    assert_eq!(status("a", "r2"), "parked");
+    // A flow of the tenant, and not one of the operator.
+    let text = "flow: { name: hello }\nnodes: [{ id: say, type: control.noop, input: { value: Hello } }]\n";
+    std::fs::write(folder.path().join("hello.yaml"), text).unwrap();
+    done(&["flows", "create", "hello.yaml", "--tenant", "a"]);
+    assert!(done(&["flows", "run", "hello", "--run-id", "h", "--tenant", "a"]).contains("Hello"));
+    assert!(done(&["flows", "runs", "hello", "--tenant", "a"]).contains("say"));
+    assert_eq!(output_of(folder.path(), &["flows", "runs", "hello", "--tenant", "b"]).status.code(), Some(2));
+    assert_eq!(output_of(folder.path(), &["flows", "run", "hello"]).status.code(), Some(2));
+    {
+        // Another process that owns the store drives the runs of other tenants for nobody.
+        let _owner = kit::Owner::start(folder.path(), &["drive"], "driving the runs");
+        for command in [&["runs", "resume", "r2"][..], &["runs", "retry", "r"], &["flows", "run", "hello"]] {
+            let refused = output_of(folder.path(), &[command, &["--tenant", "a"]].concat());
+            assert_eq!(refused.status.code(), Some(2), "{command:?}: {}", stderr(&refused));
+            assert!(stderr(&refused).contains("hands over no runs of the tenant `a`"), "{}", stderr(&refused));
+        }
+    }
+    assert_eq!(status("a", "r2"), "parked");
+    let entries = ask(folder.path(), &["audit", "list", "a"]);
+    let entries = entries.as_array().unwrap().iter();
+    let of_runs: Vec<_> = entries
+        .filter(|entry| entry["action"].as_str().unwrap().starts_with("run."))
+        .map(|entry| format!("{} {}", entry["action"].as_str().unwrap(), entry["subject"].as_str().unwrap()))
+        .collect();
+    assert_eq!(of_runs, ["run.reply r", "run.resume r", "run.retry r", "run.start h"]);
+}
+
 fn host_of(folder: &Path, tenant: &str) -> Host {
     let host = Host::builder().without_cache().instances(4).state_dir(folder.join(".flowcell")).build().unwrap();
     host.for_tenant(Tenant::from(tenant))

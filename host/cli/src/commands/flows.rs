@@ -16,7 +16,7 @@ use super::run;
 use crate::{
     arguments::run_id,
     cli_error::{CliError, Exit},
-    options::{BesideArgs, PackArgs, StoreArgs, StoreLocation, TenantArgs, channels::ChannelArgs},
+    options::{BesideArgs, PackArgs, StoreLocation, TenantArgs, channels::ChannelArgs},
     output::{JsonLines, put_exactly, put_json, put_line},
     owner::{self, Owner},
     session,
@@ -52,6 +52,13 @@ pub(crate) struct Folder {
     /// The folder of the flows
     #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
     flows: PathBuf,
+}
+
+impl Folder {
+    /// Returns the folder with the flows of a tenant.
+    fn of(&self, tenant: &TenantArgs) -> PathBuf {
+        FlowLibrary::of_tenant(&self.flows, &tenant.tenant()).folder().to_owned()
+    }
 }
 
 /// Arguments of `flowcell flows create`.
@@ -121,7 +128,7 @@ pub(crate) struct RunFlowArgs {
     #[command(flatten)]
     packs: PackArgs,
     #[command(flatten)]
-    store: StoreArgs,
+    of: TenantArgs,
 }
 
 /// Arguments of `flowcell flows runs`.
@@ -134,6 +141,8 @@ pub(crate) struct LogArgs {
     limit: usize,
     #[command(flatten)]
     folder: Folder,
+    #[command(flatten)]
+    of: TenantArgs,
 }
 
 /// Arguments of `flowcell flows delete`.
@@ -264,27 +273,31 @@ fn show(args: &ShowArgs) -> Result<Exit, CliError> {
 }
 
 fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    let RunFlowArgs { name, input, inputs, run_id, json, quiet, folder, channels, packs, store } = args;
-    let plan = Plan { run_id, json, quiet, channels, packs, store, ..Plan::default() };
+    let RunFlowArgs { name, input, inputs, run_id, json, quiet, folder, channels, packs, of } = args;
+    let (tenant, store) = (of.other_name(), of.store.clone());
+    let plan = Plan { run_id, json, quiet, channels, packs, store, tenant, ..Plan::default() };
     let members = inputs.as_ref().and_then(Json::as_object).into_iter().flatten();
     let members = members.map(|(key, value)| (key.to_string(), value.clone()));
     let host = match Owner::of(plan.store.place()?, &plan.packs)? {
         Owner::Here(host) => host,
         Owner::Other(store) => {
+            of.refuse_beside_owner("POST /v1/runs")?;
             let (store, given) = (store.to_owned(), input.into_iter());
             let members = members.map(|(key, value)| (key, inputs::Member::Value(value))).chain(given).collect();
             return hand_over(&store, &folder.flows, &name, Plan { input: members, ..plan }, terminal);
         }
     };
+    let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
+    let host = of.host(host)?;
     let members: Vec<_> = members.chain(inputs::kept_by(&host, &input)?).collect();
     let input = inputs::collect(&members, None)?;
-    let flows = FlowService::open(host.clone(), folder.flows);
-    let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
+    let flows = FlowService::open(host.clone(), folder.of(&of));
     let _serving = host.serve()?;
     let front = session::Session::open(&plan, &host, &name, terminal)?;
     let front = front.with_handed_over(handed_over);
     let options = front.options(&plan, Json::Null);
     let runner = flows.prepare(&name, input, options)?;
+    of.note(&host, "run.start", runner.run_id())?;
     session::print_warnings(&plan, flows.library().load(&host, &name, None)?.warnings(), terminal);
     session::finish(&plan, front, host, runner, terminal)
 }
@@ -307,7 +320,11 @@ fn new_run_id() -> RunId {
 }
 
 fn log(args: &LogArgs) -> Result<Exit, CliError> {
-    let flows = FlowService::open(PackArgs::default().host()?, &args.folder.flows);
+    if args.of.other_name().is_some() {
+        // Fails if the tenant does not exist.
+        args.of.reading_host(&PackArgs::default())?;
+    }
+    let flows = FlowService::open(PackArgs::default().host()?, args.folder.of(&args.of));
     let mut lines = JsonLines::default();
     for line in flows.get_flow_runs(&args.name, args.limit)? {
         if lines.put(&line).is_break() {

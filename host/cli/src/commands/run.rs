@@ -91,6 +91,7 @@ impl RunArgs {
             channels,
             packs,
             store,
+            tenant: None,
             run_id,
             answers,
             labels,

@@ -1,7 +1,11 @@
 //! The arguments that select a tenant and its store.
 
 use clap::Args;
-use flowcell::{Host, contract::Tenant, tenants::Tenants};
+use flowcell::{
+    Host, RunId,
+    contract::Tenant,
+    tenants::{Tenants, audit::Outcome},
+};
 
 use super::{PackArgs, StoreArgs};
 use crate::cli_error::CliError;
@@ -27,6 +31,31 @@ impl TenantArgs {
             return Ok(host);
         }
         Tenants::of(&host).host(&self.tenant()).map_err(|error| CliError::wrong(error.to_string()))
+    }
+
+    /// Returns the name of the tenant for options, unless it is `local`.
+    pub(crate) fn other_name(&self) -> Option<String> {
+        (self.tenant() != Tenant::local()).then(|| self.tenant.clone())
+    }
+
+    /// Adds an entry about a run to the tenant's audit log, unless the tenant is `local`.
+    pub(crate) fn note(&self, host: &Host, action: &str, run: &RunId) -> Result<(), CliError> {
+        if self.tenant() == Tenant::local() {
+            return Ok(());
+        }
+        let noted = Tenants::of(host).note(&self.tenant, action, run.as_str(), Outcome::Done);
+        noted.map_err(|error| CliError::internal(error.to_string()))
+    }
+
+    /// Fails for another tenant than `local`. For commands that drive a run, while another process owns the store.
+    pub(crate) fn refuse_beside_owner(&self, request: &str) -> Result<(), CliError> {
+        match self.other_name() {
+            None => Ok(()),
+            Some(name) => Err(CliError::wrong(format!(
+                "another process owns the store, and hands over no runs of the tenant `{name}`"
+            ))
+            .hint(format!("send `{request}` to the server with a token of the tenant, or stop that process first"))),
+        }
     }
 
     /// Returns a host that only reads the tenant's data, even if another process owns the store.

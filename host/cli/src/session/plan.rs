@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) channels: ChannelArgs,
     pub(crate) packs: PackArgs,
     pub(crate) store: StoreArgs,
+    /// The tenant of the run, unless it is `local`.
+    pub(crate) tenant: Option<String>,
     pub(crate) run_id: Option<RunId>,
     /// Answers to gates, and to questions about agents' calls, as pairs of address and value.
     pub(crate) answers: Vec<(String, String)>,

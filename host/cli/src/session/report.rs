@@ -144,7 +144,11 @@ fn stopped_error(plan: &Plan, result: &RunResult) -> CliError {
     let problem = CliError::ending(Exit::Stopped, format!("the flow `{}` has not ended", result.flow));
     let run = shell_word(result.run_id.as_str());
     let options = store_arguments(plan).unwrap_or_default() + &reach(plan);
-    problem.hint(format!("continue it with `flowcell runs resume {run}{options}` or `flowcell drive{options}`"))
+    let drive = match plan.tenant {
+        None => format!("`flowcell drive{options}`"),
+        Some(_) => "`flowcell serve`".to_owned(),
+    };
+    problem.hint(format!("continue it with `flowcell runs resume {run}{options}` or {drive}"))
 }
 
 fn headline(result: &RunResult) -> String {
@@ -258,14 +262,16 @@ pub(crate) fn print_open_questions(plan: &Plan, host: &Host, run: &RunId, termin
 
 /// Returns the arguments that select the same store in another command. Returns `None` for a store in memory.
 fn store_arguments(plan: &Plan) -> Option<String> {
+    let tenant = plan.tenant.as_ref().map(|name| format!(" --tenant {}", shell_word(name))).unwrap_or_default();
     let folder = match plan.store.place().ok()? {
         StoreLocation::Memory => return None,
         // Do not print the URL: it may hold a password.
-        StoreLocation::Server(_) => return Some(" --store URL".into()),
+        StoreLocation::Server(_) => return Some(" --store URL".to_owned() + &tenant),
         StoreLocation::Folder(folder) => folder,
     };
     let usual = folder == std::path::Path::new(".flowcell");
-    Some(if usual { String::new() } else { format!(" --state {}", shell_word(&folder.display().to_string())) })
+    let state = if usual { String::new() } else { format!(" --state {}", shell_word(&folder.display().to_string())) };
+    Some(state + &tenant)
 }
 
 /// Returns the options of this command that a later command has to repeat to resume the run.

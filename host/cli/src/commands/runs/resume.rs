@@ -8,13 +8,13 @@ use std::{
 use clap::Args;
 use flowcell::{
     Closed, FlowRunner, Host, HubError, Json, OpenError, RetryError, RunId, RunOptions, StartError,
-    control::{AskError, OwnerRequest},
+    control::{AskError, OperatorCommandError, OwnerRequest, command_as_operator},
 };
 
 use crate::{
     arguments::run_id,
     cli_error::{CliError, Exit},
-    options::{PackArgs, StoreArgs, channels::ChannelArgs},
+    options::{PackArgs, TenantArgs, channels::ChannelArgs},
     owner::{Owner, block_on, listen_beside, refused},
     session::{
         self, Plan, answers,
@@ -48,16 +48,18 @@ pub(crate) struct ResumeArgs {
     #[command(flatten)]
     channels: ChannelArgs,
     #[command(flatten)]
-    pub(super) store: StoreArgs,
+    pub(super) of: TenantArgs,
     #[command(flatten)]
     pub(super) packs: PackArgs,
 }
 
 pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    match Owner::of(args.store.place()?, &args.packs)? {
+    let host = match Owner::of(args.of.store.place()?, &args.packs)? {
         Owner::Here(host) => answer_and_resume(host, args, terminal),
         Owner::Other(folder) => {
+            args.of.refuse_beside_owner(&format!("POST /v1/runs/{}/resume", args.run))?;
             let folder = folder.to_owned();
+            let reading = args.packs.reading_host(&args.of.store)?;
             hand_over(&folder, args, terminal)
         }
     }
@@ -84,10 +86,12 @@ pub(super) fn hand_over(folder: &Path, args: ResumeArgs, terminal: Terminal) -> 
 /// Answers the open questions, and resumes the run in this process.
 pub(super) fn answer_and_resume(host: Host, args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let run = args.run.clone();
-    answers::check_in(&host, &run, &args.pairs())?;
+    answers::check_in(&args.of.host(host.clone())?, &run, &args.pairs())?;
     let later = answer_open(&host, &args, terminal)?;
     let args = ResumeArgs { answers: later, ..args };
-    resume_here(host, args, terminal, |host, options| Ok(host.resume(&run, RunOptions { by_hand: true, ..options })?))
+    resume_here(host, args, "run.resume", terminal, |host, options| {
+        Ok(host.resume(&run, RunOptions { by_hand: true, ..options })?)
+    })
 }
 
 /// Sends the given answers to the open questions. Returns the answers whose questions are not asked yet.
@@ -95,17 +99,19 @@ fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec
     let mut later = Vec::new();
     for answer in &args.answers {
         let NamedAnswer { gate, value, digest } = answer;
-        match block_on(host.ask(&args.run, answer.command()))? {
+        match block_on(command_as_operator(host, &args.of.tenant, &args.run, answer.command()))? {
             Ok(()) if args.quiet => {}
             Ok(()) => terminal.say(&terminal.paint().faint(&format!("answered `{gate}`"))),
-            Err(AskError::Refused(
+            Err(OperatorCommandError::Ask(AskError::Refused(
                 HubError::GateClosed | HubError::NotOpen(Closed::NoNode | Closed::NoCall | Closed::NotAsked),
-            )) if digest.is_none() => later.push(answer.clone()),
-            Err(AskError::Refused(HubError::AnswerRefused(why))) => {
+            ))) if digest.is_none() => later.push(answer.clone()),
+            Err(OperatorCommandError::Ask(AskError::Refused(HubError::AnswerRefused(why)))) => {
                 return Err(CliError::wrong(format!("`{gate}` refused the answer `{value}`: {why}")));
             }
-            Err(AskError::Refused(HubError::RunEnded)) => return Err(answers::run_ended_error(&args.run, gate)),
-            Err(AskError::Start(error)) => return Err(error.into()),
+            Err(OperatorCommandError::Ask(AskError::Refused(HubError::RunEnded))) => {
+                return Err(answers::run_ended_error(&args.run, gate));
+            }
+            Err(OperatorCommandError::Ask(AskError::Start(error))) => return Err(error.into()),
             Err(error) => return Err(refused(error.code(), &error.to_string(), &args.run)),
         }
     }
@@ -121,8 +127,9 @@ impl ResumeArgs {
     /// Converts the arguments to the options that all commands that run a flow share.
     pub(super) fn plan(self) -> Plan {
         let answers = self.pairs();
-        let ResumeArgs { run, json, quiet, channels, store, packs, .. } = self;
-        Plan { run_id: Some(run), answers, json, quiet, channels, packs, store, ..Plan::default() }
+        let ResumeArgs { run, json, quiet, channels, of, packs, .. } = self;
+        let (tenant, store) = (of.other_name(), of.store);
+        Plan { run_id: Some(run), answers, json, quiet, channels, packs, store, tenant, ..Plan::default() }
     }
 }
 
@@ -155,20 +162,24 @@ fn wait_for_claim(
 }
 
 /// Prepares the run with `prepare`, drives it in this process, and shows its progress as `flowcell run` does. The
-/// command `flowcell runs retry` uses this function, too.
+/// command `flowcell runs retry` uses this function, too. `host` is that of the tenant `local`. The audit log of another
+/// tenant gets an entry with this action.
 pub(super) fn resume_here(
     host: Host,
     args: ResumeArgs,
+    action: &str,
     terminal: Terminal,
     prepare: impl Fn(&Host, RunOptions) -> Result<FlowRunner, RetryError>,
 ) -> Result<Exit, CliError> {
-    let handed_over = listen_beside(&host, &args.store, &args.packs, terminal)?;
+    let handed_over = listen_beside(&host, &args.of.store, &args.packs, terminal)?;
+    let host = args.of.host(host)?;
     let _serving = host.serve()?;
-    let name = args.run.clone();
+    let (name, of) = (args.run.clone(), args.of.clone());
     let args = args.plan();
     let flow = host.graph_of_run(&name)?.name.clone();
     let session = session::Session::open(&args, &host, &flow, terminal)?.with_handed_over(handed_over);
     let runner = wait_for_claim(&host, &name, terminal, || prepare(&host, session.options(&args, Json::Null)))?;
+    of.note(&host, action, &name)?;
     answers::check(&args.answers, runner.graph())?;
     if let Some((gate, _)) = args.answers.iter().find(|(gate, _)| !runner.may_ask(gate)) {
         return Err(CliError::wrong(format!("the question at `{gate}` is closed: it was answered or timed out"))

@@ -52,18 +52,20 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, CliEr
     }
     let (run, run_id, version) = (args.resume.run.clone(), args.run_id.clone(), args.flow_version);
     let repeat = Repeat { from: args.from.as_deref().map(NodeId::from), keep_answers: args.keep_answers };
-    match Owner::of(args.resume.store.place()?, &args.resume.packs)? {
+    match Owner::of(args.resume.of.store.place()?, &args.resume.packs)? {
         Owner::Here(host) => {
-            let plan = version.map(|version| versions::plan_retry(&host, &run, version, &repeat)).transpose()?;
+            let own = args.resume.of.host(host.clone())?;
+            let plan = version.map(|version| versions::plan_retry(&own, &run, version, &repeat)).transpose()?;
             if let Some(done) = show(plan.as_ref(), &args, terminal)? {
                 return Ok(done);
             }
             let prepare = |host: &Host, options| {
                 versions::retry(host, &run, version, repeat.clone(), RunOptions { run_id: run_id.clone(), ..options })
             };
-            resume_here(host, args.resume, terminal, prepare)
+            resume_here(host, args.resume, "run.retry", terminal, prepare)
         }
         Owner::Other(folder) => {
+            args.resume.of.refuse_beside_owner(&format!("POST /v1/runs/{run}/retry"))?;
             let folder = folder.to_owned();
             let plan = version.map(|version| plan_of_owner(&folder, &args, version)).transpose()?;
             if let Some(done) = show(plan.as_ref(), &args, terminal)? {
@@ -74,7 +76,7 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, CliEr
                 Some(version) => OwnerRequest::RetryInVersion { version, check: false, retry: Box::new(ask) },
                 None => ask,
             };
-            let flow = args.resume.packs.reading_host(&args.resume.store)?.graph_of_run(&run)?.name.to_string();
+            let flow = args.resume.packs.reading_host(&args.resume.of.store)?.graph_of_run(&run)?.name.to_string();
             let handed = HandOver { before: Vec::new(), ask, flow, prints: None };
             follow::hand_over(&folder, &args.resume.plan(), handed, terminal)
         }
