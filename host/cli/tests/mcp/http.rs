@@ -159,6 +159,42 @@ fn sessions_flows_and_runs_of_another_tenant_are_unknown() {
 }
 
 #[test]
+fn jobs_act_within_the_scopes_of_their_token() {
+    let (served, tokens) = served(&[("a", &ALL), ("a", &[SEEN, "run:read"]), ("b", &ALL)]);
+    let [a, reads, b] = [0, 1, 2].map(|index| Client::begin(&served, &tokens[index]));
+    let asks =
+        "flow: { name: asks }\nnodes: [{ id: ok, type: control.gate, input: { prompt: Go?, choices: [yes] } }]\n";
+    for run in 0..3 {
+        let started = a.call("flowcell_run_flow", json!({ "flow": asks, "input": { "run": run } }));
+        assert_eq!(started["structuredContent"]["status"], "parked", "{started}");
+    }
+    let cancel = |preview: bool| json!({ "action": "cancel", "filter": { "status": "parked", "flow": "asks" }, "preview": preview });
+    let code = |answer: &Value| answer["structuredContent"]["error"]["code"].clone();
+    for preview in [true, false] {
+        assert_eq!(code(&reads.call("flowcell_create_job", cancel(preview))), "forbidden");
+    }
+    assert_eq!(b.call("flowcell_create_job", cancel(true))["structuredContent"]["runs"], 0);
+    let found = a.call("flowcell_create_job", cancel(true));
+    assert_eq!(found["structuredContent"]["runs"], 3, "{found}");
+    let wrong = json!({ "action": "cancel", "filter": {}, "preview": "yes" });
+    for (arguments, expected) in [(wrong, "bad_request"), (json!({ "action": "cancel", "filter": {} }), "bad_request")]
+    {
+        assert_eq!(code(&a.call("flowcell_create_job", arguments)), expected);
+    }
+    let job = a.call("flowcell_create_job", cancel(false))["structuredContent"]["id"].clone();
+    let shown = || a.call("flowcell_get_job", json!({ "job": job }))["structuredContent"].clone();
+    let ended = std::iter::repeat_with(shown).take(2_000).find(|job| job["state"] == "done");
+    assert_eq!(ended.map(|job| job["done"].clone()), Some(json!(3)));
+    assert_eq!(a.call("flowcell_list_jobs", json!({}))["structuredContent"]["jobs"][0]["id"], job);
+    let steer = json!({ "job": job, "command": "pause" });
+    assert_eq!(code(&reads.call("flowcell_steer_job", steer.clone())), "forbidden");
+    for (tool, arguments) in [("flowcell_get_job", json!({ "job": job })), ("flowcell_steer_job", steer)] {
+        let unknown = code(&b.call(tool, arguments));
+        assert_eq!(unknown, "job_not_found", "{tool}");
+    }
+}
+
+#[test]
 fn h3_requests_of_web_pages_are_refused() {
     let served = Served::local();
     let body = hello().to_string();

@@ -18,7 +18,7 @@ use super::{
     start::MAX_WAIT,
     steer::Nothing,
 };
-use flowcell_platform::jobs::{Creator, Job, JobCommand, JobRequest, JobState, Jobs};
+use flowcell_platform::jobs::{Creator, Job, JobCommand, JobRequest, JobState, Jobs, Preview};
 
 /// The interval between two checks of a job that a request waits for.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -94,11 +94,23 @@ pub(crate) async fn create(
     QueryParams(Previews { preview }): QueryParams<Previews>,
     Body(job): Body<JobRequest>,
 ) -> Result<Response, ApiError> {
-    check_scopes(&request, &job)?;
     if preview {
-        let found = request.blocking(move |request| Ok(Jobs::of(&request.host).preview(&job)?)).await?;
-        return Ok(Json(found).into_response());
+        return Ok(Json(preview_job(request, job).await?).into_response());
     }
+    let job = create_job(request, job).await?;
+    let place = format!("/v1/jobs/{}", job.id);
+    Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(job)).into_response())
+}
+
+/// Returns the runs that a job would select. Returns 403 if the caller does not have the scopes of its action.
+pub(crate) async fn preview_job(request: Request, job: JobRequest) -> Result<Preview, ApiError> {
+    check_scopes(&request, &job)?;
+    request.blocking(move |request| Ok(Jobs::of(&request.host).preview(&job)?)).await
+}
+
+/// Creates a job. Returns 403 if the caller does not have the scopes of its action.
+pub(crate) async fn create_job(request: Request, job: JobRequest) -> Result<Job, ApiError> {
+    check_scopes(&request, &job)?;
     if request.app.is_draining() {
         return Err(ApiError::draining());
     }
@@ -106,9 +118,7 @@ pub(crate) async fn create(
         let creator = Creator::of(&request.caller);
         Ok(Jobs::of(&request.host).create(job, &creator, request.caller.scopes)?)
     });
-    let job = finish_detached(created).await?;
-    let place = format!("/v1/jobs/{}", job.id);
-    Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(job)).into_response())
+    finish_detached(created).await
 }
 
 /// List the jobs, the latest first
@@ -138,12 +148,14 @@ pub(crate) async fn show(
     }
 }
 
-async fn read(request: &Request, id: &str) -> Result<Job, ApiError> {
+/// Reads a job of the caller's tenant.
+pub(crate) async fn read(request: &Request, id: &str) -> Result<Job, ApiError> {
     let id = id.to_owned();
     request.clone().blocking(move |request| Ok(Jobs::of(&request.host).show(&id)?)).await
 }
 
-async fn steer(request: Request, id: String, command: JobCommand) -> Result<Json<Job>, ApiError> {
+/// Steers a job. Returns 403 if the caller does not have the scopes of its action.
+pub(crate) async fn steer(request: Request, id: String, command: JobCommand) -> Result<Json<Job>, ApiError> {
     let job = read(&request, &id).await?;
     check_scopes(&request, &job.request)?;
     let steered = request

@@ -24,11 +24,14 @@ use crate::http::{
     catalog, flows,
     identity::{Scope, Scopes},
     intake::{Body, PathParam, QueryParams, parse_path_id},
-    library,
+    jobs, library,
     page::After,
     runs, steer, tasks,
 };
-use flowcell_platform::inputs::{PAGE_BYTES, Window};
+use flowcell_platform::{
+    inputs::{PAGE_BYTES, Window},
+    jobs::JobCommand,
+};
 
 /// A built-in tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,15 +50,19 @@ pub(super) enum Builtin {
     GetTask,
     AnswerGate,
     CancelRun,
+    CreateJob,
+    ListJobs,
+    GetJob,
+    SteerJob,
 }
 
 use Builtin::{
-    AnswerGate, CancelRun, CreateFlow, DescribeFlow, DescribeNodeType, GetRun, GetTask, InspectFlow, ListFlows,
-    ListNodeTypes, ListRuns, RunFlow, TestFlow, ValidateFlow,
+    AnswerGate, CancelRun, CreateFlow, CreateJob, DescribeFlow, DescribeNodeType, GetJob, GetRun, GetTask, InspectFlow,
+    ListFlows, ListJobs, ListNodeTypes, ListRuns, RunFlow, SteerJob, TestFlow, ValidateFlow,
 };
 
 /// All tools, each with its name without [`PREFIX`], the scope that it needs, and its description.
-const ALL: [(Builtin, &str, Scope, &str); 14] = [
+const ALL: [(Builtin, &str, Scope, &str); 18] = [
     (ListNodeTypes, "list_node_types", Scope::FlowRead, "Lists the node types of flows."),
     (
         DescribeNodeType,
@@ -107,6 +114,16 @@ const ALL: [(Builtin, &str, Scope, &str); 14] = [
         "Answers a gate of a parked run, and resumes the run until it ends or parks again.",
     ),
     (CancelRun, "cancel_run", Scope::RunControl, "Cancels a run."),
+    (
+        CreateJob,
+        "create_job",
+        Scope::RunRead,
+        "Acts on all runs of a filter in the background, or with `preview` only names them. It needs the scope of the \
+         action, too.",
+    ),
+    (ListJobs, "list_jobs", Scope::RunRead, "Lists the jobs, the latest first."),
+    (GetJob, "get_job", Scope::RunRead, "Shows the progress of a job."),
+    (SteerJob, "steer_job", Scope::RunRead, "Pauses, resumes or cancels a job. It needs the scope of its action, too."),
 ];
 
 /// The name of a flow, and a version. Without a version, the newest one is meant.
@@ -152,6 +169,19 @@ struct Answer {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfJob {
+    job: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Steering {
+    job: String,
+    command: JobCommand,
+}
+
 /// Returns the tools that a token with these scopes may use.
 pub(super) fn tools(scopes: Scopes) -> Vec<Tool> {
     let seen = ALL.iter().filter(|(_, _, scope, _)| scopes.has(*scope));
@@ -173,8 +203,9 @@ impl Builtin {
     }
 
     fn annotations(self) -> ToolAnnotations {
-        let changes = matches!(self, CreateFlow | RunFlow | AnswerGate | CancelRun);
-        ToolAnnotations::new().read_only(!changes).destructive(self == CancelRun).open_world(self == RunFlow)
+        let changes = matches!(self, CreateFlow | RunFlow | AnswerGate | CancelRun | CreateJob | SteerJob);
+        let destructive = matches!(self, CancelRun | CreateJob);
+        ToolAnnotations::new().read_only(!changes).destructive(destructive).open_world(self == RunFlow)
     }
 
     /// Returns the JSON Schema of the tool's arguments.
@@ -223,6 +254,13 @@ impl Builtin {
             }
             ListRuns => (page(), &[]),
             GetRun | CancelRun => (json!({ "runId": run() }), &["runId"]),
+            CreateJob => (job(), &["action", "filter"]),
+            ListJobs => (json!({}), &[]),
+            GetJob => (json!({ "job": text("The id of the job") }), &["job"]),
+            SteerJob => {
+                let command = json!({ "type": "string", "enum": ["pause", "resume", "cancel"] });
+                (json!({ "job": text("The id of the job"), "command": command }), &["job", "command"])
+            }
             GetTask => {
                 let task = text("The address: pay, process[3].pay, or review/pay in a run that the task review called");
                 let from = json!({ "type": "integer", "minimum": 0, "description": "The `next` of the previous page" });
@@ -298,6 +336,16 @@ impl Builtin {
                 steer::send_command(&request, &run, RunCommand::Cancel).await?;
                 Ok(json!({ "runId": run.as_str(), "accepted": true }))
             }
+            CreateJob => create_job(request, arguments).await,
+            ListJobs => {
+                parse::<Nothing>(arguments)?;
+                to_json(jobs::list(request).await?.0)
+            }
+            GetJob => to_json(jobs::read(&request, &parse::<OfJob>(arguments)?.job).await?),
+            SteerJob => {
+                let Steering { job, command } = parse(arguments)?;
+                to_json(jobs::steer(request, job, command).await?.0)
+            }
             RunFlow | AnswerGate => {
                 Err(ApiError::internal("the server called a tool that waits for a run without waiting"))
             }
@@ -349,6 +397,33 @@ fn page() -> Value {
         "limit": number("The maximum number of runs; 50 by default"),
         "cursor": text("The `next` of the previous page"),
     })
+}
+
+/// Returns the schemas of the arguments that create a job.
+fn job() -> Value {
+    let object = |what: &str| json!({ "type": "object", "description": what });
+    json!({
+        "action": { "type": "string", "enum": ["cancel", "resume", "retry", "answer", "delete"] },
+        "filter": object("Selects the runs by at least one of the members of `list_runs`, apart from `countBy`, `limit` and \
+            `cursor`; `labels` is an object here"),
+        "params": object("For answer: `gate` and `answer`. For retry: `from` and `keepAnswers`"),
+        "maxRuns": number("The maximum number of runs, the latest first; 10,000 by default"),
+        "ratePerSecond": number("The maximum number of runs per second; 500 by default"),
+        "preview": { "type": "boolean", "description": "True to name the runs, and to do nothing" },
+    })
+}
+
+/// Creates a job, or returns its preview.
+async fn create_job(request: Request, mut arguments: Value) -> Result<Value, ApiError> {
+    let preview = arguments.as_object_mut().and_then(|members| members.remove("preview"));
+    let is_preview = preview.map_or(Ok(false), |preview| {
+        preview.as_bool().ok_or_else(|| ApiError::bad_request("`preview` must be true or false"))
+    })?;
+    let job = parse(arguments)?;
+    match is_preview {
+        true => to_json(jobs::preview_job(request, job).await?),
+        false => to_json(jobs::create_job(request, job).await?),
+    }
 }
 
 fn number(what: &str) -> Value {
