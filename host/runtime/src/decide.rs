@@ -40,7 +40,7 @@ use flowcell_contract::{Failure, Json, Question, StepResult, Value};
 use crate::{
     call_log::Reply,
     command::{HubError, RunCommand},
-    fact::{AgentFact, CallRecord, CancelReason, Fact, Note, Observed, ScopeId, TaskKey, WaitsFor, Write},
+    fact::{AgentFact, CallRecord, CancelReason, Fact, Migrated, Note, Observed, ScopeId, TaskKey, WaitsFor, Write},
     outstanding::Timer,
     state::{Phase, RunState},
 };

@@ -108,7 +108,7 @@ impl Exporter<'_> {
         })
     }
 
-    fn events(&mut self, run: &RunId, graphs: &Result<RunGraphs, Failure>, end: u64) -> Result<(), ExportError> {
+    fn write_events(&mut self, run: &RunId, graphs: &Result<RunGraphs, Failure>, end: u64) -> Result<(), ExportError> {
         let (reader, tenant) = (self.reader, self.tenant);
         let graph = graphs.as_ref().ok().map(RunGraphs::last);
         let mut projector = graph.map(|graph| Projector::new(tenant.clone(), run.clone(), graph.clone()));
