@@ -27,6 +27,8 @@ pub enum Part {
     Body,
     /// The edges to the node.
     Edges,
+    /// The edges from the node: an edge carries its input after a failure, and the input was not recorded.
+    EdgesFrom,
     /// A value in `flow.input` that the node reads: the other version has other defaults.
     FlowInput,
     /// A flow that the node has called.
@@ -48,6 +50,7 @@ impl Part {
             Part::Grants => "the grants",
             Part::Body => "the body",
             Part::Edges => "the edges to it",
+            Part::EdgesFrom => "the edges from it",
             Part::FlowInput => "a value of `flow.input`",
             Part::Called => "a flow that it calls",
             Part::Policy => "the timeouts, the retries or `continueOnError`",

@@ -12,7 +12,7 @@ use std::{
 use flowcell_contract::{Json, NodeId, RunId};
 use flowcell_flow::{
     combine_versions,
-    graph::{BodyIx, Graph, NodeIx},
+    graph::{BodyIx, Graph, NodeIx, On},
 };
 use serde::{Deserialize, Serialize};
 
@@ -398,16 +398,22 @@ impl Planning<'_> {
         Ok(old_nodes.iter().copied().filter(|node| !stays.contains(node)).collect())
     }
 
-    /// Returns the part in which a node differs. Calls count once the node has begun. Timeouts and retries count if
-    /// the node failed: with others it may not have failed.
+    /// Returns the part in which a node differs. Calls count once the node has begun. Timeouts, retries and new error
+    /// edges count if the node failed: with others it may not have failed, or would have recorded more.
     fn difference(&self, old: NodeIx, new: NodeIx) -> Result<Option<Part>, StoreError> {
         if let Some(part) = self.versions.difference(old, new) {
             return Ok(Some(part));
         }
         let (before, after) = (self.state.graph.node(old), self.other.flow.graph.node(new));
-        let phase = task_of(self.state, old).phase;
+        let (task, graph) = (task_of(self.state, old), &self.other.flow.graph);
+        let phase = task.phase;
         if phase == Phase::Failed && before.policy != after.policy {
             return Ok(Some(Part::Policy));
+        }
+        // A failed node has recorded its input only if an edge could carry it.
+        let carries = || after.outgoing.iter().any(|edge| graph.edge(*edge).on != On::Success);
+        if phase == Phase::Failed && task.failed_input.is_none() && carries() {
+            return Ok(Some(Part::EdgesFrom));
         }
         if matches!(phase, Phase::Waiting | Phase::Skipped) {
             return Ok(None);

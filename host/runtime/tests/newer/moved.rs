@@ -202,6 +202,47 @@ fn what_is_done_or_waits_keeps_the_run_from_moving() {
 }
 
 #[test]
+fn a_failed_node_without_a_recorded_input_starts_anew_for_an_error_edge() {
+    let nodes = |more: &str| {
+        format!(
+            "  - {{ id: bad, type: t.fail, input: {{ x: 1 }} }}\n  - {{ id: gate, type: t.ask, input: {{}} }}\n{more}"
+        )
+    };
+    let more = "  - { id: rescue, type: t.noop, input: { x: '{{ inbound.input.x }}' } }";
+    let goes_on = |text: String| text.replace("name: f,", "name: f, policy: { failFast: false },");
+    let new = goes_on(flow(&nodes(more), "{ from: bad, to: rescue, on: error }"));
+    let story = Story::new(&[&goes_on(flow(&nodes(""), "")), &new]);
+    story.run(1, "r", &[]);
+    let plan = story.migrate("r", 2).unwrap();
+    assert_eq!(plan.starts[0].reason, Reason::Changed { part: Part::EdgesFrom });
+    let done = story.resume_with("r", &["gate"]);
+    assert_eq!((done.status, &done.outputs), (RunStatus::Succeeded, &story.run(2, "fresh", &["gate"]).outputs));
+}
+
+#[test]
+fn one_caller_at_a_time_moves_a_run() {
+    let (old, new) = (gated("", "type: t.noop, input: { x: 1 }"), gated("", "type: t.noop, input: { x: 2 }"));
+    let story = Story::new(&[&old, &new]);
+    story.run(1, "r", &[]);
+    let (world, id) = (story.world(), RunId::from("r"));
+    let prepare = || Migration::prepare(&world, &id, story.version(2), false);
+    let first = prepare().unwrap();
+    assert!(matches!(prepare().err(), Some(OpenError::Driven(_))));
+    assert!(matches!(
+        FlowRunner::resume(world.clone(), id.clone(), RunOptions::default()).err(),
+        Some(OpenError::Driven(_))
+    ));
+    block(first.perform()).unwrap();
+    let second = prepare().unwrap();
+    assert_eq!(obstacles(second.plan()), ["run: the run uses this version already"]);
+    drop(second);
+    // A program that does not know the fact does not read the journal.
+    let unit = serde_json::to_value(&*story.units("r").last().unwrap().clone()).unwrap();
+    assert!(unit["facts"][0]["Migrated"]["migration"]["dropped"].is_array(), "{unit}");
+    assert_eq!(story.resume_with("r", &["one", "two"]).outputs, story.run(2, "fresh", &["one", "two"]).outputs);
+}
+
+#[test]
 fn a_failed_node_that_changed_starts_anew_and_counts_its_retries_anew() {
     let text = |kind: &str| {
         flow(
