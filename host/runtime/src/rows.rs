@@ -86,7 +86,7 @@ impl UnitRow {
         // A value may be nested as deeply as JSON allows, and a fact holds it some levels further down.
         let mut reading = serde_json::Deserializer::from_str(&body);
         reading.disable_recursion_limit();
-        let facts = Vec::deserialize(&mut reading).map_err(|error| damaged(run, &error))?;
+        let facts = Vec::deserialize(&mut reading).map_err(|error| unreadable(run, &error))?;
         Ok((Unit { first_seq: self.first_seq, ts: self.ts, facts }, body.len()))
     }
 }
@@ -94,6 +94,15 @@ impl UnitRow {
 /// Returns the error of a run whose journal is damaged.
 pub(crate) fn damaged(run: &RunId, why: &dyn Display) -> StoreError {
     StoreError::damaged(format!("the journal of run `{run}` is damaged: {why}"))
+}
+
+/// Returns the error of a unit that has the right checksum and cannot be read. A newer version of the program may have
+/// kinds of facts that this one does not know.
+fn unreadable(run: &RunId, error: &serde_json::Error) -> StoreError {
+    match error.to_string().starts_with("unknown variant") {
+        true => StoreError(format!("a newer version of Flowcell has driven the run `{run}`: use it ({error})").into()),
+        false => damaged(run, error),
+    }
 }
 
 /// Returns the error of a run that was removed.
@@ -109,4 +118,25 @@ pub(crate) fn checksum(before: u32, first_seq: u64, ts: u64, body: &str, cuts: O
     hasher.update(body.as_bytes());
     hasher.update(cuts.unwrap_or_default().as_bytes());
     hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_run_of_a_newer_version_is_not_called_damaged() {
+        let told = |body: &str| {
+            let row = UnitRow { first_seq: 0, facts: 1, ts: 0, body: body.into(), cuts: None, checksum: 0 };
+            row.into_unit(Ok(body.into()), &"r".into()).unwrap_err().to_string()
+        };
+        let newer = told(r#"[{"RunPaused":{"until":7}}]"#);
+        assert!(newer.starts_with("a newer version of Flowcell has driven the run `r`"), "{newer}");
+        assert!(newer.contains("RunPaused"), "{newer}");
+        for body in [r#"[{"RunResumed":{}}]"#, "[", "{}"] {
+            assert!(told(body).starts_with("the journal of run `r` is damaged"), "{body}");
+        }
+    }
 }
