@@ -10,11 +10,11 @@ use flowcell_flow::{
     CheckContext, Checked, Diagnostic, Severity,
     graph::{Graph, Node},
 };
-use flowcell_runtime::{OpenError, Pinned, ports::Pin};
-use serde::Serialize;
-    Pinned, RunGraphs,
+use flowcell_runtime::{
+    OpenError, Pinned, RunGraphs,
     ports::{Pin, Record},
 };
+use serde::Serialize;
 
 use super::{Host, known_pack::KnownPack, loading::register, pinned_flows::PinnedFlow};
 use crate::{

@@ -33,17 +33,20 @@ pub(crate) struct MigrateArgs {
 }
 
 pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    match Owner::of(args.resume.store.place()?, &args.resume.packs)? {
+    match Owner::of(args.resume.of.store.place()?, &args.resume.packs)? {
         Owner::Here(host) => {
-            let migration = versions::migration(&host, &args.resume.run, args.to, args.keep_answers)?;
+            let own = args.resume.of.host(host.clone())?;
+            let migration = versions::migration(&own, &args.resume.run, args.to, args.keep_answers)?;
             if let Some(done) = decide(migration.plan(), &args)? {
                 return Ok(done);
             }
             let plan = block_on(migration.perform())?.map_err(MoveError::from)?;
+            args.resume.of.note(&own, "run.migrate", &args.resume.run)?;
             say(&plan, &args, terminal);
             answer_and_resume(host, args.resume, terminal)
         }
         Owner::Other(folder) => {
+            args.resume.of.refuse_beside_owner(&format!("POST /v1/runs/{}/migrate", args.resume.run))?;
             let folder = folder.to_owned();
             let plan = ask(&folder, &args)?;
             if let Some(done) = decide(&plan, &args)? {

@@ -54,12 +54,11 @@ pub(crate) struct ResumeArgs {
 }
 
 pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    let host = match Owner::of(args.of.store.place()?, &args.packs)? {
+    match Owner::of(args.of.store.place()?, &args.packs)? {
         Owner::Here(host) => answer_and_resume(host, args, terminal),
         Owner::Other(folder) => {
             args.of.refuse_beside_owner(&format!("POST /v1/runs/{}/resume", args.run))?;
             let folder = folder.to_owned();
-            let reading = args.packs.reading_host(&args.of.store)?;
             hand_over(&folder, args, terminal)
         }
     }
@@ -69,7 +68,7 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliE
 pub(super) fn hand_over(folder: &Path, args: ResumeArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let (run, reach) = (args.run.clone(), args.packs.reach());
     // Check all answers before the first one is sent.
-    let reading = args.packs.reading_host(&args.store)?;
+    let reading = args.packs.reading_host(&args.of.store)?;
     let given = args.pairs();
     answers::check_in(&reading, &run, &given)?;
     let recorded = answers::RecordedAnswers::read(&reading, &run, &given)?;
