@@ -5,11 +5,17 @@
 
 mod arithmetic;
 mod budget;
+mod call;
 mod collections;
 mod compare;
+mod dates;
 mod decimal;
+mod decimals;
+mod digests;
+mod encodings;
 mod environment;
 mod filters;
+mod formats;
 mod items;
 mod lists;
 mod lookup;
@@ -18,12 +24,15 @@ mod operands;
 mod printer;
 mod program;
 mod scan;
+mod searches;
+mod shapes;
 mod syntax_errors;
 mod text;
 mod tokens;
 mod tree;
 mod values;
 
+pub use environment::enable_dates;
 pub(crate) use program::Expression;
 pub(crate) use scan::{Piece, pieces, split, whole};
 pub(crate) use text::{TextTooLong, push_json};

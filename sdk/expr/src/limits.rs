@@ -66,6 +66,9 @@ pub const SEARCH_WORK: usize = 256 << 20;
 /// Number of units of [`SEARCH_WORK`] that count as one unit of [`WORK`].
 pub const SEARCH_PER_WORK: usize = 32;
 
+/// The work of reading the rules of a time zone, once in an evaluation, in units of [`WORK`].
+pub const ZONE_WORK: usize = 8 * 1024;
+
 /// Maximum cost of all searches in one evaluation of a condition, as a multiple of [`SEARCH_WORK`].
 pub const SEARCHES: usize = 4;
 

@@ -19,12 +19,19 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ),
     filter(&["first"], "list | first", "Gives the first item of a list.", ("[1, 2] | first", "1")),
     filter(
+        &["flatten"],
+        "list | flatten(levels=null)",
+        "Replaces the lists in a list by their items: at all levels, or at the outer ones.",
+        ("[1, [2, [3]]] | flatten(1)", "[1,2,[3]]"),
+    ),
+    filter(
         &["groupby"],
         "list | groupby(attribute, default=null, case_sensitive=true)",
         "Groups the items by a member. Gives a list of `{ grouper, list }`, ordered by `grouper`.",
         ("[{'a': 2}, {'a': 1}] | groupby('a')", r#"[{"grouper":1,"list":[{"a":1}]},{"grouper":2,"list":[{"a":2}]}]"#),
     ),
     filter(&["items"], "object | items", "Gives the members as pairs.", ("{'a': 1} | items", r#"[["a",1]]"#)),
+    filter(&["keys"], "object | keys", "Gives the keys of an object.", ("{'b': 1, 'a': 2} | keys", r#"["b","a"]"#)),
     filter(&["last"], "list | last", "Gives the last item of a list.", ("[1, 2] | last", "2")),
     filter(
         &["length", "count"],
@@ -51,10 +58,22 @@ pub(super) const FUNCTIONS: &[Function] = &[
         ("[1, 3, 2] | max", "3"),
     ),
     filter(
+        &["merge"],
+        "object | merge(other)",
+        "Gives the members of both objects. Objects under the same key are merged as well; any other value of `other` replaces the first one.",
+        ("{'a': {'x': 1}} | merge({'a': {'y': 2}})", r#"{"a":{"x":1,"y":2}}"#),
+    ),
+    filter(
         &["min"],
         "list | min(attribute=null, case_sensitive=true)",
         "Gives the smallest item.",
         ("[1, 3, 2] | min", "1"),
+    ),
+    filter(
+        &["pointer"],
+        "x | pointer(path)",
+        "Gives the part of a value at a JSON Pointer (RFC 6901). It is missing if there is none.",
+        ("orders | pointer('/0/city')", r#""Ulm""#),
     ),
     call(
         &["range"],
@@ -109,6 +128,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
         "list | unique(attribute=null, case_sensitive=true)",
         "Removes the items that equal an earlier one.",
         ("[1, 1, 2] | unique", "[1,2]"),
+    ),
+    filter(
+        &["values"],
+        "object | values",
+        "Gives the values of the members of an object.",
+        ("{'b': 1, 'a': 2} | values", "[1,2]"),
     ),
     filter(
         &["zip"],

@@ -11,6 +11,36 @@ pub(super) const FUNCTIONS: &[Function] = &[
         ("1 | bool", "true"),
     ),
     filter(
+        &["decadd"],
+        "x | decadd(other)",
+        "Adds exactly. Numbers and decimal texts of at most 34 digits give a decimal text.",
+        ("'0.1' | decadd('0.2')", r#""0.3""#),
+    ),
+    filter(
+        &["decdiv"],
+        "x | decdiv(other, digits, method='common')",
+        "Divides decimal numbers, and rounds as `decround` does.",
+        ("'100' | decdiv(3, 2)", r#""33.33""#),
+    ),
+    filter(
+        &["decmul"],
+        "x | decmul(other)",
+        "Multiplies exactly, as `decadd` adds.",
+        ("'1.1' | decmul('1.1')", r#""1.21""#),
+    ),
+    filter(
+        &["decround"],
+        "x | decround(digits, method='common')",
+        "Rounds a decimal number, or fills it up with zeros. The method is `common` (a half away from zero), `even` (a half to the even digit), `ceil`, `floor`, `up` (away from zero) or `down`.",
+        ("'2.345' | decround(2, 'even')", r#""2.34""#),
+    ),
+    filter(
+        &["decsub"],
+        "x | decsub(other)",
+        "Subtracts exactly, as `decadd` adds.",
+        ("'1.00' | decsub('0.01')", r#""0.99""#),
+    ),
+    filter(
         &["float"],
         "x | float(default=0.0)",
         "Gives a number or the number in a text as a decimal number.",
@@ -21,6 +51,18 @@ pub(super) const FUNCTIONS: &[Function] = &[
         "x | int(default=0)",
         "Gives a number or the number in a text as a whole number, without the digits after the point.",
         ("'12' | int", "12"),
+    ),
+    filter(
+        &["money"],
+        "x | money(currency, point='.', group=',')",
+        "Writes an amount with the digits of its currency (ISO 4217), rounded like `round`, and the currency.",
+        ("1234.5 | money('EUR')", r#""1,234.50 EUR""#),
+    ),
+    filter(
+        &["numberformat"],
+        "x | numberformat(digits=null, point='.', group='')",
+        "Writes a number or decimal text with `digits` behind the point, rounded like `round`, and with `group` between thousands.",
+        ("1234567.891 | numberformat(2, ',', '.')", r#""1.234.567,89""#),
     ),
     filter(
         &["round"],

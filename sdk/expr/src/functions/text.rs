@@ -10,6 +10,18 @@ pub(super) const FUNCTIONS: &[Function] = &[
         ("'ada LOVELACE' | capitalize", "\"Ada lovelace\""),
     ),
     filter(
+        &["center"],
+        "text | center(width, fill=' ')",
+        "Fills a text up to `width` characters at both ends. An odd character goes to the end.",
+        ("'ab' | center(5, '*')", r#""*ab**""#),
+    ),
+    filter(
+        &["escape"],
+        "text | escape",
+        "Writes `&`, `<`, `>` and quotes so that the text can stand in HTML and XML, also in a quoted attribute.",
+        ("'<b>' | escape", r#""&lt;b&gt;""#),
+    ),
+    filter(
         &["indent"],
         "text | indent(width=4, first=false, blank=false)",
         "Indents each line by `width` spaces: not the first one, and not empty ones, unless `first` or `blank` is true.",
@@ -24,10 +36,28 @@ pub(super) const FUNCTIONS: &[Function] = &[
     filter(&["lines"], "text | lines", "Splits a text into its lines.", (r"'a\nb' | lines", r#"["a","b"]"#)),
     filter(&["lower"], "text | lower", "Writes a text in lower case.", ("'Ada' | lower", "\"ada\"")),
     filter(
+        &["padend"],
+        "text | padend(width, fill=' ')",
+        "Fills a text up to `width` characters at its end.",
+        ("'ab' | padend(4)", r#""ab  ""#),
+    ),
+    filter(
+        &["padstart"],
+        "text | padstart(width, fill=' ')",
+        "Fills a text up to `width` characters at its beginning.",
+        ("'7' | padstart(3, '0')", r#""007""#),
+    ),
+    filter(
         &["replace"],
         "text | replace(from, to)",
         "Replaces each occurrence of a text.",
         ("'a-b-c' | replace('-', ' ')", "\"a b c\""),
+    ),
+    filter(
+        &["slugify"],
+        "text | slugify(separator='-')",
+        "Keeps letters and digits in lower case, and writes `separator` between the words. Latin letters lose their accents.",
+        ("'Crème brûlée, à la carte!' | slugify", r#""creme-brulee-a-la-carte""#),
     ),
     filter(
         &["split"],
@@ -53,5 +83,17 @@ pub(super) const FUNCTIONS: &[Function] = &[
         "Removes white space, or the characters of a text, at both ends.",
         ("' a ' | trim", "\"a\""),
     ),
+    filter(
+        &["truncate"],
+        "text | truncate(length=255, end='...', words=true)",
+        "Shortens a text to at most `length` characters, with `end` in them. With `words=false` it may cut a word.",
+        ("'the blue box' | truncate(11)", r#""the blue...""#),
+    ),
     filter(&["upper"], "text | upper", "Writes a text in upper case.", ("'Ada' | upper", "\"ADA\"")),
+    filter(
+        &["wordwrap"],
+        "text | wordwrap(width=79)",
+        "Breaks each line at spaces, so that it has at most `width` characters. Splits longer words.",
+        ("'the blue box' | wordwrap(8)", r#""the blue\nbox""#),
+    ),
 ];

@@ -12,6 +12,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     filter(&["fromjson"], "text | fromjson", "Gives the value of a JSON text.", ("'[1, 2]' | fromjson", "[1,2]")),
     filter(&["required"], "x | required", "Gives `x`; fails if it is missing or null.", ("order.id | required", "7")),
     filter(
+        &["tocsv"],
+        "list | tocsv(separator=',')",
+        "Writes a list as one line of CSV (RFC 4180), without a line break at its end.",
+        ("[1, 'a,b', null] | tocsv", r#""1,\"a,b\",""#),
+    ),
+    filter(
         &["tojson"],
         "x | tojson",
         "Gives the value as compact JSON text.",

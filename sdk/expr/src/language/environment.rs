@@ -1,17 +1,22 @@
 //! The MiniJinja environment: no templates, no functions, only the listed filters and tests.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
-use minijinja::{Environment, Error, UndefinedBehavior, Value, filters as builtin, tests};
+use minijinja::{Environment, Error, UndefinedBehavior, Value, filters as builtin, tests, value::Rest};
 
 use super::{
-    arithmetic, collections, compare,
+    arithmetic,
+    call::Function,
+    collections, compare, dates,
     decimal::round,
+    decimals, digests, encodings,
     filters::{self, Prepare},
+    formats,
     lists::{WITH_CASE, as_list, group_by, with_case},
     lookup,
     names::{self, builtin_filters, builtin_tests},
-    operands,
+    operands::{self, invalid},
+    searches, shapes,
 };
 use crate::limits;
 
@@ -22,6 +27,14 @@ pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(||
     environment.set_fuel(Some(limits::FUEL));
     add_builtin(&mut environment);
     add_own(&mut environment);
+    add_texts(&mut environment);
+    add_codes(&mut environment);
+    add_values(&mut environment);
+    match DATES.get() {
+        Some(add) => add(&mut environment),
+        None if cfg!(target_family = "wasm") => add_missing_dates(&mut environment),
+        None => add_dates(&mut environment),
+    }
     add_tests(&mut environment);
     compare::add(&mut environment);
     environment
@@ -47,7 +60,9 @@ fn add_metered(environment: &mut Environment<'static>, name: &'static str, funct
         _ => keep_arguments,
     };
     let takes_files = names::FILTERS_OF_FILES.contains(&name);
-    environment.add_filter(name, filters::metered(name, takes_files, function, prepare));
+    // An error names the function as the flow does.
+    let shown = names::CALLS.iter().find(|(_, filter)| *filter == name).map_or(name, |(function, _)| function);
+    environment.add_filter(name, filters::metered(shown, takes_files, function, prepare));
 }
 
 fn add_metered_test(environment: &mut Environment<'static>, name: &'static str, function: Value) {
@@ -95,12 +110,229 @@ fn add_own(environment: &mut Environment<'static>) {
     for (name, function) in own {
         add_metered(environment, name, function);
     }
-    let range = Value::from_function(collections::range);
-    environment.add_filter(names::RANGE, filters::metered("range", false, range, keep_arguments));
     environment.add_filter(names::LIST, as_list);
     environment.add_filter(names::SLICED, filters::sliced);
     environment.add_filter(names::READ, lookup::read);
     environment.add_filter(names::KEY, lookup::key);
+}
+
+fn add_functions<const N: usize>(environment: &mut Environment<'static>, functions: [(&'static str, Function); N]) {
+    for (name, function) in functions {
+        add_metered(environment, name, function.into_value());
+    }
+}
+
+/// Adds the functions for texts and patterns.
+fn add_texts(environment: &mut Environment<'static>) {
+    let texts: [(&'static str, Function); 12] = [
+        (
+            "center",
+            Function::new(3, true, |_, with| {
+                shapes::center(with.get(0)?, with.get(1)?, with.get(2)?, with.options()).map(Value::from)
+            }),
+        ),
+        ("escape", Function::new(1, false, |_, with| shapes::escape(with.get(0)?).map(Value::from))),
+        (
+            "padend",
+            Function::new(3, true, |_, with| {
+                shapes::pad_end(with.get(0)?, with.get(1)?, with.get(2)?, with.options()).map(Value::from)
+            }),
+        ),
+        (
+            "padstart",
+            Function::new(3, true, |_, with| {
+                shapes::pad_start(with.get(0)?, with.get(1)?, with.get(2)?, with.options()).map(Value::from)
+            }),
+        ),
+        ("regexcaptures", Function::new(2, false, |state, with| searches::captures(state, with.get(0)?, with.get(1)?))),
+        ("regexfind", Function::new(2, false, |state, with| searches::find(state, with.get(0)?, with.get(1)?))),
+        ("regexfindall", Function::new(2, false, |state, with| searches::find_all(state, with.get(0)?, with.get(1)?))),
+        (
+            "regexreplace",
+            Function::new(4, false, |state, with| {
+                searches::replace(state, with.get(0)?, with.get(1)?, with.get(2)?, with.get(3)?).map(Value::from)
+            }),
+        ),
+        (
+            "regexsplit",
+            Function::new(3, true, |state, with| {
+                searches::split(state, with.get(0)?, with.get(1)?, with.get(2)?, with.options())
+            }),
+        ),
+        (
+            "slugify",
+            Function::new(2, true, |_, with| {
+                shapes::slugify(with.get(0)?, with.get(1)?, with.options()).map(Value::from)
+            }),
+        ),
+        (
+            "truncate",
+            Function::new(4, true, |_, with| {
+                shapes::truncate(with.get(0)?, with.get(1)?, with.get(2)?, with.get(3)?, with.options())
+                    .map(Value::from)
+            }),
+        ),
+        (
+            "wordwrap",
+            Function::new(2, true, |_, with| {
+                shapes::wordwrap(with.get(0)?, with.get(1)?, with.options()).map(Value::from)
+            }),
+        ),
+    ];
+    add_functions(environment, texts);
+}
+
+/// Adds the functions for encodings and digests.
+fn add_codes(environment: &mut Environment<'static>) {
+    let codes: [(&'static str, Function); 10] = [
+        ("base64decode", Function::new(1, false, |_, with| encodings::base64_decode(with.get(0)?).map(Value::from))),
+        (
+            "base64encode",
+            Function::new(2, true, |_, with| {
+                encodings::base64_encode(with.get(0)?, with.get(1)?, with.options()).map(Value::from)
+            }),
+        ),
+        ("hexdecode", Function::new(1, false, |_, with| encodings::hex_decode(with.get(0)?).map(Value::from))),
+        ("hexencode", Function::new(1, false, |_, with| encodings::hex_encode(with.get(0)?).map(Value::from))),
+        (
+            "hmac",
+            Function::new(4, true, |_, with| {
+                digests::hmac(with.get(0)?, with.get(1)?, with.get(2)?, with.get(3)?, with.options()).map(Value::from)
+            }),
+        ),
+        (
+            "sha256",
+            Function::new(2, true, |_, with| {
+                digests::sha256(with.get(0)?, with.get(1)?, with.options()).map(Value::from)
+            }),
+        ),
+        (
+            "sha512",
+            Function::new(2, true, |_, with| {
+                digests::sha512(with.get(0)?, with.get(1)?, with.options()).map(Value::from)
+            }),
+        ),
+        ("urldecode", Function::new(1, false, |_, with| encodings::url_decode(with.get(0)?).map(Value::from))),
+        ("urlencode", Function::new(1, false, |_, with| encodings::url_encode(with.get(0)?).map(Value::from))),
+        ("urlparts", Function::new(1, false, |_, with| encodings::url_parts(with.get(0)?))),
+    ];
+    add_functions(environment, codes);
+}
+
+/// Adds the functions for lists, objects and numbers.
+fn add_values(environment: &mut Environment<'static>) {
+    let values: [(&'static str, Function); 14] = [
+        ("decadd", Function::new(2, false, |_, with| decimals::add(with.get(0)?, with.get(1)?).map(Value::from))),
+        (
+            "decdiv",
+            Function::new(4, true, |_, with| {
+                decimals::divide(with.get(0)?, with.get(1)?, with.get(2)?, with.get(3)?, with.options())
+                    .map(Value::from)
+            }),
+        ),
+        ("decmul", Function::new(2, false, |_, with| decimals::multiply(with.get(0)?, with.get(1)?).map(Value::from))),
+        (
+            "decround",
+            Function::new(3, true, |_, with| {
+                decimals::round(with.get(0)?, with.get(1)?, with.get(2)?, with.options()).map(Value::from)
+            }),
+        ),
+        ("decsub", Function::new(2, false, |_, with| decimals::subtract(with.get(0)?, with.get(1)?).map(Value::from))),
+        (
+            "flatten",
+            Function::new(2, true, |state, with| {
+                collections::flatten(state, with.get(0)?, with.get(1)?, with.options())
+            }),
+        ),
+        ("keys", Function::new(1, false, |_, with| collections::keys(with.get(0)?))),
+        ("merge", Function::new(2, false, |state, with| collections::merge(state, with.get(0)?, with.get(1)?))),
+        (
+            "money",
+            Function::new(4, true, |_, with| {
+                formats::money(with.get(0)?, with.get(1)?, with.get(2)?, with.get(3)?, with.options()).map(Value::from)
+            }),
+        ),
+        (
+            "numberformat",
+            Function::new(4, true, |_, with| {
+                formats::number_format(with.get(0)?, with.get(1)?, with.get(2)?, with.get(3)?, with.options())
+                    .map(Value::from)
+            }),
+        ),
+        ("pointer", Function::new(2, false, |_, with| collections::pointer(with.get(0)?, with.get(1)?))),
+        (
+            "tocsv",
+            Function::new(2, true, |_, with| {
+                collections::to_csv(with.get(0)?, with.get(1)?, with.options()).map(Value::from)
+            }),
+        ),
+        ("values", Function::new(1, false, |_, with| collections::values(with.get(0)?))),
+        (
+            names::RANGE,
+            Function::new(3, true, |state, with| {
+                collections::range(state, with.get(0)?, with.get(1)?, with.get(2)?, with.options())
+            }),
+        ),
+    ];
+    add_functions(environment, values);
+}
+
+/// The function that adds the functions for dates; a pack sets it with [`enable_dates`].
+static DATES: OnceLock<fn(&mut Environment<'static>)> = OnceLock::new();
+
+/// Lets the expressions of this pack use the functions for dates. They are large, so a pack contains them only if it
+/// calls this, before its first expression. The host always has them.
+pub fn enable_dates() {
+    DATES.get_or_init(|| add_dates);
+}
+
+/// Adds the functions for dates.
+fn add_dates(environment: &mut Environment<'static>) {
+    let dates: [(&'static str, Function); 7] = [
+        (
+            "dateadd",
+            Function::new(3, true, |state, with| {
+                dates::add(state, with.get(0)?, with.get(1)?, with.get(2)?, with.options()).map(Value::from)
+            }),
+        ),
+        (
+            "datediff",
+            Function::new(3, true, |state, with| {
+                dates::difference(state, with.get(0)?, with.get(1)?, with.get(2)?, with.options())
+            }),
+        ),
+        (
+            "dateformat",
+            Function::new(3, true, |state, with| {
+                dates::format(state, with.get(0)?, with.get(1)?, with.get(2)?, with.options()).map(Value::from)
+            }),
+        ),
+        (
+            "dateparse",
+            Function::new(3, true, |state, with| {
+                dates::parse(state, with.get(0)?, with.get(1)?, with.get(2)?, with.options()).map(Value::from)
+            }),
+        ),
+        (
+            "datestart",
+            Function::new(3, true, |state, with| {
+                dates::start(state, with.get(0)?, with.get(1)?, with.get(2)?, with.options()).map(Value::from)
+            }),
+        ),
+        ("duration", Function::new(2, true, |_, with| dates::duration(with.get(0)?, with.get(1)?, with.options()))),
+        ("durationformat", Function::new(1, false, |_, with| dates::duration_format(with.get(0)?).map(Value::from))),
+    ];
+    add_functions(environment, dates);
+}
+
+/// Adds filters that only explain that this pack has no functions for dates.
+fn add_missing_dates(environment: &mut Environment<'static>) {
+    for name in names::functions_of_dates() {
+        environment.add_filter(name, move |_: Rest<Value>| -> Result<Value, Error> {
+            let hint = "write the condition on an edge, or compute the date in the input of a node before";
+            Err(invalid(format!("`{name}` does not work in the conditions of this node type: {hint}")))
+        });
+    }
 }
 
 fn add_tests(environment: &mut Environment<'static>) {

@@ -206,20 +206,22 @@ pub(super) fn matches(state: &mut State<'_, '_>, value: Value, pattern: &str) ->
         return Ok(false);
     }
     let text = value.as_str().ok_or_else(|| invalid(format!("`matches` searches texts, not {}", kind(&value))))?;
-    let known = state.get_or_insert_extension_with(Patterns::default).0.get(pattern).cloned();
-    let compiled = match known {
-        Some(compiled) => compiled,
-        None => {
-            let compiled = Arc::new(Pattern::new(pattern).map_err(invalid)?);
-            let patterns = state.get_or_insert_extension_with(Patterns::default);
-            patterns.0.insert(pattern.to_owned(), compiled.clone());
-            compiled
-        }
-    };
+    let compiled = compiled(state, pattern)?;
     // A search above the limit is not run, so it costs nothing.
     let searched = Some(compiled.cost(text)).filter(|cost| *cost <= limits::SEARCH_WORK);
     charge(state, searched.unwrap_or(0) / limits::SEARCH_PER_WORK)?;
     compiled.search(text).map_err(invalid)
+}
+
+/// Compiles a pattern, once in an evaluation.
+pub(super) fn compiled(state: &mut State<'_, '_>, pattern: &str) -> Result<Arc<Pattern>, Error> {
+    if let Some(known) = state.get_or_insert_extension_with(Patterns::default).0.get(pattern) {
+        return Ok(known.clone());
+    }
+    let compiled = Arc::new(Pattern::new(pattern).map_err(invalid)?);
+    charge(state, compiled.size())?;
+    state.get_or_insert_extension_with(Patterns::default).0.insert(pattern.to_owned(), compiled.clone());
+    Ok(compiled)
 }
 
 /// A function that checks or changes the arguments of a filter before the call.

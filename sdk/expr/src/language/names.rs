@@ -33,7 +33,7 @@ pub(super) const TESTS_OF_MISSING: [&str; 3] = ["defined", "none", "undefined"];
 pub(super) const EQUALITY_TESTS: [&str; 6] = ["!=", "==", "eq", "equalto", "ne", "sameas"];
 
 /// Filters that look up a part of a value.
-pub(super) const LOOKUPS: [&str; 5] = ["attr", "first", "last", "max", "min"];
+pub(super) const LOOKUPS: [&str; 8] = ["attr", "first", "last", "max", "min", "pointer", "regexcaptures", "regexfind"];
 
 /// Filters that accept a file value, because they only test whether it exists.
 pub(super) const FILTERS_OF_FILES: [&str; 3] = ["d", "default", "required"];
@@ -100,4 +100,9 @@ pub(super) fn filters() -> impl Iterator<Item = &'static str> + Clone {
 /// Returns the tests that a flow may use.
 pub(super) fn tests() -> impl Iterator<Item = &'static str> + Clone {
     functions::names(FunctionKind::Test)
+}
+
+/// Returns the names of the functions for dates.
+pub(super) fn functions_of_dates() -> impl Iterator<Item = &'static str> {
+    functions::dates::FUNCTIONS.iter().map(functions::Function::name)
 }

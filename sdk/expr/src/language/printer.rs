@@ -328,6 +328,24 @@ impl<'s> Printer<'s> {
             return self.default(other, usage);
         }
         self.arguments(&filter.args);
+        match (filter.name, filter.args.first()) {
+            ("hmac", Some(CallArg::Pos(key) | CallArg::Kwarg("key", key))) if matches!(key, Expr::Const(_)) => {
+                let hint = "every reader of the flow knows it: take the key from an input, such as `flow.input.key`";
+                let place = self.place(key);
+                self.errors.push(ExprError::new("the key of `hmac` is written in the flow").hint(hint).at(place));
+            }
+            (name, Some(CallArg::Pos(pattern))) if name.starts_with("regex") => self.check_pattern(operand, pattern),
+            _ => {}
+        }
+    }
+
+    /// Checks a regular expression that is written in the expression. `operand` is the searched value.
+    fn check_pattern(&mut self, operand: &Expr<'_>, pattern: &Expr<'_>) {
+        let Expr::Const(pattern) = pattern else { return };
+        if let Err(message) = crate::pattern::Pattern::new(pattern.value.as_str().unwrap_or_default()) {
+            let place = self.place(operand);
+            self.errors.push(ExprError::new(message).at(place.start..self.at + self.source.len()));
+        }
     }
 
     /// Prints a lookup that is the argument of `default`. It must have a value only where `default` returns the value.
@@ -351,12 +369,8 @@ impl<'s> Printer<'s> {
         self.check_name("test", test.name, &test.expr, names::tests());
         let _ = write!(self.printed, " is {}", test.name);
         self.arguments(&test.args);
-        if let ("matches", [CallArg::Pos(Expr::Const(pattern))]) = (test.name, test.args.as_slice()) {
-            let checked = crate::pattern::Pattern::new(pattern.value.as_str().unwrap_or_default());
-            if let Err(message) = checked {
-                let place = self.place(&test.expr);
-                self.errors.push(ExprError::new(message).at(place.start..self.at + self.source.len()));
-            }
+        if let ("matches", [CallArg::Pos(pattern)]) = (test.name, test.args.as_slice()) {
+            self.check_pattern(&test.expr, pattern);
         }
     }
 

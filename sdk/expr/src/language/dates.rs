@@ -1,0 +1,243 @@
+//! Dates, times and durations. They are texts in the flow: `2026-11-26`, `2026-11-26T10:00:00+01:00` and `PT1H30M`.
+//!
+//! Nothing here depends on the machine: neither on its clock and time zone, nor on its language.
+
+mod duration;
+mod moment;
+mod pattern;
+mod zones;
+
+use jiff_core::{
+    Timestamp,
+    civil::{Date, DateTime, days_in_month},
+};
+use minijinja::{Error, State, Value, value::Kwargs};
+
+use self::{
+    duration::Duration,
+    moment::{Moment, Zoned, beyond, date_text, zone},
+    zones::Zone,
+};
+use super::operands::{argument, invalid, kind};
+
+const NANOSECONDS_PER_SECOND: i128 = 1_000_000_000;
+
+/// `x | dateparse(format, zone)`: reads a text by a format, and gives the instant.
+pub(super) fn parse(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    format: Option<&str>,
+    zone_name: Option<&str>,
+    options: Kwargs,
+) -> Result<String, Error> {
+    const NAME: &str = "dateparse";
+    let format = argument(format, &options, "format")?;
+    let zone = zone(state, argument(zone_name, &options, "zone")?)?;
+    options.assert_all_used()?;
+    let moment = match (format, value.as_str()) {
+        (Some(format), Some(text)) => pattern::read(NAME, text, format)?,
+        (Some(_), None) => return Err(invalid(format!("`{NAME}` needs a text for a format, not {}", kind(value)))),
+        (None, _) => Moment::read(NAME, value)?,
+    };
+    moment.at(NAME, zone)?.to_text(NAME)
+}
+
+/// `x | dateformat(format, zone)`: writes a date by a format.
+pub(super) fn format(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    format: &str,
+    zone_name: Option<&str>,
+    options: Kwargs,
+) -> Result<String, Error> {
+    const NAME: &str = "dateformat";
+    let zone = zone(state, argument(zone_name, &options, "zone")?)?;
+    options.assert_all_used()?;
+    let moment = Moment::read(NAME, value)?;
+    pattern::write(NAME, &moment.at(NAME, zone_of(&moment, zone))?, format)
+}
+
+/// Returns the zone in which a value is shown. A date without a time is the same day in every zone.
+fn zone_of(moment: &Moment, zone: Option<Zone>) -> Option<Zone> {
+    if moment.is_date { None } else { zone }
+}
+
+/// `x | dateadd(duration, zone)`: adds a duration: first its months and days by the calendar of the zone, then its time.
+pub(super) fn add(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    duration: &str,
+    zone_name: Option<&str>,
+    options: Kwargs,
+) -> Result<String, Error> {
+    const NAME: &str = "dateadd";
+    let zone = zone(state, argument(zone_name, &options, "zone")?)?;
+    options.assert_all_used()?;
+    let (moment, duration) = (Moment::read(NAME, value)?, Duration::read(NAME, duration)?);
+    if moment.is_date && duration.nanoseconds == 0 {
+        return date_text(NAME, moved(moment.local.date(), &duration).ok_or_else(|| beyond(NAME))?);
+    }
+    let start = moment.at(NAME, zone)?;
+    let local = start.local();
+    let instant = match (duration.months, duration.days) {
+        (0, 0) => start.instant,
+        _ => {
+            let date = moved(local.date(), &duration).ok_or_else(|| beyond(NAME))?;
+            Zoned::from_local(NAME, DateTime::from_parts(date, local.time()), start.zone.clone())?.instant
+        }
+    };
+    let instant = add_nanoseconds(instant, duration.nanoseconds).ok_or_else(|| beyond(NAME))?;
+    Zoned { instant, zone: start.zone }.to_text(NAME)
+}
+
+/// Adds the months and days of a duration. A day that the month does not have becomes its last one.
+fn moved(date: Date, duration: &Duration) -> Option<Date> {
+    let months = i64::from(date.year()) * 12 + i64::from(date.month() - 1) + duration.months;
+    let year = i16::try_from(months.div_euclid(12)).ok().filter(|year| (0..=9_999).contains(year))?;
+    let month = i8::try_from(months.rem_euclid(12) + 1).ok()?;
+    let date = Date::new(year, month, date.day().min(days_in_month(year, month))).ok()?;
+    date.checked_add(i32::try_from(duration.days).ok()?).ok().filter(|date| date.year() >= 0)
+}
+
+fn add_nanoseconds(instant: Timestamp, nanoseconds: i128) -> Option<Timestamp> {
+    let total = instant.as_nanosecond().checked_add(nanoseconds)?;
+    let seconds = i64::try_from(total.div_euclid(NANOSECONDS_PER_SECOND)).ok()?;
+    let rest = i32::try_from(total.rem_euclid(NANOSECONDS_PER_SECOND)).ok()?;
+    Timestamp::from_second(seconds).ok()?.checked_add(0, rest).ok()
+}
+
+/// `x | datediff(other, unit, zone)`: the time from `other` to `x`. Seconds, minutes and hours are exact; days, weeks,
+/// months and years are those that are over, by the calendar of the zone.
+pub(super) fn difference(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    other: &Value,
+    unit: Option<&str>,
+    options: Kwargs,
+) -> Result<Value, Error> {
+    const NAME: &str = "datediff";
+    let unit = argument(unit, &options, "unit")?.unwrap_or("seconds");
+    let zone = zone(state, options.get("zone")?)?;
+    options.assert_all_used()?;
+    let (value, other) = (Moment::read(NAME, value)?, Moment::read(NAME, other)?);
+    let other = other.at(NAME, zone.clone())?;
+    let value = value.at(NAME, zone)?;
+    if let Some(length) = exact_unit(unit) {
+        return Ok(quotient(value.instant.as_nanosecond() - other.instant.as_nanosecond(), length));
+    }
+    // Both times are on the clocks of one place.
+    let local = |moment: &Zoned| moment.instant.to_datetime(value.zone.offset(moment.instant));
+    let (from, to) = (local(&other), local(&value));
+    let (from, to, sign) = if from <= to { (from, to, 1) } else { (to, from, -1) };
+    let days = from.date().until(to.date());
+    let days = i64::from(days - i32::from(from.time() > to.time()));
+    let months =
+        i64::from(to.date().year() - from.date().year()) * 12 + i64::from(to.date().month() - from.date().month());
+    let is_early = (to.date().day(), to.time()) < (from.date().day(), from.time());
+    let is_last_day = to.date().day() == to.date().days_in_month() && to.time() >= from.time();
+    let months = months - i64::from(is_early && !is_last_day);
+    let count = match unit {
+        "days" => days,
+        "weeks" => days / 7,
+        "months" => months,
+        "years" => months / 12,
+        _ => return Err(unknown_unit(NAME, "`seconds`, `minutes`, `hours`, `days`, `weeks`, `months` or `years`")),
+    };
+    Ok(Value::from(sign * count))
+}
+
+/// Returns the length of an exact unit in nanoseconds.
+fn exact_unit(unit: &str) -> Option<i128> {
+    Some(match unit {
+        "milliseconds" => NANOSECONDS_PER_SECOND / 1_000,
+        "seconds" => NANOSECONDS_PER_SECOND,
+        "minutes" => 60 * NANOSECONDS_PER_SECOND,
+        "hours" => 3_600 * NANOSECONDS_PER_SECOND,
+        _ => return None,
+    })
+}
+
+/// Divides, and gives a whole number if it can.
+fn quotient(nanoseconds: i128, length: i128) -> Value {
+    match i64::try_from(nanoseconds / length) {
+        Ok(whole) if nanoseconds % length == 0 => Value::from(whole),
+        _ => Value::from(nanoseconds as f64 / length as f64),
+    }
+}
+
+fn unknown_unit(name: &str, known: &str) -> Error {
+    invalid(format!("`{name}` needs the unit {known}"))
+}
+
+/// `x | datestart(unit, zone)`: the beginning of the year, month, week or the like that a date is in.
+pub(super) fn start(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    unit: &str,
+    zone_name: Option<&str>,
+    options: Kwargs,
+) -> Result<String, Error> {
+    const NAME: &str = "datestart";
+    let zone = zone(state, argument(zone_name, &options, "zone")?)?;
+    options.assert_all_used()?;
+    let moment = Moment::read(NAME, value)?;
+    let zoned = moment.at(NAME, zone_of(&moment, zone))?;
+    let (date, time) = (zoned.local().date(), zoned.local().time());
+    let start = match unit {
+        "year" => date.first_of_year().at(0, 0, 0, 0),
+        "quarter" => {
+            Date::new(date.year(), (date.month() - 1) / 3 * 3 + 1, 1).map_err(|_| beyond(NAME))?.at(0, 0, 0, 0)
+        }
+        "month" => date.first_of_month().at(0, 0, 0, 0),
+        "week" => {
+            let monday = date.checked_sub(i32::from(date.weekday().to_monday_zero_offset()));
+            monday.map_err(|_| beyond(NAME))?.at(0, 0, 0, 0)
+        }
+        "day" => date.at(0, 0, 0, 0),
+        "hour" => date.at(time.hour(), 0, 0, 0),
+        "minute" => date.at(time.hour(), time.minute(), 0, 0),
+        _ => {
+            return Err(unknown_unit(NAME, "`year`, `quarter`, `month`, `week`, `day`, `hour` or `minute`"));
+        }
+    };
+    if moment.is_date {
+        return date_text(NAME, start.date());
+    }
+    // An hour that occurs twice begins in the time that `x` is in.
+    let offset = zoned.offset();
+    let own = start.to_timestamp(offset).ok().filter(|own| zoned.zone.offset(*own) == offset);
+    match own {
+        Some(instant) => Zoned { instant, zone: zoned.zone }.to_text(NAME),
+        None => Zoned::from_local(NAME, start, zoned.zone)?.to_text(NAME),
+    }
+}
+
+/// `x | duration(unit)`: a duration as a number of seconds or another unit.
+pub(super) fn duration(value: &str, unit: Option<&str>, options: Kwargs) -> Result<Value, Error> {
+    const NAME: &str = "duration";
+    let unit = argument(unit, &options, "unit")?.unwrap_or("seconds");
+    options.assert_all_used()?;
+    let exact = Duration::read(NAME, value)?.exact();
+    let exact = exact.ok_or_else(|| invalid(format!("`{NAME}`: months and years have no fixed length")))?;
+    let length = match unit {
+        "days" => Some(86_400 * NANOSECONDS_PER_SECOND),
+        unit => exact_unit(unit),
+    };
+    let length = length.ok_or_else(|| unknown_unit(NAME, "`milliseconds`, `seconds`, `minutes`, `hours` or `days`"))?;
+    Ok(quotient(exact, length))
+}
+
+/// `x | durationformat`: a number of seconds as a duration (ISO 8601).
+pub(super) fn duration_format(value: &Value) -> Result<String, Error> {
+    const NAME: &str = "durationformat";
+    let nanoseconds = match i64::try_from(value.clone()) {
+        Ok(seconds) if value.is_number() => Some(i128::from(seconds) * NANOSECONDS_PER_SECOND),
+        _ if value.is_number() => {
+            let seconds = f64::try_from(value.clone())?;
+            (seconds.abs() < 1e15).then_some((seconds * 1e9).round() as i128)
+        }
+        _ => return Err(invalid(format!("`{NAME}` needs a number of seconds, not {}", kind(value)))),
+    };
+    let nanoseconds = nanoseconds.ok_or_else(|| invalid(format!("`{NAME}`: the number is too large")))?;
+    Ok(duration::write(nanoseconds))
+}
