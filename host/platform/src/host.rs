@@ -270,13 +270,15 @@ impl Host {
     }
 
     /// Prepares to resume a stored run with the flow as it was when the run began. If the tenant is disabled, resuming
-    /// by hand fails.
+    /// by hand fails. It also fails for a run that is parked for a quota which is still used up, unless the options
+    /// contain answers.
     pub fn resume(&self, run: &RunId, options: RunOptions) -> Result<FlowRunner, StartError> {
-        let by_hand = options.by_hand;
+        let (by_hand, answers) = (options.by_hand, !options.answers.is_empty());
         let runner = FlowRunner::resume(self.world_of(run)?, run.clone(), options)?;
         if by_hand {
             quota::check_enabled(self, &runner)?;
         }
+        quota::check_pause(self, &runner, by_hand && !answers)?;
         Ok(runner)
     }
 
@@ -462,6 +464,7 @@ impl Host {
             hubs: hubs.clone(),
             live: live.clone(),
             budget: None,
+            quotas: Some(Arc::new(usage.clone())),
         })
     }
 

@@ -29,6 +29,20 @@ pub fn finding(finding: &Diagnostic) -> Value {
     object
 }
 
+/// Formats a time as RFC 3339, in UTC with milliseconds. It is empty after the year 9999.
+pub fn timestamp(ms: u64) -> String {
+    to_timestamp(ms).map(|time| format!("{time:.3}")).unwrap_or_default()
+}
+
+/// Formats a time as RFC 3339, in UTC with seconds. It is empty after the year 9999.
+pub fn time(ms: u64) -> String {
+    to_timestamp(ms).map(|time| format!("{time:.0}")).unwrap_or_default()
+}
+
+fn to_timestamp(ms: u64) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::from_millisecond(i64::try_from(ms).ok()?).ok()
+}
+
 /// Returns the error of a failed run as JSON.
 pub fn run_error(error: &RunError) -> Value {
     let mut object = error.failure.to_json().to_serde();

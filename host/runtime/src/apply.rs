@@ -11,6 +11,7 @@ use flowcell_contract::{Failure, Json, Pause, ScopePath, Value, Wake};
 use flowcell_flow::graph::{BodyIx, EdgeIx, Graph};
 
 use crate::{
+    call_log::CallNumber,
     capture::{self, with_last},
     fact::{
         AgentFact, BlockReason, Fact, ParkReason, PassOutcome, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write,
@@ -59,6 +60,7 @@ impl RunState {
             Fact::CallRepeated { task, attempt, ordinal } => {
                 self.task_mut(*task).calls().mark_out((*attempt, *ordinal));
             }
+            Fact::CallHeld { task, attempt, ordinal } => self.call_held(*task, (*attempt, *ordinal), ts),
             Fact::CallEnded { task, attempt, ordinal, reply } => {
                 self.continue_attempt(*task, ts);
                 let task = self.task_mut(*task);
@@ -121,12 +123,15 @@ impl RunState {
             Fact::CancelRequested { reason } => self.cancel = Some(*reason),
             Fact::RunResumed { by_hand, alone } => self.run_resumed(*by_hand, *alone, ts),
             Fact::RunAccompanied => self.deaths.alone = false,
+            Fact::QuotaReached(hold) => self.held_by = Some((**hold).clone()),
+            Fact::QuotaRenewed => self.held_by = None,
             // A run that parks to wait has not harmed its process.
-            Fact::RunParked { reason: ParkReason::Waiting | ParkReason::NeedsAttention, .. } => {
-                self.deaths = Deaths::default();
-            }
             Fact::RunParked { reason: ParkReason::CrashLoop, .. } => {}
             Fact::RunParked { reason: ParkReason::Restored, .. } => self.restored = true,
+            Fact::RunParked { quota, .. } => {
+                self.deaths = Deaths::default();
+                self.parked_for = quota.as_deref().cloned();
+            }
             Fact::RunEnded { end } => {
                 self.ended = Some(ts);
                 self.run_ended(end);
@@ -163,6 +168,7 @@ impl RunState {
     /// count as their running time. Counts one more lost process for each call in progress, except for `once`
     /// calls.
     fn run_resumed(&mut self, by_hand: bool, alone: bool, ts: u64) {
+        self.parked_for = None;
         self.restored &= !by_hand;
         let busy = outstanding::is_busy(self, ts);
         if by_hand {
@@ -345,6 +351,19 @@ impl RunState {
             task.ran_ms += ts.saturating_sub(task.since);
         }
         task.blocked = Some(Box::new((reason.clone(), before)));
+    }
+
+    /// Takes back a call that has not left. If its attempt runs, the task waits for a permit to repeat the attempt.
+    fn call_held(&mut self, key: TaskKey, call: CallNumber, ts: u64) {
+        let task = self.task_mut(key);
+        let current = task.attempt;
+        task.calls().repeat(current, call);
+        if task.phase == Phase::Running {
+            if !task.idle {
+                task.ran_ms += ts.saturating_sub(task.since);
+            }
+            self.set_phase(key, Phase::Resolved);
+        }
     }
 
     fn task_resolved(&mut self, key: TaskKey, resolution: &Resolution, ts: u64) {

@@ -21,6 +21,7 @@
 //! | `call_ends` | ends of calls that leave the host |
 //! | `agents` | agent runs and their messages |
 //! | `replies` | checks the replies that people give for calls |
+//! | `quotas` | holds attempts and calls while a quota is used up |
 
 mod agents;
 mod arrive;
@@ -29,6 +30,7 @@ mod calls;
 mod close;
 mod migrate;
 mod passes;
+mod quotas;
 mod ready;
 mod replies;
 mod settle;
@@ -42,6 +44,8 @@ use crate::{
     command::{HubError, RunCommand},
     fact::{AgentFact, CallRecord, CancelReason, Fact, Migrated, Note, Observed, ScopeId, TaskKey, WaitsFor, Write},
     outstanding::Timer,
+    quota::QuotaHold,
+    result::{Idle, Waiting},
     state::{Phase, RunState},
 };
 
@@ -74,6 +78,8 @@ pub enum Input {
         needs_attention: bool,
         /// The first item that the run waits for. `None`: only a timer.
         waits_for: Option<Box<WaitsFor>>,
+        /// The quota because of which tasks of the run or of a child run wait.
+        quota: Option<Box<QuotaHold>>,
     },
     /// An attempt has answered.
     Answered {
@@ -153,6 +159,17 @@ pub enum Input {
         /// The number of the call in its attempt.
         ordinal: u32,
     },
+    /// A call has not left, because a quota is used up.
+    CallHeld {
+        /// The task that makes the call.
+        task: TaskKey,
+        /// The attempt that began the call.
+        attempt: u32,
+        /// The number of the call in its attempt.
+        ordinal: u32,
+        /// The quota that is used up.
+        hold: QuotaHold,
+    },
     /// A call has ended.
     CallEnded {
         /// The task that made the call.
@@ -180,9 +197,15 @@ pub enum Input {
 }
 
 impl Input {
-    /// Returns the input that parks the run until a time, in milliseconds since 1970.
-    pub(crate) fn park_until(due: u64) -> Input {
-        Input::Park { due: Some(due), needs_attention: false, waits_for: None }
+    /// Returns the input that parks an idle run.
+    pub(crate) fn park(idle: Idle) -> Input {
+        let needs_attention = idle.waiting.iter().any(Waiting::needs_attention);
+        Input::Park {
+            due: idle.due,
+            needs_attention,
+            waits_for: idle.first_wait().map(Box::new),
+            quota: idle.quota.map(Box::new),
+        }
     }
 }
 
@@ -197,7 +220,7 @@ pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn En
     let mut decider =
         Decider { state, now, entropy, facts: Vec::new(), ended: VecDeque::new(), check: VecDeque::new() };
     // No attempt begins before the resumption of the run is durable, and none begins when the run parks.
-    let dispatches = !matches!(input, Input::Resume { .. } | Input::Migrate(_));
+    let dispatches = !matches!(input, Input::Resume { .. } | Input::Park { .. } | Input::Migrate(_));
     arrive::handle_input(&mut decider, input)?;
     if decider.state.is_too_large() && decider.state.end.is_none() {
         decider.cancel(CancelReason::TooLarge);
@@ -230,13 +253,15 @@ impl Decider<'_> {
         self.emit(Fact::TaskWoken { task, index, outcome: outcome.map_err(Box::new) });
     }
 
-    /// Starts queued tasks, the longest waiting first, until the run has the maximum number of running attempts.
+    /// Starts queued tasks, the longest waiting first, until the run has the maximum number of running attempts. While a
+    /// quota is used up, starts none.
     fn dispatch(&mut self) {
         if self.state.end.is_some() {
             return;
         }
         while self.state.running < self.state.policy.max_concurrency
             && let Some(task) = self.state.queue.front().copied()
+            && !quotas::is_held(self)
         {
             self.emit(match self.state.task(task).phase {
                 Phase::Woken => Fact::TaskResumed { task },

@@ -239,7 +239,8 @@ impl Driver {
         Ok(Some(Begin::Again { by_hand }))
     }
 
-    /// Drives the run to its end. With `park`, stops when only people and events from outside can continue it.
+    /// Drives the run to its end. With `park`, stops when only people and events from outside can continue it. A run that no
+    /// other run has called also stops when it only waits for a quota to renew.
     pub(crate) async fn drive(&mut self, begin: Begin, park: bool) {
         self.options.parks = park;
         if self.state.end().is_none() {
@@ -254,8 +255,8 @@ impl Driver {
                 return self.park().await;
             }
             if let Some(idle) = self.idle_state() {
-                if self.options.parks {
-                    let _ = self.apply_input(waiting::park(&idle));
+                if self.options.parks || idle.quota.is_some() && self.parent.is_none() {
+                    let _ = self.apply_input(Input::park(idle));
                     break;
                 }
                 self.children.set_idle(true);
@@ -312,7 +313,7 @@ impl Driver {
     /// Makes the run due at once, because a child run has recorded a command.
     pub(crate) async fn make_due(&mut self) {
         self.stop_admission();
-        let _ = self.apply_input(Input::park_until(self.clock.now()));
+        let _ = self.apply_input(Input::park(Idle::until(self.clock.now())));
         self.flush().await;
     }
 
@@ -344,7 +345,7 @@ impl Driver {
 
     /// Parks the run at the end of a shutdown, due at once.
     async fn park(&mut self) {
-        let _ = self.apply_input(Input::park_until(self.clock.now()));
+        let _ = self.apply_input(Input::park(Idle::until(self.clock.now())));
         self.flush().await;
         if let Some(parent) = &self.parent {
             parent.report_parked().await;
@@ -369,8 +370,7 @@ impl Driver {
             NextDue::At(due) => Some(due),
             NextDue::Never => None,
         };
-        let due = self.children.due().into_iter().chain(own).min();
-        Some(Idle { waiting: self.waiting(), due })
+        Some(waiting::idle(&self.state, &self.children, own))
     }
 
     /// Waits until all facts of the run and its children are durable, and the effects of these facts are performed.
@@ -395,6 +395,7 @@ impl Driver {
             self.state.max_bytes = MAX_RUN_BYTES.min(self.state.bytes.saturating_add(budget.left()));
             self.state.shares_budget = true;
         }
+        self.state.quota_now = self.world.hold(&self.state);
         let mut facts = decide(&mut self.state, input, now, &mut self.entropy)?;
         if !facts.is_empty() {
             self.attempts.record_inputs(&mut facts);

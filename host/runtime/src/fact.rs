@@ -15,6 +15,8 @@ use flowcell_contract::{Failure, Json, Pause, Value};
 use flowcell_flow::graph::{EdgeIx, NodeIx};
 use serde::{Deserialize, Serialize};
 
+use crate::quota::QuotaHold;
+
 pub use agent::AgentFact;
 pub use block::{BlockReason, Resolution};
 pub use call::{Asked, CallDigest, CallRecord, ForAgent, Observed};
@@ -72,7 +74,14 @@ pub enum Fact {
         /// The first item that the run waits for. `None`: only a timer, or an older version wrote the fact.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waits_for: Option<Box<WaitsFor>>,
+        /// The quota that is used up, if it is the reason for parking.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quota: Option<Box<QuotaHold>>,
     },
+    /// A quota of the tenant is used up. No attempt begins and no call leaves until it renews.
+    QuotaReached(Box<QuotaHold>),
+    /// The quota has renewed, or the operator has raised it.
+    QuotaRenewed,
     /// A phase of the run began. There is only one phase: "Run Flow".
     PhaseStarted,
     /// The phase of the run ended.
@@ -199,6 +208,15 @@ pub enum Fact {
     },
     /// A call is made again, after a person decided that it had not happened.
     CallRepeated {
+        /// The task that makes the call.
+        task: TaskKey,
+        /// The attempt that began the call.
+        attempt: u32,
+        /// The number of the call in its attempt.
+        ordinal: u32,
+    },
+    /// A call did not leave, because a quota of the tenant is used up. Its attempt waits for a permit, and is repeated.
+    CallHeld {
         /// The task that makes the call.
         task: TaskKey,
         /// The attempt that began the call.
@@ -430,6 +448,8 @@ pub enum ParkReason {
     NeedsAttention,
     /// The store was restored from an older copy. The later actions of the run are unknown.
     Restored,
+    /// A quota of the tenant is used up. The run goes on by itself when the quota has renewed.
+    QuotaExceeded,
 }
 
 /// The reason why a run is cancelled.

@@ -14,6 +14,7 @@
 //! | [`command`], [`hub`] | commands to runs, and the hub that takes them |
 //! | [`publish`], [`event`] | the events of runs, made from facts |
 //! | [`question`] | the matching of answers to questions |
+//! | [`quota`] | quotas that pause the runs of a tenant |
 //! | [`inputs`] | the inputs of attempts |
 //! | [`paging`] | pages of lists |
 //! | [`export`](mod@export) | whole runs as documents |
@@ -48,6 +49,7 @@ pub mod paging;
 pub mod ports;
 pub mod publish;
 pub mod question;
+pub mod quota;
 pub mod remote;
 pub mod result;
 pub mod rows;
@@ -71,6 +73,7 @@ pub use event::{Event, LiveEvent};
 pub use hub::{Channel, Hub, Hubs};
 pub use live::LiveRuns;
 pub use question::{Closed, QuestionRef};
+pub use quota::{QuotaHold, Quotas};
 pub use result::{RunError, RunResult, RunStatus, Waiting};
 pub use run::{
     FlowRunner, MigrateError, Migration, MigrationPlan, MovedNode, NoStart, Obstacle, OpenError, OtherVersion, Part,

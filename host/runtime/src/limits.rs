@@ -140,3 +140,5 @@ pub const MAX_ERASED_BLOBS: usize = 8;
 pub const MAX_ERASED_ROWS: usize = 500;
 /// The maximum number of runs that one request counts.
 pub const MAX_COUNTED: usize = 10_000;
+/// Milliseconds of the window of a tenant's quota: one day of UTC.
+pub const QUOTA_WINDOW_MS: u64 = 24 * 3_600 * 1_000;

@@ -74,6 +74,8 @@ pub enum Timer {
     },
     /// `totalTimeoutMs` of the flow.
     Flow,
+    /// The renewal of a quota that is used up.
+    Quota,
 }
 
 /// One item that the run waits for.
@@ -199,6 +201,7 @@ pub fn due(state: &RunState, timer: &Timer) -> Option<u64> {
                 .filter(|due| *due < u64::MAX)
         }
         Timer::Flow => state.deadline.filter(|_| state.end.is_none() && state.cancel.is_none()),
+        Timer::Quota => state.held_by.as_ref().filter(|_| state.end.is_none()).map(|hold| hold.until),
     }
 }
 
@@ -229,7 +232,9 @@ pub(crate) fn timers_of(state: &RunState, key: TaskKey) -> Vec<Timer> {
 /// Returns all outstanding items of a run, in no particular order.
 pub fn outstanding(state: &RunState) -> Vec<Outstanding> {
     let mut found = Vec::new();
-    found.extend(due(state, &Timer::Flow).map(|due| Outstanding::Timer(Timer::Flow, due)));
+    for timer in [Timer::Flow, Timer::Quota] {
+        found.extend(due(state, &timer).map(|due| Outstanding::Timer(timer, due)));
+    }
     for (id, scope) in &state.scopes {
         for (slot, task) in scope.tasks.iter().enumerate() {
             if !task.phase.is_end() && task.phase != Phase::Waiting {

@@ -19,6 +19,7 @@ use crate::{
     fact::{Asked, CallRecord, CancelReason, Fact, Migrated, Note, PassOutcome, RunEnd, ScopeId, TaskKey},
     ports::Unit,
     question::QuestionRef,
+    quota::QuotaHold,
 };
 
 /// The phase that every run has.
@@ -150,11 +151,14 @@ impl Projector {
             Fact::RunResumed { .. } => ("harness:resumed", Vec::new()),
             Fact::RunAccompanied => ("harness:accompanied", Vec::new()),
             Fact::Migrated { migration } => ("harness:migrated", self.migrated(migration)),
-            Fact::RunParked { due, reason, .. } => {
+            Fact::RunParked { due, reason, quota, .. } => {
                 let mut members = vec![("reason", name_of(reason))];
                 members.extend(due.map(|due| ("due", Json::from(due))));
+                members.extend(quota.iter().flat_map(|hold| quota_members(hold)));
                 ("harness:parked", members)
             }
+            Fact::QuotaReached(hold) => ("harness:paused", quota_members(hold)),
+            Fact::QuotaRenewed => ("harness:renewed", Vec::new()),
             Fact::RunEnded { end } => ("harness:complete", self.run_ended(end, ts)),
             Fact::PhaseStarted => ("phase:start", vec![("name", Json::from(DEFAULT_PHASE))]),
             Fact::PhaseEnded { success: true } => ("phase:complete", vec![("name", Json::from(DEFAULT_PHASE))]),
@@ -243,6 +247,7 @@ impl Projector {
             Fact::CallRepeated { task, ordinal, .. } => {
                 ("call:repeated", self.with(*task, [("call", Json::from(*ordinal))]))
             }
+            Fact::CallHeld { task, ordinal, .. } => ("call:held", self.with(*task, [("call", Json::from(*ordinal))])),
             Fact::CallEnded { task, attempt, ordinal, reply } => {
                 self.agent_call_replied(*task, *ordinal, reply);
                 self.call_ended(*task, *attempt, *ordinal, reply)
@@ -437,6 +442,11 @@ impl Projector {
 fn reference_members(asked: QuestionRef) -> impl Iterator<Item = (&'static str, Json)> {
     let digest = asked.digest.map(|digest| ("digest", Json::from(&*digest)));
     asked.attempt.map(|attempt| ("attempt", Json::from(attempt))).into_iter().chain(digest)
+}
+
+/// Describes a quota that is used up, and when it renews.
+fn quota_members(hold: &QuotaHold) -> Members {
+    vec![("quota", Json::from(&*hold.quota)), ("until", Json::from(hold.until))]
 }
 
 /// Returns the name of an enum variant in the journal.

@@ -9,6 +9,7 @@ use crate::{
     fact::{BlockReason, WaitReason, WaitsFor},
     limits::MAX_COLUMN_BYTES,
     question::QuestionRef,
+    quota::QuotaHold,
 };
 
 /// The status of a run.
@@ -48,6 +49,8 @@ pub struct RunResult {
     pub error: Option<RunError>,
     /// The people and events that a parked run waits for.
     pub waiting: Vec<Waiting>,
+    /// The quota for which the run is parked until it renews.
+    pub quota: Option<QuotaHold>,
 }
 
 /// The error of a failed run.
@@ -95,15 +98,22 @@ pub enum Waiting {
 }
 
 /// What an idle run waits for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Idle {
     /// The people and events that the run waits for.
     pub(crate) waiting: Vec<Waiting>,
     /// The time at which the run's next timer is due (milliseconds since 1970). `None`: no timer.
     pub(crate) due: Option<u64>,
+    /// The quota because of which tasks of the run wait.
+    pub(crate) quota: Option<QuotaHold>,
 }
 
 impl Idle {
+    /// Returns the state of a run that only a timer continues, which is due at this time (milliseconds since 1970).
+    pub(crate) fn until(due: u64) -> Idle {
+        Idle { due: Some(due), ..Idle::default() }
+    }
+
     /// Returns the first item that the run waits for: a blocked task if there is one, else the first wait.
     pub(crate) fn first_wait(&self) -> Option<WaitsFor> {
         let blocked = self.waiting.iter().find(|waiting| waiting.needs_attention());

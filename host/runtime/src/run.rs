@@ -37,6 +37,7 @@ use crate::{
     live::Starting,
     ports::{Lease, Pin, Record, StoreError},
     publish::Projector,
+    quota::QuotaHold,
     result::{RunError, RunResult, RunStatus, Waiting},
     turn::in_turns,
     world::{Pinned, World, random},
@@ -278,6 +279,11 @@ impl FlowRunner {
         (Reverse(deaths.lone + u32::from(deaths.alone)), deaths.tried)
     }
 
+    /// Returns the quota for which the run is parked until it renews. `None`: the run is not parked for a quota.
+    pub fn paused_by(&self) -> Option<&QuotaHold> {
+        self.driver.state.parked_for.as_ref().filter(|_| self.driver.state.end().is_none())
+    }
+
     /// Declares that the process drives no other run; the record of the resumption says so. Until [`Hub::accompany`] is
     /// called, a death of the process then counts against the run.
     pub fn try_alone(&mut self) {
@@ -424,7 +430,8 @@ impl FlowRunner {
             });
         let run_id = self.identity.run_id.clone();
         let duration = Duration::ZERO;
-        RunResult { run_id, flow, status, outputs, events: self.events(), duration, error, waiting }
+        let quota = self.paused_by().cloned();
+        RunResult { run_id, flow, status, outputs, events: self.events(), duration, error, waiting, quota }
     }
 
     fn events(&self) -> Vec<Event> {

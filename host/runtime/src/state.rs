@@ -13,6 +13,7 @@ use crate::{
     call_log::CallLog,
     fact::{BlockReason, CancelReason, ParkReason, RunEnd, ScopeId, TaskKey, Write},
     limits::{MAX_IDLE_RESUMES, MAX_LONE_DEATHS, MAX_RUN_BYTES, MAX_RUN_EVENTS},
+    quota::QuotaHold,
 };
 
 /// The deaths of the run's process since the last progress of the run.
@@ -65,6 +66,12 @@ pub struct RunState {
     pub(crate) deaths: Deaths,
     /// True if the store was restored from an older copy and the run was not resumed by hand since.
     pub(crate) restored: bool,
+    /// The quota that is used up, since the run began no further attempt because of it.
+    pub(crate) held_by: Option<QuotaHold>,
+    /// The quota for which the run is parked: its own, or that of a child run.
+    pub(crate) parked_for: Option<QuotaHold>,
+    /// The quota that is used up at present, as the driver has asked before this decision. It follows from no fact.
+    pub(crate) quota_now: Option<QuotaHold>,
     /// The outcome of the run, after it has ended.
     pub(crate) end: Option<RunEnd>,
     /// Number of events so far.
@@ -251,6 +258,9 @@ impl RunState {
             cancel: None,
             deaths: Deaths::default(),
             restored: false,
+            held_by: None,
+            parked_for: None,
+            quota_now: None,
             end: None,
             events: 0,
             max_events: MAX_RUN_EVENTS,
@@ -329,6 +339,11 @@ impl RunState {
         }
     }
 
+    /// Returns the quota because of which tasks of the run wait. `None`: no task waits because of a quota.
+    pub(crate) fn paused_by(&self) -> Option<&QuotaHold> {
+        self.held_by.as_ref().filter(|_| !self.queue.is_empty())
+    }
+
     /// Returns true if the run is a suspect: its process has died so often, without progress of the run, that the run
     /// may be the cause. A suspect has to be driven alone.
     pub(crate) fn is_suspect(&self) -> bool {
@@ -381,7 +396,8 @@ impl RunState {
     }
 }
 
-/// Two states are equal if all their fields are equal. The limits of events and bytes do not count.
+/// Two states are equal if all their fields are equal. The limits of events and bytes do not count, nor does the answer of
+/// the quotas.
 impl PartialEq for RunState {
     fn eq(&self, other: &RunState) -> bool {
         let Self {
@@ -402,6 +418,9 @@ impl PartialEq for RunState {
             cancel,
             deaths,
             restored,
+            held_by,
+            parked_for,
+            quota_now: _,
             end,
             events,
             max_events: _,
@@ -416,7 +435,7 @@ impl PartialEq for RunState {
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)
             && (cancel, deaths, end) == (&other.cancel, &other.deaths, &other.end)
-            && *restored == other.restored
+            && (restored, held_by, parked_for) == (&other.restored, &other.held_by, &other.parked_for)
             && (events, bytes) == (&other.events, &other.bytes)
     }
 }

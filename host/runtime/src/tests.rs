@@ -11,6 +11,7 @@ mod disk;
 pub(crate) mod driving;
 pub(crate) mod graphs;
 mod outside;
+mod pausing;
 mod questions;
 mod readiness;
 mod reference;

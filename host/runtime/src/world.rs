@@ -16,6 +16,8 @@ use crate::{
     live::LiveRuns,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
     ports::{CacheStore, Journal, Leases, NoProjections, Pin, Projections, Record, StateStore, Timers},
+    quota::{QuotaHold, Quotas},
+    state::RunState,
     turn::Compute,
     versions::RunGraphs,
 };
@@ -134,6 +136,8 @@ pub struct World {
     pub live: Arc<LiveRuns>,
     /// The memory that the runs share. `None`: only the limit of each run applies.
     pub budget: Option<Arc<MemoryBudget>>,
+    /// The quotas that pause runs. `None`: no quota pauses runs.
+    pub quotas: Option<Arc<dyn Quotas>>,
 }
 
 /// The bytes that the runs of a world may keep in memory together. A run that finds no bytes left ends as
@@ -182,7 +186,14 @@ impl World {
             hubs: Arc::default(),
             live: Arc::default(),
             budget: None,
+            quotas: None,
         }
+    }
+
+    /// Returns the quota that pauses a run of the tenant at present.
+    pub(crate) fn hold(&self, state: &RunState) -> Option<QuotaHold> {
+        let usd = state.held_by.as_ref().and_then(|hold| hold.usd);
+        self.quotas.as_ref()?.hold(&self.tenant, usd)
     }
 
     /// Returns the function that evaluates costly expressions of the runs.

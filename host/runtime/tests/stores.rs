@@ -59,6 +59,7 @@ everywhere! {
     suite::the_cache_forgets_in_time
     suite::lists_show_the_status_of_runs
     suite::active_and_due_runs_are_runnable
+    suite::runs_paused_by_a_quota_have_its_code_until_they_go_on
     suite::a_forgotten_run_leaves_a_tombstone
     suite::every_blob_that_a_text_names_stays
     search::a_filter_selects_what_a_naive_one_selects

@@ -61,6 +61,7 @@ impl Asker {
                 duration: began.elapsed(),
                 error: None,
                 waiting: self.waiting(),
+                quota: None,
             },
         }
     }

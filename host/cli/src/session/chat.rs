@@ -126,6 +126,7 @@ impl Chat {
                 duration: began.elapsed(),
                 error: None,
                 waiting: Vec::new(),
+                quota: None,
             }),
         }
     }

@@ -335,7 +335,7 @@ impl<'a> Follower<'a> {
             ("harness:complete", _, "succeeded") => RunStatus::Succeeded,
             ("harness:complete", _, "failed") => RunStatus::Failed,
             ("harness:complete", ..) => RunStatus::Cancelled,
-            ("harness:parked", "waiting", _) => RunStatus::Parked,
+            ("harness:parked", "waiting" | "quota_exceeded", _) => RunStatus::Parked,
             ("harness:parked", ..) => RunStatus::NeedsAttention,
             _ => return None,
         };
@@ -362,6 +362,7 @@ impl<'a> Follower<'a> {
                 .map_or(Duration::ZERO, |(began, last)| Duration::from_millis(last.saturating_sub(began))),
             error,
             waiting: self.waits()?.iter().filter_map(waiting_of).collect(),
+            quota: None,
         })
     }
 

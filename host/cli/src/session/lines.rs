@@ -69,6 +69,7 @@ impl Line {
             "task:cancelled" => (Tone::Odd, "cancelled".into()),
             "task:skipped" => (Tone::Faint, format!("skipped{}", skip_reason(data))),
             "task:retry" => (Tone::Odd, retry_text(data)),
+            "call:held" => (Tone::Odd, "waits until a quota renews".into()),
             "task:blocked" => (Tone::Odd, format!("blocked: {}", member(data, "message"))),
             "task:paused" => (Tone::Faint, pause_text(data)?),
             "call:start" => (Tone::Faint, approval_question(data)?),

@@ -94,7 +94,7 @@ impl Tally {
             // Tasks that own a body or call a flow pause for their own nodes. Such a task is shown neither as running
             // nor as waiting.
             "task:paused" => (false, is_waiting_outside(&event.data)),
-            "task:idle" | "task:retry" => (false, true),
+            "task:idle" | "task:retry" | "call:held" => (false, true),
             "task:blocked" | "task:complete" | "task:failed" | "task:cancelled" => (false, false),
             _ => return,
         };

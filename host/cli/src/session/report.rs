@@ -1,7 +1,11 @@
 //! Prints the result of a run, and chooses the exit code.
 
 use flowcell::{
-    BlockReason, Host, RunId, RunResult, RunStatus, Waiting, graph::Graph, sessions::Sessions, shape, waiting,
+    BlockReason, Host, RunId, RunResult, RunStatus, Waiting,
+    graph::Graph,
+    sessions::Sessions,
+    shape::{self, time},
+    waiting,
 };
 use serde_json::{Value, json};
 
@@ -154,6 +158,10 @@ fn stopped_error(plan: &Plan, result: &RunResult) -> CliError {
 fn headline(result: &RunResult) -> String {
     let flow = &result.flow;
     let task = result.error.as_ref().and_then(|error| error.task.as_deref());
+    if let (RunStatus::Parked, Some(hold)) = (result.status, &result.quota) {
+        let (quota, until) = (&hold.quota, time(hold.until));
+        return format!("the quota `{quota}` is used up; the flow `{flow}` goes on by itself at {until}");
+    }
     match (result.status, task) {
         (RunStatus::Parked, _) => format!("the flow `{flow}` waits for input"),
         (RunStatus::Cancelled, _) => format!("the flow `{flow}` was cancelled"),

@@ -15,12 +15,16 @@
 //! | module | contents |
 //! |---|---|
 //! | [`admission`] | the admission of runs |
+//! | observer | the owner of a supervisor |
 //! | outage | the time in which a shared store cannot be read |
+//! | renewed | runs that are parked for a quota which has renewed early |
 //! | spread | how many of the runs resumed in vain begin in a second |
 //! | trial | the trial of a suspect run |
 
 pub mod admission;
+mod observer;
 mod outage;
+pub mod renewed;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -39,17 +43,20 @@ use flowcell_runtime::{
     ports::{MaybeStoreError, StoreError},
     shared::{Offer, SharedRuns},
 };
-use futures_util::future::BoxFuture;
 use tokio::{
     sync::{Notify, mpsc},
     task::{JoinError, JoinSet},
 };
 
 pub(crate) use self::admission::FirstEvent;
-pub use self::admission::{Admission, AdmissionQueue, AdmitError, Overflow};
+pub use self::{
+    admission::{Admission, AdmissionQueue, AdmitError, Overflow},
+    observer::RunObserver,
+};
 use self::{
     admission::{Admitted, Arrival, MAX_ARRIVALS},
     outage::Outage,
+    renewed::Renewed,
     spread::Spread,
     trial::Trial,
 };
@@ -74,32 +81,6 @@ const REOPEN_DELAY: Duration = Duration::from_secs(60);
 
 /// A run of a tenant.
 type Key = (Tenant, RunId);
-
-/// Chooses the tenants whose runs a supervisor drives, connects each run with its front ends, and is notified when a
-/// run ends.
-pub trait RunObserver: Send + Sync {
-    /// Returns the tenants whose runs are driven.
-    fn tenants(&self) -> Vec<Tenant> {
-        vec![Tenant::local()]
-    }
-
-    /// Returns a host for a tenant, with the tenant's policy. `all` is the host of the supervisor. Returns `None` if
-    /// the tenant's runs cannot continue now.
-    fn host(&self, all: &Host, tenant: &Tenant) -> Option<Host> {
-        Some(all.for_tenant(tenant.clone()))
-    }
-
-    /// Returns a future that drives a run with its front ends, or `None` if the run cannot be driven now.
-    fn attend(&self, _tenant: &Tenant, runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
-        Some(Box::pin(runner.run()))
-    }
-
-    /// Is called when a run has ended, or when its driver has stopped before the run's end.
-    fn ended(&self, _result: &RunResult) {}
-
-    /// Is called when a ready run cannot be opened.
-    fn refused(&self, _error: StartError) {}
-}
 
 /// The receiving end of an admission queue. A supervisor empties it.
 pub struct AdmissionReceiver {
@@ -151,6 +132,7 @@ pub struct Supervisor {
     outage: Outage,
     /// The runs of a shared store that could not be opened, each with the time at which it is tried again.
     unopened: Vec<(u64, Key)>,
+    renewed: Renewed,
 }
 
 /// A ready run that a search has found. `offer` is this process's claim on the run if the store is shared, and
@@ -158,12 +140,21 @@ pub struct Supervisor {
 struct Found {
     key: Key,
     offer: Option<Offer>,
+    /// True if the run was found because it is parked for a quota. It does not begin if it no longer is.
+    is_paused: bool,
+}
+
+impl Found {
+    fn new(tenant: &Tenant, run: RunId, offer: Option<Offer>) -> Found {
+        Found { key: (tenant.clone(), run), offer, is_paused: false }
+    }
 }
 
 /// A run that has a permit and has not begun.
 struct Held {
     key: Key,
     permit: Permit,
+    is_paused: bool,
     /// This process's claim on the run, if the store is shared. Dropping it releases the claim.
     _offer: Option<Offer>,
 }
@@ -196,6 +187,7 @@ impl Supervisor {
             next_look: 0,
             outage: Outage::default(),
             unopened: Vec::new(),
+            renewed: Renewed::default(),
         }
     }
 
@@ -299,8 +291,16 @@ impl Supervisor {
         self.found_too_many = false;
         let mut found = VecDeque::new();
         for tenant in self.observer.tenants() {
-            found.push_back(self.find_ready_runs(&tenant)?);
+            let mut runs = self.find_ready_runs(&tenant)?;
+            let free =
+                usize::try_from(self.permits.available(&tenant)).unwrap_or(MAX_DRIVEN).saturating_sub(runs.len());
+            let paused = self.renewed.find(&self.host, &tenant, free)?;
+            runs.extend(paused.into_iter().map(|run| Found { is_paused: true, ..Found::new(&tenant, run, None) }));
+            found.push_back(runs);
         }
+        self.renewed.looked(now);
+        // The next paused runs begin as soon as others have ended.
+        self.found_too_many = self.renewed.has_more();
         // Takes one run of each tenant in turn.
         while let Some(mut runs) = found.pop_front() {
             let Some(run) = runs.pop_front() else { continue };
@@ -314,24 +314,29 @@ impl Supervisor {
         if let Some(store) = self.host.shared() {
             let free = usize::try_from(self.permits.available(tenant)).unwrap_or(MAX_DRIVEN);
             let offers = store.work(tenant, self.host.now(), free)?;
-            let found = |offer: Offer| Found { key: (tenant.clone(), offer.run.clone()), offer: Some(offer) };
+            let found = |offer: Offer| Found::new(tenant, offer.run.clone(), Some(offer));
             return Ok(offers.into_iter().map(found).collect());
         }
         let Some(lists) = self.host.runs() else { return Ok(VecDeque::new()) };
         let runs = lists.runnable(tenant, self.host.now(), MAX_DRIVEN + self.begun.len())?;
-        Ok(runs.into_iter().map(|run| Found { key: (tenant.clone(), run), offer: None }).collect())
+        Ok(runs.into_iter().map(|run| Found::new(tenant, run, None)).collect())
     }
 
-    fn hold(&mut self, Found { key, offer }: Found) {
+    fn hold(&mut self, Found { key, offer, is_paused }: Found) {
         if self.begun.contains(&key) {
             return;
         }
         match self.permits.try_take(&key.0, 1) {
             Some(permit) => {
                 self.begun.insert(key.clone());
-                self.held.push_back(Held { key, permit, _offer: offer });
+                self.held.push_back(Held { key, permit, is_paused, _offer: offer });
             }
-            None => self.found_too_many = true,
+            None => {
+                self.found_too_many = true;
+                if is_paused {
+                    self.renewed.put_back(key);
+                }
+            }
         }
     }
 
@@ -346,6 +351,8 @@ impl Supervisor {
         while let Some(held) = self.held.pop_front() {
             let unopened = self.unopened.len();
             match self.open_runner(&held.key) {
+                // Another process has resumed it meanwhile.
+                Some(runner) if held.is_paused && runner.paused_by().is_none() => _ = self.begun.remove(&held.key),
                 Some(runner) => ready.push((held, runner)),
                 // If the database cannot be reached, opening each further run would block. The next look finds these
                 // runs again.
@@ -461,6 +468,7 @@ impl Supervisor {
         // A run without a due timer becomes ready only by an action, such as an answer. Other processes send no
         // signal about their actions, so the supervisor of a shared store must look often.
         let longest = if self.host.shared().is_some() { SHARED_LOOK_INTERVAL } else { MAX_LOOK_INTERVAL };
+        let longest = self.renewed.max_sleep(&self.host).map_or(longest, |quotas| longest.min(quotas));
         let Some(lists) = self.host.runs() else { return Ok(longest) };
         let mut due = None;
         for tenant in self.observer.tenants() {

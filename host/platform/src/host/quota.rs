@@ -7,12 +7,12 @@
 use std::collections::HashSet;
 
 use flowcell_contract::RunId;
-use flowcell_runtime::{FlowRunner, OpenError, live::Starting, ports::StoreError};
+use flowcell_runtime::{FlowRunner, OpenError, Quotas as _, live::Starting, ports::StoreError};
 
 use crate::{
     Host,
     host::error::StartError,
-    operate::{quota::QuotaError, record},
+    operate::{policy::OnExhausted, quota::QuotaError, record},
 };
 
 /// Performs [`Host::check_quota`].
@@ -65,13 +65,30 @@ pub(crate) fn admitted(host: &Host, mut runner: FlowRunner) -> Result<FlowRunner
     if !runner.is_below() {
         check_room(host)?;
     }
-    host.usage().check(host.tenant(), &host.policy().per_day)?;
+    // The attempts of a called run wait for a quota that pauses runs.
+    if !runner.is_below() || host.policy().per_day.on_exhausted == OnExhausted::Fail {
+        host.usage().check(host.tenant(), &host.policy().per_day)?;
+    }
     if !runner.is_below()
         && let Some(starting) = take_live_run(host, runner.run_id())?
     {
         runner.count_as(starting);
     }
     Ok(runner)
+}
+
+/// Reads the quotas of a run that is parked for one, so that its driver knows whether the quota is still used up. A resume
+/// `by_hand` is then refused.
+pub(crate) fn check_pause(host: &Host, runner: &FlowRunner, by_hand: bool) -> Result<(), StartError> {
+    let Some(hold) = runner.paused_by().filter(|_| host.usage().counts()) else { return Ok(()) };
+    host.usage().load(host.tenant()).map_err(OpenError::Store)?;
+    match host.usage().hold(host.tenant(), hold.usd) {
+        Some(hold) if by_hand => {
+            let seconds = hold.until.saturating_sub(host.now()).div_ceil(1_000).max(1);
+            Err(QuotaError::Paused { hold, seconds }.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Counts a run as started if the tenant is below the limit. The limit applies to the runs of the store, the runs

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use flowcell_contract::{Catalog, Failure, Json, Outgoing, RunId, code};
 use flowcell_flow::{Source, graph::Graph};
-use flowcell_runtime::{RunOptions, RunResult, RunStatus};
+use flowcell_runtime::{QuotaHold, RunOptions, RunResult, RunStatus};
 use futures_util::{FutureExt, future::BoxFuture};
 
 use super::{Host, error::StartError, home::Home, homes, loaded::LoadedFlow, loading};
@@ -83,10 +83,12 @@ impl RunFlows for CalledFlows {
 }
 
 fn outputs_of(result: RunResult) -> Result<Json, Failure> {
-    match (result.status, result.error) {
-        (RunStatus::Succeeded, _) => Ok(result.outputs),
-        (_, Some(error)) => Err(error.failure),
-        (status, None) => {
+    match (result.status, result.error, result.quota) {
+        (RunStatus::Succeeded, ..) => Ok(result.outputs),
+        (_, Some(error), _) => Err(QuotaHold::without(error.failure)),
+        // The call is made again when the quota has renewed, and then this run goes on.
+        (_, None, Some(hold)) => Err(hold.failure(format!("the tool waits until the quota `{}` renews", hold.quota))),
+        (status, None, None) => {
             Err(Failure::new(code::CANCELLED, format!("the run of the tool ended with the status {status:?}")))
         }
     }

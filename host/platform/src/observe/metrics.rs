@@ -63,6 +63,7 @@ struct Families {
     runs_ended: Counts<2>,
     run_seconds: Durations<1>,
     runs_removed: Counts<1>,
+    runs_paused: Counts<1>,
     runs_driven: Gauge,
     runs_waiting: Gauge,
     runs_below: Gauge,
@@ -120,6 +121,7 @@ impl Default for Metrics {
             runs_ended: Family::default(),
             run_seconds: durations(),
             runs_removed: Family::default(),
+            runs_paused: Family::default(),
             runs_driven: Gauge::default(),
             runs_waiting: Gauge::default(),
             runs_below: Gauge::default(),
@@ -147,6 +149,8 @@ impl Families {
         let help = "Duration of runs with their pauses, by status";
         registry.register_with_unit("run_duration", help, Unit::Seconds, self.run_seconds.clone());
         registry.register(RUNS_REMOVED[0], RUNS_REMOVED[1], self.runs_removed.clone());
+        let help = "Times that a run was parked for a quota, by tenant";
+        registry.register("runs_paused", help, self.runs_paused.clone());
         registry.register("runs_driven", "Runs that this process drives now", self.runs_driven.clone());
         registry.register("runs_waiting", "Runs that wait for their turn to be driven", self.runs_waiting.clone());
         registry.register("runs_below", "Driven runs that other runs called", self.runs_below.clone());
@@ -247,6 +251,10 @@ impl Metrics {
 impl Observer for Metrics {
     fn started(&self, tenant: &Tenant, _run: &RunId, _flow: &str) {
         self.0.runs_started.get_or_create(&[("tenant", self.0.tenants.label(tenant.as_str()))]).inc();
+    }
+
+    fn paused(&self, tenant: &Tenant, _run: &RunId, _quota: &str, _until: u64) {
+        self.0.runs_paused.get_or_create(&[("tenant", self.0.tenants.label(tenant.as_str()))]).inc();
     }
 
     fn ended(&self, _root: &RunId, ended: &EndedSpan) {

@@ -14,7 +14,7 @@ mod open;
 
 use std::sync::Arc;
 
-use flowcell_contract::{Json, RunId, Tenant};
+use flowcell_contract::{Json, RunId, Tenant, code};
 use flowcell_runtime::{Channel, Event};
 use parking_lot::Mutex;
 
@@ -23,8 +23,9 @@ use self::open::OpenSpans;
 /// Maximum number of characters of a name in a span.
 pub(crate) const NAME_CHARS: usize = 128;
 
-/// The reason of a parked run that waits for an answer, a message or a timer. No person has to resume such a run.
-const WAITING: &str = "waiting";
+/// The reasons for which a run is parked that no person has to resume: it waits for an answer, a message or a timer, or
+/// until a quota renews.
+const BY_ITSELF: [&str; 2] = ["waiting", code::QUOTA_EXCEEDED];
 
 /// A span that has ended.
 #[derive(Clone, Debug)]
@@ -100,6 +101,10 @@ pub(crate) trait Observer: Send + Sync {
     /// Reports that a run was parked until a person resumes it. `reason` is a snake-case name, such as `crash_loop`.
     fn needs_attention(&self, _tenant: &Tenant, _run: &RunId, _reason: &str) {}
 
+    /// Reports that a run was parked because its tenant has used up a quota. `until` is the time at which the quota renews,
+    /// in milliseconds since 1970.
+    fn paused(&self, _tenant: &Tenant, _run: &RunId, _quota: &str, _until: u64) {}
+
     /// Reports a span that has ended in the run `root` or a child run. The reports follow the order of the run's
     /// events. The method must return quickly.
     fn ended(&self, root: &RunId, ended: &EndedSpan);
@@ -133,7 +138,13 @@ impl Channel for RunWatch {
             self.observers.iter().for_each(|observer| observer.started(&event.tenant, &event.run_id, &flow));
         }
         if event.kind == "harness:parked"
-            && let Some(reason) = name_in(&event.data, "reason").filter(|reason| reason != WAITING)
+            && let Some(quota) = name_in(&event.data, "quota")
+        {
+            let until = event.data.get("until").and_then(Json::as_u64).unwrap_or_default();
+            self.observers.iter().for_each(|observer| observer.paused(&event.tenant, &event.run_id, &quota, until));
+        }
+        if event.kind == "harness:parked"
+            && let Some(reason) = name_in(&event.data, "reason").filter(|reason| !BY_ITSELF.contains(&reason.as_str()))
         {
             self.observers.iter().for_each(|observer| observer.needs_attention(&event.tenant, &event.run_id, &reason));
         }

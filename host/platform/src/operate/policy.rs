@@ -39,6 +39,9 @@ pub struct Policy {
     /// The daily quotas.
     #[serde(default, skip_serializing_if = "PerDay::is_unlimited")]
     pub per_day: PerDay,
+    /// Always refused, with the reason: only quotas that renew can pause runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_exhausted: Option<OnExhausted>,
     /// The rules by which ended runs are removed. `None`: the rules of the process that drives the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Vec<RetentionRule>>,
@@ -61,11 +64,54 @@ pub struct PerDay {
     /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_usd: Option<f64>,
+    /// What happens to the runs of a tenant that has used up one of these quotas.
+    #[serde(default, skip_serializing_if = "OnExhausted::is_default")]
+    pub on_exhausted: OnExhausted,
+}
+
+/// What happens to a run whose next attempt or call would exceed a quota of its tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExhausted {
+    /// The attempt or call fails with `quota_exceeded`.
+    #[default]
+    Fail,
+    /// The run is parked, and goes on when the quota renews.
+    Pause,
+}
+
+impl OnExhausted {
+    fn is_default(&self) -> bool {
+        *self == OnExhausted::default()
+    }
 }
 
 impl PerDay {
     pub(crate) fn is_unlimited(&self) -> bool {
-        *self == PerDay::default()
+        PerDay { on_exhausted: OnExhausted::Fail, ..*self } == PerDay::default()
+    }
+
+    /// Checks that runs can wait for these quotas, if they pause runs.
+    fn check_pause(&self) -> Result<(), String> {
+        if self.on_exhausted == OnExhausted::Fail {
+            return Ok(());
+        }
+        if self.is_unlimited() {
+            return Err("`perDay.onExhausted`: needs a quota beside it, such as `modelUsd`".into());
+        }
+        let amounts = [
+            ("computeMs", self.compute_ms == Some(0)),
+            ("events", self.events == Some(0)),
+            ("writtenMib", self.written_mib == Some(0)),
+            ("modelUsd", self.model_usd == Some(0.0)),
+        ];
+        match amounts.iter().find(|(_, is_zero)| *is_zero) {
+            Some((name, _)) => Err(format!(
+                "`perDay.{name}`: with `onExhausted: pause` runs would wait for ever for a quota of 0; use `fail`, or a \
+                 larger quota"
+            )),
+            None => Ok(()),
+        }
     }
 }
 
@@ -130,6 +176,14 @@ impl Policy {
             }
         }
         retention::check(self.retention.as_deref().unwrap_or_default())?;
+        if self.on_exhausted.is_some() {
+            return Err(
+                "`onExhausted`: belongs in `perDay`: the limits beside it do not renew with time, so no run can wait \
+                        for them"
+                    .into(),
+            );
+        }
+        self.per_day.check_pause()?;
         match self.per_day.model_usd {
             Some(usd) if !usd.is_finite() || usd < 0.0 => {
                 Err(format!("`perDay.modelUsd`: {usd} is not an amount of USD"))
@@ -301,6 +355,25 @@ mod tests {
             (r#"{ "retention": [{ "flow": "a" }] }"#, Some("`retention[0]`: needs `olderThan` or `keepLatest`")),
             (r#"{ "retention": [{ "flow": "a", "olderThan": "30d" }, { "keepLatest": 5 }] }"#, None),
             (r#"{ "perDay": { "modelUsd": -1 } }"#, Some("`perDay.modelUsd`: -1 is not an amount of USD")),
+            (r#"{ "perDay": { "modelUsd": 1, "onExhausted": "pause" } }"#, None),
+            (
+                r#"{ "maxLiveRuns": 5, "onExhausted": "pause" }"#,
+                Some(
+                    "`onExhausted`: belongs in `perDay`: the limits beside it do not renew with time, so no run can wait \
+                     for them",
+                ),
+            ),
+            (
+                r#"{ "perDay": { "onExhausted": "pause" } }"#,
+                Some("`perDay.onExhausted`: needs a quota beside it, such as `modelUsd`"),
+            ),
+            (
+                r#"{ "perDay": { "events": 0, "onExhausted": "pause" } }"#,
+                Some(
+                    "`perDay.events`: with `onExhausted: pause` runs would wait for ever for a quota of 0; use `fail`, or \
+                     a larger quota",
+                ),
+            ),
         ] {
             let policy: Policy = serde_json::from_str(policy).unwrap();
             assert_eq!(policy.check(&known).err().as_deref(), told);

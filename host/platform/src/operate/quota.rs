@@ -1,7 +1,9 @@
 //! The error of a tenant over quota, and of a store without room.
 
 use flowcell_contract::{Failure, code};
-use flowcell_runtime::ports::StoreError;
+use flowcell_runtime::{QuotaHold, ports::StoreError};
+
+use crate::shape::time;
 
 /// An error of a tenant over quota, or of a store without room.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +22,27 @@ pub enum QuotaError {
         most: f64,
         /// Seconds until the end of the day.
         seconds: u64,
+    },
+    /// A daily quota is used up, and pauses the tenant's runs.
+    #[error(
+        "the tenant has reached its limit per day (`{}`), so the run is paused until {}, or until the operator raises the \
+         limit; then it goes on by itself", .hold.quota, time(.hold.until)
+    )]
+    Paused {
+        /// The quota, and when it renews.
+        hold: QuotaHold,
+        /// Seconds until the quota renews.
+        seconds: u64,
+    },
+    /// A call may cost more than a whole daily quota, so waiting for the next day does not help.
+    #[error(
+        "the call may cost {usd} USD, which is more than the tenant's whole limit per day (`perDay.modelUsd`): {most}"
+    )]
+    TooCostly {
+        /// The maximum cost of the call, in USD.
+        usd: f64,
+        /// The limit, in USD.
+        most: f64,
     },
     /// The price of a model's turn or an image is unknown. The value names the missing configuration.
     #[error("the operator limits the tenant's cost, but the maximum cost of this call is unknown: {0}")]
@@ -44,6 +67,7 @@ impl From<QuotaError> for Failure {
     fn from(error: QuotaError) -> Failure {
         match error {
             QuotaError::Store(error) => error.into(),
+            QuotaError::Paused { ref hold, .. } => hold.failure(error.to_string()),
             error => Failure::new(code::QUOTA_EXCEEDED, error.to_string()),
         }
     }

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`counted`] | wrappers that count a run's usage, and refuse work of tenants over quota |
+//! | [`pause`] | quotas that pause runs |
 //! | [`shares`] | permits for servers that tenants share |
 //!
 //! Usage is counted in memory. About once a second, [`Usage::flush`] adds it to the day's document in the store. It
@@ -11,6 +12,7 @@
 //! afterwards. If the process dies in between, the day keeps the maximum cost. A day is one of UTC.
 
 pub(crate) mod counted;
+pub(crate) mod pause;
 pub(crate) mod shares;
 
 use std::{
@@ -25,18 +27,22 @@ use std::{
 use flowcell_contract::{Failure, Tenant};
 use flowcell_engine::{Engine, Permit};
 use flowcell_runtime::{
-    LiveRuns,
+    LiveRuns, QuotaHold, Quotas as _,
     ports::{DocumentStore, MaybeStoreError, StoreError, Timers},
+    quota::window_end,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use self::shares::{SharedServer, Shares};
+use self::{
+    pause::Room,
+    shares::{SharedServer, Shares},
+};
 use crate::{
     observe::metrics::Metrics,
     operate::{
         documents::Documents,
-        policy::{PerDay, Policy},
+        policy::{OnExhausted, PerDay, Policy},
         quota::QuotaError,
     },
 };
@@ -91,6 +97,8 @@ struct Counted {
     known: Used,
     day: u64,
     most: PerDay,
+    /// The last day on which a quota has paused a run of the tenant in this process.
+    held_on: Option<u64>,
 }
 
 impl Usage {
@@ -120,7 +128,7 @@ impl Usage {
         self.0.counts.store(true, Ordering::Release);
     }
 
-    fn counts(&self) -> bool {
+    pub(crate) fn counts(&self) -> bool {
         self.0.counts.load(Ordering::Acquire)
     }
 
@@ -132,19 +140,23 @@ impl Usage {
         }
         let (today, seconds) = self.today();
         let known = self.read(tenant, today)?.0;
+        self.learn(tenant, today, known, *most);
         let fresh = self.0.tenants.lock().get(tenant).map_or(Used::default(), |counted| counted.fresh);
         most.check(&known.plus(&fresh), seconds)
     }
 
-    /// Checks a tenant's daily quotas against the counts of this process and those that [`Usage::flush`] last read.
-    /// The method does not read the store.
+    /// Checks the daily quotas of a tenant whose attempts fail beyond them, against the counts of this process and those
+    /// that [`Usage::flush`] last read. The method does not read the store. If the quotas pause runs, the driver has asked
+    /// [`Quotas::hold`](flowcell_runtime::Quotas::hold) before the attempt.
     pub(crate) fn admits(&self, tenant: &Tenant) -> Result<(), QuotaError> {
         if !self.counts() {
             return Ok(());
         }
         let (today, seconds) = self.today();
         match self.0.tenants.lock().get(tenant) {
-            Some(counted) if counted.day == today => counted.most.check(&counted.known.plus(&counted.fresh), seconds),
+            Some(counted) if counted.day == today && counted.most.on_exhausted == OnExhausted::Fail => {
+                counted.most.check(&counted.known.plus(&counted.fresh), seconds)
+            }
             _ => Ok(()),
         }
     }
@@ -212,7 +224,8 @@ impl Usage {
         let mut tenants = self.0.tenants.lock();
         let Some(counted) = tenants.get_mut(tenant) else { return Ok(()) };
         (counted.known, counted.day, counted.most) = (known, today, policy.per_day);
-        if fresh == Used::default() && counted.fresh == Used::default() {
+        // The runs that a quota has paused ask for it again.
+        if fresh == Used::default() && counted.fresh == Used::default() && counted.held_on != Some(today) {
             tenants.remove(tenant);
         }
         Ok(())
@@ -243,6 +256,50 @@ impl Usage {
 
     fn read(&self, tenant: &Tenant, day: u64) -> Result<(Used, u64), StoreError> {
         Ok(self.documents(tenant).get(USAGE, &key(day))?.unwrap_or_default())
+    }
+
+    /// Reads the quotas and the usage of a tenant from the store, so that [`Quotas::hold`] knows them.
+    pub(crate) fn load(&self, tenant: &Tenant) -> Result<Room, StoreError> {
+        let quotas = Policy::read(&*self.0.documents, tenant)?.per_day;
+        let (day, _) = self.today();
+        let (known, _) = self.read(tenant, day)?;
+        self.learn(tenant, day, known, quotas);
+        Ok(Room { is_closed: self.hold(tenant, None).is_some(), quotas, day, model_usd: known.model_usd })
+    }
+
+    /// Keeps what the store knows about a tenant, if its quotas pause runs or have done so before.
+    fn learn(&self, tenant: &Tenant, day: u64, known: Used, quotas: PerDay) {
+        if !self.counts() || self.0.removed.lock().contains(tenant) {
+            return;
+        }
+        let mut tenants = self.0.tenants.lock();
+        if quotas.on_exhausted == OnExhausted::Pause {
+            tenants.entry(tenant.clone()).or_default();
+        }
+        if let Some(counted) = tenants.get_mut(tenant) {
+            (counted.known, counted.day, counted.most) = (known, day, quotas);
+        }
+    }
+
+    /// Returns the error of a call that costs at most `usd`, and for which too little of the quota is left today: the run
+    /// waits for the next day, if the quota pauses runs and is large enough for the call.
+    fn refuse_cost(&self, tenant: &Tenant, quotas: PerDay, usd: f64, error: QuotaError) -> QuotaError {
+        let (day, seconds) = self.today();
+        let most = quotas.model_usd.filter(|_| quotas.on_exhausted == OnExhausted::Pause);
+        match (most, error) {
+            (Some(most), QuotaError::Day { .. }) if usd <= most => {
+                // Without the store, the count of the last second holds.
+                if let Ok((known, _)) = self.read(tenant, day) {
+                    self.learn(tenant, day, known, quotas);
+                }
+                self.hold(tenant, Some(usd));
+                let until = window_end(self.0.timers.now());
+                let hold = QuotaHold { quota: "perDay.modelUsd".into(), until, usd: Some(usd) };
+                QuotaError::Paused { hold, seconds }
+            }
+            (Some(most), QuotaError::Day { .. }) => QuotaError::TooCostly { usd, most },
+            (_, error) => error,
+        }
     }
 
     fn documents<'a>(&'a self, tenant: &'a Tenant) -> Documents<'a> {
@@ -284,5 +341,18 @@ impl PerDay {
         over("events", used.events as f64, self.events.map(|most| most as f64))?;
         over("writtenMib", used.written_bytes as f64 / f64::from(1 << 20), self.written_mib.map(|most| most as f64))?;
         over("modelUsd", used.model_usd, self.model_usd)
+    }
+
+    /// Returns the name of the quota that pauses a tenant's runs after this usage. `usd` is the maximum cost of the call
+    /// that a run waits to make. A call that costs more than the whole quota waits for nothing.
+    fn pauses(&self, used: &Used, usd: Option<f64>) -> Option<&'static str> {
+        if self.on_exhausted == OnExhausted::Fail {
+            return None;
+        }
+        if let Err(QuotaError::Day { what, .. }) = self.check(used, 0) {
+            return Some(what);
+        }
+        let (usd, most) = (usd?, self.model_usd?);
+        (usd <= most && used.model_usd + usd > most).then_some("modelUsd")
     }
 }

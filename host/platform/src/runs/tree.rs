@@ -166,7 +166,7 @@ fn status_after(kind: &str) -> Option<&'static str> {
         "task:ready" | "task:woken" | "task:due" => "ready",
         "task:start" | "task:resumed" | "task:repeated" | "task:resolved" => "running",
         "task:blocked" => "blocked",
-        "task:paused" => "waiting",
+        "task:paused" | "call:held" => "waiting",
         "task:retry" => "retrying",
         "task:complete" => "succeeded",
         "task:failed" => "failed",

@@ -3,7 +3,7 @@
 use flowcell_contract::{Failure, Json, Pause, Step, StepResult, Value, Wake, code};
 use flowcell_flow::graph::{Jitter, Retry, RetryOn};
 
-use super::{Decider, Input, agents, call_ends, calls, check_answer, close, migrate, passes, ready};
+use super::{Decider, Input, agents, call_ends, calls, check_answer, close, migrate, passes, quotas, ready};
 use crate::{
     command::{HubError, RunCommand},
     fact::{CancelReason, Fact, ParkReason, ScopeId, TaskKey, Write},
@@ -27,12 +27,17 @@ pub(super) fn handle_input(decider: &mut Decider<'_>, input: Input) -> Result<()
             }
         }
         Input::Proceed => {}
-        Input::Park { due, needs_attention, waits_for } => {
-            let reason = if needs_attention { ParkReason::NeedsAttention } else { ParkReason::Waiting };
-            decider.emit(Fact::RunParked { due, reason, waits_for });
+        Input::Park { due, needs_attention, waits_for, quota } => {
+            let reason = match (needs_attention, &quota) {
+                (true, _) => ParkReason::NeedsAttention,
+                (false, Some(_)) => ParkReason::QuotaExceeded,
+                (false, None) => ParkReason::Waiting,
+            };
+            decider.emit(Fact::RunParked { due, reason, waits_for, quota });
         }
         Input::Call { task, attempt, call, reply } => return calls::begin(decider, task, attempt, call, reply),
         Input::CallAgain { task, attempt, ordinal } => calls::again(decider, task, attempt, ordinal),
+        Input::CallHeld { task, attempt, ordinal, hold } => calls::held(decider, task, (attempt, ordinal), hold),
         Input::CallEnded { task, attempt, ordinal, reply } => calls::ended(decider, task, (attempt, ordinal), reply),
         Input::Diverged { task, attempt, message } => calls::diverged(decider, task, attempt, message),
         Input::Answered { task, attempt, result, writes, heard } => {
@@ -84,7 +89,7 @@ fn start(decider: &mut Decider<'_>, input: Json, seed: u64) {
 fn resume(decider: &mut Decider<'_>, by_hand: bool, alone: bool) {
     decider.emit(Fact::RunResumed { by_hand, alone });
     if let Some(reason) = decider.state.park_reason() {
-        decider.emit(Fact::RunParked { due: None, reason, waits_for: None });
+        decider.emit(Fact::RunParked { due: None, reason, waits_for: None, quota: None });
     }
     calls::lose(decider);
 }
@@ -178,6 +183,7 @@ fn due(decider: &mut Decider<'_>, timer: &Timer) {
         Timer::Idle { task, .. } => decider.emit(Fact::TaskBusy { task }),
         Timer::Ask { task, attempt, ordinal } => calls::decide(decider, task, (attempt, ordinal), false, None),
         Timer::Flow => decider.cancel(CancelReason::TotalTimeout),
+        Timer::Quota => quotas::renew(decider),
     }
 }
 

@@ -2,13 +2,14 @@
 
 use flowcell_contract::{Effect, Failure, Json, code};
 
-use super::{Decider, agents, call_ends, check_answer, close, replies};
+use super::{Decider, agents, call_ends, check_answer, close, quotas, replies};
 use crate::{
     call_log::{ALLOW, Reply, permission},
     command::HubError,
     fact::{BlockReason, CallRecord, Fact, Resolution, TaskKey},
     question::{self, Closed, QuestionRef},
-    state::Phase,
+    quota::QuotaHold,
+    state::{Phase, Task},
 };
 
 /// Records the start of a call, and its reply if an earlier attempt has recorded it.
@@ -40,9 +41,25 @@ pub(super) fn again(decider: &mut Decider<'_>, task: TaskKey, attempt: u32, ordi
     }
 }
 
+/// Takes back a call that has not left, because a quota is used up. The attempt is repeated when the quota has renewed. If
+/// no attempt waits for the call, ends the call with the failure of the quota.
+pub(super) fn held(decider: &mut Decider<'_>, key: TaskKey, (attempt, ordinal): (u32, u32), hold: QuotaHold) {
+    let call = (attempt, ordinal);
+    let waits = |task: &Task| {
+        let waits = matches!(task.phase, Phase::Running | Phase::Blocked | Phase::Resolved);
+        waits && task.attempt == attempt && task.calls.as_ref().is_some_and(|calls| calls.is_under_way(call))
+    };
+    if decider.state.find(key).is_some_and(waits) {
+        decider.emit(Fact::CallHeld { task: key, attempt, ordinal });
+        return quotas::reach(decider, hold);
+    }
+    let failure = Failure::new(code::QUOTA_EXCEEDED, format!("the quota `{}` is used up", hold.quota));
+    ended(decider, key, call, Err(Box::new(failure)));
+}
+
 /// Records the end of a call, and continues a task that waited for it.
 pub(super) fn ended(decider: &mut Decider<'_>, key: TaskKey, call: (u32, u32), reply: Reply) {
-    let under_way = |task: &crate::state::Task| task.calls.as_ref().is_some_and(|calls| calls.is_under_way(call));
+    let under_way = |task: &Task| task.calls.as_ref().is_some_and(|calls| calls.is_under_way(call));
     if !decider.state.find(key).is_some_and(under_way) {
         return;
     }

@@ -14,6 +14,7 @@ use crate::{
     fact::TaskKey,
     hub::{Command, Hub},
     live::LivePermit,
+    quota::QuotaHold,
     result::{Idle, Waiting},
 };
 
@@ -155,6 +156,11 @@ impl Children {
     /// Returns the time of the first timer of the idle children.
     pub(super) fn due(&self) -> Option<u64> {
         self.driven.values().filter_map(|child| child.idle.as_ref()?.due).min()
+    }
+
+    /// Returns the quota because of which tasks of an idle child wait.
+    pub(super) fn quota(&self) -> Option<&QuotaHold> {
+        self.driven.values().find_map(|child| child.idle.as_ref()?.quota.as_ref())
     }
 
     /// Returns the people and events that the children wait for. Each address has the address of the calling task in

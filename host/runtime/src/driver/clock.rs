@@ -62,15 +62,15 @@ impl Clock {
     /// within this time.
     ///
     /// Without `patience_ms`, the driver waits for a timer of any time, and [`NextDue::Soon`] means that there is
-    /// one. Two kinds of timers are an exception: the time limit of the run, and the time limit for a person to
-    /// allow a call. Such a timer counts as `Soon` only when it is due.
+    /// one. Three kinds of timers are an exception: the time limit of the run, the time limit for a person to allow a
+    /// call, and the renewal of a quota. Such a timer counts as `Soon` only when it is due.
     pub(super) fn next_due(&self, state: &RunState, patience_ms: Option<u64>) -> NextDue {
         let now = self.now();
         let mut next = NextDue::Never;
         for (timer, at) in self.heap.live(state) {
             let is_soon = match patience_ms {
                 Some(patience) => at <= now.saturating_add(patience),
-                None => at <= now || !matches!(timer, Timer::Flow | Timer::Ask { .. }),
+                None => at <= now || !matches!(timer, Timer::Flow | Timer::Ask { .. } | Timer::Quota),
             };
             next = match next {
                 _ if is_soon => return NextDue::Soon,

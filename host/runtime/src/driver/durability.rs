@@ -127,7 +127,7 @@ pub(super) fn status_after(fact: &Fact) -> Option<StoredStatus> {
     match fact {
         Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(StoredStatus::Active),
         Fact::RunParked { due, reason, .. } => {
-            let needs_attention = !matches!(reason, ParkReason::Waiting);
+            let needs_attention = !matches!(reason, ParkReason::Waiting | ParkReason::QuotaExceeded);
             Some(StoredStatus::Parked { due: *due, needs_attention })
         }
         Fact::RunEnded { end } => Some(StoredStatus::Ended(match **end {

@@ -28,7 +28,7 @@ impl Parent {
 
     /// Reports to the parent that this run is parked, and due at once.
     pub(super) async fn report_parked(&self) {
-        self.send(Idle { waiting: Vec::new(), due: None }).await;
+        self.send(Idle::default()).await;
     }
 
     async fn send(&self, idle: Idle) {
@@ -61,7 +61,7 @@ mod tests {
         let task = TaskKey { scope: ScopeId::ROOT, node: NodeIx(3) };
         let mut parent = Parent::new(sender, task);
         let mut tell = |parent: &mut Parent, due| {
-            parent.report_idle(Idle { waiting: Vec::new(), due }).now_or_never().unwrap();
+            parent.report_idle(Idle { waiting: Vec::new(), due, quota: None }).now_or_never().unwrap();
             match commands.try_recv() {
                 Ok(Command::ChildIdle { task: told, idle: Some(idle) }) if told == task => Some(idle.due),
                 _ => None,

@@ -30,6 +30,7 @@ use crate::{
     outstanding::{Outstanding, Timer, outstanding, timers_of},
     ports::{Record, StageError, Unit},
     publish::Projector,
+    quota::QuotaHold,
     state::{Phase, Task},
 };
 
@@ -48,6 +49,8 @@ impl Driver {
                     self.attempts.withdraw(*task);
                     self.add_timers(*task);
                 }
+                Fact::CallHeld { task, .. } => self.attempts.withdraw(*task),
+                Fact::QuotaReached(_) => self.clock.add(&self.state, Timer::Quota),
                 Fact::CallEnded { task, attempt, ordinal, reply } => {
                     self.deliver_reply((*task, *attempt, *ordinal), unit.ts, reply);
                 }
@@ -408,19 +411,31 @@ impl Driver {
         self.catch_up();
     }
 
-    /// Makes a call whose record is durable, if the run still needs its end.
+    /// Makes a call whose record is durable, if the run still needs its end and no quota holds it.
     pub(super) fn dispatch(&mut self, key: CallKey, outgoing: Outgoing) {
         let is_wanted = self.state.find(key.0).is_some_and(|task| is_under_way(task, key));
         let capability = self.world.capabilities.get(&outgoing.call.interface);
         let Some(capability) = capability.filter(|_| is_wanted) else { return self.calls.forget(key) };
+        if let Some(hold) = self.world.hold(&self.state) {
+            self.calls.forget(key);
+            return self.hold_call(key, hold);
+        }
         self.has_called = true;
         self.calls.make(key, capability, outgoing);
     }
 
-    /// Records the end of a call.
+    fn hold_call(&mut self, (task, attempt, ordinal): CallKey, hold: QuotaHold) {
+        let _ = self.apply_input(Input::CallHeld { task, attempt, ordinal, hold });
+    }
+
+    /// Records the end of a call, or that a quota holds it.
     pub(super) fn call_ended(&mut self, ended: Ended) {
         let (task, attempt, ordinal) = ended.call;
         self.calls.forget(ended.call);
+        let held = ended.reply.as_ref().err().and_then(|failure| QuotaHold::of(failure, self.clock.now()));
+        if let Some(hold) = held {
+            return self.hold_call(ended.call, hold);
+        }
         let _ = self.apply_input(Input::CallEnded { task, attempt, ordinal, reply: ended.reply });
     }
 

@@ -9,10 +9,13 @@ use crate::{
     state::RunState,
 };
 
-/// Returns the input that parks an idle run.
-pub(super) fn park(idle: &Idle) -> Input {
-    let needs_attention = idle.waiting.iter().any(Waiting::needs_attention);
-    Input::Park { due: idle.due, needs_attention, waits_for: idle.first_wait().map(Box::new) }
+/// Returns what an idle run waits for. `due` is the time of its own first timer.
+pub(super) fn idle(state: &RunState, children: &Children, due: Option<u64>) -> Idle {
+    Idle {
+        waiting: waiting(state, children),
+        due: children.due().into_iter().chain(due).min(),
+        quota: state.paused_by().or(children.quota()).cloned(),
+    }
 }
 
 /// Returns the people and events that a run and its children wait for, in the order of the addresses.

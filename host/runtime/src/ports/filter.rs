@@ -15,7 +15,8 @@ pub struct Filter {
     pub since: Option<u64>,
     /// Selects the runs that began before this time, in milliseconds since 1970.
     pub before: Option<u64>,
-    /// Selects the failed runs whose error has this code.
+    /// Selects the failed runs whose error has this code. `quota_exceeded` also selects the runs that are parked for a
+    /// quota.
     pub error: Option<String>,
     /// Selects the failed runs whose error message has a word with this prefix, for each word of this text. Upper and
     /// lower case are equal. Only the first [`MAX_SEARCHED_BYTES`](crate::limits::MAX_SEARCHED_BYTES) of a message are

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flowcell_contract::{RunId, Tenant};
+use flowcell_contract::{RunId, Tenant, code};
 use serde::Serialize;
 
 use super::{Counts, Filter, Group, Journal, StoreError};
-use crate::{RunStatus, fact::WaitsFor, limits::MAX_COUNTED};
+use crate::{RunStatus, fact::WaitsFor, limits::MAX_COUNTED, quota::window_end};
 
 /// One run in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,9 +40,12 @@ pub struct RunRow {
     /// The run that this one repeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RunId>,
-    /// The code of the error of a failed run.
+    /// The code of the error of a failed run, or `quota_exceeded` for a run that is parked for a quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The time at which the quota renews for which the run is parked, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_until: Option<u64>,
     /// The node that failed, with the path of its owners and without passes, such as `each.fetch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
@@ -77,6 +80,13 @@ pub struct Removable {
 }
 
 impl RunRow {
+    /// Adds the time until which the run is paused, if it is parked for a quota.
+    pub(crate) fn with_pause(self) -> RunRow {
+        let is_parked = ["parked", "needs_attention"].contains(&self.status.as_str());
+        let is_paused = is_parked && self.error.as_deref() == Some(code::QUOTA_EXCEEDED);
+        RunRow { paused_until: is_paused.then(|| window_end(self.updated)), ..self }
+    }
+
     /// Returns the run's value of a member. `None`: the run has no such value.
     fn value(&self, member: &Group) -> Option<String> {
         match member {

@@ -2,26 +2,32 @@
 
 use std::collections::BTreeMap;
 
+use flowcell_contract::code;
+
 use crate::{
     fact::{Fact, ParkReason, RunEnd, WaitReason, WaitsFor},
     limits::{MAX_COLUMN_BYTES, MAX_SEARCHED_BYTES},
     ports::{Filter, Record, Unit},
 };
 
-/// The searched columns of a failed run.
+/// The searched columns of a failed run, or of one that is parked for a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorColumns {
     /// The code of the error.
     pub(crate) code: String,
     /// The node that failed, with the path of its owners and without passes. `None`: no node failed.
     pub(crate) node: Option<String>,
-    /// The words of the message: see [`words`].
+    /// The words of the message: see [`words`]. For a run that parks for a quota: see [`wait_text`].
     pub(crate) words: String,
 }
 
 impl ErrorColumns {
-    /// Returns the columns of a run that fails with this unit. Returns `None` for other units.
+    /// Returns the columns of a run that fails with this unit, or that parks for a quota. Returns `None` for other units.
     pub(crate) fn of_unit(unit: &Unit) -> Option<ErrorColumns> {
+        if let Some(Fact::RunParked { quota: Some(_), .. }) = unit.facts.last() {
+            let words = wait_text(&unit.facts).unwrap_or_default();
+            return Some(ErrorColumns { code: code::QUOTA_EXCEEDED.to_owned(), node: None, words });
+        }
         let end = unit.facts.iter().rev().find_map(|fact| match fact {
             Fact::RunEnded { end } => Some(&**end),
             _ => None,
@@ -46,7 +52,7 @@ pub(crate) fn wait_text(facts: &[Fact]) -> Option<String> {
     let waits_for = match reason {
         ParkReason::CrashLoop => whole_run(WaitReason::CrashLoop),
         ParkReason::Restored => whole_run(WaitReason::Restored),
-        ParkReason::Waiting | ParkReason::NeedsAttention => waits_for?.clone(),
+        ParkReason::Waiting | ParkReason::NeedsAttention | ParkReason::QuotaExceeded => waits_for?.clone(),
     };
     serde_json::to_string(&waits_for).ok()
 }
@@ -287,7 +293,7 @@ mod tests {
     #[test]
     fn a_wait_is_kept_as_a_short_text() {
         let park = |reason, waits_for: Option<WaitsFor>| {
-            [Fact::PhaseStarted, Fact::RunParked { due: Some(1), reason, waits_for: waits_for.map(Box::new) }]
+            [Fact::PhaseStarted, Fact::RunParked { due: Some(1), reason, waits_for: waits_for.map(Box::new), quota: None }]
         };
         let gate = WaitsFor { reason: WaitReason::Gate, task: Some("each[3].\"ok\"".into()), others: 2 };
         let restored = WaitsFor { reason: WaitReason::Restored, task: None, others: 0 };

@@ -318,7 +318,9 @@ impl Commit<'_> {
                 error: None,
             });
             change.at = after;
-            change.error = ErrorColumns::of_unit(unit).or(change.error.take());
+            if entry.status.is_some() {
+                change.error = ErrorColumns::of_unit(unit);
+            }
             if let Some((name, due, attention)) = entry.status.map(StoredStatus::columns) {
                 change.standing = Some((name, due, attention, unit.ts));
                 change.wait = wait_text(&unit.facts);
@@ -349,22 +351,24 @@ impl Commit<'_> {
         let standings: Vec<_> = changes.iter().filter_map(|(id, change)| Some((*id, change.standing?))).collect();
         if !standings.is_empty() {
             let some = cases(standings.len());
-            for column in ["standing", "due", "attention", "updated", "error_words"] {
+            // A run that goes on after it was parked for a quota has no error any more.
+            for column in ["standing", "due", "attention", "updated", "error", "error_words"] {
                 sets.push(format!("{column} = CASE id {some}ELSE {column} END"));
             }
             args.extend(standings.iter().flat_map(|(id, standing)| args![*id, Arg::Word(standing.0)]));
             args.extend(standings.iter().flat_map(|(id, standing)| args![*id, standing.1]));
             args.extend(standings.iter().flat_map(|(id, standing)| args![*id, i64::from(standing.2)]));
             args.extend(standings.iter().flat_map(|(id, standing)| args![*id, standing.3]));
+            let code = |id: &i64| changes[id].error.as_ref().map(|error| error.code.clone());
+            args.extend(standings.iter().flat_map(|(id, _)| args![*id, code(id)]));
             args.extend(standings.iter().flat_map(|(id, _)| args![*id, changes[id].words()]));
         }
         let errors: Vec<_> = changes.iter().filter_map(|(id, change)| Some((*id, change.error.as_ref()?))).collect();
         if !errors.is_empty() {
             let some = cases(errors.len());
-            for column in ["error", "failed_node"] {
+            for column in ["failed_node"] {
                 sets.push(format!("{column} = CASE id {some}ELSE {column} END"));
             }
-            args.extend(errors.iter().flat_map(|(id, error)| args![*id, error.code.as_str()]));
             args.extend(errors.iter().flat_map(|(id, error)| args![*id, error.node.clone()]));
         }
         let ids = placeholders(changes.len());

@@ -202,7 +202,7 @@ async fn restore(connection: &mut Connection, seen: &Age) -> Result<(Age, Option
 /// Parks every live top run, and ends its claim. Returns their number.
 async fn park_all(connection: &mut Connection) -> Result<usize, SqlError> {
     let now = connection.now().await?;
-    let facts = [Fact::RunParked { due: None, reason: ParkReason::Restored, waits_for: None }];
+    let facts = [Fact::RunParked { due: None, reason: ParkReason::Restored, waits_for: None, quota: None }];
     let body = ExternalizedRow::of_facts(text(&facts)?).map_err(unwritable)?;
     let wait = wait_text(&facts);
     let (mut last, mut parked) = (0, 0);
@@ -220,7 +220,8 @@ async fn park_all(connection: &mut Connection) -> Result<usize, SqlError> {
             let (id, next_seq, tail) = (row.int(0)?, row.number(1)?, row.number(2)? as u32);
             let sum = u64::from(checksum(tail, next_seq, now as u64, &body.text, body.cuts.as_deref()));
             units.push(args![id, next_seq, 1_i64, now, body.text.clone(), body.cuts.clone(), sum]);
-            let sql = "UPDATE flowcell_runs SET standing = 'parked', due = NULL, attention = 1, updated = ?,
+            let sql =
+                "UPDATE flowcell_runs SET standing = 'parked', due = NULL, attention = 1, error = NULL, updated = ?,
                 next_seq = ?, tail = ?, owner = NULL, epoch = epoch + 1, error_words = ? WHERE id = ?";
             connection.run(sql, args![now, next_seq + 1, sum, wait.clone(), id]).await?;
             (last, parked) = (id, parked + 1);

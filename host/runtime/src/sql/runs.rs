@@ -23,7 +23,7 @@ const RUN_COLUMNS: &str = "runs.run, runs.flow,
     runs.failed_node, CASE WHEN runs.standing = 'parked' THEN runs.error_words END";
 
 fn run_row(row: &Row) -> Result<RunRow, SqlError> {
-    Ok(RunRow {
+    let row = RunRow {
         run_id: RunId::from(row.text(0)?),
         flow: row.text(1)?,
         status: row.text(2)?,
@@ -37,7 +37,9 @@ fn run_row(row: &Row) -> Result<RunRow, SqlError> {
         error: row.maybe_text(10)?,
         node: row.maybe_text(11)?,
         waits_for: parse_wait(row.maybe_text(12)?),
-    })
+        paused_until: None,
+    };
+    Ok(row.with_pause())
 }
 
 async fn find(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, SqlError> {

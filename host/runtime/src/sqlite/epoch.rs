@@ -94,7 +94,7 @@ pub(super) fn make_older(copy: &Connection) -> Result<(), rusqlite::Error> {
 /// Parks every live top run. Returns their number.
 fn park_all(transaction: &Transaction<'_>) -> Result<usize, rusqlite::Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    let facts = [Fact::RunParked { due: None, reason: ParkReason::Restored, waits_for: None }];
+    let facts = [Fact::RunParked { due: None, reason: ParkReason::Restored, waits_for: None, quota: None }];
     let (body, wait) = (text(&facts)?, wait_text(&facts));
     let body = ExternalizedRow::of_facts(body).map_err(unwritable)?;
     let mut select =
@@ -105,7 +105,8 @@ fn park_all(transaction: &Transaction<'_>) -> Result<usize, rusqlite::Error> {
     for (tenant, run, id) in &live {
         let Some(end) = unit_index::end_position(transaction, *id)? else { continue };
         Row::find(transaction, tenant, run)?.append(transaction, end.next_seq, 1, now, &body)?;
-        let sql = "UPDATE runs SET standing = 'parked', due = NULL, attention = 1, updated = ?, next_seq = ?,
+        let sql =
+            "UPDATE runs SET standing = 'parked', due = NULL, attention = 1, error = NULL, updated = ?, next_seq = ?,
             error_words = ? WHERE id = ?";
         transaction.prepare_cached(sql)?.execute(params![now, end.next_seq + 1, wait, id])?;
     }

@@ -134,7 +134,7 @@ const SEARCH: Dialect = Dialect {
 };
 
 fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
-    Ok(RunRow {
+    let row = RunRow {
         run_id: RunId::from(row.get::<_, String>(0)?),
         flow: row.get(1)?,
         status: row.get(2)?,
@@ -148,5 +148,7 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         error: row.get(10)?,
         node: row.get(11)?,
         waits_for: parse_wait(row.get(12)?),
-    })
+        paused_until: None,
+    };
+    Ok(row.with_pause())
 }

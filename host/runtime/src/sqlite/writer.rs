@@ -238,7 +238,8 @@ impl Rows {
         }
         if let Some(status) = entry.status {
             let (name, due, attention) = status.columns();
-            let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ?, next_seq = ?, error_words = ?
+            // A run that goes on after it was parked for a quota has no error any more.
+            let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, error = NULL, updated = ?, next_seq = ?, error_words = ?
                 WHERE id = ?";
             let values = params![name, due, attention, unit.ts, unit.next_seq(), wait_text(&unit.facts), id];
             connection.prepare_cached(sql)?.execute(values)?;

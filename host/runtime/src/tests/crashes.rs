@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     ops::ControlFlow,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
 };
 
 use flowcell_contract::{Attempt, Call, Calls, Json, NodeRunner, RunId, Step, StepResult, Tenant, Value};
@@ -24,8 +24,8 @@ use super::{
     reference::{self, End},
 };
 use crate::{
-    Channel, Event, FlowRunner, Flows, NoFlows, Pinned, RunCommand, RunGraphs, RunOptions, RunResult, RunStatus,
-    Waiting, World,
+    Channel, Event, FlowRunner, Flows, NoFlows, Pinned, Quotas, RunCommand, RunGraphs, RunOptions, RunResult,
+    RunStatus, Waiting, World,
     decide::Entropy,
     fact::{BlockReason, Fact, Resolution},
     inputs::{InputDigest, Visited, each_attempt},
@@ -92,18 +92,20 @@ impl Channel for Witness {
 
 /// A flow with everything outside its process (disk, clock, watcher, capability), which stays the same when a new
 /// process drives the flow.
-struct Story {
+pub(super) struct Story {
     graphs: HashMap<String, Arc<Graph>>,
     workers: Arc<Workers>,
-    disk: Arc<Disk>,
-    clock: VirtualTimers,
+    pub(super) disk: Arc<Disk>,
+    pub(super) clock: VirtualTimers,
     witness: Arc<Witness>,
-    outside: Arc<Outside>,
+    pub(super) outside: Arc<Outside>,
+    /// The quotas of the world. `None`: there are none.
+    pub(super) quotas: Option<Arc<dyn Quotas>>,
     lives: u32,
 }
 
 impl Story {
-    fn new(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
+    pub(super) fn new(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
         let policy = FlowPolicy { fail_fast: false, max_concurrency: permits, ..FlowPolicy::default() };
         let main = lower(flow, policy);
         let mut child = lower(&child(), FlowPolicy::default());
@@ -118,6 +120,7 @@ impl Story {
             workers: Arc::new(Workers { plans, ran: Mutex::default(), given: Mutex::default() }),
             clock: VirtualTimers::default(),
             witness: Arc::default(),
+            quotas: None,
             lives: 0,
         }
     }
@@ -128,6 +131,7 @@ impl Story {
         world.journal = self.disk.clone();
         world.state = self.disk.clone();
         world.capabilities = outside::capabilities(&self.outside);
+        world.quotas = self.quotas.clone();
         Arc::new(world)
     }
 
@@ -326,7 +330,7 @@ impl Story {
     }
 
     /// Returns the number of successes of the counting tasks.
-    fn counted(&self, flow: &str) -> u64 {
+    pub(super) fn counted(&self, flow: &str) -> u64 {
         let counts = |fact: &&Fact| match fact {
             Fact::TaskSucceeded { task, .. } => self.workers.plans[flow][task.node.0 as usize] == Plan::Count,
             _ => false,
@@ -366,7 +370,7 @@ impl Journal for AsText {
     }
 }
 
-struct FlowMap(HashMap<String, Arc<Graph>>);
+pub(super) struct FlowMap(pub(super) HashMap<String, Arc<Graph>>);
 
 impl Flows for FlowMap {
     fn resolve(&self, name: &str, _: &Pin) -> Result<Pinned, flowcell_contract::Failure> {
@@ -385,7 +389,7 @@ fn child() -> PlannedBody {
 }
 
 /// Makes some of the nodes ask, count, or call a flow.
-fn vary_plans(flow: &mut PlannedBody, dice: &mut Counter) {
+pub(super) fn vary_plans(flow: &mut PlannedBody, dice: &mut Counter) {
     for planned in &mut flow.nodes {
         if planned.plan == Plan::Done {
             planned.plan = match dice.draw() % 12 {
@@ -405,10 +409,13 @@ fn vary_plans(flow: &mut PlannedBody, dice: &mut Counter) {
     }
 }
 
-/// Runs a flow again after each power failure, until it ends.
 fn run_story(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
+    tell(Story::new(flow, seed, permits, lies), flow, seed)
+}
+
+/// Runs a flow again after each power failure, until it ends.
+pub(super) fn tell(mut story: Story, flow: &PlannedBody, seed: u64) -> Story {
     let mut dice = Counter(seed);
-    let mut story = Story::new(flow, seed, permits, lies);
     for life in 0.. {
         assert!(life < 1_000, "the run does not end");
         let (finished, ran) = (story.finished(), story.workers.ran.lock().unwrap().len());
@@ -418,6 +425,7 @@ fn run_story(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
             assert!(!finished.contains(attempt), "an attempt with an outcome was made again: {attempt:?}");
         }
         let Some(result) = result else { continue };
+        story.clock.0.fetch_max(result.quota.as_ref().map_or(0, |hold| hold.until), Ordering::Relaxed);
         if result.status == RunStatus::Parked {
             story.answer_people(&result.waiting);
             continue;

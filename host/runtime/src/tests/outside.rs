@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     task::Poll,
 };
 
@@ -12,7 +12,7 @@ use flowcell_contract::{
 };
 use futures_util::future::{self, BoxFuture};
 
-use super::{disk::Disk, readiness::Counter};
+use super::{disk::Disk, pausing::RandomQuotas, readiness::Counter};
 use crate::{Event, decide::Entropy, fact::Fact};
 
 /// The capability: records each effect in a ledger outside of the process, and replies with the number of the effect.
@@ -21,12 +21,18 @@ pub(super) struct Outside {
     ledger: Mutex<Vec<(Arc<str>, Effect)>>,
     wrong: Mutex<Vec<String>>,
     dice: Mutex<Counter>,
+    quotas: OnceLock<Arc<RandomQuotas>>,
 }
 
 impl Outside {
     pub(super) fn new(disk: Arc<Disk>, seed: u64) -> Outside {
         let dice = Mutex::new(Counter(seed ^ 7));
-        Outside { disk, ledger: Mutex::default(), wrong: Mutex::default(), dice }
+        Outside { disk, ledger: Mutex::default(), wrong: Mutex::default(), dice, quotas: OnceLock::new() }
+    }
+
+    /// Lets quotas refuse some of the calls.
+    pub(super) fn set_quotas(&self, quotas: Arc<RandomQuotas>) {
+        _ = self.quotas.set(quotas);
     }
 
     /// Returns the number of the effect with this key, if a call has made one.
@@ -63,13 +69,24 @@ impl Outside {
                 })
                 .then_some("a call was made again whose reply is recorded"),
         };
-        let left = begun.map_or(facts.len(), |(at, begun, number)| {
-            let decided = facts[at..].iter().rposition(
-                |fact| matches!(fact, Fact::CallDecided { task, ordinal, .. } if (*task, *ordinal) == (begun, number)),
-            );
-            at + decided.unwrap_or_default()
-        });
-        let resumes = facts[left..].iter().filter(|fact| matches!(fact, Fact::RunResumed { .. })).count();
+        // The processes that ended while the call was in progress. A held call is not in progress.
+        let (mut out, mut resumes) = (false, 0);
+        let (from, task, number) = begun.map_or((facts.len(), None, 0), |(at, task, number)| (at, Some(task), number));
+        for fact in &facts[from..] {
+            match fact {
+                Fact::RunResumed { .. } => resumes += usize::from(out),
+                Fact::CallStarted { task: of, call } if (Some(*of), call.ordinal) == (task, number) => {
+                    out = call.ask.is_none();
+                }
+                Fact::CallDecided { task: of, ordinal, .. } | Fact::CallRepeated { task: of, ordinal, .. }
+                    if (Some(*of), *ordinal) == (task, number) =>
+                {
+                    out = true;
+                }
+                Fact::CallHeld { task: of, ordinal, .. } if (Some(*of), *ordinal) == (task, number) => out = false,
+                _ => {}
+            }
+        }
         let lost = if outgoing.effect == Effect::Once { 0 } else { resumes };
         let miscounted = (outgoing.lost as usize != lost).then_some("a call does not know how often it was lost");
         let wrong = wrong.into_iter().chain(miscounted);
@@ -94,6 +111,9 @@ impl Capability for Outside {
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
         self.witness(&outgoing);
+        if let Some(refusal) = self.quotas.get().and_then(|quotas| quotas.refusal()) {
+            return Box::pin(future::ready(Err(refusal)));
+        }
         let number = {
             let mut ledger = self.ledger.lock().unwrap();
             ledger.push((outgoing.key, outgoing.effect));
@@ -226,7 +246,10 @@ pub(super) fn check_ends(facts: &[&Fact]) {
     for fact in facts {
         match fact {
             Fact::CallStarted { task, call } => _ = open.insert((*task, call.ordinal)),
-            Fact::CallEnded { task, ordinal, .. } => _ = open.remove(&(*task, *ordinal)),
+            Fact::CallRepeated { task, ordinal, .. } => _ = open.insert((*task, *ordinal)),
+            Fact::CallEnded { task, ordinal, .. } | Fact::CallHeld { task, ordinal, .. } => {
+                open.remove(&(*task, *ordinal));
+            }
             Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task, .. } => {
                 assert!(open.iter().all(|(open, _)| open != task), "a task ended before its calls");
             }

@@ -13,6 +13,7 @@ use crate::{
     decide::{Input, decide},
     fact::{Fact, ParkReason, ScopeId, TaskKey},
     limits::{MAX_IDLE_RESUMES, MAX_LONE_DEATHS},
+    result::Idle,
     state::RunState,
 };
 
@@ -129,17 +130,20 @@ fn a_parked_run_has_not_harmed_its_process() {
     let mut state = begun();
     for _ in 0..2 * LIVES {
         assert!(!resume(&mut state, false));
-        bring(&mut state, Input::Park { due: None, needs_attention: false, waits_for: None });
+        bring(&mut state, Input::park(Idle::default()));
     }
 }
 
 #[test]
 fn a_run_of_an_older_copy_is_left_alone_until_a_person_resumes_it() {
     let mut state = begun();
-    state.apply(&Fact::RunParked { due: None, reason: ParkReason::Restored, waits_for: None }, 1);
+    state.apply(&Fact::RunParked { due: None, reason: ParkReason::Restored, waits_for: None, quota: None }, 1);
     for _ in 0..2 {
         let facts = bring(&mut state, Input::Resume { by_hand: false, alone: true });
-        assert_eq!(facts.last(), Some(&Fact::RunParked { due: None, reason: ParkReason::Restored, waits_for: None }));
+        assert_eq!(
+            facts.last(),
+            Some(&Fact::RunParked { due: None, reason: ParkReason::Restored, waits_for: None, quota: None })
+        );
         assert_eq!(state.park_reason(), Some(ParkReason::Restored));
     }
     assert!(!resume(&mut state, true));

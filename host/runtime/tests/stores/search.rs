@@ -115,7 +115,7 @@ impl Model {
             StoredStatus::Ended(_) => vec![self.end()],
             _ => {
                 let waits_for = self.waits_for().map(Box::new);
-                vec![Fact::RunParked { due: None, reason: ParkReason::Waiting, waits_for }]
+                vec![Fact::RunParked { due: None, reason: ParkReason::Waiting, waits_for, quota: None }]
             }
         };
         let last = Unit { first_seq: 1, ts: self.created + self.duration, facts };

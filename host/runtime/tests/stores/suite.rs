@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use flowcell_contract::{Json, Tenant, Value};
 use flowcell_flow::graph::NodeIx;
 use flowcell_runtime::{
-    FlowRunner, OpenError, Pinned, RunOptions, RunResult, RunStatus,
-    fact::Write,
+    FlowRunner, OpenError, Pinned, QuotaHold, RunOptions, RunResult, RunStatus,
+    fact::{Fact, ParkReason, Write},
     limits::{MAX_INLINE_BYTES, MAX_READ_BYTES},
     ports::{Entry, Filter, Move, Pin, Record, Removable, RunGroup, StageError, StoredStatus},
 };
@@ -309,6 +309,39 @@ pub(crate) fn lists_show_the_status_of_runs(backend: &Backend) {
     assert_eq!(ended(15, None, 10), ["failed", "cancelled"]);
     assert_eq!(ended(0, Some("succeeded"), 1), ["failed"]);
     assert_eq!(ended(0, Some("cancelled"), 10), [""; 0]);
+}
+
+pub(crate) fn runs_paused_by_a_quota_have_its_code_until_they_go_on(backend: &Backend) {
+    if !backend.lasts() {
+        return;
+    }
+    let store = backend.open();
+    let day = flowcell_runtime::limits::QUOTA_WINDOW_MS;
+    let unit = |first_seq, ts, fact| flowcell_runtime::ports::Unit { first_seq, ts, facts: vec![fact] };
+    let hold = QuotaHold { quota: "perDay.events".into(), until: day, usd: None };
+    let park = |needs_attention| {
+        let reason = if needs_attention { ParkReason::NeedsAttention } else { ParkReason::QuotaExceeded };
+        let status = StoredStatus::Parked { due: Some(50), needs_attention };
+        (Fact::RunParked { due: Some(50), reason, waits_for: None, quota: Some(Box::new(hold.clone())) }, status)
+    };
+    for (run, (fact, status)) in [("paused", park(false)), ("blocked", park(true)), ("resumed", park(false))] {
+        store.append(with_status(run, unit(0, day - 1, fact), status));
+    }
+    let resumed = Fact::RunResumed { by_hand: false, alone: false };
+    store.append(with_status("resumed", unit(1, day, resumed), StoredStatus::Active));
+    let store = reopen(backend, store);
+    let shown = |run: &str| {
+        let (row, _) = store.runs().run(&tenant(), &run.into()).unwrap().unwrap();
+        (row.status, row.error, row.paused_until)
+    };
+    let code = || Some("quota_exceeded".to_owned());
+    assert_eq!(shown("paused"), ("parked".to_owned(), code(), Some(day)));
+    assert_eq!(shown("blocked"), ("needs_attention".to_owned(), code(), Some(day)));
+    assert_eq!(shown("resumed"), ("active".to_owned(), None, None));
+    let filter = Filter { status: Some("parked".into()), error: code(), limit: 10, ..Filter::default() };
+    let found = store.runs().runs(&tenant(), &filter).unwrap();
+    assert_eq!(found.iter().map(|row| row.run_id.as_str()).collect::<Vec<_>>(), ["paused"]);
+    assert!(store.runs().runs(&Tenant::from("other"), &filter).unwrap().is_empty());
 }
 
 pub(crate) fn active_and_due_runs_are_runnable(backend: &Backend) {

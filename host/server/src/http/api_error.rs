@@ -406,7 +406,9 @@ impl From<StartError> for ApiError {
             StartError::Quota(quota) => {
                 let fault = ApiError::busy("quota_exceeded", &error);
                 let seconds = match quota {
-                    QuotaError::Day { seconds, .. } => u32::try_from(*seconds).ok(),
+                    QuotaError::Day { seconds, .. } | QuotaError::Paused { seconds, .. } => {
+                        u32::try_from(*seconds).ok()
+                    }
                     _ => fault.retry_after,
                 };
                 ApiError { retry_after: seconds, ..fault }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::{Json, http::StatusCode};
-use flowcell_contract::RunId;
+use flowcell_contract::{RunId, code};
 use flowcell_runtime::{
     RunError, RunResult, RunStatus, Waiting,
     fact::{RunEnd, WaitsFor},
@@ -57,6 +57,12 @@ pub(crate) struct RunView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     waits_for: Option<WaitsFor>,
+    /// `quota_exceeded`: the run is parked because its tenant has used up a quota, and goes on by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    /// The time when that quota renews, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused_until: Option<u64>,
     /// The outputs of an ended run; for a run that did not succeed, the outputs until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
@@ -121,6 +127,8 @@ impl RunView {
             updated: None,
             due: None,
             waits_for: None,
+            reason: None,
+            paused_until: None,
             outputs: None,
             error: None,
             waiting: None,
@@ -148,11 +156,13 @@ impl RunView {
             updated: Some(row.updated),
             due: row.due,
             waits_for: row.waits_for.clone(),
+            reason: row.paused_until.map(|_| code::QUOTA_EXCEEDED),
+            paused_until: row.paused_until,
             version: row.version,
             labels: row.labels.clone(),
             trigger: row.trigger.clone(),
             retry_of: row.retry_of.as_ref().map(ToString::to_string),
-            error_code: row.error.clone(),
+            error_code: row.error.clone().filter(|_| row.paused_until.is_none()),
             failed_node: row.node.clone(),
             ..RunView::new_running(&row.run_id)
         }
@@ -173,6 +183,8 @@ impl RunView {
             status: status.as_str().unwrap_or_default().into(),
             outputs: (!parked).then(|| result.outputs.to_serde()),
             error: result.error.as_ref().map(shape::run_error),
+            reason: result.quota.as_ref().map(|_| code::QUOTA_EXCEEDED),
+            paused_until: result.quota.as_ref().map(|hold| hold.until),
             waiting: parked.then(|| result.waiting.iter().map(waiting_json).collect()),
             ..RunView::new_running(&result.run_id)
         }

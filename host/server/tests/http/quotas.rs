@@ -4,19 +4,23 @@ use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::Path,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread,
 };
 
 use flowcell_platform::{
-    Providers,
-    policy::{PerDay, Policy},
+    Host, Providers,
+    policy::{OnExhausted, PerDay, Policy},
+    tenants::Tenants,
 };
+use flowcell_server::Limits;
 use serde_json::{Value, json};
 
 use crate::{
+    client::Served,
     fake::{Fake, Reply},
     samples::{asks, hello},
+    stream::{Sent, Stream},
     tenants::{call, served, served_with},
 };
 
@@ -87,6 +91,103 @@ profiles:
     let ended = run(&a, &free).json();
     assert_eq!(ended["error"]["code"], "quota_exceeded", "a model whose price nobody knows: {ended}");
     assert_eq!(run(&b, &free).json()["status"], "succeeded");
+}
+
+/// A run whose next turn may exceed the quota is parked. The tenant's other runs and other tenants go on, nothing is
+/// charged twice, and the run goes on when the operator raises the quota.
+#[test]
+fn t5_a_pausing_quota_parks_a_run_until_it_is_raised() {
+    let providers = "
+default: priced
+profiles:
+  priced:
+    dialect: simulated
+    model: m
+    maxTokens: 4
+    maxRetries: 0
+    prices: [{ model: m, input: 0, output: 1000000 }]
+    script: [{ text: done, usage: { input: 10, output: 3 } }]
+";
+    let providers = Providers::parse(providers, Path::new("")).unwrap();
+    let limit = |usd: f64| {
+        let per_day = PerDay { model_usd: Some(usd), on_exhausted: OnExhausted::Pause, ..PerDay::default() };
+        Policy { per_day, ..Policy::default() }
+    };
+    let (served, [a, b]) = served_with(&limit(8.0), |builder| builder.providers(providers));
+    let agent =
+        |id: &str| json!({ "id": id, "type": "agent.run", "input": { "prompt": "hi" }, "grants": { "model": ["*"] } });
+    let nodes = ["one", "two", "three"].map(agent);
+    let edges = json!([{ "from": "one", "to": "two" }, { "from": "two", "to": "three" }]);
+    let flow = json!({ "flow": { "name": "agents" }, "nodes": nodes, "edges": edges });
+    let run = |token: &str, id: &str| {
+        call(&served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": flow, "runId": id })).json()
+    };
+    let get = |token: &str, path: &str| call(&served, token, "GET", path, &Value::Null).json();
+    // Each turn costs 3 and at most 4. After two turns 2 are left.
+    let parked = run(&a, "waits");
+    assert_eq!((&parked["status"], &parked["reason"]), (&json!("parked"), &json!("quota_exceeded")), "{parked}");
+    let shown = get(&a, "/v1/runs/waits");
+    assert_eq!(
+        (&shown["status"], &shown["reason"], &shown["errorCode"]),
+        (&json!("parked"), &parked["reason"], &Value::Null)
+    );
+    assert_eq!((&shown["pausedUntil"], &shown["due"]), (&parked["pausedUntil"], &parked["pausedUntil"]), "{shown}");
+    assert!(shown["pausedUntil"].as_u64().unwrap().is_multiple_of(86_400_000), "{shown}");
+    let resumed = call(&served, &a, "POST", "/v1/runs/waits/resume", &json!({}));
+    assert_eq!((resumed.fault(), resumed.header("retry-after").is_some()), ((429, "quota_exceeded".into()), true));
+    assert_eq!(run(&b, "waits")["status"], "succeeded");
+    let free = call(&served, &a, "POST", "/v1/runs?wait=true", &json!({ "flow": hello() })).json();
+    assert_eq!(free["status"], "succeeded", "a run without models: {free}");
+    assert_eq!(get(&a, "/v1/usage")["modelUsd"], 6.0, "the turn that was not made costs nothing");
+    let metrics = call(&served, &a, "GET", "/metrics", &Value::Null);
+    assert_eq!(metrics.status, 200, "{metrics:?}");
+    assert!(metrics.body.contains("flowcell_runs_paused_total{tenant=\"a\"} 1\n"), "{}", metrics.body);
+    Tenants::of(&served.host()).set_policy("a", &limit(12.0)).unwrap();
+    let seen = events_until(&served, &a, "waits", |event| event.kind == "harness:complete");
+    for kind in ["harness:paused", "call:held", "harness:parked", "harness:renewed", "call:repeated"] {
+        assert_eq!(seen.iter().filter(|event| event.kind == kind).count(), 1, "{kind}: {seen:?}");
+    }
+    assert_eq!(get(&a, "/v1/runs/waits")["status"], "succeeded");
+    assert_eq!(get(&a, "/v1/usage")["modelUsd"], 9.0);
+}
+
+/// Reads the events of a run, from the first one to the one that `is_last` accepts.
+fn events_until(served: &Served, token: &str, run: &str, is_last: impl Fn(&Sent) -> bool) -> Vec<Sent> {
+    let path = format!("/v1/runs/{run}/events/stream");
+    let mut stream = Stream::open(served, &path, &[("Authorization", &format!("Bearer {token}"))]);
+    let mut seen = Vec::new();
+    while !seen.last().is_some_and(&is_last) {
+        seen.push(stream.next().unwrap_or_else(|| panic!("{seen:?}")));
+    }
+    seen
+}
+
+/// A gate is answered while its run is paused, and the answer counts after a restart of the server.
+#[test]
+fn t2_a_paused_run_takes_in_an_answer_and_goes_on_after_a_restart() {
+    let per_day = PerDay { events: Some(5), on_exhausted: OnExhausted::Pause, ..PerDay::default() };
+    let (served, [a, b]) = served(&Policy { per_day, ..Policy::default() });
+    let of = |served: &Served, token: &str| call(served, token, "GET", "/v1/runs/asks", &Value::Null).json();
+    for token in [&a, &b] {
+        let start = json!({ "flow": asks(), "runId": "asks" });
+        let parked = call(&served, token, "POST", "/v1/runs?wait=true", &start).json();
+        assert_eq!((&parked["status"], &parked["reason"]), (&json!("parked"), &Value::Null), "{parked}");
+        let reply = call(&served, token, "POST", "/v1/runs/asks/gates/ok/reply", &json!({ "answer": "yes" }));
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+    events_until(&served, &b, "asks", |event| event.kind == "harness:complete");
+    let is_paused = |event: &Sent| event.data["reason"] == "quota_exceeded";
+    let seen = events_until(&served, &a, "asks", is_paused);
+    assert!(seen.iter().any(|event| event.kind == "session:reply"), "{seen:?}");
+    let paused = of(&served, &a);
+    let folder = served.end();
+    let host = Host::builder().instances(16).state_dir(folder.path()).build().unwrap();
+    let tenants = Tenants::of(&host);
+    tenants.set_policy("a", &Policy::default()).unwrap();
+    let served = Served::over(host, folder, Arc::new(tenants), Limits::default());
+    events_until(&served, &a, "asks", |event| event.kind == "harness:complete");
+    let ended = of(&served, &a);
+    assert_eq!((&paused["status"], &ended["outputs"]["said"]), (&json!("parked"), &json!("yes")), "{paused} {ended}");
 }
 
 /// W7: the cost of a model's answer that breaks off counts towards the quota of the tenant.

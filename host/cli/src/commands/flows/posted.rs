@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use flowcell::{FlowLibrary, Host, audit::Outcome, posted::PostedVersion, tenants::Tenants};
+use flowcell::{FlowLibrary, Host, audit::Outcome, posted::PostedVersion, shape::time, tenants::Tenants};
 use serde_json::json;
 
 use super::{Folder, library_of};
@@ -98,10 +98,4 @@ pub(super) fn versions(args: &VersionsArgs) -> Result<Exit, CliError> {
 
 fn shown_digest(posted: &PostedVersion) -> &str {
     posted.digest.get(..SHOWN_DIGEST_CHARS).unwrap_or(&posted.digest)
-}
-
-/// Formats a time in UTC.
-fn time(ms: u64) -> String {
-    let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    time.map(|time| format!("{time:.0}")).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use flowcell::{Counts, Group, MAX_COUNTED, RunRow, contract::Tenant};
+use flowcell::{Counts, Group, MAX_COUNTED, RunRow, contract::Tenant, shape::time};
 
 use crate::{
     cli_error::{CliError, Exit},
@@ -83,7 +83,8 @@ fn table(rows: &[RunRow]) -> String {
         let labels = row.labels.iter().map(|(name, value)| format!("  {name}={}", inert(value)));
         let error = row.error.iter().map(|code| format!("  {}", inert(code)));
         let waits = row.waits_for.iter().map(|waits| format!("  waits: {}", inert(&waits.to_string())));
-        let more: String = error.chain(waits).chain(labels).collect();
+        let until = row.paused_until.iter().map(|until| format!(" until {}", time(*until)));
+        let more: String = error.chain(until).chain(waits).chain(labels).collect();
         text.push_str(&format!("{id:width$}  {:15}  {ago:>12} ago  {flow}{more}\n", row.status));
     }
     text

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flowcell::{Event, Json};
+use flowcell::{Event, Json, shape::time};
 
 use crate::{
     duration,
@@ -43,7 +43,7 @@ impl Tree {
         let text = |key: &str| event.data.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
         match event.kind {
             "harness:start" => self.head = format!("{}  {}", event.run_id, text("name")),
-            "harness:parked" => self.tail = parked_text(&text("reason")).into(),
+            "harness:parked" => self.tail = parked_text(&text("reason"), event),
             "harness:resumed" => self.tail.clear(),
             "harness:complete" => self.tail = end_text(event, &text("status")),
             _ => {}
@@ -54,6 +54,7 @@ impl Tree {
             "task:start" | "task:resumed" | "task:repeated" => "running",
             "task:blocked" => "blocked",
             "task:resolved" => "resolved",
+            "call:held" => "waits for a quota",
             "call:start" | "service:call" => return self.add_call(event, &text("scope"), id),
             "agent:tool:decision" | "call:result" | "call:error" => {
                 let place = self.task_path(&text("scope"), id, event.seq);
@@ -190,13 +191,19 @@ fn note(event: &Event) -> String {
     error().or_else(|| member("question", "prompt")).or_else(event_name).or_else(blocked).unwrap_or_default()
 }
 
-fn parked_text(reason: &str) -> &'static str {
-    match reason {
+fn parked_text(reason: &str, event: &Event) -> String {
+    let quota = event.data.get("quota").and_then(Json::as_str).unwrap_or_default();
+    let until = event.data.get("until").and_then(Json::as_u64).map(time).unwrap_or_default();
+    let parked = match reason {
+        "quota_exceeded" => {
+            return format!("parked: the quota `{}` is used up; the run goes on by itself at {until}", inert(quota));
+        }
         "needs_attention" => "parked: a task needs a decision",
         "crash_loop" => "parked: its process ended repeatedly",
         "restored" => "parked: the store was restored from an older copy",
         _ => "parked",
-    }
+    };
+    parked.to_owned()
 }
 
 fn end_text(event: &Event, status: &str) -> String {

@@ -160,6 +160,8 @@ pub(super) fn of_start(host: &Host, error: &StartError) -> Acted {
         StartError::Quota(QuotaError::StoreFull { .. }) => {
             return Acted::Later(JobReason::new("store_full", error));
         }
+        // The run goes on by itself when the quota has renewed.
+        StartError::Quota(QuotaError::Paused { .. }) => return Acted::Skipped("quota_exceeded"),
         StartError::Quota(_) => return Acted::Later(JobReason::new("quota_exceeded", error)),
         StartError::Open(OpenError::Unknown(_)) => return Acted::Skipped("run_not_found"),
         StartError::Open(OpenError::Driven(_)) => return Acted::Skipped("run_driven"),

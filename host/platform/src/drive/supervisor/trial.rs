@@ -58,6 +58,7 @@ impl Channel for ProgressWatch {
             event.kind,
             "harness:resumed"
                 | "harness:accompanied"
+                | "harness:renewed"
                 | "task:start"
                 | "task:resumed"
                 | "call:start"

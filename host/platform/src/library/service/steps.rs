@@ -11,6 +11,7 @@ use flowcell_runtime::{Channel, Event};
 use parking_lot::Mutex;
 
 use super::log::{StepLine, StepLog};
+use crate::shape::timestamp;
 
 /// Maximum number of characters of a result's summary, and of an error.
 const MAX_SUMMARY_CHARS: usize = 1_000;
@@ -115,12 +116,6 @@ fn shorten(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
-}
-
-/// Formats a time as RFC 3339, in UTC with milliseconds. It is empty after the year 9999.
-fn timestamp(ms: u64) -> String {
-    let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    time.map(|time| format!("{time:.3}")).unwrap_or_default()
 }
 
 /// Logs the steps of a run as they end. A failure to log does not fail the run.

@@ -18,6 +18,11 @@ impl Observer for Log {
         tracing::warn!(target: "flowcell::runs", tenant, run, reason, "run needs attention");
     }
 
+    fn paused(&self, tenant: &Tenant, run: &RunId, quota: &str, until: u64) {
+        let (tenant, run) = (tenant.as_str(), run.as_str());
+        tracing::info!(target: "flowcell::runs", tenant, run, quota, until, "run paused");
+    }
+
     fn ended(&self, _root: &RunId, ended: &EndedSpan) {
         let (tenant, run) = (ended.tenant.as_str(), ended.run.as_str());
         let (ms, outcome) = (ended.ended - ended.began, ended.outcome);

@@ -73,6 +73,7 @@ impl OpenSpans {
             "task:cancelled" => self.attempt_ended(event, "cancelled", report),
             "task:retry" => self.attempt_ended(event, "retried", report),
             "call:start" | "service:call" => self.call_started(event),
+            "call:repeated" => self.call_repeated(event),
             "call:result" | "service:result" => self.call_ended(event, "succeeded", report),
             "call:error" | "service:error" => self.call_ended(event, "failed", report),
             "agent:start" => self.agent_started(event),
@@ -119,6 +120,13 @@ impl OpenSpans {
         let attempt = self.attempt(event);
         let agent = attempt.agents.last().map(|agent| agent.id.clone());
         attempt.calls.insert(called.ordinal, (Call { called, agent }, event.ts));
+    }
+
+    /// The time before the repetition does not count: a person decided, or the call waited for a quota.
+    fn call_repeated(&mut self, event: &Event) {
+        if let Some((_, began)) = self.attempt(event).calls.get_mut(&ordinal(event)) {
+            *began = event.ts;
+        }
     }
 
     fn call_ended(&mut self, event: &Event, outcome: &'static str, report: Report<'_>) {

@@ -14,6 +14,10 @@ impl Observer for Seen {
         self.1.lock().push(reason.to_owned());
     }
 
+    fn paused(&self, _: &Tenant, _: &RunId, quota: &str, until: u64) {
+        self.1.lock().push(format!("{quota} until {until}"));
+    }
+
     fn ended(&self, root: &RunId, ended: &EndedSpan) {
         assert_eq!(root.as_str(), "r");
         self.0.lock().push(ended.clone());
@@ -41,8 +45,9 @@ fn a_run_that_waits_for_a_person_to_resume_it_is_reported() {
         (10, "harness:parked", r#"{"reason":"waiting","due":20}"#),
         (20, "harness:parked", r#"{"reason":"needs_attention"}"#),
         (30, "harness:parked", r#"{"reason":"crash_loop"}"#),
+        (40, "harness:parked", r#"{"reason":"quota_exceeded","quota":"perDay.events","until":90}"#),
     ]);
-    assert_eq!(*seen.1.lock(), ["needs_attention", "crash_loop"]);
+    assert_eq!(*seen.1.lock(), ["needs_attention", "crash_loop", "perDay.events until 90"]);
 }
 
 #[test]

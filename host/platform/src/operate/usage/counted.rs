@@ -77,7 +77,7 @@ impl Blobs for CountedBlobs {
     }
 }
 
-/// The engine, which refuses attempts of tenants over quota.
+/// The engine, which refuses attempts of tenants over a quota that does not pause their runs.
 pub(crate) struct CountedRunner {
     pub(crate) engine: Engine,
     pub(crate) usage: Usage,
@@ -208,7 +208,8 @@ impl Usage {
             true => Err(QuotaError::Day { what: "modelUsd", most: limit, seconds }),
             false => Ok(Used { model_usd: used.model_usd + usd, ..*used }),
         };
-        self.change(tenant, day, sum)?;
+        let refused = |error| self.refuse_cost(tenant, policy.per_day, usd, error);
+        self.change(tenant, day, sum).map_err(refused)?;
         Ok(Some(Reserved { day, usd }))
     }
 

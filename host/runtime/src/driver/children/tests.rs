@@ -28,7 +28,7 @@ fn add(children: &mut Children, node: u32) -> oneshot::Receiver<()> {
 
 fn idle(due: Option<u64>) -> Option<Idle> {
     let event = Waiting::Event { address: "wait".into(), name: "go".into() };
-    Some(Idle { waiting: vec![event], due })
+    Some(Idle { waiting: vec![event], due, quota: None })
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn started() -> Fact {
 }
 
 fn parked() -> Fact {
-    Fact::RunParked { due: Some(7), reason: ParkReason::Waiting, waits_for: None }
+    Fact::RunParked { due: Some(7), reason: ParkReason::Waiting, waits_for: None, quota: None }
 }
 
 fn said() -> Fact {
