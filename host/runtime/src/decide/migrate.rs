@@ -47,6 +47,11 @@ pub(super) fn migrate(decider: &mut Decider<'_>, migration: Box<Migrated>) {
     decider.check.push_back(ScopeId::ROOT);
     settle::settle(decider);
     if decider.state.end.is_none() {
-        decider.emit(Fact::RunParked { due: Some(decider.now), reason: ParkReason::Waiting, waits_for: None, quota: None });
+        decider.emit(Fact::RunParked {
+            due: Some(decider.now),
+            reason: ParkReason::Waiting,
+            waits_for: None,
+            quota: None,
+        });
     }
 }

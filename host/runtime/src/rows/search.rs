@@ -293,7 +293,10 @@ mod tests {
     #[test]
     fn a_wait_is_kept_as_a_short_text() {
         let park = |reason, waits_for: Option<WaitsFor>| {
-            [Fact::PhaseStarted, Fact::RunParked { due: Some(1), reason, waits_for: waits_for.map(Box::new), quota: None }]
+            [
+                Fact::PhaseStarted,
+                Fact::RunParked { due: Some(1), reason, waits_for: waits_for.map(Box::new), quota: None },
+            ]
         };
         let gate = WaitsFor { reason: WaitReason::Gate, task: Some("each[3].\"ok\"".into()), others: 2 };
         let restored = WaitsFor { reason: WaitReason::Restored, task: None, others: 0 };

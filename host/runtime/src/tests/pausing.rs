@@ -22,7 +22,7 @@ use super::{
 use crate::{
     FlowRunner, Pinned, QuotaHold, Quotas, RunCommand, RunOptions, RunResult, RunStatus, World,
     decide::Entropy,
-    fact::{Fact, ParkReason},
+    fact::{Fact, ParkReason, WaitReason, WaitsFor},
     ports::{Pin, Unit},
     question::QuestionRef,
 };
@@ -171,6 +171,7 @@ fn a_paused_run_takes_in_answers_and_timers_and_goes_on_at_the_renewal() {
     let park = Fact::RunParked {
         due: Some(1_000),
         reason: ParkReason::QuotaExceeded,
+        waits_for: Some(Box::new(WaitsFor { reason: WaitReason::Gate, task: Some("n0".into()), others: 0 })),
         quota: Some(Box::new(hold(1_000, None))),
     };
     assert_eq!(facts.last(), Some(&(50, park)));

@@ -125,7 +125,10 @@ fn a_parked_run_goes_on_in_the_other_version() {
     assert_eq!(units.len(), before + 1);
     let facts = &units.last().unwrap().facts;
     assert!(matches!(facts.first(), Some(Fact::Migrated { .. })), "{facts:?}");
-    assert!(matches!(facts.last(), Some(Fact::RunParked { due: Some(_), reason: ParkReason::Waiting, .. })), "{facts:?}");
+    assert!(
+        matches!(facts.last(), Some(Fact::RunParked { due: Some(_), reason: ParkReason::Waiting, .. })),
+        "{facts:?}"
+    );
     let record = story.journal.find(&Tenant::local(), &"r".into()).unwrap().unwrap();
     assert_eq!((&*record.pin.0, record.version, &*record.moves[0].from.0), ("v2", Some(2), "v1"));
     // The open question is the same one, and is answered once.
