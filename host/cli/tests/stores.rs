@@ -10,6 +10,8 @@ mod called;
 mod kit;
 #[path = "stores/outages.rs"]
 mod outages;
+#[path = "stores/paused.rs"]
+mod paused;
 #[allow(dead_code, reason = "the runtime's tests cut more")]
 #[path = "../../runtime/tests/shared/proxy.rs"]
 mod proxy;

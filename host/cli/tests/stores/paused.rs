@@ -1,0 +1,125 @@
+//! Runs that a quota has paused, in two processes on one shared store: one of them goes on with each run, once.
+
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+
+use flowcell::{
+    Filter, Host, Json, QuestionRef, RunCommand, RunOptions, RunResult, RunStatus, Source,
+    contract::Tenant,
+    policy::{OnExhausted, PerDay, Policy},
+    supervisor::{RunObserver, Supervisor},
+    tenants::{Tenants, callers::Callers},
+};
+use flowcell_runtime::sql::Dialect;
+use tokio::sync::mpsc;
+
+use super::{run_ok, servers};
+
+/// Number of runs that are paused.
+const RUNS: usize = 20;
+
+const ASKS: &str = "flow: { name: asks }
+nodes:
+  - { id: ok, type: control.gate, input: { prompt: Go on? } }
+  - { id: after, type: control.noop }
+edges: [{ from: ok, to: after }]
+";
+
+/// Drives the runs of the tenant, and reports each result.
+struct Observer(mpsc::UnboundedSender<RunResult>);
+
+fn tenant() -> Tenant {
+    Tenant::from("paused")
+}
+
+fn policy_of(host: &Host) -> Arc<Policy> {
+    Arc::new(Tenants::of(host).policy("paused").unwrap())
+}
+
+impl RunObserver for Observer {
+    fn tenants(&self) -> Vec<Tenant> {
+        vec![tenant()]
+    }
+
+    fn host(&self, all: &Host, tenant: &Tenant) -> Option<Host> {
+        Some(all.for_tenant(tenant.clone()).with_policy(policy_of(all)))
+    }
+
+    fn ended(&self, result: &RunResult) {
+        self.0.send(result.clone()).unwrap();
+    }
+}
+
+/// Drives the ready runs of a store, as a server does.
+async fn drive(host: Host, results: mpsc::UnboundedSender<RunResult>) {
+    let mut supervisor = Supervisor::new(host, Arc::new(Observer(results)));
+    loop {
+        tokio::task::block_in_place(|| supervisor.refresh()).unwrap();
+        supervisor.wait().await;
+    }
+}
+
+/// Returns the number of events of each kind of a run.
+fn kinds(host: &Host, run: &str) -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    let count = |event: flowcell::Event| {
+        *kinds.entry(event.kind.to_owned()).or_default() += 1;
+        ControlFlow::Continue(())
+    };
+    host.for_tenant(tenant()).each_event(&run.into(), 0, count).unwrap();
+    kinds
+}
+
+#[test]
+fn two_processes_go_on_with_each_paused_run_once() {
+    let Some(server) = servers::server(Dialect::Postgres) else { return };
+    let url = server.url(&server.database());
+    let folder = tempfile::tempdir().unwrap();
+    run_ok(folder.path(), &["store", "migrate", "--store", &url]);
+    let process = || Host::builder().without_cache().instances(4).server(&url).build().unwrap();
+    let hosts = [process(), process()];
+    let tenants = Tenants::of(&hosts[0]);
+    tenants.create("paused").unwrap();
+    hosts.iter().for_each(|host| _ = Callers::of(host).unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let host = hosts[0].for_tenant(tenant());
+    let flow = host.load_source(Source { name: "asks.yaml".into(), text: ASKS.into() }).unwrap();
+    let ids: Vec<_> = (0..RUNS).map(|run| format!("r{run}")).collect();
+    for id in &ids {
+        let options = RunOptions { run_id: Some(id.as_str().into()), ..RunOptions::default() };
+        assert_eq!(runtime.block_on(host.runner(&flow, options).unwrap().run()).status, RunStatus::Parked);
+    }
+    hosts[0].usage().flush().unwrap();
+    let per_day = PerDay { events: Some(1), on_exhausted: OnExhausted::Pause, ..PerDay::default() };
+    tenants.set_policy("paused", &Policy { per_day, ..Policy::default() }).unwrap();
+    for host in &hosts {
+        let refused = host.for_tenant(tenant()).with_policy(policy_of(host)).check_quota();
+        assert!(refused.unwrap_err().to_string().contains("perDay.events"));
+    }
+    let answer = Json::object([("content", Json::from("yes"))]);
+    for id in &ids {
+        let reply = RunCommand::Reply { gate: "ok".into(), answer: answer.clone(), question: QuestionRef::default() };
+        runtime.block_on(host.ask(&id.as_str().into(), reply)).unwrap();
+    }
+    let (told, mut results) = mpsc::unbounded_channel();
+    let driving = hosts.each_ref().map(|host| runtime.spawn(drive(host.clone(), told.clone())));
+    let mut next = |status: RunStatus| {
+        for _ in 0..RUNS {
+            let result = runtime.block_on(results.recv()).unwrap();
+            assert_eq!((result.status, result.quota.is_some()), (status, status == RunStatus::Parked), "{result:?}");
+        }
+    };
+    next(RunStatus::Parked);
+    let filter = Filter { error: Some("quota_exceeded".into()), limit: 100, ..Filter::default() };
+    let paused = hosts[1].runs().unwrap().runs(&tenant(), &filter).unwrap();
+    assert!(paused.len() == RUNS && paused.iter().all(|row| row.paused_until == row.due), "{paused:?}");
+    let before: Vec<_> = ids.iter().map(|id| kinds(&hosts[1], id)).collect();
+    tenants.set_policy("paused", &Policy::default()).unwrap();
+    next(RunStatus::Succeeded);
+    driving.iter().for_each(tokio::task::JoinHandle::abort);
+    for (id, before) in ids.iter().zip(before) {
+        let after = kinds(&hosts[1], id);
+        let new = |kind: &str| after.get(kind).copied().unwrap_or(0) - before.get(kind).copied().unwrap_or(0);
+        let seen = ["harness:resumed", "harness:renewed", "harness:complete"].map(new);
+        assert_eq!(seen, [1, 1, 1], "{id}: {before:?} {after:?}");
+    }
+}
