@@ -2,7 +2,6 @@
 
 use super::children::Children;
 use crate::{
-    decide::Input,
     outstanding::{Outstanding, outstanding},
     question,
     result::{Idle, Waiting},
