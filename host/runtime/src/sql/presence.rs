@@ -242,6 +242,12 @@ mod tests {
 
     use super::*;
 
+    fn private_folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        folder
+    }
+
     fn present(folder: &Path) -> Presence {
         Presence::new(Some(folder), "process 1", "a")
     }
@@ -256,7 +262,7 @@ mod tests {
 
     #[test]
     fn only_the_end_of_the_lock_proves_a_death() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_folder();
         let (one, two) = (present(folder.path()), present(folder.path()));
         assert!(one.name().starts_with("process 1 ") && one.name() != two.name());
         assert!(names(&two).is_empty(), "it lives");
@@ -274,7 +280,7 @@ mod tests {
     /// A file that was removed, copied, moved, or written by another kernel is not the file that its owner has locked.
     #[test]
     fn another_file_proves_nothing() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_folder();
         let (one, two) = (present(folder.path()), present(folder.path()));
         let Held { path, folder: of_store, .. } = held(&one);
         fs::copy(path, of_store.join("copy")).unwrap();
@@ -303,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_others_may_change_is_not_used() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_folder();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         assert!(present(folder.path()).held.is_none());
         let missing = folder.path().join("new");
@@ -316,7 +322,7 @@ mod tests {
     /// A process that runs for days keeps its file, although programs remove old temporary files.
     #[test]
     fn the_time_of_the_file_is_renewed() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_folder();
         let one = present(folder.path());
         held(&one).file.set_modified(SystemTime::now() - Duration::from_secs(TOUCH_SECONDS)).unwrap();
         one.touch();

@@ -160,7 +160,7 @@ pub(crate) fn a_run_of_a_process_that_was_killed_on_this_machine_is_taken_over_a
 /// A process of another machine, or of a container with other files, is taken over after its lease.
 pub(crate) fn a_run_of_a_dead_process_is_taken_over(backend: &Backend) {
     let other = tempfile::tempdir().unwrap();
-    let mut process = Process::start_in(Some(other.path()), &url(backend), LEASE, false);
+    let mut process = Process::start_in(Some(&other.path().join("files")), &url(backend), LEASE, false);
     assert_eq!(process.command("claim r"), "claimed");
     assert_eq!(process.command("write r 0"), "durable");
     let store = open(backend);
