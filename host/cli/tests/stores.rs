@@ -107,7 +107,7 @@ fn check_move_on(dialect: Dialect) {
     let Some(server) = servers::server(dialect) else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let url = filled(server, folder);
+    let url = fill_database(server, folder);
     let changed = ASKS
         .replace("count: '{{ set.version }}'", "count: '{{ more.value }}'")
         .replace("edges: [", "  - { id: more, type: control.noop, input: { value: 5 } }\nedges: [");

@@ -264,7 +264,7 @@ fn w5_a_promoted_synchronous_replica_has_all_acknowledged_runs() {
     let answered = || output_of(folder, &["answer", "a", "ask", "yes", "--store", &url]).status.success();
     assert!((0..200).any(|_| answered()), "{}", run_ok(folder, &["runs", "show", "a", "--store", &url]));
     runs.push("a".into());
-    runs.iter().for_each(|run| ends(folder, &url, run));
+    runs.iter().for_each(|run| check_end(folder, &url, run));
     let seen = serving.stop();
     assert!(!seen.iter().any(|line| line.contains("older copy")), "{seen:?}");
 }
@@ -338,7 +338,7 @@ fn check_kill_of_one_process(dialect: Dialect) {
     one.child.kill().unwrap();
     one.child.wait().unwrap();
     other.wait_for("on this machine has died before its lease ended: its runs are taken over now");
-    ends(folder, &url, "a");
+    check_end(folder, &url, "a");
     other.stop();
 }
 
