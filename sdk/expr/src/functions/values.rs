@@ -6,7 +6,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     filter(
         &["default", "d"],
         "x | default(other='', lax=false)",
-        "Gives `other` if `x` is missing or null; with `lax=true` also if `x` is false, zero or empty.",
+        "Gives `other` if `x` is missing or null; with `lax=true` (in Jinja `boolean=true`) also if `x` is false, zero or empty.",
         ("order.note | default('none')", "\"none\""),
     ),
     filter(&["fromjson"], "text | fromjson", "Gives the value of a JSON text.", ("'[1, 2]' | fromjson", "[1,2]")),

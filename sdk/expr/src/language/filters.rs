@@ -4,7 +4,7 @@ use std::{collections::HashMap, error, fmt, sync::Arc};
 
 use minijinja::{
     Error, ErrorKind, State, Value,
-    value::{Kwargs, Rest},
+    value::{Kwargs, Rest, ValueOrKwargs},
 };
 
 use super::{
@@ -54,12 +54,17 @@ pub(super) fn sliced(value: Value) -> Result<Value, Error> {
 }
 
 /// `x | default(other, lax)`: returns `other` (default: an empty text) in place of a missing or null value. If `lax` is
-/// true, `false`, zero and empty values are replaced, too.
-pub(super) fn default(value: Value, arguments: Rest<Value>) -> Result<Value, Error> {
-    let mut arguments = arguments.0;
+/// true, `false`, zero and empty values are replaced, too. Jinja calls this argument `boolean`.
+pub(super) fn default(value: Value, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let mut arguments = arguments.into_values();
     let named = arguments.pop_if(|last| last.is_kwargs()).map(Kwargs::try_from).transpose()?;
     let lax = match &named {
-        Some(options) => options.get::<Option<bool>>("lax").and_then(|lax| options.assert_all_used().map(|()| lax))?,
+        Some(options) => {
+            let of = |name: &str| options.get::<Option<Value>>(name);
+            let lax = of("lax")?.or(of("boolean")?);
+            options.assert_all_used()?;
+            lax.map(|lax| lax.is_true())
+        }
         None => None,
     };
     let (other, is_lax) = match arguments.as_slice() {
@@ -234,8 +239,7 @@ pub(super) fn metered(
     takes_files: bool,
     function: Value,
     prepare: Prepare,
-) -> impl Fn(&mut State<'_, '_>, Rest<minijinja::value::ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static
-{
+) -> impl Fn(&mut State<'_, '_>, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
     move |state, arguments| {
         let arguments = arguments.into_values();
         charge(state, super::budget::cost(&arguments))?;
