@@ -286,6 +286,9 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     }))
 }
 
+/// Interval between two messages about a wait at the start.
+const TELL_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Connects to the server for the first time. Waits for a server that does not answer, and says so at once and then
 /// each minute.
 async fn connect_first(connections: &Connections, options: &Options) -> Result<Connection, SqlError> {
@@ -294,7 +297,7 @@ async fn connect_first(connections: &Connections, options: &Options) -> Result<C
     let patience = options.patience.max(Duration::from_millis(SERVER_PATIENCE_MS));
     let left = || options.start_patience.saturating_sub(began.elapsed());
     let mut tell = |reason: &dyn std::fmt::Display| {
-        if told.is_none_or(|told| told.elapsed() >= Duration::from_secs(60)) {
+        if told.is_none_or(|told| told.elapsed() >= TELL_INTERVAL) {
             told = Some(Instant::now());
             let (hosts, seconds) = (connections.addresses(), left().as_millis().div_ceil(1_000));
             tell_waiting(&format!("waiting for the database server {hosts}, for at most {seconds} s: {reason}"));

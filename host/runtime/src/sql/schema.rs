@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    OpenSharedStoreError,
+    OpenSharedStoreError, TELL_INTERVAL,
     connection::{Connection, SqlError, args},
     dialect::Dialect,
     tell_waiting,
@@ -199,14 +199,15 @@ pub(super) fn tables() -> std::collections::BTreeMap<String, bool> {
     tables
 }
 
-/// Time after which a process says that it waits for another one that applies migrations.
-const TELL_AFTER: Duration = Duration::from_secs(1);
+/// The name of the lock of MySQL and MariaDB, as SQL. Their locks are those of the server, which may have several
+/// databases.
+const MYSQL_LOCK: &str = "CONCAT('flowcell ', SHA1(DATABASE()))";
 /// Interval between two tries to take the lock of the process that applies migrations.
 const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 /// The first version whose runs have the columns that lists search.
 const SEARCH_VERSION: usize = 5;
 
-/// Reads the version of a database. Returns `None` if it has no store.
+/// Reads the version of a database. Returns `None` if it has no store. The version is 0 before the first migration is done.
 pub(super) async fn version(connection: &mut Connection) -> Result<Option<u64>, SqlError> {
     let here = connection.dialect().pick("DATABASE()", "current_schema()");
     let sql = format!(
@@ -215,7 +216,7 @@ pub(super) async fn version(connection: &mut Connection) -> Result<Option<u64>, 
     if connection.row(&sql, args![]).await?.map_or(Ok(0), |row| row.int(0))? == 0 {
         return Ok(None);
     }
-    let found = connection.row("SELECT max(version) FROM flowcell_version", args![]).await?;
+    let found = connection.row("SELECT COALESCE(max(version), 0) FROM flowcell_version", args![]).await?;
     found.map(|row| row.number(0)).transpose()
 }
 
@@ -231,41 +232,61 @@ pub(super) async fn migrate(
     patience: Duration,
     backfill: impl Backfill,
 ) -> Result<(), OpenSharedStoreError> {
+    // In the common case no lock is needed, so no process waits for the one that holds it.
+    if known_version(connection).await? == VERSION {
+        return Ok(());
+    }
     lock_migrations(connection, patience).await?;
     let done = migrate_alone(connection, backfill).await;
-    let over =
-        connection.dialect().pick("DO RELEASE_LOCK('flowcell migrate')", "SELECT pg_advisory_unlock(7165065861)");
-    connection.run_unprepared(over).await?;
-    done
+    let over = match connection.dialect() {
+        Dialect::MySql => format!("DO RELEASE_LOCK({MYSQL_LOCK})"),
+        Dialect::Postgres => "SELECT pg_advisory_unlock(7165065861)".to_owned(),
+    };
+    // The lock ends with the connection in any case. The error of the upgrade says more than that of a closed connection.
+    let unlocked = connection.run_unprepared(&over).await;
+    done?;
+    unlocked?;
+    Ok(())
+}
+
+/// Reads the version of a database, 0 if it has no store. Refuses one that a newer program has written.
+async fn known_version(connection: &mut Connection) -> Result<u64, OpenSharedStoreError> {
+    match version(connection).await?.unwrap_or(0) {
+        found if found > VERSION => Err(OpenSharedStoreError::Newer { found, known: VERSION }),
+        found => Ok(found),
+    }
 }
 
 /// Takes the lock of the process that applies migrations. It ends with the connection. A server that is asked to wait would
 /// fail after the time of a statement or a lock, so it is asked repeatedly.
 async fn lock_migrations(connection: &mut Connection, patience: Duration) -> Result<(), SqlError> {
-    let (began, mut told) = (Instant::now(), false);
-    let sql = connection.dialect().pick(
-        "SELECT CAST(GET_LOCK('flowcell migrate', 0) AS SIGNED)",
-        "SELECT CAST(CASE WHEN pg_try_advisory_lock(7165065861) THEN 1 ELSE 0 END AS BIGINT)",
-    );
-    while connection.row(sql, args![]).await?.map_or(Ok(0), |row| row.int(0))? != 1 {
-        if !told && began.elapsed() >= TELL_AFTER {
-            told = true;
-            tell_waiting("waiting for another process that upgrades the tables of the store");
+    let (began, mut told) = (Instant::now(), None::<Instant>);
+    let sql = match connection.dialect() {
+        Dialect::MySql => format!("SELECT CAST(GET_LOCK({MYSQL_LOCK}, 0) AS SIGNED)"),
+        Dialect::Postgres => {
+            "SELECT CAST(CASE WHEN pg_try_advisory_lock(7165065861) THEN 1 ELSE 0 END AS BIGINT)".to_owned()
         }
-        if began.elapsed() >= patience {
+    };
+    while connection.row(&sql, args![]).await?.map_or(Ok(0), |row| row.int(0))? != 1 {
+        let left = patience.saturating_sub(began.elapsed());
+        if left.is_zero() {
             let why = "another process is upgrading the tables; start this one again when it has ended";
             return Err(SqlError::Transient(why.into()));
         }
-        tokio::time::sleep(LOCK_INTERVAL).await;
+        if told.is_none_or(|told| told.elapsed() >= TELL_INTERVAL) {
+            told = Some(Instant::now());
+            let seconds = left.as_millis().div_ceil(1_000);
+            tell_waiting(&format!(
+                "waiting for another process that upgrades the tables of the store, for at most {seconds} s"
+            ));
+        }
+        tokio::time::sleep(LOCK_INTERVAL.min(left)).await;
     }
     Ok(())
 }
 
 async fn migrate_alone(connection: &mut Connection, backfill: impl Backfill) -> Result<(), OpenSharedStoreError> {
-    let found = version(connection).await?.unwrap_or(0);
-    if found > VERSION {
-        return Err(OpenSharedStoreError::Newer { found, known: VERSION });
-    }
+    let found = known_version(connection).await?;
     connection.run_unprepared("CREATE TABLE IF NOT EXISTS flowcell_version (version BIGINT NOT NULL) {table}").await?;
     let mut backfill = Some(backfill);
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
