@@ -16,6 +16,9 @@ const MIN_REPLICA_WAIT_MS: &str = "4294967295";
 
 const LOSES: &str = "a promoted replica could lack acknowledged data";
 
+/// Whether commits wait for a replica at present.
+const STATUS: &str = "rpl_semi_sync_master_status";
+
 /// The end of each fix.
 const ACCEPT: &str = "; or accept the loss with `failover=lossy` among the parameters of the URL";
 
@@ -26,7 +29,11 @@ fn refusal(setting: &'static str, found: String, fix: &str) -> OpenSharedStoreEr
 /// Refuses a server whose commits do not wait for a replica.
 pub(super) async fn check(connection: &mut Connection) -> Result<(), OpenSharedStoreError> {
     match connection.dialect() {
-        Dialect::MySql => check_semi_sync(&semi_sync_variables(connection).await?),
+        Dialect::MySql => {
+            let version = connection.row("SELECT version()", args![]).await?.map(|row| row.text(0)).transpose()?;
+            let is_mariadb = version.is_some_and(|version| version.contains("MariaDB"));
+            check_semi_sync(&semi_sync_variables(connection).await?, is_mariadb)
+        }
         Dialect::Postgres => check_postgres(connection).await,
     }
 }
@@ -55,26 +62,33 @@ struct Variable {
     value: String,
 }
 
-/// Reads the variables of semi-synchronous replication, by their names in MariaDB. MySQL has other names since 8.0.26.
+/// Reads the variables of semi-synchronous replication, and its present state, by their names in MariaDB. MySQL has other
+/// names since 8.0.26.
 async fn semi_sync_variables(connection: &mut Connection) -> Result<BTreeMap<String, Variable>, SqlError> {
-    let sql = "SHOW GLOBAL VARIABLES WHERE Variable_name = 'log_bin' OR Variable_name LIKE 'rpl_semi_sync_%'";
     let mut found = BTreeMap::new();
-    for row in connection.rows(sql, args![]).await? {
-        let name = row.text(0)?;
-        let known_as = name.replace("_source_", "_master_").replace("_no_replica", "_no_slave");
-        found.insert(known_as, Variable { name, value: row.text(1)? });
+    for sql in [
+        "SHOW GLOBAL VARIABLES WHERE Variable_name = 'log_bin' OR Variable_name LIKE 'rpl_semi_sync_%'",
+        "SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')",
+    ] {
+        for row in connection.rows(sql, args![]).await? {
+            let name = row.text(0)?.to_ascii_lowercase();
+            let known_as = name.replace("_source_", "_master_").replace("_no_replica", "_no_slave");
+            found.insert(known_as, Variable { name, value: row.text(1)? });
+        }
     }
     Ok(found)
 }
 
 /// Checks these variables. A missing one means that the server does not have the plugin.
-fn check_semi_sync(variables: &BTreeMap<String, Variable>) -> Result<(), OpenSharedStoreError> {
+fn check_semi_sync(variables: &BTreeMap<String, Variable>, is_mariadb: bool) -> Result<(), OpenSharedStoreError> {
     for (setting, wanted) in [
         ("rpl_semi_sync_master_enabled", "ON"),
         ("rpl_semi_sync_master_wait_point", "AFTER_SYNC"),
         ("rpl_semi_sync_master_wait_no_slave", "ON"),
         ("rpl_semi_sync_master_timeout", MIN_REPLICA_WAIT_MS),
         ("log_bin", "ON"),
+        // The server may have fallen back before the other settings were right.
+        (STATUS, "ON"),
     ] {
         let (name, found) =
             variables.get(setting).map_or((setting, ""), |variable| (variable.name.as_str(), variable.value.as_str()));
@@ -86,7 +100,12 @@ fn check_semi_sync(variables: &BTreeMap<String, Variable>) -> Result<(), OpenSha
         if !is_right {
             let fix = match setting {
                 "log_bin" => "log_bin in the server's configuration, and a restart".to_owned(),
-                _ => format!("SET GLOBAL {name} = {wanted}"),
+                STATUS => "connect a semi-synchronous replica, and wait until it has all commits".to_owned(),
+                // `SET GLOBAL` alone is lost when the server starts again.
+                _ if is_mariadb => {
+                    format!("SET GLOBAL {name} = {wanted}, and the same in the server's configuration, for its restart")
+                }
+                _ => format!("SET PERSIST {name} = {wanted}"),
             };
             return Err(refusal(setting, found.to_owned(), &fix));
         }
@@ -101,6 +120,7 @@ mod tests {
     #[test]
     fn semi_synchronous_replication_may_not_fall_back() {
         let right = [
+            (STATUS, "ON"),
             ("log_bin", "ON"),
             ("rpl_semi_sync_master_enabled", "ON"),
             ("rpl_semi_sync_master_timeout", "18446744073709551615"),
@@ -112,10 +132,15 @@ mod tests {
                 let value = if name == changed { wrong } else { value };
                 (name.to_owned(), Variable { name: name.replace("master", "source"), value: value.to_owned() })
             });
-            check_semi_sync(&variables.into()).map_err(|error| error.to_string())
+            let variables = variables.into();
+            let [mysql, mariadb] = [false, true].map(|is_mariadb| check_semi_sync(&variables, is_mariadb));
+            assert_eq!(mysql.is_ok(), mariadb.is_ok());
+            let [mysql, mariadb] = [mysql, mariadb].map(|checked| checked.err().map(|error| error.to_string()));
+            mysql.zip(mariadb)
         };
-        assert_eq!(with("", ""), Ok(()));
+        assert_eq!(with("", ""), None);
         for (name, wrong) in [
+            (STATUS, "OFF"),
             ("log_bin", "OFF"),
             ("rpl_semi_sync_master_enabled", "OFF"),
             ("rpl_semi_sync_master_timeout", "10000"),
@@ -123,12 +148,14 @@ mod tests {
             ("rpl_semi_sync_master_wait_no_slave", "OFF"),
             ("rpl_semi_sync_master_wait_point", "AFTER_COMMIT"),
         ] {
-            let refused = with(name, wrong).unwrap_err();
-            assert!(refused.starts_with(&format!("`{name}` is `{wrong}`: ")), "{refused}");
-            let fix = format!("SET GLOBAL {} = ", name.replace("master", "source"));
-            assert!(name == "log_bin" || refused.contains(&fix), "{refused}");
+            let (mysql, mariadb) = with(name, wrong).unwrap();
+            assert!(mysql.starts_with(&format!("`{name}` is `{wrong}`: ")), "{mysql}");
+            let name_there = name.replace("master", "source");
+            let fixes = !["log_bin", STATUS].contains(&name);
+            assert_eq!(mysql.contains(&format!("SET PERSIST {name_there} = ")), fixes, "{mysql}");
+            assert_eq!(mariadb.contains(&format!("SET GLOBAL {name_there} = ")), fixes, "{mariadb}");
         }
         // A server without the plugin.
-        assert!(check_semi_sync(&BTreeMap::new()).is_err());
+        assert!(check_semi_sync(&BTreeMap::new(), true).is_err());
     }
 }
