@@ -268,7 +268,9 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     epoch.check(&mut connection).await?;
     connection.replace_patience(patience);
     let presence = Presence::new(options.presence_folder.as_deref(), &options.name, &epoch.lineage());
-    presence::end_leases(&mut connection, presence.find_dead()).await?;
+    if let Err(error) = presence::end_leases(&mut connection, &presence.find_dead()).await {
+        tracing::warn!("cannot end the leases of processes that have died, and tries again: {error}");
+    }
     let asked = Instant::now();
     let owner = heartbeat::become_owner(&mut connection, presence.name(), options.lease.as_millis() as u64).await?;
     drop(connection);

@@ -13,6 +13,7 @@
 //! file. Where no file can be used, the others wait for the lease.
 
 use std::{
+    collections::HashSet,
     fs::{self, File},
     io::{self, ErrorKind, Read, Write},
     path::{Path, PathBuf},
@@ -59,6 +60,8 @@ impl Drop for Held {
 pub(super) struct Dead {
     name: String,
     path: PathBuf,
+    /// Whether its file is so old that it is removed in any case.
+    is_old: bool,
 }
 
 impl Presence {
@@ -138,14 +141,15 @@ fn dead_of(path: PathBuf) -> io::Result<Option<Dead>> {
     Read::take(&file, MAX_NAME_BYTES).read_to_string(&mut name)?;
     let id = path.file_name().unwrap_or_default().to_string_lossy();
     let proves = name.ends_with(&format!(" {id}/{}", identity(&file)?));
-    if !(proves || is_older_than(&file, MAX_UNUSED_FILE_SECONDS)) || file.try_lock_shared().is_err() {
+    let is_old = is_older_than(&file, MAX_UNUSED_FILE_SECONDS);
+    if !(proves || is_old) || file.try_lock_shared().is_err() {
         return Ok(None);
     }
     if !proves {
         fs::remove_file(&path)?;
         return Ok(None);
     }
-    Ok(Some(Dead { name, path }))
+    Ok(Some(Dead { name, path, is_old }))
 }
 
 fn is_older_than(file: &File, seconds: u64) -> bool {
@@ -203,35 +207,50 @@ fn identity(_: &File) -> io::Result<String> {
     Err(io::Error::new(ErrorKind::Unsupported, "only Linux names its running kernel"))
 }
 
-/// Ends the leases of processes that have died.
-pub(super) async fn end_leases(connection: &mut Connection, dead: Vec<Dead>) -> Result<(), SqlError> {
-    for Dead { name, path } in dead {
+/// Ends the leases of processes that have died. A file without a lease in this database stays until it is old: it may
+/// belong to a process of a copy of the database, which has the same files.
+pub(super) async fn end_leases(connection: &mut Connection, dead: &[Dead]) -> Result<(), SqlError> {
+    for Dead { name, path, is_old } in dead {
         let valid = "DELETE FROM flowcell_owners WHERE name = ? AND until > {now}";
-        if connection.run(valid, args![name.as_str()]).await? > 0 {
+        let ended = connection.run(valid, args![name.as_str()]).await? > 0;
+        if ended {
             let process = name.rsplit_once(' ').map_or(name.as_str(), |(process, _)| process);
             tracing::warn!("`{process}` on this machine has died before its lease ended: its runs are taken over now");
         }
-        // Another process may have removed it.
-        let _ = fs::remove_file(path);
+        if ended || *is_old {
+            // Another process may have removed it.
+            let _ = fs::remove_file(path);
+        }
     }
     Ok(())
 }
 
-/// Looks for processes that have died, until the store is closed.
+/// Looks for processes that have died, until the store is closed. A folder that does not answer holds up only this task.
 pub(super) async fn watch(shared: Arc<Shared>) {
+    // The dead processes whose leases were ended before, and whose files may stay.
+    let mut known = HashSet::new();
     while shared.presence.held.is_some() && !shared.queue.is_closed() {
         tokio::time::sleep(Duration::from_millis(DEATH_CHECK_MS)).await;
-        shared.presence.touch();
-        let dead = shared.presence.find_dead();
+        let looking = shared.clone();
+        let look = move || {
+            looking.presence.touch();
+            looking.presence.find_dead()
+        };
+        let found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        known.retain(|name| found.iter().any(|dead| dead.name == *name));
+        let dead: Vec<_> = found.into_iter().filter(|dead| dead.is_old || !known.contains(&dead.name)).collect();
         if dead.is_empty() {
             continue;
         }
         let ended = match shared.connections.acquire(shared.options.patience).await {
-            Ok(mut connection) => end_leases(&mut connection, dead).await,
+            Ok(mut connection) => end_leases(&mut connection, &dead).await,
             Err(error) => Err(error),
         };
-        if let Err(error) = ended {
-            tracing::debug!("cannot end the leases of processes that have died, and tries again: {error}");
+        match ended {
+            Ok(()) => known.extend(dead.into_iter().map(|dead| dead.name)),
+            Err(error) => {
+                tracing::debug!("cannot end the leases of processes that have died, and tries again: {error}");
+            }
         }
     }
 }
