@@ -1,7 +1,7 @@
 //! The state of a run, which results from its facts so far.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
 };
 
@@ -52,6 +52,11 @@ pub struct RunState {
     pub(crate) scopes: HashMap<ScopeId, Scope>,
     /// The id of the scope that begins next.
     pub(crate) next_scope: u32,
+    /// The first scope that began after the run moved to another version of its flow. 0: the run has not moved.
+    pub(crate) moved_at: u32,
+    /// The tasks of nodes that had begun and that a move removed, with the attempts and calls only. A later version may
+    /// have such a node again.
+    pub(crate) gone: BTreeMap<NodeIx, Task>,
     /// Tasks that wait for a permit, in order.
     pub(crate) queue: VecDeque<TaskKey>,
     /// Number of attempts that hold a permit.
@@ -251,6 +256,8 @@ impl RunState {
             ended: None,
             scopes: HashMap::new(),
             next_scope: 0,
+            moved_at: 0,
+            gone: BTreeMap::new(),
             queue: VecDeque::new(),
             running: 0,
             paused: BTreeSet::new(),
@@ -411,6 +418,8 @@ impl PartialEq for RunState {
             ended,
             scopes,
             next_scope,
+            moved_at,
+            gone,
             queue,
             running,
             paused,
@@ -433,6 +442,7 @@ impl PartialEq for RunState {
             && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
             && (began, ended) == (&other.began, &other.ended)
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
+            && (moved_at, gone) == (&other.moved_at, &other.gone)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)
             && (cancel, deaths, end) == (&other.cancel, &other.deaths, &other.end)
             && (restored, held_by, parked_for) == (&other.restored, &other.held_by, &other.parked_for)

@@ -13,6 +13,10 @@ use crate::{
     state::RunState,
 };
 
+/// The mark before the number of a scope at the end of a child run's id: the scope began after the calling run moved to
+/// another version of its flow.
+pub(crate) const SCOPE_MARK: char = '~';
+
 /// The graphs of a run: the graph of the version that it began with, and one for each move to another version. Each
 /// graph keeps the indices of the one before, so the last one has the nodes and edges of all facts.
 #[derive(Clone)]

@@ -17,6 +17,10 @@ pub(super) fn fold(state: &mut RunState, migration: &Migrated) {
     };
     let before = std::mem::replace(&mut state.graph, graph.clone());
     let dropped: HashSet<NodeIx> = migration.dropped.iter().copied().collect();
+    if state.moved_at == 0 {
+        state.moved_at = state.next_scope;
+    }
+    let mut gone = std::mem::take(&mut state.gone);
     let scope = state.scope_mut(ScopeId::ROOT);
     let nodes = before.body(BodyIx::ROOT).nodes.iter().copied();
     let mut tasks: HashMap<NodeIx, Task> = nodes.zip(std::mem::take(&mut scope.tasks)).collect();
@@ -29,7 +33,8 @@ pub(super) fn fold(state: &mut RunState, migration: &Migrated) {
     }
     for restarted in &migration.restarted {
         let slot = graph.node(restarted.new).slot as usize;
-        let (Some(old), Some(task)) = (tasks.remove(&restarted.old), scope.tasks.get_mut(slot)) else {
+        let old = tasks.remove(&restarted.old).or_else(|| gone.remove(&restarted.old));
+        let (Some(old), Some(task)) = (old, scope.tasks.get_mut(slot)) else {
             panic!("the journal starts a node anew that the run does not have")
         };
         (task.attempt, task.earlier) = (restarted.attempts, restarted.attempts);
@@ -37,6 +42,8 @@ pub(super) fn fold(state: &mut RunState, migration: &Migrated) {
         task.calls = old.calls;
         task.calls.iter_mut().for_each(|calls| calls.new_attempt());
     }
+    let begun = tasks.into_iter().filter(|(_, task)| task.attempt > 0);
+    gone.extend(begun.map(|(node, Task { attempt, calls, .. })| (node, Task { attempt, calls, ..Task::default() })));
     let edges = shape.edges.iter().map(|edge| match before.edges.get(edge.0 as usize) {
         Some(line) => settled[line.slot as usize],
         None => EdgeState::Pending,
@@ -48,6 +55,7 @@ pub(super) fn fold(state: &mut RunState, migration: &Migrated) {
     // Another fact records a failure that the new version does not handle.
     scope.failure = None;
     let stays = |key: &TaskKey| key.scope != ScopeId::ROOT || !dropped.contains(&key.node);
+    state.gone = gone;
     state.queue.retain(stays);
     state.paused.retain(stays);
     if let Some(input) = &migration.input {

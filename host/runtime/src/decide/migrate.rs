@@ -1,5 +1,7 @@
 //! Moves a run to another version of its flow.
 
+use std::collections::HashSet;
+
 use flowcell_flow::graph::{BodyIx, NodeIx, On};
 
 use super::{Decider, ready, settle};
@@ -16,10 +18,13 @@ pub(super) fn migrate(decider: &mut Decider<'_>, migration: Box<Migrated>) {
     let graph = decider.state.graph.clone();
     let shape = graph.body(BodyIx::ROOT);
     let key = |node: NodeIx| TaskKey { scope: ScopeId::ROOT, node };
+    // A target whose edge's `when` fails ends below, and then settles its own edges like any task that ends.
+    let has_ended = |node: &NodeIx| decider.state.task(key(*node)).phase.is_end();
+    let ended: HashSet<NodeIx> = shape.nodes.iter().copied().filter(has_ended).collect();
     for edge in &shape.edges {
         let line = graph.edge(*edge);
         let is_open = decider.state.scope(ScopeId::ROOT).edges[line.slot as usize] == EdgeState::Pending;
-        if is_open && decider.state.task(key(line.from)).phase.is_end() {
+        if is_open && ended.contains(&line.from) {
             settle::settle_edge(decider, key(line.from), *edge);
         }
     }
@@ -33,7 +38,7 @@ pub(super) fn migrate(decider: &mut Decider<'_>, migration: Box<Migrated>) {
             && !node.policy.continue_on_error
             && !node.outgoing.iter().any(|edge| handles(&edge))
     };
-    let tasks = shape.nodes.iter().copied().map(key);
+    let tasks = shape.nodes.iter().copied().filter(|node| ended.contains(node)).map(key);
     if let Some(task) = failed.into_iter().chain(tasks).find(is_unhandled) {
         decider.emit(Fact::FailureUnhandled { task });
     }

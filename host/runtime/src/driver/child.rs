@@ -19,12 +19,23 @@ use crate::{
     ports::{Pin, Record},
     rows::removed,
     state::RunState,
+    versions::SCOPE_MARK,
     world::{Pinned, World},
 };
 
 /// Returns the id of the child run that a task of this run calls. The id depends only on the run, the task, the attempt
-/// and its resumes.
+/// and its resumes. After a move of the run to another version of its flow, a body may start anew, and the numbers of its
+/// passes and attempts begin again. So the id names the scope of the pass, too, if the pass began after a move.
 pub(super) fn run_id(state: &RunState, run: &RunId, key: TaskKey, attempt: u32) -> RunId {
+    let scope = match key.scope.0 {
+        scope if state.moved_at > 0 && scope >= state.moved_at => format!("{SCOPE_MARK}{scope}"),
+        _ => String::new(),
+    };
+    RunId::from(format!("{}{scope}", plain_run_id(state, run, key, attempt)))
+}
+
+/// Returns the id of the child run that a task would call if the run had not moved to another version of its flow.
+fn plain_run_id(state: &RunState, run: &RunId, key: TaskKey, attempt: u32) -> RunId {
     let call = nth_call(state, key);
     RunId::from(format!("{run}.{}.{attempt}{call}", state.address(key)))
 }
@@ -97,7 +108,7 @@ impl Caller<'_> {
         while let Some(before) = repeats.take().filter(|_| left > 0) {
             left -= 1;
             for attempt in [attempt, 1] {
-                let run = run_id(self.state, &before, key, attempt);
+                let run = plain_run_id(self.state, &before, key, attempt);
                 let record = self.world.journal.find(&self.identity.tenant, &run)?;
                 let Some(record) = record.filter(|record| record.called.as_ref().unwrap_or(&record.flow) == name)
                 else {

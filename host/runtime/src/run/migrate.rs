@@ -280,16 +280,17 @@ impl Migration {
     }
 }
 
-/// Returns the dropped nodes that had begun an attempt and that the new version has again.
+/// Returns the nodes that had begun an attempt and that the new version has again: dropped ones, and those that an
+/// earlier move removed.
 fn restarted(state: &RunState, graph: &Graph, dropped: &[NodeIx]) -> Box<[Restarted]> {
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let ids: HashMap<&NodeId, NodeIx> = of_flow.iter().map(|node| (&graph.node(*node).id, *node)).collect();
-    let restarted = |old: &NodeIx| {
-        let attempts = task_of(state, *old).attempt;
-        let new = *ids.get(&state.graph.node(*old).id)?;
-        (attempts > 0).then_some(Restarted { old: *old, new, attempts })
+    let restarted = |(old, attempts): (NodeIx, u32)| {
+        let new = *ids.get(&state.graph.node(old).id)?;
+        (attempts > 0).then_some(Restarted { old, new, attempts })
     };
-    dropped.iter().filter_map(restarted).collect()
+    let dropped = dropped.iter().map(|node| (*node, task_of(state, *node).attempt));
+    dropped.chain(state.gone.iter().map(|(node, task)| (*node, task.attempt))).filter_map(restarted).collect()
 }
 
 fn task_of(state: &RunState, node: NodeIx) -> &Task {

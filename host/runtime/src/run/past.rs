@@ -8,9 +8,10 @@ use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
 
 use crate::{
     driver::each_unit,
-    fact::{Fact, Received, ScopeId, TaskKey},
+    fact::{Fact, Migrated, Received, ScopeId, TaskKey},
     limits::{MAX_DEPTH, MAX_REPEATS},
     ports::StoreError,
+    versions::SCOPE_MARK,
     world::World,
 };
 
@@ -63,8 +64,8 @@ impl Past {
                     past.decided.insert(id.clone());
                 }
                 add(past.effects.entry(id.clone()).or_default(), &below.effects);
-                // Otherwise the node ran in a later run of the chain.
-                if !past.seen.contains(id) {
+                // Otherwise the node ran in a later run of the chain, or started anew in another version of the flow.
+                if !past.seen.contains(id) && !trace.is_replaced(&run, &child, node) {
                     past.called.entry(id.clone()).or_default().push(child);
                 }
             }
@@ -157,6 +158,12 @@ struct Trace {
     calls: HashMap<String, NodeIx>,
     /// The nodes that own passes.
     owners: HashMap<ScopeId, NodeIx>,
+    /// The scope that begins next.
+    next_scope: u32,
+    /// The nodes that a move of the run removed or started anew.
+    dropped: HashSet<NodeIx>,
+    /// The last attempt of each node before it started anew, and the first scope after that.
+    anew: HashMap<NodeIx, (u32, u32)>,
 }
 
 impl Trace {
@@ -171,7 +178,9 @@ impl Trace {
             Fact::PassStarted { scope, owner, .. } => {
                 let node = self.node(*owner);
                 self.owners.insert(*scope, node);
+                self.next_scope = scope.0 + 1;
             }
+            Fact::Migrated { migration } => self.follow_move(migration),
             Fact::AttemptStarted { task } => {
                 let node = self.node(*task);
                 self.ran.insert(node);
@@ -197,6 +206,32 @@ impl Trace {
         }
     }
 
+    fn follow_move(&mut self, migration: &Migrated) {
+        self.dropped.extend(&migration.dropped);
+        let next_scope = self.next_scope.max(1);
+        let anew = migration.restarted.iter().map(|restarted| (restarted.new, (restarted.attempts, next_scope)));
+        self.anew.extend(anew);
+    }
+
+    /// Returns true if a child belongs to an attempt of its node before the node started anew in another version.
+    fn is_replaced(&self, run: &RunId, child: &RunId, node: NodeIx) -> bool {
+        if self.dropped.contains(&node) {
+            return true;
+        }
+        let (Some((attempts, next_scope)), Some(rest)) = (self.anew.get(&node), below(run, child)) else {
+            return false;
+        };
+        let Some((address, call)) = rest.rsplit_once('.').filter(|_| !rest.starts_with(TOOL_RUN_PREFIX)) else {
+            return false;
+        };
+        let (call, scope) = call.split_once(SCOPE_MARK).unwrap_or((call, "0"));
+        let number = |text: &str| text.parse::<u32>().unwrap_or_default();
+        match address.contains('[') {
+            true => number(scope) < *next_scope,
+            false => number(call.split('-').next().unwrap_or(call)) <= *attempts,
+        }
+    }
+
     /// Returns the node of the flow itself that contains a task.
     fn node(&self, task: TaskKey) -> NodeIx {
         self.owners.get(&task.scope).copied().unwrap_or(task.node)
@@ -204,11 +239,20 @@ impl Trace {
 
     /// Returns the node of the flow itself that has started a child.
     fn starter_of(&self, graph: &Graph, run: &RunId, child: &RunId) -> Option<NodeIx> {
-        let rest = child.as_str().strip_prefix(run.as_str())?.strip_prefix('.')?;
+        let rest = below(run, child)?;
         if let Some(key) = rest.strip_prefix(TOOL_RUN_PREFIX) {
             return self.calls.get(key).copied();
         }
         let id = rest.split(['.', '[']).next()?;
-        of_flow(graph).find(|node| graph.node(*node).id.as_str() == id)
+        let has_id = |node: &NodeIx| graph.node(*node).id.as_str() == id;
+        // The graph of a run that has moved also has the nodes that are gone.
+        let all = (0..graph.nodes.len() as u32).rev().map(NodeIx);
+        let is_root = |node: &NodeIx| graph.node(*node).body_of == BodyIx::ROOT;
+        of_flow(graph).find(has_id).or_else(|| all.filter(is_root).find(has_id))
     }
+}
+
+/// Returns the part of a child run's id after the id of its parent.
+fn below<'a>(run: &RunId, child: &'a RunId) -> Option<&'a str> {
+    child.as_str().strip_prefix(run.as_str())?.strip_prefix('.')
 }

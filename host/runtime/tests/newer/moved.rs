@@ -307,6 +307,70 @@ fn a_run_that_another_run_called_does_not_move() {
     assert_eq!(done.status, RunStatus::Succeeded, "{:?}", done.error);
 }
 
+#[test]
+fn an_edge_whose_condition_fails_at_the_move_is_settled_once() {
+    let nodes = |more: &str| {
+        format!(
+            "  - {{ id: a, type: t.noop, input: {{ x: 1 }} }}\n  - {{ id: gate, type: t.ask, input: {{}} }}\n{more}"
+        )
+    };
+    let more = "  - { id: bad, type: t.noop, input: {} }\n  - { id: join, type: t.noop, join: all, input: {} }";
+    let edges = "{ from: a, to: bad, when: '1 / (flow.input.n - 7) > 1' }, { from: bad, to: join, on: end }, \
+                 { from: gate, to: join }";
+    let goes_on = |text: String| text.replace("name: f,", "name: f, policy: { failFast: false },");
+    let story = Story::new(&[&goes_on(flow(&nodes(""), "")), &goes_on(flow(&nodes(more), edges))]);
+    story.run(1, "r", &[]);
+    story.migrate("r", 2).unwrap();
+    assert_eq!(story.resume_with("r", &[]).status, RunStatus::Parked);
+    assert!(!story.ran("r").contains("join"), "the join opens after the gate");
+    let done = story.resume_with("r", &["gate"]);
+    let fresh = story.run(2, "fresh", &["gate"]);
+    assert_eq!((done.status, &done.outputs), (fresh.status, &fresh.outputs));
+    assert!(story.ran("fresh").contains("join"), "the edge failed its target");
+}
+
+/// A flow whose node calls a flow and whose run waits at a gate. The node of the first version fails.
+fn story_of_failing_call(call: impl Fn(&str) -> String) -> Story {
+    let gate = "  - { id: gate, type: t.ask, input: {} }\n";
+    let goes_on = |text: String| text.replace("name: f,", "name: f, policy: { failFast: false },");
+    let version = |x: &str| goes_on(flow(&format!("{gate}{}", call(x)), ""));
+    let mut story = Story::new(&[&version("1"), &goes_on(flow(gate, "")), &version("2"), &version("2")]);
+    let child =
+        |kind: &str| format!("flow: {{ name: child }}\nnodes: [{{ id: i, type: {kind}, input: {{ x: 1 }} }}]\n");
+    for (pin, kind) in [("child", "t.noop"), ("bad", "t.fail")] {
+        story.shelf.graphs.insert(pin.into(), graph(&child(kind)));
+    }
+    story.shelf.children.insert("v1".into(), "bad".into());
+    story
+}
+
+#[test]
+fn a_node_that_starts_anew_takes_no_child_run_of_the_other_version() {
+    let plain = |x: &str| format!("  - {{ id: a, type: t.call, input: {{ x: {x} }} }}");
+    let body = |x: &str| {
+        let body = format!("{{ nodes: [{{ id: i, type: t.call, input: {{ x: {x} }} }}] }}");
+        format!("  - {{ id: a, type: t.each, input: {{ list: [1] }}, body: {body} }}")
+    };
+    for call in [&plain as &dyn Fn(&str) -> String, &body] {
+        let story = story_of_failing_call(call);
+        assert_eq!(story.run(1, "r", &[]).status, RunStatus::Parked);
+        // The node is gone in the second version, and is back in the third one.
+        for version in [2, 3] {
+            story.migrate("r", version).unwrap();
+            assert_eq!(story.resume_with("r", &[]).status, RunStatus::Parked);
+        }
+        // A later move does not change the ids of calls.
+        story.migrate("r", 4).unwrap();
+        let done = story.resume_with("r", &["gate"]);
+        assert_eq!((done.status, &done.outputs), (RunStatus::Succeeded, &story.run(3, "fresh", &["gate"]).outputs));
+        let children = story.journal.children_of(&Tenant::local(), &"r".into()).unwrap();
+        assert_eq!(children.len(), 2, "{children:?}");
+        // The child of the old version does not count for a retry: the node keeps its output.
+        let plan = story.plan("r", 4, &Repeat::default());
+        assert_eq!(names(&plan.kept), ["gate", "a"], "{plan:?}");
+    }
+}
+
 /// All gates of a draft.
 fn gates(count: usize) -> Vec<String> {
     (0..count).flat_map(|at| [format!("n{at}"), format!("i{at}")]).collect()
