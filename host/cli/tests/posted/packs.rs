@@ -60,8 +60,8 @@ fn check_pushed_packs_on(dialect: Dialect) {
     let pushed = done(folder, &["packs", "push", "./first.wasm", "--store", &url]);
     assert!(pushed.contains("acme@0.1.0  sha256:") && pushed.contains(&digest(&acme(Version::First))), "{pushed}");
     [&a, &b].iter().for_each(|process| agrees(process, "acme.greet@0.1", true));
-    assert_eq!(a.posted(&greeting(), &json!({})), 1);
-    b.agrees("greeting", Some(1));
+    assert_eq!(a.post_version(&greeting(), &json!({})), 1);
+    b.wait_for_version("greeting", Some(1));
     assert_eq!(b.run("greeting", "one")["status"], "parked");
 
     // The same pack again changes nothing, and a version never changes.
@@ -139,7 +139,7 @@ fn n29_changed_untrusted_and_hostile_packs_of_the_store_are_not_used() {
 
     // A run that has begun does not read the operators' bytes. New processes notice that they were changed.
     let before = Process::start(&url);
-    before.posted(&greeting(), &json!({}));
+    before.post_version(&greeting(), &json!({}));
     assert_eq!(before.run("greeting", "one")["status"], "parked");
     let hash = digest(&acme(Version::First));
     server.execute(
@@ -150,6 +150,10 @@ fn n29_changed_untrusted_and_hostile_packs_of_the_store_are_not_used() {
     let after = Process::start(&url);
     assert_eq!((after.get(GREETS).status, before.get(GREETS).status), (404, 200));
     assert_eq!(after.ask("POST", "/v1/runs", &json!({ "flow": "greeting" })).status, 422);
+    // Another push restores bytes that are missing, and running processes read them.
+    server.execute(&database, &[&format!("DELETE FROM flowcell_blobs WHERE tenant = '' AND hash = '{hash}'")]);
+    done(folder, &["packs", "push", "first.wasm", "--store", &url]);
+    agrees(&after, "acme.greet", true);
     // A row that names other bytes does not give them the name, and a damaged list keeps the known packs.
     let other = digest(&acme(Version::Second));
     let rename = format!(
@@ -192,4 +196,26 @@ fn a_push_survives_an_outage_of_the_database() {
         }
     });
     assert_eq!(done(folder, &["packs", "list", "--store", &url]).lines().count(), 2);
+}
+
+#[test]
+fn a_pushed_pack_keeps_its_first_signature() {
+    let Some(server) = servers::server(Dialect::Postgres) else { return };
+    let (url, place) = (server.url(&server.database()), versions(&[("first.wasm", Version::First)]));
+    let folder = place.path();
+    done(folder, &["store", "migrate", "--store", &url]);
+    done(folder, &["packs", "push", "first.wasm", "--store", &url]);
+    // A pack may get a signature, and then keeps it.
+    for key in ["ada.key", "other.key"] {
+        _ = fs::remove_file(folder.join("first.wasm.sig"));
+        done(folder, &["node", "keygen", key]);
+        done(folder, &["node", "sign", "first.wasm", "--key", &format!("file:{key}")]);
+        let push = ["packs", "push", "first.wasm", "--store", &url];
+        match key {
+            "ada.key" => _ = done(folder, &push),
+            _ => refused(folder, &push, "has acme@0.1.0 with another signature"),
+        }
+    }
+    fs::remove_file(folder.join("first.wasm.sig")).unwrap();
+    done(folder, &["packs", "push", "first.wasm", "--store", &url]);
 }

@@ -73,6 +73,12 @@ pub enum PushError {
     /// The pack is refused.
     #[error(transparent)]
     Pack(#[from] InstallError),
+    /// The pack in the store has another signature.
+    #[error(
+        "the shared store has {0} with another signature, which stays; push a new version, or first remove this one with \
+         `flowcell packs remove {0}`"
+    )]
+    Signed(PackId),
     /// The shared store has too many packs.
     #[error(
         "the shared store has {MAX_PUSHED_PACKS} packs, which is the maximum; remove some with `flowcell packs remove`"
@@ -107,8 +113,9 @@ impl PushedPacks {
         })
     }
 
-    /// Adds a pack. Pushing the same pack again changes nothing. Other bytes under the same name and version are refused.
-    /// Returns when the pack is on stable storage.
+    /// Adds a pack. Pushing the same pack again restores its bytes if the store has lost them, and may add a signature.
+    /// Other bytes or another signature under the same name and version are refused. Returns when the pack is on stable
+    /// storage.
     pub(crate) fn push(&self, arrival: Arrival, trust: &Trust, now: u64) -> Result<(PackId, PushedPack), PushError> {
         let inspection = arrival.inspect()?;
         let Arrival { source, bytes, signature } = arrival;
@@ -123,6 +130,8 @@ impl PushedPacks {
                 here: digest.clone(),
             })),
             Some(known) if known.signature == pack.signature || pack.signature.is_none() => Ok(Some(known.clone())),
+            // Processes that trust only the first signer would no longer use the pack.
+            Some(known) if known.signature.is_some() => Err(PushError::Signed(id.clone())),
             None if list.packs.len() >= MAX_PUSHED_PACKS => Err(PushError::Full),
             _ => Ok(None),
         };
@@ -132,7 +141,8 @@ impl PushedPacks {
         self.store.settle()?;
         let pushed = self.change(|list| {
             if let Some(known) = known(list)? {
-                return Ok(Err((id.clone(), known)));
+                // The list gets a new version, so that each process reads the bytes again if they were missing.
+                return Ok(Ok((id.clone(), known)));
             }
             list.packs.insert(id.clone(), pack.clone());
             Ok(Ok((id.clone(), pack.clone())))
