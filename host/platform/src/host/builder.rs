@@ -14,7 +14,7 @@ use flowcell_runtime::{
     LiveRuns,
     limits::SERVER_START_MS,
     memory::SystemTimers,
-    ports::{Journal, Timers},
+    ports::{Journal, StoreError, StoreErrorKind, Timers},
     sqlite::Reader,
 };
 use flowcell_services::{
@@ -305,6 +305,7 @@ impl HostBuilder {
             Some(folder) => KeyPlace::Beside(folder),
             None => self.place.key_place(),
         };
+        let looks_again = matches!(&self.place, StorePlace::Server(place) if place.start_patience.is_some());
         let Stores { journal, state, blobs, leases, cache, sessions, documents, inbox, sweep, erase, store, shared } =
             Stores::open(std::mem::take(&mut self.place))?;
         let timers: Arc<dyn Timers> = Arc::new(SystemTimers::default());
@@ -368,9 +369,18 @@ impl HostBuilder {
             packs: Mutex::new(packs.into_iter().map(|(digest, bytes)| (digest, KnownPack::new(bytes))).collect()),
             posted,
         });
+        let is_away = |error: &StoreError| matches!(error.kind(), StoreErrorKind::Outage | StoreErrorKind::Unavailable);
         let host = Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate, library: None };
-        if let Err(error) = host.look_for_packs() {
-            tracing::warn!("cannot read the packs of the shared store; a later look reads them: {error}");
+        match host.look_for_packs() {
+            // A process that waits for the server at its start lives long, and looks again. A command would find fewer
+            // node types than the store has.
+            Err(error) if !looks_again && is_away(&error) => return Err(Error::Unreachable(error.into())),
+            Err(error) => tracing::warn!("cannot read the packs of the shared store; a later look reads them: {error}"),
+            Ok(_) if !looks_again && host.shared.node_types.is_incomplete() => {
+                let error = "it did not answer when its packs were read";
+                return Err(Error::Unreachable(error.into()));
+            }
+            Ok(_) => {}
         }
         Ok(host)
     }

@@ -112,6 +112,11 @@ impl NodeTypes {
         Ok(self.combine(&mut read, PackBytes::default(), keep))
     }
 
+    /// Returns whether the store did not answer when bytes of packs were last read.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.read.lock().is_incomplete
+    }
+
     /// Combines the packs of this process with those of the shared store. A name that this process has packs of is the
     /// operator's of this process: the store's packs of this name are skipped.
     fn combine(&self, read: &mut ReadPacks, mut bytes: PackBytes, keep: impl FnOnce(PackBytes)) -> PackChanges {
