@@ -57,11 +57,11 @@ pub(super) fn execute(args: &ReloadArgs) -> Result<Exit, CliError> {
 pub(super) fn reload_at_hangup(reloader: Arc<Reloader>, terminal: Terminal) -> Result<(), CliError> {
     let mut hangups = signal(SignalKind::hangup())
         .map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;
-    let had_terminal = io::stderr().is_terminal();
+    let had_terminals = terminals();
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
             // A terminal that was closed is no longer a terminal.
-            if had_terminal && !io::stderr().is_terminal() {
+            if had_terminals.iter().zip(terminals()).any(|(before, now)| *before && !now) {
                 _ = kill_process(getpid(), process::Signal::TERM);
                 return;
             }
@@ -74,6 +74,11 @@ pub(super) fn reload_at_hangup(reloader: Arc<Reloader>, terminal: Terminal) -> R
         }
     });
     Ok(())
+}
+
+/// Returns whether standard input, output and error are terminals.
+fn terminals() -> [bool; 3] {
+    [io::stdin().is_terminal(), io::stdout().is_terminal(), io::stderr().is_terminal()]
 }
 
 /// Describes a reload for people, in several lines.
