@@ -283,6 +283,9 @@ fn tokens_are_created_and_revoked_through_the_owner_of_the_store() {
     ask(folder.path(), &["tenant", "create", "b"]);
     let token = ask(folder.path(), &["token", "create", "b", "--scopes", "run:read,run:create", "--note", "ci"]);
     let (id, secret) = (token["id"].as_str().unwrap(), token["token"].as_str().unwrap());
+    let empty = output_of(folder.path(), &["token", "create", "", "--scopes", "admin:write"]);
+    assert_eq!(empty.status.code(), Some(2));
+    assert!(stderr(&empty).contains("the name of the tenant is empty"), "{}", stderr(&empty));
     let refused = output_of(folder.path(), &["tenant", "create", "b"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("the tenant `b` already exists"), "{}", stderr(&refused));

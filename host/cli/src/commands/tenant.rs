@@ -331,7 +331,11 @@ pub(super) fn token(command: &TokenCommand) -> Result<Exit, CliError> {
     let (operation, store) = match command {
         TokenCommand::Create(NewToken { tenant, operator: _, name, scopes, note, expires, store }) => {
             let lifetime = expires.0.map(|lifetime| lifetime.as_millis() as u64);
-            // A token of the operators has an empty tenant.
+            // A token of the operators has an empty tenant. An empty variable of a script must not create one.
+            if tenant.as_ref().is_some_and(String::is_empty) {
+                return Err(CliError::wrong("the name of the tenant is empty")
+                    .hint("`--operator` in its place creates a token of the operators"));
+            }
             let tenant = tenant.clone().unwrap_or_default();
             let (name, scopes, note) = (name.clone(), scopes.clone(), note.clone());
             (Operation::CreateToken { tenant, name, scopes, note, lasts: lifetime }, store)
