@@ -41,11 +41,11 @@ pub struct SkippedPack {
 /// The difference between the packs of a host before and after they were read again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackChanges {
-    /// The packs whose names and versions are new.
+    /// The packs that are new, and take the place of no other one.
     pub added: Vec<HostPack>,
-    /// The packs that have other bytes than before under the same name and version.
+    /// The packs that take the place of one with other bytes and the same name and version.
     pub replaced: Vec<HostPack>,
-    /// The packs whose names and versions are gone.
+    /// The packs that are gone without a replacement.
     pub gone: Vec<HostPack>,
     /// The number of packs that are the same as before.
     pub unchanged: usize,
@@ -54,15 +54,21 @@ pub struct PackChanges {
 impl PackChanges {
     pub(super) fn between(before: &[HostPack], after: &[HostPack]) -> PackChanges {
         let mut changes = PackChanges::default();
-        let find = |all: &[HostPack], pack: &HostPack| all.iter().find(|other| other.pack == pack.pack).cloned();
+        let has = |all: &[HostPack], pack: &HostPack| {
+            all.iter().any(|other| other.pack == pack.pack && other.digest == pack.digest)
+        };
+        changes.gone = before.iter().filter(|pack| !has(after, pack)).cloned().collect();
         for pack in after {
-            match find(before, pack) {
-                None => changes.added.push(pack.clone()),
-                Some(known) if known.digest == pack.digest => changes.unchanged += 1,
-                Some(_) => changes.replaced.push(pack.clone()),
+            if has(before, pack) {
+                changes.unchanged += 1;
+            // Two files may have the same name and version, so each pack takes the place of at most one.
+            } else if let Some(at) = changes.gone.iter().position(|gone| gone.pack == pack.pack) {
+                changes.gone.remove(at);
+                changes.replaced.push(pack.clone());
+            } else {
+                changes.added.push(pack.clone());
             }
         }
-        changes.gone = before.iter().filter(|pack| find(after, pack).is_none()).cloned().collect();
         changes
     }
 
@@ -96,5 +102,18 @@ mod tests {
         assert_eq!((names(&changes.added), names(&changes.gone)), (vec!["c@1.1.0".into()], vec!["c@1.0.0".into()]));
         assert_eq!((&changes.replaced[..], changes.unchanged), (&after[1..2], 1));
         assert!(PackChanges::between(&after, &after).is_empty() && !changes.is_empty());
+    }
+
+    #[test]
+    fn packs_of_one_name_and_version_are_told_apart_by_their_digests() {
+        let both = packs(&[("a@1.0.0", "1"), ("a@1.0.0", "2")]);
+        let (one, two, other) = (&both[..1], &both[1..], packs(&[("a@1.0.0", "1"), ("a@1.0.0", "3")]));
+        assert!(PackChanges::between(&both, &both).is_empty());
+        assert_eq!(PackChanges::between(&both, one).gone, two);
+        assert_eq!(PackChanges::between(&both, two).gone, one);
+        assert_eq!(PackChanges::between(one, &both).added, two);
+        let changes = PackChanges::between(&both, &other);
+        assert_eq!((&changes.replaced[..], changes.unchanged), (&other[1..], 1));
+        assert!(changes.added.is_empty() && changes.gone.is_empty());
     }
 }
