@@ -21,5 +21,5 @@ pub(crate) fn files_folder(host: &Host) -> Option<&Path> {
 pub(crate) fn forget_in_memory(host: &Host, tenant: &Tenant) {
     host.shared.usage.forget(tenant);
     host.shared.cache.forget(tenant);
-    host.shared.packs.lock().values_mut().for_each(|pack| _ = pack.kept.remove(tenant));
+    host.shared.packs.lock().values_mut().for_each(|pack| pack.forget(tenant));
 }

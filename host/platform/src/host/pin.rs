@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Instant,
 };
 
 use flowcell_contract::{BlobRef, Catalog, Digest, Failure, RunId, code};
@@ -79,7 +80,7 @@ fn keep_pack(host: &Host, digest: &str) -> Option<Arc<str>> {
         Some(known) => known,
         None => packs.entry(digest.clone()).or_insert(built_in()?),
     };
-    if known.kept.insert(host.tenant.clone()) {
+    if known.is_due(&host.tenant, Instant::now()) {
         let keep = (host.tenant.clone(), known.bytes.clone());
         store.iter().for_each(|store| store.keep(&keep.0, &digest.0, keep.1.clone(), MIME_OF_PACKS));
         shared.iter().for_each(|store| store.keep(&keep.0, &digest.0, keep.1.clone(), MIME_OF_PACKS));

@@ -313,7 +313,7 @@ fn retention_documents(host: &Host) -> Documents<'_> {
 pub(crate) fn sweep(host: &Host) -> Result<Swept, StartError> {
     let unswept = unswept(host).map_err(OpenError::Store)?;
     // The sweep may remove packs that no run has pinned. A run that pins one from now on stores it again.
-    host.shared.packs.lock().values_mut().for_each(|pack| _ = pack.kept.remove(&host.tenant));
+    host.shared.packs.lock().values_mut().for_each(|pack| pack.forget(&host.tenant));
     let swept = host.shared.sweep.sweep(&host.tenant).map_err(OpenError::Store)?;
     if let Some((_, version)) = unswept {
         let done = retention_documents(host).put::<At>(RETENTION, UNSWEPT, None, version);
