@@ -160,7 +160,8 @@ pub(crate) fn with_open_questions(problem: CliError, host: &Host, run: &RunId) -
 fn check_address(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(), CliError> {
     let ids = || graph.nodes.iter().map(|node| node.id.as_str());
     let asked = node_of(address);
-    let Some(node) = graph.nodes.iter().find(|node| node.id.as_str() == asked) else {
+    // In the graph of a run that has moved, a node of the present version comes after one that it replaces.
+    let Some(node) = graph.nodes.iter().rfind(|node| node.id.as_str() == asked) else {
         let problem = CliError::wrong(format!("{flow} has no gate `{gate}`"));
         let gates = gate_ids(graph);
         let problem = match similar(asked, ids()) {

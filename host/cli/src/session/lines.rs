@@ -50,7 +50,7 @@ impl Subject {
 pub(crate) fn caller_prefix(run: &str, root: &str) -> String {
     let below = run.strip_prefix(root).unwrap_or_default();
     below.split('.').filter(|part| !part.is_empty()).fold(String::new(), |address, part| {
-        let between = match part.bytes().all(|byte| byte.is_ascii_digit()) {
+        let between = match part.split(['-', '~']).all(|part| part.parse::<u32>().is_ok()) {
             true => return address + "/",
             false if address.is_empty() || address.ends_with('/') => "",
             false => ".",

@@ -16,7 +16,8 @@ pub(crate) fn check(host: &Host, run: &RunId, command: &RunCommand) -> Result<Re
     let (run, Some(task)) = run_at(run, task, children).map_err(OpenError::Store)? else { return Ok(Ok(())) };
     let graph = host.graph_of_run(&run)?;
     let id = task.rsplit_once('.').map_or(task, |(_, id)| id);
-    let Some(node) = graph.nodes.iter().find(|node| node.id.as_str() == id) else { return Ok(Ok(())) };
+    // In the graph of a run that has moved, a node of the present version comes after one that it replaces.
+    let Some(node) = graph.nodes.iter().rfind(|node| node.id.as_str() == id) else { return Ok(Ok(())) };
     let check = || check_whole_output(&node.node_type, output.json());
     let checked = computing(&host.shared.inputs, &host.shared.engine, &host.tenant, check);
     Ok(checked.map_err(|findings| {

@@ -8,6 +8,7 @@ use flowcell_runtime::{Event, paging::PAGE_BYTES};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::waiting::dropped_nodes;
 use crate::{Host, StartError};
 
 /// Approximate size in bytes of a task as JSON text, without its id and its error. It includes the JSON of one pass.
@@ -88,6 +89,15 @@ impl Tree {
     }
 
     fn add(&mut self, event: &Event) {
+        if event.kind == "harness:migrated" {
+            // A node that is gone or starts anew does not go on.
+            for node in dropped_nodes(event) {
+                let task = self.tasks.iter_mut().find(|task| task.id == node);
+                let open = task.filter(|task| !matches!(task.status, "succeeded" | "failed" | "skipped"));
+                open.into_iter().for_each(|task| task.status = "cancelled");
+            }
+            return;
+        }
         let text = |key: &str| event.data.get(key).and_then(Json::as_str).unwrap_or_default();
         let number = |key: &str| event.data.get(key).and_then(Json::as_u64);
         let (Some(id), scope) = (event.data.get("taskId").and_then(Json::as_str), text("scope")) else { return };
@@ -181,6 +191,20 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use super::*;
+
+    #[test]
+    fn a_node_that_a_move_drops_is_cancelled_unless_it_has_ended() {
+        let event = |kind, data| Event { seq: 1, ts: 0, tenant: "local".into(), run_id: "r".into(), kind, data };
+        let mut tree = Tree::default();
+        for (kind, node) in [("task:blocked", "a"), ("task:complete", "b"), ("task:paused", "c")] {
+            tree.add(&event(kind, Json::object([("taskId", Json::from(node))])));
+        }
+        let dropped = Json::array(["a", "b"].map(Json::from));
+        tree.add(&event("harness:migrated", Json::object([("dropped", dropped)])));
+        let tasks = tree.tasks();
+        let statuses: Vec<_> = tasks.iter().map(|task| task.status).collect();
+        assert_eq!(statuses, ["cancelled", "succeeded", "waiting"]);
+    }
 
     #[test]
     fn a_tree_is_bounded_and_counts_what_it_leaves_out() {

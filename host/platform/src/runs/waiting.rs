@@ -93,6 +93,12 @@ impl Search<'_> {
     }
 }
 
+/// Returns the ids of the nodes that a move of a run to another version of its flow removed or starts anew.
+pub(super) fn dropped_nodes(event: &Event) -> impl Iterator<Item = &str> {
+    let dropped = event.data.get("dropped").and_then(Json::as_array).unwrap_or_default();
+    dropped.iter().filter_map(Json::as_str)
+}
+
 /// Escapes a segment of a URL's path.
 fn escape_segment(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
@@ -119,6 +125,14 @@ impl OpenWaits {
     pub(crate) fn apply(&mut self, event: &Event) {
         if event.kind == "harness:complete" {
             return self.waits.clear();
+        }
+        if event.kind == "harness:migrated" {
+            // A node that is gone or starts anew waits for nothing.
+            for node in dropped_nodes(event) {
+                self.waits.remove(node);
+                self.listening.remove(node);
+            }
+            return;
         }
         let text = |key: &str| event.data.get(key).and_then(Json::as_str);
         let Some(node) = text("nodeId") else { return };
@@ -233,9 +247,27 @@ edges: []
     }
 
     #[test]
+    fn a_node_that_a_move_drops_waits_for_nothing() {
+        let event = |kind, data: Value| Event {
+            seq: 1,
+            ts: 0,
+            tenant: "local".into(),
+            run_id: "r".into(),
+            kind,
+            data: Json::from(data),
+        };
+        let mut open = OpenWaits::default();
+        for node in ["a", "b"] {
+            open.apply(&event("task:blocked", json!({ "nodeId": node, "reason": "nondeterministic" })));
+        }
+        open.apply(&event("harness:migrated", json!({ "dropped": ["a"] })));
+        assert_eq!(open.waits.into_keys().collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
     fn a_child_names_the_task_that_called_it() {
         let parent = RunId::from("run-1.x");
-        for (child, task) in [("run-1.x.review.1", "review"), ("run-1.x.each[3].review.2-1", "each[3].review")] {
+        for (child, task) in [("run-1.x.review.1", "review"), ("run-1.x.each[3].review.2-1~7", "each[3].review")] {
             assert_eq!(calling_task(&parent, &child.into()), Some(task));
         }
         assert_eq!(calling_task(&parent, &"run-2.review.1".into()), None);

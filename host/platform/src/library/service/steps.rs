@@ -71,7 +71,7 @@ impl Steps {
     }
 
     fn line(&self, event: &Event, step: &str, ended: Result<&Json, String>) -> StepLine {
-        let node = self.graph.nodes.iter().find(|node| node.id.as_str() == step);
+        let node = self.graph.nodes.iter().rfind(|node| node.id.as_str() == step);
         StepLine {
             flow_run_id: self.run.to_string(),
             flow_name: self.flow.clone(),
