@@ -162,11 +162,15 @@ pub fn each_attempt(
     let state = graphs.state(record.policy.clone());
     let mut walk = Walk { state, node, open: HashMap::new(), visit };
     let mut from = 0;
-    while from < end {
+    'journal: while from < end {
         let units = journal.read(tenant, run, from, MAX_READ_UNITS)?;
         let Some(last) = units.last() else { break };
         from = last.next_seq();
         for unit in units.iter().filter(|unit| unit.first_seq < end) {
+            // The run has moved to another version since the caller read its record.
+            if walk.state.later.is_empty() && unit.facts.iter().any(|fact| matches!(fact, Fact::Migrated { .. })) {
+                break 'journal;
+            }
             // The fold panics on facts that do not fit the state. The panic becomes an error of this run alone.
             let folded = panic::catch_unwind(AssertUnwindSafe(|| walk.unit(unit)));
             match folded {
