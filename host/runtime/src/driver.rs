@@ -361,7 +361,7 @@ impl Driver {
             && self.children.has_empty_queue()
             && self.notes_to_self.is_empty()
             && self.commands.is_empty()
-            && self.children.all_idle();
+            && self.children.are_idle_at(self.clock.now());
         if !is_idle {
             return None;
         }

@@ -152,6 +152,13 @@ pub(super) fn drive(
         // The next child may begin while this one waits for the journal.
         driver.children.release_permit();
         let _ = commands.send(Command::ChildEnded { task, attempt, result }).await;
+        driver.commands.close();
+        while let Some(command) = driver.commands.recv().await {
+            // The run that called this one parks, so nothing else forces the journal.
+            if let Command::Settle(answer) = command {
+                driver.outbox.acknowledge(answer, Ok(()));
+            }
+        }
         driver.flush().await;
     })
 }

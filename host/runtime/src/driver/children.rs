@@ -153,6 +153,12 @@ impl Children {
         self.driven.values().all(|child| child.idle.is_some())
     }
 
+    /// Returns whether every child is idle at this time (milliseconds since 1970). A child with a timer that is due has
+    /// continued, or is about to: it reports its next idle state later.
+    pub(super) fn are_idle_at(&self, now: u64) -> bool {
+        self.all_idle() && self.due().is_none_or(|due| due > now)
+    }
+
     /// Returns the time of the first timer of the idle children.
     pub(super) fn due(&self) -> Option<u64> {
         self.driven.values().filter_map(|child| child.idle.as_ref()?.due).min()

@@ -146,7 +146,7 @@ impl Driver {
             Command::Attach { channel, to_child } => self.attach(&channel, to_child),
             Command::Unattended => self.options.parks = true,
             Command::Settle(answer) => {
-                self.outbox.hold(OnDurable::Acknowledge(answer, Ok(())));
+                self.outbox.acknowledge(answer, Ok(()));
                 self.catch_up();
             }
             Command::ChildEnded { task, attempt, result } => {

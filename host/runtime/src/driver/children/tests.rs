@@ -42,6 +42,7 @@ fn a_child_is_idle_until_it_gets_a_command() {
         children.set_child_idle(task(1), idle(Some(5)));
         assert!(children.all_idle());
         assert_eq!(children.due(), Some(5));
+        assert!(children.are_idle_at(4) && !children.are_idle_at(5), "a child whose timer is due continues");
         let waiting = children.waiting(|task| format!("n{}", task.node.0));
         let mut addresses: Vec<_> = waiting.iter().map(Waiting::address).collect();
         addresses.sort_unstable();
