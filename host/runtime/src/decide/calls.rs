@@ -33,9 +33,11 @@ pub(super) fn begin(
     Ok(())
 }
 
-/// Records that a repeated attempt makes a call again, if a person has decided that the call did not happen.
+/// Records that a repeated attempt makes a call again, if a person has decided that the call did not happen, or if a quota
+/// has held it. Does nothing if the attempt was withdrawn meanwhile.
 pub(super) fn again(decider: &mut Decider<'_>, task: TaskKey, attempt: u32, ordinal: u32) {
-    let calls = decider.state.find(task).and_then(|task| task.calls.as_ref());
+    let running = |task: &&Task| task.phase == Phase::Running && task.attempt == attempt;
+    let calls = decider.state.find(task).filter(running).and_then(|task| task.calls.as_ref());
     if calls.is_some_and(|calls| calls.is_to_repeat((attempt, ordinal))) {
         decider.emit(Fact::CallRepeated { task, attempt, ordinal });
     }

@@ -22,11 +22,12 @@ use super::{
     disk::Disk,
     driving::{VirtualTimers, block, chain, world},
     graphs::{Plan, Planned, PlannedBody, lower},
+    questions::{Run, TASK},
     readiness::{Counter, scale, scope},
 };
 use crate::{
     FlowRunner, Pinned, QuotaHold, Quotas, RunCommand, RunOptions, RunResult, RunStatus, World,
-    decide::Entropy,
+    decide::{Entropy, Input},
     fact::{Fact, ParkReason, WaitReason, WaitsFor},
     ports::{Pin, Unit},
     question::QuestionRef,
@@ -248,6 +249,19 @@ fn a_run_that_is_asked_to_settle_makes_its_facts_durable() {
     let run = std::pin::pin!(runner.run());
     let settle = std::pin::pin!(settle);
     assert!(matches!(block(select(run, settle)), Either::Right(_)));
+}
+
+#[test]
+fn a_held_call_is_repeated_only_by_an_attempt_that_runs() {
+    let mut run = Run::begin(1);
+    let asked = run.call((1, 0), "{}");
+    run.reply("n0#3", "allow", &asked).unwrap();
+    run.bring(Input::CallHeld { task: TASK, attempt: 1, ordinal: 3, hold: hold(9, None) }).unwrap();
+    let again = || Input::CallAgain { task: TASK, attempt: 1, ordinal: 3 };
+    assert_eq!(run.bring(again()).unwrap(), [], "the attempt sent this before it was withdrawn");
+    run.state.quota_now = None;
+    assert_eq!(run.bring(Input::Proceed).unwrap(), [Fact::QuotaRenewed, Fact::AttemptRepeated { task: TASK }]);
+    assert_eq!(run.bring(again()).unwrap(), [Fact::CallRepeated { task: TASK, attempt: 1, ordinal: 3 }]);
 }
 
 /// Journals of earlier versions have parks without a quota.

@@ -20,16 +20,16 @@ use crate::{
     state::RunState,
 };
 
-const TASK: TaskKey = TaskKey { scope: ScopeId::ROOT, node: NodeIx(0) };
+pub(super) const TASK: TaskKey = TaskKey { scope: ScopeId::ROOT, node: NodeIx(0) };
 
 /// A run of one node with many attempts, and all of its facts.
-struct Run {
-    state: RunState,
+pub(super) struct Run {
+    pub(super) state: RunState,
     facts: Vec<Fact>,
 }
 
 impl Run {
-    fn begin(seed: u64) -> Run {
+    pub(super) fn begin(seed: u64) -> Run {
         let nodes = vec![Planned::new(Plan::Hang)];
         let mut graph = lower(&PlannedBody { nodes, edges: Vec::new() }, FlowPolicy::default()).graph;
         graph.nodes[0].policy.retry.max_attempts = 9;
@@ -39,7 +39,7 @@ impl Run {
         run
     }
 
-    fn bring(&mut self, input: Input) -> Result<Vec<Fact>, HubError> {
+    pub(super) fn bring(&mut self, input: Input) -> Result<Vec<Fact>, HubError> {
         let facts = decide(&mut self.state, input, 1, &mut Counter(1))?;
         self.facts.extend(facts.iter().cloned());
         Ok(facts)
@@ -63,7 +63,7 @@ impl Run {
     }
 
     /// Makes an attempt ask whether its third call may leave.
-    fn call(&mut self, attempt: (u32, u32), args: &str) -> QuestionRef {
+    pub(super) fn call(&mut self, attempt: (u32, u32), args: &str) -> QuestionRef {
         let digest = CallDigest::of("tools", "call", &Json::parse(args).unwrap());
         let ask = Asked { prompt: args.into(), expires: u64::MAX, arguments: None };
         let call = Box::new(CallRecord {
@@ -83,7 +83,7 @@ impl Run {
         question::permission(&self.state, TASK, 3).unwrap().1
     }
 
-    fn reply(&mut self, gate: &str, choice: &str, question: &QuestionRef) -> Result<Vec<Fact>, HubError> {
+    pub(super) fn reply(&mut self, gate: &str, choice: &str, question: &QuestionRef) -> Result<Vec<Fact>, HubError> {
         let answer = Json::object([("content", Json::from(choice))]);
         self.bring(Input::Command(RunCommand::reply(gate, answer, question.clone())))
     }
