@@ -22,7 +22,7 @@ pub use block::{BlockReason, Resolution};
 pub use call::{Asked, CallDigest, CallRecord, ForAgent, Observed};
 pub use migrated::{Migrated, Restarted};
 pub(crate) use size::value_bytes;
-pub use waits::{WaitReason, WaitsFor};
+pub use waits::{ParkReason, WaitReason, WaitsFor};
 
 /// One pass through a body, or the flow itself. The number is unique within a run and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -434,22 +434,6 @@ pub struct Write {
     pub value: Value,
     /// The version that the key must have before this write. `None`: any version. 0: the key must be absent.
     pub expected: Option<u64>,
-}
-
-/// The reason why a run is parked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ParkReason {
-    /// The run waits for people, events from outside, or a timer.
-    Waiting,
-    /// The run's process has died repeatedly, and the run made no progress.
-    CrashLoop,
-    /// A task of the run is blocked.
-    NeedsAttention,
-    /// The store was restored from an older copy. The later actions of the run are unknown.
-    Restored,
-    /// A quota of the tenant is used up. The run goes on by itself when the quota has renewed.
-    QuotaExceeded,
 }
 
 /// The reason why a run is cancelled.

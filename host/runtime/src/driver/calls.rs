@@ -15,10 +15,15 @@ use futures_util::{
     stream::FuturesUnordered,
 };
 
-use crate::{call_log::Reply, fact::TaskKey};
+use crate::{call_log::Reply, fact::TaskKey, state::Task};
 
 /// A call of a run: its task, attempt and number.
 pub(super) type CallKey = (TaskKey, u32, u32);
+
+/// Returns true if the task's attempt has made the call, and the call has not ended.
+pub(super) fn is_under_way(task: &Task, (_, attempt, ordinal): CallKey) -> bool {
+    task.calls.as_ref().is_some_and(|calls| calls.is_under_way((attempt, ordinal)))
+}
 
 /// The end of a call, as the capability reports it.
 pub(super) struct Ended {

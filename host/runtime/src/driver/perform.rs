@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::{
     Driver, attempt,
     attempts::{Answered, AttemptNumber},
-    calls::{CallKey, Ended},
+    calls::{CallKey, Ended, is_under_way},
     child,
     durability::OnDurable,
     options::Identity,
@@ -223,10 +223,8 @@ impl Driver {
     }
 
     fn add_timers(&mut self, task: TaskKey) {
-        for timer in timers_of(&self.state, task) {
-            if !matches!(timer, Timer::Total { .. }) {
-                self.clock.add(&self.state, timer);
-            }
+        for timer in timers_of(&self.state, task).into_iter().filter(|timer| !matches!(timer, Timer::Total { .. })) {
+            self.clock.add(&self.state, timer);
         }
     }
 
@@ -498,8 +496,4 @@ impl Driver {
             tokio::spawn(async move { hub.abort().await });
         }
     }
-}
-
-fn is_under_way(task: &Task, (_, attempt, ordinal): CallKey) -> bool {
-    task.calls.as_ref().is_some_and(|calls| calls.is_under_way((attempt, ordinal)))
 }

@@ -1,8 +1,24 @@
-//! The first item that a parked run waits for, in a form that fits into a row of a list.
+//! The reason why a run is parked, and the first item that it waits for, in a form that fits into a row of a list.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+/// The reason why a run is parked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ParkReason {
+    /// The run waits for people, events from outside, or a timer.
+    Waiting,
+    /// The run's process has died repeatedly, and the run made no progress.
+    CrashLoop,
+    /// A task of the run is blocked.
+    NeedsAttention,
+    /// The store was restored from an older copy. The later actions of the run are unknown.
+    Restored,
+    /// A quota of the tenant is used up. The run goes on by itself when the quota has renewed.
+    QuotaExceeded,
+}
 
 /// The first item that a parked run waits for: a blocked task if there is one, else the wait whose address comes first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

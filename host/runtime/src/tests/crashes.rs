@@ -16,7 +16,7 @@ use proptest::{
 };
 
 use super::{
-    disk::Disk,
+    disk::{AsText, Disk},
     driving::VirtualTimers,
     graphs::{Plan, PlannedBody, lower, perform},
     outside::{self, Outside},
@@ -29,7 +29,7 @@ use crate::{
     decide::Entropy,
     fact::{BlockReason, Fact, Resolution},
     inputs::{InputDigest, Visited, each_attempt},
-    ports::{Entry, Journal, Pin, Record, StoreError, Unit},
+    ports::{Journal, Pin, Unit},
     publish::Projector,
 };
 
@@ -339,34 +339,6 @@ impl Story {
         let runs = self.disk.runs();
         let facts = runs.iter().filter(|(run, _)| of_flow(run)).flat_map(|(_, units)| units);
         facts.flat_map(|unit| &unit.facts).filter(counts).count() as u64
-    }
-}
-
-/// Units in the form that another process reads: written as text, and read again.
-struct AsText(Vec<Arc<Unit>>);
-
-impl Journal for AsText {
-    fn append(&self, _: Entry) {
-        panic!("nothing is written here");
-    }
-
-    fn force(&self) {}
-
-    fn children_of(&self, _: &Tenant, _: &RunId) -> Result<Vec<RunId>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    fn find(&self, _: &Tenant, _: &RunId) -> Result<Option<Record>, StoreError> {
-        Ok(None)
-    }
-
-    fn read(&self, _: &Tenant, _: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
-        let first = self.0.partition_point(|unit| unit.next_seq() <= from);
-        let read = |unit: &Arc<Unit>| {
-            let facts = serde_json::from_str(&serde_json::to_string(&unit.facts).unwrap()).unwrap();
-            Arc::new(Unit { facts, ..Unit::clone(unit) })
-        };
-        Ok(self.0[first..].iter().take(limit).map(read).collect())
     }
 }
 
