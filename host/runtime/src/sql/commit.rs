@@ -366,9 +366,7 @@ impl Commit<'_> {
         let errors: Vec<_> = changes.iter().filter_map(|(id, change)| Some((*id, change.error.as_ref()?))).collect();
         if !errors.is_empty() {
             let some = cases(errors.len());
-            for column in ["failed_node"] {
-                sets.push(format!("{column} = CASE id {some}ELSE {column} END"));
-            }
+            sets.push(format!("failed_node = CASE id {some}ELSE failed_node END"));
             args.extend(errors.iter().flat_map(|(id, error)| args![*id, error.node.clone()]));
         }
         let ids = placeholders(changes.len());
