@@ -72,9 +72,8 @@ impl Retention {
             tokio::time::sleep(rest).await;
             let (passing, least) = (this.clone(), interval / 2);
             let passed = tokio::task::spawn_blocking(move || passing.pass_in_turn(least)).await;
-            match passed {
-                Ok(Err(error)) => error.warn("cannot remove old runs"),
-                _ => {}
+            if let Ok(Err(error)) = passed {
+                error.warn("cannot remove old runs");
             }
             rest = interval.mul_f64(0.5 + rand::random::<f64>());
         }

@@ -257,6 +257,8 @@ pub(super) async fn watch(shared: Arc<Shared>) {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

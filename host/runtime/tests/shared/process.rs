@@ -114,6 +114,7 @@ fn what_the_other_process_does() {
             }
             // A program that outlives this process. The test ends it.
             ["tool"] => {
+                #[allow(clippy::zombie_processes, reason = "it lives longer than this process")]
                 let tool = Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
                 println!("=> {}", tool.id());
             }
