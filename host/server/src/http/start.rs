@@ -276,7 +276,7 @@ impl Channel for ResultSender {
         let ended = self.0.lock().take();
         // The status `Running` means that another process has taken over the run, so its result is unknown here.
         if result.status != RunStatus::Running {
-            ended.map(|ended| ended.send(result.clone()));
+            _ = ended.map(|ended| ended.send(result.clone()).is_ok());
         }
     }
 }
