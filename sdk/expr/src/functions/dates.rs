@@ -18,7 +18,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     filter(
         &["dateformat"],
         "x | dateformat(format, zone=null)",
-        "Writes a date with the signs of the table above.",
+        "Writes a date in a format, whose signs `flowcell help functions` lists.",
         ("'2026-11-26T09:30:00Z' | dateformat('%a %d.%m.%Y %H:%M', 'Europe/Berlin')", r#""Thu 26.11.2026 10:30""#),
     ),
     filter(
