@@ -13,7 +13,7 @@ const MANUAL: &str = "host/server/manual";
 /// The maximum number of lines of a handwritten page.
 const PAGE_LINES: usize = 200;
 /// Pages that consist of tables. Their length is not limited.
-const TABLES: [&str; 1] = ["limits.md"];
+const TABLES: [&str; 2] = ["functions.md", "limits.md"];
 /// Documents with their own maximum number of lines.
 const BOUNDED: [(&str, usize); 2] = [("README.md", 200), ("host/README.md", 300)];
 /// Folders that contain no documents of the repository.
