@@ -44,6 +44,7 @@ const PREFIX: &str = "flowcell";
 /// The names and the help of the families that a tenant sees its own series of.
 const RUNS_STARTED: [&str; 2] = ["runs_started", "Runs that began, by tenant"];
 const RUNS_ENDED: [&str; 2] = ["runs_ended", "Runs that ended, by tenant and status"];
+const RUNS_PAUSED: [&str; 2] = ["runs_paused", "Times that a run was parked for a quota, by tenant"];
 const RUNS_REMOVED: [&str; 2] = ["runs_removed", "Ended runs that were removed, by tenant"];
 const COMPUTE: [&str; 2] = ["compute", "Compute time of attempts, by tenant"];
 const MODEL_COST: [&str; 2] = ["model_cost", "Known cost of model turns and images, by tenant"];
@@ -149,8 +150,7 @@ impl Families {
         let help = "Duration of runs with their pauses, by status";
         registry.register_with_unit("run_duration", help, Unit::Seconds, self.run_seconds.clone());
         registry.register(RUNS_REMOVED[0], RUNS_REMOVED[1], self.runs_removed.clone());
-        let help = "Times that a run was parked for a quota, by tenant";
-        registry.register("runs_paused", help, self.runs_paused.clone());
+        registry.register(RUNS_PAUSED[0], RUNS_PAUSED[1], self.runs_paused.clone());
         registry.register("runs_driven", "Runs that this process drives now", self.runs_driven.clone());
         registry.register("runs_waiting", "Runs that wait for their turn to be driven", self.runs_waiting.clone());
         registry.register("runs_below", "Driven runs that other runs called", self.runs_below.clone());

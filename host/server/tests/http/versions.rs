@@ -127,9 +127,10 @@ fn served_with_token(weak: &Mutex<String>) -> (Served, [String; 2]) {
         |host| {
             let tenants = Tenants::of(host);
             let scopes = |all: &[Scope]| all.iter().map(|scope| scope.name().to_owned()).collect::<Vec<_>>();
+            let all: Vec<_> = Scope::of_tenants().collect();
             for name in ["a", "b"] {
                 tenants.create(name).unwrap();
-                let token = tenants.create_token(name, &scopes(&Scope::ALL), "", None).unwrap().token;
+                let token = tenants.create_token(name, &scopes(&all), "", None).unwrap().token;
                 tokens.lock().unwrap().push(token);
             }
             let some = scopes(&[Scope::RunRead, Scope::RunControl, Scope::GateDecide]);

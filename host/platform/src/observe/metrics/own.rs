@@ -11,7 +11,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::{COMPUTE, Counts, Families, MODEL_COST, PREFIX, RUNS_ENDED, RUNS_REMOVED, RUNS_STARTED, Sums};
+use super::{COMPUTE, Counts, Families, MODEL_COST, PREFIX, RUNS_ENDED, RUNS_PAUSED, RUNS_REMOVED, RUNS_STARTED, Sums};
 
 /// The statuses of ended runs.
 const ENDS: [&str; 3] = ["succeeded", "failed", "cancelled"];
@@ -29,8 +29,12 @@ pub(super) fn render(families: &Families, tenant: &str) -> String {
         let name: Arc<str> = tenant.into();
         let count = |family: &Counts<1>| family.get(&[("tenant", name.clone())]).map(|counter| counter.clone());
         let sum = |family: &Sums<1>| family.get(&[("tenant", name.clone())]).map(|counter| counter.clone());
-        for (family, [metric, help]) in [(&families.runs_started, RUNS_STARTED), (&families.runs_removed, RUNS_REMOVED)]
-        {
+        let counts = [
+            (&families.runs_started, RUNS_STARTED),
+            (&families.runs_paused, RUNS_PAUSED),
+            (&families.runs_removed, RUNS_REMOVED),
+        ];
+        for (family, [metric, help]) in counts {
             count(family).into_iter().for_each(|counter| own.register(metric, help, counter));
         }
         let ended = Family::<[(&str, &str); 1], Counter>::default();

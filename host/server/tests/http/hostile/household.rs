@@ -118,6 +118,7 @@ pub(super) fn request(route: &Route, name: &str) -> (String, Value) {
         (_, "/api/create_flow") => json!({ "flow": steps }),
         (_, "/api/run_flow") => json!({ "flow_name": name }),
         ("PUT", _) => json!({ "value": "another-secret-of-many-characters" }),
+        (_, path) if path.ends_with("/migrate") => json!({ "to": "latest" }),
         (_, path) if path.ends_with("/send") => json!({ "content": "x" }),
         (_, path) if path.ends_with("/reply") => json!({ "answer": "yes" }),
         (_, path) if path.ends_with("/resolve") => json!({ "output": 1 }),

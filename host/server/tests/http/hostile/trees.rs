@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_platform::{Providers, policy::Policy};
+use flowcell_platform::{Providers, policy::Policy, tenants::Tenants};
 use serde_json::{Value, json};
 
 use crate::{
@@ -114,7 +114,8 @@ fn t1_a_run_tree_without_a_policy_leaves_capacity_and_is_cancelled_soon() {
         assert!(began.elapsed() < MAX_WAIT, "{method} {path}: {:?}", began.elapsed());
         answer
     };
-    let metrics = call(&served, &a, "GET", "/metrics", &Value::Null).body;
+    let operators = Tenants::of(&served.host()).create_token("", &["metrics:read".to_owned()], "", None).unwrap().token;
+    let metrics = call(&served, &operators, "GET", "/metrics", &Value::Null).body;
     let children = metrics.lines().find_map(|line| line.strip_prefix("flowcell_runs_below ")).expect("no such metric");
     let children: f64 = children.parse().unwrap();
     assert!((1.0..=272.0).contains(&children), "{children} runs at a time");
