@@ -127,7 +127,9 @@ impl RunState {
             Fact::QuotaRenewed => self.held_by = None,
             // A run that parks to wait has not harmed its process.
             Fact::RunParked { reason: ParkReason::CrashLoop, .. } => {}
-            Fact::RunParked { reason: ParkReason::Restored, .. } => self.restored = true,
+            Fact::RunParked { reason: ParkReason::Restored, .. } => {
+                (self.restored, self.parked_for) = (true, None);
+            }
             Fact::RunParked { quota, .. } => {
                 self.deaths = Deaths::default();
                 self.parked_for = quota.as_deref().cloned();

@@ -287,20 +287,18 @@ impl Supervisor {
         let now = self.host.now();
         for (_, key) in self.unopened.extract_if(.., |(again, _)| *again <= now) {
             self.begun.remove(&key);
+            self.renewed.start_over(&key.0);
         }
-        self.found_too_many = false;
-        let mut found = VecDeque::new();
-        for tenant in self.observer.tenants() {
-            let mut runs = self.find_ready_runs(&tenant)?;
-            let free =
-                usize::try_from(self.permits.available(&tenant)).unwrap_or(MAX_DRIVEN).saturating_sub(runs.len());
-            let paused = self.renewed.find(&self.host, &tenant, free)?;
-            runs.extend(paused.into_iter().map(|run| Found { is_paused: true, ..Found::new(&tenant, run, None) }));
+        let (tenants, mut found) = (self.observer.tenants(), VecDeque::new());
+        for tenant in &tenants {
+            let mut runs = self.find_ready_runs(tenant)?;
+            let free = usize::try_from(self.permits.available(tenant)).unwrap_or(MAX_DRIVEN).saturating_sub(runs.len());
+            let paused = self.renewed.find(&self.host, tenant, free)?;
+            runs.extend(paused.into_iter().map(|run| Found { is_paused: true, ..Found::new(tenant, run, None) }));
             found.push_back(runs);
         }
-        self.renewed.looked(now);
         // The next paused runs begin as soon as others have ended.
-        self.found_too_many = self.renewed.has_more();
+        self.found_too_many = self.renewed.looked(&tenants, now);
         // Takes one run of each tenant in turn.
         while let Some(mut runs) = found.pop_front() {
             let Some(run) = runs.pop_front() else { continue };
@@ -494,6 +492,7 @@ impl Supervisor {
         }
         // The end of a run makes no other run ready. But a run that waits for a permit may begin now.
         self.stale |= !over || self.found_too_many || !self.held.is_empty() || self.admission.has_waiting_runs();
+        self.renewed.note_end(&result);
         self.observer.ended(&result);
     }
 }

@@ -52,10 +52,20 @@ impl RunFacts {
             // The rest of the run can be shown without its packs.
             Err(error) => facts.packs_unknown = Some(error.to_string()),
         }
+        facts.with_input(host, run)
+    }
+
+    /// Reads the input of a run into these facts.
+    pub fn with_input(mut self, host: &Host, run: &RunId) -> Result<RunFacts, StartError> {
         if let Some(input) = host.input_of(run)? {
-            facts.set_input(&input);
+            self.set_input(&input);
         }
-        Ok(facts)
+        Ok(self)
+    }
+
+    /// Returns the facts without the input.
+    pub fn without_input(&self) -> RunFacts {
+        RunFacts { packs: self.packs.clone(), packs_unknown: self.packs_unknown.clone(), ..RunFacts::default() }
     }
 
     fn set_input(&mut self, input: &Json) {

@@ -68,7 +68,7 @@ pub(super) fn ended(decider: &mut Decider<'_>, key: TaskKey, call: (u32, u32), r
     call_ends::end(decider, key, call, reply);
     match decider.state.task(key).phase {
         Phase::Closing if !decider.state.task(key).has_calls_in_progress() => close::finish(decider, key),
-        Phase::Running | Phase::Delayed => ask_about_calls(decider, key),
+        Phase::Running | Phase::Delayed | Phase::Resolved => ask_about_calls(decider, key),
         _ => {}
     }
 }
@@ -136,7 +136,7 @@ pub(super) fn lose(decider: &mut Decider<'_>) {
         });
         match phase {
             Phase::Closing => close::finish(decider, key),
-            Phase::Running | Phase::Delayed => ask_about_calls(decider, key),
+            Phase::Running | Phase::Delayed | Phase::Resolved => ask_about_calls(decider, key),
             _ => {}
         }
     }

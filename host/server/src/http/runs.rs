@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::{Json, http::StatusCode};
 use flowcell_contract::{RunId, code};
 use flowcell_runtime::{
-    RunError, RunResult, RunStatus, Waiting,
+    OpenError, RunError, RunResult, RunStatus, Waiting,
     fact::{RunEnd, WaitsFor},
     paging::{PAGE_BYTES, PageLimits},
     ports::{Filter, RunRow},
@@ -22,6 +22,7 @@ use super::{
     search::{RunCount, RunQuery, list_counts},
 };
 use flowcell_platform::{
+    StartError,
     facts::{CutInput, MAX_SHOWN_INPUT_BYTES, PinnedPack, RunFacts},
     shape,
     tree::{Tree, Twig, is_zero},
@@ -273,12 +274,14 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiErr
     request
         .blocking(move |request| {
             let (row, next) = request.row(&run)?;
-            let facts = request.app.facts.read(&request.host, &row)?;
+            let record =
+                request.host.record(&run)?.ok_or_else(|| OpenError::Unknown(run.clone())).map_err(StartError::from)?;
+            let facts = request.app.facts.read(&request.host, &row, record.pin)?;
             let mut view = RunView::from_row(&row).with_facts(&facts);
             let repeats = Filter { retry_of: Some(run.clone()), limit: MAX_SHOWN_REPEATS, ..Filter::default() };
             let repeats = request.runs()?.runs(request.tenant(), &repeats)?;
             view.retried_by = repeats.iter().map(|row| row.run_id.to_string()).collect();
-            view.called_by = request.host.record(&run)?.and_then(|record| record.parent).map(|run| run.to_string());
+            view.called_by = record.parent.map(|run| run.to_string());
             Ok(match request.host.end_of(&run, next)? {
                 Some(end) => view.ended(end),
                 None => view,

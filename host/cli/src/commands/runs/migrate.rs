@@ -40,8 +40,12 @@ pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, Cli
             if let Some(done) = decide(migration.plan(), &args)? {
                 return Ok(done);
             }
-            let plan = block_on(migration.perform())?.map_err(MoveError::from)?;
+            // As over HTTP, the entries come first: a process that dies leaves no move without one.
             args.resume.of.note(&own, "run.migrate", &args.resume.run)?;
+            if args.keep_answers {
+                args.resume.of.note(&own, "gate.keep", &args.resume.run)?;
+            }
+            let plan = block_on(migration.perform())?.map_err(MoveError::from)?;
             say(&plan, &args, terminal);
             answer_and_resume(host, args.resume, terminal)
         }

@@ -180,7 +180,9 @@ pub(super) fn of_start(host: &Host, error: &StartError) -> Acted {
 /// is damaged, and the action fails. Otherwise the action is tried later.
 fn of_store(host: &Host, code: &str, error: &dyn std::fmt::Display, kind: Option<StoreErrorKind>) -> Acted {
     match kind {
-        Some(StoreErrorKind::Outage) => return Acted::Later(JobReason::new("store_unavailable", error)),
+        Some(StoreErrorKind::Outage | StoreErrorKind::Unavailable | StoreErrorKind::Conflict) => {
+            return Acted::Later(JobReason::new("store_unavailable", error));
+        }
         Some(StoreErrorKind::Damaged) => return Acted::Failed(JobReason::new(code, error)),
         _ => {}
     }

@@ -6,10 +6,16 @@
 //! used up parks again. So that these tries stay few, a returned cost begins them only once in each
 //! [`RETURNED_COST_INTERVAL`].
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use flowcell_contract::{RunId, Tenant, code};
-use flowcell_runtime::ports::{Filter, Runs, StoreError};
+use flowcell_runtime::{
+    RunResult,
+    ports::{Filter, MaybeStoreError as _, Runs, StoreError},
+};
 
 use crate::{Host, operate::usage::pause::Room};
 
@@ -27,7 +33,10 @@ const STATUSES: [&str; 2] = ["parked", "needs_attention"];
 pub(super) struct Renewed {
     /// The time of the next look, in milliseconds since 1970.
     next: u64,
+    /// The tenants with runs that are parked for a quota.
     tenants: HashMap<Tenant, Seen>,
+    /// The tenants that were looked at before.
+    known: HashSet<Tenant>,
 }
 
 /// What the looks have seen of a tenant with paused runs.
@@ -53,15 +62,25 @@ impl Renewed {
     /// Returns at most `limit` paused runs of a tenant that may go on now. Each call continues where the last one ended.
     pub(super) fn find(&mut self, host: &Host, tenant: &Tenant, limit: usize) -> Result<Vec<RunId>, StoreError> {
         let (Some(lists), true) = (host.runs(), host.usage().counts()) else { return Ok(Vec::new()) };
-        if host.now() >= self.next {
-            self.look(host, lists, tenant)?;
+        // Quotas that cannot be read, such as those of a policy of a newer version, stop no other run.
+        if host.now() >= self.next
+            && let Err(error) = self.look(host, lists, tenant)
+        {
+            error.warn(format_args!("cannot look for runs of `{tenant}` that a quota has paused"));
+            return Ok(Vec::new());
         }
         let Some(seen) = self.tenants.get_mut(tenant) else { return Ok(Vec::new()) };
         let mut found = seen.back.split_off(seen.back.len().saturating_sub(limit));
         while let Some(place) = &mut seen.rest
             && found.len() < limit
         {
-            let page = paused(lists, tenant, place, limit - found.len())?;
+            let page = match paused(lists, tenant, place, limit - found.len()) {
+                Ok(page) => page,
+                Err(error) => {
+                    seen.back.append(&mut found);
+                    return Err(error);
+                }
+            };
             match page.last() {
                 Some(last) => place.after = Some(last.clone()),
                 None if place.list + 1 < STATUSES.len() => *place = Place { list: place.list + 1, after: None },
@@ -80,23 +99,45 @@ impl Renewed {
     }
 
     /// Returns whether further paused runs are to begin.
-    pub(super) fn has_more(&self) -> bool {
+    fn has_more(&self) -> bool {
         self.tenants.values().any(|seen| seen.rest.is_some() || !seen.back.is_empty())
     }
 
-    /// Records that all tenants were looked at.
-    pub(super) fn looked(&mut self, now: u64) {
+    /// Records that these tenants were looked at. Returns whether further paused runs are to begin.
+    pub(super) fn looked(&mut self, tenants: &[Tenant], now: u64) -> bool {
         if now >= self.next {
             self.next = now + QUOTA_LOOK_INTERVAL.as_millis() as u64;
+        }
+        self.tenants.retain(|tenant, _| tenants.contains(tenant));
+        self.has_more()
+    }
+
+    /// Looks at the quotas without delay if a run has ended its turn because of one.
+    pub(super) fn note_end(&mut self, result: &RunResult) {
+        if result.quota.is_some() {
+            self.next = 0;
+        }
+    }
+
+    /// Begins with the first paused run of a tenant again, because a run could not be opened.
+    pub(super) fn start_over(&mut self, tenant: &Tenant) {
+        if let Some(seen) = self.tenants.get_mut(tenant) {
+            seen.rest = Some(Place::default());
         }
     }
 
     /// Returns the maximum time until the next look.
     pub(super) fn max_sleep(&self, host: &Host) -> Option<Duration> {
-        host.usage().counts().then(|| Duration::from_millis(self.next.saturating_sub(host.now())))
+        (!self.tenants.is_empty()).then(|| Duration::from_millis(self.next.saturating_sub(host.now())))
     }
 
     fn look(&mut self, host: &Host, lists: &dyn Runs, tenant: &Tenant) -> Result<(), StoreError> {
+        let (room, now) = (host.usage().load(tenant)?, host.now());
+        // Runs of a tenant whose quotas no longer pause may still be parked: each process looks for them once.
+        let is_first = self.known.insert(tenant.clone());
+        if !(is_first || room.pauses() || self.tenants.contains_key(tenant)) {
+            return Ok(());
+        }
         let mut are_paused = false;
         for list in 0..STATUSES.len() {
             are_paused |= !paused(lists, tenant, &Place { list, after: None }, 1)?.is_empty();
@@ -105,7 +146,6 @@ impl Renewed {
             self.tenants.remove(tenant);
             return Ok(());
         }
-        let (room, now) = (host.usage().load(tenant)?, host.now());
         // A process that has just started does not know whether the quotas allow more than before.
         let first = Seen { room, began: now, rest: (!room.is_closed).then(Place::default), back: Vec::new() };
         match self.tenants.get_mut(tenant) {

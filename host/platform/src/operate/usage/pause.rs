@@ -4,7 +4,7 @@ use flowcell_contract::Tenant;
 use flowcell_runtime::{QuotaHold, Quotas, quota::window_end};
 
 use super::Usage;
-use crate::operate::policy::PerDay;
+use crate::operate::policy::{OnExhausted, PerDay};
 
 /// A tenant's quotas at one time, to notice that they allow more than before.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +17,11 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// Returns whether a quota that is used up pauses runs.
+    pub(crate) fn pauses(&self) -> bool {
+        self.quotas.on_exhausted == OnExhausted::Pause
+    }
+
     /// Returns whether the operator has changed the quotas since `before`, or another day has begun.
     pub(crate) fn has_changed_since(&self, before: &Room) -> bool {
         self.quotas != before.quotas || self.day != before.day
@@ -58,7 +63,7 @@ impl Quotas for Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operate::{policy::OnExhausted, usage::Used};
+    use crate::operate::usage::Used;
 
     fn used(model_usd: f64) -> Used {
         Used { model_usd, events: 5, ..Used::default() }
