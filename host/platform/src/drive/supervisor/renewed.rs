@@ -35,6 +35,8 @@ pub(super) struct Renewed {
     next: u64,
     /// The tenants with runs that are parked for a quota.
     tenants: HashMap<Tenant, Seen>,
+    /// True if a run was parked for a quota since the last look.
+    has_new: bool,
     /// The tenants that were looked at before.
     known: HashSet<Tenant>,
 }
@@ -107,16 +109,15 @@ impl Renewed {
     pub(super) fn looked(&mut self, tenants: &[Tenant], now: u64) -> bool {
         if now >= self.next {
             self.next = now + QUOTA_LOOK_INTERVAL.as_millis() as u64;
+            self.has_new = false;
         }
         self.tenants.retain(|tenant, _| tenants.contains(tenant));
         self.has_more()
     }
 
-    /// Looks at the quotas without delay if a run has ended its turn because of one.
+    /// Looks at the quotas again at the next time if this run is parked for one.
     pub(super) fn note_end(&mut self, result: &RunResult) {
-        if result.quota.is_some() {
-            self.next = 0;
-        }
+        self.has_new |= result.quota.is_some();
     }
 
     /// Begins with the first paused run of a tenant again, because a run could not be opened.
@@ -128,7 +129,7 @@ impl Renewed {
 
     /// Returns the maximum time until the next look.
     pub(super) fn max_sleep(&self, host: &Host) -> Option<Duration> {
-        (!self.tenants.is_empty()).then(|| Duration::from_millis(self.next.saturating_sub(host.now())))
+        (self.has_new || !self.tenants.is_empty()).then(|| Duration::from_millis(self.next.saturating_sub(host.now())))
     }
 
     fn look(&mut self, host: &Host, lists: &dyn Runs, tenant: &Tenant) -> Result<(), StoreError> {
