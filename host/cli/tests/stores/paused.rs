@@ -1,6 +1,6 @@
 //! Runs that a quota has paused, in two processes on one shared store: one of them goes on with each run, once.
 
-use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, time::Duration};
 
 use flowcell::{
     Filter, Host, Json, QuestionRef, RunCommand, RunOptions, RunResult, RunStatus, Source,
@@ -16,6 +16,9 @@ use super::{run_ok, servers};
 
 /// Number of runs that are paused.
 const RUNS: usize = 20;
+
+/// Maximum time until the next run goes on. Paused runs are looked for each 5 s.
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
 const ASKS: &str = "flow: { name: asks }
 nodes:
@@ -104,7 +107,8 @@ fn two_processes_go_on_with_each_paused_run_once() {
     let driving = hosts.each_ref().map(|host| runtime.spawn(drive(host.clone(), told.clone())));
     let mut next = |status: RunStatus| {
         for _ in 0..RUNS {
-            let result = runtime.block_on(results.recv()).unwrap();
+            let received = runtime.block_on(async { tokio::time::timeout(MAX_WAIT, results.recv()).await });
+            let result = received.expect("a paused run was forgotten").unwrap();
             assert_eq!((result.status, result.quota.is_some()), (status, status == RunStatus::Parked), "{result:?}");
         }
     };

@@ -357,6 +357,7 @@ impl Supervisor {
                 None if self.unopened.len() > unopened => {
                     self.held.drain(..).for_each(|held| _ = self.begun.remove(&held.key));
                 }
+                None if held.is_paused => self.renewed.put_back(held.key),
                 None => {}
             }
         }

@@ -6,10 +6,7 @@
 //! used up parks again. So that these tries stay few, a returned cost begins them only once in each
 //! [`RETURNED_COST_INTERVAL`].
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use flowcell_contract::{RunId, Tenant, code};
 use flowcell_runtime::{
@@ -37,8 +34,8 @@ pub(super) struct Renewed {
     tenants: HashMap<Tenant, Seen>,
     /// True if a run was parked for a quota since the last look.
     has_new: bool,
-    /// The tenants that were looked at before.
-    known: HashSet<Tenant>,
+    /// The tenants that were looked at before, and whether their quotas paused runs then.
+    known: HashMap<Tenant, bool>,
 }
 
 /// What the looks have seen of a tenant with paused runs.
@@ -69,6 +66,7 @@ impl Renewed {
             && let Err(error) = self.look(host, lists, tenant)
         {
             error.warn(format_args!("cannot look for runs of `{tenant}` that a quota has paused"));
+            self.known.remove(tenant);
             return Ok(Vec::new());
         }
         let Some(seen) = self.tenants.get_mut(tenant) else { return Ok(Vec::new()) };
@@ -134,9 +132,10 @@ impl Renewed {
 
     fn look(&mut self, host: &Host, lists: &dyn Runs, tenant: &Tenant) -> Result<(), StoreError> {
         let (room, now) = (host.usage().load(tenant)?, host.now());
-        // Runs of a tenant whose quotas no longer pause may still be parked: each process looks for them once.
-        let is_first = self.known.insert(tenant.clone());
-        if !(is_first || room.pauses() || self.tenants.contains_key(tenant)) {
+        // Runs of a tenant whose quotas no longer pause may still be parked: since before this process began, since a time
+        // when the quotas paused runs, or since this process has parked them.
+        let paused_before = self.known.insert(tenant.clone(), room.pauses()).unwrap_or(true);
+        if !(paused_before || self.has_new || room.pauses() || self.tenants.contains_key(tenant)) {
             return Ok(());
         }
         let mut are_paused = false;
