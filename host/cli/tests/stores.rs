@@ -17,6 +17,8 @@ mod paused;
 mod proxy;
 #[path = "stores/removed.rs"]
 mod removed;
+#[path = "stores/replicas.rs"]
+mod replicas;
 #[allow(dead_code, reason = "the runtime's tests ask servers for more")]
 #[path = "../../runtime/tests/stores/servers.rs"]
 mod servers;

@@ -114,6 +114,10 @@ pub const SERVER_PATIENCE_MS: u64 = 10_000;
 pub const SERVER_TEST_MS: u64 = 5_000;
 /// Milliseconds without an answer to a statement after which the server is tested.
 pub const SLOW_STATEMENT_MS: u64 = 2_000;
+/// Milliseconds after which a test commit that has not returned begins an outage.
+pub const SLOW_COMMIT_MS: u64 = 2_000;
+/// Milliseconds after which a test commit that has not returned is given up and begun again.
+pub const COMMIT_TEST_MS: u64 = 600_000;
 /// Maximum number of hosts in the URL of a shared store.
 pub const MAX_SERVER_HOSTS: usize = 8;
 /// Milliseconds for which `serve` and `drive` wait at their start for a server that does not answer.

@@ -338,7 +338,7 @@ fn tell_waiting(message: &str) {
 /// Runs the store's thread until the store is dropped.
 async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>) {
     tokio::task::spawn_local(heartbeat::renew_repeatedly(shared.clone()));
-    tokio::task::spawn_local(recovery::test_suspect_server(shared.clone()));
+    let testing = tokio::task::spawn_local(recovery::test_suspect_server(shared.clone()));
     tokio::task::spawn_local(presence::watch(shared.clone()));
     let writer = tokio::task::spawn_local(writer::Writer::new(shared.clone()).run());
     let answering = shared.clone();
@@ -348,8 +348,9 @@ async fn run_thread(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>
         }
     });
     let _ = writer.await;
+    // A pool waits for its connections when it is closed, and a test commit may wait for long.
+    testing.abort();
     if let Some(pinned) = shared.snapshot.get() {
-        // A pool waits for its connections when it is closed.
         pinned.lock().await.discard();
     }
     if shared.queue.is_closed() {

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Waits for an answer, so that a run is in flight when the server is killed.
-const WAITS: &str = "
+pub(crate) const WAITS: &str = "
 flow: { name: waits, outputs: { said: '{{ ask.response.choice }}' } }
 nodes:
   - { id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }
@@ -31,19 +31,19 @@ const STARTS_AWAY: &str = "the store cannot be read, so its runs wait";
 const ENDS_AWAY: &str = "the store can be read again";
 
 /// A process under test, with the lines of its standard error.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     lines: mpsc::Receiver<String>,
     seen: Vec<String>,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Serving {
-    fn start(folder: &Path, url: &str) -> Serving {
+    pub(crate) fn start(folder: &Path, url: &str) -> Serving {
         Serving::start_with(folder, url, &[])
     }
 
-    fn start_with(folder: &Path, url: &str, more: &[&str]) -> Serving {
+    pub(crate) fn start_with(folder: &Path, url: &str, more: &[&str]) -> Serving {
         let mut serving = Serving::begin(folder, url, more);
         serving.address = serving.wait_for("listening on http://").replace("listening on http://", "");
         serving
@@ -61,7 +61,7 @@ impl Serving {
     }
 
     /// Waits for a line with this text.
-    fn wait_for(&mut self, text: &str) -> String {
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
         while let Ok(line) = self.lines.recv() {
             self.seen.push(line.clone());
             if line.contains(text) {
@@ -71,20 +71,25 @@ impl Serving {
         panic!("the server has ended, and did not say `{text}`: {:?}", self.seen);
     }
 
-    fn ask(&self, method: &str, path: &str, body: &Value) -> String {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> String {
         called::exchange(&self.address, method, path, body)
     }
 
     /// Asserts that the server says 503 `store_unavailable`, with the time after which to repeat the request.
-    fn assert_unavailable(&self, method: &str, path: &str, body: &Value) {
+    pub(crate) fn assert_unavailable(&self, method: &str, path: &str, body: &Value) {
         let answer = self.ask(method, path, body);
         let is_temporary = answer.starts_with("HTTP/1.1 503 ") && answer.to_lowercase().contains("\r\nretry-after: ");
         assert!(is_temporary && answer.contains("store_unavailable"), "{method} {path}: {answer}");
     }
 
-    fn stop(mut self) -> Vec<String> {
+    /// Asks the process to stop, and waits for its end. Returns its exit code.
+    pub(crate) fn end(&mut self) -> Option<i32> {
         assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
-        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{:?}", self.seen);
+        self.child.wait().unwrap().code()
+    }
+
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        assert_eq!(self.end(), Some(0), "{:?}", self.seen);
         self.seen.extend(self.lines.iter());
         std::mem::take(&mut self.seen)
     }
@@ -97,11 +102,11 @@ impl Drop for Serving {
     }
 }
 
-fn start_body() -> Value {
+pub(crate) fn start_body() -> Value {
     json!({ "flow": { "flow": { "name": "noop" }, "nodes": [{ "id": "n", "type": "control.noop" }] } })
 }
 
-fn check_end(folder: &Path, url: &str, run: &str) {
+pub(crate) fn check_end(folder: &Path, url: &str, run: &str) {
     let shown = || run_ok(folder, &["runs", "show", run, "--json", "--store", url]);
     assert!((0..2_000).any(|_| shown().contains("\"succeeded\"")), "{run} does not end");
 }

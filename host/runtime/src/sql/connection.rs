@@ -182,6 +182,7 @@ impl Connections {
             patience,
             pinned: false,
             in_transaction: false,
+            in_statement: false,
             acquired: Instant::now(),
             outages: self.outages.clone(),
         })
@@ -189,7 +190,12 @@ impl Connections {
 
     /// Returns whether a connection that a caller keeps is to the present primary.
     pub(super) fn is_current(&self, connection: &Connection) -> bool {
-        self.primary.has_connection_of(connection.acquired.elapsed())
+        self.has_primary_for(connection.acquired.elapsed())
+    }
+
+    /// Returns whether the present primary was already the primary at this time before now.
+    pub(super) fn has_primary_for(&self, age: Duration) -> bool {
+        self.primary.has_connection_of(age)
     }
 
     /// Listens to a channel of PostgreSQL. Returns `None` for other servers.
@@ -222,6 +228,8 @@ pub(super) struct Connection {
     pinned: bool,
     /// True from the begin of a transaction that writes until its end.
     in_transaction: bool,
+    /// True from the begin of a statement until its end.
+    in_statement: bool,
     acquired: Instant,
     outages: Arc<Outages>,
 }
@@ -367,7 +375,9 @@ impl Connection {
     ) -> Result<T, SqlError> {
         let (dialect, patience) = (self.dialect, self.patience);
         let Some(pooled) = &mut self.pooled else { return Err(SqlError::Lost("the connection is closed".into())) };
+        self.in_statement = true;
         let answered = self.outages.watch(tokio::time::timeout(patience, work(pooled))).await;
+        self.in_statement = false;
         let outcome = match answered {
             Ok(outcome) => outcome.map_err(|error| SqlError::from_sqlx(dialect, error)),
             Err(_) => Err(SqlError::Lost(format!("the server did not answer within {patience:?}"))),
@@ -392,9 +402,10 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Closes the connection if the caller gave up within a transaction, so that no later caller writes in it.
+    /// Closes the connection if the caller gave up within a transaction or a statement, so that no later caller writes in
+    /// the transaction or waits for the statement.
     fn drop(&mut self) {
-        if self.in_transaction {
+        if self.in_transaction || self.in_statement {
             self.discard();
         }
     }

@@ -67,7 +67,7 @@ impl DocumentStore for SharedStore {
     ) -> Result<bool, StoreError> {
         let (tenant, kind, key) = (tenant.clone(), kind.to_owned(), key.to_owned());
         let text = value.map(Json::to_text);
-        self.worker.read(async move |connection| {
+        self.worker.write(async move |connection| {
             let (tenant, kind, key) = (tenant.as_str(), kind.as_str(), key.as_str());
             let written = match &text {
                 Some(text) if expected_version == 0 => {

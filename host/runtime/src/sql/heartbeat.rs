@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Instant};
 use super::{
     Shared,
     connection::{Connection, SqlError, args},
-    epoch, sweep,
+    epoch,
+    outage::Blocked,
+    sweep,
 };
 
 /// The time after which the row of a dead owner is removed, in milliseconds.
@@ -17,8 +19,22 @@ pub(super) async fn become_owner(connection: &mut Connection, name: &str, lease_
     connection.run(dead, args![DEAD_OWNER_KEPT_MS]).await?;
     let sql = "INSERT INTO flowcell_owners (name, until) VALUES (?, {now} + ?)";
     connection.run(sql, args![name, lease_ms]).await?;
+    inserted_id(connection).await
+}
+
+/// Returns the id of the row that this connection has inserted last.
+async fn inserted_id(connection: &mut Connection) -> Result<i64, SqlError> {
     let sql = connection.dialect().pick("SELECT last_insert_id()", "SELECT lastval()");
     connection.row(sql, args![]).await?.map_or(Err(SqlError::Again), |row| row.int(0))
+}
+
+/// Commits a write that changes nothing: it inserts a row and deletes it. No other transaction waits for this row.
+pub(super) async fn commit_test_row(connection: &mut Connection) -> Result<(), SqlError> {
+    connection.begin().await?;
+    connection.run("INSERT INTO flowcell_owners (name, until) VALUES ('test', 0)", args![]).await?;
+    let id = inserted_id(connection).await?;
+    connection.run("DELETE FROM flowcell_owners WHERE id = ?", args![id]).await?;
+    connection.commit().await
 }
 
 /// Renews the lease repeatedly. A process that could not renew it for too long stops its drivers. A process whose
@@ -67,6 +83,7 @@ async fn park_runs(shared: &Shared) -> Result<(), SqlError> {
 async fn renew(shared: &Shared) -> Result<Age, SqlError> {
     let options = &shared.options;
     let lease = options.lease.as_millis() as u64;
+    shared.connections.outages().wait(Blocked::Writes, options.patience).await?;
     let mut connection = shared.connections.acquire(options.patience).await?;
     if shared.epoch.is_older(&mut connection).await? {
         return Ok(Age::Older);

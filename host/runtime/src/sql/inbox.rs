@@ -57,7 +57,7 @@ impl Inbox for SharedStore {
         let (tenant, run) = (tenant.clone(), run.clone());
         let answer = self.worker.begin(async move |shared: &Arc<Shared>| {
             let began = Instant::now();
-            writer::read(shared, async |connection| post(connection, &tenant, &run, &message).await).await?;
+            writer::write(shared, async |connection| post(connection, &tenant, &run, &message).await).await?;
             let look = async |connection: &mut Connection| outcome(connection, &tenant, &run, &message.id).await;
             loop {
                 if let Some(outcome) = writer::read(shared, look).await? {
@@ -146,7 +146,7 @@ async fn deliver_message(world: &Weak<World>, worker: &Worker, message: Waiting)
         return;
     }
     let Ok(outcome) = text(&outcome) else { return };
-    let recorded = worker.read(async move |connection| {
+    let recorded = worker.write(async move |connection| {
         let sql = "UPDATE flowcell_inbox SET outcome = ? WHERE id = ? AND outcome IS NULL";
         connection.run(sql, args![outcome.clone(), number]).await
     });

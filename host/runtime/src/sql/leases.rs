@@ -59,7 +59,7 @@ impl SharedRuns for SharedStore {
         let _ = self.settle();
         let owner = self.shared.claims.owner();
         // If the server does not answer, the claims end with the lease.
-        if self.worker.read(async move |connection| heartbeat::release_runs(connection, owner).await).is_ok() {
+        if self.worker.write(async move |connection| heartbeat::release_runs(connection, owner).await).is_ok() {
             self.shared.presence.leave();
         }
     }

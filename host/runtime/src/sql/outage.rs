@@ -1,7 +1,8 @@
 //! Outages: times in which the server does not answer, or accepts no writes.
 //!
-//! Any error of a connection makes the server suspect. A tokio task (`recovery`) then tests the server with a
-//! connection of its own. If the test fails, an outage begins, and the test is repeated each second until it succeeds.
+//! Any error of a connection, and a slow statement, makes the server suspect. A tokio task (`recovery`) then tests the
+//! server with a connection of its own, and with a commit, which may wait for a replica that is away. If the test fails, an
+//! outage begins, and the test is repeated each second until it succeeds. No further commit begins meanwhile.
 //! Callers wait for the end of the outage, for at most [`patience`](super::options::Options::patience). Once the outage
 //! has lasted that long, callers get an error at once. Once the lease of this process may have ended, too, the process
 //! gives up its runs, and drives them again after the outage. The log has a line at the begin of the outage, and then

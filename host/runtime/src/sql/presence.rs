@@ -25,6 +25,7 @@ use super::{
     Shared,
     connection::{Connection, SqlError, args},
     values::hash,
+    writer,
 };
 use crate::{limits::DEATH_CHECK_MS, sqlite::private, world::random};
 
@@ -242,11 +243,7 @@ pub(super) async fn watch(shared: Arc<Shared>) {
         if dead.is_empty() {
             continue;
         }
-        let ended = match shared.connections.acquire(shared.options.patience).await {
-            Ok(mut connection) => end_leases(&mut connection, &dead).await,
-            Err(error) => Err(error),
-        };
-        match ended {
+        match writer::write(&shared, async |connection| end_leases(connection, &dead).await).await {
             Ok(()) => known.extend(dead.into_iter().map(|dead| dead.name)),
             Err(error) => {
                 tracing::debug!("cannot end the leases of processes that have died, and tries again: {error}");

@@ -62,6 +62,30 @@ struct Variable {
     value: String,
 }
 
+/// Returns which replica commits wait for at present, according to the server. `None`: no commit waits for a replica.
+pub(super) async fn awaited_replica(connection: &mut Connection) -> Result<Option<String>, SqlError> {
+    match connection.dialect() {
+        Dialect::MySql => {
+            let sql = "SHOW GLOBAL STATUS WHERE Variable_name IN
+                ('Rpl_semi_sync_master_wait_sessions', 'Rpl_semi_sync_source_wait_sessions') AND Value > 0";
+            let waiting = connection.row(sql, args![]).await?;
+            Ok(waiting.map(|_| "it waits for a semi-synchronous replica; start it, or connect another one".to_owned()))
+        }
+        Dialect::Postgres => {
+            // A user sees the waits of its own sessions.
+            let sql = "SELECT current_setting('synchronous_standby_names') FROM pg_stat_activity
+                WHERE wait_event = 'SyncRep' LIMIT 1";
+            let names = connection.row(sql, args![]).await?.map(|row| row.text(0)).transpose()?;
+            Ok(names.map(|names| {
+                format!(
+                    "it waits for a synchronous replica; start it, or connect another one that \
+                     `synchronous_standby_names`, `{names}`, names"
+                )
+            }))
+        }
+    }
+}
+
 /// Reads the variables of semi-synchronous replication, and its present state, by their names in MariaDB. MySQL has other
 /// names since 8.0.26.
 async fn semi_sync_variables(connection: &mut Connection) -> Result<BTreeMap<String, Variable>, SqlError> {

@@ -57,20 +57,31 @@ impl Worker {
         &self,
         work: impl AsyncFn(&mut Connection) -> Result<T, SqlError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.wait(move |shared| async move { writer::read(&shared, work).await }.boxed_local())
+    }
+
+    /// Writes on the store's thread, beside the commits, and waits for the result.
+    pub(super) fn write<T: Send + 'static>(
+        &self,
+        work: impl AsyncFn(&mut Connection) -> Result<T, SqlError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.wait(move |shared| async move { writer::write(&shared, work).await }.boxed_local())
+    }
+
+    /// Does work on the store's thread, and waits for the result.
+    fn wait<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Arc<Shared>) -> LocalBoxFuture<'static, Result<T, SqlError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let (answer, answered) = mpsc::channel();
-        let job: Job =
-            Box::new(move |shared| async move { _ = answer.send(writer::read(&shared, work).await) }.boxed_local());
+        let job: Job = Box::new(move |shared| async move { _ = answer.send(work(shared).await) }.boxed_local());
         let _ = self.jobs.send(job);
         Ok(blocking(|| answered.recv()).map_err(|_| StoreError::unavailable("the store is closed"))??)
     }
 
     /// Makes all later reads use one snapshot of the present data.
     pub(super) fn pin_snapshot(&self) -> Result<(), StoreError> {
-        let (told, answer) = mpsc::channel();
-        let job: Job =
-            Box::new(move |shared| async move { _ = told.send(writer::pin_snapshot(&shared).await) }.boxed_local());
-        let _ = self.jobs.send(job);
-        Ok(answer.recv().map_err(|_| StoreError::unavailable("the store is closed"))??)
+        self.wait(|shared| async move { writer::pin_snapshot(&shared).await }.boxed_local())
     }
 
     /// Like [`Worker::read`], for data that may be damaged. Damage is an error.

@@ -55,7 +55,8 @@ impl Writer {
     /// A commit is repeated unless the server refuses its values. The repetition ends in two cases. If an outage lasts
     /// longer than [`patience`](super::options::Options::patience), this process gives up its runs, and the commit
     /// becomes empty. A store that is being closed gives up once it has not renewed its lease for that time. Other
-    /// work may wait behind the commit, in `later` and in the queue: after that time its callers get an error.
+    /// work may wait behind the commit, in `later` and in the queue: after that time its callers get an error. An outage
+    /// is waited for, and not tried: each commit that waits for a replica would keep a session of the server busy.
     async fn commit(&mut self, items: Vec<Item>, later: &mut VecDeque<Item>) -> bool {
         if items.is_empty() {
             return true;
@@ -66,7 +67,11 @@ impl Writer {
         let (mut in_doubt, mut pause) = (false, RETRY_PAUSES.0);
         let began = Instant::now();
         loop {
-            match self.try_commit(&items, in_doubt).await {
+            let tried = match self.outages().error(Blocked::Writes, Duration::ZERO) {
+                Some(outage) => Err(outage),
+                None => self.try_commit(&items, in_doubt).await,
+            };
+            match tried {
                 Ok(written) => {
                     self.shared.queue.count_commit();
                     record_new_rows(&self.shared, &self.rows, &items);
@@ -84,7 +89,7 @@ impl Writer {
                     }
                     tracing::debug!("repeating a commit: {error}");
                     let is_late = began.elapsed() > self.shared.options.patience;
-                    if is_late || !error.is_transient() {
+                    if (is_late || !error.is_transient()) && !matches!(error, SqlError::Outage(_)) {
                         self.outages().begin(Blocked::Writes, &error);
                     }
                     if began.elapsed() > self.shared.options.outage_patience() {
@@ -221,7 +226,11 @@ impl Writer {
         let mut pause = RETRY_PAUSES.0;
         let began = Instant::now();
         loop {
-            let done = match self.connection().await {
+            let connection = match self.outages().error(Blocked::Writes, Duration::ZERO) {
+                Some(outage) => Err(outage),
+                None => self.connection().await,
+            };
+            let done = match connection {
                 Err(error) => Err(error),
                 Ok(mut connection) => {
                     let done = match heartbeat::ensure_lease(&self.shared, &mut connection).await {
@@ -286,26 +295,45 @@ pub(super) async fn read<T>(
     shared: &Shared,
     work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>,
 ) -> Result<T, SqlError> {
-    if let Some(pinned) = shared.snapshot.get() {
-        return work(&mut *pinned.lock().await).await;
+    match shared.snapshot.get() {
+        Some(pinned) => work(&mut *pinned.lock().await).await,
+        None => repeat(shared, Blocked::Everything, work).await,
     }
+}
+
+/// Does work that writes by itself, beside the commits. Repeats the work until the patience of the store ends.
+pub(super) async fn write<T>(
+    shared: &Shared,
+    work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>,
+) -> Result<T, SqlError> {
+    repeat(shared, Blocked::Writes, work).await
+}
+
+async fn repeat<T>(
+    shared: &Shared,
+    operation: Blocked,
+    work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>,
+) -> Result<T, SqlError> {
     let (began, mut pause) = (Instant::now(), RETRY_PAUSES.0);
     loop {
-        let done = match shared.connections.acquire(shared.options.patience).await {
-            Err(error) => Err(error),
-            Ok(mut connection) => work(&mut connection).await,
-        };
         let outages = shared.connections.outages();
+        let done = match outages.wait(operation, shared.options.patience).await {
+            Err(error) => Err(error),
+            Ok(()) => match shared.connections.acquire(shared.options.patience).await {
+                Err(error) => Err(error),
+                Ok(mut connection) => work(&mut connection).await,
+            },
+        };
         match done {
             Err(error)
                 if error.is_transient()
                     && began.elapsed() < shared.options.patience
-                    && outages.error(Blocked::Everything, shared.options.patience).is_none() =>
+                    && outages.error(operation, shared.options.patience).is_none() =>
             {
                 outages.pause(pause).await;
                 pause = (pause * 2).min(RETRY_PAUSES.1);
             }
-            done => return done.map_err(|error| outages.explain(Blocked::Everything, error)),
+            done => return done.map_err(|error| outages.explain(operation, error)),
         }
     }
 }

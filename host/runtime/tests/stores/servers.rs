@@ -32,16 +32,21 @@ pub(crate) struct Server {
 const NOBODY: u32 = 65_534;
 
 /// A shell script that runs a server until standard input is closed. Then it stops the server and removes its folder.
-/// At the line `kill` it kills the server, and at the line `start` it starts the server again.
+/// At the line `kill` it kills the server, and at the line `start` it starts the server again. At the line `pause` it
+/// suspends all processes of the server, and at the line `go-on` they go on.
 const WATCHER: &str = r#"folder=$1; signal=$2; shift 2; exec 3<&0
 start() { "$@" </dev/null >>"$folder/log" 2>&1 3<&- & server=$!; }
+each() { kill -s "$1" "$server" $(ps -o pid= --ppid "$server"); }
 start "$@"
 while read -r order <&3; do
     case $order in
         kill) kill -s "$signal" "$server"; wait "$server" ;;
         start) start "$@" ;;
+        pause) each STOP ;;
+        go-on) each CONT ;;
     esac
 done
+each CONT
 kill -s "$signal" "$server"; wait "$server"; rm -rf "$folder""#;
 
 static MYSQL: OnceLock<Result<Server, String>> = OnceLock::new();
@@ -51,7 +56,7 @@ static POSTGRES: OnceLock<Result<Server, String>> = OnceLock::new();
 /// the skipped test and returns `None`.
 pub(crate) fn server(dialect: Dialect) -> Option<&'static Server> {
     let (started, start): (_, fn() -> Result<Server, String>) = match dialect {
-        Dialect::MySql => (&MYSQL, start_mysql),
+        Dialect::MySql => (&MYSQL, || start_mysql(&[])),
         Dialect::Postgres => (&POSTGRES, start_postgres),
     };
     match started.get_or_init(start) {
@@ -71,10 +76,17 @@ pub(crate) fn own_server(dialect: Dialect) -> Option<Server> {
     // The shared server shows whether the kind is installed.
     server(dialect)?;
     let started = match dialect {
-        Dialect::MySql => start_mysql(),
+        Dialect::MySql => start_mysql(&[]),
         Dialect::Postgres => start_postgres(),
     };
     Some(started.unwrap())
+}
+
+/// Starts a MariaDB server for one test, with the log that replicas read. If the server is not installed, prints the name
+/// of the skipped test and returns `None`.
+pub(crate) fn own_mysql_with_log() -> Option<Server> {
+    server(Dialect::MySql)?;
+    Some(start_mysql(&["--log-bin=log", "--sync-binlog=1"]).unwrap())
 }
 
 /// Returns the path of an installed program with one of these names, in `PATH` or in one of these folders.
@@ -177,7 +189,7 @@ fn run_postgres(folder: &Path, postgres: &Path) -> Result<Server, String> {
     started(Server { dialect: Dialect::Postgres, port, watched }, folder)
 }
 
-fn start_mysql() -> Result<Server, String> {
+fn start_mysql(more: &[&str]) -> Result<Server, String> {
     let server = program(&["mariadbd", "mysqld"], &["/usr/sbin", "/usr/libexec"])?;
     let install = program(&["mariadb-install-db", "mysql_install_db"], &["/usr/scripts"])?;
     let (folder, port) = (folder("mariadb"), free_port());
@@ -195,6 +207,7 @@ fn start_mysql() -> Result<Server, String> {
         "--max-connections=300".into(),
         "--innodb-flush-log-at-trx-commit=1".into(),
     ];
+    let words = words.into_iter().chain(more.iter().map(|word| (*word).to_owned())).collect::<Vec<_>>();
     let watched = watch(&folder, "KILL", &server, &words);
     started(Server { dialect: Dialect::MySql, port, watched }, &folder)
 }
@@ -226,6 +239,16 @@ impl Server {
     /// Starts the server again after it was killed.
     pub(crate) fn start(&mut self) {
         self.order("start");
+    }
+
+    /// Suspends all processes of the server.
+    pub(crate) fn pause(&mut self) {
+        self.order("pause");
+    }
+
+    /// Lets a suspended server go on.
+    pub(crate) fn go_on(&mut self) {
+        self.order("go-on");
     }
 
     fn order(&mut self, order: &str) {
