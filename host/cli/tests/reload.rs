@@ -224,10 +224,14 @@ fn broken_packs_keep_the_earlier_ones_in_use() {
         let error = reloaded["errors"][0].as_str().unwrap();
         assert!(error.contains(words) && error.ends_with("the packs are as before"), "{words}: {reloaded}");
         assert_eq!((&reloaded["packs"], &reloaded["flows"]["broken"]), (&Value::Null, &json!([])));
+        let answered = process.ask("POST", "/v1/admin/reload", &Value::Null);
+        assert_eq!((answered.status, answered.json()), (200, reloaded));
         assert_eq!(process.ask("GET", "/v1/nodes/acme.greet@0.2", &Value::Null).status, 404);
         process.hears(words);
         ["second.wasm", file].iter().for_each(|file| fs::remove_file(process.path().join("packs").join(file)).unwrap());
     }
+    let good = process.ask("POST", "/v1/admin/reload", &Value::Null).json();
+    assert_eq!((&good["packs"]["unchanged"], &good["errors"]), (&json!(1), &Value::Null), "{good}");
     process.begin("one");
     process.finish("one");
     fs::rename(process.path().join("packs"), process.path().join("elsewhere")).unwrap();

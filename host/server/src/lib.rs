@@ -115,7 +115,6 @@ pub struct Server {
     drain_delay: Duration,
     app: Arc<App>,
     drive: Supervisor,
-    reloader: Arc<Reloader>,
 }
 
 impl Server {
@@ -152,11 +151,11 @@ impl Server {
         observer.listen_for(&directory.identity.tenants())?;
         let reloader = Arc::new(Reloader::new(host.clone()).with_flows(&directory.flows, triggers.clone()));
         let drive = Supervisor::with_arrivals(host, Arc::new(observer), arrivals);
-        let app = Arc::new(App::new(directory, triggers, broadcasts, &limits));
+        let app = Arc::new(App::new(directory, triggers, reloader, broadcasts, &limits));
         let names = Names::new(address.port(), address.ip().is_loopback(), &names);
         let router = router(&app, names);
         let proxies = Proxies::new(&proxies);
-        Ok(Server { listener, address, router, limits, proxies, drain_delay, app, drive, reloader })
+        Ok(Server { listener, address, router, limits, proxies, drain_delay, app, drive })
     }
 
     /// Returns the address that the server listens on, with the port that the system has chosen.
@@ -171,7 +170,7 @@ impl Server {
 
     /// Returns the reloader of the packs, flows and triggers of this server.
     pub fn reloader(&self) -> Arc<Reloader> {
-        self.reloader.clone()
+        self.app.reloader.clone()
     }
 
     /// Serves requests and drives runs until `stop` is ready.
@@ -181,10 +180,11 @@ impl Server {
     /// another process can continue them. Answers in progress have 5 s to finish. Returns an error if the store cannot
     /// be read.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
-        let Server { listener, router, limits, proxies, drain_delay, app, drive, reloader, .. } = self;
+        let Server { listener, router, limits, proxies, drain_delay, app, drive, .. } = self;
         let ends = app.ends.subscribe();
         let mut flushing = JoinSet::new();
         flushing.spawn(flush_counts(app.host.usage().clone(), app.identity.clone()));
+        let reloader = app.reloader.clone();
         flushing.spawn(async move { reloader.follow_shared_packs().await });
         if app.host.shared().is_some() {
             flushing.spawn(follow_posted_flows(app.clone()));

@@ -145,6 +145,7 @@ fn table() -> Vec<Row> {
         (Needs(Scope::AdminWrite), routes!(admin::enable)),
         (Needs(Scope::AdminWrite), routes!(admin::disable)),
         (Needs(Scope::AdminWrite), routes!(admin::cancel)),
+        (Needs(Scope::AdminWrite), routes!(admin::reload)),
         (Needs(Scope::FlowWrite), routes!(steps_api::create_flow)),
         (Needs(Scope::RunCreate), routes!(steps_api::run_flow)),
         (Needs(Scope::FlowRead), routes!(steps_api::list_flows)),

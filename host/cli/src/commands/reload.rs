@@ -37,7 +37,7 @@ pub(crate) struct ReloadArgs {
 pub(super) fn execute(args: &ReloadArgs) -> Result<Exit, CliError> {
     let StoreLocation::Folder(folder) = require_durable(&args.store)? else {
         return Err(CliError::wrong("the processes of a shared store cannot be asked to reload")
-            .hint("send SIGHUP to each of them: `kill -HUP PID`; posted flows and pushed packs need no reload"));
+            .hint("send SIGHUP to each of them (`kill -HUP PID`) or `POST /v1/admin/reload`; posted flows and pushed packs need no reload"));
     };
     let result = ask_for_result(folder, &OwnerRequest::Reload, &RunId::from("")).map_err(|error| {
         error.hint("`flowcell reload` needs a process that owns the store, such as `flowcell serve`")

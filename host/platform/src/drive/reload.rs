@@ -23,6 +23,7 @@ pub const MAX_CHECKED_FLOWS: usize = 1_000;
 
 /// The result of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Reloaded {
     /// The changes of packs. `None` if a pack cannot be used; all packs are then as before.
@@ -40,6 +41,7 @@ pub struct Reloaded {
 
 /// The changes of flows since they were last read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FlowChanges {
     /// The new files of flows in the folder.
@@ -58,6 +60,7 @@ pub struct FlowChanges {
 
 /// A flow that cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BrokenFlow {
     /// The name of the flow.

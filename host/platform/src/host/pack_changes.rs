@@ -6,8 +6,10 @@ use crate::packs::PackId;
 
 /// A pack whose node types every flow of a host may use. Built-in packs are not among them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostPack {
     /// The name and version.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub pack: PackId,
     /// The SHA-256 of the component.
     pub digest: String,
@@ -17,6 +19,7 @@ pub struct HostPack {
 
 /// The place that a host has a pack from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum PackSource {
     /// A file, or a folder of packs.
@@ -40,6 +43,7 @@ pub struct SkippedPack {
 
 /// The difference between the packs of a host before and after they were read again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PackChanges {
     /// The packs that are new, and take the place of no other one.
     pub added: Vec<HostPack>,

@@ -27,6 +27,7 @@ use super::{
 };
 use flowcell_platform::{
     control,
+    reload::Reloaded,
     tenants::{
         TenantRow, Tenants,
         across::{RunPlace, list_runs},
@@ -276,6 +277,25 @@ pub(crate) async fn cancel(
         send_command(&of_tenant, &run, RunCommand::Cancel).await?;
         of_tenant.write_audit_entry("run.cancel", run.to_string()).await?;
         Ok(Json(Accepted::new(&run)))
+    })
+    .await
+}
+
+/// Read packs, flows and triggers again, as `flowcell reload`
+///
+/// Reads the packs of the server, the flows of `local` and the triggers of all tenants. The answer is 200 also if something
+/// cannot be read or a flow is broken: see `errors` and `flows.broken`. If packs cannot be used, `packs` is null, and the
+/// earlier packs stay in use. Several reloads run one after the other.
+#[utoipa::path(post, path = "/v1/admin/reload", tag = "admin", operation_id = "reload",
+    request_body(content = Nothing, description = "optional"),
+    responses((status = 200, body = Reloaded), (status = "default", body = ErrorBody)))]
+pub(crate) async fn reload(request: Request, Body(Nothing {}): Body<Nothing>) -> Result<Json<Reloaded>, ApiError> {
+    finish_detached(async move {
+        let reloaded = request.app.reloader.reload().await;
+        reloaded.log();
+        let outcome = if reloaded.is_good() { "good" } else { "with errors" };
+        request.write_audit_entry("server.reload", outcome.to_owned()).await?;
+        Ok(Json(reloaded))
     })
     .await
 }

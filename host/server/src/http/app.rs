@@ -31,7 +31,9 @@ use super::{
     permit::{MAX_HOOK_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, RequestPermit},
     tenant_directory::TenantDirectory,
 };
-use flowcell_platform::{FlowLibrary, Host, LibraryError, supervisor::AdmissionQueue, triggers::Triggers, waiting};
+use flowcell_platform::{
+    FlowLibrary, Host, LibraryError, reload::Reloader, supervisor::AdmissionQueue, triggers::Triggers, waiting,
+};
 
 /// Maximum number of requests that the server answers at the same time. A [`FairSemaphore`] divides them among
 /// tenants.
@@ -62,6 +64,7 @@ pub(crate) struct App {
     directory: Arc<TenantDirectory>,
     unready: AtomicBool,
     pub(crate) triggers: Arc<Triggers>,
+    pub(crate) reloader: Arc<Reloader>,
     pub(crate) admission: AdmissionQueue,
     pub(crate) broadcasts: Arc<Broadcasts>,
     pub(crate) subscribers: FairSemaphore,
@@ -92,6 +95,7 @@ impl App {
     pub(crate) fn new(
         directory: Arc<TenantDirectory>,
         triggers: Arc<Triggers>,
+        reloader: Arc<Reloader>,
         broadcasts: Arc<Broadcasts>,
         limits: &Limits,
     ) -> App {
@@ -102,6 +106,7 @@ impl App {
             directory,
             unready: AtomicBool::new(false),
             triggers,
+            reloader,
             broadcasts,
             subscribers: FairSemaphore::new(limits.subscribers),
             heartbeat: limits.heartbeat,

@@ -57,9 +57,9 @@ pub async fn serve(
     let mut drive = Supervisor::with_arrivals(host, Arc::new(DrivenRuns(broadcasts.clone())), arrivals);
     // This process starts no triggers by itself, but changes of triggers still have to be recorded.
     let triggers = Arc::new(Triggers::new(directory.clone()));
-    let app = Arc::new(App::new(directory, triggers, broadcasts, &Limits::default()));
+    let reloader = Arc::new(Reloader::new(directory.host.clone()));
+    let app = Arc::new(App::new(directory, triggers, reloader.clone(), broadcasts, &Limits::default()));
     begun(drive.admission());
-    let reloader = Reloader::new(app.host.clone());
     let mut following = JoinSet::new();
     following.spawn(async move { reloader.follow_shared_packs().await });
     let mut client = tokio::spawn(talk(app.clone()));

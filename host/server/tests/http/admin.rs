@@ -10,7 +10,7 @@ use flowcell_server::{
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Answer, Served},
+    client::{Answer, Served, ask},
     samples::{asks, hello},
     tenants::call,
 };
@@ -182,6 +182,7 @@ fn h1_no_token_of_a_tenant_acts_on_all_tenants() {
         ("POST", "/v1/admin/tenants/a/enable"),
         ("POST", "/v1/admin/tenants/ab/runs/open/cancel"),
         ("POST", "/v1/admin/tenants/a/runs/open/cancel"),
+        ("POST", "/v1/admin/reload"),
     ] {
         let body = if method == "POST" { json!({ "stop": true }) } else { Value::Null };
         let answer = call(&site.served, &site.a, method, path, &body);
@@ -190,13 +191,35 @@ fn h1_no_token_of_a_tenant_acts_on_all_tenants() {
     assert_eq!(site.get("/v1/admin/tenants")["tenants"][1]["disabled"], false);
     // A token with one of the scopes does not have the other.
     let reads = site.tenants.create_token("", &["admin:read".to_owned()], "", None).unwrap().token;
-    let answer = call(&site.served, &reads, "POST", "/v1/admin/tenants/a/disable", &json!({}));
-    assert_eq!(answer.fault(), (403, "forbidden".to_owned()));
+    for path in ["/v1/admin/tenants/a/disable", "/v1/admin/reload"] {
+        let answer = call(&site.served, &reads, "POST", path, &json!({}));
+        assert_eq!(answer.fault(), (403, "forbidden".to_owned()), "{path}");
+    }
+    let of_operators = site.tenants.audit("", 0, 100).unwrap();
+    assert!(of_operators.iter().all(|entry| *entry.action != *"server.reload"), "{of_operators:?}");
     // A token of the operators is none of a tenant.
     for path in ["/v1/runs", "/v1/runs/open", "/v1/flows", "/v1/jobs", "/mcp"] {
         let answer = call(&site.served, &site.operator.token, "GET", path, &Value::Null);
         assert_eq!(answer.status, 403, "{path}: {answer:?}");
     }
+}
+
+#[test]
+fn the_operators_reload_the_server() {
+    let site = Site::new();
+    let reload = |body: &str| {
+        let header = format!("Bearer {}", site.operator.token);
+        ask(site.served.address, "POST", "/v1/admin/reload", &[("Authorization", &header)], body)
+    };
+    let reloaded = reload("");
+    assert_eq!(reloaded.status, 200, "{reloaded:?}");
+    let reloaded = reloaded.json();
+    let packs = json!({ "added": [], "replaced": [], "gone": [], "unchanged": 0 });
+    assert_eq!((&reloaded["packs"], &reloaded["triggers"], &reloaded["errors"]), (&packs, &json!(0), &Value::Null));
+    assert_eq!(reload("{}").json(), reloaded);
+    assert_eq!(reload(r#"{ "packs": ["/etc/passwd"] }"#).fault().0, 400, "it takes no places of files");
+    assert_eq!(site.audited(""), ["server.reload: good"; 2]);
+    assert!(site.audited("a").is_empty());
 }
 
 #[test]
