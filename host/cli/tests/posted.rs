@@ -18,6 +18,8 @@ mod packs;
 #[allow(dead_code, reason = "the runtime's tests cut more")]
 #[path = "../../runtime/tests/shared/proxy.rs"]
 mod proxy;
+#[path = "posted/pushed.rs"]
+mod pushed;
 #[allow(dead_code, reason = "the runtime's tests ask servers for more")]
 #[path = "../../runtime/tests/stores/servers.rs"]
 mod servers;

@@ -41,7 +41,7 @@ use flowcell_flow::{CheckMode, Source, Start, about};
 use self::files::{Ending, LibraryFiles, LinkError, Size};
 pub use self::{
     error::LibraryError,
-    stored::{FlowEntry, FlowSource, StoredFlow},
+    stored::{FlowEntry, FlowSource, PostedFlow, StoredFlow},
 };
 use crate::{
     host::{

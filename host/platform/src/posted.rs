@@ -281,6 +281,14 @@ impl PostedFlows {
         Err(PostError::Store(busy(name)))
     }
 
+    /// Fails if the flow still has this version, whose text was not found.
+    pub(crate) fn require_removed(&self, name: &str, version: &PostedVersion) -> Result<(), StoreError> {
+        match self.has(name, version)? {
+            true => Err(StoreError::damaged(format!("the text of version {} of `{name}` is missing", version.version))),
+            false => Ok(()),
+        }
+    }
+
     /// Returns whether the flow has this version. Callers ask after a write whose result is unclear: another process
     /// may have posted the same text first, or the answer of the store was lost.
     fn has(&self, name: &str, version: &PostedVersion) -> Result<bool, StoreError> {

@@ -342,6 +342,7 @@ impl From<LibraryError> for CliError {
             LibraryError::Unknown(_) => {
                 CliError::wrong(error.to_string()).hint("`flowcell flows list` lists the flows")
             }
+            LibraryError::Store(_) => CliError::ending(Exit::Unreadable, format!("cannot use the store: {error}")),
             _ => CliError::wrong(error.to_string()),
         }
     }

@@ -398,6 +398,7 @@ fn a_tenant_is_exported_beside_the_owner_of_the_store() {
     let manifest = ask(folder, &["tenant", "export", "acme", "out"]);
     let numbers = ["runs", "flowFiles", "files", "tokens", "secrets"].map(|name| manifest[name].as_u64().unwrap());
     assert_eq!(numbers, [1, 1, 1, 1, 1], "{manifest}");
+    assert_eq!(manifest["postedVersions"], 0, "a store in a folder has no posted flows");
     assert!(manifest["notExported"].to_string().contains("values of secrets"), "{manifest}");
     let out = folder.join("out");
     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();

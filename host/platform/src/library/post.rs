@@ -13,7 +13,7 @@ use flowcell_flow::{Source, script::ENDING};
 
 use super::{
     FlowEntry, FlowLibrary, FlowSource, Found, LibraryError, MAX_FLOWS, MAX_LIBRARY_BYTES, MAX_OLDER_VERSIONS,
-    StoredFlow, check_name,
+    PostedFlow, StoredFlow, check_name,
     files::{Ending, MIN_VERSION_BYTES},
     name_in_text,
 };
@@ -83,6 +83,26 @@ impl FlowLibrary {
         }
         let posted = flows.into_iter().rev();
         posted.map(|(name, ending, text)| beside.post_checked(host, &name, ending, text, Expects::Any)).collect()
+    }
+
+    /// Visits the kept versions of all posted flows, by name and number, also of those that flows of the folder hide. A
+    /// version that is removed meanwhile is left out. Fails if the text of another one is missing or damaged. A store that is
+    /// not shared has none.
+    pub fn each_posted<E: From<LibraryError>>(
+        &self,
+        mut visit: impl FnMut(&PostedFlow<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(posted) = &self.posted else { return Ok(()) };
+        for (name, head) in posted.flows().map_err(LibraryError::from)?.iter() {
+            for version in &head.versions {
+                let Some(text) = posted.text(name, version).map_err(LibraryError::from)? else {
+                    posted.require_removed(name, version).map_err(LibraryError::from)?;
+                    continue;
+                };
+                visit(&PostedFlow { name, version, text: &text.text, files: &text.files })?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the records of a flow's versions, in ascending order. A flow of the folder has none.

@@ -1,6 +1,6 @@
 //! The flows and versions that a library returns.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::posted::PostedVersion;
 
@@ -39,6 +39,20 @@ pub struct FlowEntry {
     /// The newest version of the posted flow of the same name, which the folder's flow hides.
     #[serde(rename = "hides", skip_serializing_if = "Option::is_none")]
     pub hidden_version: Option<u32>,
+}
+
+/// A version of a posted flow with its content.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct PostedFlow<'a> {
+    /// The name of the flow.
+    pub name: &'a str,
+    /// The record of the version.
+    #[serde(flatten)]
+    pub version: &'a PostedVersion,
+    /// The text of the flow.
+    pub text: &'a str,
+    /// The texts of the files beside the flow, by their relative paths.
+    pub files: &'a BTreeMap<String, String>,
 }
 
 /// A version of a flow.

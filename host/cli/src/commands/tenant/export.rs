@@ -10,6 +10,7 @@ use clap::{Args, ValueHint};
 use flowcell::{
     Filter, FlowLibrary, Host, RunRow, Runs,
     contract::{Tenant, host_files::TENANTS_FOLDER},
+    posted::PostedVersion,
     tenants::Tenants,
 };
 use serde::Serialize;
@@ -27,8 +28,7 @@ const EXPORT_VERSION: u32 = 1;
 /// Number of rows that are read at a time.
 const PAGE: usize = 500;
 /// The data of a tenant that an export does not have.
-const NOT_EXPORTED: [&str; 9] = [
-    "flows that were posted to a shared store",
+const NOT_EXPORTED: [&str; 8] = [
     "jobs",
     "the values of secrets, and tokens",
     "values of state, sessions and step states",
@@ -45,7 +45,9 @@ const NOT_EXPORTED: [&str; 9] = [
 The folder gets
   runs.jsonl     a line for each run that no other run called, with its `file`
   runs/          these runs, as `runs export` prints them
-  flows/         the flows with their versions
+  flows/         the flows of the folder with their versions
+  posted.jsonl   a line for each version of a flow that was posted to a shared store, with its `exportedAs`
+  posted/        these versions, each with its `text` and the `files` beside it
   files.jsonl    a line for each stored file
   files/         the contents of the stored files, by their ids
   audit.jsonl    the audit log
@@ -78,6 +80,7 @@ pub(super) fn execute(args: &ExportTenant) -> Result<Exit, CliError> {
     out.require_outside(library.folder())?;
     let exported_runs = export_runs(&host, &*runs, &out)?;
     let flows = out.copy_folder(library.folder(), "flows")?;
+    let posted = export_posted(&library.with_posted_of(&host), &out)?;
     let files = export_files(&host, &out)?;
     let audit = export_audit(&tenants, &args.tenant.name, &out)?;
     out.write_json("policy.json", &policy)?;
@@ -91,6 +94,7 @@ pub(super) fn execute(args: &ExportTenant) -> Result<Exit, CliError> {
         "exported": host.now(),
         "runs": exported_runs,
         "flowFiles": flows,
+        "postedVersions": posted,
         "files": files,
         "auditEntries": audit,
         "tokens": tokens.len(),
@@ -114,7 +118,7 @@ fn export_runs(host: &Host, runs: &dyn Runs, out: &Folder) -> Result<usize, CliE
         for row in page {
             count += 1;
             // The id of a run need not be the name of a file.
-            let name = format!("{count:08}.json");
+            let name = numbered(count);
             let mut file = below.file(&name)?;
             host.export(runs, &row.run_id, &mut file)?;
             file.flush().map_err(|error| below.unwritable(&name, &error))?;
@@ -125,12 +129,45 @@ fn export_runs(host: &Host, runs: &dyn Runs, out: &Folder) -> Result<usize, CliE
     Ok(count)
 }
 
+/// Returns the name of a numbered file.
+fn numbered(count: usize) -> String {
+    format!("{count:08}.json")
+}
+
 /// A line of the list of runs.
 #[derive(Serialize)]
 struct RunLine {
     file: String,
     #[serde(flatten)]
     row: RunRow,
+}
+
+/// A line of the list of posted versions.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PostedLine<'a> {
+    /// The file of the export. The record of the version has the name of the flow's own file.
+    exported_as: String,
+    name: &'a str,
+    #[serde(flatten)]
+    version: &'a PostedVersion,
+}
+
+/// Exports the versions of the flows in a shared store. The paths of the files beside a flow are the tenant's, and need not
+/// fit the file system, so each version is one file.
+fn export_posted(library: &FlowLibrary, out: &Folder) -> Result<usize, CliError> {
+    let mut index = out.file("posted.jsonl")?;
+    let below = out.folder("posted")?;
+    let mut count = 0;
+    library.each_posted(|flow| {
+        count += 1;
+        let name = numbered(count);
+        below.write_json(&name, flow)?;
+        let line = PostedLine { exported_as: format!("posted/{name}"), name: flow.name, version: flow.version };
+        out.write_line(&mut index, "posted.jsonl", &line)
+    })?;
+    index.flush().map_err(|error| out.unwritable("posted.jsonl", &error))?;
+    Ok(count)
 }
 
 fn export_files(host: &Host, out: &Folder) -> Result<usize, CliError> {
