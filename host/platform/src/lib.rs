@@ -106,7 +106,7 @@ pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
-pub use library::{FlowEntry, FlowLibrary, FlowSource, LibraryError, PostedFlow, StoredFlow};
+pub use library::{FlowEntry, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
 pub use operate::{audit, identity, policy, quota::QuotaError, retention, usage, vault};
 pub use runs::{facts, inputs, tree, waiting};
 pub use world::simulate::Simulate;

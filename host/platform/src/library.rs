@@ -40,7 +40,7 @@ use flowcell_flow::{CheckMode, Source, Start, about};
 
 use self::files::{Ending, LibraryFiles, LinkError, Size};
 pub use self::{
-    error::LibraryError,
+    error::{LibraryError, PushError},
     stored::{FlowEntry, FlowSource, PostedFlow, StoredFlow},
 };
 use crate::{

@@ -1,4 +1,4 @@
-//! Exports of pushed flows.
+//! Pushes that stop, and exports of pushed flows.
 
 use std::fs;
 
@@ -9,9 +9,67 @@ use crate::{
     Process, asking_flow,
     client::ask,
     done,
-    kit::{output_of, stderr},
+    kit::{output_of, stderr, stdout},
     saying_flow, servers,
 };
+
+#[test]
+fn a_push_that_stops_says_what_was_pushed() {
+    let Some(server) = servers::server(Dialect::Postgres) else { return };
+    let database = server.database();
+    let url = server.url(&database);
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    done(folder, &["store", "migrate", "--store", &url]);
+    let write = |name: &str, flow: &Value| fs::write(folder.join(format!("{name}.json")), flow.to_string()).unwrap();
+    ["one", "child", "last"].iter().for_each(|name| write(name, &saying_flow(name, "1")));
+    let parent = json!({
+        "flow": { "name": "parent" },
+        "nodes": [{ "id": "sub", "type": "control.subflow", "input": { "name": "child", "input": {} } }],
+    });
+    write("parent", &parent);
+    let push = |more: &[&str]| {
+        output_of(folder, &[&["flows", "push", "one.json", "parent.json", "last.json", "--store", &url], more].concat())
+    };
+    // The database refuses one of the flows.
+    server.execute(
+        &database,
+        &[
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'refused by a rule of the database'; END $$",
+            "CREATE TRIGGER refuse BEFORE INSERT ON flowcell_registry FOR EACH ROW
+                WHEN (convert_from(NEW.name, 'UTF8') LIKE 'parent/%') EXECUTE FUNCTION refuse()",
+        ],
+    );
+    let stopped = push(&[]);
+    assert_eq!(stopped.status.code(), Some(74), "{}", stderr(&stopped));
+    let (printed, said) = (stdout(&stopped), stderr(&stopped));
+    let names: Vec<_> = printed.lines().map(|line| line.split_once("  ").unwrap().0).collect();
+    assert_eq!(names, ["one", "child"], "{printed}");
+    for part in ["refused by a rule", "pushed: one v1, child v1", "not pushed: parent, last.json", "no second version"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let stopped = push(&["--json"]);
+    let printed: Value = serde_json::from_str(&stdout(&stopped)).unwrap();
+    let names: Vec<_> = (0..2).map(|index| &printed[index]["name"]).collect();
+    assert_eq!((stopped.status.code(), names), (Some(74), vec![&json!("one"), &json!("child")]), "{printed}");
+    assert_eq!((&printed[2], &printed[3]), (&json!({ "notPushed": "parent" }), &json!({ "notPushed": "last.json" })));
+    server.execute(&database, &["DROP TRIGGER refuse ON flowcell_registry"]);
+    // A file that is no flow pushes nothing of its own.
+    fs::write(folder.join("parent.json"), "{").unwrap();
+    let broken = push(&[]);
+    assert_eq!(broken.status.code(), Some(2), "{}", stderr(&broken));
+    assert!(stderr(&broken).contains("not pushed: parent.json, last.json"), "{}", stderr(&broken));
+    write("parent", &parent);
+    let pushed: Value = serde_json::from_str(&stdout(&push(&["--json"]))).unwrap();
+    let versions: Vec<_> = pushed.as_array().unwrap().iter().map(|flow| (&flow["name"], &flow["version"])).collect();
+    let expected = ["one", "child", "parent", "last"].map(|name| (json!(name), json!(1)));
+    assert_eq!(versions, expected.iter().map(|(name, version)| (name, version)).collect::<Vec<_>>());
+    // The log has what was pushed, and nothing else.
+    let log = done(folder, &["audit", "list", "local", "--store", &url]);
+    assert_eq!((log.matches("parent v1").count(), log.matches("one v1").count()), (1, 4), "{log}");
+}
 
 #[test]
 fn the_export_of_a_tenant_has_its_posted_flows() {

@@ -92,6 +92,23 @@ pub enum LibraryError {
     },
 }
 
+/// A push that was not finished.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct PushError {
+    /// The reason.
+    pub error: LibraryError,
+    /// The names of the flows that were not pushed, the refused one first. Empty if the flow in the file has no name, or
+    /// cannot run.
+    pub not_pushed: Vec<String>,
+}
+
+impl From<LibraryError> for PushError {
+    fn from(error: LibraryError) -> PushError {
+        PushError { error, not_pushed: Vec::new() }
+    }
+}
+
 fn diagnostics_text(diagnostics: &[Diagnostic]) -> String {
     let errors = diagnostics.iter().filter(|finding| finding.severity == Severity::Error);
     errors.map(ToString::to_string).collect::<Vec<_>>().join("\n\n")

@@ -13,7 +13,7 @@ use flowcell_flow::{Source, script::ENDING};
 
 use super::{
     FlowEntry, FlowLibrary, FlowSource, Found, LibraryError, MAX_FLOWS, MAX_LIBRARY_BYTES, MAX_OLDER_VERSIONS,
-    PostedFlow, StoredFlow, check_name,
+    PostedFlow, PushError, StoredFlow, check_name,
     files::{Ending, MIN_VERSION_BYTES},
     name_in_text,
 };
@@ -54,8 +54,9 @@ impl FlowLibrary {
 
     /// Posts the flow in a file, with the files that it names. Also posts the flows beside it that it calls by their
     /// names or may call as tools, and those that they call. A flow that equals its newest version stays as it is.
-    /// Returns all of them, the called ones first.
-    pub fn push(&self, host: &Host, file: &Path) -> Result<Vec<StoredFlow>, LibraryError> {
+    /// Calls `pushed` with each of them, the called ones first. Posts nothing if one of them cannot run. Ends at the first
+    /// one that is refused; those before it stay.
+    pub fn push(&self, host: &Host, file: &Path, mut pushed: impl FnMut(StoredFlow)) -> Result<(), PushError> {
         let unreadable = |source| LibraryError::Folder { folder: file.to_owned(), source };
         let first = read_source(file).map_err(unreadable)?;
         let beside = FlowLibrary { folder: file.parent().map(Path::to_owned).unwrap_or_default(), ..self.clone() };
@@ -81,8 +82,16 @@ impl FlowLibrary {
             let files = normal_files(flow.content.files.clone())?;
             flows.push((name, ending, PostedText { text: source.text, files }));
         }
-        let posted = flows.into_iter().rev();
-        posted.map(|(name, ending, text)| beside.post_checked(host, &name, ending, text, Expects::Any)).collect()
+        while let Some((name, ending, text)) = flows.pop() {
+            match beside.post_checked(host, &name, ending, text, Expects::Any) {
+                Ok(flow) => pushed(flow),
+                Err(error) => {
+                    let others = flows.into_iter().rev().map(|(name, ..)| name);
+                    return Err(PushError { error, not_pushed: std::iter::once(name).chain(others).collect() });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Visits the kept versions of all posted flows, by name and number, also of those that flows of the folder hide. A

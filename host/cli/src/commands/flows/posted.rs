@@ -1,10 +1,12 @@
 //! Flows in a shared store: `flowcell flows push` and `flowcell flows versions`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use flowcell::{FlowLibrary, Host, audit::Outcome, posted::PostedVersion, shape::time, tenants::Tenants};
-use serde_json::json;
+use flowcell::{
+    FlowLibrary, Host, PushError, StoredFlow, audit::Outcome, posted::PostedVersion, shape::time, tenants::Tenants,
+};
+use serde_json::{Value, json};
 
 use super::{Folder, library_of};
 use crate::{
@@ -55,23 +57,68 @@ pub(super) fn push(args: &PushArgs, terminal: Terminal) -> Result<Exit, CliError
         ));
     }
     let host = args.of.host(args.packs.host_with(&args.of.store)?)?;
-    let mut all = Vec::new();
-    for file in &args.files {
-        let folder = file.parent().map(PathBuf::from).unwrap_or_default();
-        for flow in FlowLibrary::open(folder).with_posted_of(&host).push(&host, file)? {
-            note(&host, "flow.post", &format!("{} v{}", flow.name, flow.version))?;
-            if !args.json {
-                let digest = flow.posted.as_ref().map(shown_digest).unwrap_or_default();
-                put_line(&format!("{}  v{}  {digest}", flow.name, flow.version))?;
-            }
-            all.push(json!({ "name": flow.name, "version": flow.version, "digest": flow.posted.map(|posted| posted.digest) }));
+    let mut pushed = Pushed { json: args.json, flows: Vec::new(), entries: Vec::new() };
+    for (index, file) in args.files.iter().enumerate() {
+        let Err((error, mut left)) = pushed.push(&host, file) else { continue };
+        if left.is_empty() {
+            left.push(file.display().to_string());
         }
+        left.extend(args.files[index + 1..].iter().map(|file| file.display().to_string()));
+        return Err(pushed.stop(error, &left)?);
     }
-    if args.json {
-        put_json(&all)?;
-    }
+    pushed.put_entries()?;
     terminal.say(&terminal.paint().faint("every process of the store uses these versions within 2 s"));
     Ok(Exit::Good)
+}
+
+/// The flows that a command has pushed.
+struct Pushed {
+    json: bool,
+    /// The flows with their versions, for people.
+    flows: Vec<String>,
+    /// The objects of the output with `--json`.
+    entries: Vec<Value>,
+}
+
+impl Pushed {
+    /// Pushes the flow in a file, and prints it with the flows that it calls. Returns an error with the names of the flows
+    /// that were not pushed; if there are none, the file itself was refused.
+    fn push(&mut self, host: &Host, file: &Path) -> Result<(), (CliError, Vec<String>)> {
+        let folder = file.parent().map(PathBuf::from).unwrap_or_default();
+        let mut posted = Vec::new();
+        let library = FlowLibrary::open(folder).with_posted_of(host);
+        let ended = library.push(host, file, |flow| posted.push(flow));
+        let noted = posted.into_iter().map(|flow| self.add(host, flow)).collect::<Result<(), _>>();
+        ended.map_err(|PushError { error, not_pushed }| (error.into(), not_pushed))?;
+        noted.map_err(|error| (error, Vec::new()))
+    }
+
+    /// Notes and prints a flow that was posted.
+    fn add(&mut self, host: &Host, flow: StoredFlow) -> Result<(), CliError> {
+        let StoredFlow { name, version, posted, .. } = flow;
+        self.flows.push(format!("{name} v{version}"));
+        if !self.json {
+            put_line(&format!("{name}  v{version}  {}", posted.as_ref().map(shown_digest).unwrap_or_default()))?;
+        }
+        note(host, "flow.post", &format!("{name} v{version}"))?;
+        self.entries.push(json!({ "name": name, "version": version, "digest": posted.map(|posted| posted.digest) }));
+        Ok(())
+    }
+
+    /// Prints the output of a command that could not push `left`. Returns its error, which names what was pushed.
+    fn stop(mut self, error: CliError, left: &[String]) -> Result<CliError, CliError> {
+        self.entries.extend(left.iter().map(|name| json!({ "notPushed": name })));
+        self.put_entries()?;
+        let flows = if self.flows.is_empty() { "nothing".to_owned() } else { self.flows.join(", ") };
+        Ok(error
+            .note(format!("pushed: {flows}"))
+            .note(format!("not pushed: {}", left.join(", ")))
+            .hint("then repeat the command: a flow that has not changed gets no second version"))
+    }
+
+    fn put_entries(&self) -> Result<(), CliError> {
+        if self.json { put_json(&self.entries) } else { Ok(()) }
+    }
 }
 
 /// Writes a change of a posted flow to the audit log of the host's tenant.
