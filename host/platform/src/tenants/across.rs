@@ -32,47 +32,64 @@ impl RunPlace {
         is_whole.then(|| RunPlace { created, tenant: Tenant::from(tenant), run: RunId::from(run) })
     }
 
-    /// Narrows the filter of a tenant's list to the runs that follow this place.
-    fn narrow(&self, tenant: &Tenant, filter: &mut Filter) {
+    /// Narrows the filter of a tenant's list to the runs that follow this place. `exists` is true if the store has the run
+    /// of this place. Otherwise the list of its tenant continues with the runs that began in the same millisecond, so
+    /// that it leaves out none.
+    fn narrow(&self, tenant: &Tenant, exists: bool, filter: &mut Filter) {
         let before = match tenant.as_str().cmp(self.tenant.as_str()) {
-            Ordering::Equal => return filter.after = Some(self.run.clone()),
+            Ordering::Equal if exists => return filter.after = Some(self.run.clone()),
             Ordering::Less => self.created,
-            Ordering::Greater => self.created.saturating_add(1),
+            Ordering::Equal | Ordering::Greater => self.created.saturating_add(1),
         };
         filter.before = Some(filter.before.map_or(before, |given| given.min(before)));
     }
 }
 
-/// Lists the runs of tenants that a filter selects, from the first one after `after`. Reads each tenant's list, but of no
-/// tenant more than `filter.limit` rows. The cursor of the filter itself does not apply.
-pub fn list_runs(
-    runs: &dyn Runs,
-    tenants: &[Tenant],
-    filter: &Filter,
-    after: Option<&RunPlace>,
-) -> Result<Vec<(Tenant, RunRow)>, StoreError> {
-    let mut found: Vec<(Tenant, RunRow)> = Vec::new();
-    for tenant in tenants {
-        let mut own = Filter { after: None, ..filter.clone() };
-        if let Some(place) = after {
-            place.narrow(tenant, &mut own);
-        }
-        // Runs that began before the last one of a full page are not part of it.
-        if let Some((_, last)) = found.last().filter(|_| found.len() >= filter.limit) {
-            own.since = Some(own.since.map_or(last.created, |since| since.max(last.created)));
-        }
-        let rows = runs.runs(tenant, &own)?;
-        if rows.is_empty() {
-            continue;
-        }
-        found.extend(rows.into_iter().map(|row| (tenant.clone(), row)));
-        // The sort is stable, so it keeps the order of each tenant's own list.
-        found.sort_by(|(one, a), (other, b)| {
-            (Reverse(a.created), one.as_str()).cmp(&(Reverse(b.created), other.as_str()))
-        });
-        found.truncate(filter.limit);
+/// A page of the runs of several tenants. The tenants are read some at a time, in any order.
+pub struct RunsAcross {
+    filter: Filter,
+    after: Option<RunPlace>,
+    found: Vec<(Tenant, RunRow)>,
+}
+
+impl RunsAcross {
+    /// Begins the list of the runs that a filter selects, from the first one after `after`, with at most `filter.limit`
+    /// runs. The cursor of the filter itself does not apply.
+    pub fn new(filter: Filter, after: Option<RunPlace>) -> RunsAcross {
+        RunsAcross { filter, after, found: Vec::new() }
     }
-    Ok(found)
+
+    /// Reads the lists of some tenants, of none more than `filter.limit` rows.
+    pub fn read(&mut self, runs: &dyn Runs, tenants: &[Tenant]) -> Result<(), StoreError> {
+        let limit = self.filter.limit;
+        for tenant in tenants {
+            let mut own = Filter { after: None, ..self.filter.clone() };
+            if let Some(place) = &self.after {
+                let exists = *tenant == place.tenant && runs.run(tenant, &place.run)?.is_some();
+                place.narrow(tenant, exists, &mut own);
+            }
+            // Runs that began before the last one of a full page are not part of it.
+            if let Some((_, last)) = self.found.last().filter(|_| self.found.len() >= limit) {
+                own.since = Some(own.since.map_or(last.created, |since| since.max(last.created)));
+            }
+            let rows = runs.runs(tenant, &own)?;
+            if rows.is_empty() {
+                continue;
+            }
+            self.found.extend(rows.into_iter().map(|row| (tenant.clone(), row)));
+            // The sort is stable, so it keeps the order of each tenant's own list.
+            self.found.sort_by(|(one, a), (other, b)| {
+                (Reverse(a.created), one.as_str()).cmp(&(Reverse(b.created), other.as_str()))
+            });
+            self.found.truncate(limit);
+        }
+        Ok(())
+    }
+
+    /// Returns the runs, the latest first.
+    pub fn into_rows(self) -> Vec<(Tenant, RunRow)> {
+        self.found
+    }
 }
 
 #[cfg(test)]
@@ -91,14 +108,15 @@ mod tests {
     #[test]
     fn a_place_excludes_what_came_before_it() {
         let place = RunPlace { created: 7, tenant: Tenant::from("b"), run: RunId::from("r") };
-        for (tenant, given, before, follows) in [
-            ("a", None, Some(7), false),
-            ("b", None, None, true),
-            ("ba", None, Some(8), false),
-            ("c", Some(3), Some(3), false),
+        for (tenant, exists, given, before, follows) in [
+            ("a", false, None, Some(7), false),
+            ("b", true, None, None, true),
+            ("b", false, None, Some(8), false),
+            ("ba", false, None, Some(8), false),
+            ("c", false, Some(3), Some(3), false),
         ] {
             let mut filter = Filter { before: given, ..Filter::default() };
-            place.narrow(&Tenant::from(tenant), &mut filter);
+            place.narrow(&Tenant::from(tenant), exists, &mut filter);
             assert_eq!((filter.before, filter.after.is_some()), (before, follows), "{tenant}");
         }
     }

@@ -30,7 +30,7 @@ use flowcell_platform::{
     reload::Reloaded,
     tenants::{
         TenantRow, Tenants,
-        across::{RunPlace, list_runs},
+        across::{RunPlace, RunsAcross},
     },
 };
 
@@ -38,6 +38,9 @@ use flowcell_platform::{
 pub(crate) const DEFAULT_PAGE_TENANTS: usize = 20;
 /// The maximum number of tenants in a page. Each of them costs a count of its runs.
 pub(crate) const MAX_PAGE_TENANTS: usize = 100;
+
+/// The maximum number of tenants whose runs a request reads under one permit.
+pub(crate) const MAX_TENANTS_READ: usize = 16;
 
 /// A page of the list of tenants.
 #[derive(Deserialize, IntoParams)]
@@ -183,13 +186,18 @@ pub(crate) async fn runs(
     let after = query.take_cursor().map(|cursor| RunPlace::parse(&cursor).ok_or_else(wrong)).transpose()?;
     let items = query.page_size()?;
     let filter = query.into_filter()?;
-    let found = request
-        .reading(move |request| {
-            let all = all_tenants(&Tenants::of(&request.app.host))?;
-            let all: Vec<_> = all.into_iter().map(|(tenant, _)| tenant).collect();
-            Ok(list_runs(request.runs()?, &all, &filter, after.as_ref())?)
-        })
-        .await?;
+    let all = request.clone().blocking(|request| all_tenants(&Tenants::of(&request.app.host))).await?;
+    let all: Vec<_> = all.into_iter().map(|(tenant, _)| tenant).collect();
+    let mut list = RunsAcross::new(filter, after);
+    // Each part gives its permit back, so that other requests get their turns between two parts.
+    for some in all.chunks(MAX_TENANTS_READ).map(<[Tenant]>::to_vec) {
+        let part = request.clone().reading(move |request| {
+            list.read(request.runs()?, &some)?;
+            Ok(list)
+        });
+        list = part.await?;
+    }
+    let found = list.into_rows();
     let most = PageLimits { items, bytes: PAGE_BYTES };
     let view = |(tenant, row): &(Tenant, RunRow)| {
         let place = RunPlace { created: row.created, tenant: tenant.clone(), run: row.run_id.clone() };

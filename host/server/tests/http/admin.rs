@@ -87,9 +87,18 @@ fn the_operators_list_the_runs_of_all_tenants_page_by_page() {
         site.start(&site.ab, &hello(), &format!("r{index}"));
     }
     site.start(&site.ab, &asks(), "open");
+    // More tenants than are read at a time.
+    for index in 0..20 {
+        let name = format!("t{index}");
+        site.tenants.create(&name).unwrap();
+        if index % 4 == 0 {
+            let token = site.tenants.create_token(&name, &["run:create".to_owned()], "", None).unwrap().token;
+            site.start(&token, &hello(), "r0");
+        }
+    }
     let (all, next) = site.runs("limit=100");
-    assert_eq!((all.len(), next), (13, None));
-    for limit in [1, 2, 5, 12] {
+    assert_eq!((all.len(), next), (18, None));
+    for limit in [1, 2, 5, 17] {
         let (mut paged, mut cursor) = (Vec::new(), None::<String>);
         loop {
             let after = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
@@ -103,6 +112,15 @@ fn the_operators_list_the_runs_of_all_tenants_page_by_page() {
         }
         assert_eq!(paged, all, "pages of {limit}");
     }
+    // A cursor whose run is not in the store leaves out no run.
+    let first = site.get("/v1/admin/runs?limit=100")["runs"].as_array().unwrap().last().unwrap().clone();
+    let gone = format!("limit=100&cursor={}:{}:gone", first["created"], first["tenant"].as_str().unwrap());
+    assert_eq!(site.runs(&gone).0.last(), all.last());
+    // Neither does one whose run was deleted.
+    let (page, cursor) = site.runs("limit=3");
+    let (tenant, run) = page.last().unwrap();
+    site.served.host().for_tenant(tenant.as_str().into()).delete_runs(&[run.as_str().into()]).unwrap();
+    assert_eq!(site.runs(&format!("limit=100&cursor={}", cursor.unwrap())).0, all[3..]);
     let (parked, _) = site.runs("status=parked");
     assert_eq!(parked, [("ab".to_owned(), "open".to_owned())]);
     let wrong = |query: &str| {
@@ -167,6 +185,24 @@ fn the_operators_stop_a_tenant_and_cancel_a_run_in_its_name() {
 }
 
 #[test]
+fn the_operators_reload_the_server() {
+    let site = Site::new();
+    let reload = |body: &str| {
+        let header = format!("Bearer {}", site.operator.token);
+        ask(site.served.address, "POST", "/v1/admin/reload", &[("Authorization", &header)], body)
+    };
+    let reloaded = reload("");
+    assert_eq!(reloaded.status, 200, "{reloaded:?}");
+    let reloaded = reloaded.json();
+    let packs = json!({ "added": [], "replaced": [], "gone": [], "unchanged": 0 });
+    assert_eq!((&reloaded["packs"], &reloaded["triggers"], &reloaded["errors"]), (&packs, &json!(0), &Value::Null));
+    assert_eq!(reload("{}").json(), reloaded);
+    assert_eq!(reload(r#"{ "packs": ["/etc/passwd"] }"#).fault().0, 400, "it takes no places of files");
+    assert_eq!(site.audited(""), ["server.reload: good"; 2]);
+    assert!(site.audited("a").is_empty());
+}
+
+#[test]
 fn h1_no_token_of_a_tenant_acts_on_all_tenants() {
     let site = Site::new();
     site.start(&site.ab, &asks(), "open");
@@ -202,24 +238,6 @@ fn h1_no_token_of_a_tenant_acts_on_all_tenants() {
         let answer = call(&site.served, &site.operator.token, "GET", path, &Value::Null);
         assert_eq!(answer.status, 403, "{path}: {answer:?}");
     }
-}
-
-#[test]
-fn the_operators_reload_the_server() {
-    let site = Site::new();
-    let reload = |body: &str| {
-        let header = format!("Bearer {}", site.operator.token);
-        ask(site.served.address, "POST", "/v1/admin/reload", &[("Authorization", &header)], body)
-    };
-    let reloaded = reload("");
-    assert_eq!(reloaded.status, 200, "{reloaded:?}");
-    let reloaded = reloaded.json();
-    let packs = json!({ "added": [], "replaced": [], "gone": [], "unchanged": 0 });
-    assert_eq!((&reloaded["packs"], &reloaded["triggers"], &reloaded["errors"]), (&packs, &json!(0), &Value::Null));
-    assert_eq!(reload("{}").json(), reloaded);
-    assert_eq!(reload(r#"{ "packs": ["/etc/passwd"] }"#).fault().0, 400, "it takes no places of files");
-    assert_eq!(site.audited(""), ["server.reload: good"; 2]);
-    assert!(site.audited("a").is_empty());
 }
 
 #[test]
