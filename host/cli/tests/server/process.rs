@@ -164,3 +164,48 @@ fn hello_file(folder: &Path) -> String {
     std::fs::write(&file, hello().to_string()).unwrap();
     file.display().to_string()
 }
+
+#[test]
+fn r6_a_damaged_run_shows_its_other_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (child, address) = serve(folder.path(), &[]);
+    for run in ["start", "end", "record", "whole"] {
+        let body = json!({ "flow": asks(), "runId": run, "input": { "amount": 7 } }).to_string();
+        assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &body).status, 201);
+        let reply = format!("/v1/runs/{run}/gates/ok/reply");
+        assert_eq!(ask(address, "POST", &reply, &[], &json!({ "answer": "yes" }).to_string()).status, 200);
+        let status = || ask(address, "GET", &format!("/v1/runs/{run}"), &[], "").json()["status"].clone();
+        assert!(std::iter::repeat_with(status).take(10_000).any(|status| status == "succeeded"));
+    }
+    assert_eq!(stop(child), Some(0));
+    let database = rusqlite::Connection::open(folder.path().join(".flowcell/flowcell.db")).unwrap();
+    let damage = |sql: &str| assert_eq!(database.execute(sql, []).unwrap(), 1, "{sql}");
+    let units = "UPDATE units SET body = replace(body, 'u', 'v') WHERE";
+    damage(&format!("{units} run = (SELECT id FROM runs WHERE run = 'start') AND first_seq = 0"));
+    damage(&format!(
+        "{units} (run, first_seq) = (SELECT run, max(first_seq) FROM units
+        WHERE run = (SELECT id FROM runs WHERE run = 'end'))"
+    ));
+    damage("UPDATE runs SET record = '{' WHERE run = 'record'");
+    drop(database);
+    let (child, address) = serve(folder.path(), &[]);
+    let shown = |run: &str| {
+        let answer = ask(address, "GET", &format!("/v1/runs/{run}"), &[], "");
+        assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("succeeded")), "{answer:?}");
+        answer.json()
+    };
+    let is_damage = |reason: &serde_json::Value| reason.as_str().is_some_and(|reason| reason.contains("damaged"));
+    let (input, outputs) = (json!({ "amount": 7 }), json!({ "said": "yes" }));
+    let whole = shown("whole");
+    assert_eq!((&whole["input"], &whole["outputs"]), (&input, &outputs), "{whole}");
+    for (run, unknown) in [("start", "inputUnknown"), ("end", "outputsUnknown"), ("record", "packsUnknown")] {
+        let shown = shown(run);
+        for (name, value, expected) in [("inputUnknown", "input", &input), ("outputsUnknown", "outputs", &outputs)] {
+            let expected = if name == unknown { &serde_json::Value::Null } else { expected };
+            assert_eq!(&shown[value], expected, "{run}: {shown}");
+        }
+        assert!(is_damage(&shown[unknown]), "{run}: {shown}");
+    }
+    assert!(whole.as_object().unwrap().keys().all(|name| !name.ends_with("Unknown")), "{whole}");
+    assert_eq!(stop(child), Some(0));
+}

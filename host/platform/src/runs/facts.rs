@@ -1,6 +1,7 @@
 //! The facts of a run that are fixed at its start: its input, and the packs that it is pinned to.
 
 use flowcell_contract::{Json, RunId};
+use flowcell_runtime::ports::MaybeStoreError;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -29,6 +30,9 @@ pub struct RunFacts {
     /// The beginning of a larger input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_cut: Option<CutInput>,
+    /// The damage that makes the input unknown. `None`: the input is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_unknown: Option<String>,
 }
 
 /// The beginning of an input that is too large to be shown whole.
@@ -55,10 +59,11 @@ impl RunFacts {
         facts.with_input(host, run)
     }
 
-    /// Reads the input of a run into these facts.
+    /// Reads the input of a run into these facts. Damage of the input is one of the facts.
     pub fn with_input(mut self, host: &Host, run: &RunId) -> Result<RunFacts, StartError> {
-        if let Some(input) = host.input_of(run)? {
-            self.set_input(&input);
+        match host.input_of(run) {
+            Ok(input) => input.iter().for_each(|input| self.set_input(input)),
+            Err(error) => self.input_unknown = Some(error.damage().ok_or(error)?),
         }
         Ok(self)
     }

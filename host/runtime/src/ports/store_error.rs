@@ -97,6 +97,12 @@ pub trait MaybeStoreError: fmt::Display {
         self.store_error().is_some_and(StoreError::is_outage)
     }
 
+    /// Returns the message, if the cause is damaged data.
+    fn damage(&self) -> Option<String> {
+        let damaged = self.store_error().filter(|error| error.kind() == StoreErrorKind::Damaged);
+        damaged.map(StoreError::to_string)
+    }
+
     /// Converts the error to one of the store. If the store is not the cause, only the message is kept.
     fn to_store_error(&self) -> StoreError {
         self.store_error().cloned().unwrap_or_else(|| StoreError(self.to_string().into()))

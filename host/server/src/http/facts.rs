@@ -44,7 +44,7 @@ impl RememberedFacts {
         }
         let facts = Arc::new(host.charged(|| RunFacts::of(host, &row.run_id))?);
         // Facts that could not be read may be readable the next time.
-        if facts.packs_unknown.is_none() {
+        if facts.packs_unknown.is_none() && facts.input_unknown.is_none() {
             let bytes = facts.input.as_ref().map_or(0, |input| input.to_string().len());
             let lacks_input = bytes > MAX_REMEMBERED_INPUT_BYTES;
             let facts = if lacks_input { Arc::new(facts.without_input()) } else { facts.clone() };

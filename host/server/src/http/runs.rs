@@ -8,7 +8,7 @@ use flowcell_runtime::{
     OpenError, RunError, RunResult, RunStatus, Waiting,
     fact::{RunEnd, WaitsFor},
     paging::{PAGE_BYTES, PageLimits},
-    ports::{Filter, RunRow},
+    ports::{Filter, MaybeStoreError, RunRow},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -113,6 +113,12 @@ pub(crate) struct RunView {
     /// The beginning of an input of more than 16 KiB, in place of `input`; `…/input` has all of it (only for one run).
     #[serde(skip_serializing_if = "Option::is_none")]
     input_cut: Option<CutInput>,
+    /// The damage of the store that makes the input unknown (only for one run).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_unknown: Option<String>,
+    /// The damage of the store that makes the outputs and the error of an ended run unknown (only for one run).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outputs_unknown: Option<String>,
 }
 
 const _: () = assert!(MAX_SHOWN_INPUT_BYTES == 16 * 1024, "the documentation of `input_cut` names the limit");
@@ -145,6 +151,8 @@ impl RunView {
             packs_unknown: None,
             input: None,
             input_cut: None,
+            input_unknown: None,
+            outputs_unknown: None,
         }
     }
 
@@ -171,8 +179,8 @@ impl RunView {
 
     /// Adds the facts of the run that are fixed at its start.
     fn with_facts(self, facts: &RunFacts) -> RunView {
-        let RunFacts { packs, packs_unknown, input, input_cut } = facts.clone();
-        RunView { packs, packs_unknown, input, input_cut, ..self }
+        let RunFacts { packs, packs_unknown, input, input_cut, input_unknown } = facts.clone();
+        RunView { packs, packs_unknown, input, input_cut, input_unknown, ..self }
     }
 
     /// Creates the view from the result of a run.
@@ -269,25 +277,44 @@ pub(crate) async fn show(request: Request, PathParam(id): PathParam<String>) -> 
     view(request, parse_path_id(&id)?).await.map(Json)
 }
 
-/// Reads the current state of a run, with its outputs once it has ended.
+/// Reads the current state of a run, with its outputs once it has ended. If a part of the run is damaged, the view has the
+/// other parts, and the damage.
 pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiError> {
     request
         .blocking(move |request| {
-            let (row, next) = request.row(&run)?;
-            let record =
-                request.host.record(&run)?.ok_or_else(|| OpenError::Unknown(run.clone())).map_err(StartError::from)?;
-            let facts = request.app.facts.read(&request.host, &row, record.pin)?;
-            let mut view = RunView::from_row(&row).with_facts(&facts);
+            let (host, (row, next)) = (&request.host, request.row(&run)?);
+            let view = RunView::from_row(&row);
+            let mut view = match host.record(&run) {
+                Ok(record) => {
+                    let record = record.ok_or_else(|| OpenError::Unknown(run.clone())).map_err(StartError::from)?;
+                    let called_by = record.parent.map(|run| run.to_string());
+                    RunView { called_by, ..view.with_facts(&*request.app.facts.read(host, &row, record.pin)?) }
+                }
+                Err(error) => {
+                    let packs_unknown = Some(error.damage().ok_or(error)?);
+                    log_damage(request, &run, packs_unknown.as_deref());
+                    view.with_facts(&RunFacts { packs_unknown, ..RunFacts::default() }.with_input(host, &run)?)
+                }
+            };
             let repeats = Filter { retry_of: Some(run.clone()), limit: MAX_SHOWN_REPEATS, ..Filter::default() };
             let repeats = request.runs()?.runs(request.tenant(), &repeats)?;
             view.retried_by = repeats.iter().map(|row| row.run_id.to_string()).collect();
-            view.called_by = record.parent.map(|run| run.to_string());
-            Ok(match request.host.end_of(&run, next)? {
-                Some(end) => view.ended(end),
-                None => view,
-            })
+            let view = match host.end_of(&run, next) {
+                Ok(Some(end)) => view.ended(end),
+                Ok(None) => view,
+                Err(error) => RunView { outputs_unknown: Some(error.damage().ok_or(error)?), ..view },
+            };
+            log_damage(request, &run, view.input_unknown.as_deref());
+            log_damage(request, &run, view.outputs_unknown.as_deref());
+            Ok(view)
         })
         .await
+}
+
+fn log_damage(request: &Request, run: &RunId, damage: Option<&str>) {
+    if let Some(why) = damage {
+        tracing::error!(tenant = %request.tenant(), %run, "a part of a run cannot be shown: {why}");
+    }
 }
 
 /// The input of a run.

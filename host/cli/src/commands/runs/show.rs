@@ -154,6 +154,7 @@ fn start_facts(facts: &RunFacts) -> Vec<String> {
     let start: String = text.chars().take(SHOWN_INPUT_CHARS).collect();
     let rest = bytes.map(|bytes| format!("… ({bytes} bytes)")).unwrap_or_default();
     let mut lines = Vec::new();
+    lines.extend(facts.input_unknown.as_deref().map(|why| format!("input: unknown: {}", inert(why))));
     lines.extend((!text.is_empty() && text != "{}").then(|| format!("input: {}{rest}", inert(&start))));
     let packs = facts.packs.iter().map(|pack| {
         let digest: String = pack.digest.chars().take(12).collect();
