@@ -13,14 +13,14 @@ mod servers;
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
 use flowcell::{
-    Filter, Host, RunOptions, RunRow, Source,
+    Filter, FlowLibrary, Host, LoadedFlow, RunOptions, RunRow, Source,
     contract::Tenant,
     jobs::{Creator, JobAction, JobFilter, JobParams, JobRequest, JobState, Jobs, worker::JobWorker},
     tenants::callers::Callers,
 };
 use flowcell_runtime::sql::Dialect;
 use kit::{flowcell, output_of, stderr, stdout};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const ASKS: &str = "flow: { name: asks }
 nodes: [{ id: ok, type: control.gate, input: { prompt: Go on? } }]
@@ -37,12 +37,16 @@ const PARKED_AT_ONCE: usize = 500;
 /// Starts runs that park at a gate.
 fn park(host: &Host, runs: std::ops::Range<usize>) {
     let flow = host.load_source(Source { name: "asks.yaml".into(), text: ASKS.into() }).unwrap();
+    park_runs_of(host, &flow, runs);
+}
+
+fn park_runs_of(host: &Host, flow: &LoadedFlow, runs: std::ops::Range<usize>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     for part in runs.collect::<Vec<_>>().chunks(PARKED_AT_ONCE) {
         let mut parking = tokio::task::JoinSet::new();
         for run in part {
             let options = RunOptions { run_id: Some(format!("r{run}").into()), ..RunOptions::default() };
-            parking.spawn_on(host.runner(&flow, options).unwrap().run(), runtime.handle());
+            parking.spawn_on(host.runner(flow, options).unwrap().run(), runtime.handle());
         }
         runtime.block_on(parking.join_all());
     }
@@ -58,6 +62,22 @@ fn list_runs(host: &Host, status: &str) -> Vec<RunRow> {
 fn park_runs(runs: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     park(&host(folder.path()), 0..runs);
+    folder
+}
+
+/// Returns a folder whose store has `runs` parked runs of version 1 of a flow whose library has two versions.
+fn park_runs_of_first_version(runs: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let (host, library) = (host(folder.path()), FlowLibrary::open(folder.path().join("flows")));
+    let version = |value: u32| {
+        let gate = json!({ "id": "ok", "type": "control.gate", "input": { "prompt": "Go on?" } });
+        let pay = json!({ "id": "pay", "type": "control.noop", "input": { "value": value } });
+        let edges = json!([{ "from": "ok", "to": "pay" }]);
+        json!({ "flow": { "name": "asks" }, "nodes": [gate, pay], "edges": edges }).to_string()
+    };
+    library.create(&host, &version(1)).unwrap();
+    park_runs_of(&host, &library.load(&host, "asks", None).unwrap(), 0..runs);
+    library.append(&host, &version(2)).unwrap();
     folder
 }
 
@@ -107,6 +127,11 @@ fn a_command_shows_the_runs_and_needs_a_confirmation() {
     let id = known[0]["id"].as_str().unwrap();
     let (shown, _) = run_until_exit(folder, 0, &["jobs", "show", id]);
     assert!(shown.contains("delete   done"), "{shown}");
+    let none = run_until_exit(folder, 2, &["runs", "bulk", "label", "--flow", "asks", "--preview"]).1;
+    assert!(none.contains("--set"), "{none}");
+    let nowhere =
+        run_until_exit(folder, 2, &["runs", "bulk", "migrate", "--to", "2", "--status", "parked", "--preview"]).1;
+    assert!(nowhere.contains("needs the member `flow` in the filter"), "{nowhere}");
     let ended = run_until_exit(folder, 2, &["jobs", "pause", id]).1;
     assert!(ended.contains("has ended"), "{ended}");
     let unknown = run_until_exit(folder, 2, &["jobs", "show", "000000000000000000000000"]).1;
@@ -141,7 +166,7 @@ fn a_server_executes_the_jobs_of_commands() {
 /// Kills a job at its commits, and goes on with it. `expected` returns the problems of the store afterwards.
 fn kill_at_commits(action: &[&str], problems: fn(&Host, &Value) -> Vec<String>) {
     let library = guests::bad_machine();
-    let template = park_runs(6);
+    let template = if action[0] == "migrate" { park_runs_of_first_version(6) } else { park_runs(6) };
     if action[0] == "retry" || action[0] == "delete" {
         run_until_exit(template.path(), 0, &["runs", "bulk", "cancel", "--status", "parked", "--yes"]);
     }
@@ -215,6 +240,26 @@ fn r1_a_killed_job_deletes_each_run_once() {
     });
 }
 
+#[test]
+fn r1_a_killed_job_labels_each_run() {
+    kill_at_commits(&["label", "--set", "team=ops", "--remove", "tier"], |host, _| {
+        let labels = vec![("team".to_owned(), "ops".to_owned())];
+        let filter = Filter { labels, limit: 100, ..Filter::default() };
+        let labelled = host.runs().unwrap().runs(&Tenant::local(), &filter).unwrap().len();
+        if labelled == 6 { Vec::new() } else { vec![format!("{labelled} runs have the label")] }
+    });
+}
+
+#[test]
+fn r1_a_killed_job_moves_each_run_once() {
+    kill_at_commits(&["migrate", "--to", "2"], |host, _| {
+        let rows = list_runs(host, "parked");
+        let moves = |row: &RunRow| host.record(&row.run_id).unwrap().unwrap().moves.len();
+        let wrong = rows.iter().filter(|row| row.version != Some(2) || moves(row) != 1).count();
+        if (rows.len(), wrong) == (6, 0) { Vec::new() } else { vec![format!("{wrong} of {} runs", rows.len())] }
+    });
+}
+
 fn request(action: JobAction) -> JobRequest {
     let filter = JobFilter { flow: Some("asks".into()), ..JobFilter::default() };
     JobRequest { action, filter, params: JobParams::default(), max_runs: 1_000, rate_per_second: 10_000 }
@@ -232,8 +277,14 @@ fn jobs_on(dialect: Dialect) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let worker = |host: &Host| JobWorker::new(host.clone(), Arc::new(Callers::of(host).unwrap()));
     let tenant = Tenant::local();
-    for action in [JobAction::Cancel, JobAction::Delete] {
-        let created = Jobs::of(&one).create(request(action), &Creator::Operator, flowcell::identity::Scopes::all());
+    for action in [JobAction::Label, JobAction::Cancel, JobAction::Delete] {
+        let mut request = request(action);
+        if action == JobAction::Label {
+            request.params.set = [("team".to_owned(), "ops".to_owned())].into();
+        } else {
+            request.filter.labels = [("team".to_owned(), "ops".to_owned())].into();
+        }
+        let created = Jobs::of(&one).create(request, &Creator::Operator, flowcell::identity::Scopes::all());
         let id = created.unwrap().id;
         let (first, second) = (worker(&one), worker(&other));
         let attending = runtime.spawn(second.attend());
@@ -250,7 +301,7 @@ fn jobs_on(dialect: Dialect) {
     assert!(list_runs(&other, "cancelled").is_empty() && list_runs(&other, "parked").is_empty());
     let entries = flowcell::tenants::Tenants::of(&one).audit("local", 0, 100).unwrap();
     let ends = entries.iter().filter(|entry| entry.action == "job.end").count();
-    assert_eq!(ends, 2, "{entries:?}");
+    assert_eq!(ends, 3, "{entries:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `units` | the units of runs, and the metadata of runs |
 //! | `runs`, `filter` | lists of runs, and the selection of runs for them |
+//! | `labels` | changes of the labels of runs |
 //! | `state` | values of flows that outlive runs |
 //! | `blobs` | bytes, stored under the digest of their content |
 //! | `inbox` | messages to runs that another process drives |
@@ -25,6 +26,7 @@ mod erase;
 mod filter;
 mod inbox;
 mod journal;
+mod labels;
 mod leases;
 mod runs;
 mod sessions;
@@ -43,6 +45,7 @@ pub use erase::Erase;
 pub use filter::{Counts, Filter, Group};
 pub use inbox::{Inbox, Message};
 pub use journal::{Durable, Entry, Journal};
+pub use labels::{LabelChange, RelabelError};
 pub use leases::{Lease, Leases};
 pub use runs::{Removable, RunGroup, RunRow, Runs};
 pub use sessions::{Change, NoProjections, Projection, Projections, Session, Sessions, StepState, StepStatus};

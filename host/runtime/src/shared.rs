@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowcell_contract::{RunId, Tenant};
 
 use crate::{
-    ports::{Lease, Runs, StoreError},
+    ports::{LabelChange, Lease, RelabelError, Runs, StoreError},
     world::World,
 };
 
@@ -37,6 +37,14 @@ pub trait SharedRuns: Runs {
 
     /// Waits until all earlier writes are durable or refused.
     fn settle(&self) -> Result<(), StoreError>;
+
+    /// Changes the labels of runs in one transaction. Returns when it is on stable storage, with the result of each run.
+    fn relabel(
+        &self,
+        tenant: &Tenant,
+        runs: &[RunId],
+        change: &LabelChange,
+    ) -> Result<Vec<Result<(), RelabelError>>, StoreError>;
 
     /// Stores a blob. `hash` is the SHA-256 of the bytes, in hexadecimal.
     fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str);

@@ -19,6 +19,8 @@ mod documents;
 #[path = "stores/erase.rs"]
 mod erase;
 mod flows;
+#[path = "stores/labels.rs"]
+mod labels;
 #[path = "stores/many.rs"]
 mod many;
 #[path = "stores/search.rs"]
@@ -64,6 +66,8 @@ everywhere! {
     suite::every_blob_that_a_text_names_stays
     search::a_filter_selects_what_a_naive_one_selects
     search::long_codes_and_messages_are_cut_for_the_search
+    labels::labels_of_stored_runs_change_and_a_move_keeps_them
+    labels::changes_of_labels_at_the_same_time_all_take_effect
     documents::documents_are_listed_in_the_order_of_their_keys
     documents::of_several_writers_that_expect_the_same_version_one_succeeds
     documents::a_writer_reads_its_write_beside_other_readers

@@ -69,6 +69,8 @@ const EXAMPLES: &[&str] = &[
     "runs bulk retry --status failed --since 1h --yes",
     "runs bulk answer approve yes --flow order --status parked",
     "runs bulk delete --status succeeded --before 30d",
+    "runs bulk label --set team=billing --remove tier --flow order",
+    "runs bulk migrate --to 3 --flow order --status parked --preview",
     "jobs list",
     "jobs show 019ab3f4c5d6a1b2c3d4e5f6",
     "jobs pause 019ab3f4c5d6a1b2c3d4e5f6",

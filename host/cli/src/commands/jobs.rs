@@ -251,7 +251,10 @@ fn details(job: &Job) -> String {
         text.push_str(&format!("  failed {}: {code}: {message}\n", inert(failure.run.as_str())));
     }
     if job.failed > job.errors.len() as u64 {
-        text.push_str(&format!("  failed {} more\n", job.failed - job.errors.len() as u64));
+        text.push_str(&format!("  failed {} more; in all:\n", job.failed - job.errors.len() as u64));
+        for (code, runs) in &job.failures {
+            text.push_str(&format!("    {runs}: {}\n", inert(code)));
+        }
     }
     if job.more {
         let most = job.request.max_runs;

@@ -224,6 +224,7 @@ impl Jobs<'_> {
             done: 0,
             skipped: Default::default(),
             failed: 0,
+            failures: Default::default(),
             errors: Vec::new(),
             more: false,
             request,

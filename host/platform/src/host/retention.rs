@@ -8,7 +8,7 @@ use flowcell_runtime::{
     export::{ExportError, export},
     fact::Fact,
     limits::MAX_READ_UNITS,
-    ports::{Filter, MaybeStoreError, Removable, Runs, StoreError, Swept},
+    ports::{Filter, LabelChange, MaybeStoreError, RelabelError, Removable, Runs, StoreError, Swept},
 };
 use serde::{Deserialize, Serialize};
 
@@ -179,6 +179,19 @@ pub(crate) fn delete_deletable(host: &Host, runs: &[RunId]) -> Result<Vec<(RunId
     let deleted = deleted.into_iter().map(|run| (run, None));
     let held = held.into_iter().map(|run| (run, Some("run_driven")));
     Ok(deleted.chain(held).chain(refused).collect())
+}
+
+/// Changes the labels of runs in one commit, and waits until it is on stable storage. Returns the result for each run.
+pub(crate) fn relabel(
+    host: &Host,
+    runs: &[RunId],
+    change: &LabelChange,
+) -> Result<Vec<Result<(), RelabelError>>, StoreError> {
+    match (host.store(), host.shared()) {
+        (Some(store), _) => store.relabel(host.tenant(), runs, change),
+        (_, Some(shared)) => shared.relabel(host.tenant(), runs, change),
+        _ => Err(StoreError("a store in memory has no labels".into())),
+    }
 }
 
 /// Returns the reason why a run itself cannot be deleted, if there is one.

@@ -95,6 +95,18 @@ pub enum NoVersion {
     File(#[from] LoadError),
 }
 
+impl NoVersion {
+    /// Returns a stable error code.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            NoVersion::Session => "session_run",
+            NoVersion::Library(LibraryError::Store(_)) => "store_unavailable",
+            NoVersion::Library(LibraryError::Invalid(_)) | NoVersion::File(LoadError::Invalid(_)) => "invalid_flow",
+            _ => "flow_not_found",
+        }
+    }
+}
+
 /// An error while a retry is prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum RetryError {

@@ -4,6 +4,8 @@
 //! that has not succeeded may be another one, and then starts anew. The plan says why a run cannot move. Only a plan
 //! without such reasons is recorded, as one unit of the journal.
 
+mod plan;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
@@ -14,8 +16,8 @@ use flowcell_flow::{
     combine_versions,
     graph::{BodyIx, Graph, NodeIx, On},
 };
-use serde::{Deserialize, Serialize};
 
+pub use self::plan::{MigrationPlan, MovedNode, Obstacle, RefusedNode};
 use super::{
     FlowRunner, OpenError, OtherVersion, PlannedNode, Reason, RunOptions,
     definition::{Part, Versions},
@@ -31,151 +33,6 @@ use crate::{
     versions::misfit,
     world::World,
 };
-
-/// What a move of a run to another version of its flow keeps, and what starts anew.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MigrationPlan {
-    /// The number of the version that the run uses, if the flow is in a library.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from_version: Option<u32>,
-    /// The number of the other version, if the flow is in a library.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<u32>,
-    /// The nodes that have ended and are unchanged, in the order of the file.
-    pub kept: Vec<NodeId>,
-    /// The nodes that have begun, have not ended and are unchanged: they go on where they are.
-    pub moved: Vec<MovedNode>,
-    /// The unchanged nodes that have not begun.
-    pub waiting: Vec<NodeId>,
-    /// The nodes that start anew: new and changed ones, and those that come after them.
-    pub starts: Vec<PlannedNode>,
-    /// The nodes that the flow no longer has.
-    pub gone: Vec<NodeId>,
-    /// True if the flow itself has other limits, such as `totalTimeoutMs`. The run keeps those with which it began.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub keeps_policy: bool,
-    /// True if the run has answers of its start, which no longer count. Gates then ask, also those that are unchanged.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub drops_answers: bool,
-    /// The reasons for which the run cannot move. Empty: it can.
-    pub refused: Vec<RefusedNode>,
-}
-
-/// A node that goes on where it is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MovedNode {
-    /// The node.
-    pub node: NodeId,
-    /// The state of the node: `ready`, `running`, `waiting`, `retrying`, `blocked` or `inside` (its body has tasks).
-    pub state: String,
-}
-
-/// A reason for which a run cannot move to another version of its flow.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RefusedNode {
-    /// The address of the task. `None`: the reason concerns the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task: Option<String>,
-    /// The reason.
-    #[serde(flatten)]
-    pub obstacle: Obstacle,
-}
-
-/// The kind of a reason for which a run cannot move.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "obstacle", rename_all = "snake_case")]
-pub enum Obstacle {
-    /// The run has ended.
-    Ended,
-    /// The run is not parked.
-    NotParked,
-    /// The run is being cancelled, or a failure ends it.
-    Closing,
-    /// The store was restored from an older copy, and the run was not resumed by hand since.
-    Restored,
-    /// Another run has called this one.
-    Called {
-        /// The other run.
-        parent: RunId,
-    },
-    /// The run belongs to a session.
-    Session,
-    /// The run uses this version already.
-    SameVersion,
-    /// The run has moved [`MAX_MOVES`] times.
-    TooManyMoves,
-    /// The input of the run does not fit the other version.
-    OtherInput {
-        /// The misfit.
-        message: String,
-    },
-    /// A call of the task is in progress.
-    CallInProgress,
-    /// It is unknown whether a call of the task happened.
-    AmbiguousCall,
-    /// The task is about to end.
-    Ending,
-    /// The node succeeded, and would have to run again.
-    Succeeded {
-        /// The reason for running it again.
-        why: Reason,
-    },
-    /// The node has begun and not ended, and would have to start anew.
-    InProgress {
-        /// The state of the node, as in [`MovedNode::state`].
-        state: String,
-        /// The reason for starting it anew. `None`: the node is gone.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        why: Option<Reason>,
-    },
-    /// A person decided something at the node, and a node that depends on it is another one or starts anew.
-    Answered {
-        /// The other node.
-        node: NodeId,
-    },
-}
-
-impl Obstacle {
-    /// Returns the reason, and what to do, as a text for people.
-    pub fn text(&self) -> String {
-        let retry = "repeat the run in the other version with `runs retry --flow-version`";
-        match self {
-            Obstacle::Ended => format!("the run has ended; {retry}"),
-            Obstacle::NotParked => "the run is not parked; resume it, and try again when it waits".into(),
-            Obstacle::Closing => "the run is about to end; resume it".into(),
-            Obstacle::Restored => "the store was restored from an older copy; resume the run first".into(),
-            Obstacle::Called { parent } => format!("the run was called by `{parent}`; move that run"),
-            Obstacle::Session => {
-                "the run belongs to a session; start the flow again with the same prefix, which uses its present version"
-                    .into()
-            }
-            Obstacle::SameVersion => "the run uses this version already".into(),
-            Obstacle::TooManyMoves => format!("the run has moved {MAX_MOVES} times, which is the limit; {retry}"),
-            Obstacle::OtherInput { message } => {
-                format!("the input of the run does not fit the other version: {message}; start a new run of it")
-            }
-            Obstacle::CallInProgress => "a call is in progress; resume the run until the call has ended".into(),
-            Obstacle::AmbiguousCall => {
-                "it is unknown whether a call happened; decide with `runs resolve`, and try again".into()
-            }
-            Obstacle::Ending => "it is about to end; resume the run until it has ended".into(),
-            Obstacle::Succeeded { why } => {
-                format!("it succeeded and would have to run again: {}; {retry}", why.text())
-            }
-            Obstacle::InProgress { state, why } => {
-                let why = why.as_ref().map_or_else(|| "it is gone".into(), Reason::text);
-                format!("it is {state} and would have to start anew: {why}; resume the run until it has ended, or {retry}")
-            }
-            Obstacle::Answered { node } => format!(
-                "a person decided something at it, and `{}` after it is another one or starts anew; to let the decision \
-                 count, keep the answers",
-                node.as_str()
-            ),
-        }
-    }
-}
 
 /// The reason why a run did not move.
 #[derive(Debug, thiserror::Error)]

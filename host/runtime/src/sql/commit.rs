@@ -300,7 +300,7 @@ impl Commit<'_> {
                 return Err(SqlError::Again);
             }
             if let Some(record) = entry.changed_record() {
-                search::change_record(self.connection, at.row, text(record)?, record).await?;
+                search::change_record(self.connection, at.row, record).await?;
             }
             let body = ExternalizedRow::of_facts(text(&unit.facts)?).map_err(unwritable)?;
             let sum = checksum(at.place.checksum, unit.first_seq, unit.ts, &body.text, body.cuts.as_deref());

@@ -12,7 +12,7 @@ use super::{
     queue::{Item, Turn},
 };
 use crate::{
-    ports::{Lease, Leases, StoreError},
+    ports::{LabelChange, Lease, Leases, RelabelError, StoreError},
     shared::{Offer, SharedRuns},
     world::World,
 };
@@ -49,6 +49,16 @@ impl SharedRuns for SharedStore {
 
     fn settle(&self) -> Result<(), StoreError> {
         self.settle()
+    }
+
+    fn relabel(
+        &self,
+        tenant: &Tenant,
+        runs: &[RunId],
+        change: &LabelChange,
+    ) -> Result<Vec<Result<(), RelabelError>>, StoreError> {
+        let (tenant, runs, change) = (tenant.clone(), runs.into(), change.clone());
+        self.worker.turn(|answer| Turn::Relabel { tenant, runs, change, answer })
     }
 
     fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {

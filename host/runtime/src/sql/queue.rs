@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant, Value};
 
 use super::claims::{Key, TreeLease};
 use crate::{
-    ports::{Entry, StoreError, Swept},
+    ports::{Entry, LabelChange, RelabelError, StoreError, Swept},
     rows::flush::{FlushQueue, Queued},
 };
 
@@ -38,6 +38,9 @@ pub(super) enum Item {
     Turn(Turn),
 }
 
+/// The results of a change of labels, in the order of the runs.
+pub(super) type Relabelled = Vec<Result<(), RelabelError>>;
+
 /// Work between two commits. All items before it must be written first.
 pub(super) enum Turn {
     /// Claims a run.
@@ -48,6 +51,8 @@ pub(super) enum Turn {
     Sweep(Tenant, Sender<Result<Swept, StoreError>>),
     /// Removes some rows of a tenant, and reports their number.
     Erase(Tenant, Sender<Result<u64, StoreError>>),
+    /// Changes the labels of runs, and reports the result of each run.
+    Relabel { tenant: Tenant, runs: Box<[RunId]>, change: LabelChange, answer: Sender<Result<Relabelled, StoreError>> },
     /// Reports that all items before it are written.
     Settle(Sender<Result<(), StoreError>>),
 }
@@ -62,6 +67,7 @@ impl Item {
             Turn::Work { answer, .. } => _ = answer.send(Err(error.clone())),
             Turn::Sweep(_, answer) => _ = answer.send(Err(error.clone())),
             Turn::Erase(_, answer) => _ = answer.send(Err(error.clone())),
+            Turn::Relabel { answer, .. } => _ = answer.send(Err(error.clone())),
             Turn::Settle(answer) => _ = answer.send(Err(error.clone())),
         }
         true

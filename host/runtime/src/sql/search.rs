@@ -1,15 +1,18 @@
 //! The searched columns and labels of runs in a shared store.
 
-use flowcell_contract::Tenant;
+use std::collections::HashMap;
+
+use flowcell_contract::{RunId, Tenant};
 
 use super::{
     connection::{Arg, Connection, SqlError, args, placeholders},
     dialect::Dialect as Server,
-    values::hash,
+    queue::Relabelled,
+    values::{hash, text},
 };
 use crate::{
-    ports::Record,
-    rows::search::{Dialect, ErrorColumns, Value, labels_text, retry_of, started_by},
+    ports::{LabelChange, Record},
+    rows::search::{Dialect, ErrorColumns, Value, labels_text, parse_labels, retry_of, started_by},
 };
 
 /// The statements of a server.
@@ -64,15 +67,48 @@ pub(super) async fn write_labels<'a>(
     connection.insert("flowcell_labels (tenant, name, value, created, run)", labels.collect(), &after).await
 }
 
-/// Changes the record of a run, and the columns that follow from it and can change. `text`: the record as JSON.
-pub(super) async fn change_record(
-    connection: &mut Connection,
-    id: i64,
-    text: String,
-    record: &Record,
-) -> Result<(), SqlError> {
+/// Changes the record of a run that moves to another version of its flow. The labels stay as they are stored: they may
+/// have changed since the driver read the record.
+pub(super) async fn change_record(connection: &mut Connection, id: i64, record: &Record) -> Result<(), SqlError> {
+    let sql = "SELECT labels FROM flowcell_runs WHERE id = ? FOR UPDATE";
+    let row = connection.row(sql, args![id]).await?.ok_or(SqlError::Again)?;
+    let record = Record { labels: parse_labels(row.maybe_text(0)?), ..record.clone() };
     let sql = "UPDATE flowcell_runs SET record = ?, version = ? WHERE id = ?";
-    connection.run(sql, args![text, record.version.map(u64::from), id]).await.map(drop)
+    connection.run(sql, args![text(&record)?, record.version.map(u64::from), id]).await.map(drop)
+}
+
+/// Changes the labels of runs: their records, the columns of their rows, and the searched rows.
+pub(super) async fn relabel(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    runs: &[RunId],
+    change: &LabelChange,
+) -> Result<Relabelled, SqlError> {
+    // In the order in which commits lock rows.
+    let sql = format!(
+        "SELECT run, id, created, record FROM flowcell_runs WHERE tenant = ? AND hash IN ({}) ORDER BY id FOR UPDATE",
+        placeholders(runs.len())
+    );
+    let hashes = runs.iter().map(|run| Arg::from(hash(run.as_str())));
+    let rows = connection.rows(&sql, args![tenant.as_str()].into_iter().chain(hashes).collect()).await?;
+    let mut stored = HashMap::new();
+    for row in &rows {
+        stored.insert(RunId::from(row.text(0)?), (row.int(1)?, row.number(2)?, row.text(3)?));
+    }
+    let (mut results, mut changed) = (Vec::new(), Vec::new());
+    for run in runs {
+        let (id, created, before) = stored.remove(run).unwrap_or_default();
+        results.push(change.of_record(run, &before).map(|record| changed.push((id, created, record))));
+    }
+    for (id, _, record) in &changed {
+        let sql = "UPDATE flowcell_runs SET record = ?, labels = ? WHERE id = ?";
+        connection.run(sql, args![text(record)?, labels_text(record), *id]).await?;
+    }
+    if !changed.is_empty() {
+        forget(connection, &changed.iter().map(|(id, ..)| *id).collect::<Vec<_>>()).await?;
+        write_labels(connection, changed.iter().map(|(id, created, record)| (*id, tenant, *created, record))).await?;
+    }
+    Ok(results)
 }
 
 /// Writes the searched columns of a failed run.

@@ -13,7 +13,7 @@ use super::{
     erase, heartbeat,
     outage::{Blocked, Outages},
     queue::{Item, Turn},
-    sweep, work,
+    search, sweep, work,
 };
 use crate::ports::{Entry, StoreError};
 
@@ -206,6 +206,11 @@ impl Writer {
             Turn::Erase(tenant, answer) => {
                 let erased = self.retry(async |connection| erase::erase(&shared, connection, &tenant).await).await;
                 _ = answer.send(erased);
+            }
+            Turn::Relabel { tenant, runs, change, answer } => {
+                let relabel =
+                    async |connection: &mut Connection| search::relabel(connection, &tenant, &runs, &change).await;
+                _ = answer.send(self.retry(relabel).await);
             }
             Turn::Settle(answer) => _ = answer.send(Ok(())),
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc::Sender};
 use flowcell_contract::{RunId, Tenant};
 
 use crate::{
-    ports::{Entry, Swept},
+    ports::{Entry, LabelChange, RelabelError, Swept},
     rows::flush::{FlushQueue, Queued},
 };
 
@@ -36,6 +36,13 @@ pub(super) enum Item {
         tenant: Tenant,
         answer: Sender<u64>,
     },
+    /// Changes the labels of runs. Sends the result of each run once the change is durable.
+    Relabel {
+        tenant: Tenant,
+        runs: Box<[RunId]>,
+        change: LabelChange,
+        answer: Sender<Vec<Result<(), RelabelError>>>,
+    },
     /// Sends a message once all items before it are durable.
     Settle(Sender<()>),
 }
@@ -48,6 +55,6 @@ impl Queued for Item {
     /// Returns whether the writer must write the item at once, because a caller waits for it. For entries it is false:
     /// a driver that waits for an entry requests the write itself, and may do it on its own thread.
     fn is_awaited(&self) -> bool {
-        matches!(self, Item::Sweep { .. } | Item::Erase { .. } | Item::Settle(_))
+        matches!(self, Item::Sweep { .. } | Item::Erase { .. } | Item::Relabel { .. } | Item::Settle(_))
     }
 }

@@ -1,11 +1,14 @@
 //! The searched columns and labels of runs.
 
-use flowcell_contract::Tenant;
-use rusqlite::{Connection, params};
+use std::sync::mpsc;
 
+use flowcell_contract::{RunId, Tenant};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::{SqliteStore, queue::Item, units::text};
 use crate::{
-    ports::Record,
-    rows::search::{ErrorColumns, labels_text, retry_of, started_by},
+    ports::{LabelChange, Record, RelabelError, StoreError},
+    rows::search::{ErrorColumns, labels_text, parse_labels, retry_of, started_by},
 };
 
 /// Writes the searched columns of a new run's row, and its labels.
@@ -23,6 +26,16 @@ pub(super) fn write_record(
     let sql = "UPDATE runs SET version = ?, labels = ?, started_by = ?, retry_of = ? WHERE id = ?";
     let values = params![record.version, labels_text(record), started_by(record), repeats, id];
     connection.prepare_cached(sql)?.execute(values)?;
+    write_labels(connection, id, tenant, created, record)
+}
+
+fn write_labels(
+    connection: &Connection,
+    id: i64,
+    tenant: &Tenant,
+    created: u64,
+    record: &Record,
+) -> Result<(), rusqlite::Error> {
     let sql = "INSERT OR IGNORE INTO labels (tenant, name, value, created, run) VALUES (?, ?, ?, ?, ?)";
     let mut insert = connection.prepare_cached(sql)?;
     for (name, value) in &record.labels {
@@ -31,15 +44,50 @@ pub(super) fn write_record(
     Ok(())
 }
 
-/// Changes the record of a run, and the columns that follow from it and can change. `text`: the record as JSON.
-pub(super) fn change_record(
-    connection: &Connection,
-    id: i64,
-    text: &str,
-    record: &Record,
-) -> Result<(), rusqlite::Error> {
+/// Changes the record of a run that moves to another version of its flow. The labels stay as they are stored: they may
+/// have changed since the driver read the record.
+pub(super) fn change_record(connection: &Connection, id: i64, record: &Record) -> Result<(), rusqlite::Error> {
+    let mut select = connection.prepare_cached("SELECT labels FROM runs WHERE id = ?")?;
+    let record = Record { labels: parse_labels(select.query_row([id], |row| row.get(0))?), ..record.clone() };
     let sql = "UPDATE runs SET record = ?, version = ? WHERE id = ?";
-    connection.prepare_cached(sql)?.execute(params![text, record.version, id]).map(drop)
+    connection.prepare_cached(sql)?.execute(params![text(&record)?, record.version, id]).map(drop)
+}
+
+impl SqliteStore {
+    /// Changes the labels of runs in one commit. Returns when it is on stable storage, with the result of each run.
+    pub fn relabel(
+        &self,
+        tenant: &Tenant,
+        runs: &[RunId],
+        change: &LabelChange,
+    ) -> Result<Vec<Result<(), RelabelError>>, StoreError> {
+        let (answer, answered) = mpsc::channel();
+        let (tenant, runs, change) = (tenant.clone(), runs.into(), change.clone());
+        self.queue.push(Item::Relabel { tenant, runs, change, answer });
+        answered.recv().map_err(|_| StoreError::unavailable("the store accepts no more writes"))
+    }
+}
+
+/// Changes the labels of a run: its record, the column of its row, and the searched rows.
+pub(super) fn relabel(
+    connection: &Connection,
+    tenant: &Tenant,
+    run: &RunId,
+    change: &LabelChange,
+) -> Result<Result<(), RelabelError>, rusqlite::Error> {
+    let mut select = connection.prepare_cached("SELECT id, created, record FROM runs WHERE tenant = ? AND run = ?")?;
+    let columns = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let found = select.query_row(params![tenant.as_str(), run.as_str()], columns).optional()?;
+    let (id, created, before): (i64, u64, String) = found.unwrap_or_default();
+    let record = match change.of_record(run, &before) {
+        Ok(record) => record,
+        Err(error) => return Ok(Err(error)),
+    };
+    let sql = "UPDATE runs SET record = ?, labels = ? WHERE id = ?";
+    connection.prepare_cached(sql)?.execute(params![text(&record)?, labels_text(&record), id])?;
+    connection.prepare_cached("DELETE FROM labels WHERE run = ?")?.execute([id])?;
+    write_labels(connection, id, tenant, created, &record)?;
+    Ok(Ok(()))
 }
 
 /// Writes the searched columns of a failed run.

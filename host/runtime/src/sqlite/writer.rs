@@ -22,7 +22,7 @@ use super::{
     units::{OpenUnit, Row, text},
 };
 use crate::{
-    ports::{Entry, Swept},
+    ports::{Entry, RelabelError, Swept},
     rows::search::{ErrorColumns, wait_text},
 };
 
@@ -56,6 +56,7 @@ struct Rows {
 struct Results {
     swept: Vec<Swept>,
     erased: Vec<u64>,
+    relabelled: Vec<Vec<Result<(), RelabelError>>>,
     /// The places of the refused entries among the items.
     refused: HashSet<usize>,
 }
@@ -161,6 +162,11 @@ impl Writer {
                     results.erased.push(erase(connection, tenant)?);
                     self.rows.of.clear();
                 }
+                // The rows of a removed tenant go away, and its runs with them.
+                Item::Relabel { tenant, runs, change, .. } => {
+                    let relabel = |run| search::relabel(connection, tenant, run, change);
+                    results.relabelled.push(runs.iter().map(relabel).collect::<Result<_, _>>()?);
+                }
                 Item::Entry(entry) if erased.contains(&entry.tenant) => _ = results.refused.insert(place),
                 Item::Blob { tenant, .. } if erased.contains(tenant) => {}
                 Item::Entry(entry) => self.rows.write(connection, entry)?,
@@ -187,11 +193,13 @@ impl Writer {
                         }
                     }
                 }
-                Item::Entry(_) | Item::Forget { .. } | Item::Sweep { .. } | Item::Erase { .. } | Item::Settle(_) => {}
+                Item::Entry(_) | Item::Forget { .. } | Item::Sweep { .. } | Item::Erase { .. } => {}
+                Item::Relabel { .. } | Item::Settle(_) => {}
             }
         }
         drop(visible);
         let (mut swept, mut erased) = (results.swept.into_iter(), results.erased.into_iter());
+        let mut relabelled = results.relabelled.into_iter();
         for (place, item) in items.iter().enumerate() {
             match item {
                 Item::Entry(entry) if results.refused.contains(&place) => entry.durable.refuse(),
@@ -199,6 +207,7 @@ impl Writer {
                 // The caller may have disconnected.
                 Item::Sweep { answer, .. } => _ = swept.next().map(|swept| answer.send(swept)),
                 Item::Erase { answer, .. } => _ = erased.next().map(|erased| answer.send(erased)),
+                Item::Relabel { answer, .. } => _ = relabelled.next().map(|relabelled| answer.send(relabelled)),
                 Item::Settle(answer) => _ = answer.send(()),
                 Item::Blob { .. } | Item::Forget { .. } => {}
             }
@@ -234,7 +243,7 @@ impl Rows {
             }
         };
         if let Some(record) = entry.changed_record() {
-            search::change_record(connection, id, &text(record)?, record)?;
+            search::change_record(connection, id, record)?;
         }
         if let Some(status) = entry.status {
             let (name, due, attention) = status.columns();

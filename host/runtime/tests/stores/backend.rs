@@ -2,14 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use flowcell_contract::RunId;
+use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::{
     World,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryDocuments, MemoryJournal, MemoryState},
     ports::{
-        Blobs, CacheStore, DocumentStore, Entry, Journal, Lease, Leases, Runs, Sessions, StateStore, StoreError, Sweep,
-        Swept,
+        Blobs, CacheStore, DocumentStore, Entry, Journal, LabelChange, Lease, Leases, RelabelError, Runs, Sessions,
+        StateStore, StoreError, Sweep, Swept,
     },
+    shared::SharedRuns,
     sql::{Dialect, Options, SharedStore},
     sqlite::{SqliteStore, stop_process},
 };
@@ -178,6 +179,20 @@ impl Store {
             (Some(store), _) => store.reader(),
             (_, Some(store)) => &**store,
             _ => panic!("a store in memory has no lists"),
+        }
+    }
+
+    /// Changes labels of runs, and returns the result of each run.
+    pub(crate) fn relabel(
+        &self,
+        tenant: &Tenant,
+        runs: &[RunId],
+        change: &LabelChange,
+    ) -> Vec<Result<(), RelabelError>> {
+        match (&self.sqlite, &self.server) {
+            (Some(store), _) => store.relabel(tenant, runs, change).unwrap(),
+            (_, Some(store)) => store.relabel(tenant, runs, change).unwrap(),
+            _ => panic!("a store in memory has no labels"),
         }
     }
 

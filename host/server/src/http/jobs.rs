@@ -28,13 +28,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[schema(rename_all = "camelCase")]
 #[expect(dead_code, reason = "it describes `JobRequest`")]
 pub(crate) struct NewJob {
-    /// `cancel`, `resume`, `retry`, `answer` or `delete`.
+    /// `cancel`, `resume`, `retry`, `answer`, `delete`, `label` or `migrate`.
     action: String,
     /// Selects the runs; all given members must match, and one is needed: `status`, `flow`, `version`, `since`, `before`,
     /// `error`, `text`, `node`, `labels` (an object), `trigger`, `parent`, `retryOf`, `minDurationMs`, `maxDurationMs`.
     #[schema(value_type = Object)]
     filter: Map<String, Value>,
-    /// For `answer`: `gate` and `answer`. For `retry`: `from` and `keepAnswers`.
+    /// For `answer`: `gate` and `answer`. For `retry`: `from` and `keepAnswers`. For `label`: `set` (an object) and
+    /// `remove` (names). For `migrate`: `to` (a version) and `keepAnswers`; its filter needs `flow`.
     #[schema(value_type = Object, nullable = false, required = false)]
     params: Option<Map<String, Value>>,
     /// The maximum number of runs, the latest first, up to 1,000,000. Default: 10,000.
@@ -82,9 +83,9 @@ fn check_scopes(request: &Request, job: &JobRequest) -> Result<(), ApiError> {
 
 /// Act on all runs of a filter in the background, or preview that
 ///
-/// Besides `run:read`, the token needs the scope of the action: `run:control` for `cancel` and `resume`, `run:create`
-/// for `retry`, `gate:decide` for `answer` and for `keepAnswers`, `run:delete` for `delete`. The job stops if the token
-/// becomes invalid.
+/// Besides `run:read`, the token needs the scope of the action: `run:control` for `cancel`, `resume` and `label`,
+/// `run:create` for `retry` and `migrate`, `gate:decide` for `answer` and for `keepAnswers`, `run:delete` for `delete`.
+/// The job stops if the token becomes invalid.
 #[utoipa::path(post, path = "/v1/jobs", tag = "jobs", operation_id = "create_job", params(Previews),
     request_body = NewJob,
     responses((status = 202, body = Object, headers(("location" = String))),

@@ -171,6 +171,7 @@ fn a_job_needs_the_scope_of_its_action_and_stops_with_its_token() {
         ("retry", retry, "run:create"),
         ("answer", answer, "gate:decide"),
         ("delete", json!({}), "run:delete"),
+        ("label", json!({ "remove": ["tier"] }), "run:control"),
     ] {
         let job = json!({ "action": action, "filter": { "since": 0 }, "params": params });
         for path in ["/v1/jobs", "/v1/jobs?preview=true"] {
@@ -260,6 +261,17 @@ fn wrong_requests_and_too_many_jobs_are_refused() {
         json!({ "action": "cancel" }),
         json!({ "action": "cancel", "filter": {} }),
         json!({ "action": "label", "filter": some }),
+        json!({ "action": "label", "filter": some, "params": { "set": { "a b": "x" } } }),
+        json!({ "action": "label", "filter": some, "params": { "set": { "a": "x,y" } } }),
+        json!({ "action": "label", "filter": some, "params": { "set": { "a": 1 } } }),
+        json!({ "action": "label", "filter": some, "params": { "set": { "a": "x" }, "remove": ["a"] } }),
+        json!({ "action": "label", "filter": some, "params": { "remove": (0..17).map(|n| n.to_string()).collect::<Vec<_>>() } }),
+        json!({ "action": "label", "filter": some, "params": { "remove": ["\u{1b}"] } }),
+        json!({ "action": "label", "filter": some, "params": { "set": { "a": "x" }, "to": 2 } }),
+        json!({ "action": "cancel", "filter": some, "params": { "set": { "a": "x" } } }),
+        json!({ "action": "migrate", "filter": { "flow": "asks" } }),
+        json!({ "action": "migrate", "filter": some, "params": { "to": 2 } }),
+        json!({ "action": "migrate", "filter": { "flow": "asks" }, "params": { "to": "latest" } }),
         json!({ "action": "cancel", "filter": { "status": "gone" } }),
         json!({ "action": "cancel", "filter": { "state": "parked" } }),
         json!({ "action": "cancel", "filter": { "since": -1 } }),
@@ -294,4 +306,31 @@ fn wrong_requests_and_too_many_jobs_are_refused() {
     assert_eq!(execute(&served, &b, &json!({ "action": "cancel", "filter": { "since": 0 } }))["state"], "done");
     assert_eq!(post(&served, &a, &format!("/v1/jobs/{}/cancel", jobs[3]), &json!({})).status, 200);
     create(&served, &a, &slow);
+}
+
+#[test]
+fn h1_a_job_labels_the_runs_of_its_tenant_and_says_which_ones_it_cannot() {
+    let (served, [a, b]) = served(&Policy::default());
+    park(&served, &a, ["p1", "p2"].map(str::to_owned).into_iter());
+    park(&served, &b, ["p1".to_owned()].into_iter());
+    let full: serde_json::Map<_, _> = (0..16).map(|label| (format!("l{label}"), json!("x"))).collect();
+    let started = json!({ "flow": hello(), "runId": "full", "labels": full });
+    assert_eq!(post(&served, &a, "/v1/runs?wait=true", &started).status, 201);
+    let label = |params: Value, filter: Value| json!({ "action": "label", "filter": filter, "params": params });
+    let job = execute(&served, &a, &label(json!({ "set": { "team": "ops" } }), json!({ "since": 0 })));
+    assert_eq!(amounts(&job), json!(["done", 3, 2, {}, 1]), "{job}");
+    assert_eq!(job["failures"], json!({ "too_many_labels": 1 }), "{job}");
+    assert_eq!((&job["errors"][0]["run"], &job["errors"][0]["code"]), (&"full".into(), &"too_many_labels".into()));
+    let labels = |token: &str, run: &str| get(&served, token, &format!("/v1/runs/{run}"))["labels"].clone();
+    assert_eq!([labels(&a, "p1"), labels(&a, "p2")], [json!({ "team": "ops" }), json!({ "team": "ops" })]);
+    assert_eq!((labels(&b, "p1"), labels(&a, "full")), (json!(null), Value::Object(full)));
+    // A job may remove the label by which it selects.
+    let swapped = json!({ "set": { "tier": "gold" }, "remove": ["team"] });
+    let job = execute(&served, &a, &label(swapped, json!({ "labels": { "team": "ops" } })));
+    assert_eq!(amounts(&job), json!(["done", 2, 2, {}, 0]), "{job}");
+    let found = |filter: &str| get(&served, &a, &format!("/v1/runs?labels={filter}"))["runs"].as_array().unwrap().len();
+    assert_eq!([found("team=ops"), found("tier=gold")], [0, 2]);
+    assert_eq!(get(&served, &b, "/v1/runs?labels=tier=gold")["runs"], json!([]));
+    let job = execute(&served, &a, &json!({ "action": "cancel", "filter": { "labels": { "tier": "gold" } } }));
+    assert_eq!(amounts(&job), json!(["done", 2, 2, {}, 0]), "{job}");
 }

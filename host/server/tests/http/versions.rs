@@ -213,3 +213,52 @@ fn h1_a_parked_run_moves_to_another_version_of_its_flow() {
     assert!(heard.iter().any(|event| event["type"] == "task:start" && event["nodeId"] == "pay"), "{heard:?}");
     assert_eq!(migrate(&token, "r", &json!({ "to": 1 })).fault(), (409, "migration_refused".to_owned()));
 }
+
+#[test]
+fn a_job_moves_the_runs_of_a_flow_and_reports_each_refusal() {
+    let weak = Mutex::new(String::new());
+    let (served, [token, other]) = served_with_token(&weak);
+    let weak = weak.into_inner().unwrap();
+    let caller = Caller(&served, &token);
+    for (value, prompt) in [(1, "Go on?"), (2, "Go on?"), (2, "Really?")] {
+        caller.post("/v1/flows", &json!({ "flow": asks(value, prompt) }), 201);
+    }
+    for (run, version) in [("r1", 1), ("r2", 1), ("r3", 3), ("done", 1)] {
+        let begun = json!({ "flow": "asks", "version": version, "runId": run });
+        assert_eq!(caller.post("/v1/runs?wait=true", &begun, 201)["status"], "parked");
+    }
+    let view = |run: &str| call(&served, &token, "GET", &format!("/v1/runs/{run}"), &Value::Null).json();
+    let end = |run: &str| {
+        caller.post(&format!("/v1/runs/{run}/gates/ask/reply"), &json!({ "answer": "yes" }), 200);
+        std::iter::repeat_with(|| view(run)).find(|view| view["status"] == "succeeded").unwrap()["outputs"].clone()
+    };
+    end("done");
+    let migrate = |to: u32| json!({ "action": "migrate", "filter": { "flow": "asks" }, "params": { "to": to } });
+    let execute = |job: &Value| {
+        let id = caller.post("/v1/jobs", job, 202)["id"].as_str().unwrap().to_owned();
+        call(&served, &token, "GET", &format!("/v1/jobs/{id}?wait=true"), &Value::Null).json()
+    };
+    let amounts = |job: &Value| json!([job["state"], job["matched"], job["done"], job["skipped"], job["failures"]]);
+    // A token that may not start runs moves none, and neither does the job of another tenant with a flow of this name.
+    for body in [
+        migrate(2),
+        json!({ "action": "migrate", "filter": { "flow": "asks" }, "params": { "to": 2, "keepAnswers": true } }),
+    ] {
+        assert_eq!(call(&served, &weak, "POST", "/v1/jobs", &body).fault(), (403, "forbidden".to_owned()));
+    }
+    let stranger = Caller(&served, &other);
+    stranger.post("/v1/flows", &json!({ "flow": asks(9, "Go on?") }), 201);
+    stranger.post("/v1/jobs", &migrate(1), 202);
+    let job = execute(&migrate(9));
+    assert_eq!(amounts(&job), json!(["done", 4, 0, { "run_not_active": 1 }, { "flow_not_found": 3 }]), "{job}");
+    let job = execute(&migrate(2));
+    // `r3` asks another question in version 2.
+    assert_eq!(amounts(&job), json!(["done", 4, 2, { "run_not_active": 1 }, { "in_progress": 1 }]), "{job}");
+    let failure = &job["errors"][0];
+    assert_eq!((&failure["run"], &failure["code"]), (&json!("r3"), &json!("in_progress")), "{job}");
+    assert!(failure["message"].as_str().unwrap().contains("`ask`: it is waiting"), "{job}");
+    let job = execute(&migrate(2));
+    assert_eq!(amounts(&job)[3], json!({ "run_not_active": 1, "same_version": 2 }), "{job}");
+    assert_eq!(["r1", "r2", "r3", "done"].map(|run| view(run)["version"].clone()), [2, 2, 3, 1].map(Value::from));
+    assert_eq!([end("r1"), end("r3")], [json!({ "paid": 2 }), json!({ "paid": 2 })]);
+}

@@ -1,6 +1,6 @@
 //! `flowcell runs bulk`: acts on all runs that a filter selects.
 
-use std::io::BufRead;
+use std::{collections::BTreeMap, io::BufRead};
 
 use clap::{Args, Subcommand};
 use flowcell::jobs::{
@@ -9,6 +9,7 @@ use flowcell::jobs::{
 };
 
 use crate::{
+    arguments::label,
     cli_error::{CliError, Exit},
     commands::jobs::JobClient,
     options::{TenantArgs, filter::FilterArgs},
@@ -30,6 +31,10 @@ pub(crate) enum BulkCommand {
     Answer(AnswerArgs),
     /// Delete ended runs
     Delete(BulkArgs),
+    /// Set and remove labels of runs, also of ended ones
+    Label(LabelArgs),
+    /// Move parked and blocked runs of a flow to another version of it; `flowcell drive` or `flowcell serve` then drives them
+    Migrate(MigrateArgs),
 }
 
 /// The runs, and the limits of the job.
@@ -85,6 +90,32 @@ pub(crate) struct AnswerArgs {
     bulk: BulkArgs,
 }
 
+/// Arguments of `flowcell runs bulk label`.
+#[derive(Args)]
+pub(crate) struct LabelArgs {
+    /// Set this label, also if the run has one of this name; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = label, required_unless_present = "remove")]
+    set: Vec<(String, String)>,
+    /// Remove the label with this name; may be repeated
+    #[arg(long, value_name = "NAME")]
+    remove: Vec<String>,
+    #[command(flatten)]
+    bulk: BulkArgs,
+}
+
+/// Arguments of `flowcell runs bulk migrate`.
+#[derive(Args)]
+pub(crate) struct MigrateArgs {
+    /// The number of the version in the library; the filter needs `--flow`
+    #[arg(long, value_name = "VERSION")]
+    to: u32,
+    /// Let the answers of people also count for new and changed nodes after them
+    #[arg(long)]
+    keep_answers: bool,
+    #[command(flatten)]
+    bulk: BulkArgs,
+}
+
 pub(super) fn execute(command: BulkCommand, terminal: Terminal) -> Result<Exit, CliError> {
     let none = JobParams::default();
     match command {
@@ -97,6 +128,17 @@ pub(super) fn execute(command: BulkCommand, terminal: Terminal) -> Result<Exit, 
         BulkCommand::Answer(AnswerArgs { gate, value, bulk }) => {
             let params = JobParams { gate: Some(gate), answer: Some(answers::answer(&value)), ..none };
             perform(&bulk, JobAction::Answer, params, terminal)
+        }
+        BulkCommand::Label(LabelArgs { set, remove, bulk }) => {
+            let labels: BTreeMap<_, _> = set.iter().cloned().collect();
+            if labels.len() < set.len() {
+                return Err(CliError::wrong("a label is set twice; give each name once"));
+            }
+            let params = JobParams { set: labels, remove: remove.into_iter().collect(), ..none };
+            perform(&bulk, JobAction::Label, params, terminal)
+        }
+        BulkCommand::Migrate(MigrateArgs { to, keep_answers, bulk }) => {
+            perform(&bulk, JobAction::Migrate, JobParams { to: Some(to), keep_answers, ..none }, terminal)
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use flowcell_contract::{Json, NodeId, RunId};
 use flowcell_runtime::{
-    NoStart, OpenError, QuestionRef, Repeat, RunCommand, RunOptions,
-    ports::{MaybeStoreError, RunRow, StoreError, StoreErrorKind},
+    MigrationPlan, NoStart, OpenError, QuestionRef, Repeat, RunCommand, RunOptions,
+    ports::{LabelChange, MaybeStoreError, RelabelError, RunRow, StoreError, StoreErrorKind},
 };
 use sha2::{Digest, Sha256};
 
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     Host, StartError,
     host::retention::{self, ENDED},
+    library::versions::{self, FlowVersion, MoveError, RetryError},
     operate::quota::QuotaError,
     runs::waiting,
 };
@@ -46,8 +47,10 @@ pub(super) fn select(
     let has_ended = ENDED.contains(&&*row.status);
     let mut item = Item { run: row.run_id.clone(), question: None };
     let refused = match request.action {
-        JobAction::Cancel | JobAction::Answer | JobAction::Resume if has_ended => Some("run_not_active"),
-        JobAction::Resume if row.status == "active" => Some("run_driven"),
+        JobAction::Cancel | JobAction::Answer | JobAction::Resume | JobAction::Migrate if has_ended => {
+            Some("run_not_active")
+        }
+        JobAction::Resume | JobAction::Migrate if row.status == "active" => Some("run_driven"),
         JobAction::Retry | JobAction::Delete if !has_ended => Some("run_not_ended"),
         // If the clock was set back, the runs of the job seem to have begun before it.
         JobAction::Retry if row.run_id.as_str().starts_with(own) => Some("run_of_job"),
@@ -67,8 +70,8 @@ pub(super) fn select(
     Ok(Ok(item))
 }
 
-/// Performs an action on a run, except `delete`. `is_repeated`: the job may have acted on this run before. Then a run
-/// that already is in the state to which the action leads counts as done.
+/// Performs an action on a run, except `delete` and `label`. `is_repeated`: the job may have acted on this run before.
+/// Then a run that already is in the state to which the action leads counts as done.
 pub(super) async fn act(host: &Host, job: &str, request: &JobRequest, item: &Item, is_repeated: bool) -> Acted {
     match request.action {
         JobAction::Cancel => ask(host, item, RunCommand::Cancel, is_repeated).await,
@@ -80,7 +83,10 @@ pub(super) async fn act(host: &Host, job: &str, request: &JobRequest, item: &Ite
         }
         JobAction::Resume => resume(host, &item.run, is_repeated).await,
         JobAction::Retry => retry(host, job, request, &item.run).await,
+        JobAction::Migrate => migrate(host, request, &item.run, is_repeated).await,
+        // These act on whole batches.
         JobAction::Delete => Acted::Skipped("run_not_ended"),
+        JobAction::Label => Acted::Skipped("run_not_found"),
     }
 }
 
@@ -133,6 +139,38 @@ async fn retry(host: &Host, job: &str, request: &JobRequest, run: &RunId) -> Act
         Ok(runner) if !runner.is_new() => Acted::Done,
         Ok(runner) => accepted(host, runner.accept().await),
         Err(error) => of_start(host, &error),
+    }
+}
+
+/// Moves a run to another version of its flow, and leaves it due at once. The supervisor then resumes it.
+async fn migrate(host: &Host, request: &JobRequest, run: &RunId, is_repeated: bool) -> Acted {
+    let to = request.params.to.unwrap_or_default();
+    let moved =
+        match host.charged(|| versions::migration(host, run, FlowVersion::Number(to), request.params.keep_answers)) {
+            Ok(migration) => migration.perform().await.map(drop).map_err(MoveError::from),
+            Err(error) => Err(error.into()),
+        };
+    let Err(error) = moved else { return Acted::Done };
+    // The job has moved the run before, and then a driver may have begun or ended it.
+    if is_repeated && host.record(run).is_ok_and(|record| record.is_some_and(|record| record.version == Some(to))) {
+        return Acted::Done;
+    }
+    match error {
+        MoveError::Refused(plan) => refused_move(&plan),
+        MoveError::Prepare(RetryError::Start(error)) => of_start(host, &error),
+        MoveError::Prepare(RetryError::Version(error)) => match error.code() {
+            code @ "store_unavailable" => Acted::Later(JobReason::new(code, error)),
+            code => Acted::Failed(JobReason::new(code, error)),
+        },
+    }
+}
+
+/// Returns the result for a run that cannot move: the code is the kind of the first reason.
+fn refused_move(plan: &MigrationPlan) -> Acted {
+    match plan.refused.first().map(|refused| refused.obstacle.code()) {
+        Some("same_version") => Acted::Skipped("same_version"),
+        Some(code) => Acted::Failed(JobReason::new(code, MoveError::Refused(Box::new(plan.clone())))),
+        None => Acted::Failed(JobReason::new("migration_refused", "the run did not move")),
     }
 }
 
@@ -194,6 +232,22 @@ fn of_store(host: &Host, code: &str, error: &dyn std::fmt::Display, kind: Option
 
 fn unavailable(error: &StoreError) -> Acted {
     Acted::Later(JobReason::new("store_unavailable", error))
+}
+
+/// Changes the labels of runs in one commit. Returns the result for each run.
+pub(super) fn relabel(host: &Host, items: &[Item], change: &LabelChange) -> Vec<(RunId, Acted)> {
+    let runs: Vec<_> = items.iter().map(|item| item.run.clone()).collect();
+    match host.charged(|| retention::relabel(host, &runs, change)) {
+        Ok(results) => {
+            let acted = |result: Result<(), RelabelError>| match result {
+                Ok(()) => Acted::Done,
+                Err(RelabelError::Unknown(_)) => Acted::Skipped("run_not_found"),
+                Err(error) => Acted::Failed(JobReason::new(error.code(), error)),
+            };
+            runs.into_iter().zip(results.into_iter().map(acted)).collect()
+        }
+        Err(error) => runs.into_iter().take(1).map(|run| (run, unavailable(&error))).collect(),
+    }
 }
 
 /// Deletes runs in one commit. Returns the result for each run.

@@ -126,6 +126,9 @@ pub struct Job {
     pub skipped: BTreeMap<String, u64>,
     /// The number of runs on which the action failed.
     pub failed: u64,
+    /// The numbers of failures by the code of the reason.
+    #[serde(default)]
+    pub failures: BTreeMap<String, u64>,
     /// The first failures.
     pub errors: Vec<RunFailure>,
     /// True if the job has ended at its `maxRuns`, and the filter selects more runs.

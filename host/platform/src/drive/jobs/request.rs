@@ -1,10 +1,13 @@
 //! A request for a job: the action, the filter and the limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flowcell_contract::{Json, RunId};
-use flowcell_flow::{labels::check_label, limits::LABELS};
-use flowcell_runtime::ports::Filter;
+use flowcell_flow::{
+    labels::{Labels, check_label},
+    limits::LABELS,
+};
+use flowcell_runtime::ports::{Filter, LabelChange};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -39,6 +42,10 @@ pub enum JobAction {
     Answer,
     /// Deletes ended runs.
     Delete,
+    /// Sets and removes labels.
+    Label,
+    /// Moves runs that are parked or need attention to another version of their flow.
+    Migrate,
 }
 
 impl JobAction {
@@ -50,6 +57,8 @@ impl JobAction {
             JobAction::Retry => "retry",
             JobAction::Answer => "answer",
             JobAction::Delete => "delete",
+            JobAction::Label => "label",
+            JobAction::Migrate => "migrate",
         }
     }
 }
@@ -67,9 +76,25 @@ pub struct JobParams {
     /// For `retry`: the node at which the repetition begins. `None` repeats all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// For `retry` with `from`: true to keep the answers of people.
+    /// For `retry` with `from`, and for `migrate`: true to keep the answers of people.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_answers: bool,
+    /// For `label`: the labels that the runs get, at most [`LABELS`].
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    pub set: Labels,
+    /// For `label`: the names of the labels that the runs lose, at most [`LABELS`].
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub remove: BTreeSet<String>,
+    /// For `migrate`: the number of the version in the library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<u32>,
+}
+
+impl JobParams {
+    /// Returns the change of labels of the action `label`.
+    pub(super) fn label_change(&self) -> LabelChange {
+        LabelChange { set: self.set.clone(), remove: self.remove.clone() }
+    }
 }
 
 /// The filter of a job. All given members must match; see [`Filter`].
@@ -208,10 +233,12 @@ impl JobRequest {
     /// Returns the scopes that a caller needs, besides `run:read`.
     pub fn scopes(&self) -> Vec<Scope> {
         match self.action {
-            JobAction::Cancel | JobAction::Resume => vec![Scope::RunControl],
+            JobAction::Cancel | JobAction::Resume | JobAction::Label => vec![Scope::RunControl],
             // Keeping an approval counts as giving it again.
-            JobAction::Retry if self.params.keep_answers => vec![Scope::RunCreate, Scope::GateDecide],
-            JobAction::Retry => vec![Scope::RunCreate],
+            JobAction::Retry | JobAction::Migrate if self.params.keep_answers => {
+                vec![Scope::RunCreate, Scope::GateDecide]
+            }
+            JobAction::Retry | JobAction::Migrate => vec![Scope::RunCreate],
             JobAction::Answer => vec![Scope::GateDecide],
             JobAction::Delete => vec![Scope::RunDelete],
         }
@@ -225,15 +252,28 @@ impl JobRequest {
     /// Checks the members of the request. The error is a sentence for people.
     pub(super) fn check(&self) -> Result<(), String> {
         self.filter.check()?;
-        let JobParams { gate, answer, from, keep_answers } = &self.params;
-        let answers = self.action == JobAction::Answer;
+        let JobParams { gate, answer, from, keep_answers, to, set: _, remove: _ } = &self.params;
+        self.check_labels()?;
+        let (answers, migrates) = (self.action == JobAction::Answer, self.action == JobAction::Migrate);
         if answers != gate.is_some() || answers != answer.is_some() {
             return Err("`answer` needs `params.gate` and `params.answer`, and no other action takes them".into());
         }
-        if self.action != JobAction::Retry && (from.is_some() || *keep_answers) {
-            return Err("only `retry` takes `params.from` and `params.keepAnswers`".into());
+        if self.action != JobAction::Retry && (from.is_some() || *keep_answers && !migrates) {
+            return Err(
+                "only `retry` takes `params.from`, and only `retry` and `migrate` take `params.keepAnswers`".into()
+            );
         }
-        if *keep_answers && from.is_none() {
+        if migrates != to.is_some() {
+            return Err("`migrate` needs `params.to`, the number of a version, and no other action takes it".into());
+        }
+        if migrates && self.filter.flow.is_none() {
+            return Err(
+                "`migrate` needs the member `flow` in the filter, because the versions of each flow have their \
+                        own numbers"
+                    .into(),
+            );
+        }
+        if *keep_answers && !migrates && from.is_none() {
             return Err(
                 "`params.keepAnswers` needs `params.from`, because a run that is repeated from the start asks \
                         again"
@@ -247,6 +287,24 @@ impl JobRequest {
             return Err(format!("`ratePerSecond` must be from 1 to {MAX_RUNS_PER_SECOND}"));
         }
         Ok(())
+    }
+
+    /// Checks the parameters of `label`.
+    fn check_labels(&self) -> Result<(), String> {
+        let JobParams { set, remove, .. } = &self.params;
+        let has_labels = !set.is_empty() || !remove.is_empty();
+        if has_labels != (self.action == JobAction::Label) {
+            return Err("`label` needs `params.set` or `params.remove`, and no other action takes them".into());
+        }
+        if set.len() > LABELS || remove.len() > LABELS {
+            return Err(format!("`params.set` and `params.remove` may each have at most {LABELS} labels"));
+        }
+        if let Some(name) = remove.iter().find(|name| set.contains_key(*name)) {
+            return Err(format!("`params.set` and `params.remove` both name the label `{name}`"));
+        }
+        let removed = remove.iter().map(|name| check_label(name, "-"));
+        let checked = set.iter().map(|(name, value)| check_label(name, value)).chain(removed);
+        checked.collect::<Result<(), _>>().map_err(|error| error.to_string())
     }
 
     /// Returns the action, its parameters and the filter as a text for the audit log, which keeps 256 characters of it.

@@ -13,7 +13,7 @@ use tokio::{runtime::Handle, sync::Notify, task::JoinSet, time::Instant};
 
 use super::{
     JobError, Jobs,
-    act::{Acted, act, delete, of_start, own_prefix, select},
+    act::{Acted, act, delete, of_start, own_prefix, relabel, select},
     record::{Creator, Holder, Item, Job, JobReason, JobState, MAX_SHOWN_ERRORS, RunFailure, StoredJob},
     request::JobAction,
     store::JobStore,
@@ -252,8 +252,10 @@ impl JobWorker {
         until: Instant,
     ) -> Vec<(RunId, Acted)> {
         let (request, id) = (&stored.job.request, &*stored.job.id);
-        if request.action == JobAction::Delete {
-            return delete(host, &stored.batch, is_repeated);
+        match request.action {
+            JobAction::Delete => return delete(host, &stored.batch, is_repeated),
+            JobAction::Label => return relabel(host, &stored.batch, &request.params.label_change()),
+            _ => {}
         }
         let one = |item: &Item| {
             let item = item.clone();
@@ -355,6 +357,7 @@ impl JobWorker {
 
 fn fail(job: &mut Job, run: RunId, reason: JobReason) {
     job.failed += 1;
+    *job.failures.entry(reason.code.clone()).or_default() += 1;
     if job.errors.len() < MAX_SHOWN_ERRORS {
         job.errors.push(RunFailure { run, reason });
     }
