@@ -470,6 +470,15 @@ fn a_parked_run_moves_to_its_file_as_it_is_now() {
         let plan = migrate(&["--to", "latest", "--check", "--json"]);
         let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
         assert_eq!((&plan["moved"][0]["node"], &plan["refused"]), (&json!("ask"), &json!([])), "{owner:?}");
+        // A refused answer or option leaves the run in its version.
+        let second = match owner {
+            None => ("--answer=none=yes", "none"),
+            Some(_) => ("--allow-private=10.0.0.1:1", "other options"),
+        };
+        for (more, says) in [("--answer=ask=maybe", "refused the answer `maybe`"), second] {
+            let refused = migrate(&["--to", "latest", more]);
+            assert!(!refused.status.success() && stderr(&refused).contains(says), "{more}: {}", stderr(&refused));
+        }
         let ended = migrate(&["--to", "latest", "--answer", "ask=yes"]);
         assert_eq!(outputs(&ended), json!({ "paid": 2 }), "{owner:?}");
         let events = String::from_utf8(output_of(folder, &["runs", "events", "r"]).stdout).unwrap();

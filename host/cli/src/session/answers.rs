@@ -113,12 +113,8 @@ fn refuse_two_answers(answers: &[(String, String)]) -> Result<(), CliError> {
 /// Checks the answers for an existing run. Fails as [`check`] does, also for addresses in the flows that the run has
 /// called, and if an open question does not accept its answer.
 pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) -> Result<(), CliError> {
-    refuse_two_answers(answers)?;
-    for (gate, value) in answers {
-        let open = waiting::question(host, root, gate)?.map(|open| read_question(&Json::from(open)));
-        if let Some(takes) = open.and_then(|question| accepted_if_refused(&question, value)) {
-            return Err(CliError::wrong(format!("`{gate}` refused the answer `{value}`; it takes {takes}")));
-        }
+    refuse_unaccepted(host, root, answers)?;
+    for (gate, _) in answers {
         let (mut run, mut rest, mut flow) = (root.clone(), gate.as_str(), "the flow".to_owned());
         loop {
             let checked = check_address(gate, rest, &*host.graph_of_run(&run)?, &flow);
@@ -138,6 +134,32 @@ pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) 
         }
     }
     Ok(())
+}
+
+/// Fails if a question has two different answers, or if an open question does not accept its answer.
+fn refuse_unaccepted(host: &Host, root: &RunId, answers: &[(String, String)]) -> Result<(), CliError> {
+    refuse_two_answers(answers)?;
+    for (gate, value) in answers {
+        let open = waiting::question(host, root, gate)?.map(|open| read_question(&Json::from(open)));
+        if let Some(takes) = open.and_then(|question| accepted_if_refused(&question, value)) {
+            return Err(CliError::wrong(format!("`{gate}` refused the answer `{value}`; it takes {takes}")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the answers for a run before it moves to another version of its flow. `graph`: that version, if this process
+/// has it. Fails if the version has no such node, if an open question does not accept its answer, or if a question has
+/// another answer already.
+pub(crate) fn check_before_move(
+    host: &Host,
+    run: &RunId,
+    answers: &[(String, String)],
+    graph: Option<&Graph>,
+) -> Result<(), CliError> {
+    refuse_unaccepted(host, run, answers)?;
+    graph.map_or(Ok(()), |graph| check(answers, graph))?;
+    RecordedAnswers::read(host, run, answers)?.check(run, answers)
 }
 
 /// Returns the error for an answer to a run that has ended.

@@ -82,8 +82,12 @@ pub(super) async fn reload(owner: &dyn Driver) -> OwnerReply {
 /// Handles a request to start, resume, repeat or move a run.
 pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: OwnerRequest) -> OwnerReply {
     let (ask, version) = match ask {
-        OwnerRequest::Migrate { run, version, keep_answers, check } => {
-            return migrate(host, &run, (version, keep_answers), check).await;
+        OwnerRequest::Migrate { run, version, keep_answers, check, reach: asked } => {
+            // The owner would refuse to resume the run after the move.
+            return match refuse_lacking(&asked, reach) {
+                Some(refused) if !check => refused,
+                _ => migrate(host, &run, (version, keep_answers), check).await,
+            };
         }
         OwnerRequest::RetryInVersion { version, check, retry } => (*retry, Some((version, check))),
         ask => (ask, None),
@@ -98,10 +102,8 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
     else {
         return refusal("bad_request", &"this command starts no run");
     };
-    let lacking = asked.lacking(reach);
-    if !lacking.is_empty() {
-        let why = format!("the process that owns the store has other options: {}", lacking.join(", "));
-        return refusal("option_lacking", &why);
+    if let Some(refused) = refuse_lacking(asked, reach) {
+        return refused;
     }
     if let (Some((version, true)), OwnerRequest::Retry { run, from, keep_answers, .. }) = (version, &ask) {
         let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers: *keep_answers };
@@ -128,6 +130,13 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
         Ok(()) => OwnerReply::Done { run },
         Err(error) => refusal("not_accepted", &error),
     }
+}
+
+/// Returns a refusal if the owner has other options than the caller.
+fn refuse_lacking(asked: &Reach, of_owner: &Reach) -> Option<OwnerReply> {
+    let lacking = asked.lacking(of_owner);
+    let why = || format!("the process that owns the store has other options: {}", lacking.join(", "));
+    (!lacking.is_empty()).then(|| refusal("option_lacking", &why()))
 }
 
 /// Moves a run to another version of its flow, unless the plan has reasons against it. Answers with the plan. `check`:

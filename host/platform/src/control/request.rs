@@ -112,6 +112,9 @@ pub enum OwnerRequest {
         /// True to change nothing.
         #[serde(default)]
         check: bool,
+        /// The access that the caller grants its runs.
+        #[serde(default)]
+        reach: Reach,
     },
     /// Sends an operator's command to a run of a tenant.
     OfTenant {

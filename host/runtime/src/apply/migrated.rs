@@ -58,6 +58,9 @@ pub(super) fn fold(state: &mut RunState, migration: &Migrated) {
     state.gone = gone;
     state.queue.retain(stays);
     state.paused.retain(stays);
+    if let Some(policy) = &migration.policy {
+        state.policy = policy.clone();
+    }
     if let Some(input) = &migration.input {
         state.set_input(input);
     }

@@ -4,14 +4,15 @@ use std::collections::HashSet;
 
 use flowcell_flow::graph::{BodyIx, NodeIx, On};
 
-use super::{Decider, ready, settle};
+use super::{Decider, close, ready, settle};
 use crate::{
     fact::{Fact, Migrated, ParkReason, ScopeId, TaskKey},
     state::{EdgeState, Phase},
 };
 
 /// Records the move, and decides what follows from it for the nodes that start anew: settles the edges to them from
-/// nodes that have ended, and makes those ready whose joins are open. Then parks the run, due at once.
+/// nodes that have ended, and makes those ready whose joins are open. If the new version does not handle a failure and has
+/// `failFast`, ends the other nodes instead. Then parks the run, due at once.
 pub(super) fn migrate(decider: &mut Decider<'_>, migration: Box<Migrated>) {
     let failed = decider.state.scope(ScopeId::ROOT).failure.as_ref().map(|(task, _)| *task);
     decider.emit(Fact::Migrated { migration });
@@ -41,8 +42,12 @@ pub(super) fn migrate(decider: &mut Decider<'_>, migration: Box<Migrated>) {
     let tasks = shape.nodes.iter().copied().filter(|node| ended.contains(node)).map(key);
     if let Some(task) = failed.into_iter().chain(tasks).find(is_unhandled) {
         decider.emit(Fact::FailureUnhandled { task });
+        if decider.state.policy.fail_fast {
+            close::scope(decider, ScopeId::ROOT);
+        }
     }
-    for node in &shape.nodes {
+    let opens = !decider.state.scope(ScopeId::ROOT).closing;
+    for node in shape.nodes.iter().filter(|_| opens) {
         match graph.node(*node).incoming.is_empty() {
             true if decider.state.task(key(*node)).phase == Phase::Waiting => ready::open(decider, key(*node)),
             true => {}

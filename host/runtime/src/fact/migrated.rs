@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::Json;
-use flowcell_flow::graph::NodeIx;
+use flowcell_flow::graph::{FlowPolicy, NodeIx};
 use serde::{Deserialize, Serialize};
 
 /// The move of a run to another version of its flow. The record of the run has the version before it.
@@ -26,6 +26,9 @@ pub struct Migrated {
     /// The whole input, if the new version has other defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Json>,
+    /// The policy of the run from now on, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<FlowPolicy>,
 }
 
 /// A node that had begun and starts anew in another version of the flow.

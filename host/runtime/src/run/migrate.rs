@@ -14,7 +14,7 @@ use std::{
 use flowcell_contract::{Json, NodeId, RunId};
 use flowcell_flow::{
     combine_versions,
-    graph::{BodyIx, Graph, NodeIx, On},
+    graph::{BodyIx, FlowPolicy, Graph, NodeIx, On},
 };
 
 pub use self::plan::{MigrationPlan, MovedNode, Obstacle, RefusedNode};
@@ -65,6 +65,8 @@ pub struct Migration {
     dropped: Vec<NodeIx>,
     /// The whole input, if the other version has other defaults.
     input: Option<Json>,
+    /// The policy of the run after the move, if it is another one.
+    policy: Option<FlowPolicy>,
 }
 
 impl Migration {
@@ -92,16 +94,19 @@ impl Migration {
             plan.refused.push(of_run(Obstacle::OtherInput { message: failure.message }));
         }
         let mut dropped = Vec::new();
+        let policy = policy_after(&state.policy, &state.graph.policy, &new.policy);
         if state.end().is_none() {
-            plan.keeps_policy = new.policy != state.graph.policy;
+            plan.keeps_policy = new.policy != policy;
             add_obstacles_of_tasks(state, &mut plan);
             let past = Past::read(world, run)?;
             let versions = Versions { old: (&state.graph, &before), new: (new, &input) };
-            dropped = Planning { world, state, other: &other, past, versions }.fill(&mut plan, keep_answers)?;
+            dropped = Planning { world, state, other: &other, past, versions, policy: &policy }
+                .fill(&mut plan, keep_answers)?;
         }
         plan.drops_answers = !keep_answers && !record.answers.is_empty() && !plan.starts.is_empty();
         let input = (input != before).then_some(input);
-        Ok(Migration { runner, record, other, plan, dropped, input })
+        let policy = (policy != state.policy).then_some(policy);
+        Ok(Migration { runner, record, other, plan, dropped, input, policy })
     }
 
     /// Returns what the move keeps, what starts anew, and what keeps the run from moving.
@@ -109,9 +114,14 @@ impl Migration {
         &self.plan
     }
 
+    /// Returns the flow in the other version.
+    pub fn other_graph(&self) -> &Graph {
+        &self.other.flow.graph
+    }
+
     /// Moves the run, and leaves it parked, due at once.
     pub async fn perform(self) -> Result<MigrationPlan, MigrateError> {
-        let Migration { mut runner, record, other, plan, dropped, input } = self;
+        let Migration { mut runner, record, other, plan, dropped, input, policy } = self;
         if !plan.refused.is_empty() {
             return Err(MigrateError::Refused(Box::new(plan)));
         }
@@ -125,6 +135,7 @@ impl Migration {
             restarted: restarted(&driver.state, &graph, &dropped),
             dropped: dropped.clone().into(),
             input,
+            policy,
         };
         let mut moves = record.moves.clone();
         moves.push(Move { from: record.pin.clone(), dropped: dropped.into() });
@@ -135,6 +146,14 @@ impl Migration {
         moved.map_err(|_| OpenError::Driven(runner.identity.run_id.clone()))?;
         Ok(plan)
     }
+}
+
+/// Returns the policy of a run after a move from the version with the policy `old` to the one with the policy `new`. A
+/// value that the run got at its start in place of the flow's stays, and so does `totalTimeoutMs`, which has begun.
+fn policy_after(of_run: &FlowPolicy, old: &FlowPolicy, new: &FlowPolicy) -> FlowPolicy {
+    let fail_fast = if of_run.fail_fast == old.fail_fast { new } else { of_run }.fail_fast;
+    let max_concurrency = if of_run.max_concurrency == old.max_concurrency { new } else { of_run }.max_concurrency;
+    FlowPolicy { fail_fast, max_concurrency, total_timeout_ms: of_run.total_timeout_ms }
 }
 
 /// Returns the nodes that had begun an attempt and that the new version has again: dropped ones, and those that an
@@ -206,6 +225,8 @@ struct Planning<'a> {
     other: &'a OtherVersion,
     past: Past,
     versions: Versions<'a>,
+    /// The policy of the run after the move.
+    policy: &'a FlowPolicy,
 }
 
 impl Planning<'_> {
@@ -231,6 +252,8 @@ impl Planning<'_> {
             match (runs.reasons.get(&node), before) {
                 (None, Some(before)) => {
                     stays.insert(before);
+                    let obstacle = self.is_unhandled(before, node).then_some(Obstacle::Unhandled);
+                    plan.refused.extend(obstacle.map(|obstacle| RefusedNode { task: Some(id.to_string()), obstacle }));
                     self.add_staying(plan, id, before);
                 }
                 (reason, before) => {
@@ -279,6 +302,15 @@ impl Planning<'_> {
         let called = self.past.called_by(&before.id);
         let is_same = self.past.knows_calls_of(&before.id) && same_calls(self.world, called, &self.other.flow.pin)?;
         Ok((!is_same).then_some(Part::Called))
+    }
+
+    /// Returns true if a failure that the run has got over would end it at once in the other version.
+    fn is_unhandled(&self, old: NodeIx, new: NodeIx) -> bool {
+        let (after, graph) = (self.other.flow.graph.node(new), &self.other.flow.graph);
+        // The condition of an edge is evaluated with the move.
+        let may_handle = || after.outgoing.iter().any(|edge| graph.edge(*edge).on != On::Success);
+        let has_failed = task_of(self.state, old).phase == Phase::Failed;
+        has_failed && self.policy.fail_fast && !after.policy.continue_on_error && !may_handle()
     }
 
     /// Adds an unchanged node to its list.

@@ -13,6 +13,7 @@ use crate::{
     cli_error::{CliError, Exit},
     output::{put_json, put_line},
     owner::{Owner, ask_for_result, block_on},
+    session::answers,
     terminal::{Terminal, counted},
 };
 
@@ -40,6 +41,9 @@ pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, Cli
             if let Some(done) = decide(migration.plan(), &args)? {
                 return Ok(done);
             }
+            // A refused answer leaves the run in its version.
+            let graph = Some(migration.other_graph());
+            answers::check_before_move(&own, &args.resume.run, &args.resume.pairs(), graph)?;
             // As over HTTP, the entries come first: a process that dies leaves no move without one.
             args.resume.of.note(&own, "run.migrate", &args.resume.run)?;
             if args.keep_answers {
@@ -52,6 +56,10 @@ pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, Cli
         Owner::Other(folder) => {
             args.resume.of.refuse_beside_owner(&format!("POST /v1/runs/{}/migrate", args.resume.run))?;
             let folder = folder.to_owned();
+            if !args.check {
+                let reading = args.resume.packs.reading_host(&args.resume.of.store)?;
+                answers::check_before_move(&reading, &args.resume.run, &args.resume.pairs(), None)?;
+            }
             let plan = ask(&folder, &args)?;
             if let Some(done) = decide(&plan, &args)? {
                 return Ok(done);
@@ -65,8 +73,8 @@ pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, Cli
 /// Asks the owner of the store for the plan, and for the move unless the caller only checks.
 fn ask(folder: &Path, args: &MigrateArgs) -> Result<MigrationPlan, CliError> {
     let MigrateArgs { resume, to, keep_answers, check } = args;
-    let run = resume.run.clone();
-    let ask = OwnerRequest::Migrate { run, version: *to, keep_answers: *keep_answers, check: *check };
+    let (run, reach) = (resume.run.clone(), resume.packs.reach());
+    let ask = OwnerRequest::Migrate { run, version: *to, keep_answers: *keep_answers, check: *check, reach };
     let plan = ask_for_result(folder, &ask, &resume.run)?;
     let unexpected = |error| CliError::internal("the owner of the store sent an unexpected reply").because(&error);
     serde_json::from_str(&plan.to_text()).map_err(unexpected)
@@ -110,7 +118,7 @@ fn say(plan: &MigrationPlan, args: &MigrateArgs, terminal: Terminal) {
 /// Returns what the run does otherwise than a new run of the version.
 fn notices(plan: &MigrationPlan) -> Vec<&'static str> {
     let found = [
-        (plan.keeps_policy, "the run keeps the `policy` of the flow with which it began"),
+        (plan.keeps_policy, "the run keeps the `totalTimeoutMs` of the flow, or the limits, with which it began"),
         (plan.drops_answers, "the answers that the run got at its start no longer count: its gates ask"),
     ];
     found.into_iter().filter(|(holds, _)| *holds).map(|(_, notice)| notice).collect()

@@ -119,7 +119,7 @@ fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec
 
 impl ResumeArgs {
     /// Returns the answers as pairs of gate and value, without digests.
-    fn pairs(&self) -> Vec<(String, String)> {
+    pub(super) fn pairs(&self) -> Vec<(String, String)> {
         self.answers.iter().map(NamedAnswer::pair).collect()
     }
 

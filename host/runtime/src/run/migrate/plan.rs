@@ -28,7 +28,8 @@ pub struct MigrationPlan {
     pub starts: Vec<PlannedNode>,
     /// The nodes that the flow no longer has.
     pub gone: Vec<NodeId>,
-    /// True if the flow itself has other limits, such as `totalTimeoutMs`. The run keeps those with which it began.
+    /// True if the run keeps values of its policy that differ from those of the other version: those that it was started
+    /// with in place of the flow's, and `totalTimeoutMs`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_policy: bool,
     /// True if the run has answers of its start, which no longer count. Gates then ask, also those that are unchanged.
@@ -106,6 +107,8 @@ pub enum Obstacle {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<Reason>,
     },
+    /// The node has failed, the other version does not handle the failure, and its `failFast` would end the run at once.
+    Unhandled,
     /// A person decided something at the node, and a node that depends on it is another one or starts anew.
     Answered {
         /// The other node.
@@ -131,6 +134,7 @@ impl Obstacle {
             Obstacle::Ending => "ending",
             Obstacle::Succeeded { .. } => "succeeded",
             Obstacle::InProgress { .. } => "in_progress",
+            Obstacle::Unhandled => "unhandled",
             Obstacle::Answered { .. } => "answered",
         }
     }
@@ -165,6 +169,9 @@ impl Obstacle {
                 let why = why.as_ref().map_or_else(|| "it is gone".into(), Reason::text);
                 format!("it is {state} and would have to start anew: {why}; resume the run until it has ended, or {retry}")
             }
+            Obstacle::Unhandled => {
+                format!("it has failed, and the other version would end the run for it (`failFast`); {retry}")
+            }
             Obstacle::Answered { node } => format!(
                 "a person decided something at it, and `{}` after it is another one or starts anew; to let the decision \
                  count, keep the answers",
@@ -196,6 +203,7 @@ mod tests {
             Obstacle::Ending,
             Obstacle::Succeeded { why: why.clone() },
             Obstacle::InProgress { state: "waiting".into(), why: Some(why) },
+            Obstacle::Unhandled,
             Obstacle::Answered { node: "n".into() },
         ];
         for obstacle in all {
