@@ -23,9 +23,11 @@
 //! | `store` | the documents of jobs |
 //! | [`operation`] | the requests of operators |
 //! | `act` | the actions on runs |
+//! | `agenda` | the times of the next batches |
 //! | [`worker`] | the execution of jobs |
 
 mod act;
+mod agenda;
 pub mod operation;
 pub mod record;
 pub mod request;

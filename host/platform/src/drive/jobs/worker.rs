@@ -1,10 +1,6 @@
 //! The execution of jobs: batch by batch, of one job of each tenant at a time.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::ports::{MaybeStoreError, RunRow, StoreError};
@@ -14,6 +10,7 @@ use tokio::{runtime::Handle, sync::Notify, task::JoinSet, time::Instant};
 use super::{
     JobError, Jobs,
     act::{Acted, act, delete, of_start, own_prefix, relabel, select},
+    agenda::Agenda,
     record::{Creator, Holder, Item, Job, JobReason, JobState, MAX_SHOWN_ERRORS, RunFailure, StoredJob},
     request::JobAction,
     store::JobStore,
@@ -85,49 +82,41 @@ impl JobWorker {
     pub async fn attend(self) {
         let mut batches: JoinSet<(Tenant, String, Rest)> = JoinSet::new();
         let mut busy: HashSet<Tenant> = HashSet::new();
-        // The times at which the next batches of jobs may begin.
-        let mut due: HashMap<String, Instant> = HashMap::new();
+        let mut agenda = Agenda::new(Instant::now());
         let interval = if self.host.shared().is_some() { SHARED_LOOK_INTERVAL } else { LOOK_INTERVAL };
         loop {
-            let now = Instant::now();
-            let mut next_look = now + interval;
-            match self.find_jobs().await {
-                Err(error) => {
-                    error.warn("cannot read the jobs of the store");
-                    next_look = now + LATER_PAUSE;
-                }
-                Ok(mut found) => {
-                    due.retain(|id, _| found.iter().any(|(_, known)| known == id));
-                    // A new job comes before those that had a batch since it was found.
-                    found.iter().for_each(|(_, id)| _ = due.entry(id.clone()).or_insert(now));
-                    found.sort_by_key(|(_, id)| due.get(id).copied().unwrap_or(now));
-                    for (tenant, id) in found {
-                        let at = due.get(&id).copied().unwrap_or(now);
-                        if at > now {
-                            next_look = next_look.min(at);
-                        } else if busy.len() < MAX_JOBS_AT_ONCE && busy.insert(tenant.clone()) {
-                            let worker = self.clone();
-                            batches.spawn(async move {
-                                let rest = worker.batch(&tenant, &id).await.unwrap_or_else(|error| {
-                                    error.warn(format_args!("cannot execute the job `{id}`"));
-                                    Rest::Pause(LATER_PAUSE)
-                                });
-                                (tenant, id, rest)
-                            });
-                        }
+            if agenda.is_read_due(Instant::now()) {
+                match self.find_jobs().await {
+                    Err(error) => {
+                        error.warn("cannot read the jobs of the store");
+                        agenda.read_later(Instant::now() + LATER_PAUSE);
+                    }
+                    Ok(found) => {
+                        let now = Instant::now();
+                        agenda.read(found, now, now + interval);
                     }
                 }
+            }
+            let now = Instant::now();
+            for (tenant, id) in agenda.ready(now, &busy, MAX_JOBS_AT_ONCE - busy.len()) {
+                busy.insert(tenant.clone());
+                let worker = self.clone();
+                batches.spawn(async move {
+                    let rest = worker.batch(&tenant, &id).await.unwrap_or_else(|error| {
+                        error.warn(format_args!("cannot execute the job `{id}`"));
+                        Rest::Pause(LATER_PAUSE)
+                    });
+                    (tenant, id, rest)
+                });
             }
             tokio::select! {
                 Some(Ok((tenant, id, rest))) = batches.join_next() => {
                     busy.remove(&tenant);
-                    match rest {
-                        Rest::Pause(pause) => _ = due.insert(id, Instant::now() + pause),
-                        Rest::Over => _ = due.remove(&id),
-                    }
+                    let (now, pause) = (Instant::now(), if let Rest::Pause(pause) = rest { Some(pause) } else { None });
+                    agenda.end_batch(&id, now, pause.map(|pause| now + pause));
                 }
-                () = self.host.job_signals().changed().notified() => {}
-                () = tokio::time::sleep_until(next_look) => {}
+                () = self.host.job_signals().changed().notified() => agenda.read_again(Instant::now()),
+                () = tokio::time::sleep_until(agenda.next(now)) => {}
             }
         }
     }
@@ -190,7 +179,7 @@ impl JobWorker {
         let before = stored.job.matched;
         let is_last = !is_repeated && self.select_batch(&host, &mut stored)?;
         // The selection may take long, so the lease begins after it.
-        stored.holder = Some(Holder { worker: self.name.to_string(), until: host.now() + JOB_LEASE_MS });
+        stored.holder = Some(self.holder(host.now()));
         if !store.put(tenant, &stored, version)? {
             // A caller has changed the job.
             return Ok(Rest::Pause(Duration::ZERO));
@@ -316,10 +305,9 @@ impl JobWorker {
             job.updated = now;
             if job.state == JobState::Running {
                 job.reason.clone_from(&waits);
-                *holder = Some(Holder { worker: self.name.to_string(), until: now + JOB_LEASE_MS });
-            } else {
-                *holder = None;
             }
+            // The process that has the job of a caller who has cancelled it completes the end.
+            *holder = (job.state != JobState::Paused).then(|| self.holder(now));
             true
         })?;
         let Some(stored) = changed.filter(|_| is_mine) else { return Ok(Rest::Over) };
@@ -335,6 +323,11 @@ impl JobWorker {
         })
     }
 
+    /// Returns this process as the holder of a job from `now` on.
+    fn holder(&self, now: u64) -> Holder {
+        Holder { worker: self.name.to_string(), until: now + JOB_LEASE_MS }
+    }
+
     /// Ends a job that goes on.
     fn end(&self, host: &Host, id: &str, state: JobState, reason: Option<JobReason>) -> Result<Rest, DocumentError> {
         let (jobs, now) = (Jobs::of(host), host.now());
@@ -347,7 +340,8 @@ impl JobWorker {
                 stored.audit_after = Some(last);
             }
             stored.job.updated = now;
-            stored.holder = None;
+            // Another process must not complete the end at the same time, which would note it twice.
+            stored.holder = Some(self.holder(now));
             true
         })?;
         ended.map_or(Ok(()), |stored| jobs.settle(&stored))?;
