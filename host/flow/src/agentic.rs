@@ -132,7 +132,7 @@ pub(crate) fn lower(tree: &Tree, input: &AgenticInput<'_>, diagnostics: &mut Dia
         catalog: input.catalog,
     };
     let written = generator.generate();
-    let graph = lower::lower(&written.flow(), input.catalog, input.context, diagnostics)?;
+    let graph = lower::lower(written.flow(), input.catalog, input.context, diagnostics)?;
     Some(with_labels(graph, &written))
 }
 

@@ -111,7 +111,8 @@ impl Reader<'_> {
             let subject = self.words.intern(format!("`{}`", self.flow.nodes[from].id));
             premises.push(Premise { subject, value: self.words.intern(end.to_owned()), holds: true });
         }
-        self.add_condition(self.flow.edges[raw].when, &mut premises);
+        let flow = self.flow;
+        self.add_condition(flow.edges[raw].when.as_deref(), &mut premises);
         premises
     }
 

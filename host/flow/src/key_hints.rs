@@ -5,14 +5,17 @@ use crate::{
     yaml::{Entry, Tree},
 };
 
-/// Keys with which a node of other tools names the nodes that must end before it.
-const BEFORE: [&str; 6] = ["depends_on", "dependsOn", "depends-on", "needs", "after", "runAfter"];
 /// Keys with which a node of other tools names the nodes that start after it.
 const AFTER: [&str; 2] = ["next", "then"];
 /// Keys that belong in a node's `policy`.
 const POLICY: [&str; 4] = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
 /// Keys of other tools with a Flowcell equivalent.
-const RENAMED: [(&str, &str); 7] = [
+const RENAMED: [(&str, &str); 12] = [
+    ("depends_on", "after"),
+    ("dependsOn", "after"),
+    ("depends-on", "after"),
+    ("needs", "after"),
+    ("runAfter", "after"),
     ("with", "input"),
     ("args", "input"),
     ("params", "input"),
@@ -22,7 +25,7 @@ const RENAMED: [(&str, &str); 7] = [
     ("uses", "type"),
 ];
 /// Keys that belong beside a node's `input`.
-const BESIDE: [&str; 8] = ["body", "bodyOutput", "when", "join", "policy", "grants", "config", "promptFile"];
+const BESIDE: [&str; 9] = ["after", "body", "bodyOutput", "when", "join", "policy", "grants", "config", "promptFile"];
 /// Node types of other tools, and help texts with the Flowcell equivalents.
 const TYPES: [(&[&str], &str); 14] = [
     (
@@ -61,7 +64,7 @@ const MAX_SHOWN_EDGES: usize = 3;
 /// Suggests a replacement for an unknown key of a node.
 pub(crate) fn for_node(node: &Tree, entry: &Entry) -> Option<String> {
     let key = &*entry.key;
-    if BEFORE.contains(&key) || AFTER.contains(&key) {
+    if AFTER.contains(&key) {
         return Some(edges(node, entry));
     }
     if POLICY.contains(&key) {
@@ -109,17 +112,14 @@ pub(crate) fn for_policy(entry: &Entry) -> Option<String> {
     Some(format!("write `{}`", attempts.unwrap_or_else(|| "retry: { maxAttempts: … }".to_owned())))
 }
 
-/// Returns the text of the edges that replace a key which names other nodes, such as `needs`.
+/// Returns the text of the edges that replace a key which names the nodes after this one, such as `next`.
 fn edges(node: &Tree, entry: &Entry) -> String {
     let own = node.member("id").and_then(Tree::text).map_or("…".into(), for_message);
     let others: Vec<_> = match entry.value.text() {
         Some(other) => vec![for_message(other)],
         None => entry.value.items().iter().filter_map(|item| Some(for_message(item.text()?))).collect(),
     };
-    let edge = |other: &str| match BEFORE.contains(&&*entry.key) {
-        true => format!("{{ from: {other}, to: {own} }}"),
-        false => format!("{{ from: {own}, to: {other} }}"),
-    };
+    let edge = |other: &str| format!("\"{own} -> {other}\"");
     let mut edges: Vec<_> = others.iter().take(MAX_SHOWN_EDGES).map(|other| edge(other)).collect();
     match others.len() {
         0 => edges.push(edge("…")),

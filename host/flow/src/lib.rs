@@ -7,7 +7,8 @@
 //! | lines | converts byte offsets to positions |
 //! | syntax_errors, indentation | explain YAML syntax errors |
 //! | flow_keys | detects files that are not flows |
-//! | read | reads the graph dialect |
+//! | read, edges | read the graph dialect |
+//! | ports | resolves the labels of edges in text |
 //! | fields, key_hints | read fields, suggest replacements for unknown keys |
 //! | numbers | suggests numbers in place of texts |
 //! | policy | reads policies and checks their bounds |
@@ -40,6 +41,7 @@ mod calls;
 mod combined;
 pub mod diagnostic;
 pub mod draw;
+mod edges;
 mod fields;
 mod flow_keys;
 mod grants;
@@ -59,6 +61,7 @@ mod numbers;
 pub mod outline;
 mod patterns;
 mod policy;
+mod ports;
 mod read;
 pub mod schema;
 mod schema_check;
@@ -270,7 +273,7 @@ pub fn load_from(source: &Source, catalog: &Catalog, context: &dyn CheckContext,
         let input = AgenticInput { file: &source.name, start, catalog, context };
         agentic::lower(&tree, &input, &mut diagnostics)
     } else {
-        lower::lower(&read::read(&tree, &mut diagnostics), catalog, context, &mut diagnostics)
+        lower::lower(read::read(&tree, &mut diagnostics), catalog, context, &mut diagnostics)
     };
     let graph = graph.filter(|_| !diagnostics.has_errors());
     Checked { graph, diagnostics: diagnostics.finish() }

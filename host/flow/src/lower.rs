@@ -15,6 +15,7 @@ use crate::{
     input::{self, Compiled},
     joins, limits, literal,
     names::{KnownInput, NameResolver, OwnerNames, Visible},
+    ports,
     read::{RESERVED, RawBody, RawFlow, RawNode, parse_join},
     schema_check::{self, Part, Schemas},
     shape::Shape,
@@ -25,18 +26,22 @@ use crate::{
 
 /// Checks a flow and builds its graph. The graph is valid only if the check reported no error.
 pub(crate) fn lower(
-    flow: &RawFlow<'_>,
+    mut flow: RawFlow<'_>,
     catalog: &Catalog,
     context: &dyn CheckContext,
     diagnostics: &mut Diagnostics<'_>,
 ) -> Option<Graph> {
     if flow.nodes.len() > limits::NODES || flow.edges.len() > limits::EDGES {
-        let message = format!("the flow has {} nodes and {} edges", flow.nodes.len(), flow.edges.len());
+        // Further short edges were not read.
+        let more = if flow.edges.len() > limits::EDGES { " or more" } else { "" };
+        let message = format!("the flow has {} nodes and {}{more} edges", flow.nodes.len(), flow.edges.len());
         let help = Some(format!("use at most {} nodes and {} edges", limits::NODES, limits::EDGES));
         diagnostics.error("too_large", flow.head, message, help);
         return None;
     }
     let types: Vec<_> = flow.nodes.iter().map(|node| node_type(node, catalog, diagnostics)).collect();
+    ports::resolve(&mut flow, &types, diagnostics);
+    let flow = &flow;
     let shape = Shape::new(flow, diagnostics);
     let joins: Vec<_> =
         flow.nodes.iter().zip(&types).map(|(node, kind)| join(node, kind.as_deref(), diagnostics)).collect();
@@ -406,7 +411,7 @@ impl<'a> Lowering<'a> {
         let mut edges = Vec::new();
         for (raw, from, to) in &self.shape.edges {
             let scope = self.shape.scope_of[*from];
-            let when = self.flow.edges[*raw].when.and_then(|tree| {
+            let when = self.flow.edges[*raw].when.as_deref().and_then(|tree| {
                 let (expr, read) = input::compile_condition(tree, diagnostics);
                 let references =
                     self.resolver_in_scope(scope, Visible::Through(*from), true, None).resolve(&read, diagnostics);

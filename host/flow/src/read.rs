@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use flowcell_contract::Json;
 
 use crate::{
-    diagnostic::{Diagnostics, did_you_mean},
+    diagnostic::Diagnostics,
+    edges::{self, RawEdge},
     fields::{check_keys, check_keys_or, entries, flag, for_message, is_flow_name, is_id, list, map, required, text},
     flow_keys::MisplacedKeys,
-    graph::{FlowPolicy, Join, NodePolicy, On},
+    graph::{FlowPolicy, Join, NodePolicy},
     key_hints,
     labels::{self, Labels},
     policy,
@@ -70,15 +71,6 @@ pub(crate) enum RawBody {
     Ids(Vec<(String, Span)>),
 }
 
-/// An edge as its file defines it.
-pub(crate) struct RawEdge<'t> {
-    pub(crate) from: (String, Span),
-    pub(crate) to: (String, Span),
-    pub(crate) on: On,
-    pub(crate) when: Option<&'t Tree>,
-    pub(crate) span: Span,
-}
-
 const TOP_LEVEL_KEYS: [&str; 3] = ["flow", "nodes", "edges"];
 const FLOW_KEYS: [&str; 12] = [
     "name",
@@ -94,9 +86,8 @@ const FLOW_KEYS: [&str; 12] = [
     "packs",
     "nodePacks",
 ];
-const NODE_KEYS: [&str; 11] =
-    ["id", "type", "input", "config", "promptFile", "when", "join", "policy", "grants", "body", "bodyOutput"];
-const EDGE_KEYS: [&str; 4] = ["from", "to", "on", "when"];
+const NODE_KEYS: [&str; 12] =
+    ["id", "type", "after", "input", "config", "promptFile", "when", "join", "policy", "grants", "body", "bodyOutput"];
 
 /// Reads a flow.
 pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> RawFlow<'t> {
@@ -195,9 +186,7 @@ fn read_graph<'t>(
     for node in list(tree, "nodes", diagnostics) {
         read_node(node, inline_owner, flow, diagnostics);
     }
-    for edge in list(tree, "edges", diagnostics) {
-        flow.edges.extend(read_edge(edge, diagnostics));
-    }
+    edges::read(tree, &mut flow.edges, diagnostics);
 }
 
 fn read_node<'t>(
@@ -220,9 +209,11 @@ fn read_node<'t>(
     if !id.is_empty() {
         check_id(&id, id_span, diagnostics);
     }
+    let id = (id, id_span);
+    edges::read_after(tree, &id, &mut flow.edges, diagnostics);
     let (type_name, type_span) = required(tree, "type", "node", diagnostics);
     let mut node = RawNode {
-        id,
+        id: id.0,
         id_span,
         type_name,
         type_span,
@@ -284,32 +275,6 @@ fn read_body(body: &Tree, diagnostics: &mut Diagnostics<'_>) -> RawBody {
             RawBody::None
         }
     }
-}
-
-fn read_edge<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawEdge<'t>> {
-    if !matches!(tree.kind, Kind::Map(_)) {
-        let message = format!("an edge must be a map, not {}", tree.type_name());
-        diagnostics.error("wrong_type", tree.span, message, Some("write `{ from: …, to: … }`".into()));
-        return None;
-    }
-    check_keys(entries(tree, "an edge", diagnostics), &EDGE_KEYS, diagnostics);
-    let from = required(tree, "from", "edge", diagnostics);
-    let to = required(tree, "to", "edge", diagnostics);
-    let on = match text(tree, "on", diagnostics) {
-        None => On::Success,
-        Some((on, span)) => match on.as_str() {
-            "success" => On::Success,
-            "error" => On::Error,
-            "end" => On::End,
-            other => {
-                let help = did_you_mean(other, ["success", "error", "end"]);
-                let help = help.or_else(|| Some("write `success`, `error` or `end`".into()));
-                diagnostics.error("bad_value", span, format!("invalid `on`: `{}`", for_message(other)), help);
-                On::Success
-            }
-        },
-    };
-    Some(RawEdge { from, to, on, when: tree.member("when"), span: tree.span })
 }
 
 fn read_join(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<(Join, Span)> {

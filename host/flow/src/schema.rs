@@ -18,7 +18,7 @@ pub fn schema() -> Value {
             "nodes": { "type": "array", "items": { "$ref": "#/$defs/node" }, "description": "The nodes of the graph" },
             "edges": { "type": "array", "items": { "$ref": "#/$defs/edge" }, "description": "The edges between nodes" },
         },
-        "$defs": { "node": node_schema(), "edge": edge_schema(), "condition": condition_schema(), "id": {
+        "$defs": { "node": node_schema(), "edge": edge_schema(), "edgeMap": edge_map_schema(), "condition": condition_schema(), "id": {
             "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_-]{0,63}$",
         } },
     })
@@ -215,6 +215,10 @@ fn node_schema() -> Value {
         "properties": {
             "id": { "$ref": "#/$defs/id" },
             "type": { "type": "string", "description": "A node type, such as control.if, or acme.greet@1.2" },
+            "after": {
+                "anyOf": [{ "$ref": "#/$defs/id" }, { "type": "array", "items": { "$ref": "#/$defs/id" } }],
+                "description": "Ids of nodes from which an edge leads here",
+            },
             "input": { "type": ["object", "string"], "description": "Bindings" },
             "config": { "type": ["object", "string"] },
             "promptFile": { "type": "string", "description": "Read into input.prompt" },
@@ -261,6 +265,18 @@ fn node_schema() -> Value {
 }
 
 fn edge_schema() -> Value {
+    let id = "[A-Za-z_][A-Za-z0-9_-]{0,63}";
+    json!({ "anyOf": [
+        { "$ref": "#/$defs/edgeMap" },
+        {
+            "type": "string",
+            "pattern": format!(r"^\s*{id}(\s*->\s*{id}\s*(:\s*\S.*)?|(\s*->\s*{id}){{2,}}\s*)$"),
+            "description": "`a -> b -> c`, or one edge with an outcome or a port: `a -> b: error`",
+        },
+    ] })
+}
+
+fn edge_map_schema() -> Value {
     json!({
         "type": "object",
         "required": ["from", "to"],

@@ -84,7 +84,7 @@ pub(crate) fn lower(
         references: None,
         head: start,
     };
-    let mut graph = lower::lower(&flow, catalog, context, diagnostics)?;
+    let mut graph = lower::lower(flow, catalog, context, diagnostics)?;
     graph.labels.insert(LABEL.to_owned(), label(&outline));
     Some(graph)
 }

@@ -1,6 +1,6 @@
 //! Resolves the structure of a flow: the body of each node, the ends of each edge, cycles and ancestors.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     ancestry::{self, Ancestry},
@@ -102,7 +102,7 @@ impl Shape {
     }
 
     fn resolve_edges(&mut self, flow: &RawFlow<'_>, diagnostics: &mut Diagnostics<'_>) {
-        let mut seen = HashMap::new();
+        let (mut seen, mut same) = (HashSet::new(), HashMap::new());
         for (index, edge) in flow.edges.iter().enumerate() {
             let mut end = |(id, span): &(String, Span)| {
                 let found = self.by_id.get(id.as_str()).copied();
@@ -121,7 +121,13 @@ impl Shape {
                 diagnostics.error("border_crossed", edge.span, message, help);
                 continue;
             }
-            if seen.insert((from, to, edge.on as u8), index).is_some() && edge.when.is_none() {
+            let when = edge.when.as_deref().map(|when| when.json().to_text());
+            let same = same.insert((from, to, edge.on as u8, when), edge.is_short);
+            let is_double = !seen.insert((from, to, edge.on as u8)) && edge.when.is_none();
+            if same.is_some_and(|other_is_short| edge.is_short || other_is_short) {
+                let message = format!("this edge from `{}` to `{}` exists already", edge.from.0, edge.to.0);
+                diagnostics.error("duplicate_edge", edge.span, message, Some("remove one of them".into()));
+            } else if is_double {
                 let message = format!("two edges of the same kind lead from `{}` to `{}`", edge.from.0, edge.to.0);
                 diagnostics.warning("double_edge", edge.span, message, Some("remove one of them".into()));
             }

@@ -32,7 +32,7 @@ pub(crate) fn lower(
     if !flow.has_ids() {
         return None;
     }
-    let mut graph = lower::lower(&written.flow(), catalog, context, diagnostics)?;
+    let mut graph = lower::lower(written.flow(), catalog, context, diagnostics)?;
     for (node, step) in graph.nodes.iter_mut().zip(&flow.steps) {
         node.labels.insert(LABEL.to_owned(), label::from_step(step));
     }

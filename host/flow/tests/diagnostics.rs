@@ -228,7 +228,7 @@ fn y9_a_fan_out_to_a_hundred_thousand_nodes_is_refused() {
     // Fan-outs whose text is short enough reach the limits of nodes and of edges.
     for (text, message) in [
         (numbered(40_001, (1..40_001).map(|n| (0, n))), "the flow has 40001 nodes and 40000 edges"),
-        (numbered(10_000, (0..50_001).map(|n| (0, 1 + n % 9_999))), "the flow has 10000 nodes and 50001 edges"),
+        (numbered(10_000, (0..50_001).map(|n| (0, 1 + n % 9_999))), "the flow has 10000 nodes and 50001 or more edges"),
     ] {
         let checked = check(text);
         assert!(checked.graph.is_none());

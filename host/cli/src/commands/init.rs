@@ -48,6 +48,7 @@ impl Example {
 const EXAMPLES: &[Example] = &[
     Example::new("hello", "graph", &["hello.yaml", "hello.test.yaml"], "", "makes a text from a value"),
     Example::new("triage", "graph", &["triage.yaml", "triage.test.yaml"], "", "takes one of three paths"),
+    Example::new("short", "graph", &["short.yaml", "short.test.yaml"], "", "writes its edges in short forms"),
     Example::new("parallel", "graph", &["parallel.yaml"], "", "runs three nodes at the same time and joins them"),
     Example::new("foreach", "graph", &["foreach.yaml"], "", "runs nodes for each item of a list"),
     Example::new("loop", "graph", &["loop.yaml"], "", "repeats nodes until a condition holds"),

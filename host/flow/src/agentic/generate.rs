@@ -1,6 +1,6 @@
 //! Generates the nodes and edges of the graph dialect from steps.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use flowcell_contract::{BuiltIn, Catalog, Json, Lookup, TypeRef};
 
@@ -15,10 +15,11 @@ use crate::{
         read::{RawRule, RawStep, RawSteps},
         step_agent::StepAgent,
     },
+    edges::RawEdge,
     graph::{FlowPolicy, Jitter, Join, NodePolicy, On, Retry, RetryOn},
     limits::STEP_TIMEOUT_MS,
     literal,
-    read::{RawBody, RawEdge, RawFlow, RawNode},
+    read::{RawBody, RawFlow, RawNode},
     yaml::{Span, Tree},
 };
 
@@ -250,7 +251,9 @@ impl Generated<'_> {
             from: end(from, edge.link.span),
             to: end(to, edge.link.span),
             on: if edge.link.kind == LinkKind::Fallback { On::Error } else { On::Success },
-            when: edge.when.as_ref(),
+            when: edge.when.as_ref().map(Cow::Borrowed),
+            label: None,
+            is_short: false,
             span: edge.link.span,
         }
     }

@@ -11,10 +11,11 @@ use super::{
 };
 use crate::{
     diagnostic::Diagnostics,
+    edges::RawEdge,
     graph::{FlowPolicy, NodePolicy, On},
     input::OpenMarks,
     literal,
-    read::{RawBody, RawEdge, RawFlow, RawNode},
+    read::{RawBody, RawFlow, RawNode},
     yaml::{Span, Tree},
 };
 
@@ -106,7 +107,8 @@ fn raw_node<'s>(step: &'s RawStep<'_>, node: &'s GeneratedNode) -> RawNode<'s> {
 
 fn raw_edge<'s>(from: &RawStep<'_>, to: &RawStep<'_>) -> RawEdge<'s> {
     let end = |step: &RawStep<'_>| (step.id.clone(), step.id_span);
-    RawEdge { from: end(from), to: end(to), on: On::Success, when: None, span: to.id_span }
+    let span = to.id_span;
+    RawEdge { from: end(from), to: end(to), on: On::Success, when: None, label: None, is_short: false, span }
 }
 
 /// Returns the schema of the input: every declared input is required, with any value. Further members are allowed.
