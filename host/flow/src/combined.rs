@@ -142,7 +142,13 @@ impl Places {
                 Reference::Nodes(nodes) => Reference::Nodes(self.all(nodes)?),
                 Reference::Owner(owner) => Reference::Owner(self.node(*owner)?),
                 Reference::Alias(owner, name) => Reference::Alias(self.node(*owner)?, name.clone()),
-                Reference::Flow | Reference::Inbound | Reference::Inbounds => reference.clone(),
+                Reference::Flow
+                | Reference::Inbound
+                | Reference::Inbounds
+                | Reference::Run
+                | Reference::Task
+                | Reference::Tenant
+                | Reference::Now => reference.clone(),
             })
         };
         let references = bound.references.iter().map(reference).collect::<Option<_>>()?;

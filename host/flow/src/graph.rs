@@ -91,7 +91,7 @@ pub struct Bound<T> {
 /// The meaning of an expression's root name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reference {
-    /// `flow`: `{ "input": … }`.
+    /// `flow`: `{ "input": …, "name": …, "version": … }`.
     Flow,
     /// `ID`: the recorded output of a node in the same scope or in the scope of an owner.
     Node(NodeIx),
@@ -108,6 +108,14 @@ pub enum Reference {
     Inbound,
     /// `inbounds`: the outputs or errors of the sources of all edges that fired, by the ids of these sources.
     Inbounds,
+    /// `run`: `{ "id": …, "started": …, "labels": … }`.
+    Run,
+    /// `task`: `{ "id": … }`, the address of the task.
+    Task,
+    /// `tenant`: the name of the tenant.
+    Tenant,
+    /// `now`: the time at which the task became ready, or at which the host decided about the condition or the outputs.
+    Now,
 }
 
 /// The flow itself, or a subgraph owned by a node.

@@ -130,8 +130,9 @@ impl Reader<'_> {
 
     fn premise_of_equals(&mut self, equals: &Tree, holds: bool) -> Option<Premise> {
         let path = Path::parse(equals.member("var")?.text()?).ok()?;
-        // These roots have a different meaning at every node.
-        if matches!(path.root(), "inbound" | "inbounds") {
+        // These roots have a different meaning at every node or at every time.
+        if matches!(path.root(), "inbound" | "inbounds" | "task" | "now") && !self.shape.by_id.contains_key(path.root())
+        {
             return None;
         }
         let value = match equals.member("value")?.json() {

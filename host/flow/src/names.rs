@@ -1,10 +1,14 @@
 //! Resolves the root names of expressions. Reports names that an expression cannot use where it stands.
 
+mod facts;
+mod suggest;
+
 use std::{collections::HashSet, sync::Arc};
 
 use flowcell_contract::{Json, NodeType};
 use flowcell_expr::{Path, Segment};
 
+use self::suggest::suggest;
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::for_message,
@@ -86,7 +90,8 @@ impl NameResolver<'_> {
             if locals.names.iter().any(|local| &**local == path.root()) {
                 continue;
             }
-            if !self.is_known_root(path.root()) && (locals.any || locals.from_input) {
+            let is_fact = !locals.any && self.is_fact(path.root());
+            if !is_fact && !self.is_known_root(path.root()) && (locals.any || locals.from_input) {
                 if !locals.any {
                     self.report_unknown_local(path.root(), &locals.names, *span, diagnostics);
                 }
@@ -145,7 +150,13 @@ impl NameResolver<'_> {
 
     /// Reports a name that neither the flow nor the node itself defines.
     fn report_unknown_local(&self, root: &str, locals: &[Arc<str>], span: Span, diagnostics: &mut Diagnostics<'_>) {
-        let ids = self.shape.by_id.keys().map(String::as_str).chain(["flow", "nodes", "inbound", "inbounds"]);
+        let ids = self
+            .shape
+            .by_id
+            .keys()
+            .map(String::as_str)
+            .chain(["flow", "nodes", "inbound", "inbounds"])
+            .chain(facts::NAMES);
         let help = did_you_mean(root, locals.iter().map(|name| &**name).chain(ids));
         let help =
             help.unwrap_or_else(|| format!("add `{}` to `values`, or use `flow.input.…` or a node", for_message(root)));
@@ -161,6 +172,11 @@ impl NameResolver<'_> {
             || self.enclosing_owners().any(around)
     }
 
+    /// Returns true if a root name stands for a fact about the run, because the flow gives the name to nothing else.
+    fn is_fact(&self, root: &str) -> bool {
+        facts::NAMES.contains(&root) && !self.is_known_root(root)
+    }
+
     fn reference(
         &self,
         path: &Path,
@@ -174,11 +190,9 @@ impl NameResolver<'_> {
         };
         match path.root() {
             "flow" => {
-                if member.is_some_and(|member| member != "input") {
-                    let message = format!("`{path}` does not exist; `flow` has only the member `input`");
-                    diagnostics.error("unknown_name", span, message, Some("write `flow.input.…`".into()));
-                } else {
-                    self.check_input((path, 0), is_tested, span, diagnostics);
+                match member {
+                    Some("input") | None => self.check_input((path, 0), is_tested, span, diagnostics),
+                    Some(_) => self.check_fact(path, span, diagnostics),
                 }
                 Some(Reference::Flow)
             }
@@ -199,6 +213,7 @@ impl NameResolver<'_> {
                 }
                 Some(if name == "inbound" { Reference::Inbound } else { Reference::Inbounds })
             }
+            root if self.is_fact(root) => self.fact(path, span, diagnostics),
             root => self.owner(root, member, span, diagnostics).or_else(|| {
                 let alone = path.segments().is_empty();
                 let node = self.node(root, alone, span, diagnostics)?;
@@ -237,6 +252,9 @@ impl NameResolver<'_> {
         diagnostics: &mut Diagnostics<'_>,
     ) {
         let Some(segments) = path.segments().get(1..).filter(|_| !self.flow.is_agentic) else { return };
+        if !matches!(path.segments().first(), Some(Segment::Key(key)) if &**key == "input") {
+            return;
+        }
         let is_new = |absent: &MissingMember| absent.is_after(known, 1);
         match self.known_input {
             KnownInput::Unknown => {}
@@ -404,37 +422,6 @@ impl NameResolver<'_> {
         all.into_iter().map(|node| NodeIx(node as u32)).collect()
     }
 
-    /// Suggests a replacement for a name of another tool.
-    fn suggest(&self, root: &str) -> Option<String> {
-        let is_given = match self.known_input {
-            KnownInput::Unknown => false,
-            KnownInput::Schema(schema) => schema.get("properties").is_some_and(|known| known.get(root).is_some()),
-            KnownInput::Defaults(defaults) => defaults.get(root).is_some(),
-        };
-        if is_given {
-            return Some(format!("did you mean `flow.input.{}`?", for_message(root)));
-        }
-        let part_of = |id: &&String| {
-            let (before, after) = (id.strip_prefix(root), id.strip_suffix(root));
-            before.is_some_and(|rest| rest.starts_with('-')) || after.is_some_and(|rest| rest.ends_with('-'))
-        };
-        if let Some(id) = self.shape.by_id.keys().find(part_of) {
-            return Some(format!("write `nodes[\"{id}\"]` for a name with a dash"));
-        }
-        let help = match root {
-            "secrets" | "secret" | "credentials" | "env" => {
-                "expressions cannot read secrets; grant the secret to the node that sends it: \
-                 `grants: { secrets: [{ name: …, header: authorization, prefix: \"Bearer \" }] }`"
-            }
-            "input" | "inputs" | "params" | "parameters" | "args" | "vars" => "the run's input is `flow.input`",
-            "steps" | "node" | "outputs" | "tasks" | "jobs" => "use a node's id for its output",
-            "json" | "data" | "prev" | "previous" | "result" => "the output of the preceding node is `inbound`",
-            "item" | "index" | "loop" => "inside a body use the owner's id: `each.item`, `each.index`",
-            _ => return None,
-        };
-        Some(help.to_owned())
-    }
-
     /// Returns the node with an id. Reports an unknown id. If `alone` is true, no members follow the name, so it may be
     /// a text that lacks its quotes.
     fn node(&self, id: &str, alone: bool, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<NodeIx> {
@@ -448,24 +435,34 @@ impl NameResolver<'_> {
                 _ => None,
             };
             let ids = self.shape.by_id.keys().map(String::as_str).filter(|id| Some(*id) != own);
-            let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]);
-            let help = self.suggest(id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| match alone {
-                true if FOREIGN_NULLS.contains(&id) => {
-                    "write `is defined` or `is none` after a value to test it, or `null` for the null value".to_owned()
-                }
-                true => format!(
-                    "write a text in quotes: `'{}'`; or use `flow.input.…` or the id of an earlier node",
-                    for_message(id)
-                ),
-                false => "use `flow.input.…` or the id of an earlier node".into(),
-            });
+            let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]).chain(facts::NAMES);
+            let help =
+                suggest(self.known_input, self.shape, id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| {
+                    match alone {
+                        true if FOREIGN_NULLS.contains(&id) => {
+                            "write `is defined` or `is none` after a value to test it, or `null` for the null value"
+                                .to_owned()
+                        }
+                        true => format!(
+                            "write a text in quotes: `'{}'`; or use `flow.input.…` or the id of an earlier node",
+                            for_message(id)
+                        ),
+                        false => "use `flow.input.…` or the id of an earlier node".into(),
+                    }
+                });
             diagnostics.error("unknown_name", span, format!("unknown name `{}`", for_message(id)), Some(help));
             return None;
         };
         let visible = self.is_visible(node);
         if !visible {
             if matches!(self.visible, Visible::Before(own) if own == node) {
-                let help = Some("use `inbound` or an earlier node".into());
+                let help = match facts::NAMES.contains(&id) {
+                    true => {
+                        format!("the node `{id}` hides the fact `{id}` in the whole flow; give the node another id")
+                    }
+                    false => "use `inbound` or an earlier node".to_owned(),
+                };
+                let help = Some(help);
                 diagnostics.error(
                     "self_reference",
                     span,
@@ -475,7 +472,9 @@ impl NameResolver<'_> {
                 return None;
             }
             let message = format!("`{id}` is not an ancestor: no path of edges leads from it to this node");
-            let help = if self.shape.scope_of[node] == self.scope {
+            let help = if facts::NAMES.contains(&id) {
+                format!("the node `{id}` hides the fact `{id}` in the whole flow; give the node another id")
+            } else if self.shape.scope_of[node] == self.scope {
                 format!("add a path of edges from `{id}`; bindings do not create edges")
             } else {
                 "values leave a body only through its owner; use the owner's output".into()

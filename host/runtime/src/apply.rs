@@ -26,16 +26,16 @@ impl RunState {
         self.events += 1;
         self.bytes = self.bytes.saturating_add(fact.size());
         match fact {
-            Fact::RunStarted { input, seed, deadline } => {
-                self.began = ts;
+            Fact::RunStarted { input, seed, deadline, about } => {
+                (self.began, self.about) = (ts, about.as_deref().cloned());
                 self.run_started(input, *seed, *deadline);
             }
-            Fact::TaskReady { task, deadline } => self.task_ready(*task, *deadline),
+            Fact::TaskReady { task, deadline } => self.task_ready(*task, *deadline, ts),
             Fact::TaskSkipped { task, reason } => self.task_skipped(*task, *reason),
             Fact::AttemptStarted { task } => self.attempt_started(*task, ts),
             Fact::TaskResumed { task } => self.task_resumed(*task, ts),
             Fact::TaskPaused { task, pause, writes, .. } => self.task_paused(*task, pause, writes, ts),
-            Fact::TaskWoken { task, index, outcome } => self.task_woken(*task, *index, outcome),
+            Fact::TaskWoken { task, index, outcome } => self.task_woken(*task, *index, outcome, ts),
             Fact::TaskRetrying { task, delay_ms, .. } => self.task_retrying(*task, ts + delay_ms),
             Fact::RetryDue { task } => self.enqueue(*task, Phase::Ready),
             Fact::TaskSucceeded { task, output, .. } => self.task_ended(*task, Phase::Succeeded, output.json().clone()),
@@ -245,8 +245,8 @@ impl RunState {
         self.set_phase(key, phase);
     }
 
-    fn task_ready(&mut self, key: TaskKey, deadline: Option<u64>) {
-        let captured = capture::capture(self, key);
+    fn task_ready(&mut self, key: TaskKey, deadline: Option<u64>, ts: u64) {
+        let captured = capture::capture(self, key, ts);
         self.set_phase(key, Phase::Ready);
         let task = self.task_mut(key);
         task.captured = captured;
@@ -301,7 +301,7 @@ impl RunState {
         details.pause = Some(pause.clone());
     }
 
-    fn task_woken(&mut self, key: TaskKey, index: u32, outcome: &Result<Value, Box<Failure>>) {
+    fn task_woken(&mut self, key: TaskKey, index: u32, outcome: &Result<Value, Box<Failure>>, ts: u64) {
         self.enqueue(key, Phase::Woken);
         let details = self.task_mut(key).details();
         let pause = details.pause.take();
@@ -319,7 +319,7 @@ impl RunState {
                 Some(if wake == "answer" { LastQuestion::Answered } else { LastQuestion::OtherWake });
         }
         if self.graph.node(key.node).rebinds {
-            let captured = capture::recapture(self, key);
+            let captured = capture::recapture(self, key, ts);
             self.task_mut(key).captured = captured;
         }
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, VALUE_BYTES, code};
-use flowcell_expr::{Binding, Condition, ExprError, Roots};
+use flowcell_expr::{Binding, Condition, ExprError, Roots, instant_text};
 use flowcell_flow::graph::{Bound, EdgeIx, Graph, Reference};
 
 use crate::{
@@ -15,25 +15,27 @@ use crate::{
     turn::evaluate,
 };
 
-/// Looks up the current values of all references in a task's input and config. `None`: there are no references.
-pub(crate) fn capture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
+/// Looks up the current values of all references in a task's input and config, at the time `now` (milliseconds since
+/// 1970). `None`: there are no references.
+pub(crate) fn capture(state: &RunState, key: TaskKey, now: u64) -> Option<Arc<Captured>> {
     let node = state.graph.node(key.node);
     if node.input.references.is_empty() && node.config.references.is_empty() {
         return None;
     }
-    let viewpoint = Viewpoint { state, scope: key.scope, task: Some(key) };
+    let viewpoint = Viewpoint { state, now, scope: key.scope, task: Some(key) };
     let look = |references: &[Reference]| references.iter().map(|reference| viewpoint.value(reference)).collect();
     Some(Arc::new(Captured { input: look(&node.input.references), config: look(&node.config.references) }))
 }
 
-/// Captures the values again when a node that owns a body continues after a pass: looks up the node's own variables,
-/// and keeps the other captured values.
-pub(crate) fn recapture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
+/// Captures the values again when a node that owns a body continues after a pass: looks up the node's own variables
+/// and the time, and keeps the other captured values.
+pub(crate) fn recapture(state: &RunState, key: TaskKey, now: u64) -> Option<Arc<Captured>> {
     let node = state.graph.node(key.node);
     let captured = state.task(key).captured.as_deref()?;
-    let viewpoint = Viewpoint { state, scope: key.scope, task: Some(key) };
+    let viewpoint = Viewpoint { state, now, scope: key.scope, task: Some(key) };
     let again = |(reference, before): (&Reference, &Option<Json>)| match reference {
         Reference::Owner(owner) if *owner == key.node => viewpoint.value(reference),
+        Reference::Now => viewpoint.value(reference),
         _ => before.clone(),
     };
     let input = node.input.references.iter().zip(&captured.input).map(again).collect();
@@ -71,23 +73,28 @@ pub(crate) fn render_members(state: &RunState, key: TaskKey) -> Json {
 }
 
 /// Evaluates a condition from the viewpoint of a task: `inbound` refers to the task's incoming edges. `place` names
-/// the condition in error messages.
+/// the condition in error messages. `now` is the time of the decision, in milliseconds since 1970.
 pub(crate) fn holds(
-    state: &RunState,
+    (state, now): (&RunState, u64),
     task: TaskKey,
     condition: &Bound<Condition>,
     place: &str,
 ) -> Result<bool, Failure> {
-    let viewpoint = Viewpoint { state, scope: task.scope, task: Some(task) };
+    let viewpoint = Viewpoint { state, now, scope: task.scope, task: Some(task) };
     let roots = Live { viewpoint, references: &condition.references };
     let place = |error: &ExprError| format!("{place}{}", error.pointer);
     evaluate(|| condition.expr.evaluate(&roots))
         .map_err(|error| expression_failure(code::CONDITION_ERROR, &place(&error), &error))
 }
 
-/// Renders the output binding of a body or of the flow, with the values that its references have in this scope.
-pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Binding>) -> Result<Json, Failure> {
-    let roots = Live { viewpoint: Viewpoint { state, scope, task: None }, references: &binding.references };
+/// Renders the output binding of a body or of the flow, with the values that its references have in this scope. `now` is
+/// the time of the decision, in milliseconds since 1970.
+pub(crate) fn render_in(
+    (state, now): (&RunState, u64),
+    scope: ScopeId,
+    binding: &Bound<Binding>,
+) -> Result<Json, Failure> {
+    let roots = Live { viewpoint: Viewpoint { state, now, scope, task: None }, references: &binding.references };
     let owner = state.graph.body(state.scope(scope).body).owner;
     let what = owner.map_or("outputs".to_owned(), |owner| format!("bodyOutput of `{}`", state.graph.node(owner).id));
     let place = |error: &ExprError| format!("{what}{}", error.pointer);
@@ -150,12 +157,18 @@ fn is_named(graph: &Graph, reference: &Reference, name: &str) -> bool {
         Reference::Inbounds => name == "inbounds",
         Reference::Node(node) | Reference::Owner(node) => graph.node(*node).id.as_str() == name,
         Reference::Alias(_, alias) => &**alias == name,
+        Reference::Run => name == "run",
+        Reference::Task => name == "task",
+        Reference::Tenant => name == "tenant",
+        Reference::Now => name == "now",
     }
 }
 
 /// The scope, and possibly the task, from which references are looked up.
 struct Viewpoint<'a> {
     state: &'a RunState,
+    /// The time, in milliseconds since 1970.
+    now: u64,
     scope: ScopeId,
     task: Option<TaskKey>,
 }
@@ -178,8 +191,25 @@ impl Viewpoint<'_> {
             }
             Reference::Inbound => self.inbound(),
             Reference::Inbounds => self.inbounds(),
+            Reference::Run => Some(self.run()),
+            Reference::Task => self.task.map(|key| Json::object([("id", Json::from(state.address(key)))])),
+            Reference::Tenant => {
+                Some(state.about.as_ref().map_or(Json::Null, |about| Json::from(about.tenant.as_str())))
+            }
+            Reference::Now => Some(instant(self.now)),
         };
         if state.graph.strict { value } else { Some(value.unwrap_or_default()) }
+    }
+
+    fn run(&self) -> Json {
+        let about = self.state.about.as_ref();
+        let labels = about.into_iter().flat_map(|about| &about.labels);
+        let labels = labels.map(|(name, value)| (name.as_str(), Json::from(value.as_str())));
+        Json::object([
+            ("id", about.map_or(Json::Null, |about| Json::from(about.run.as_str()))),
+            ("started", instant(self.state.began)),
+            ("labels", Json::object(labels)),
+        ])
     }
 
     fn output(&self, node: flowcell_flow::graph::NodeIx) -> Option<Json> {
@@ -236,6 +266,11 @@ impl Viewpoint<'_> {
             ("input", input),
         ])
     }
+}
+
+/// Returns the text of an instant, in UTC.
+fn instant(milliseconds: u64) -> Json {
+    instant_text(milliseconds).map_or(Json::Null, Json::from)
 }
 
 /// Returns the owner's variables with the member `last`, which replaces an earlier one.

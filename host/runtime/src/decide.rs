@@ -42,7 +42,10 @@ use flowcell_contract::{Failure, Json, Question, StepResult, Value};
 use crate::{
     call_log::Reply,
     command::{HubError, RunCommand},
-    fact::{AgentFact, CallRecord, CancelReason, Fact, Migrated, Note, Observed, ScopeId, TaskKey, WaitsFor, Write},
+    fact::{
+        AboutRun, AgentFact, CallRecord, CancelReason, Fact, Migrated, Note, Observed, ScopeId, TaskKey, WaitsFor,
+        Write,
+    },
     outstanding::Timer,
     quota::QuotaHold,
     result::{Idle, Waiting},
@@ -58,6 +61,8 @@ pub enum Input {
         input: Json,
         /// The seed of the run's random numbers.
         seed: u64,
+        /// What expressions can read about the run.
+        about: Option<Box<AboutRun>>,
     },
     /// Continues the run with a new driver.
     Resume {

@@ -285,9 +285,9 @@ impl Driver {
 
     fn begin(&mut self, begin: Begin) {
         if let Begin::New(input) = begin {
-            let seed = self.entropy.draw();
+            let (seed, about) = (self.entropy.draw(), self.outbox.about());
             // The deciders never refuse the start of a new run.
-            let _ = self.apply_input(Input::Start { input, seed });
+            let _ = self.apply_input(Input::Start { input, seed, about });
         }
     }
 

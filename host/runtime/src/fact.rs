@@ -3,6 +3,7 @@
 //! A fact is the typed form of an event. It refers to nodes and edges by indices, which have a meaning only with the
 //! graphs of the run ([`crate::versions`]). [`crate::publish`] makes the events for subscribers from facts.
 
+mod about;
 mod agent;
 mod block;
 mod call;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::quota::QuotaHold;
 
+pub use about::AboutRun;
 pub use agent::AgentFact;
 pub use block::{BlockReason, Resolution};
 pub use call::{Asked, CallDigest, CallRecord, ForAgent, Observed};
@@ -53,6 +55,9 @@ pub enum Fact {
         seed: u64,
         /// The time at which the run ends at the latest (milliseconds since 1970).
         deadline: Option<u64>,
+        /// What expressions can read about the run. `None`: an older version wrote the fact.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        about: Option<Box<AboutRun>>,
     },
     /// A driver resumed the run after it was parked, or after its process had ended. Attempts that were running begin
     /// again.

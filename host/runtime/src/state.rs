@@ -11,7 +11,7 @@ use flowcell_flow::graph::{BodyIx, EdgeIx, FlowPolicy, Graph, NodeIx};
 use crate::{
     agents::Agents,
     call_log::CallLog,
-    fact::{BlockReason, CancelReason, ParkReason, RunEnd, ScopeId, TaskKey, Write},
+    fact::{AboutRun, BlockReason, CancelReason, ParkReason, RunEnd, ScopeId, TaskKey, Write},
     limits::{MAX_IDLE_RESUMES, MAX_LONE_DEATHS, MAX_RUN_BYTES, MAX_RUN_EVENTS},
     quota::QuotaHold,
 };
@@ -38,8 +38,10 @@ pub struct RunState {
     pub(crate) later: VecDeque<Arc<Graph>>,
     /// The flow's policy with the overrides from the options of the run.
     pub policy: FlowPolicy,
-    /// The root `flow` of expressions: `{ "input": … }`.
+    /// The root `flow` of expressions: `{ "input": …, "name": …, "version": … }`.
     pub(crate) flow_root: Json,
+    /// What expressions can read about the run. `None`: an older version has begun the run.
+    pub(crate) about: Option<AboutRun>,
     /// The seed of the attempts' random streams.
     pub(crate) seed: u64,
     /// The time at which the run ends at the latest (milliseconds since 1970).
@@ -250,6 +252,7 @@ impl RunState {
             later: VecDeque::new(),
             policy,
             flow_root: Json::Null,
+            about: None,
             seed: 0,
             deadline: None,
             began: 0,
@@ -278,7 +281,12 @@ impl RunState {
     }
 
     pub(crate) fn set_input(&mut self, input: &Json) {
-        self.flow_root = Json::object([("input", input.clone())]);
+        // Runs that an older version has begun keep the values that they had.
+        let about = self.about.iter().flat_map(|about| {
+            let version = about.version.map_or(Json::Null, Json::from);
+            [("name", Json::from(&*self.graph.name)), ("version", version)]
+        });
+        self.flow_root = Json::object([("input", input.clone())].into_iter().chain(about));
     }
 
     /// Returns the whole input of the run, after it has begun.
@@ -412,6 +420,7 @@ impl PartialEq for RunState {
             later,
             policy,
             flow_root,
+            about,
             seed,
             deadline,
             began,
@@ -440,7 +449,7 @@ impl PartialEq for RunState {
         Arc::ptr_eq(graph, &other.graph)
             && later.len() == other.later.len()
             && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
-            && (began, ended) == (&other.began, &other.ended)
+            && (about, began, ended) == (&other.about, &other.began, &other.ended)
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
             && (moved_at, gone) == (&other.moved_at, &other.gone)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)

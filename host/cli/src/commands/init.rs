@@ -56,6 +56,7 @@ const EXAMPLES: &[Example] = &[
     Example::new("retry", "graph", &["retry.yaml"], "", "tries again, and falls back if that fails too"),
     Example::new("request", "graph", &["request.yaml", "request.test.yaml"], "--simulate http", "calls a server"),
     Example::new("state", "graph", &["state.yaml"], "", "keeps a counter from run to run"),
+    Example::new("facts", "graph", &["facts.yaml", "facts.test.yaml"], "", "tells the run and the time"),
     Example::new("gate", "graph", &["gate.yaml"], "", "asks a person before it publishes"),
     Example::new(
         "reminder",

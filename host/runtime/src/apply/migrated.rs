@@ -61,7 +61,10 @@ pub(super) fn fold(state: &mut RunState, migration: &Migrated) {
     if let Some(policy) = &migration.policy {
         state.policy = policy.clone();
     }
-    if let Some(input) = &migration.input {
-        state.set_input(input);
+    if let Some(about) = &mut state.about {
+        about.version = migration.version;
+    }
+    if let Some(input) = migration.input.clone().or_else(|| state.input().cloned()) {
+        state.set_input(&input);
     }
 }

@@ -6,7 +6,7 @@ use flowcell_flow::graph::{Jitter, Retry, RetryOn};
 use super::{Decider, Input, agents, call_ends, calls, check_answer, close, migrate, passes, quotas, ready};
 use crate::{
     command::{HubError, RunCommand},
-    fact::{CancelReason, Fact, ParkReason, ScopeId, TaskKey, Write},
+    fact::{AboutRun, CancelReason, Fact, ParkReason, ScopeId, TaskKey, Write},
     limits::{MAX_KEPT_EVENT_BYTES, MAX_KEPT_EVENTS},
     outstanding::{self, Timer},
     question::{self, Closed, QuestionRef},
@@ -19,7 +19,7 @@ pub(super) fn handle_input(decider: &mut Decider<'_>, input: Input) -> Result<()
         return Err(HubError::RunEnded);
     }
     match input {
-        Input::Start { input, seed } => start(decider, input, seed),
+        Input::Start { input, seed, about } => start(decider, input, seed, about),
         Input::Resume { by_hand, alone } => resume(decider, by_hand, alone),
         Input::Accompanied => {
             if decider.state.is_alone() {
@@ -76,9 +76,9 @@ fn follow(decider: &mut Decider<'_>, command: RunCommand) -> Result<(), HubError
     Ok(())
 }
 
-fn start(decider: &mut Decider<'_>, input: Json, seed: u64) {
+fn start(decider: &mut Decider<'_>, input: Json, seed: u64, about: Option<Box<AboutRun>>) {
     let deadline = decider.state.policy.total_timeout_ms.map(|total| decider.now.saturating_add(total));
-    decider.emit(Fact::RunStarted { input, seed, deadline });
+    decider.emit(Fact::RunStarted { input, seed, deadline, about });
     decider.emit(Fact::PhaseStarted);
     ready::begin_scope(decider, ScopeId::ROOT);
 }

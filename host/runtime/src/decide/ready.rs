@@ -24,7 +24,7 @@ pub(super) fn open(decider: &mut Decider<'_>, key: TaskKey) {
     let graph = decider.state.graph.clone();
     let node = graph.node(key.node);
     let holds = match &node.when {
-        Some(when) => capture::holds(decider.state, key, when, &format!("`when` of `{}`", node.id)),
+        Some(when) => capture::holds((decider.state, decider.now), key, when, &format!("`when` of `{}`", node.id)),
         None => Ok(true),
     };
     match holds {

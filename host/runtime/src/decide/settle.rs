@@ -73,7 +73,7 @@ fn edge_holds(decider: &mut Decider<'_>, source: TaskKey, edge: EdgeIx) -> bool 
     let line = graph.edge(edge);
     let Some(when) = &line.when else { return true };
     let place = format!("`when` of the edge from `{}`", graph.node(line.from).id);
-    match capture::holds(decider.state, source, when, &place) {
+    match capture::holds((decider.state, decider.now), source, when, &place) {
         Ok(holds) => holds,
         Err(failure) => {
             let target = TaskKey { scope: source.scope, node: line.to };
@@ -150,7 +150,7 @@ fn pass_outcome(decider: &Decider<'_>, id: ScopeId) -> PassOutcome {
             let members = nodes.iter().map(|node| (graph.node(*node).id.0.clone(), output(*node)));
             PassOutcome::Done(Json::object(members))
         }
-        Outcome::Output(binding) => match capture::render_in(decider.state, id, binding) {
+        Outcome::Output(binding) => match capture::render_in((decider.state, decider.now), id, binding) {
             Ok(value) => PassOutcome::Done(value),
             Err(failure) => PassOutcome::Failed(Box::new(add_body_place(decider, id, None, failure))),
         },
@@ -225,7 +225,7 @@ fn run_end(decider: &Decider<'_>) -> RunEnd {
             Ok(outputs) => RunEnd::Succeeded { outputs },
             Err(failure) => RunEnd::Failed { outputs: outputs(decider), failure, task: None },
         },
-        Some(binding) => match capture::render_in(state, ScopeId::ROOT, binding) {
+        Some(binding) => match capture::render_in((state, decider.now), ScopeId::ROOT, binding) {
             Ok(outputs) => RunEnd::Succeeded { outputs },
             Err(failure) => RunEnd::Failed { outputs: outputs(decider), failure, task: None },
         },

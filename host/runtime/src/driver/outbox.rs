@@ -15,7 +15,7 @@ use crate::{
     capture,
     command::HubError,
     event::{Event, LiveEvent},
-    fact::Write,
+    fact::{AboutRun, Write},
     hub::Channel,
     live::Starting,
     ports::{Change, Entry, Journal, Projection, Record, StageError, Staged, StateStore, StoredStatus, Unit},
@@ -212,6 +212,13 @@ impl Outbox {
         for event in self.projector.project(unit) {
             self.each_channel(&event, event.kind, |channel, event: &Event| channel.on_event(event));
         }
+    }
+
+    /// Returns what expressions can read about a new run. `None`: the run is not new.
+    pub(super) fn about(&self) -> Option<Box<AboutRun>> {
+        let record = self.record.as_ref()?;
+        let (run, tenant) = (self.identity.run_id.clone(), self.identity.tenant.clone());
+        Some(Box::new(AboutRun { run, tenant, version: record.version, labels: record.labels.clone() }))
     }
 
     /// Publishes an event of a node with these members, without recording it.

@@ -31,7 +31,7 @@ pub(super) fn begun(plans: Vec<Plan>) -> Driver {
     let flow = Pinned { graph: Arc::new(scripted.graph), pin: Pin("planned".into()) };
     let record = flow.record(FlowPolicy::default());
     let (mut driver, _) = Driver::new(&world, "run-1".into(), flow.graph, record);
-    let start = Input::Start { input: Json::object::<&str>([]), seed: 1 };
+    let start = Input::Start { input: Json::object::<&str>([]), seed: 1, about: None };
     decide(&mut driver.state, start, 10, &mut SplitMix(1)).unwrap();
     driver
 }

@@ -174,7 +174,11 @@ impl Versions<'_> {
             }
             (Reference::Flow, Reference::Flow)
             | (Reference::Inbound, Reference::Inbound)
-            | (Reference::Inbounds, Reference::Inbounds) => true,
+            | (Reference::Inbounds, Reference::Inbounds)
+            | (Reference::Run, Reference::Run)
+            | (Reference::Task, Reference::Task)
+            | (Reference::Tenant, Reference::Tenant)
+            | (Reference::Now, Reference::Now) => true,
             _ => false,
         };
         old.len() == new.len() && old.iter().zip(new).all(same)

@@ -39,7 +39,7 @@ fn begun() -> (RunState, TaskKey, impl FnMut(&mut RunState, Input) -> Result<(),
     let mut state = RunState::new(Arc::new(scripted.graph), FlowPolicy::default());
     let mut dice = super::readiness::Counter(1);
     let mut bring = move |state: &mut RunState, input: Input| decide(state, input, 0, &mut dice).map(drop);
-    bring(&mut state, Input::Start { input: Json::object::<&str>([]), seed: 1 }).unwrap();
+    bring(&mut state, Input::Start { input: Json::object::<&str>([]), seed: 1, about: None }).unwrap();
     let task = outstanding(&state).into_iter().find_map(|outstanding| match outstanding {
         Outstanding::Attempt { task, .. } => Some(task),
         _ => None,

@@ -371,7 +371,7 @@ fn ended_with(
     limit(&mut state);
     let mut dice = super::readiness::Counter(1);
     let input = Json::object::<&str>([]);
-    decide(&mut state, Input::Start { input, seed: 1 }, 0, &mut dice).unwrap();
+    decide(&mut state, Input::Start { input, seed: 1, about: None }, 0, &mut dice).unwrap();
     while state.end().is_none() {
         let running = outstanding(&state).into_iter().find_map(|outstanding| match outstanding {
             Outstanding::Attempt { task, attempt, resumes } => Some((task, (attempt, resumes))),

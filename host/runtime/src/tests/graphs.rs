@@ -151,13 +151,15 @@ pub(crate) fn reaches(body: &PlannedBody, from: usize, to: usize) -> bool {
     false
 }
 
-/// Returns the references of a node: the flow's input, its incoming edges, its own pass, and the passes of its body.
+/// Returns the references of a node: the flow's input, its incoming edges, facts about the run, its own pass, and the
+/// passes of its body.
 fn references_of(ix: NodeIx, owner: Option<NodeIx>, planned: &Planned) -> Bound<Binding> {
-    let mut references = vec![Reference::Flow, Reference::Inbound, Reference::Inbounds];
+    let mut references = vec![Reference::Flow, Reference::Inbound, Reference::Inbounds, Reference::Run, Reference::Now];
     let mut members = vec![
         ("flow".to_owned(), Json::from("{{ flow.input }}")),
         ("inbound".to_owned(), Json::from("{{ inbound }}")),
         ("text".to_owned(), Json::from("from {{ inbounds }}")),
+        ("facts".to_owned(), Json::from("{{ run }} at {{ now }}")),
     ];
     for owner in owner.into_iter().chain(planned.body.is_some().then_some(ix)) {
         references.push(Reference::Owner(owner));

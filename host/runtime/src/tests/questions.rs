@@ -35,7 +35,7 @@ impl Run {
         graph.nodes[0].policy.retry.max_attempts = 9;
         graph.nodes[0].policy.retry.backoff_ms = 0;
         let mut run = Run { state: RunState::new(Arc::new(graph), FlowPolicy::default()), facts: Vec::new() };
-        run.bring(Input::Start { input: Json::Null, seed }).unwrap();
+        run.bring(Input::Start { input: Json::Null, seed, about: None }).unwrap();
         run
     }
 

@@ -166,7 +166,7 @@ impl Bench {
 
     /// Answers attempts and lets time pass, in random order, until the run has ended.
     fn run(&mut self) {
-        self.bring(Input::Start { input: Json::Null, seed: 7 });
+        self.bring(Input::Start { input: Json::Null, seed: 7, about: None });
         for _ in 0..100_000 {
             if self.state.end().is_some() {
                 return;
@@ -224,7 +224,7 @@ proptest! {
     #[test]
     fn r19_r33_fail_fast_and_cancel_end_every_run(flow in scope(2), seed: u64, cancel_after in 0..40usize) {
         let mut bench = Bench::new(&flow, FlowPolicy::default(), seed);
-        bench.bring(Input::Start { input: Json::Null, seed: 7 });
+        bench.bring(Input::Start { input: Json::Null, seed: 7, about: None });
         for _ in 0..cancel_after {
             let running = bench.begun.iter().next().copied();
             let Some((task, attempt, resumes)) = running else { break };

@@ -34,7 +34,7 @@ fn begun() -> RunState {
     let edges = vec![(0, 1, flowcell_flow::graph::On::Success)];
     let graph = Arc::new(lower(&PlannedBody { nodes, edges }, FlowPolicy::default()).graph);
     let mut state = RunState::new(graph, FlowPolicy::default());
-    bring(&mut state, Input::Start { input: Json::Null, seed: 7 });
+    bring(&mut state, Input::Start { input: Json::Null, seed: 7, about: None });
     state
 }
 
@@ -108,7 +108,7 @@ fn a_waiting_run_is_not_blamed_for_the_death_of_its_process() {
         decide(&mut state, input, now, &mut Counter(1)).unwrap();
         state.clone()
     };
-    bring(Input::Start { input: Json::Null, seed: 7 }, 1);
+    bring(Input::Start { input: Json::Null, seed: 7, about: None }, 1);
     for node in 0..2 {
         let task = TaskKey { scope: ScopeId::ROOT, node: flowcell_flow::graph::NodeIx(node) };
         let plan = [Plan::Ask, Plan::After(1_000)][node as usize].clone();

@@ -6,6 +6,7 @@
 mod changed;
 #[path = "../clock/mod.rs"]
 mod clock;
+mod facts;
 
 use std::{
     collections::HashMap,

@@ -20,6 +20,12 @@ use self::{
 };
 use super::operands::{argument, invalid, kind};
 
+/// Writes an instant as RFC 3339 has it, in UTC, from milliseconds since 1970. Returns `None` for years after 9999.
+pub fn instant_text(milliseconds: u64) -> Option<String> {
+    let instant = Timestamp::from_millisecond(i64::try_from(milliseconds).ok()?).ok()?;
+    Zoned { instant, zone: Zone::UTC }.to_text("now").ok()
+}
+
 const NANOSECONDS_PER_SECOND: i128 = 1_000_000_000;
 
 /// `x | dateparse(format, zone)`: reads a text by a format, and gives the instant.

@@ -1,0 +1,73 @@
+//! The names of facts about the run: `run`, `task`, `tenant` and `now`, and `flow.name` and `flow.version`.
+
+use std::sync::LazyLock;
+
+use flowcell_expr::{Path, Segment};
+use serde_json::{Value, json};
+
+use super::NameResolver;
+use crate::{
+    diagnostic::{Diagnostics, similar},
+    fields::for_message,
+    graph::Reference,
+    members,
+    yaml::Span,
+};
+
+/// Root names that stand for a fact about the run, unless the flow gives the name to a node or an item.
+pub(super) const NAMES: [&str; 4] = ["run", "task", "tenant", "now"];
+
+/// The members of `flow`.
+const FLOW_MEMBERS: [&str; 3] = ["input", "name", "version"];
+
+/// The schemas of the facts, by root name.
+static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
+    let text = || json!({ "type": "string" });
+    let closed = |members: Value| json!({ "type": "object", "properties": members, "additionalProperties": false });
+    let labels = json!({ "type": "object", "additionalProperties": text() });
+    json!({
+        "flow": closed(json!({ "name": text(), "version": { "type": ["integer", "null"] } })),
+        "run": closed(json!({ "id": text(), "started": text(), "labels": labels })),
+        "task": closed(json!({ "id": text() })),
+        "tenant": text(),
+        "now": text(),
+    })
+});
+
+impl NameResolver<'_> {
+    /// Resolves the name of a fact. Reports members that it does not have.
+    pub(super) fn fact(&self, path: &Path, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<Reference> {
+        self.check_fact(path, span, diagnostics);
+        match path.root() {
+            "run" => Some(Reference::Run),
+            "tenant" => Some(Reference::Tenant),
+            "now" => Some(Reference::Now),
+            _ if self.inbound => Some(Reference::Task),
+            _ => {
+                let message = "`task` is not available here, because an output belongs to no task";
+                diagnostics.error("unknown_name", span, message, Some("use `run.id`".into()));
+                None
+            }
+        }
+    }
+
+    /// Reports a member of `flow`, `run`, `task`, `tenant` or `now` that does not exist.
+    pub(super) fn check_fact(&self, path: &Path, span: Span, diagnostics: &mut Diagnostics<'_>) {
+        if let (Some(Segment::Key(member)), "flow") = (path.segments().first(), path.root())
+            && !FLOW_MEMBERS.contains(&&**member)
+        {
+            let message = format!("`{}` does not exist", for_message(&path.to_string()));
+            let all = || "`flow` has the members `input`, `name` and `version`".to_owned();
+            let write = |known: &str| {
+                let rest = path.segments().iter().skip(1).cloned();
+                let path = Path::new("flow", [Segment::Key(known.into())].into_iter().chain(rest));
+                format!("write `{}`", for_message(&path.to_string()))
+            };
+            let help = similar(member, FLOW_MEMBERS).map_or_else(all, write);
+            return diagnostics.error("unknown_name", span, message, Some(help));
+        }
+        if let Some(schema) = SCHEMAS.get(path.root()) {
+            self.report(members::in_schema(schema, path.segments()), (path, 0), span, diagnostics);
+        }
+    }
+}
