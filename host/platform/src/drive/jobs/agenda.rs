@@ -1,7 +1,7 @@
 //! The jobs that a worker knows, with the times of their next batches.
 //!
-//! A worker reads the jobs of the store only at intervals and when a caller has changed one, and not after each batch: a
-//! batch says by itself whether its job goes on.
+//! A worker reads the jobs of the store only at intervals and when a caller has changed one, and not after each batch:
+//! a batch says by itself whether its job goes on.
 
 use std::collections::{HashMap, HashSet};
 
@@ -58,8 +58,8 @@ impl Agenda {
         }
     }
 
-    /// Returns at most `limit` jobs whose next batches may begin, those that wait longest first, and one of each tenant.
-    /// Jobs of busy tenants are left out.
+    /// Returns at most `limit` jobs whose next batches may begin, those that wait longest first, and one of each
+    /// tenant. Jobs of busy tenants are left out.
     pub(super) fn ready(&self, now: Instant, busy: &HashSet<Tenant>, limit: usize) -> Vec<(Tenant, String)> {
         let mut ready: Vec<_> = self.jobs.iter().filter(|(_, id)| self.due_of(id) <= now).collect();
         ready.sort_by_key(|(_, id)| self.due_of(id));
