@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use flowcell_contract::Manifest;
 
-const TYPES: [&str; 41] = [
+const TYPES: [&str; 45] = [
     "agent.classify",
     "agent.coder",
     "agent.plan",
@@ -24,6 +24,8 @@ const TYPES: [&str; 41] = [
     "control.switch",
     "control.wait",
     "data.filter",
+    "data.flatten",
+    "data.group",
     "data.json.parse",
     "data.json.stringify",
     "data.map",
@@ -31,7 +33,9 @@ const TYPES: [&str; 41] = [
     "data.pick",
     "data.reduce",
     "data.set",
+    "data.sort",
     "data.template",
+    "data.unique",
     "data.validate",
     "file.list",
     "file.content",

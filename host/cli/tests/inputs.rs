@@ -49,6 +49,8 @@ fn every_type() -> Vec<(&'static str, &'static str, Value)> {
         ),
         ("control.wait", "input: { ms: '{{ flow.input.n }}' }", json!({ "ms": 3 })),
         ("data.filter", "input: { list: '{{ flow.input.list }}', when: 'item > 1' }", Value::Null),
+        ("data.flatten", "input: { list: ['{{ flow.input.list }}', 3] }", json!({ "list": [[1, 2], 3] })),
+        ("data.group", "input: { list: '{{ flow.input.list }}', by: item }", Value::Null),
         ("data.json.parse", "input: { text: '[{{ flow.input.n }}]' }", json!({ "text": "[3]" })),
         ("data.json.stringify", "input: { value: '{{ flow.input.o }}' }", json!({ "value": { "a": 0.1 } })),
         ("data.map", "input: { list: '{{ flow.input.list }}', template: '{{ item }}' }", Value::Null),
@@ -68,7 +70,9 @@ fn every_type() -> Vec<(&'static str, &'static str, Value)> {
             "input: { object: '{{ flow.input.o }}', path: b, value: '{{ flow.input.n }}' }",
             json!({ "object": { "a": 0.1 }, "path": "b", "value": 3 }),
         ),
+        ("data.sort", "input: { list: '{{ flow.input.list }}' }", json!({ "list": [1, 2] })),
         ("data.template", "input: { template: 'It is {{ flow.input.t }}' }", Value::Null),
+        ("data.unique", "input: { list: '{{ flow.input.list }}' }", json!({ "list": [1, 2] })),
         (
             "data.validate",
             "input: { value: '{{ flow.input.n }}', schema: { type: integer } }",

@@ -3,9 +3,11 @@
 mod expression;
 mod filter;
 mod json;
+mod list;
 mod map;
 mod merge;
 mod object;
+mod order;
 mod reduce;
 mod template;
 #[cfg(test)]
@@ -15,6 +17,8 @@ mod validate;
 flowcell_sdk::pack! {
     manifest: "node.yaml",
     "data.filter" => filter::run,
+    "data.flatten" => list::flatten,
+    "data.group" => list::group,
     "data.json.parse" => json::parse,
     "data.json.stringify" => json::stringify,
     "data.map" => map::run,
@@ -22,6 +26,8 @@ flowcell_sdk::pack! {
     "data.pick" => object::pick,
     "data.reduce" => reduce::run,
     "data.set" => object::set,
+    "data.sort" => list::sort,
     "data.template" => template::run,
+    "data.unique" => list::unique,
     "data.validate" => validate::run,
 }

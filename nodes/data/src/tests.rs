@@ -41,6 +41,11 @@ fn expressions_read_captured_values_and_locals_override_them() {
             json!({ "value": 30 }),
         ),
         (
+            "data.sort",
+            json!({ "list": [9, 10, 11], "by": captured("expr", json!("item % flow.input.f")) }),
+            json!({ "list": [10, 11, 9] }),
+        ),
+        (
             "data.template",
             json!({ "template": captured("template", json!("{{ flow.input.f }} {{ x }} {{ values.x }}")), "values": { "x": 1 } }),
             json!({ "text": "10 1 1" }),
@@ -69,6 +74,7 @@ fn strict_fields_fail_at_missing_values() {
             "item 1: `item.x` is missing",
         ),
         ("data.reduce", json!({ "list": list, "expr": captured("expr", "item.x") }), "item 1: `item.x` is missing"),
+        ("data.group", json!({ "list": list, "by": captured("expr", "item.x") }), "item 1: `item.x` is missing"),
         (
             "data.template",
             json!({ "template": captured("template", "Hi {{ nmae }}"), "values": { "name": "Ada" } }),
@@ -95,9 +101,13 @@ fn fields_with_expressions_are_marked() {
     kinds.sort_by_key(|(name, _, _)| *name);
     let wanted = [
         ("data.filter", "when", MarkKind::Condition),
+        ("data.flatten", "by", MarkKind::Condition),
+        ("data.group", "by", MarkKind::Condition),
         ("data.map", "template", MarkKind::Template),
         ("data.reduce", "expr", MarkKind::Condition),
+        ("data.sort", "by", MarkKind::Condition),
         ("data.template", "template", MarkKind::Template),
+        ("data.unique", "by", MarkKind::Condition),
     ];
     assert_eq!(kinds, wanted.map(|(name, path, kind)| (name, path.to_owned(), kind)));
 }
@@ -213,4 +223,94 @@ fn file_values_are_refused_where_their_content_is_needed() {
     // A file value that is only passed on stays unchanged.
     let set = run("data.set", json!({ "object": {}, "path": "a.b", "value": file }));
     assert_eq!(set, Outcome::Output(json!({ "object": { "a": { "b": file } } })));
+}
+
+/// Numbers beyond 2^53 are not equal because floats are, and 1 equals 1.0.
+#[test]
+fn values_are_ordered_and_compared_exactly() {
+    let (small, large) = (9_007_199_254_740_992_u64, 9_007_199_254_740_993_u64);
+    let list =
+        json!([{ "b": 1, "a": 2 }, large, "a", small, [1], "B", 1.0, [], -1, { "a": 2, "b": 1.0 }, 1, null, [1, 0]]);
+    let sorted =
+        json!([null, -1, 1.0, 1, small, large, "B", "a", [], [1], [1, 0], { "b": 1, "a": 2 }, { "a": 2, "b": 1.0 }]);
+    assert_eq!(run("data.sort", json!({ "list": list })), Outcome::Output(json!({ "list": sorted })));
+    let unique = run("data.unique", json!({ "list": sorted }));
+    let Outcome::Output(unique) = unique else { panic!("{unique:?}") };
+    assert_eq!((&unique["removed"], unique["list"].as_array().unwrap().len()), (&json!(2), 11));
+}
+
+#[test]
+fn items_with_equal_values_keep_their_order() {
+    let list: Vec<_> = (0..2_000).map(|n| json!({ "k": n % 3, "n": n })).collect();
+    for descending in [false, true] {
+        let input = json!({ "list": list, "by": "item.k", "descending": descending });
+        let Outcome::Output(output) = run("data.sort", input) else { panic!("it sorts") };
+        let numbers: Vec<_> =
+            output["list"].as_array().unwrap().iter().map(|item| (item["k"].as_u64(), item["n"].as_u64())).collect();
+        let mut expected = numbers.clone();
+        expected.sort_by_key(|(k, n)| (k.map(|k| if descending { 2 - k } else { k }), *n));
+        assert_eq!(numbers, expected);
+    }
+    let Outcome::Output(output) = run("data.group", json!({ "list": list, "by": "item.k" })) else {
+        panic!("it groups")
+    };
+    assert_eq!(output["groups"].as_array().unwrap().len(), 3);
+    assert_eq!(output["groups"][1]["items"][2]["n"], json!(7));
+}
+
+#[test]
+fn keys_of_groups_and_objects_are_plain_values() {
+    let names = ["__proto__", "constructor", "toString", "", "__proto__"];
+    let Outcome::Output(output) = run("data.group", json!({ "list": names, "by": "item" })) else {
+        panic!("it groups")
+    };
+    assert_eq!(output["groups"][0], json!({ "key": "__proto__", "items": ["__proto__", "__proto__"] }));
+    let objects = json!([{ "__proto__": { "x": 1 } }, { "__proto__": { "y": 2 }, "constructor": 1 }]);
+    let merged = run("data.merge", json!({ "objects": objects, "deep": true }));
+    assert_eq!(merged, Outcome::Output(json!({ "object": { "__proto__": { "x": 1, "y": 2 }, "constructor": 1 } })));
+}
+
+#[test]
+fn deep_merges_follow_the_rule_for_lists() {
+    let file = json!({ "kind": "file", "fileId": "abc", "size": 9 });
+    let (low, high) = (
+        json!({ "a": { "l": [{ "id": 1, "n": [1] }, "x"], "f": file, "t": 1, "e": [] } }),
+        json!({ "a": { "l": [{ "id": 1.0, "n": [2] }], "f": { "more": 1 }, "t": null, "e": [1] } }),
+    );
+    let rows = [
+        (json!("replace"), json!([{ "id": 1.0, "n": [2] }])),
+        (json!("append"), json!([{ "id": 1, "n": [1] }, "x", { "id": 1.0, "n": [2] }])),
+    ];
+    for (lists, expected) in rows {
+        let merged = run("data.merge", json!({ "objects": [low, high], "deep": true, "lists": lists }));
+        let object = json!({ "a": { "l": expected, "f": { "more": 1 }, "t": null, "e": [1] } });
+        assert_eq!(merged, Outcome::Output(json!({ "object": object })), "{lists}");
+    }
+    let by_key = |objects: Value, key: &str| json!({ "objects": objects, "deep": true, "lists": "byKey", "key": key });
+    let refused = failure("data.merge", by_key(json!([low, high]), "id"));
+    assert!(refused.message.starts_with("at objects[1].a.l: item 1 of the earlier list has no `id`"), "{refused}");
+    let refused = failure("data.merge", by_key(json!([{ "l": [] }, { "l": [{ "k": null }] }]), "k"));
+    assert!(refused.message.contains("at objects[1].l: item 0 of this list has null as `k`"), "{refused}");
+    let nested = json!([{ "l": [{ "k": "a", "l": [{ "k": 1 }] }, { "k": "a" }] }, { "l": [{ "k": "a", "l": [{ "k": 1, "v": 2 }] }, { "k": "b" }, { "k": "b", "w": 1 }] }]);
+    let merged = json!({ "l": [{ "k": "a", "l": [{ "k": 1, "v": 2 }] }, { "k": "a" }, { "k": "b", "w": 1 }] });
+    assert_eq!(run("data.merge", by_key(nested, "k")), Outcome::Output(json!({ "object": merged })));
+    let texts = run("data.merge", by_key(json!([{ "l": ["a"] }, { "l": ["b"] }]), "k"));
+    assert_eq!(texts, Outcome::Output(json!({ "object": { "l": ["b"] } })));
+}
+
+#[test]
+fn merges_of_many_and_deep_objects_end() {
+    let many: Vec<_> = (0..1_000).map(|n| json!({ "o": { n.to_string(): n }, "l": [{ "id": n }] })).collect();
+    let Outcome::Output(output) = run("data.merge", json!({ "objects": many, "deep": true, "lists": "byKey" })) else {
+        panic!("it merges")
+    };
+    assert_eq!(output["object"]["o"].as_object().unwrap().len(), 1_000);
+    let deep = (0..120).fold(json!(1), |value, _| json!({ "a": value }));
+    let merged = run("data.merge", json!({ "objects": [deep, deep], "deep": true }));
+    assert_eq!(merged, Outcome::Output(json!({ "object": deep })));
+    let list = (0..120).fold(json!(1), |value, _| json!([value]));
+    let flat = run("data.flatten", json!({ "list": list, "levels": 127 }));
+    assert_eq!(flat, Outcome::Output(json!({ "list": [1] })));
+    let refused = failure("data.flatten", json!({ "list": [{ "l": [] }, {}], "by": "item.l" }));
+    assert!(refused.message.contains("item 1: `by` gives null, not a list"), "{refused}");
 }
