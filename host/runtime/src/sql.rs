@@ -87,7 +87,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::mpsc as jobs, task::LocalSet};
 
 use crate::{
-    limits::{MIGRATION_PATIENCE_MS, SERVER_PATIENCE_MS},
+    limits::{MIGRATION_PATIENCE_MS, SERVER_PATIENCE_MS, SLOW_STATEMENT_MS},
     ports::{Entry, StoreError},
 };
 use claims::Claims;
@@ -272,7 +272,27 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
         tracing::warn!("cannot end the leases of processes that have died, and tries again: {error}");
     }
     let asked = Instant::now();
-    let owner = heartbeat::become_owner(&mut connection, presence.name(), options.lease.as_millis() as u64).await?;
+    connection.replace_patience(options.start_patience.max(patience));
+    let entering = async {
+        loop {
+            let lease = options.lease.as_millis() as u64;
+            match heartbeat::become_owner(&mut connection, presence.name(), lease).await {
+                // A commit of another process that waits for a replica may hold a lock for longer than a statement waits.
+                Err(SqlError::Transient(_)) if asked.elapsed() < options.start_patience => {
+                    tokio::time::sleep(START_RETRY_INTERVAL).await;
+                }
+                owner => return owner,
+            }
+        }
+    };
+    let owner = tell_while(entering, Duration::from_millis(SLOW_STATEMENT_MS), || {
+        let (hosts, seconds) = (connections.addresses(), options.start_patience.as_secs());
+        tell_waiting(&format!(
+            "waiting for the database server {hosts}, for at most {seconds} s: it answers, but a commit has not returned; a \
+             synchronous replica may be away"
+        ));
+    });
+    let owner = owner.await?;
     drop(connection);
     let claims = Claims::new(owner, asked, options.unfenced);
     Ok(Arc::new(Shared {
@@ -288,6 +308,8 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     }))
 }
 
+/// The pause between two tries at the start.
+const START_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between two messages about a wait at the start.
 const TELL_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -306,23 +328,26 @@ async fn connect_first(connections: &Connections, options: &Options) -> Result<C
         }
     };
     loop {
-        let mut finding = std::pin::pin!(connections.find());
-        let first = tokio::time::timeout(Duration::from_secs(1), &mut finding).await;
-        let found = match first {
-            Ok(found) => found,
-            Err(_) => {
-                tell(&"no answer yet");
-                finding.await
-            }
-        };
-        match found {
+        match tell_while(connections.find(), Duration::from_secs(1), || tell(&"no answer yet")).await {
             Ok(()) => return connections.acquire(patience).await,
             Err(error) if error.is_transient() && !left().is_zero() => {
                 tell(&error);
-                tokio::time::sleep(Duration::from_millis(500).min(left())).await;
+                tokio::time::sleep(START_RETRY_INTERVAL.min(left())).await;
             }
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Waits for work. Calls `tell` after a silence, and then each minute.
+async fn tell_while<T>(work: impl Future<Output = T>, mut silence: Duration, mut tell: impl FnMut()) -> T {
+    let mut working = std::pin::pin!(work);
+    loop {
+        if let Ok(done) = tokio::time::timeout(silence, &mut working).await {
+            return done;
+        }
+        tell();
+        silence = TELL_INTERVAL;
     }
 }
 

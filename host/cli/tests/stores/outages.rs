@@ -50,7 +50,7 @@ impl Serving {
     }
 
     /// Starts the process, and does not wait until it serves.
-    fn begin(folder: &Path, url: &str, more: &[&str]) -> Serving {
+    pub(crate) fn begin(folder: &Path, url: &str, more: &[&str]) -> Serving {
         let mut command = flowcell(folder);
         command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]).args(more).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();

@@ -36,6 +36,9 @@ fn check_waiting_commits(server: &Server, begin: impl FnOnce(), waiting: &str, c
     assert!(line.contains("the server answers, but a commit has not returned for ") && line.contains(cause), "{line}");
     serving.assert_unavailable("GET", "/readyz", &Value::Null);
     serving.assert_unavailable("POST", "/v1/runs", &outages::start_body());
+    // A server that starts meanwhile waits, and says so.
+    let mut late = Serving::begin(folder, &url, &[]);
+    late.wait_for(": it answers, but a commit has not returned; a synchronous replica may be away");
     for path in ["/healthz", "/v1/runs"] {
         let answer = serving.ask("GET", path, &Value::Null);
         assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
@@ -51,8 +54,12 @@ fn check_waiting_commits(server: &Server, begin: impl FnOnce(), waiting: &str, c
     assert!((1..=MAX_WAITING).contains(&waiting), "{waiting} sessions wait");
     end();
     serving.wait_for("the store can be written again, after ");
-    let ready = serving.ask("GET", "/readyz", &Value::Null);
-    assert!(ready.starts_with("HTTP/1.1 200 "), "{ready}");
+    late.address = late.wait_for("listening on http://").replace("listening on http://", "");
+    for serving in [&serving, &late] {
+        let ready = serving.ask("GET", "/readyz", &Value::Null);
+        assert!(ready.starts_with("HTTP/1.1 200 "), "{ready}");
+    }
+    late.stop();
     // The start that was interrupted is acknowledged, or is refused and can be repeated.
     let interrupted = starting.join().unwrap();
     assert!(["HTTP/1.1 201 ", "HTTP/1.1 503 "].iter().any(|status| interrupted.starts_with(status)), "{interrupted}");
