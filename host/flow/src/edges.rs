@@ -27,6 +27,9 @@ pub(crate) struct RawEdge<'t> {
 
 const KEYS: [&str; 4] = ["from", "to", "on", "when"];
 const ARROW: &str = "->";
+/// Maximum number of ids in a text that get a place of their own in diagnostics. To find a place takes time in proportion to
+/// the text; longer chains have the place of the whole text.
+const MAX_PLACED_IDS: usize = 32;
 /// The names of [`On`].
 pub(crate) const OUTCOMES: [&str; 3] = ["success", "error", "end"];
 
@@ -123,9 +126,10 @@ fn read_text<'t>(tree: &'t Tree, text: &str, edges: &mut Vec<RawEdge<'t>>, diagn
         let message = format!("`{}` is not an edge, because it has no `->`", for_message(text));
         return diagnostics.error("bad_edge", tree.span, message, Some("write \"a -> b\"".into()));
     }
-    let at = |range: &Range<usize>| place(tree, "", Some(range.clone()));
+    let is_placed = ids.len() <= MAX_PLACED_IDS && !diagnostics.is_full();
+    let at = |range: &Range<usize>| if is_placed { place(tree, "", Some(range.clone())) } else { tree.span };
     let mut is_right = true;
-    for range in ids.iter().filter(|range| !is_id(&text[(*range).clone()])) {
+    if let Some(range) = ids.iter().find(|range| !is_id(&text[(*range).clone()])) {
         let message = match &text[range.clone()] {
             "" => "a node is missing beside `->`".to_owned(),
             other => format!("`{}` is not the id of a node", for_message(other)),

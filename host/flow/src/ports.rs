@@ -40,8 +40,12 @@ pub(crate) fn resolve(flow: &mut RawFlow<'_>, types: &[Option<Arc<NodeType>>], d
     let mut known: HashMap<&str, Option<Ports>> = HashMap::new();
     for edge in &mut edges {
         let Some((label, span)) = edge.label.take() else { continue };
-        // An unknown node and an unknown type have diagnostics of their own.
-        let Some((node, Some(kind))) = nodes.get(edge.from.0.as_str()) else { continue };
+        // An unknown node and an unknown type have diagnostics of their own. Without its condition, the edge would be
+        // reported as a duplicate, too.
+        let Some((node, Some(kind))) = nodes.get(edge.from.0.as_str()) else {
+            edge.is_short = false;
+            continue;
+        };
         let ports = known.entry(&node.id).or_insert_with(|| ports(node, kind)).as_ref();
         let port = ports.and_then(|ports| ports.known.iter().find(|(name, _)| *name == label)).map(|(_, value)| value);
         match (parse_on(&label), port, ports) {
@@ -76,17 +80,20 @@ fn ports(node: &RawNode<'_>, kind: &NodeType) -> Option<Ports> {
         let known = vec![("then".to_owned(), Json::Bool(true)), ("else".to_owned(), Json::Bool(false))];
         return Some(Ports { member: "condition", known, is_open: false });
     }
-    let input = |key: &str| node.input.and_then(|input| input.member(key));
+    let listed = |key: &str, text: fn(&Tree) -> Option<&Tree>| match node.input {
+        // An expression computes the whole input.
+        Some(input) if !matches!(input.kind, Kind::Map(_)) => (Vec::new(), true),
+        input => input.and_then(|input| input.member(key)).map_or((Vec::new(), false), |list| texts(list, text)),
+    };
     if has("/properties/route", "string") {
-        let ports = texts(input("cases"), |case| case.member("route"));
-        let (mut known, is_open) = ports.unwrap_or((Vec::new(), true));
+        let (mut known, is_open) = listed("cases", |case| case.member("route"));
         if !known.iter().any(|(name, _)| name == DEFAULT_ROUTE) {
             known.push((DEFAULT_ROUTE.to_owned(), DEFAULT_ROUTE.into()));
         }
         return Some(Ports { member: "route", known, is_open });
     }
     if has("/properties/response/properties/choice", "string") {
-        let (known, is_open) = texts(input("choices"), Some).unwrap_or((Vec::new(), true));
+        let (known, is_open) = listed("choices", |choice| Some(choice));
         return Some(Ports { member: "response.choice", known, is_open });
     }
     None
@@ -95,16 +102,13 @@ fn ports(node: &RawNode<'_>, kind: &NodeType) -> Option<Ports> {
 /// The route that `control.switch` takes if no case holds.
 const DEFAULT_ROUTE: &str = "default";
 
-/// Returns the literal texts in a list, and whether there are others. Returns `None` for a value that is not a list.
-fn texts<'t>(
-    list: Option<&'t Tree>,
-    text: impl Fn(&'t Tree) -> Option<&'t Tree>,
-) -> Option<(Vec<(String, Json)>, bool)> {
-    let Kind::List(items) = &list?.kind else { return None };
+/// Returns the literal texts in a list, and whether there may be others. An expression computes a value that is no list.
+fn texts(list: &Tree, text: fn(&Tree) -> Option<&Tree>) -> (Vec<(String, Json)>, bool) {
+    let Kind::List(items) = &list.kind else { return (Vec::new(), true) };
     let literal = |item| text(item)?.text().filter(|text| !text.contains("{{"));
     let found: Vec<_> = items.iter().filter_map(literal).map(|text| (text.to_owned(), text.into())).collect();
     let is_open = found.len() < items.len();
-    Some((found, is_open))
+    (found, is_open)
 }
 
 /// Returns the condition that a node's output names the port.
