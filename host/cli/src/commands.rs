@@ -21,6 +21,7 @@ mod mcp;
 mod node;
 mod nodes;
 mod packs;
+mod reach;
 mod reload;
 mod run;
 mod runs;

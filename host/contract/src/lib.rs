@@ -34,7 +34,8 @@ pub use flowcell_expr::{
 pub use grant::Grants;
 pub use ids::{NodeId, RunId, ScopePath, Tenant, TypeRef};
 pub use manifest::{
-    BodyTrait, CapabilityRequest, Digest, ErrorDoc, Example, Manifest, ManifestError, Mark, MarkKind, NodeType, Trait,
+    BUILT_IN_PACKS, BodyTrait, CapabilityRequest, Digest, ErrorDoc, Example, Manifest, ManifestError, Mark, MarkKind,
+    NodeType, Trait,
 };
 pub use step::{Choice, FanOut, FlowCall, Pause, Question, Step, Wake};
 pub use value::{BINARY, BlobRef, VALUE_BYTES, Value};

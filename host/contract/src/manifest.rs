@@ -35,6 +35,9 @@ pub struct Manifest {
     pub nodes: Vec<NodeType>,
 }
 
+/// The names of the packs of this program, which no other pack may use.
+pub const BUILT_IN_PACKS: [&str; 7] = ["control", "data", "system", "agent", "script", "http", "file"];
+
 /// One node type of a pack.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -327,6 +330,11 @@ impl NodeType {
     /// Returns whether the node type asks for this capability.
     pub fn asks_for(&self, capability: &str) -> bool {
         self.capabilities.iter().any(|request| &*request.name == capability)
+    }
+
+    /// Returns whether the type comes from a pack of this program. No other pack can have such a name.
+    pub fn is_built_in(&self) -> bool {
+        self.name.split_once('.').is_some_and(|(pack, _)| BUILT_IN_PACKS.contains(&pack))
     }
 
     /// Returns the type's name with its version: `control.if@0.1.0`.

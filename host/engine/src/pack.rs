@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
-use flowcell_contract::{BuiltIn, Digest, Manifest, ManifestError, NodeType};
+use flowcell_contract::{BUILT_IN_PACKS, BuiltIn, Digest, Manifest, ManifestError, NodeType};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -13,9 +13,6 @@ mod world;
 
 use sections::Sections;
 pub(crate) use sections::validate;
-
-/// Name prefixes that only this program's own packs may use.
-const RESERVED_PREFIXES: [&str; 7] = ["control", "data", "system", "agent", "script", "http", "file"];
 
 /// The maximum size of a manifest, in bytes.
 const MAX_MANIFEST_BYTES: usize = 1 << 20;
@@ -148,7 +145,7 @@ pub fn embed(component: Vec<u8>, manifest: &str) -> Result<Vec<u8>, PackErrorKin
 
 /// Returns whether a pack name is reserved for this program's own packs.
 pub fn is_reserved(name: &str) -> bool {
-    RESERVED_PREFIXES.contains(&name)
+    BUILT_IN_PACKS.contains(&name)
 }
 
 /// The properties that a walk over a component finds. The cache keeps them, so that later starts need no walk.

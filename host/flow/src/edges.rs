@@ -36,14 +36,19 @@ pub(crate) const OUTCOMES: [&str; 3] = ["success", "error", "end"];
 /// Reads the list `edges` of a flow or a body.
 pub(crate) fn read<'t>(tree: &'t Tree, edges: &mut Vec<RawEdge<'t>>, diagnostics: &mut Diagnostics<'_>) {
     for item in list(tree, "edges", diagnostics) {
-        match (&item.kind, item.text()) {
-            (Kind::Map(_), _) => edges.extend(read_map(item, diagnostics)),
-            (_, Some(text)) => read_text(item, text, edges, diagnostics),
-            _ => {
-                let message = format!("an edge must be a map or a text, not {}", item.type_name());
-                let help = Some("write `{ from: …, to: … }`, or \"… -> …\"".into());
-                diagnostics.error("wrong_type", item.span, message, help);
-            }
+        read_item(item, edges, diagnostics);
+    }
+}
+
+/// Reads one item of a list `edges`.
+pub(crate) fn read_item<'t>(item: &'t Tree, edges: &mut Vec<RawEdge<'t>>, diagnostics: &mut Diagnostics<'_>) {
+    match (&item.kind, item.text()) {
+        (Kind::Map(_), _) => edges.extend(read_map(item, diagnostics)),
+        (_, Some(text)) => read_text(item, text, edges, diagnostics),
+        _ => {
+            let message = format!("an edge must be a map or a text, not {}", item.type_name());
+            let help = Some("write `{ from: …, to: … }`, or \"… -> …\"".into());
+            diagnostics.error("wrong_type", item.span, message, help);
         }
     }
 }

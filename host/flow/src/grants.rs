@@ -5,8 +5,10 @@ use flowcell_expr::Binding;
 
 use crate::{
     CheckContext, Reach,
+    defaults::{self, Defaults},
     diagnostic::{Diagnostics, did_you_mean},
     fields::{entries, for_message},
+    graph::Node,
     input,
     read::RawNode,
     yaml::{Entry, Kind, Span},
@@ -55,16 +57,15 @@ pub(crate) fn url(raw: &RawNode<'_>, kind: &NodeType, input: &Binding, defaults:
     Some(Url { text, span, known: Known::Default })
 }
 
-/// Reads and checks the grants of a node.
-pub(crate) fn read(
-    raw: &RawNode<'_>,
+/// Reads and checks the grants of a node. Returns them, and the capabilities whose grants come from `flow.defaults`.
+pub(crate) fn read<'t>(
+    raw: &RawNode<'t>,
     kind: &NodeType,
-    url: Option<&Url>,
+    (url, defaults): (Option<&Url>, &Defaults<'t>),
     context: &dyn CheckContext,
     diagnostics: &mut Diagnostics<'_>,
-) -> Grants {
+) -> (Grants, Vec<&'t str>) {
     let mut grants = Grants::default();
-    let known = context.capabilities();
     let mut is_right = true;
     for entry in raw.grants.map(|tree| entries(tree, "`grants`", diagnostics)).unwrap_or_default() {
         let is_used = kind.asks_for(&entry.key) || *entry.key == *SECRETS && kind.asks_for(HTTP);
@@ -72,19 +73,15 @@ pub(crate) fn read(
         if is_used || *entry.key != *SECRETS {
             is_right &= check(entry, context, diagnostics);
         }
-        let is_known = known.as_ref().is_none_or(|known| known.iter().any(|name| **name == *entry.key));
-        if !is_known && !kind.asks_for(&entry.key) {
-            let names = known.iter().flatten().map(String::as_str);
-            let help = did_you_mean(&entry.key, names);
-            let message = format!("unknown capability `{}`", for_message(&entry.key));
-            diagnostics.error("unknown_capability", entry.key_span, message, help);
-        } else if !is_used {
+        let is_known = kind.asks_for(&entry.key) || is_known(entry, context, diagnostics);
+        if is_known && !is_used {
             let message = format!("`{}` does not ask for `{}`", kind.name, for_message(&entry.key));
             let help = if *entry.key == *SECRETS { NO_SECRETS } else { "remove it" };
             diagnostics.warning("unused_grant", entry.key_span, message, Some(help.into()));
         }
         grants.0.insert(entry.key.to_string(), entry.value.json());
     }
+    let granted = add_defaults(&mut grants, kind, defaults);
     for request in &kind.capabilities {
         let is_free = BuiltIn::named(&request.name).is_some_and(|capability| capability.grant().is_none());
         let needed = !request.optional && !is_free;
@@ -97,18 +94,78 @@ pub(crate) fn read(
             let shape = GrantShape::named(&request.name).map_or("[…]", GrantShape::outline);
             let shape = origin.as_deref().unwrap_or(shape);
             let message = format!("`{}` asks for `{}`: {}", kind.name, request.name, request.reason);
-            let help = Some(format!("add `grants: {{ {}: {shape} }}` to the node", request.name));
-            diagnostics.error("missing_grant", raw.type_span, message, help);
+            let mut help = format!("add `grants: {{ {}: {shape} }}` to the node", request.name);
+            if !kind.is_built_in() && defaults.grants.iter().any(|(entry, _)| *entry.key == *request.name) {
+                help.push_str("; `flow.defaults` grants nothing to types of other packs");
+            }
+            diagnostics.error("missing_grant", raw.type_span, message, Some(help));
         }
     }
     if let (Some(url), Some(grant), true) = (url, grants.0.get(HTTP), is_right) {
-        check_url(url, grant, context, diagnostics);
+        check_url(url, grant, granted.contains(&HTTP), context, diagnostics);
     }
-    grants
+    (grants, granted)
 }
 
-/// Reports a URL that the node's own grants do not cover: its requests would fail.
-fn check_url(url: &Url, grant: &Json, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
+/// Adds the grants of `flow.defaults` that a node gets: those for which its type asks, and that it does not set itself.
+/// A type of another pack gets none. Secrets come only together with the origins beside them, so that no secret reaches
+/// an origin that a node names itself. Returns the capabilities.
+fn add_defaults<'t>(grants: &mut Grants, kind: &NodeType, defaults: &Defaults<'t>) -> Vec<&'t str> {
+    let gets_origins =
+        kind.asks_for(HTTP) && !grants.covers(HTTP) && defaults.grants.iter().any(|(entry, _)| *entry.key == *HTTP);
+    let mut granted = Vec::new();
+    for (entry, grant) in defaults.grants.iter().filter(|_| kind.is_built_in()) {
+        let is_asked = match &*entry.key {
+            SECRETS => gets_origins,
+            name => kind.asks_for(name),
+        };
+        if is_asked && !grants.covers(&entry.key) {
+            grants.0.insert(entry.key.to_string(), grant.clone());
+            granted.push(&*entry.key);
+        }
+    }
+    granted
+}
+
+/// Checks the grants of `flow.defaults`. Warns of those that no node gets, unless the flow has errors.
+pub(crate) fn check_defaults(
+    defaults: &Defaults<'_>,
+    nodes: &[Node],
+    context: &dyn CheckContext,
+    diagnostics: &mut Diagnostics<'_>,
+) {
+    let has_errors = diagnostics.has_errors();
+    for (entry, _) in &defaults.grants {
+        if !is_known(entry, context, diagnostics) {
+            continue;
+        }
+        if defaults::is_granted(nodes, &entry.key) {
+            check(entry, context, diagnostics);
+        } else if !has_errors {
+            let message = format!("no node gets the default grant `{}`", for_message(&entry.key));
+            let help = match &*entry.key {
+                SECRETS => "a node gets default secrets only with the default `http`, and only if it asks for `http`",
+                _ => "remove it; it reaches nodes whose type is built in, asks for it and has no grant of its own",
+            };
+            diagnostics.warning("unused_grant", entry.key_span, message, Some(help.into()));
+        }
+    }
+}
+
+/// Returns true if a grant is for a capability that exists. Reports any other.
+fn is_known(entry: &Entry, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> bool {
+    let Some(known) = context.capabilities() else { return true };
+    let is_known = known.iter().any(|name| **name == *entry.key);
+    if !is_known {
+        let help = did_you_mean(&entry.key, known.iter().map(String::as_str));
+        let message = format!("unknown capability `{}`", for_message(&entry.key));
+        diagnostics.error("unknown_capability", entry.key_span, message, help);
+    }
+    is_known
+}
+
+/// Reports a URL that the grants of its node do not cover: its requests would fail.
+fn check_url(url: &Url, grant: &Json, is_default: bool, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
     let Some(Reach { origin, covers_origin, covers_url, path }) = context.reach(&url.text, grant) else { return };
     let what = match (covers_origin, url.known) {
         (false, _) => for_message(&origin),
@@ -116,7 +173,8 @@ fn check_url(url: &Url, grant: &Json, context: &dyn CheckContext, diagnostics: &
         (true, _) if covers_url => return,
         (true, _) => for_message(&path),
     };
-    let help = Some(format!("add `{what}` to `grants: {{ http: […] }}` of the node"));
+    let place = if is_default { "`flow.defaults`" } else { "the node" };
+    let help = Some(format!("add `{what}` to `grants: {{ http: […] }}` of {place}"));
     match url.known {
         Known::Default => {
             let message =

@@ -1,4 +1,4 @@
-//! Finds nodes that can never start, because their join `all` waits for branches that exclude each other.
+//! Reads joins, and finds nodes that can never start, because their join `all` waits for branches that exclude each other.
 //!
 //! A premise of a node is a statement that is true whenever the node has ended without being skipped: how a node before
 //! it ended, or a value that a condition compared. Two branches exclude each other if their premises contradict. Where
@@ -6,16 +6,35 @@
 
 use std::collections::HashMap;
 
-use flowcell_contract::Json;
+use flowcell_contract::{Json, MarkKind, NodeType};
 use flowcell_expr::Path;
 
 use crate::{
+    diagnostic::Diagnostics,
+    fields::for_message,
     graph::{Join, On},
-    limits,
-    read::RawFlow,
+    input, limits,
+    read::{RawFlow, RawNode, parse_join},
     shape::Shape,
     yaml::Tree,
 };
+
+/// Returns the join of a node: the value of its key `join`. Without this key, the value of the input field that the
+/// node type marks as the join. Default: `settled`.
+pub(crate) fn read(node: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mut Diagnostics<'_>) -> Join {
+    if let Some((join, _)) = node.join {
+        return join;
+    }
+    let Some((text, tree)) = kind.and_then(|kind| input::marked_text(node.input, kind, MarkKind::Join)) else {
+        return Join::Settled;
+    };
+    parse_join(&text).unwrap_or_else(|| {
+        let span = tree.map_or(node.id_span, |tree| tree.span);
+        let help = Some("write `all`, `any` or `settled`; an expression cannot set it".into());
+        diagnostics.error("bad_value", span, format!("invalid join `{}`", for_message(&text)), help);
+        Join::Settled
+    })
+}
 
 /// A statement about a subject: a node, which ends in some way, or a path, which has a value. If `holds` is true,
 /// `value` is this end or value. If it is false, the end or value is a different one.

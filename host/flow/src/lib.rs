@@ -12,6 +12,7 @@
 //! | fields, key_hints | read fields, suggest replacements for unknown keys |
 //! | numbers | suggests numbers in place of texts |
 //! | policy | reads policies and checks their bounds |
+//! | defaults | reads grants and policies that nodes have by default |
 //! | shape | resolves bodies and edges, finds cycles |
 //! | ancestry | finds the ancestors of nodes |
 //! | types | looks up node types |
@@ -39,6 +40,7 @@ pub mod agentic;
 mod ancestry;
 mod calls;
 mod combined;
+mod defaults;
 pub mod diagnostic;
 pub mod draw;
 mod edges;
@@ -79,6 +81,7 @@ use flowcell_expr::json::digits::TOO_LONG;
 
 pub use agentic::{Begin, Start};
 pub use combined::combine_versions;
+pub use defaults::from_defaults;
 use diagnostic::Diagnostics;
 pub use diagnostic::{CheckMode, Diagnostic, Location, Severity};
 pub use graph::Graph;

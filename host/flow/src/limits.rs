@@ -10,6 +10,8 @@ pub const DOCUMENT_NODES: usize = 500_000;
 pub const NODES: usize = 10_000;
 /// Maximum number of edges in a flow.
 pub const EDGES: usize = 50_000;
+/// Maximum size of the grants in `flow.defaults`, as JSON, times the number of nodes: as if each node had them in its text.
+pub const DEFAULT_GRANTS_BYTES: usize = DOCUMENT_BYTES;
 /// Maximum nesting depth of bodies.
 pub const BODY_DEPTH: usize = 16;
 /// Maximum depth of calls between flows.

@@ -15,8 +15,8 @@ use crate::{
     input::{self, Compiled},
     joins, limits, literal,
     names::{KnownInput, NameResolver, OwnerNames, Visible},
-    ports,
-    read::{RESERVED, RawBody, RawFlow, RawNode, parse_join},
+    ports::PortMap,
+    read::{RESERVED, RawBody, RawFlow, RawNode},
     schema_check::{self, Part, Schemas},
     shape::Shape,
     triggers,
@@ -39,12 +39,13 @@ pub(crate) fn lower(
         diagnostics.error("too_large", flow.head, message, help);
         return None;
     }
+    flow.defaults.limit_grants(flow.nodes.len(), diagnostics);
     let types: Vec<_> = flow.nodes.iter().map(|node| node_type(node, catalog, diagnostics)).collect();
-    ports::resolve(&mut flow, &types, diagnostics);
+    PortMap::new(&flow.nodes, &types).resolve(&mut flow.edges, diagnostics);
     let flow = &flow;
     let shape = Shape::new(flow, diagnostics);
     let joins: Vec<_> =
-        flow.nodes.iter().zip(&types).map(|(node, kind)| join(node, kind.as_deref(), diagnostics)).collect();
+        flow.nodes.iter().zip(&types).map(|(node, kind)| joins::read(node, kind.as_deref(), diagnostics)).collect();
     shape.check_cycles(flow, &joins, diagnostics);
     let owners: Vec<_> = flow.nodes.iter().zip(&types).map(|(node, kind)| owner_names(node, kind.as_deref())).collect();
     let (calls, schemas) = (Calls::new(&flow.name, catalog, context), Schemas::default());
@@ -73,6 +74,7 @@ pub(crate) fn lower(
     for (index, join) in joins.iter().enumerate() {
         nodes.extend(lowering.node(index, *join, diagnostics));
     }
+    grants::check_defaults(&flow.defaults, &nodes, context, diagnostics);
     let edges = lowering.edges(diagnostics);
     let bodies = lowering.bodies(diagnostics);
     let outputs = flow.outputs.map(|tree| {
@@ -113,23 +115,6 @@ fn known_input(flow: &RawFlow<'_>) -> KnownInput {
         }
         _ => KnownInput::Unknown,
     }
-}
-
-/// Returns the join of a node: the value of its key `join`. Without this key, the value of the input field that the
-/// node type marks as the join. Default: `settled`.
-fn join(node: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mut Diagnostics<'_>) -> Join {
-    if let Some((join, _)) = node.join {
-        return join;
-    }
-    let Some((text, tree)) = kind.and_then(|kind| input::marked_text(node.input, kind, MarkKind::Join)) else {
-        return Join::Settled;
-    };
-    parse_join(&text).unwrap_or_else(|| {
-        let span = tree.map_or(node.id_span, |tree| tree.span);
-        let help = Some("write `all`, `any` or `settled`; an expression cannot set it".into());
-        diagnostics.error("bad_value", span, format!("invalid join `{}`", for_message(&text)), help);
-        Join::Settled
-    })
 }
 
 /// Returns the name of the output member that lists the results of the passes. Returns `None` if the results are not
@@ -230,7 +215,8 @@ impl<'a> Lowering<'a> {
         let kind = kind?;
         self.check_body(index, kind, diagnostics);
         let url = grants::url(raw, kind, &input.expr, &self.flow_input);
-        let grants = grants::read(raw, kind, url.as_ref(), self.context, diagnostics);
+        let defaults = &self.flow.defaults;
+        let (grants, granted) = grants::read(raw, kind, (url.as_ref(), defaults), self.context, diagnostics);
         let scope = self.shape.scope_of[index];
         let edges = |edges: &[usize]| edges.iter().map(|edge| EdgeIx(*edge as u32)).collect();
         Some(Node {
@@ -250,7 +236,7 @@ impl<'a> Lowering<'a> {
             on_cycle: self.shape.ancestry.on_cycle(index),
             rebinds,
             collects: collects(raw, kind, diagnostics),
-            labels: Default::default(),
+            labels: defaults.label(raw.own_policy, &granted).into_iter().collect(),
         })
     }
 

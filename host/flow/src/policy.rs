@@ -21,14 +21,16 @@ pub(crate) fn read_flow(tree: &Tree, policy: &mut FlowPolicy, diagnostics: &mut 
     }
 }
 
-/// Reads `policy` of a node.
+/// Reads `policy` of a node. Members that it does not set keep their values in `policy`.
 pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, diagnostics: &mut Diagnostics<'_>) {
     let allowed = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
     check_keys_or(entries(tree, "a policy", diagnostics), &allowed, key_hints::for_policy, diagnostics);
     if let Some(timeout) = whole_number(tree, "timeoutMs", (1, MAX_TIMEOUT_MS), diagnostics) {
         policy.timeout_ms = timeout;
     }
-    policy.total_timeout_ms = whole_number(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), diagnostics);
+    if let Some(timeout) = whole_number(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), diagnostics) {
+        policy.total_timeout_ms = Some(timeout);
+    }
     if let Some(continues) = flag(tree, "continueOnError", diagnostics) {
         policy.continue_on_error = continues;
     }

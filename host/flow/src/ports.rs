@@ -1,16 +1,17 @@
 //! Resolves the labels of edges in text. A label is an outcome, such as `error`, or a port of the node that the edge
 //! starts at: `then` and `else` of a condition, a route, or a choice. A port becomes a condition over the node's output.
 
-use std::{borrow::Cow, collections::HashMap, mem, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use flowcell_contract::{Json, NodeType};
+use indexmap::IndexMap;
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    edges::{OUTCOMES, parse_on},
+    edges::{OUTCOMES, RawEdge, parse_on},
     fields::for_message,
     literal,
-    read::{RawFlow, RawNode},
+    read::RawNode,
     yaml::{Kind, Span, Tree},
 };
 
@@ -22,52 +23,68 @@ struct Ports {
     /// The member of the output that tells which port the node took.
     member: &'static str,
     /// The names of the ports, with the values of the member.
-    known: Vec<(String, Json)>,
+    known: IndexMap<String, Json>,
     /// True if the node may take other ports, because an expression computes their names.
     is_open: bool,
 }
 
-/// Replaces the labels of all edges with outcomes and conditions. Reports labels that are no port of their node.
-pub(crate) fn resolve(flow: &mut RawFlow<'_>, types: &[Option<Arc<NodeType>>], diagnostics: &mut Diagnostics<'_>) {
-    if flow.edges.iter().all(|edge| edge.label.is_none()) {
-        return;
+/// The ports of the nodes of a flow, as far as they were asked for.
+pub(crate) struct PortMap<'a> {
+    /// The nodes by their ids, with their types.
+    nodes: HashMap<&'a str, (&'a RawNode<'a>, Option<&'a NodeType>)>,
+    /// The ports by the ids of their nodes.
+    known: HashMap<&'a str, Option<Ports>>,
+}
+
+impl<'a> PortMap<'a> {
+    /// Creates the map of all nodes. The first of several nodes with the same id counts.
+    pub(crate) fn new(nodes: &'a [RawNode<'a>], types: &'a [Option<Arc<NodeType>>]) -> PortMap<'a> {
+        let mut by_id = HashMap::new();
+        for (node, kind) in nodes.iter().zip(types) {
+            by_id.entry(node.id.as_str()).or_insert((node, kind.as_deref()));
+        }
+        PortMap { nodes: by_id, known: HashMap::new() }
     }
-    let mut edges = mem::take(&mut flow.edges);
-    let mut nodes = HashMap::new();
-    for (node, kind) in flow.nodes.iter().zip(types) {
-        nodes.entry(node.id.as_str()).or_insert((node, kind.as_deref()));
-    }
-    let mut known: HashMap<&str, Option<Ports>> = HashMap::new();
-    for edge in &mut edges {
-        let Some((label, span)) = edge.label.take() else { continue };
-        // An unknown node and an unknown type have diagnostics of their own. Without its condition, the edge would be
+
+    /// Replaces the labels of edges with outcomes and conditions. Reports labels that are no port of their node.
+    pub(crate) fn resolve(&mut self, edges: &mut [RawEdge<'_>], diagnostics: &mut Diagnostics<'_>) {
+        for edge in edges {
+            let Some((label, span)) = edge.label.take() else { continue };
+            // An unknown node and an unknown type have diagnostics of their own.
+            let Some((node, kind, ports)) = self.ports(&edge.from.0) else { continue };
+            let port = ports.and_then(|ports| ports.known.get(&label));
+            match (parse_on(&label), port, ports) {
+                (Some(on), Some(_), Some(ports)) => {
+                    report_ambiguous(&label, node, ports, span, diagnostics);
+                    edge.on = on;
+                }
+                (Some(on), ..) => edge.on = on,
+                (None, Some(value), Some(ports)) => {
+                    edge.when = Some(Cow::Owned(condition(&node.id, ports, value.clone(), span)));
+                }
+                (None, None, Some(ports)) if ports.is_open => {
+                    edge.when = Some(Cow::Owned(condition(&node.id, ports, label.into(), span)));
+                }
+                _ => {
+                    report_unknown(&label, (node, kind), ports, span, diagnostics);
+                    // Without its condition, the edge would be reported as a duplicate, too.
+                    edge.is_short = false;
+                }
         // reported as a duplicate, too.
-        let Some((node, Some(kind))) = nodes.get(edge.from.0.as_str()) else {
             edge.is_short = false;
             continue;
         };
-        let ports = known.entry(&node.id).or_insert_with(|| ports(node, kind)).as_ref();
-        let port = ports.and_then(|ports| ports.known.iter().find(|(name, _)| *name == label)).map(|(_, value)| value);
-        match (parse_on(&label), port, ports) {
-            (Some(on), Some(_), Some(ports)) => {
-                report_ambiguous(&label, node, ports, span, diagnostics);
-                edge.on = on;
-            }
-            (Some(on), ..) => edge.on = on,
-            (None, Some(value), Some(ports)) => {
-                edge.when = Some(Cow::Owned(condition(&node.id, ports, value.clone(), span)));
-            }
-            (None, None, Some(ports)) if ports.is_open => {
-                edge.when = Some(Cow::Owned(condition(&node.id, ports, label.into(), span)));
-            }
-            _ => {
-                report_unknown(&label, (node, kind), ports, span, diagnostics);
-                // Without its condition, the edge would be reported as a duplicate, too.
-                edge.is_short = false;
             }
         }
     }
-    flow.edges = edges;
+
+    /// Returns a node with its type and ports; `None` if the node or its type is unknown.
+    fn ports(&mut self, id: &str) -> Option<(&'a RawNode<'a>, &'a NodeType, Option<&Ports>)> {
+        let (node, kind) = *self.nodes.get(id)?;
+        let kind = kind?;
+        let ports = self.known.entry(&node.id).or_insert_with(|| ports(node, kind));
+        Some((node, kind, ports.as_ref()))
+    }
 }
 
 /// Returns the ports of a node; `None` if its type has none. The output's schema tells: it has a Boolean `condition`, a
@@ -77,7 +94,7 @@ fn ports(node: &RawNode<'_>, kind: &NodeType) -> Option<Ports> {
         kind.output.pointer(pointer).and_then(|schema| schema.get("type")).is_some_and(|found| found == name)
     };
     if has("/properties/condition", "boolean") {
-        let known = vec![("then".to_owned(), Json::Bool(true)), ("else".to_owned(), Json::Bool(false))];
+        let known = [("then", true), ("else", false)].map(|(name, value)| (name.to_owned(), Json::Bool(value))).into();
         return Some(Ports { member: "condition", known, is_open: false });
     }
     let listed = |key: &str, text: fn(&Tree) -> Option<&Tree>| match node.input {
@@ -87,13 +104,12 @@ fn ports(node: &RawNode<'_>, kind: &NodeType) -> Option<Ports> {
     };
     if has("/properties/route", "string") {
         let (mut known, is_open) = listed("cases", |case| case.member("route"));
-        if !known.iter().any(|(name, _)| name == DEFAULT_ROUTE) {
-            known.push((DEFAULT_ROUTE.to_owned(), DEFAULT_ROUTE.into()));
-        }
+        let (mut known, is_open) = ports.unwrap_or((IndexMap::new(), true));
+        known.insert(DEFAULT_ROUTE.to_owned(), DEFAULT_ROUTE.into());
         return Some(Ports { member: "route", known, is_open });
     }
     if has("/properties/response/properties/choice", "string") {
-        let (known, is_open) = listed("choices", |choice| Some(choice));
+        let (known, is_open) = texts(input("choices"), Some).unwrap_or((IndexMap::new(), true));
         return Some(Ports { member: "response.choice", known, is_open });
     }
     None
@@ -104,11 +120,12 @@ const DEFAULT_ROUTE: &str = "default";
 
 /// Returns the literal texts in a list, and whether there may be others. An expression computes a value that is no list.
 fn texts(list: &Tree, text: fn(&Tree) -> Option<&Tree>) -> (Vec<(String, Json)>, bool) {
+) -> Option<(IndexMap<String, Json>, bool)> {
     let Kind::List(items) = &list.kind else { return (Vec::new(), true) };
     let literal = |item| text(item)?.text().filter(|text| !text.contains("{{"));
-    let found: Vec<_> = items.iter().filter_map(literal).map(|text| (text.to_owned(), text.into())).collect();
+    let found: Vec<_> = items.iter().filter_map(literal).collect();
     let is_open = found.len() < items.len();
-    (found, is_open)
+    Some((found.into_iter().map(|text| (text.to_owned(), text.into())).collect(), is_open))
 }
 
 /// Returns the condition that a node's output names the port.
@@ -133,12 +150,14 @@ fn report_unknown(
     span: Span,
     diagnostics: &mut Diagnostics<'_>,
 ) {
-    let ports = ports.map(|ports| ports.known.as_slice()).unwrap_or_default();
-    let names = || ports.iter().map(|(name, _)| name.as_str()).chain(OUTCOMES);
+    let known = ports.iter().flat_map(|ports| ports.known.keys());
+    let names = || known.clone().map(String::as_str).chain(OUTCOMES);
     let message = format!("`{}` (`{}`) has no port `{}`", node.id, kind.name, for_message(label));
-    let help = did_you_mean(label, names()).unwrap_or_else(|| {
-        let shown: Vec<_> = ports.iter().take(MAX_SHOWN_PORTS).map(|(name, _)| for_message(name)).collect();
-        let more = if ports.len() > MAX_SHOWN_PORTS { ", …" } else { "" };
+    // A diagnostic that is only counted needs no help.
+    let help = if diagnostics.is_full() { None } else { did_you_mean(label, names()) };
+    let help = help.unwrap_or_else(|| {
+        let shown: Vec<_> = known.clone().take(MAX_SHOWN_PORTS).map(|name| for_message(name)).collect();
+        let more = if known.clone().nth(MAX_SHOWN_PORTS).is_some() { ", …" } else { "" };
         match shown.is_empty() {
             true => format!("write one of: {}", OUTCOMES.join(", ")),
             false => format!("write one of: {}{more}, {}", shown.join(", "), OUTCOMES.join(", ")),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use flowcell_contract::Json;
 
 use crate::{
+    defaults::{self, Defaults},
     diagnostic::Diagnostics,
     edges::{self, RawEdge},
     fields::{check_keys, check_keys_or, entries, flag, for_message, is_flow_name, is_id, list, map, required, text},
@@ -29,6 +30,7 @@ pub(crate) struct RawFlow<'t> {
     /// The labels of the flow's runs.
     pub(crate) labels: Labels,
     pub(crate) policy: FlowPolicy,
+    pub(crate) defaults: Defaults<'t>,
     /// All nodes, including those in bodies, in the order of the file.
     pub(crate) nodes: Vec<RawNode<'t>>,
     /// All edges, including those in bodies, in the order of the file.
@@ -54,6 +56,8 @@ pub(crate) struct RawNode<'t> {
     pub(crate) when: Option<&'t Tree>,
     pub(crate) join: Option<(Join, Span)>,
     pub(crate) policy: NodePolicy,
+    /// The policy as the node sets it, without the defaults of the flow.
+    pub(crate) own_policy: Option<&'t Tree>,
     pub(crate) grants: Option<&'t Tree>,
     pub(crate) body: RawBody,
     pub(crate) body_span: Span,
@@ -72,7 +76,7 @@ pub(crate) enum RawBody {
 }
 
 const TOP_LEVEL_KEYS: [&str; 3] = ["flow", "nodes", "edges"];
-const FLOW_KEYS: [&str; 12] = [
+const FLOW_KEYS: [&str; 13] = [
     "name",
     "version",
     "description",
@@ -83,6 +87,7 @@ const FLOW_KEYS: [&str; 12] = [
     "triggers",
     "labels",
     "policy",
+    "defaults",
     "packs",
     "nodePacks",
 ];
@@ -102,6 +107,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
         triggers: None,
         labels: Labels::new(),
         policy: FlowPolicy::default(),
+        defaults: Defaults::default(),
         nodes: Vec::new(),
         edges: Vec::new(),
         is_agentic: false,
@@ -175,6 +181,7 @@ fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, diagnostics: &mut Diagn
     if let Some(tree) = map(head, "policy", diagnostics) {
         policy::read_flow(tree, &mut flow.policy, diagnostics);
     }
+    flow.defaults = defaults::read(head, diagnostics);
 }
 
 fn read_graph<'t>(
@@ -222,14 +229,15 @@ fn read_node<'t>(
         prompt_file: text(tree, "promptFile", diagnostics),
         when: tree.member("when"),
         join: read_join(tree, diagnostics),
-        policy: NodePolicy::default(),
+        policy: flow.defaults.policy.clone(),
+        own_policy: map(tree, "policy", diagnostics),
         grants: map(tree, "grants", diagnostics),
         body: RawBody::None,
         body_span: tree.span,
         body_output: tree.member("bodyOutput"),
         inline_owner,
     };
-    if let Some(tree) = map(tree, "policy", diagnostics) {
+    if let Some(tree) = node.own_policy {
         policy::read_node(tree, &mut node.policy, diagnostics);
     }
     let body = tree.member("body");

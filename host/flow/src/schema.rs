@@ -18,7 +18,7 @@ pub fn schema() -> Value {
             "nodes": { "type": "array", "items": { "$ref": "#/$defs/node" }, "description": "The nodes of the graph" },
             "edges": { "type": "array", "items": { "$ref": "#/$defs/edge" }, "description": "The edges between nodes" },
         },
-        "$defs": { "node": node_schema(), "edge": edge_schema(), "edgeMap": edge_map_schema(), "condition": condition_schema(), "id": {
+        "$defs": { "node": node_schema(), "edge": edge_schema(), "edgeMap": edge_map_schema(), "nodePolicy": node_policy_schema(), "condition": condition_schema(), "id": {
             "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_-]{0,63}$",
         } },
     })
@@ -142,6 +142,15 @@ fn flow_schema() -> Value {
                 "description": "Schedules, webhooks and events that start the flow in a server's library",
             },
             "labels": labels("Labels of the flow's runs, by which people find them"),
+            "defaults": {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "grants": { "type": "object", "description": "Grants of built-in nodes that ask for them and set none of their own" },
+                    "policy": { "$ref": "#/$defs/nodePolicy" },
+                },
+                "description": "Grants and the policy of nodes that do not set their own",
+            },
             "packs": { "type": "array", "items": { "type": "string" }, "description": "Paths of packs in addition to the catalog" },
             "nodePacks": { "type": "array", "items": { "type": "string" }, "description": "Names of packs" },
             "policy": {
@@ -224,27 +233,7 @@ fn node_schema() -> Value {
             "promptFile": { "type": "string", "description": "Read into input.prompt" },
             "when": { "$ref": "#/$defs/condition" },
             "join": { "enum": ["settled", "all", "any"], "default": "settled" },
-            "policy": {
-                "type": "object",
-                "additionalProperties": false,
-                "properties": {
-                    "timeoutMs": { "type": "integer", "minimum": 1, "default": 300_000 },
-                    "totalTimeoutMs": { "type": "integer", "minimum": 1 },
-                    "continueOnError": { "type": "boolean", "default": false },
-                    "retry": {
-                        "type": "object",
-                        "additionalProperties": false,
-                        "properties": {
-                            "maxAttempts": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 1 },
-                            "backoffMs": { "type": "integer", "minimum": 0, "default": 500 },
-                            "factor": { "type": "number", "minimum": 1, "maximum": 100, "default": 2 },
-                            "maxBackoffMs": { "type": "integer", "minimum": 0, "default": 60_000 },
-                            "jitter": { "enum": ["full", "none"], "default": "full" },
-                            "on": { "enum": ["retryable", "any"], "default": "retryable" },
-                        },
-                    },
-                },
-            },
+            "policy": { "$ref": "#/$defs/nodePolicy" },
             "grants": { "type": "object", "description": "Capabilities of the node, such as hosts and files" },
             "body": {
                 "oneOf": [
@@ -260,6 +249,30 @@ fn node_schema() -> Value {
                 ],
             },
             "bodyOutput": { "description": "Result of one iteration of the body" },
+        },
+    })
+}
+
+fn node_policy_schema() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "timeoutMs": { "type": "integer", "minimum": 1, "default": 300_000 },
+            "totalTimeoutMs": { "type": "integer", "minimum": 1 },
+            "continueOnError": { "type": "boolean", "default": false },
+            "retry": {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "maxAttempts": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 1 },
+                    "backoffMs": { "type": "integer", "minimum": 0, "default": 500 },
+                    "factor": { "type": "number", "minimum": 1, "maximum": 100, "default": 2 },
+                    "maxBackoffMs": { "type": "integer", "minimum": 0, "default": 60_000 },
+                    "jitter": { "enum": ["full", "none"], "default": "full" },
+                    "on": { "enum": ["retryable", "any"], "default": "retryable" },
+                },
+            },
         },
     })
 }

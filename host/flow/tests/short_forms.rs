@@ -5,12 +5,14 @@
 use std::fmt::Write as _;
 
 use flowcell_contract::{Catalog, Digest, Manifest};
-use flowcell_flow::{Diagnostic, NoContext, Source, graph::Graph};
+use flowcell_flow::{Diagnostic, NoContext, Source, from_defaults, graph::Graph};
 use proptest::prelude::*;
 
 fn catalog() -> Catalog {
     let mut catalog = Catalog::default();
-    catalog.add(Manifest::parse(include_str!("catalog.yaml")).unwrap(), &Digest("00".into()));
+    for (pack, text) in [("00", include_str!("catalog.yaml")), ("01", include_str!("http-pack.yaml"))] {
+        catalog.add(Manifest::parse(text).unwrap(), &Digest(pack.into()));
+    }
     catalog
 }
 
@@ -72,6 +74,74 @@ fn long_chains_are_refused() {
     let text = format!("flow: {{ name: after }}\nnodes: [{{ id: a, type: test.noop, after: [{after}] }}]");
     let checked = flowcell_flow::load(&Source { name: "after.yaml".into(), text }, &catalog(), &NoContext);
     assert_eq!(checked.diagnostics[0].code, "too_large");
+}
+
+/// Each node gets the defaults that it does not set itself. Grants reach only types of this program that ask for them.
+#[test]
+fn defaults_reach_nodes_that_set_none_of_their_own() {
+    let graph = load(
+        "flow:\n  name: defaults\n  defaults:\n    \
+         grants: { http: ['https://a.example'], secrets: [{ name: token }], files: { read: ['data/**'] } }\n    \
+         policy: { timeoutMs: 1000, totalTimeoutMs: 9000, continueOnError: true, retry: { maxAttempts: 3, factor: 4 } }\n\
+         nodes:\n\
+         - { id: all, type: http.request, input: { url: 'https://a.example/v1' } }\n\
+         - id: own\n  type: http.request\n  input: { url: 'https://b.example' }\n  \
+           grants: { http: ['https://b.example'] }\n  \
+           policy: { timeoutMs: 5, continueOnError: false, retry: { maxAttempts: 2 } }\n\
+         - { id: some, type: http.cached, grants: { http: [] }, policy: { totalTimeoutMs: 7 } }\n\
+         - { id: third, type: test.send, grants: { http: ['https://c.example'] } }\n\
+         - id: each\n  type: test.each\n  input: { list: [] }\n  \
+           body: { nodes: [{ id: inner, type: http.cached }], edges: [] }\n",
+    );
+    let shown: Vec<_> = graph
+        .nodes
+        .iter()
+        .map(|node| {
+            let policy = &node.policy;
+            let total = policy.total_timeout_ms.unwrap_or_default();
+            let retry = (policy.retry.max_attempts, policy.retry.factor);
+            let grants = serde_json::to_string(&*node.grants).unwrap();
+            (grants, policy.timeout_ms, total, policy.continue_on_error, retry)
+        })
+        .collect();
+    let (http, token, files) =
+        (r#""http":["https://a.example"]"#, r#""secrets":[{"name":"token"}]"#, r#""files":{"read":["data/**"]}"#);
+    let expected = [
+        (format!("{{{http},{token}}}"), 1000, 9000, true, (3, 4.0)),
+        (r#"{"http":["https://b.example"]}"#.to_owned(), 5, 9000, false, (2, 4.0)),
+        (format!(r#"{{"http":[],{files}}}"#), 1000, 7, true, (3, 4.0)),
+        (r#"{"http":["https://c.example"]}"#.to_owned(), 1000, 9000, true, (3, 4.0)),
+        ("{}".to_owned(), 1000, 9000, true, (3, 4.0)),
+        (format!("{{{http},{token},{files}}}"), 1000, 9000, true, (3, 4.0)),
+    ];
+    assert_eq!(shown, expected);
+    let labels: Vec<_> = graph.nodes.iter().map(|node| from_defaults(node).unwrap().join(" ")).collect();
+    let policy = "policy.timeoutMs policy.totalTimeoutMs policy.continueOnError policy.retry";
+    let expected = [
+        format!("grants.http grants.secrets {policy}"),
+        "policy.totalTimeoutMs".to_owned(),
+        "grants.files policy.timeoutMs policy.continueOnError policy.retry".to_owned(),
+        policy.to_owned(),
+        policy.to_owned(),
+        format!("grants.http grants.secrets grants.files {policy}"),
+    ];
+    assert_eq!(labels, expected);
+    assert_eq!(from_defaults(&load(NODES).nodes[0]), None);
+}
+
+/// Default grants cost as much as if each node had them in its text, so they have the limit of a text.
+#[test]
+fn default_grants_are_limited_by_the_number_of_nodes() {
+    let origins: String = (0..2_000).map(|n| format!("'https://h{n}.example', ")).collect();
+    let text = |nodes: usize| {
+        let nodes: String =
+            (0..nodes).map(|n| format!("- {{ id: n{n}, type: http.cached, grants: {{ files: {{}} }} }}\n")).collect();
+        format!("flow: {{ name: wide, defaults: {{ grants: {{ http: [{origins}] }} }} }}\nnodes:\n{nodes}")
+    };
+    load(&text(60));
+    let source = Source { name: "wide.yaml".into(), text: text(10_000) };
+    let checked = flowcell_flow::load(&source, &catalog(), &NoContext);
+    assert_eq!(checked.diagnostics[0].code, "too_large", "{}", printed(&checked.diagnostics));
 }
 
 /// Edges of a random graph without cycles: pairs of nodes, the first of which has the lower number.

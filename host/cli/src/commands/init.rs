@@ -56,6 +56,7 @@ const EXAMPLES: &[Example] = &[
     Example::new("pages", "graph", &["pages.yaml"], "", "reads pages until one is not full"),
     Example::new("retry", "graph", &["retry.yaml"], "", "tries again, and falls back if that fails too"),
     Example::new("request", "graph", &["request.yaml", "request.test.yaml"], "--simulate http", "calls a server"),
+    Example::new("defaults", "graph", &["defaults.yaml"], "--simulate http", "grants and retries for all of its nodes"),
     Example::new("state", "graph", &["state.yaml"], "", "keeps a counter from run to run"),
     Example::new("facts", "graph", &["facts.yaml", "facts.test.yaml"], "", "tells the run and the time"),
     Example::new("gate", "graph", &["gate.yaml"], "", "asks a person before it publishes"),

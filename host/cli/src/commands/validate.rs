@@ -3,11 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use flowcell::{CheckedFlow, Host, shape};
+use flowcell::{
+    CheckedFlow, Host, from_defaults,
+    graph::{Graph, Node},
+    shape,
+};
 use serde_json::json;
 
 use crate::{
     cli_error::{CliError, Exit},
+    commands::reach::{grants_text, policy_json, policy_text},
     options::{BesideArgs, PackArgs},
     output::{put, put_json},
     terminal::{Terminal, count, counted, finding},
@@ -55,7 +60,16 @@ fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> R
                 print_report(&shown, &checked, terminal)?;
             }
             let found: Vec<_> = checked.diagnostics.iter().map(shape::finding).collect();
-            Ok(json!({ "file": shown, "valid": checked.flow.is_some(), "diagnostics": found }))
+            let mut report = json!({ "file": shown, "valid": checked.flow.is_some(), "diagnostics": found });
+            let with_defaults = checked.flow.iter().flat_map(|flow| &flow.graph().nodes).filter_map(|node| {
+                let (defaults, policy) = (from_defaults(node)?, policy_json(&node.policy));
+                Some(json!({ "id": node.id, "grants": node.grants, "policy": policy, "defaults": defaults }))
+            });
+            let with_defaults: Vec<_> = with_defaults.collect();
+            if !with_defaults.is_empty() {
+                report["nodes"] = json!(with_defaults);
+            }
+            Ok(report)
         }
         Err(error) => {
             let problem = CliError::from(error);
@@ -77,8 +91,18 @@ fn print_report(shown: &str, checked: &CheckedFlow, terminal: Terminal) -> Resul
         Some(flow) => {
             let (nodes, edges) = (flow.graph().nodes.len(), flow.graph().edges.len());
             let (nodes, edges) = (counted(nodes, "node"), counted(edges, "edge"));
-            put(&format!("{shown}: valid ({nodes}, {edges}, {found})\n"))
+            put(&format!("{shown}: valid ({nodes}, {edges}, {found})\n{}", defaults_text(flow.graph())))
         }
         None => put(&format!("{shown}: invalid ({found})\n")),
     }
+}
+
+/// Returns a line for each node of a flow with `flow.defaults`: the grants and the policy that result for it.
+fn defaults_text(graph: &Graph) -> String {
+    let nodes = graph.nodes.iter().filter(|node| from_defaults(node).is_some());
+    let line = |node: &Node| {
+        let policy = policy_text(node).map(|policy| format!("; policy: {policy}")).unwrap_or_default();
+        format!("  {}: reaches {}{policy}\n", node.id.as_str(), grants_text(node))
+    };
+    nodes.map(line).collect()
 }

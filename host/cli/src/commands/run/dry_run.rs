@@ -3,16 +3,16 @@
 use std::{collections::VecDeque, fmt::Write as _};
 
 use flowcell::{
-    LoadedFlow,
-    contract::Json,
+    LoadedFlow, from_defaults,
     graph::{BodyIx, Graph, Node, NodeIx},
 };
 use serde_json::{Value, json};
 
 use crate::{
     cli_error::CliError,
+    commands::reach::{grants_text, policy_json, policy_text},
     output::{put, put_json},
-    terminal::{counted, inert},
+    terminal::counted,
 };
 
 /// Prints the plan as text or as JSON.
@@ -62,7 +62,8 @@ fn write_body(text: &mut String, graph: &Graph, body: BodyIx, depth: usize) {
         if !after.is_empty() {
             let _ = write!(text, "  after {}", after.join(", "));
         }
-        let _ = writeln!(text, "  reaches {}", capabilities_text(node).unwrap_or_else(|| "nothing".into()));
+        let policy = policy_text(node).map(|policy| format!("  policy: {policy}")).unwrap_or_default();
+        let _ = writeln!(text, "  reaches {}{policy}", grants_text(node));
         if let Some(body) = node.body {
             write_body(text, graph, body, depth + 1);
         }
@@ -76,22 +77,6 @@ fn predecessors<'a>(graph: &'a Graph, node: &Node) -> Vec<&'a str> {
     ids
 }
 
-/// Lists the capabilities that a node's type requests, each with the flow's grant. Returns `None` if the type requests
-/// none.
-fn capabilities_text(node: &Node) -> Option<String> {
-    let asked = node.node_type.capabilities.iter().map(|request| match node.grants.0.get(&*request.name) {
-        Some(Json::Array(items)) => {
-            let items: Vec<_> =
-                items.iter().map(|item| item.as_str().map_or_else(|| item.to_text(), str::to_owned)).collect();
-            format!("{} ({})", request.name, items.join(", "))
-        }
-        Some(grant) => format!("{} ({grant})", request.name),
-        None => request.name.to_string(),
-    });
-    let asked: Vec<_> = asked.collect();
-    (!asked.is_empty()).then(|| inert(&asked.join(", ")).into_owned())
-}
-
 fn node_json(graph: &Graph, ix: NodeIx) -> Value {
     let node = graph.node(ix);
     let mut entry = json!({
@@ -100,7 +85,11 @@ fn node_json(graph: &Graph, ix: NodeIx) -> Value {
         "after": predecessors(graph, node),
         "capabilities": node.node_type.capabilities,
         "grants": node.grants,
+        "policy": policy_json(&node.policy),
     });
+    if let Some(defaults) = from_defaults(node) {
+        entry["defaults"] = json!(defaults);
+    }
     if let Some(body) = node.body {
         entry["body"] = order(graph, body).into_iter().map(|node| self::node_json(graph, node)).collect();
     }
