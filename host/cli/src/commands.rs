@@ -10,6 +10,7 @@ mod files;
 mod fixtures;
 mod flow;
 mod flows;
+mod fmt;
 mod functions;
 mod graph;
 mod groups;
@@ -124,6 +125,8 @@ enum Command {
     Reload(reload::ReloadArgs),
     /// Check flows without running anything
     Validate(validate::ValidateArgs),
+    /// Rewrite the edges of flows in their short or their long form
+    Fmt(fmt::FmtArgs),
     /// Show the declarations of a script without running it
     Inspect(inspect::InspectArgs),
     /// Draw a flow
@@ -233,6 +236,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Drive(args) => drive::execute(&args, *terminal),
         Command::Reload(args) => reload::execute(&args),
         Command::Validate(args) => validate::execute(&args, *terminal),
+        Command::Fmt(args) => fmt::execute(&args),
         Command::Inspect(args) => inspect::execute(&args),
         Command::Graph(args) => graph::execute(&args),
         Command::Nodes(args) => nodes::execute(&args),

@@ -1,8 +1,10 @@
 //! Writes data to standard output, for programs and people.
 
 use std::{
+    fs::{self, File},
     io::{self, BufWriter, IsTerminal, Stdout, Write},
     ops::ControlFlow,
+    path::Path,
 };
 
 use serde::Serialize;
@@ -81,4 +83,30 @@ pub(crate) fn put_json(value: &impl Serialize) -> Result<(), CliError> {
 /// Writes one line to standard output.
 pub(crate) fn put_line(line: &str) -> Result<(), CliError> {
     put(&format!("{}\n", inert_json(line)))
+}
+
+/// Writes a file completely or not at all: writes a temporary file beside it, and renames that once it is complete. An
+/// existing file keeps its permissions, and a link to it stays a link.
+pub(crate) fn replace_file(
+    file: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let mut beside = target.as_os_str().to_owned();
+    beside.push(".part");
+    let unwritable = |error: io::Error| unwritable(file, &error);
+    let mut out = BufWriter::new(File::create(&beside).map_err(unwritable)?);
+    let kept = match fs::metadata(&target) {
+        Ok(old) => fs::set_permissions(&beside, old.permissions()).map_err(unwritable),
+        Err(_) => Ok(()),
+    };
+    let written = kept.and_then(|()| write(&mut out)).and_then(|()| out.flush().map_err(unwritable));
+    drop(out);
+    let placed = written.and_then(|()| fs::rename(&beside, &target).map_err(unwritable));
+    placed.inspect_err(|_| _ = fs::remove_file(&beside))
+}
+
+/// Returns the error of a file that cannot be written.
+pub(crate) fn unwritable(file: &Path, error: &io::Error) -> CliError {
+    CliError::wrong(format!("cannot write {}", file.display())).because(error)
 }

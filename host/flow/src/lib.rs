@@ -34,6 +34,7 @@
 //! | [`graph`] | the checked graph |
 //! | combined | combines two versions of a flow, for a run that moves |
 //! | [`diagnostic`] | errors and warnings |
+//! | [`rewrite`] | rewrites edges in their short or long form |
 //! | [`draw`], [`schema`](mod@schema) | drawings, and JSON Schemas for editors |
 
 pub mod agentic;
@@ -65,6 +66,7 @@ mod patterns;
 mod policy;
 mod ports;
 mod read;
+pub mod rewrite;
 pub mod schema;
 mod schema_check;
 pub mod script;

@@ -78,6 +78,26 @@ impl<'a> PortMap<'a> {
         }
     }
 
+    /// Returns the label that stands for a condition of an edge from a node; `None` if no label does.
+    pub(crate) fn label(&mut self, from: &str, when: &Json) -> Option<String> {
+        let (node, _, ports) = self.ports(from)?;
+        let ports = ports?;
+        let value = when.get("equals")?.get("value")?;
+        let label = match value.as_str() {
+            Some(text) => {
+                ports.known.get_key_value(text).map(|(name, _)| name.as_str()).or(ports.is_open.then_some(text))?
+            }
+            None => ports.known.iter().find(|(_, known)| *known == value)?.0,
+        };
+        let is_label = parse_on(label).is_none()
+            && !label.is_empty()
+            && label.trim() == label
+            && !label.contains("{{")
+            && !label.contains(char::is_control);
+        let same = condition(&node.id, ports, value.clone(), node.id_span).json() == *when;
+        (is_label && same).then(|| label.to_owned())
+    }
+
     /// Returns a node with its type and ports; `None` if the node or its type is unknown.
     fn ports(&mut self, id: &str) -> Option<(&'a RawNode<'a>, &'a NodeType, Option<&Ports>)> {
         let (node, kind) = *self.nodes.get(id)?;

@@ -5,7 +5,11 @@
 use std::fmt::Write as _;
 
 use flowcell_contract::{Catalog, Digest, Manifest};
-use flowcell_flow::{Diagnostic, NoContext, Source, from_defaults, graph::Graph};
+use flowcell_flow::{
+    Diagnostic, NoContext, Source, from_defaults,
+    graph::Graph,
+    rewrite::{EdgeForm, rewrite_edges},
+};
 use proptest::prelude::*;
 
 fn catalog() -> Catalog {
@@ -144,6 +148,65 @@ fn default_grants_are_limited_by_the_number_of_nodes() {
     assert_eq!(checked.diagnostics[0].code, "too_large", "{}", printed(&checked.diagnostics));
 }
 
+fn rewritten(text: &str, form: EdgeForm) -> String {
+    let source = Source { name: "flow.yaml".into(), text: text.to_owned() };
+    rewrite_edges(&source, form, &load(text)).text
+}
+
+/// Only the edges change. Comments, other text and the order stay, and edges that the other form cannot express.
+#[test]
+fn rewriting_keeps_comments_and_the_graph() {
+    let long = format!(
+        "# Top\n{NODES}- id: each # owner\n  type: test.each\n  input: {{ list: [] }}\n  body:\n    nodes:\n    \
+         - {{ id: x, type: test.noop }}\n    - {{ id: y, type: test.noop, after: x }}\n    - {{ id: z, type: test.noop }}\n    \
+         edges:\n    - from: y\n      to: z   # inner\n\
+         edges: # all\n  - {{ from: a, to: b }} # first\n\n  # Between\n  -   {{ to: c, \"from\": 'b', on: error}}\n  \
+         - {{ from: check-it, to: a, when: {{ equals: {{ var: 'nodes[\"check-it\"].condition', value: false }} }} }}\n  \
+         - {{ from: route, to: a, when: {{ equals: {{ var: route.route, value: \"it's: #1\" }} }} }}\n  \
+         - {{ from: route, to: b, when: {{ equals: {{ var: route.route, value: error }} }} }}\n  \
+         - {{ from: ask, to: c, when: \"ask.response.choice == 'go'\" }}\n  \
+         - {{ from: ask, # why\n      to: b }}\n  - a -> each\n  - {{ from: each, to: c, on: end }} # é\n"
+    );
+    let short = rewritten(&long, EdgeForm::Short);
+    let expected = long
+        .replace("from: y\n      to: z   # inner", "y -> z   # inner")
+        .replace("{ from: a, to: b } # first", "a -> b # first")
+        .replace("{ to: c, \"from\": 'b', on: error}", "\"b -> c: error\"")
+        .replace(
+            "{ from: check-it, to: a, when: { equals: { var: 'nodes[\"check-it\"].condition', value: false } } }",
+            "\"check-it -> a: else\"",
+        )
+        .replace(
+            "{ from: route, to: a, when: { equals: { var: route.route, value: \"it's: #1\" } } }",
+            "\"route -> a: it's: #1\"",
+        )
+        .replace("{ from: each, to: c, on: end }", "\"each -> c: end\"");
+    assert_eq!(short, expected);
+    assert_same(&short, &long);
+    assert_same(&rewritten(&short, EdgeForm::Long), &long);
+    let chain = format!("{NODES}edges:\n  - a -> b -> c # end\n  - \"ask -> a: go\"\n");
+    let long = rewritten(&chain, EdgeForm::Long);
+    let expected = "edges:\n  - { from: a, to: b }\n  - { from: b, to: c } # end\n  \
+                    - { from: ask, to: a, when: { equals: { var: ask.response.choice, value: go } } }\n";
+    assert_eq!(long, format!("{NODES}{expected}"));
+    assert_same(&chain, &long);
+}
+
+#[test]
+fn rewriting_json_gives_json() {
+    let nodes = r#"{ "flow": { "name": "json" }, "nodes": [{ "id": "a", "type": "test.noop" }, { "id": "b", "type": "test.noop" },
+        { "id": "c", "type": "test.noop" }],"#;
+    let long = format!(
+        r#"{nodes} "edges": [{{"from":"a","to":"b"}}, {{"from":"b","to":"c"}}, {{"from":"a","to":"c","on":"error"}}] }}"#
+    );
+    let short = rewritten(&long, EdgeForm::Short);
+    assert_eq!(short, format!(r#"{nodes} "edges": ["a -> b", "b -> c", "a -> c: error"] }}"#));
+    assert_eq!(rewritten(&short, EdgeForm::Long), long);
+    let chain = format!(r#"{nodes} "edges": ["a -> b -> c", "a -> c: error"] }}"#);
+    assert_eq!(rewritten(&chain, EdgeForm::Long), long);
+    assert!(serde_json::from_str::<serde_json::Value>(&short).is_ok());
+}
+
 /// Edges of a random graph without cycles: pairs of nodes, the first of which has the lower number.
 fn edges() -> impl Strategy<Value = Vec<(usize, usize, bool)>> {
     proptest::collection::btree_map((0..11_usize, 1..12_usize), any::<bool>(), 0..24).prop_map(|edges| {
@@ -178,5 +241,11 @@ proptest! {
             writeln!(long_edges, "- {{ from: n{from}, to: n{to}{member} }}").unwrap();
         }
         assert_same(&format!("{short}edges:\n{short_edges}"), &format!("{long}edges:\n{long_edges}"));
+        // The text of the long form comes back, except for `on: success`, which is the default.
+        let long = format!("{long}edges:\n{long_edges}").replace(", on: success", "");
+        let short = rewritten(&long, EdgeForm::Short);
+        assert_same(&short, &long);
+        prop_assert!(!short.contains("from:"), "{}", short);
+        prop_assert_eq!(rewritten(&short, EdgeForm::Long), long);
     }
 }

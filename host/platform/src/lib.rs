@@ -78,7 +78,9 @@ pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
 pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, inspect, is_reserved};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
-pub use flowcell_flow::{Diagnostic, Severity, Source, draw, from_defaults, graph, labels, outline, schema, script};
+pub use flowcell_flow::{
+    Diagnostic, Severity, Source, draw, from_defaults, graph, labels, outline, rewrite, schema, script,
+};
 pub use flowcell_runtime::{
     Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, MigrationPlan, NoStart, OpenError, PlannedNode,
     PolicyOverride, QuestionRef, Repeat, RetryPlan, RunCommand, RunError, RunOptions, RunResult, RunStatus, Waiting,

@@ -8,7 +8,7 @@ use super::{Arguments, flow};
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Run and test flows",
-        &["init", "run", "dev", "test", "validate", "inspect", "graph", "flows", "nodes", "functions", "schema"],
+        &["init", "run", "dev", "test", "validate", "fmt", "inspect", "graph", "flows", "nodes", "functions", "schema"],
     ),
     ("Show and control runs", &["runs", "jobs", "answer", "emit", "send", "chat"]),
     ("Write nodes", &["node"]),
@@ -40,6 +40,7 @@ const EXAMPLES: &[&str] = &[
     "dev order.yaml -- -i amount=200",
     "test order.yaml",
     "validate order.yaml",
+    "fmt order.yaml --short",
     "inspect logo.flow.js",
     "graph order.yaml --format svg",
     "flows create order.yaml",

@@ -1,10 +1,6 @@
 //! `flowcell runs export`: exports a whole run as one document.
 
-use std::{
-    fs::{self, File},
-    io::{BufWriter, Write},
-    path::{Path, PathBuf},
-};
+use std::{io::Write, path::PathBuf};
 
 use clap::{Args, ValueHint};
 use flowcell::{ExportError, RunId};
@@ -13,7 +9,7 @@ use crate::{
     arguments::run_id,
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs},
-    output::put,
+    output::{put, replace_file},
     terminal::inert_json,
 };
 
@@ -43,7 +39,7 @@ pub(crate) struct ExportArgs {
 
 pub(super) fn execute(args: &ExportArgs) -> Result<Exit, CliError> {
     match &args.out {
-        Some(file) => to_file(args, file)?,
+        Some(file) => replace_file(file, |out| export(args, out))?,
         None => {
             let mut text = Vec::new();
             export(args, &mut text)?;
@@ -56,19 +52,6 @@ pub(super) fn execute(args: &ExportArgs) -> Result<Exit, CliError> {
 fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<(), CliError> {
     let host = args.of.reading_host(&args.packs)?;
     Ok(host.export(&*args.of.store.reader()?, &args.run, out)?)
-}
-
-/// Writes a temporary file next to the target, and renames it once it is complete.
-fn to_file(args: &ExportArgs, file: &Path) -> Result<(), CliError> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(".part");
-    let unwritable =
-        |error: std::io::Error| CliError::wrong(format!("cannot write {}", file.display())).because(&error);
-    let mut out = BufWriter::new(File::create(&beside).map_err(unwritable)?);
-    let written = export(args, &mut out).and_then(|()| out.flush().map_err(unwritable));
-    drop(out);
-    let placed = written.and_then(|()| fs::rename(&beside, file).map_err(unwritable));
-    placed.inspect_err(|_| _ = fs::remove_file(&beside))
 }
 
 impl From<ExportError> for CliError {

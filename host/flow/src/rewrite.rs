@@ -1,0 +1,244 @@
+//! Rewrites the edges of a flow's text in their short or their long form. All other text, comments among it, stays as it
+//! is.
+
+use std::{iter, ops::Range};
+
+use flowcell_contract::Json;
+
+use crate::{
+    CheckMode, Graph, Source,
+    diagnostic::Diagnostics,
+    edges::{self, RawEdge},
+    graph::On,
+    ports::PortMap,
+    read,
+    yaml::{self, Kind, Tree},
+};
+
+/// A form of edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeForm {
+    /// Texts: `a -> b: error`.
+    Short,
+    /// Maps: `{ from: a, to: b, on: error }`.
+    Long,
+}
+
+/// The result of [`rewrite_edges`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewritten {
+    /// The new text of the flow.
+    pub text: String,
+    /// The number of items of the lists `edges` that were rewritten.
+    pub changed: usize,
+    /// The lines of the items that keep their form, because the other form cannot express them, or because a comment or
+    /// a line break stands inside them.
+    pub kept: Vec<usize>,
+}
+
+/// Rewrites all edges in the lists `edges` of a flow and its bodies. The key `after` of nodes stays as it is, and no edges
+/// are joined to chains. `graph` is the graph of the flow. The caller checks the new text, and that it gives the
+/// [same graph](is_same). A flow in another dialect stays as it is.
+pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritten {
+    let mut rewritten = Rewritten { text: String::with_capacity(source.text.len()), changed: 0, kept: Vec::new() };
+    let Some(tree) = crate::tree(source).filter(|tree| tree.member("nodes").is_some()) else {
+        return Rewritten { text: source.text.clone(), ..rewritten };
+    };
+    // The text has been checked before.
+    let mut diagnostics = Diagnostics::new(&source.name, &source.text, CheckMode::Stored);
+    let flow = read::read(&tree, &mut diagnostics);
+    let types: Vec<_> = graph.nodes.iter().map(|node| Some(node.node_type.clone())).collect();
+    let mut ports = PortMap::new(&flow.nodes, &types);
+    let mut items = Vec::new();
+    collect_items(&tree, &mut items);
+    items.sort_by_key(|item| item.span.start);
+    let rewriter = Rewriter { text: &source.text, form, is_json: source.text.trim_start().starts_with('{') };
+    let mut copied = 0;
+    for item in items.into_iter().filter(|item| is_map(item) == (form == EdgeForm::Short)) {
+        let mut edges = Vec::new();
+        edges::read_item(item, &mut edges, &mut diagnostics);
+        ports.resolve(&mut edges, &mut diagnostics);
+        let written = edges.iter().map(|edge| rewriter.write(edge, &mut ports)).collect::<Option<Vec<_>>>();
+        match (rewriter.range(item).filter(|range| range.start >= copied), written) {
+            (Some(range), Some(written)) => {
+                rewritten.text.push_str(&source.text[copied..range.start]);
+                rewritten.text.push_str(&written.join(&rewriter.separator(range.start)));
+                copied = range.end;
+                rewritten.changed += 1;
+            }
+            _ => rewritten.kept.push(item.span.line),
+        }
+    }
+    rewritten.text.push_str(&source.text[copied..]);
+    rewritten
+}
+
+/// Returns true if two texts of a flow gave the same graph.
+pub fn is_same(before: &Graph, after: &Graph) -> bool {
+    format!("{before:?}") == format!("{after:?}")
+}
+
+/// Collects the items of the lists `edges` of a flow and of the bodies in it.
+fn collect_items<'t>(graph: &'t Tree, items: &mut Vec<&'t Tree>) {
+    items.extend(graph.member("edges").map(Tree::items).unwrap_or_default());
+    for node in graph.member("nodes").map(Tree::items).unwrap_or_default() {
+        if let Some(body) = node.member("body") {
+            collect_items(body, items);
+        }
+    }
+}
+
+fn is_map(item: &Tree) -> bool {
+    matches!(item.kind, Kind::Map(_))
+}
+
+struct Rewriter<'a> {
+    text: &'a str,
+    form: EdgeForm,
+    /// True if the flow is written in JSON.
+    is_json: bool,
+}
+
+impl Rewriter<'_> {
+    /// Returns the bytes of an item in the text; `None` if they are not certain, or if a comment stands among them.
+    fn range(&self, item: &Tree) -> Option<Range<usize>> {
+        let start = item.span.start;
+        let end = end_of(self.text, item)?;
+        let written = self.text.get(start..end)?;
+        let has_comment =
+            outside_quotes(written).any(|(at, sign)| sign == '#' && written[..at].ends_with([' ', '\t', '\n']));
+        // The first line is indented like the others.
+        let indented = " ".repeat(item.span.column.saturating_sub(1)) + written;
+        let read = yaml::parse(&indented).ok().filter(|read| !has_comment && read.json() == item.json());
+        read.map(|_| start..end)
+    }
+
+    /// Returns the text between two edges that take the place of one item.
+    fn separator(&self, start: usize) -> String {
+        let line = self.text[..start].rfind('\n').map_or(0, |end| end + 1);
+        let before = &self.text[line..start];
+        match before.trim_start().strip_prefix('-') {
+            Some(rest) if rest.trim().is_empty() => format!("\n{before}"),
+            _ => ", ".to_owned(),
+        }
+    }
+
+    /// Writes an edge; `None` if the form cannot express it.
+    fn write(&self, edge: &RawEdge<'_>, ports: &mut PortMap<'_>) -> Option<String> {
+        match self.form {
+            EdgeForm::Long => Some(self.long(edge)),
+            EdgeForm::Short => self.short(edge, ports),
+        }
+    }
+
+    fn short(&self, edge: &RawEdge<'_>, ports: &mut PortMap<'_>) -> Option<String> {
+        let label = match (&edge.when, edge.on) {
+            (Some(when), On::Success) => Some(ports.label(&edge.from.0, &when.json())?),
+            (Some(_), _) => return None,
+            (None, On::Success) => None,
+            (None, On::Error) => Some("error".to_owned()),
+            (None, On::End) => Some("end".to_owned()),
+        };
+        let edge = format!("{} -> {}", edge.from.0, edge.to.0);
+        Some(match label {
+            Some(label) => Json::from(format!("{edge}: {label}")).to_text(),
+            None if self.is_json => Json::from(edge).to_text(),
+            None => edge,
+        })
+    }
+
+    fn long(&self, edge: &RawEdge<'_>) -> String {
+        let on = match edge.on {
+            On::Success => None,
+            On::Error => Some("error"),
+            On::End => Some("end"),
+        };
+        let ends = [("from", edge.from.0.as_str().into()), ("to", edge.to.0.as_str().into())];
+        let on = on.map(|on| ("on", on.into()));
+        let when = edge.when.as_ref().map(|when| ("when", when.json()));
+        let edge = Json::object(ends.into_iter().chain(on).chain(when));
+        if self.is_json { edge.to_text() } else { yaml_text(&edge) }
+    }
+}
+
+/// Returns the position after a value; `None` if it cannot be told.
+fn end_of(text: &str, tree: &Tree) -> Option<usize> {
+    let start = tree.span.start;
+    let rest = text.get(start..)?;
+    match (&tree.kind, rest.chars().next()?) {
+        (Kind::Map(_) | Kind::List(_), '{' | '[') => end_of_brackets(rest).map(|end| start + end),
+        (Kind::Map(entries), _) => end_of(text, &entries.last()?.value),
+        (Kind::List(items), _) => end_of(text, items.last()?),
+        (Kind::Scalar(_), quote @ ('"' | '\'')) => end_of_quoted(rest, quote).map(|end| start + end),
+        (Kind::Scalar(_), _) => {
+            let length = rest.char_indices().nth(tree.span.len.checked_sub(1)?)?;
+            Some(start + length.0 + length.1.len_utf8())
+        }
+    }
+}
+
+/// Returns the position after the bracket that closes the first one of a text.
+fn end_of_brackets(text: &str) -> Option<usize> {
+    let mut depth = 0;
+    outside_quotes(text).find_map(|(at, sign)| {
+        match sign {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth -= 1,
+            _ => {}
+        }
+        (depth == 0).then(|| at + sign.len_utf8())
+    })
+}
+
+/// Returns the signs of a text that stand outside of quoted texts, with their positions. Ends at a quote that is not
+/// closed. A quote inside a plain text begins nothing.
+fn outside_quotes(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut at = 0;
+    iter::from_fn(move || {
+        loop {
+            let sign = text[at..].chars().next()?;
+            let begins = matches!(sign, '"' | '\'') && text[..at].ends_with([' ', ',', ':', '{', '[', '\n']);
+            if !begins {
+                at += sign.len_utf8();
+                return Some((at - sign.len_utf8(), sign));
+            }
+            at += end_of_quoted(&text[at..], sign)?;
+        }
+    })
+}
+
+/// Returns the position after the quote that closes a quoted text. In single quotes, two of them are one sign.
+fn end_of_quoted(text: &str, quote: char) -> Option<usize> {
+    let mut signs = text.char_indices().skip(1).peekable();
+    while let Some((at, sign)) = signs.next() {
+        if sign == '\\' && quote == '"' {
+            signs.next();
+        } else if sign == quote {
+            if quote == '\'' && signs.next_if(|(_, next)| *next == quote).is_some() {
+                continue;
+            }
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+/// Writes a value as YAML on one line.
+fn yaml_text(value: &Json) -> String {
+    match value {
+        Json::Object(members) => {
+            let members: Vec<_> = members.iter().map(|(key, member)| format!("{key}: {}", yaml_text(member))).collect();
+            format!("{{ {} }}", members.join(", "))
+        }
+        Json::String(text) if is_plain(text) => text.to_string(),
+        other => other.to_text(),
+    }
+}
+
+/// Returns true if a text needs no quotes: YAML reads it as a text.
+fn is_plain(text: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(is_word)
+        && yaml::parse(text).is_ok_and(|read| read.text() == Some(text))
+}
