@@ -173,8 +173,11 @@ fn check_url(url: &Url, grant: &Json, is_default: bool, context: &dyn CheckConte
         (true, _) if covers_url => return,
         (true, _) => for_message(&path),
     };
-    let place = if is_default { "`flow.defaults`" } else { "the node" };
-    let help = Some(format!("add `{what}` to `grants: {{ http: […] }}` of {place}"));
+    // A wider default would send the default secrets of all nodes to this origin, too.
+    let help = Some(match is_default {
+        true => format!("give the node `grants: {{ http: [{what}] }}` of its own; it then has no secrets by default"),
+        false => format!("add `{what}` to `grants: {{ http: […] }}` of the node"),
+    });
     match url.known {
         Known::Default => {
             let message =

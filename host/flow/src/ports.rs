@@ -50,8 +50,12 @@ impl<'a> PortMap<'a> {
     pub(crate) fn resolve(&mut self, edges: &mut [RawEdge<'_>], diagnostics: &mut Diagnostics<'_>) {
         for edge in edges {
             let Some((label, span)) = edge.label.take() else { continue };
-            // An unknown node and an unknown type have diagnostics of their own.
-            let Some((node, kind, ports)) = self.ports(&edge.from.0) else { continue };
+            // An unknown node and an unknown type have diagnostics of their own. Without its condition, the edge would be
+            // reported as a duplicate, too.
+            let Some((node, kind, ports)) = self.ports(&edge.from.0) else {
+                edge.is_short = false;
+                continue;
+            };
             let port = ports.and_then(|ports| ports.known.get(&label));
             match (parse_on(&label), port, ports) {
                 (Some(on), Some(_), Some(ports)) => {
@@ -70,10 +74,6 @@ impl<'a> PortMap<'a> {
                     // Without its condition, the edge would be reported as a duplicate, too.
                     edge.is_short = false;
                 }
-        // reported as a duplicate, too.
-            edge.is_short = false;
-            continue;
-        };
             }
         }
     }
@@ -119,17 +119,16 @@ fn ports(node: &RawNode<'_>, kind: &NodeType) -> Option<Ports> {
     }
     let listed = |key: &str, text: fn(&Tree) -> Option<&Tree>| match node.input {
         // An expression computes the whole input.
-        Some(input) if !matches!(input.kind, Kind::Map(_)) => (Vec::new(), true),
-        input => input.and_then(|input| input.member(key)).map_or((Vec::new(), false), |list| texts(list, text)),
+        Some(input) if !matches!(input.kind, Kind::Map(_)) => (IndexMap::new(), true),
+        input => input.and_then(|input| input.member(key)).map_or((IndexMap::new(), false), |list| texts(list, text)),
     };
     if has("/properties/route", "string") {
         let (mut known, is_open) = listed("cases", |case| case.member("route"));
-        let (mut known, is_open) = ports.unwrap_or((IndexMap::new(), true));
         known.insert(DEFAULT_ROUTE.to_owned(), DEFAULT_ROUTE.into());
         return Some(Ports { member: "route", known, is_open });
     }
     if has("/properties/response/properties/choice", "string") {
-        let (known, is_open) = texts(input("choices"), Some).unwrap_or((IndexMap::new(), true));
+        let (known, is_open) = listed("choices", |choice| Some(choice));
         return Some(Ports { member: "response.choice", known, is_open });
     }
     None
@@ -139,13 +138,12 @@ fn ports(node: &RawNode<'_>, kind: &NodeType) -> Option<Ports> {
 const DEFAULT_ROUTE: &str = "default";
 
 /// Returns the literal texts in a list, and whether there may be others. An expression computes a value that is no list.
-fn texts(list: &Tree, text: fn(&Tree) -> Option<&Tree>) -> (Vec<(String, Json)>, bool) {
-) -> Option<(IndexMap<String, Json>, bool)> {
-    let Kind::List(items) = &list.kind else { return (Vec::new(), true) };
+fn texts(list: &Tree, text: fn(&Tree) -> Option<&Tree>) -> (IndexMap<String, Json>, bool) {
+    let Kind::List(items) = &list.kind else { return (IndexMap::new(), true) };
     let literal = |item| text(item)?.text().filter(|text| !text.contains("{{"));
     let found: Vec<_> = items.iter().filter_map(literal).collect();
     let is_open = found.len() < items.len();
-    Some((found.into_iter().map(|text| (text.to_owned(), text.into())).collect(), is_open))
+    (found.into_iter().map(|text| (text.to_owned(), text.into())).collect(), is_open)
 }
 
 /// Returns the condition that a node's output names the port.
