@@ -99,6 +99,8 @@ pub const MIN_REPEATED_BYTES: usize = 1 << 10;
 pub const MAX_READ_BYTES: usize = 16 << 20;
 /// Number of connections of a process to a shared store.
 pub const SERVER_CONNECTIONS: u32 = 8;
+/// Number of further connections of a process to a shared store, which test the server.
+pub const SERVER_TEST_CONNECTIONS: u32 = 2;
 /// Milliseconds that a process owns the runs that it has claimed in a shared store, by the store's clock, unless it
 /// renews the claim.
 pub const LEASE_MS: u64 = 15_000;
@@ -116,8 +118,9 @@ pub const SERVER_TEST_MS: u64 = 5_000;
 pub const SLOW_STATEMENT_MS: u64 = 2_000;
 /// Milliseconds after which a test commit that has not returned begins an outage.
 pub const SLOW_COMMIT_MS: u64 = 2_000;
-/// Milliseconds after which a test commit that has not returned is given up and begun again.
-pub const COMMIT_TEST_MS: u64 = 600_000;
+/// Milliseconds after which the first test commit of an outage that has not returned is given up and begun again. The
+/// time doubles with each one that is given up.
+pub const COMMIT_TEST_MS: u64 = 60_000;
 /// Maximum number of hosts in the URL of a shared store.
 pub const MAX_SERVER_HOSTS: usize = 8;
 /// Milliseconds for which `serve` and `drive` wait at their start for a server that does not answer.

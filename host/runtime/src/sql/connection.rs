@@ -27,7 +27,7 @@ pub(super) use super::{
     values::{Arg, Row, args, placeholders},
 };
 use crate::{
-    limits::{MAX_STATEMENT_BYTES, SERVER_CONNECTIONS, SERVER_TEST_MS},
+    limits::{MAX_STATEMENT_BYTES, SERVER_CONNECTIONS, SERVER_TEST_CONNECTIONS, SERVER_TEST_MS},
     ports::StoreError,
 };
 
@@ -38,6 +38,8 @@ pub(super) type Answer<T> = Result<Result<T, StoreError>, SqlError>;
 #[derive(Clone)]
 pub(super) struct Connections {
     pool: Pool,
+    /// The connections for tests of the server, which do not wait for the callers that use `pool`.
+    test_pool: Pool,
     hosts: Hosts,
     outages: Arc<Outages>,
     primary: Arc<Primary>,
@@ -63,52 +65,57 @@ enum Pool {
     Pg(sqlx::Pool<Postgres>),
 }
 
+/// Creates a pool of at most `size` connections to the primary. Connections open when they are needed.
+fn open_pool(hosts: &Hosts, primary: &Arc<Primary>, size: u32, patience: Duration) -> Pool {
+    let current = primary.clone();
+    match hosts {
+        Hosts::My(hosts) => {
+            let pool = MySqlPoolOptions::new().max_connections(size).acquire_timeout(patience);
+            let pool = pool.test_before_acquire(false).before_acquire(move |_, connection| {
+                let is_current = current.has_connection_of(connection.age);
+                Box::pin(async move { Ok(is_current) })
+            });
+            let pool = pool.after_connect(|connection, _| {
+                Box::pin(async move {
+                    require_my_primary(connection).await?;
+                    let version: String = sqlx::query_scalar("SELECT version()").fetch_one(&mut *connection).await?;
+                    for statement in Dialect::MySql.session(version.contains("MariaDB")) {
+                        (&mut *connection).execute(*statement).await?;
+                    }
+                    Ok(())
+                })
+            });
+            Pool::My(pool.connect_lazy_with(hosts[0].clone()))
+        }
+        Hosts::Pg(hosts) => {
+            let pool = PgPoolOptions::new().max_connections(size).acquire_timeout(patience);
+            let pool = pool.test_before_acquire(false).before_acquire(move |_, connection| {
+                let is_current = current.has_connection_of(connection.age);
+                Box::pin(async move { Ok(is_current) })
+            });
+            let pool = pool.after_connect(|connection, _| {
+                Box::pin(async move {
+                    require_pg_primary(connection).await?;
+                    for statement in Dialect::Postgres.session(false) {
+                        (&mut *connection).execute(*statement).await?;
+                    }
+                    Ok(())
+                })
+            });
+            Pool::Pg(pool.connect_lazy_with(hosts[0].clone()))
+        }
+    }
+}
+
 impl Connections {
-    /// Creates a pool of connections to a URL. Connections open when they are needed. Opening one fails after
+    /// Creates the pools of connections to a URL. Connections open when they are needed. Opening one fails after
     /// `patience`. A connection to a replica is refused.
     pub(super) fn new(url: &str, patience: Duration) -> Result<Connections, SqlError> {
         let hosts = Hosts::parse(url)?;
         let primary = Arc::new(Primary { index: AtomicUsize::new(0), since: Mutex::new(Instant::now()) });
-        let current = primary.clone();
-        let pool = match &hosts {
-            Hosts::My(hosts) => {
-                let pool = MySqlPoolOptions::new().max_connections(SERVER_CONNECTIONS).acquire_timeout(patience);
-                let pool = pool.test_before_acquire(false).before_acquire(move |_, connection| {
-                    let is_current = current.has_connection_of(connection.age);
-                    Box::pin(async move { Ok(is_current) })
-                });
-                let pool = pool.after_connect(|connection, _| {
-                    Box::pin(async move {
-                        require_my_primary(connection).await?;
-                        let version: String =
-                            sqlx::query_scalar("SELECT version()").fetch_one(&mut *connection).await?;
-                        for statement in Dialect::MySql.session(version.contains("MariaDB")) {
-                            (&mut *connection).execute(*statement).await?;
-                        }
-                        Ok(())
-                    })
-                });
-                Pool::My(pool.connect_lazy_with(hosts[0].clone()))
-            }
-            Hosts::Pg(hosts) => {
-                let pool = PgPoolOptions::new().max_connections(SERVER_CONNECTIONS).acquire_timeout(patience);
-                let pool = pool.test_before_acquire(false).before_acquire(move |_, connection| {
-                    let is_current = current.has_connection_of(connection.age);
-                    Box::pin(async move { Ok(is_current) })
-                });
-                let pool = pool.after_connect(|connection, _| {
-                    Box::pin(async move {
-                        require_pg_primary(connection).await?;
-                        for statement in Dialect::Postgres.session(false) {
-                            (&mut *connection).execute(*statement).await?;
-                        }
-                        Ok(())
-                    })
-                });
-                Pool::Pg(pool.connect_lazy_with(hosts[0].clone()))
-            }
-        };
-        Ok(Connections { pool, hosts, outages: Arc::default(), primary })
+        let open = |size| open_pool(&hosts, &primary, size, patience);
+        let (pool, test_pool) = (open(SERVER_CONNECTIONS), open(SERVER_TEST_CONNECTIONS));
+        Ok(Connections { pool, test_pool, hosts, outages: Arc::default(), primary })
     }
 
     pub(super) fn dialect(&self) -> Dialect {
@@ -146,10 +153,12 @@ impl Connections {
         if self.primary.index.swap(index, Ordering::AcqRel) == index {
             return Ok(());
         }
-        match (&self.pool, &self.hosts) {
-            (Pool::My(pool), Hosts::My(hosts)) => pool.set_connect_options(hosts[index].clone()),
-            (Pool::Pg(pool), Hosts::Pg(hosts)) => pool.set_connect_options(hosts[index].clone()),
-            _ => {}
+        for pool in [&self.pool, &self.test_pool] {
+            match (pool, &self.hosts) {
+                (Pool::My(pool), Hosts::My(hosts)) => pool.set_connect_options(hosts[index].clone()),
+                (Pool::Pg(pool), Hosts::Pg(hosts)) => pool.set_connect_options(hosts[index].clone()),
+                _ => {}
+            }
         }
         *self.primary.since.lock() = Instant::now();
         tracing::warn!("the store uses the database server {} from now on", self.hosts.address(index));
@@ -160,32 +169,48 @@ impl Connections {
     /// waits for its end until the outage has lasted for `patience`.
     pub(super) async fn acquire(&self, patience: Duration) -> Result<Connection, SqlError> {
         self.outages.wait(Blocked::Everything, patience).await?;
-        self.acquire_now(patience).await
+        self.acquire_from(&self.pool, patience).await
     }
 
-    /// Takes a connection from the pool, even during an outage.
-    pub(super) async fn acquire_now(&self, patience: Duration) -> Result<Connection, SqlError> {
-        let dialect = self.dialect();
+    /// Takes a connection for a test of the server, even during an outage, and while callers use all others.
+    pub(super) async fn acquire_for_test(&self, patience: Duration) -> Result<Connection, SqlError> {
+        self.acquire_from(&self.test_pool, patience).await
+    }
+
+    /// Takes a connection that no caller uses at present, without testing it.
+    pub(super) fn take_idle(&self, patience: Duration) -> Option<Connection> {
+        let pooled = match &self.pool {
+            Pool::My(pool) => pool.try_acquire().map(PooledConnection::My),
+            Pool::Pg(pool) => pool.try_acquire().map(PooledConnection::Pg),
+        };
+        pooled.map(|pooled| self.connection(pooled, patience))
+    }
+
+    async fn acquire_from(&self, pool: &Pool, patience: Duration) -> Result<Connection, SqlError> {
         let acquiring = async {
-            match &self.pool {
+            match pool {
                 Pool::My(pool) => pool.acquire().await.map(PooledConnection::My),
                 Pool::Pg(pool) => pool.acquire().await.map(PooledConnection::Pg),
             }
         };
         let pooled = self.outages.watch(acquiring).await;
-        let pooled = pooled.map_err(|error| SqlError::from_sqlx(dialect, error)).inspect_err(|error| {
+        let pooled = pooled.map_err(|error| SqlError::from_sqlx(self.dialect(), error)).inspect_err(|error| {
             self.outages.suspect(error);
         })?;
-        Ok(Connection {
+        Ok(self.connection(pooled, patience))
+    }
+
+    fn connection(&self, pooled: PooledConnection, patience: Duration) -> Connection {
+        Connection {
             pooled: Some(pooled),
-            dialect,
+            dialect: self.dialect(),
             patience,
             pinned: false,
             in_transaction: false,
             in_statement: false,
             acquired: Instant::now(),
             outages: self.outages.clone(),
-        })
+        }
     }
 
     /// Returns whether a connection that a caller keeps is to the present primary.
@@ -207,9 +232,11 @@ impl Connections {
     }
 
     pub(super) async fn close(&self) {
-        match &self.pool {
-            Pool::My(pool) => pool.close().await,
-            Pool::Pg(pool) => pool.close().await,
+        for pool in [&self.test_pool, &self.pool] {
+            match pool {
+                Pool::My(pool) => pool.close().await,
+                Pool::Pg(pool) => pool.close().await,
+            }
         }
     }
 }
