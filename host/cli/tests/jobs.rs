@@ -13,10 +13,11 @@ mod servers;
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
 use flowcell::{
-    Filter, FlowLibrary, Host, LoadedFlow, RunOptions, RunRow, Source,
+    Filter, FlowLibrary, FlowVersion, Host, LoadedFlow, RunOptions, RunRow, Source,
     contract::Tenant,
     jobs::{Creator, JobAction, JobFilter, JobParams, JobRequest, JobState, Jobs, worker::JobWorker},
     tenants::callers::Callers,
+    versions,
 };
 use flowcell_runtime::sql::Dialect;
 use kit::{flowcell, output_of, stderr, stdout};
@@ -258,6 +259,36 @@ fn r1_a_killed_job_moves_each_run_once() {
         let wrong = rows.iter().filter(|row| row.version != Some(2) || moves(row) != 1).count();
         if (rows.len(), wrong) == (6, 0) { Vec::new() } else { vec![format!("{wrong} of {} runs", rows.len())] }
     });
+}
+
+#[test]
+fn a_migrate_job_waits_for_a_run_that_another_caller_has() {
+    let folder = park_runs_of_first_version(3);
+    let host = host(folder.path());
+    // The row of the run stays `parked`, as after a process that was killed with its claim.
+    let claimed = versions::migration(&host, &"r1".into(), FlowVersion::Number(2), false).unwrap();
+    let mut request = request(JobAction::Migrate);
+    request.params.to = Some(2);
+    let id = Jobs::of(&host).create(request, &Creator::Operator, flowcell::identity::Scopes::all()).unwrap().id;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let worker = JobWorker::new(host.clone(), Arc::new(Callers::of(&host).unwrap()));
+    let (first, own, tenant) = (worker.clone(), id.clone(), Tenant::local());
+    let waiting = runtime.spawn(async move { first.execute(&Tenant::local(), &own).await });
+    let waits = runtime.block_on(async {
+        loop {
+            let job = Jobs::of(&host).show(&id).unwrap();
+            if job.reason.is_some() || job.state != JobState::Running {
+                return job;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    });
+    assert_eq!((waits.state, waits.done, waits.skipped.len(), waits.failed), (JobState::Running, 2, 0, 0), "{waits:?}");
+    waiting.abort();
+    drop(claimed);
+    let job = runtime.block_on(worker.execute(&tenant, &id)).unwrap();
+    assert_eq!((job.state, job.done, job.skipped.len(), job.failed), (JobState::Done, 3, 0, 0), "{job:?}");
+    assert!(list_runs(&host, "parked").iter().all(|row| row.version == Some(2)));
 }
 
 fn request(action: JobAction) -> JobRequest {

@@ -157,6 +157,13 @@ async fn migrate(host: &Host, request: &JobRequest, run: &RunId, is_repeated: bo
     }
     match error {
         MoveError::Refused(plan) => refused_move(&plan),
+        // Nobody drives the run: a process that ended has claimed it, or this one has lost its claim, perhaps before the
+        // commit. The next try sees whether the move took effect.
+        MoveError::Prepare(RetryError::Start(error @ StartError::Open(OpenError::Driven(_))))
+            if !has_status(host, run, "active") =>
+        {
+            Acted::Later(JobReason::new("store_unavailable", error))
+        }
         MoveError::Prepare(RetryError::Start(error)) => of_start(host, &error),
         MoveError::Prepare(RetryError::Version(error)) => match error.code() {
             code @ "store_unavailable" => Acted::Later(JobReason::new(code, error)),
