@@ -60,9 +60,6 @@ pub(super) fn push(args: &PushArgs, terminal: Terminal) -> Result<Exit, CliError
     let mut pushed = Pushed { json: args.json, flows: Vec::new(), entries: Vec::new() };
     for (index, file) in args.files.iter().enumerate() {
         let Err((error, mut left)) = pushed.push(&host, file) else { continue };
-        if left.is_empty() {
-            left.push(file.display().to_string());
-        }
         left.extend(args.files[index + 1..].iter().map(|file| file.display().to_string()));
         return Err(pushed.stop(error, &left)?);
     }
@@ -82,27 +79,49 @@ struct Pushed {
 
 impl Pushed {
     /// Pushes the flow in a file, and prints it with the flows that it calls. Returns an error with the names of the flows
-    /// that were not pushed; if there are none, the file itself was refused.
+    /// that were not pushed, or of the file if it was refused itself.
     fn push(&mut self, host: &Host, file: &Path) -> Result<(), (CliError, Vec<String>)> {
         let folder = file.parent().map(PathBuf::from).unwrap_or_default();
         let mut posted = Vec::new();
         let library = FlowLibrary::open(folder).with_posted_of(host);
         let ended = library.push(host, file, |flow| posted.push(flow));
-        let noted = posted.into_iter().map(|flow| self.add(host, flow)).collect::<Result<(), _>>();
-        ended.map_err(|PushError { error, not_pushed }| (error.into(), not_pushed))?;
-        noted.map_err(|error| (error, Vec::new()))
+        // Each posted flow gets its entry, also if another one gets none or the output is closed.
+        let mut unnoted: Option<(CliError, Vec<String>)> = None;
+        for StoredFlow { name, version, .. } in &posted {
+            let named = format!("{name} v{version}");
+            if let Err(error) = note(host, "flow.post", &named) {
+                unnoted.get_or_insert_with(|| (error, Vec::new())).1.push(named);
+            }
+        }
+        let unnoted =
+            unnoted.map(|(error, flows)| (error, format!("pushed without an audit entry: {}", flows.join(", "))));
+        let printed = self.add(posted);
+        if let Err(PushError { error, mut not_pushed }) = ended {
+            if not_pushed.is_empty() {
+                not_pushed.push(file.display().to_string());
+            }
+            let error = CliError::from(error);
+            return Err(match unnoted {
+                Some((first, flows)) => (error.note(format!("{flows}: {}", first.plain())), not_pushed),
+                None => (error, not_pushed),
+            });
+        }
+        match unnoted {
+            Some((error, flows)) => Err((error.note(flows), Vec::new())),
+            None => printed.map_err(|error| (error, Vec::new())),
+        }
     }
 
-    /// Notes and prints a flow that was posted.
-    fn add(&mut self, host: &Host, flow: StoredFlow) -> Result<(), CliError> {
-        let StoredFlow { name, version, posted, .. } = flow;
-        self.flows.push(format!("{name} v{version}"));
-        if !self.json {
-            put_line(&format!("{name}  v{version}  {}", posted.as_ref().map(shown_digest).unwrap_or_default()))?;
+    /// Adds flows that were posted to the output, and prints them.
+    fn add(&mut self, posted: Vec<StoredFlow>) -> Result<(), CliError> {
+        let mut lines = Vec::new();
+        for StoredFlow { name, version, posted, .. } in posted {
+            self.flows.push(format!("{name} v{version}"));
+            lines.push(format!("{name}  v{version}  {}", posted.as_ref().map(shown_digest).unwrap_or_default()));
+            let digest = posted.map(|posted| posted.digest);
+            self.entries.push(json!({ "name": name, "version": version, "digest": digest }));
         }
-        note(host, "flow.post", &format!("{name} v{version}"))?;
-        self.entries.push(json!({ "name": name, "version": version, "digest": posted.map(|posted| posted.digest) }));
-        Ok(())
+        if self.json { Ok(()) } else { lines.iter().try_for_each(|line| put_line(line)) }
     }
 
     /// Prints the output of a command that could not push `left`. Returns its error, which names what was pushed.
@@ -110,10 +129,10 @@ impl Pushed {
         self.entries.extend(left.iter().map(|name| json!({ "notPushed": name })));
         self.put_entries()?;
         let flows = if self.flows.is_empty() { "nothing".to_owned() } else { self.flows.join(", ") };
-        Ok(error
+        let error = error
             .note(format!("pushed: {flows}"))
-            .note(format!("not pushed: {}", left.join(", ")))
-            .hint("then repeat the command: a flow that has not changed gets no second version"))
+            .hint("then repeat the command: a flow that has not changed gets no second version");
+        Ok(if left.is_empty() { error } else { error.note(format!("not pushed: {}", left.join(", "))) })
     }
 
     fn put_entries(&self) -> Result<(), CliError> {
