@@ -126,7 +126,15 @@ impl Reloader {
     /// Reads everything again. If packs cannot be used, the earlier ones stay in use, and flows
     /// and triggers are still read. Several reloads run one after the other.
     pub async fn reload(&self) -> Reloaded {
-        let _turn = self.turn.lock().await;
+        ReloadTurn { reloader: self, _turn: self.turn.lock().await }.reload().await
+    }
+
+    /// Returns the turn to reload. Returns `None` while another reload is under way.
+    pub fn try_turn(&self) -> Option<ReloadTurn<'_>> {
+        Some(ReloadTurn { reloader: self, _turn: self.turn.try_lock().ok()? })
+    }
+
+    async fn read_all(&self) -> Reloaded {
         let mut reloaded = Reloaded::default();
         let host = self.host.clone();
         match unblocked(move || host.reload_packs().map_err(|error| pack_error(&error))).await {
@@ -142,6 +150,19 @@ impl Reloader {
             reloaded.triggers = Some(triggers.reread().await);
         }
         reloaded
+    }
+}
+
+/// The turn to reload a process. No other reload runs meanwhile.
+pub struct ReloadTurn<'a> {
+    reloader: &'a Reloader,
+    _turn: tokio::sync::MutexGuard<'a, ()>,
+}
+
+impl ReloadTurn<'_> {
+    /// Reads everything again, as [`Reloader::reload`].
+    pub async fn reload(self) -> Reloaded {
+        self.reloader.read_all().await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Json;
+use axum::{Json, http::StatusCode};
 use flowcell_contract::Tenant;
 use flowcell_runtime::{
     RunCommand,
@@ -293,16 +293,21 @@ pub(crate) async fn cancel(
 ///
 /// Reads the packs of the server, the flows of `local` and the triggers of all tenants. The answer is 200 also if something
 /// cannot be read or a flow is broken: see `errors` and `flows.broken`. If packs cannot be used, `packs` is null, and the
-/// earlier packs stay in use. Several reloads run one after the other.
+/// earlier packs stay in use. While another reload is under way, the answer is 409 `reload_running`. The audit log gets its
+/// entry first: while the store does not answer (503), nothing is read.
 #[utoipa::path(post, path = "/v1/admin/reload", tag = "admin", operation_id = "reload",
     request_body(content = Nothing, description = "optional"),
     responses((status = 200, body = Reloaded), (status = "default", body = ErrorBody)))]
 pub(crate) async fn reload(request: Request, Body(Nothing {}): Body<Nothing>) -> Result<Json<Reloaded>, ApiError> {
     finish_detached(async move {
-        let reloaded = request.app.reloader.reload().await;
+        let app = request.app.clone();
+        let Some(turn) = app.reloader.try_turn() else {
+            let why = "another reload of this process is under way; try again when it has ended";
+            return Err(ApiError::new(StatusCode::CONFLICT, "reload_running", why));
+        };
+        request.write_audit_entry("server.reload", "packs, flows and triggers".to_owned()).await?;
+        let reloaded = turn.reload().await;
         reloaded.log();
-        let outcome = if reloaded.is_good() { "good" } else { "with errors" };
-        request.write_audit_entry("server.reload", outcome.to_owned()).await?;
         Ok(Json(reloaded))
     })
     .await

@@ -191,6 +191,9 @@ fn the_operators_reload_the_server() {
         let header = format!("Bearer {}", site.operator.token);
         ask(site.served.address, "POST", "/v1/admin/reload", &[("Authorization", &header)], body)
     };
+    let turn = site.served.reloader().try_turn().unwrap();
+    assert_eq!(reload("").fault(), (409, "reload_running".to_owned()), "another reload is under way");
+    drop(turn);
     let reloaded = reload("");
     assert_eq!(reloaded.status, 200, "{reloaded:?}");
     let reloaded = reloaded.json();
@@ -198,7 +201,7 @@ fn the_operators_reload_the_server() {
     assert_eq!((&reloaded["packs"], &reloaded["triggers"], &reloaded["errors"]), (&packs, &json!(0), &Value::Null));
     assert_eq!(reload("{}").json(), reloaded);
     assert_eq!(reload(r#"{ "packs": ["/etc/passwd"] }"#).fault().0, 400, "it takes no places of files");
-    assert_eq!(site.audited(""), ["server.reload: good"; 2]);
+    assert_eq!(site.audited(""), ["server.reload: packs, flows and triggers"; 2]);
     assert!(site.audited("a").is_empty());
 }
 

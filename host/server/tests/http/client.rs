@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_platform::{Host, HostBuilder};
+use flowcell_platform::{Host, HostBuilder, reload::Reloader};
 use flowcell_server::{
     Limits, Server, Settings,
     identity::{Identify, Local},
@@ -26,6 +26,7 @@ pub(crate) struct Served {
     thread: Option<std::thread::JoinHandle<()>>,
     folder: Option<tempfile::TempDir>,
     host: Host,
+    reloader: Arc<Reloader>,
 }
 
 impl Served {
@@ -81,17 +82,22 @@ impl Served {
                 let listen = "127.0.0.1:0".parse().unwrap();
                 let settings = Settings { listen, identity, flows, names: Vec::new(), proxies, limits, drain_delay };
                 let server = Server::bind(host, settings).await.unwrap();
-                told.send(server.address()).unwrap();
+                told.send((server.address(), server.reloader())).unwrap();
                 server.run(async move { _ = stopped.await }).await.unwrap();
             });
         });
-        let address = hears.recv().unwrap();
-        Served { address, stop: Some(stop), thread: Some(thread), folder: Some(folder), host: own }
+        let (address, reloader) = hears.recv().unwrap();
+        Served { address, stop: Some(stop), thread: Some(thread), folder: Some(folder), host: own, reloader }
     }
 
     /// Returns the host of the server.
     pub(crate) fn host(&self) -> Host {
         self.host.clone()
+    }
+
+    /// Returns what reads the packs, flows and triggers of the server again.
+    pub(crate) fn reloader(&self) -> &Reloader {
+        &self.reloader
     }
 
     /// Returns the server's temporary folder.
