@@ -238,6 +238,45 @@ fn a_run_is_retried_and_ended_runs_are_removed() {
     assert!(stderr(&gone).contains("the run `b` was removed, and its id cannot be used again"), "{}", stderr(&gone));
 }
 
+#[test]
+fn a_move_that_drops_the_answers_of_the_start_takes_others() {
+    let version = |value: u32| {
+        format!(
+            "
+flow: {{ name: two, outputs: {{ said: '{{{{ late.response.content }}}}' }} }}
+nodes:
+  - {{ id: ask, type: control.gate, input: {{ prompt: Now? }} }}
+  - {{ id: late, type: control.gate, input: {{ prompt: Later? }} }}
+  - {{ id: pay, type: control.noop, input: {{ value: {value} }} }}
+edges: [{{ from: ask, to: late }}, {{ from: late, to: pay }}]
+"
+        )
+    };
+    for has_owner in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        fs::write(folder.join("two.yaml"), version(1)).unwrap();
+        let parked = output_of(folder, &["run", "two.yaml", "--run-id", "r", "--answer", "late=yes", "--quiet"]);
+        assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
+        fs::write(folder.join("two.yaml"), version(2)).unwrap();
+        let _owner = has_owner.then(|| kit::Owner::start(folder, &["drive"], "driving the runs"));
+        let answers = ["--answer", "ask=yes", "--answer", "late=no", "--quiet"];
+        let migrate =
+            |more: &[&str]| output_of(folder, &[&["runs", "migrate", "r", "--to", "latest"], more, &answers].concat());
+        let kept = migrate(&["--keep-answers"]);
+        assert!(stderr(&kept).contains("the run started with the answer `yes` for `late`"), "{}", stderr(&kept));
+        let moved = migrate(&[]);
+        if has_owner {
+            // An owner takes answers only to open questions, so it refuses the one to `late` after the move.
+            assert!(stderr(&moved).contains("gate_closed"), "{}", stderr(&moved));
+            assert!(stdout(&output_of(folder, &["runs", "events", "r"])).contains("harness:migrated"));
+        } else {
+            assert!(moved.status.success(), "{}", stderr(&moved));
+            assert!(stdout(&moved).contains("\"no\""), "{}", stdout(&moved));
+        }
+    }
+}
+
 /// A resumed run keeps the value of `strict` with which it started. This also holds for a component that runs only
 /// after the resume, even if the file of the flow has changed.
 #[test]

@@ -150,16 +150,22 @@ fn refuse_unaccepted(host: &Host, root: &RunId, answers: &[(String, String)]) ->
 
 /// Checks the answers for a run before it moves to another version of its flow. `graph`: that version, if this process
 /// has it. Fails if the version has no such node, if an open question does not accept its answer, or if a question has
-/// another answer already.
+/// another answer already. With `drops_answers`, the answers from the start of the run do not count after the move, so
+/// they are not compared.
 pub(crate) fn check_before_move(
     host: &Host,
     run: &RunId,
     answers: &[(String, String)],
     graph: Option<&Graph>,
+    drops_answers: bool,
 ) -> Result<(), CliError> {
     refuse_unaccepted(host, run, answers)?;
     graph.map_or(Ok(()), |graph| check(answers, graph))?;
-    RecordedAnswers::read(host, run, answers)?.check(run, answers)
+    let mut recorded = RecordedAnswers::read(host, run, answers)?;
+    if drops_answers {
+        recorded.kept.clear();
+    }
+    recorded.check(run, answers)
 }
 
 /// Returns the error for an answer to a run that has ended.

@@ -42,8 +42,8 @@ pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, Cli
                 return Ok(done);
             }
             // A refused answer leaves the run in its version.
-            let graph = Some(migration.other_graph());
-            answers::check_before_move(&own, &args.resume.run, &args.resume.pairs(), graph)?;
+            let (graph, drops) = (Some(migration.other_graph()), migration.plan().drops_answers);
+            answers::check_before_move(&own, &args.resume.run, &args.resume.pairs(), graph, drops)?;
             // As over HTTP, the entries come first: a process that dies leaves no move without one.
             args.resume.of.note(&own, "run.migrate", &args.resume.run)?;
             if args.keep_answers {
@@ -56,11 +56,17 @@ pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, Cli
         Owner::Other(folder) => {
             args.resume.of.refuse_beside_owner(&format!("POST /v1/runs/{}/migrate", args.resume.run))?;
             let folder = folder.to_owned();
-            if !args.check {
+            let pairs = args.resume.pairs();
+            if !args.check && !pairs.is_empty() {
+                // The plan says which answers the move drops.
+                let plan = ask(&folder, &args, true)?;
+                if let Some(done) = decide(&plan, &args)? {
+                    return Ok(done);
+                }
                 let reading = args.resume.packs.reading_host(&args.resume.of.store)?;
-                answers::check_before_move(&reading, &args.resume.run, &args.resume.pairs(), None)?;
+                answers::check_before_move(&reading, &args.resume.run, &pairs, None, plan.drops_answers)?;
             }
-            let plan = ask(&folder, &args)?;
+            let plan = ask(&folder, &args, args.check)?;
             if let Some(done) = decide(&plan, &args)? {
                 return Ok(done);
             }
@@ -70,11 +76,11 @@ pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, Cli
     }
 }
 
-/// Asks the owner of the store for the plan, and for the move unless the caller only checks.
-fn ask(folder: &Path, args: &MigrateArgs) -> Result<MigrationPlan, CliError> {
-    let MigrateArgs { resume, to, keep_answers, check } = args;
+/// Asks the owner of the store for the plan, and for the move unless it only checks.
+fn ask(folder: &Path, args: &MigrateArgs, check: bool) -> Result<MigrationPlan, CliError> {
+    let MigrateArgs { resume, to, keep_answers, .. } = args;
     let (run, reach) = (resume.run.clone(), resume.packs.reach());
-    let ask = OwnerRequest::Migrate { run, version: *to, keep_answers: *keep_answers, check: *check, reach };
+    let ask = OwnerRequest::Migrate { run, version: *to, keep_answers: *keep_answers, check, reach };
     let plan = ask_for_result(folder, &ask, &resume.run)?;
     let unexpected = |error| CliError::internal("the owner of the store sent an unexpected reply").because(&error);
     serde_json::from_str(&plan.to_text()).map_err(unexpected)
