@@ -268,9 +268,6 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
     epoch.check(&mut connection).await?;
     connection.replace_patience(patience);
     let presence = Presence::new(options.presence_folder.as_deref(), &options.name, &epoch.lineage());
-    if let Err(error) = presence::end_leases(&mut connection, &presence.find_dead()).await {
-        tracing::warn!("cannot end the leases of processes that have died, and tries again: {error}");
-    }
     let asked = Instant::now();
     connection.replace_patience(options.start_patience.max(patience));
     let entering = async {
@@ -293,6 +290,11 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedS
         ));
     });
     let owner = owner.await?;
+    // After the first commit, which waits for a replica that is away for as long as this one may.
+    connection.replace_patience(patience);
+    if let Err(error) = presence::end_leases(&mut connection, &presence.find_dead()).await {
+        tracing::warn!("cannot end the leases of processes that have died, and tries again: {error}");
+    }
     drop(connection);
     let claims = Claims::new(owner, asked, options.unfenced);
     Ok(Arc::new(Shared {
