@@ -50,9 +50,11 @@ impl<'a> PortMap<'a> {
     pub(crate) fn resolve(&mut self, edges: &mut [RawEdge<'_>], diagnostics: &mut Diagnostics<'_>) {
         for edge in edges {
             let Some((label, span)) = edge.label.take() else { continue };
-            // An unknown node and an unknown type have diagnostics of their own. Without its condition, the edge would be
-            // reported as a duplicate, too.
+            // An unknown node and an unknown type have diagnostics of their own. Without a condition, edges with different
+            // labels would be reported as equal, too.
             let Some((node, kind, ports)) = self.ports(&edge.from.0) else {
+                let is_known = self.nodes.contains_key(edge.from.0.as_str()) && parse_on(&label).is_none();
+                edge.when = is_known.then(|| Cow::Owned(condition(&edge.from.0, "route", label.into(), span)));
                 edge.is_short = false;
                 continue;
             };
@@ -64,10 +66,10 @@ impl<'a> PortMap<'a> {
                 }
                 (Some(on), ..) => edge.on = on,
                 (None, Some(value), Some(ports)) => {
-                    edge.when = Some(Cow::Owned(condition(&node.id, ports, value.clone(), span)));
+                    edge.when = Some(Cow::Owned(condition(&node.id, ports.member, value.clone(), span)));
                 }
                 (None, None, Some(ports)) if ports.is_open => {
-                    edge.when = Some(Cow::Owned(condition(&node.id, ports, label.into(), span)));
+                    edge.when = Some(Cow::Owned(condition(&node.id, ports.member, label.into(), span)));
                 }
                 _ => {
                     report_unknown(&label, (node, kind), ports, span, diagnostics);
@@ -94,7 +96,7 @@ impl<'a> PortMap<'a> {
             && label.trim() == label
             && !label.contains("{{")
             && !label.contains(char::is_control);
-        let same = condition(&node.id, ports, value.clone(), node.id_span).json() == *when;
+        let same = condition(&node.id, ports.member, value.clone(), node.id_span).json() == *when;
         (is_label && same).then(|| label.to_owned())
     }
 
@@ -147,9 +149,9 @@ fn texts(list: &Tree, text: fn(&Tree) -> Option<&Tree>) -> (IndexMap<String, Jso
 }
 
 /// Returns the condition that a node's output names the port.
-fn condition(id: &str, ports: &Ports, value: Json, span: Span) -> Tree {
+fn condition(id: &str, member: &str, value: Json, span: Span) -> Tree {
     let node = if id.contains('-') { format!("nodes[\"{id}\"]") } else { id.to_owned() };
-    let var = literal::text(format!("{node}.{}", ports.member), span);
+    let var = literal::text(format!("{node}.{member}"), span);
     let value = Tree { span, kind: Kind::Scalar(value) };
     literal::map(span, [("equals", literal::map(span, [("var", var), ("value", value)]))])
 }
