@@ -10,8 +10,8 @@ use crate::{
     yaml::{Entry, Kind, Tree},
 };
 
-/// The label of a node that lists what the node has from `flow.defaults`: a list of texts such as `grants.http` and
-/// `policy.retry`. All nodes of a flow with `defaults` have it.
+/// The label of a node that lists its defaults from `flow.defaults`, as texts such as `grants.http` and `policy.retry`. All
+/// nodes of a flow with `defaults` have it.
 const LABEL: &str = "defaults";
 const POLICY: &str = "policy";
 const GRANTS: &str = "grants";
@@ -66,8 +66,8 @@ impl Defaults<'_> {
     }
 }
 
-/// Returns what a node has from `flow.defaults`, such as `grants.http` or `policy.retry`. Returns `None` if the flow has
-/// no defaults.
+/// Returns the defaults that a node has from `flow.defaults`, such as `grants.http` or `policy.retry`. Returns `None` if the
+/// flow has no defaults.
 pub fn from_defaults(node: &Node) -> Option<Vec<&str>> {
     Some(node.labels.get(LABEL)?.as_array()?.iter().filter_map(Json::as_str).collect())
 }

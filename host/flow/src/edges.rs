@@ -18,7 +18,8 @@ pub(crate) struct RawEdge<'t> {
     pub(crate) to: (String, Span),
     pub(crate) on: On,
     pub(crate) when: Option<Cow<'t, Tree>>,
-    /// The text behind the colon of an edge in text. The module `ports` replaces it with `on` or `when`.
+    /// The text behind the colon of an edge in text. The module `ports` replaces it with `on` or `when`, and leaves one whose
+    /// meaning is unknown.
     pub(crate) label: Option<(String, Span)>,
     /// True for an edge in text, and for one of the key `after`.
     pub(crate) is_short: bool,

@@ -453,16 +453,10 @@ impl NameResolver<'_> {
             diagnostics.error("unknown_name", span, format!("unknown name `{}`", for_message(id)), Some(help));
             return None;
         };
-        let visible = self.is_visible(node);
-        if !visible {
+        if !self.is_visible(node) {
+            let hidden = facts::hidden_by(id);
             if matches!(self.visible, Visible::Before(own) if own == node) {
-                let help = match facts::NAMES.contains(&id) {
-                    true => {
-                        format!("the node `{id}` hides the fact `{id}` in the whole flow; give the node another id")
-                    }
-                    false => "use `inbound` or an earlier node".to_owned(),
-                };
-                let help = Some(help);
+                let help = Some(hidden.unwrap_or_else(|| "use `inbound` or an earlier node".to_owned()));
                 diagnostics.error(
                     "self_reference",
                     span,
@@ -472,8 +466,8 @@ impl NameResolver<'_> {
                 return None;
             }
             let message = format!("`{id}` is not an ancestor: no path of edges leads from it to this node");
-            let help = if facts::NAMES.contains(&id) {
-                format!("the node `{id}` hides the fact `{id}` in the whole flow; give the node another id")
+            let help = if let Some(hidden) = hidden {
+                hidden
             } else if self.shape.scope_of[node] == self.scope {
                 format!("add a path of edges from `{id}`; bindings do not create edges")
             } else {

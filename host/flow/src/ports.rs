@@ -46,16 +46,14 @@ impl<'a> PortMap<'a> {
         PortMap { nodes: by_id, known: HashMap::new() }
     }
 
-    /// Replaces the labels of edges with outcomes and conditions. Reports labels that are no port of their node.
+    /// Replaces the labels of edges with outcomes and conditions. Reports labels that are no port of their node, and leaves
+    /// them.
     pub(crate) fn resolve(&mut self, edges: &mut [RawEdge<'_>], diagnostics: &mut Diagnostics<'_>) {
         for edge in edges {
             let Some((label, span)) = edge.label.take() else { continue };
-            // An unknown node and an unknown type have diagnostics of their own. Without a condition, edges with different
-            // labels would be reported as equal, too.
+            // An unknown node and an unknown type have diagnostics of their own.
             let Some((node, kind, ports)) = self.ports(&edge.from.0) else {
-                let is_known = self.nodes.contains_key(edge.from.0.as_str()) && parse_on(&label).is_none();
-                edge.when = is_known.then(|| Cow::Owned(condition(&edge.from.0, "route", label.into(), span)));
-                edge.is_short = false;
+                edge.label = Some((label, span));
                 continue;
             };
             let port = ports.and_then(|ports| ports.known.get(&label));
@@ -66,15 +64,14 @@ impl<'a> PortMap<'a> {
                 }
                 (Some(on), ..) => edge.on = on,
                 (None, Some(value), Some(ports)) => {
-                    edge.when = Some(Cow::Owned(condition(&node.id, ports.member, value.clone(), span)));
+                    edge.when = Some(Cow::Owned(condition(&node.id, ports, value.clone(), span)));
                 }
                 (None, None, Some(ports)) if ports.is_open => {
-                    edge.when = Some(Cow::Owned(condition(&node.id, ports.member, label.into(), span)));
+                    edge.when = Some(Cow::Owned(condition(&node.id, ports, label.into(), span)));
                 }
                 _ => {
                     report_unknown(&label, (node, kind), ports, span, diagnostics);
-                    // Without its condition, the edge would be reported as a duplicate, too.
-                    edge.is_short = false;
+                    edge.label = Some((label, span));
                 }
             }
         }
@@ -96,7 +93,7 @@ impl<'a> PortMap<'a> {
             && label.trim() == label
             && !label.contains("{{")
             && !label.contains(char::is_control);
-        let same = condition(&node.id, ports.member, value.clone(), node.id_span).json() == *when;
+        let same = condition(&node.id, ports, value.clone(), node.id_span).json() == *when;
         (is_label && same).then(|| label.to_owned())
     }
 
@@ -149,9 +146,9 @@ fn texts(list: &Tree, text: fn(&Tree) -> Option<&Tree>) -> (IndexMap<String, Jso
 }
 
 /// Returns the condition that a node's output names the port.
-fn condition(id: &str, member: &str, value: Json, span: Span) -> Tree {
+fn condition(id: &str, ports: &Ports, value: Json, span: Span) -> Tree {
     let node = if id.contains('-') { format!("nodes[\"{id}\"]") } else { id.to_owned() };
-    let var = literal::text(format!("{node}.{member}"), span);
+    let var = literal::text(format!("{node}.{}", ports.member), span);
     let value = Tree { span, kind: Kind::Scalar(value) };
     literal::map(span, [("equals", literal::map(span, [("var", var), ("value", value)]))])
 }

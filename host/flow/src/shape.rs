@@ -121,15 +121,19 @@ impl Shape {
                 diagnostics.error("border_crossed", edge.span, message, help);
                 continue;
             }
-            let when = edge.when.as_deref().map(|when| when.json().to_text());
-            let same = same.insert((from, to, edge.on as u8, when), edge.is_short);
-            let is_double = !seen.insert((from, to, edge.on as u8)) && edge.when.is_none();
-            if same.is_some_and(|other_is_short| edge.is_short || other_is_short) {
-                let message = format!("this edge from `{}` to `{}` exists already", edge.from.0, edge.to.0);
-                diagnostics.error("duplicate_edge", edge.span, message, Some("remove one of them".into()));
-            } else if is_double {
-                let message = format!("two edges of the same kind lead from `{}` to `{}`", edge.from.0, edge.to.0);
-                diagnostics.warning("double_edge", edge.span, message, Some("remove one of them".into()));
+            // An edge with a label of unknown meaning may be unlike all others.
+            if edge.label.is_none() {
+                let when = edge.when.as_deref().map(|when| when.json().to_text());
+                let same = same.insert((from, to, edge.on as u8, when), edge.is_short);
+                let is_double = !seen.insert((from, to, edge.on as u8)) && edge.when.is_none();
+                let remove = || Some("remove one of them".to_owned());
+                if same.is_some_and(|other_is_short| edge.is_short || other_is_short) {
+                    let message = format!("this edge from `{}` to `{}` exists already", edge.from.0, edge.to.0);
+                    diagnostics.error("duplicate_edge", edge.span, message, remove());
+                } else if is_double {
+                    let message = format!("two edges of the same kind lead from `{}` to `{}`", edge.from.0, edge.to.0);
+                    diagnostics.warning("double_edge", edge.span, message, remove());
+                }
             }
             self.outgoing[from].push(self.edges.len());
             self.incoming[to].push(self.edges.len());

@@ -34,6 +34,12 @@ static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
+/// Returns the help for a node that cannot be used and has the name of a fact. `None`: no fact has the name.
+pub(super) fn hidden_by(id: &str) -> Option<String> {
+    let hides = || format!("the node `{id}` hides the fact `{id}` in the whole flow; give the node another id");
+    NAMES.contains(&id).then(hides)
+}
+
 impl NameResolver<'_> {
     /// Resolves the name of a fact. Reports members that it does not have.
     pub(super) fn fact(&self, path: &Path, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<Reference> {
