@@ -4,23 +4,31 @@ use std::fs;
 
 use flowcell_runtime::sql::Dialect;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::{
     Process, asking_flow,
     client::ask,
     done,
     kit::{output_of, stderr, stdout},
-    saying_flow, servers,
+    saying_flow,
+    servers::{self, Server},
 };
 
-#[test]
-fn a_push_that_stops_says_what_was_pushed() {
-    let Some(server) = servers::server(Dialect::Postgres) else { return };
+/// Returns a server with a database that is a store, the URL of the store, and an empty folder.
+fn store() -> Option<(&'static Server, String, String, TempDir)> {
+    let server = servers::server(Dialect::Postgres)?;
     let database = server.database();
     let url = server.url(&database);
     let folder = tempfile::tempdir().unwrap();
+    done(folder.path(), &["store", "migrate", "--store", &url]);
+    Some((server, database, url, folder))
+}
+
+#[test]
+fn a_push_that_stops_says_what_was_pushed() {
+    let Some((server, database, url, folder)) = store() else { return };
     let folder = folder.path();
-    done(folder, &["store", "migrate", "--store", &url]);
     let write = |name: &str, flow: &Value| fs::write(folder.join(format!("{name}.json")), flow.to_string()).unwrap();
     ["one", "child", "last"].iter().for_each(|name| write(name, &saying_flow(name, "1")));
     let parent = json!({
@@ -73,12 +81,8 @@ fn a_push_that_stops_says_what_was_pushed() {
 
 #[test]
 fn the_export_of_a_tenant_has_its_posted_flows() {
-    let Some(server) = servers::server(Dialect::Postgres) else { return };
-    let database = server.database();
-    let url = server.url(&database);
-    let folder = tempfile::tempdir().unwrap();
+    let Some((server, database, url, folder)) = store() else { return };
     let folder = folder.path();
-    done(folder, &["store", "migrate", "--store", &url]);
     let run = |arguments: &[&str]| done(folder, &[arguments, &["--store", &url]].concat());
     let push = |flow: &Value, tenant: &str| {
         fs::write(folder.join("flow.json"), flow.to_string()).unwrap();
