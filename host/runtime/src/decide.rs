@@ -61,7 +61,7 @@ pub enum Input {
         input: Json,
         /// The seed of the run's random numbers.
         seed: u64,
-        /// What expressions can read about the run.
+        /// The facts about the run that expressions can read.
         about: Option<Box<AboutRun>>,
     },
     /// Continues the run with a new driver.

@@ -55,7 +55,7 @@ pub enum Fact {
         seed: u64,
         /// The time at which the run ends at the latest (milliseconds since 1970).
         deadline: Option<u64>,
-        /// What expressions can read about the run. `None`: an older version wrote the fact.
+        /// The facts about the run that expressions can read. `None`: an older version wrote the fact.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         about: Option<Box<AboutRun>>,
     },

@@ -40,7 +40,7 @@ pub struct RunState {
     pub policy: FlowPolicy,
     /// The root `flow` of expressions: `{ "input": …, "name": …, "version": … }`.
     pub(crate) flow_root: Json,
-    /// What expressions can read about the run. `None`: an older version has begun the run.
+    /// The facts about the run that expressions can read. `None`: an older version has begun the run.
     pub(crate) about: Option<AboutRun>,
     /// The seed of the attempts' random streams.
     pub(crate) seed: u64,

@@ -214,7 +214,7 @@ impl Outbox {
         }
     }
 
-    /// Returns what expressions can read about a new run. `None`: the run is not new.
+    /// Returns the facts about a new run that expressions can read. `None`: the run is not new.
     pub(super) fn about(&self) -> Option<Box<AboutRun>> {
         let record = self.record.as_ref()?;
         let (run, tenant) = (self.identity.run_id.clone(), self.identity.tenant.clone());

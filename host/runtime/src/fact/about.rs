@@ -1,10 +1,10 @@
-//! What expressions can read about a run, besides its input.
+//! The facts about a run that expressions can read, besides its input.
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_flow::labels::Labels;
 use serde::{Deserialize, Serialize};
 
-/// What expressions can read about a run, besides its input and its times.
+/// The facts about a run that expressions can read, besides its input and its times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AboutRun {

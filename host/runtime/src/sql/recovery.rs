@@ -139,14 +139,14 @@ async fn test_commit(shared: &Arc<Shared>, commits: &mut TestCommits) -> Result<
     }
 }
 
-/// Returns what the server says that its commits wait for.
+/// Returns the reason that the server gives for its waiting commits.
 async fn explain_wait(shared: &Shared) -> String {
     match with_whole_connection(shared, replication::awaited_replica).await {
         Ok(Some(replica)) => replica,
         Ok(None) => {
             "no commit waits for a replica, so look for the load, the disk and the locks of the server".to_owned()
         }
-        Err(error) => format!("it is unknown what it waits for: {error}"),
+        Err(error) => format!("the server does not give the reason: {error}"),
     }
 }
 

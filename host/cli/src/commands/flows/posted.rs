@@ -124,7 +124,7 @@ impl Pushed {
         if self.json { Ok(()) } else { lines.iter().try_for_each(|line| put_line(line)) }
     }
 
-    /// Prints the output of a command that could not push `left`. Returns its error, which names what was pushed.
+    /// Prints the output of a command that could not push `left`. Returns its error, which names the flows that were pushed.
     fn stop(mut self, error: CliError, left: &[String]) -> Result<CliError, CliError> {
         self.entries.extend(left.iter().map(|name| json!({ "notPushed": name })));
         self.put_entries()?;

@@ -8,7 +8,7 @@ use crate::{
     run::{PlannedNode, Reason},
 };
 
-/// What a move of a run to another version of its flow keeps, and what starts anew.
+/// The nodes that a move of a run to another version of its flow keeps, and those that start anew.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MigrationPlan {
