@@ -19,7 +19,7 @@ use axum::{
 use flowcell_contract::Tenant;
 use flowcell_engine::Permit;
 use utoipa::openapi::{
-    OpenApi, SecurityRequirement,
+    OpenApi, Required, SecurityRequirement,
     extensions::ExtensionsBuilder,
     path::{Operation, PathItem},
 };
@@ -199,8 +199,17 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operati
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// Adds the needed scope to an operation of the document, and the bearer token if the server requires tokens.
+/// The description of a body without required members in the document. An empty body counts as such a body.
+const OPTIONAL_BODY: &str = "optional";
+
+/// Adds the needed scope to an operation of the document, and the bearer token if the server requires tokens. Says that a
+/// body need not be sent if it is optional.
 fn describe(operation: &mut Operation, access: Access, tokens: bool) {
+    if let Some(body) =
+        operation.request_body.as_mut().filter(|body| body.description.as_deref() == Some(OPTIONAL_BODY))
+    {
+        body.required = Some(Required::False);
+    }
     let Access::Needs(scope) = access else { return };
     operation.extensions = Some(ExtensionsBuilder::new().add("x-flowcell-scope", scope.name()).build());
     if !tokens {

@@ -242,7 +242,8 @@ pub(crate) async fn reply(
 /// Send a named event; it wakes a waiting node, or is stored for a later wait
 #[utoipa::path(post, path = "/v1/runs/{id}/events/{name}", tag = "steering",
     params(("id" = String, Path,), ("name" = String, Path,)),
-    request_body = Emitted, responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
+    request_body(content = Emitted, description = "optional"),
+    responses((status = 200, body = Accepted), (status = "default", body = ErrorBody)))]
 pub(crate) async fn emit(
     request: Request,
     PathParam((id, name)): PathParam<(String, String)>,
@@ -346,7 +347,8 @@ pub(crate) struct Waits {
 ///
 /// With `check` the answer is 200 with the plan: `kept`, `runs` with the reason of each node and the calls that it made,
 /// `skipped` and `gone`.
-#[utoipa::path(post, path = "/v1/runs/{id}/retry", tag = "runs", params(("id" = String, Path,), Waits), request_body = Retry,
+#[utoipa::path(post, path = "/v1/runs/{id}/retry", tag = "runs", params(("id" = String, Path,), Waits),
+    request_body(content = Retry, description = "optional"),
     responses((status = 201, body = RunView, headers(("location" = String))), (status = "default", body = ErrorBody)))]
 pub(crate) async fn retry(
     request: Request,

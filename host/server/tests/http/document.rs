@@ -33,3 +33,21 @@ fn every_route_is_in_the_document() {
         assert!(operation["security"].is_null(), "a server that asks for no token says so: {route:?}");
     }
 }
+
+#[test]
+fn a_body_without_required_members_is_optional() {
+    let document = Served::local().get("/openapi.json").json();
+    let mut count = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let body = &operation["requestBody"];
+            // Webhooks take bodies of any kind.
+            let Some(schema) = body["content"]["application/json"]["schema"]["$ref"].as_str() else { continue };
+            let schema = document.pointer(schema.trim_start_matches('#')).unwrap();
+            let needs_members = schema["required"].is_array() || schema["oneOf"].is_array();
+            assert_eq!(body["required"], needs_members, "{method} {path}");
+            count += 1;
+        }
+    }
+    assert!(count > 20, "only {count} bodies");
+}
