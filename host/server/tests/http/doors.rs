@@ -200,12 +200,13 @@ fn r23_a_draining_server_refuses_every_way_to_start_a_run() {
     let asked = read_head(&mut pending);
     assert!(asked.starts_with("GET / "), "{asked}");
     house.served.begin_stop();
-    assert!((0..20_000).any(|_| house.served.get("/readyz").status == 503));
+    // It is unready before it refuses runs: balancers get time to notice.
+    let resume = || house.call(0, "POST", "/v1/runs/done/resume", &json!({}));
+    assert!((0..20_000).any(|_| resume().fault() == (503, "draining".to_owned())));
+    assert_eq!(house.served.get("/readyz").status, 503);
     for route in START_ROUTES {
         house.is_refused(route, 503, "the server is stopping");
     }
-    let resumed = house.call(0, "POST", "/v1/runs/done/resume", &json!({}));
-    assert_eq!(resumed.fault(), (503, "draining".to_owned()));
     assert_eq!(house.count_runs(0), 1, "a refused run was begun");
     pending.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
 }
