@@ -276,6 +276,23 @@ pub struct Retry {
     pub jitter: Jitter,
     /// The failures that are retried.
     pub on: RetryOn,
+    /// Rules for certain failures. The first rule whose `on` has the code of a failure decides in place of the settings
+    /// above. A rule has no rules of its own.
+    pub rules: Vec<Retry>,
+}
+
+impl Retry {
+    /// Returns the settings for a failure with this code: those of the first rule that names the code, or the general ones.
+    pub fn for_code(&self, code: &str) -> &Retry {
+        let named =
+            |rule: &&Retry| matches!(&rule.on, RetryOn::Codes(codes) if codes.iter().any(|name| is_code(name, code)));
+        self.rules.iter().find(named).unwrap_or(self)
+    }
+}
+
+/// Reports whether a code has this name, or starts with it if it ends in `*`.
+pub fn is_code(name: &str, code: &str) -> bool {
+    name.strip_suffix('*').map_or(name == code, |start| code.starts_with(start))
 }
 
 impl Default for Retry {
@@ -287,6 +304,7 @@ impl Default for Retry {
             max_backoff_ms: 60_000,
             jitter: Jitter::Full,
             on: RetryOn::Retryable,
+            rules: Vec::new(),
         }
     }
 }
@@ -302,11 +320,13 @@ pub enum Jitter {
 }
 
 /// The failures that are retried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryOn {
     /// Failures that are marked as retryable, timeouts, and failures of the host itself (`lost_worker`).
     Retryable,
     /// Every failure, retryable or not.
     Any,
+    /// Failures with one of these codes, retryable or not. A name that ends in `*` matches every code that starts with
+    /// the text before it.
+    Codes(Vec<String>),
 }

@@ -112,7 +112,7 @@ pub(crate) fn compile_marked(
 
 /// Returns true if a field with a mark of this kind is compiled in another way than a field without a mark.
 fn changes_value(kind: MarkKind) -> bool {
-    !matches!(kind, MarkKind::Join | MarkKind::Alias | MarkKind::Flow | MarkKind::Collect | MarkKind::Url)
+    matches!(kind, MarkKind::Condition | MarkKind::Template | MarkKind::Script | MarkKind::File)
 }
 
 /// The marks that concern parts of a value. Each mark comes with the path from the value to the marked field.

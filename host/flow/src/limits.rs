@@ -20,6 +20,12 @@ pub const FLOW_DEPTH: usize = 16;
 pub const MAX_TIMEOUT_MS: u64 = 365 * 24 * 3_600 * 1_000;
 /// Maximum number of attempts of one task.
 pub const MAX_ATTEMPTS: u64 = 1_000;
+/// Maximum number of `rules` in a `retry`.
+pub const RETRY_RULES: usize = 16;
+/// Maximum number of codes in an `on` of a `retry`.
+pub const RETRY_CODES: usize = 64;
+/// Maximum length of such a code in bytes.
+pub const RETRY_CODE_BYTES: usize = 64;
 /// Maximum number of labels of a flow, a trigger or a run.
 pub const LABELS: usize = 16;
 /// Maximum size of the name and of the value of a label, in bytes.

@@ -15,6 +15,7 @@ use crate::{
     input::{self, Compiled},
     joins, limits, literal,
     names::{KnownInput, NameResolver, OwnerNames, Visible},
+    policy,
     ports::PortMap,
     read::{RESERVED, RawBody, RawFlow, RawNode},
     schema_check::{self, Part, Schemas},
@@ -214,6 +215,7 @@ impl<'a> Lowering<'a> {
         });
         let kind = kind?;
         self.check_body(index, kind, diagnostics);
+        raw.own_policy.iter().for_each(|policy| policy::check_codes(policy, kind, diagnostics));
         let url = grants::url(raw, kind, &input.expr, &self.flow_input);
         let defaults = &self.flow.defaults;
         let (grants, granted) = grants::read(raw, kind, (url.as_ref(), defaults), self.context, diagnostics);

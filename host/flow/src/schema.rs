@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::limits::{LABEL_BYTES, LABELS};
+use crate::limits::{LABEL_BYTES, LABELS, RETRY_CODE_BYTES, RETRY_CODES, RETRY_RULES};
 
 /// Returns the schema of the graph dialect (2020-12).
 pub fn schema() -> Value {
@@ -254,6 +254,23 @@ fn node_schema() -> Value {
 }
 
 fn node_policy_schema() -> Value {
+    let codes = json!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": RETRY_CODES,
+        "items": { "type": "string", "pattern": r"^[A-Za-z0-9_.-]+\*?$", "maxLength": RETRY_CODE_BYTES },
+        "description": "Codes of failures; `*` at the end stands for any rest",
+    });
+    let mut rule = retry_schema();
+    for member in rule["properties"].as_object_mut().into_iter().flat_map(|members| members.values_mut()) {
+        member.as_object_mut().map(|member| member.remove("default"));
+    }
+    rule["required"] = json!(["on"]);
+    rule["properties"]["on"] = codes.clone();
+    rule["description"] = json!("Settings for these codes; others are as in `retry`");
+    let mut retry = retry_schema();
+    retry["properties"]["on"] = json!({ "anyOf": [{ "enum": ["retryable", "any"] }, codes], "default": "retryable" });
+    retry["properties"]["rules"] = json!({ "type": "array", "maxItems": RETRY_RULES, "items": rule });
     json!({
         "type": "object",
         "additionalProperties": false,
@@ -261,18 +278,21 @@ fn node_policy_schema() -> Value {
             "timeoutMs": { "type": "integer", "minimum": 1, "default": 300_000 },
             "totalTimeoutMs": { "type": "integer", "minimum": 1 },
             "continueOnError": { "type": "boolean", "default": false },
-            "retry": {
-                "type": "object",
-                "additionalProperties": false,
-                "properties": {
-                    "maxAttempts": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 1 },
-                    "backoffMs": { "type": "integer", "minimum": 0, "default": 500 },
-                    "factor": { "type": "number", "minimum": 1, "maximum": 100, "default": 2 },
-                    "maxBackoffMs": { "type": "integer", "minimum": 0, "default": 60_000 },
-                    "jitter": { "enum": ["full", "none"], "default": "full" },
-                    "on": { "enum": ["retryable", "any"], "default": "retryable" },
-                },
-            },
+            "retry": retry,
+        },
+    })
+}
+
+fn retry_schema() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "maxAttempts": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 1 },
+            "backoffMs": { "type": "integer", "minimum": 0, "default": 500 },
+            "factor": { "type": "number", "minimum": 1, "maximum": 100, "default": 2 },
+            "maxBackoffMs": { "type": "integer", "minimum": 0, "default": 60_000 },
+            "jitter": { "enum": ["full", "none"], "default": "full" },
         },
     })
 }

@@ -177,6 +177,11 @@ fn policy_retry() {
 }
 
 #[test]
+fn policy_retry_codes() {
+    check("policy-retry-codes");
+}
+
+#[test]
 fn edge_when() {
     check("edge-when");
 }

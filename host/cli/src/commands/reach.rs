@@ -3,7 +3,7 @@
 use flowcell::{
     contract::Json,
     from_defaults,
-    graph::{Jitter, Node, NodePolicy, RetryOn},
+    graph::{Jitter, Node, NodePolicy, Retry, RetryOn},
 };
 use serde_json::{Value, json};
 
@@ -52,24 +52,32 @@ pub(super) fn policy_text(node: &Node) -> Option<String> {
 
 /// Returns a policy as the flow would write it in full.
 pub(super) fn policy_json(policy: &NodePolicy) -> Value {
-    let retry = &policy.retry;
+    let mut retry = retry_json(&policy.retry);
+    if !policy.retry.rules.is_empty() {
+        retry["rules"] = policy.retry.rules.iter().map(retry_json).collect();
+    }
     json!({
         "timeoutMs": policy.timeout_ms,
         "totalTimeoutMs": policy.total_timeout_ms,
         "continueOnError": policy.continue_on_error,
-        "retry": {
-            "maxAttempts": retry.max_attempts,
-            "backoffMs": retry.backoff_ms,
-            "factor": retry.factor,
-            "maxBackoffMs": retry.max_backoff_ms,
-            "jitter": match retry.jitter {
-                Jitter::Full => "full",
-                Jitter::None => "none",
-            },
-            "on": match retry.on {
-                RetryOn::Retryable => "retryable",
-                RetryOn::Any => "any",
-            },
+        "retry": retry,
+    })
+}
+
+fn retry_json(retry: &Retry) -> Value {
+    json!({
+        "maxAttempts": retry.max_attempts,
+        "backoffMs": retry.backoff_ms,
+        "factor": retry.factor,
+        "maxBackoffMs": retry.max_backoff_ms,
+        "jitter": match retry.jitter {
+            Jitter::Full => "full",
+            Jitter::None => "none",
+        },
+        "on": match &retry.on {
+            RetryOn::Retryable => json!("retryable"),
+            RetryOn::Any => json!("any"),
+            RetryOn::Codes(codes) => json!(codes),
         },
     })
 }

@@ -282,6 +282,7 @@ fn policy(step: &RawStep<'_>) -> NodePolicy {
         max_backoff_ms: step.fallback.delay_ms,
         jitter: Jitter::None,
         on: RetryOn::Any,
+        rules: Vec::new(),
     };
     NodePolicy { timeout_ms: STEP_TIMEOUT_MS, retry, ..NodePolicy::default() }
 }

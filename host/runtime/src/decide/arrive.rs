@@ -1,7 +1,7 @@
 //! Handles the inputs of the deciders: answers of attempts, due timers, commands of people, ends of child runs.
 
 use flowcell_contract::{Failure, Json, Pause, Step, StepResult, Value, Wake, code};
-use flowcell_flow::graph::{Jitter, Retry, RetryOn};
+use flowcell_flow::graph::{Jitter, Retry, RetryOn, is_code};
 
 use super::{Decider, Input, agents, call_ends, calls, check_answer, close, migrate, passes, quotas, ready};
 use crate::{
@@ -140,7 +140,7 @@ fn paused(decider: &mut Decider<'_>, key: TaskKey, pause: Pause, writes: Vec<Wri
 
 /// Decides whether a failed attempt is followed by another attempt or ends the task.
 fn attempt_failed(decider: &mut Decider<'_>, key: TaskKey, failure: Failure) {
-    let retry = &decider.state.graph.node(key.node).policy.retry;
+    let retry = decider.state.graph.node(key.node).policy.retry.for_code(&failure.code);
     let attempt = decider.state.task(key).tries();
     if attempt < retry.max_attempts && is_retried(retry, &failure) {
         let delay_ms = delay(retry, attempt, &failure, decider.entropy.draw());
@@ -242,8 +242,9 @@ fn event_value(name: &str, payload: &Value) -> Value {
 
 fn is_retried(retry: &Retry, failure: &Failure) -> bool {
     let always = matches!(failure.code.as_str(), code::TIMEOUT | code::LOST_WORKER);
-    match retry.on {
+    match &retry.on {
         RetryOn::Any => true,
+        RetryOn::Codes(codes) => codes.iter().any(|name| is_code(name, &failure.code)),
         RetryOn::Retryable => failure.retryable || always,
     }
 }
