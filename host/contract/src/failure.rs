@@ -43,6 +43,8 @@ pub mod code {
     pub const TOO_DEEP: &str = "too_deep";
     /// The run tree has reached the limit on the number of its runs.
     pub const TOO_MANY_CHILDREN: &str = "too_many_children";
+    /// More passes of a fan-out failed than its node allows.
+    pub const TOO_MANY_FAILURES: &str = "too_many_failures";
     /// The events of a run exceed the limit on their number or on their total size.
     pub const RUN_TOO_LARGE: &str = "run_too_large";
     /// The tenant has used up a quota that its operator set.

@@ -220,6 +220,12 @@ pub enum MarkKind {
     Script,
     /// The literal path of a script beside the flow. The node receives `{ "path": …, "text": … }`.
     File,
+    /// The number of passes that may fail before a fan-out of the node ends with [`code::TOO_MANY_FAILURES`].
+    #[serde(rename = "maxFailures")]
+    MaxFailures,
+    /// The same in percent of all passes, rounded down.
+    #[serde(rename = "maxFailuresPercent")]
+    MaxFailuresPercent,
 }
 
 /// The error of a manifest that was refused.

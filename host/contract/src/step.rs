@@ -105,6 +105,10 @@ pub struct FanOut {
     pub concurrency: Option<u32>,
     /// True if the first failing pass ends the other passes. False if a failure becomes an item of the result.
     pub stop_on_failure: bool,
+    /// The number of passes that may fail if a failure becomes an item of the result. With one more, the fan-out ends and
+    /// fails. `None`: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_failures: Option<u32>,
 }
 
 /// Another flow, run as a child.

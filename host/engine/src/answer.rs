@@ -1,8 +1,8 @@
 //! Converts the answer of a guest to a [`Step`] or a [`Failure`], and checks its limits.
 
 use flowcell_contract::{
-    Attempt, Choice, Failure, FanOut, FlowCall, JSON_VALUES, Json, Pause, Question, SizeError, Step, StepResult,
-    VALUE_BYTES, Value, Wake, code,
+    Attempt, Choice, Failure, FanOut, FlowCall, JSON_VALUES, Json, Mark, MarkKind, Pause, Question, SizeError, Step,
+    StepResult, VALUE_BYTES, Value, Wake, code,
 };
 
 use crate::{Limits, bindings::types, failure, trap::too_large};
@@ -14,8 +14,13 @@ const MAX_WAKES: usize = 16;
 const MAX_AFTER_MS: u64 = 365 * 24 * 3_600 * 1_000;
 
 /// Reads an answer. The caller must still check an output against its schema.
-pub(crate) fn read(answer: Result<types::Step, types::Failure>, attempt: &Attempt, limits: &Limits) -> StepResult {
-    let mut reader = Reader { attempt, limits, room: limits.output };
+pub(crate) fn read(
+    answer: Result<types::Step, types::Failure>,
+    attempt: &Attempt,
+    marks: &[Mark],
+    limits: &Limits,
+) -> StepResult {
+    let mut reader = Reader { attempt, marks, limits, room: limits.output };
     match answer.map_err(failure::from_guest)? {
         types::Step::Done(output) => {
             let output = reader.output(output)?;
@@ -28,6 +33,8 @@ pub(crate) fn read(answer: Result<types::Step, types::Failure>, attempt: &Attemp
 
 struct Reader<'a> {
     attempt: &'a Attempt,
+    /// The marks of the node type's input.
+    marks: &'a [Mark],
     limits: &'a Limits,
     /// The number of bytes that the keys and JSON texts in the rest of the answer may still have. Each key and text
     /// that is read reduces it; values copied from the input or from `woken`, and the state of a pause, do not.
@@ -133,7 +140,22 @@ impl Reader<'_> {
         if fan_out.concurrency == Some(0) {
             return Err(invalid("the concurrency of a fan-out must be at least 1"));
         }
-        Ok(FanOut { items, concurrency: fan_out.concurrency, stop_on_failure: fan_out.stop_on_failure })
+        let max_failures = self.max_failures(items.json().as_array().map_or(0, <[Json]>::len));
+        let types::FanOut { concurrency, stop_on_failure, .. } = fan_out;
+        Ok(FanOut { items, concurrency, stop_on_failure, max_failures })
+    }
+
+    /// Returns the number of passes that may fail, by the fields of the input that the manifest marks.
+    fn max_failures(&self, passes: usize) -> Option<u32> {
+        let marked = |kind| {
+            let mark = self.marks.iter().find(|mark| mark.kind == kind)?;
+            mark.path.iter().try_fold(self.attempt.input.json(), |value, member| value.get(member))
+        };
+        let number = marked(MarkKind::MaxFailures).and_then(Json::as_u64);
+        let percent = marked(MarkKind::MaxFailuresPercent).and_then(Json::as_f64);
+        let part = percent.map(|percent| (passes as f64 * percent / 100.0) as u64);
+        let most = number.into_iter().chain(part).min()?;
+        Some(u32::try_from(most).unwrap_or(u32::MAX))
     }
 
     fn require_body(&self) -> Result<(), Failure> {

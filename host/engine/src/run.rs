@@ -280,7 +280,9 @@ impl Inner {
         };
         let type_name = store.data().attempt.node_type.clone();
         let step = match instance.flowcell_node_node().call_run(&mut *store, &type_name).await {
-            Ok(answer) => answer::read(answer, &store.data().attempt, &self.compile_context.limits)?,
+            Ok(answer) => {
+                answer::read(answer, &store.data().attempt, &node_type.node.marks, &self.compile_context.limits)?
+            }
             Err(error) => {
                 return Err(trap::from_run(&error, store.data().stdio.last_words(), &self.compile_context.limits));
             }

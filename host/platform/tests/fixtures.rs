@@ -182,6 +182,11 @@ fn policy_retry_codes() {
 }
 
 #[test]
+fn many_failures() {
+    check("many-failures");
+}
+
+#[test]
 fn edge_when() {
     check("edge-when");
 }

@@ -34,6 +34,7 @@ impl NodeRunner for Noop {
                     items: Value::from(attempt.input.json().get("list").cloned().unwrap_or_default()),
                     concurrency: Some(8),
                     stop_on_failure: true,
+                    max_failures: None,
                 })],
                 state: Value::null(),
             }),

@@ -16,8 +16,9 @@ use crate::{
     fact::{
         AgentFact, BlockReason, Fact, ParkReason, PassOutcome, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write,
     },
+    fan_out::Each,
     outcome, outstanding,
-    state::{Deaths, Each, EdgeState, LastQuestion, Phase, RunState, Scope, Task},
+    state::{Deaths, EdgeState, LastQuestion, Phase, RunState, Scope, Task},
 };
 
 impl RunState {
@@ -77,7 +78,8 @@ impl RunState {
             Fact::FailureUnhandled { task } => self.failure_unhandled(*task),
             Fact::ScopeClosing { scope } => self.scope_mut(*scope).closing = true,
             Fact::PassStarted { scope, owner, index, variables, own } => {
-                let last = || self.task(*owner).details.as_ref().map_or(Json::Null, |details| details.last.clone());
+                let before = || self.task(*owner).details.as_ref().map_or(Json::Null, |details| details.last.clone());
+                let last = || own.as_ref().and_then(|own| own.get("last")).cloned().unwrap_or_else(before);
                 let whole = || with_last(own.as_ref().unwrap_or(&Json::Null), last());
                 let variables = variables.clone().unwrap_or_else(whole);
                 self.pass_started(*scope, *owner, *index, variables)
@@ -294,9 +296,7 @@ impl RunState {
         details.writes = writes.into();
         details.woken = None;
         if let [Wake::Each(fan_out)] = pause.until.as_slice() {
-            let length = fan_out.items.json().as_array().map_or(0, <[Json]>::len);
-            details.each =
-                Some(Each { fan_out: fan_out.clone(), next: 0, done: 0, results: vec![None; length], failure: None });
+            details.each = Some(Each::new(fan_out.clone()));
         }
         details.pause = Some(pause.clone());
     }
@@ -449,9 +449,7 @@ impl RunState {
         let result = match ended {
             PassOutcome::Done(value) => value.clone(),
             PassOutcome::Failed(failure) => {
-                if each.fan_out.stop_on_failure {
-                    each.failure.get_or_insert_with(|| (**failure).clone());
-                }
+                each.count_failure(failure);
                 outcome::failed_item(failure)
             }
             PassOutcome::Cancelled => return,

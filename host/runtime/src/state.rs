@@ -5,13 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_contract::{Failure, FanOut, Json, Pause, ScopePath, Value, Wake};
+use flowcell_contract::{Failure, Json, Pause, ScopePath, Value, Wake};
 use flowcell_flow::graph::{BodyIx, EdgeIx, FlowPolicy, Graph, NodeIx};
 
 use crate::{
     agents::Agents,
     call_log::CallLog,
     fact::{AboutRun, BlockReason, CancelReason, ParkReason, RunEnd, ScopeId, TaskKey, Write},
+    fan_out::Each,
     limits::{MAX_IDLE_RESUMES, MAX_LONE_DEATHS, MAX_RUN_BYTES, MAX_RUN_EVENTS},
     quota::QuotaHold,
 };
@@ -184,18 +185,6 @@ pub(crate) struct TaskDetails {
     pub(crate) retry_due: u64,
     /// The failure of a closing task. `None`: the task was cancelled.
     pub(crate) closing: Option<Failure>,
-}
-
-/// A fan-out in progress.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Each {
-    pub(crate) fan_out: FanOut,
-    /// The index of the next item for which a pass begins.
-    pub(crate) next: u32,
-    pub(crate) done: u32,
-    pub(crate) results: Vec<Option<Json>>,
-    /// The failure that stopped the fan-out.
-    pub(crate) failure: Option<Failure>,
 }
 
 /// The values to which a task's input and config refer, as of the moment when the task became ready. `None`: the

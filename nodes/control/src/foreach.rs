@@ -1,11 +1,10 @@
-//! The node `control.foreach`: runs its body once for each item of a list.
+//! The node `control.foreach`: runs its body once for each item or batch of a list.
 
 use flowcell_sdk::{FanOut, prelude::*};
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum OnItemError {
-    #[default]
     Fail,
     Collect,
 }
@@ -22,29 +21,92 @@ pub(crate) fn run(task: &Task) -> Result<Step> {
     }
 }
 
-/// Starts a pass for each item. The items are not read here: the host shares them with the passes.
+/// Starts a pass for each item or batch. Items that are not batched are not read here: the host shares them with the
+/// passes. The host also counts failed passes, by the fields that the manifest marks.
 fn fan_out(task: &Task) -> Result<Step> {
-    count(task)?;
+    let items = match batches(task)? {
+        Some(batches) => Source::value(batches)?,
+        None => {
+            count(task)?;
+            Source::input("/list")
+        }
+    };
     let concurrency: Option<u32> = task.input_at("/concurrency")?.flatten();
     if concurrency == Some(0) {
         return Err(Failure::invalid_input("input at `/concurrency`: must be at least 1"));
     }
-    let on_item_error: OnItemError = task.input_at("/onItemError")?.unwrap_or_default();
-    let stop_on_failure = matches!(on_item_error, OnItemError::Fail);
-    Ok(Pause::each(FanOut { items: Source::input("/list"), concurrency, stop_on_failure }).into())
+    let is_bounded = task.has_input("/maxFailures") || task.has_input("/maxFailuresPercent");
+    let stop_on_failure = match task.input_at("/onItemError")? {
+        Some(OnItemError::Fail) if is_bounded => {
+            let message =
+                "input at `/onItemError`: `fail` ends with the first failure; remove it, or the limit on failures";
+            return Err(Failure::invalid_input(message));
+        }
+        Some(on_item_error) => matches!(on_item_error, OnItemError::Fail),
+        None => !is_bounded,
+    };
+    Ok(Pause::each(FanOut { items, concurrency, stop_on_failure }).into())
 }
 
 fn output_after_passes(task: &Task) -> Result<Step> {
-    let count = Source::value(count(task)?)?;
+    let count = Source::value(number_of_passes(task)?)?;
     Ok(Output::object().with("items", Source::woken("/value")).with("count", count).into())
 }
 
 fn items_with_indices(task: &Task) -> Result<Step> {
-    let list: Vec<Value> = task.input_at("/list")?.unwrap_or_default();
-    let count = count(task)?;
+    let list: Vec<Value> = match batches(task)? {
+        Some(batches) => batches.into_iter().map(Value::from).collect(),
+        None => task.input_at("/list")?.unwrap_or_default(),
+    };
+    let count = number_of_passes(task)?;
     let place = |(index, item): (usize, Value)| json!({ "item": item, "index": index, "count": count });
     let items: Vec<Value> = list.into_iter().enumerate().map(place).collect();
     Step::value(json!({ "items": items, "count": count }))
+}
+
+/// The fields `batchSize` and `batchStep`, in items.
+struct Batching {
+    size: usize,
+    step: usize,
+}
+
+impl Batching {
+    fn read(task: &Task) -> Result<Option<Batching>> {
+        let field = |path: &str| task.input_at::<Option<u32>>(path).map(Option::flatten);
+        let (size, step) = (field("/batchSize")?, field("/batchStep")?);
+        let refuse = |problem: String| Err(Failure::invalid_input(format!("input at `/batchStep`: {problem}")));
+        match (size, step.or(size)) {
+            (None, None) => Ok(None),
+            (Some(0), _) => Err(Failure::invalid_input("input at `/batchSize`: must be at least 1")),
+            (_, Some(0)) => refuse("must be at least 1".to_owned()),
+            (Some(size), Some(step)) if step > size => {
+                refuse(format!("{step} is more than the `batchSize` of {size}, so items would be left out"))
+            }
+            (Some(size), Some(step)) => Ok(Some(Batching { size: size as usize, step: step as usize })),
+            (_, _) => refuse("needs `batchSize`".to_owned()),
+        }
+    }
+
+    /// Returns the number of batches of a list. The first batch that has the last item is the last one.
+    fn count(&self, items: usize) -> usize {
+        if items == 0 { 0 } else { items.saturating_sub(self.size).div_ceil(self.step) + 1 }
+    }
+}
+
+/// Returns the batches of the list, if the input wants batches.
+fn batches(task: &Task) -> Result<Option<Vec<Vec<Value>>>> {
+    let Some(batching) = Batching::read(task)? else { return Ok(None) };
+    count(task)?;
+    let list: Vec<Value> = task.input_at("/list")?.unwrap_or_default();
+    let starts = (0..batching.count(list.len())).map(|batch| batch * batching.step);
+    let batches = starts.map(|start| list[start..list.len().min(start.saturating_add(batching.size))].to_vec());
+    Ok(Some(batches.collect()))
+}
+
+fn number_of_passes(task: &Task) -> Result<u32> {
+    let items = count(task)?;
+    let batching = Batching::read(task)?;
+    Ok(batching.map_or(items, |batching| batching.count(items as usize) as u32))
 }
 
 /// Counts the items without reading them.

@@ -12,6 +12,8 @@ pub(crate) struct Input {
     #[serde(rename = "while")]
     condition: Json,
     max_iterations: Option<u64>,
+    #[serde(default)]
+    initial: Value,
 }
 
 /// The state that the node keeps during a pause: the number of finished passes.
@@ -32,19 +34,24 @@ pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
     }
     let before: Passes = task.state()?.unwrap_or_default();
     let done = before.done + u64::from(woken.is_some());
-    let last = woken.map_or(Value::Null, |woken| woken.value);
+    let last = woken.map_or_else(|| input.initial.clone(), |woken| woken.value);
 
     // The loop's own id refers to its finished passes, as it does inside the body.
     let own = Json::object([("iteration", Json::from(done)), ("last", Json::from(last))]);
     let locals = Json::object([(info.node_id.as_str(), own)]);
     if !crate::condition::holds(&input.condition, locals)? {
-        let last = if done == 0 { Source::Value(Value::Null) } else { Source::woken("/value") };
+        let last = if done == 0 { Source::Value(input.initial) } else { Source::woken("/value") };
         return Ok(Output::object().with("iteration", Source::value(done)?).with("last", last).into());
     }
     let cap = input.max_iterations.unwrap_or(DEFAULT_MAX_ITERATIONS);
     if done >= cap {
         return Err(Failure::new("max_iterations", format!("the condition still holds after {cap} passes")));
     }
-    let variables = Source::value(json!({ "iteration": done }))?;
+    // The host adds what the pass before gave. Before the first pass there is none.
+    let variables = match done {
+        0 => json!({ "iteration": done, "last": input.initial }),
+        _ => json!({ "iteration": done }),
+    };
+    let variables = Source::value(variables)?;
     Ok(Pause::body(variables).remember(Passes { done })?.into())
 }

@@ -39,6 +39,44 @@ fn examples_of_the_manifest_give_the_documented_results() {
     }
 }
 
+/// The failure of `control.fail` is the one that the flow describes. A wait makes it retryable.
+#[test]
+fn a_failure_has_the_code_and_the_details_of_the_flow() {
+    let fail = |input: Value| match testing::run(crate::run_node, "control.fail", Given { input, ..Given::default() }) {
+        Outcome::Failure(failure) => failure,
+        other => panic!("no failure: {other:?}"),
+    };
+    let failure = fail(json!({ "message": "sold out", "code": "no_stock", "details": [1], "retryAfterMs": 5 }));
+    assert_eq!((&*failure.code, &*failure.message), ("no_stock", "sold out"));
+    assert_eq!((failure.details, failure.retryable, failure.retry_after_ms), (Some(json!([1])), true, Some(5)));
+    let plain = fail(json!({ "message": "sold out" }));
+    assert_eq!((&*plain.code, plain.details, plain.retryable), ("failed", None, false));
+}
+
+/// A wait for a moment pauses before it, and not from the moment on.
+#[test]
+fn a_wait_ends_at_its_moment() {
+    // The task's time is 1.5 s after the beginning of 1970.
+    let wait = |at: Value| resumed("control.wait", json!({ "at": at }), Value::Null, Value::Null);
+    for at in ["1970-01-01T00:00:01.5000001Z", "1970-01-01T01:00:02+01:00"] {
+        assert!(matches!(wait(json!(at)), Outcome::Pause(wakes, _) if wakes == ["after"]), "{at}");
+    }
+    for at in [json!("1970-01-01T00:00:01.5Z"), json!(1), json!(0)] {
+        assert!(matches!(wait(at.clone()), Outcome::Output(output) if output == json!({ "waitedMs": 0 })), "{at}");
+    }
+    for at in [
+        json!("2026-11-26"),
+        json!("2026-11-26T10:00"),
+        json!("tomorrow"),
+        json!(1.5),
+        json!(-1),
+        json!(null),
+        json!([]),
+    ] {
+        assert!(matches!(wait(at.clone()), Outcome::Failure(failure) if failure.code == "invalid_input"), "{at}");
+    }
+}
+
 fn task(more: Value) -> Value {
     let mut task = json!({ "nodeId": "poll", "nowMs": 1500, "hasBody": true });
     task.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -1,10 +1,12 @@
-//! The node `control.wait`: waits for some time or for an event.
+//! The node `control.wait`: waits for some time, until a moment or for an event.
 
+use flowcell_expr::{Json, instant_milliseconds};
 use flowcell_sdk::prelude::*;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
     ms: Option<u64>,
+    at: Option<Json>,
     until: Option<String>,
 }
 
@@ -15,7 +17,7 @@ struct Began {
     started_ms: u64,
 }
 
-/// Waits for some time, for an event, or for whichever of the two comes first.
+/// Waits for some time or until a moment, for an event, or for whichever comes first.
 pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
     let now = task.info()?.now_ms;
     if let Some(woken) = task.woken_by()? {
@@ -27,11 +29,23 @@ pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
             _ => output.into(),
         });
     }
-    let pause = match (input.until, input.ms) {
+    let ms = match (input.ms, input.at) {
+        (Some(_), Some(_)) => return Err(Failure::invalid_input("give either `ms` or `at`")),
+        (ms, None) => ms,
+        (None, Some(at)) => {
+            let refuse = |error| Failure::invalid_input(format!("input at `/at`: {error}"));
+            let at = u64::try_from(instant_milliseconds(&at).map_err(refuse)?).unwrap_or_default();
+            if at <= now {
+                return Ok(Output::object().with("waitedMs", Source::value(0)?).into());
+            }
+            Some(at - now)
+        }
+    };
+    let pause = match (input.until, ms) {
         (Some(event), Some(ms)) => Pause::event(event).or_after_ms(ms),
         (Some(event), None) => Pause::event(event),
         (None, Some(ms)) => Pause::after_ms(ms),
-        (None, None) => return Err(Failure::invalid_input("give either `ms` or `until`")),
+        (None, None) => return Err(Failure::invalid_input("give `ms`, `at` or `until`")),
     };
     Ok(pause.remember(Began { started_ms: now })?.into())
 }

@@ -32,7 +32,7 @@ mod tokens;
 mod tree;
 mod values;
 
-pub use dates::instant_text;
+pub use dates::{instant_milliseconds, instant_text};
 pub use environment::enable_dates;
 pub(crate) use program::Expression;
 pub(crate) use scan::{Piece, pieces, split, whole};

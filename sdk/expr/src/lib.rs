@@ -38,7 +38,7 @@ pub use condition::Condition;
 pub use error::ExprError;
 pub use ignored_text::without_ignored;
 pub use json::Json;
-pub use language::{enable_dates, instant_text};
+pub use language::{enable_dates, instant_milliseconds, instant_text};
 pub use path::{Path, Segment};
 pub use path_use::{PathUse, Reads};
 pub use roots::{Chain, NoRoots, Roots, Strict};

@@ -96,3 +96,22 @@ proptest! {
         prop_assert_eq!(given("seconds"), a.as_second() - b.as_second());
     }
 }
+
+/// Reads instants in milliseconds since 1970, rounded up. What is no instant is refused, as is a time that leaves its zone open.
+#[test]
+fn an_instant_needs_a_zone_and_rounds_up() {
+    use flowcell_expr::{Json, instant_milliseconds};
+    let read = |text: &str| instant_milliseconds(&Json::from(text)).ok();
+    assert_eq!(read("1970-01-01T00:00:01.5Z"), Some(1_500));
+    assert_eq!(read("1970-01-01T00:00:01.5000001Z"), Some(1_501));
+    assert_eq!(read("1970-01-01T01:00:01+01:00"), Some(1_000));
+    assert_eq!(read("1969-12-31T23:59:59.9999Z"), Some(0));
+    let json = |text: &str| instant_milliseconds(&Json::parse(text).unwrap());
+    assert_eq!(json("7"), Ok(7_000));
+    for text in ["2026-11-26", "2026-11-26T10:00", "10:00Z", "", "now", "2026-02-30T10:00Z", "2026-11-26T25:00Z"] {
+        assert_eq!(read(text), None, "{text}");
+    }
+    for text in ["null", "true", "1.5", "-1", "18446744073709551615", "[]"] {
+        assert!(json(text).is_err(), "{text}");
+    }
+}

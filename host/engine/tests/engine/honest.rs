@@ -45,7 +45,7 @@ async fn pauses_arrive_unchanged() {
         audience: vec!["ops".into()],
     };
     let items = value(r#"[1,{"b":2}]"#);
-    let fan_out = FanOut { items, concurrency: Some(2), stop_on_failure: true };
+    let fan_out = FanOut { items, concurrency: Some(2), stop_on_failure: true, max_failures: None };
     let expected = [
         vec![Wake::Answer(question), Wake::After(5), Wake::Event("go".into())],
         vec![Wake::Body(value(r#"{"a":1}"#))],

@@ -198,7 +198,7 @@ fn the_flow_has_a_total_timeout() {
 
 #[test]
 fn a_body_runs_once_per_item_within_its_concurrency() {
-    let mut owner = Planned::new(Plan::Each { items: 3, concurrency: 2, stop: true });
+    let mut owner = Planned::new(Plan::Each { items: 3, concurrency: 2, may_fail: 0 });
     owner.body = Some(chain(vec![Plan::Done]));
     let result = run(&flow(vec![owner], vec![]), RunOptions::default());
     let passes: Vec<_> = event_lines(&result).into_iter().filter(|line| line.contains("pass:")).collect();
@@ -364,7 +364,7 @@ fn ended_with(
     limit: impl FnOnce(&mut RunState),
     mut look: impl FnMut(&RunState),
 ) -> (RunState, flowcell_contract::Failure) {
-    let mut owner = Planned::new(Plan::Each { items, concurrency, stop: true });
+    let mut owner = Planned::new(Plan::Each { items, concurrency, may_fail: 0 });
     owner.body = Some(chain(vec![Plan::Done]));
     let scripted = lower(&flow(vec![owner], vec![]), FlowPolicy::default());
     let mut state = RunState::new(Arc::new(scripted.graph), FlowPolicy::default());

@@ -21,7 +21,8 @@ pub(crate) enum Plan {
     Each {
         items: u32,
         concurrency: u32,
-        stop: bool,
+        /// The number of passes that may fail. With 0, the first failing pass fails the task itself.
+        may_fail: u32,
     },
     /// Runs its body this number of times, one pass after the other.
     Loop(u32),
@@ -223,10 +224,11 @@ pub(crate) fn perform(plan: &Plan, attempt: u32, woken: Option<&Value>, state: O
         Plan::Fail => Err(Failure::new("planned", "this node fails")),
         Plan::FailTimes(times) if attempt <= *times => Err(Failure::retryable("planned", "not yet")),
         _ if failed => Err(Failure::new("pass_failed", "a pass or a child failed")),
-        Plan::Each { items, concurrency, stop } if woken.is_none() => {
+        Plan::Each { items, concurrency, may_fail } if woken.is_none() => {
             let items = Value::from(Json::array((0..*items).map(Json::from)));
             let concurrency = Some(*concurrency);
-            pause(Wake::Each(FanOut { items, concurrency, stop_on_failure: *stop }), 0)
+            let max_failures = Some(*may_fail).filter(|most| !matches!(most, 0 | &u32::MAX));
+            pause(Wake::Each(FanOut { items, concurrency, stop_on_failure: *may_fail == 0, max_failures }), 0)
         }
         Plan::Loop(count) if passes < u64::from(*count) => {
             pause(Wake::Body(Value::from(Json::object([("iteration", Json::from(passes))]))), passes + 1)

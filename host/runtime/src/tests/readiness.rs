@@ -50,10 +50,11 @@ fn leaf() -> impl Strategy<Value = Planned> {
 }
 
 fn owner(body: BoxedStrategy<PlannedBody>) -> impl Strategy<Value = Planned> {
-    let each = (0..5u32, 1..4u32, any::<bool>()).prop_map(|(items, concurrency, stop)| Plan::Each {
+    let may_fail = prop_oneof![Just(0), Just(u32::MAX), 1..5u32];
+    let each = (0..5u32, 1..4u32, may_fail).prop_map(|(items, concurrency, may_fail)| Plan::Each {
         items,
         concurrency,
-        stop,
+        may_fail,
     });
     let plan = prop_oneof![each, (0..4u32).prop_map(Plan::Loop)];
     (plan, join(), body).prop_map(|(plan, join, body)| Planned { join, body: Some(body), ..Planned::new(plan) })

@@ -73,7 +73,7 @@ fn performed(node: &super::graphs::Planned) -> End {
     let body_fails = || node.body.as_ref().is_some_and(|body| run(body).1);
     let fails = match node.plan {
         Plan::Fail => true,
-        Plan::Each { items, stop, .. } => items > 0 && stop && body_fails(),
+        Plan::Each { items, may_fail, .. } => items > may_fail && body_fails(),
         Plan::Loop(count) => count > 0 && body_fails(),
         _ => false,
     };

@@ -115,7 +115,7 @@ impl NodeRunner for Nodes {
             ("t.call", None) => pause(Wake::Flow(FlowCall { name: "gate".into(), input: input.clone().into() })),
             ("t.each", None) => {
                 let items = Value::from(input.get("list").cloned().unwrap());
-                pause(Wake::Each(FanOut { items, concurrency: None, stop_on_failure: true }))
+                pause(Wake::Each(FanOut { items, concurrency: None, stop_on_failure: true, max_failures: None }))
             }
             (_, Some(value)) => Ok(Step::Done(value.into())),
             _ => Ok(Step::Done(attempt.input.clone())),

@@ -92,7 +92,7 @@ fn answer(attempt: &Attempt) -> StepResult {
         ("t.flow", None) => pause(Wake::Flow(FlowCall { name: "child".into(), input: input.clone().into() })),
         ("t.each", None) => {
             let items = Value::from(input.get("list").cloned().unwrap());
-            pause(Wake::Each(FanOut { items, concurrency: Some(2), stop_on_failure: true }))
+            pause(Wake::Each(FanOut { items, concurrency: Some(2), stop_on_failure: true, max_failures: None }))
         }
         ("t.loop", _) if u64::from(attempt.resumes) < number("times") => {
             let iteration = Json::object([("iteration", Json::from(attempt.resumes))]);

@@ -62,7 +62,7 @@ fn answer(attempt: &Attempt) -> StepResult {
         ("t.call", None) => pause(Wake::Flow(FlowCall { name: "child".into(), input: input.clone().into() })),
         ("t.each", None) => {
             let items = Value::from(input.get("list").cloned().unwrap());
-            pause(Wake::Each(FanOut { items, concurrency: Some(2), stop_on_failure: false }))
+            pause(Wake::Each(FanOut { items, concurrency: Some(2), stop_on_failure: false, max_failures: None }))
         }
         (_, Some(value)) => Ok(Step::Done(value.into())),
         _ => Ok(Step::Done(attempt.input.clone())),

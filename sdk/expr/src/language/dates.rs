@@ -19,11 +19,29 @@ use self::{
     zones::Zone,
 };
 use super::operands::{argument, invalid, kind};
+use crate::Json;
 
 /// Writes an instant as RFC 3339 has it, in UTC, from milliseconds since 1970. Returns `None` for years after 9999.
 pub fn instant_text(milliseconds: u64) -> Option<String> {
     let instant = Timestamp::from_millisecond(i64::try_from(milliseconds).ok()?).ok()?;
     Zoned { instant, zone: Zone::UTC }.to_text("now").ok()
+}
+
+/// Reads an instant: a text as RFC 3339 has it, with an offset, or whole seconds since 1970-01-01T00:00:00Z. Returns
+/// milliseconds since then, rounded up, so that nobody who waits for the instant comes too early.
+///
+/// # Errors
+/// The value is no instant: for example, it is a date without a time, or a time without an offset. The error is a sentence.
+pub fn instant_milliseconds(value: &Json) -> Result<i64, String> {
+    const NAME: &str = "instant";
+    let text = || value.as_str().map(Value::from);
+    let read = |value: Value| Moment::read(NAME, &value).ok().filter(|moment| moment.offset.is_some());
+    let moment = text().or_else(|| value.as_u64().map(Value::from)).and_then(read);
+    let moment =
+        moment.ok_or("an instant has a date, a time and an offset, such as `2026-11-26T10:00:00+01:00` or `…Z`")?;
+    let zoned = moment.at(NAME, None).map_err(|_| "the instant is not in the years 0 to 9999")?;
+    let late = i64::from(zoned.instant.subsec_nanosecond() % 1_000_000 > 0);
+    Ok(zoned.instant.as_millisecond() + late)
 }
 
 const NANOSECONDS_PER_SECOND: i128 = 1_000_000_000;
