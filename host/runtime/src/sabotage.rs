@@ -1,14 +1,16 @@
-//! Switches that break guarantees on purpose, only in builds with the feature `sabotage`. The tests must detect each
-//! of them. `FLOWCELL_TEST_SABOTAGE` selects one.
+//! Switches that break guarantees on purpose, only in builds with debug assertions. The tests must detect each of them.
+//! `FLOWCELL_TEST_SABOTAGE` selects one.
 
-#[cfg(feature = "sabotage")]
+use std::sync::LazyLock;
+
+/// The switch that is on in this process. A release build has no switches.
+static CHOSEN: LazyLock<Option<String>> = LazyLock::new(|| {
+    let chosen = std::env::var("FLOWCELL_TEST_SABOTAGE").ok();
+    chosen.filter(|_| cfg!(debug_assertions))
+});
+
 fn is_on(what: &str) -> bool {
-    std::env::var("FLOWCELL_TEST_SABOTAGE").is_ok_and(|chosen| chosen == what)
-}
-
-#[cfg(not(feature = "sabotage"))]
-fn is_on(_: &str) -> bool {
-    false
+    cfg!(debug_assertions) && CHOSEN.as_deref() == Some(what)
 }
 
 /// Returns true if nothing waits for the journal, and nothing forces it.

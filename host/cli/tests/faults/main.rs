@@ -24,7 +24,6 @@ mod ledger;
 mod moved;
 mod process;
 mod restored;
-#[cfg(feature = "sabotage")]
 mod sabotaged;
 mod soak;
 mod stopped;

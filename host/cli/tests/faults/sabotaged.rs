@@ -1,4 +1,4 @@
-//! R34: checks the checker itself. It finds violations in a build whose durability is broken, and none otherwise.
+//! R34: checks the checker itself. It finds violations in processes whose durability is broken, and none otherwise.
 
 use crate::{
     killed_anywhere::{After, Case, cases, end, live},
