@@ -92,6 +92,12 @@ impl CliError {
         CliError { findings, ..CliError::wrong(message) }
     }
 
+    /// Adds a diagnostic, which is printed before the message.
+    pub(crate) fn finding(mut self, finding: Diagnostic) -> CliError {
+        self.findings.push(finding);
+        self
+    }
+
     /// Adds an error and the chain of its sources as causes.
     pub(crate) fn because(mut self, cause: &(dyn Error + 'static)) -> CliError {
         let mut next = Some(cause);
