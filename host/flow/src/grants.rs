@@ -11,13 +11,18 @@ use crate::{
     graph::Node,
     input,
     read::RawNode,
-    yaml::{Entry, Kind, Span},
+    yaml::{Entry, Kind, Span, Tree},
 };
 
 /// The capability whose grants are URLs.
 const HTTP: &str = BuiltIn::Http.name();
 /// The help for a grant of secrets to a node that cannot send them.
 const NO_SECRETS: &str = "remove it; the host adds secrets to the requests of nodes such as `http.request`";
+
+/// Stands for the origin in the host's message about a secret that does not exist.
+const ORIGIN_PLACEHOLDER: &str = "--for ORIGIN";
+/// Maximum number of origins in a help text.
+const MAX_LISTED_ORIGINS: usize = 3;
 
 /// The target URL of a node, as far as it is known before the run.
 pub(crate) struct Url {
@@ -67,11 +72,13 @@ pub(crate) fn read<'t>(
 ) -> (Grants, Vec<&'t str>) {
     let mut grants = Grants::default();
     let mut is_right = true;
-    for entry in raw.grants.map(|tree| entries(tree, "`grants`", diagnostics)).unwrap_or_default() {
+    let own = raw.grants.map(|tree| entries(tree, "`grants`", diagnostics)).unwrap_or_default();
+    let beside: Vec<&Entry> = own.iter().collect();
+    for entry in own {
         let is_used = kind.asks_for(&entry.key) || *entry.key == *SECRETS && kind.asks_for(HTTP);
         // A node that sends no requests sends no secrets: the help for a missing secret, to create it, would be wrong.
         if is_used || *entry.key != *SECRETS {
-            is_right &= check(entry, context, diagnostics);
+            is_right &= check(entry, &beside, context, diagnostics);
         }
         let is_known = kind.asks_for(&entry.key) || is_known(entry, context, diagnostics);
         if is_known && !is_used {
@@ -135,12 +142,13 @@ pub(crate) fn check_defaults(
     diagnostics: &mut Diagnostics<'_>,
 ) {
     let has_errors = diagnostics.has_errors();
+    let beside: Vec<&Entry> = defaults.grants.iter().map(|(entry, _)| *entry).collect();
     for (entry, _) in &defaults.grants {
         if !is_known(entry, context, diagnostics) {
             continue;
         }
         if defaults::is_granted(nodes, &entry.key) {
-            check(entry, context, diagnostics);
+            check(entry, &beside, context, diagnostics);
         } else if !has_errors {
             let message = format!("no node gets the default grant `{}`", for_message(&entry.key));
             let help = match &*entry.key {
@@ -189,19 +197,21 @@ fn check_url(url: &Url, grant: &Json, is_default: bool, context: &dyn CheckConte
 }
 
 /// Checks the form of a grant. Returns true if it is valid. Whether a call fits the grant is decided later, by the
-/// capability, when the node makes the call.
-fn check(entry: &Entry, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> bool {
-    let items = match &entry.value.kind {
-        Kind::List(items) if !items.is_empty() => items.as_slice(),
-        _ => std::slice::from_ref(&entry.value),
-    };
+/// capability, when the node makes the call. `beside` has the grants in the same map.
+fn check(entry: &Entry, beside: &[&Entry], context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> bool {
     let mut is_right = true;
-    for item in items {
+    for item in items(&entry.value) {
         let grant = item.json();
         if let Err(why) = context.check_grant(&entry.key, &grant) {
             is_right = false;
-            let help = Some("`flowcell help grants` shows the grants of each capability".into());
-            diagnostics.error("wrong_grant", item.span, format!("`grants.{}`: {why}", for_message(&entry.key)), help);
+            let origins = if why.contains(ORIGIN_PLACEHOLDER) { granted_origins(beside, context) } else { Vec::new() };
+            let help = match origins.as_slice() {
+                [] => "`flowcell help grants` shows the grants of each capability".to_owned(),
+                [origin] => format!("the node may send requests to `{origin}`, so write `--for {origin}`"),
+                origins => format!("the node may send requests to `{}`; write one of them", origins.join("`, `")),
+            };
+            let message = format!("`grants.{}`: {why}", for_message(&entry.key));
+            diagnostics.error("wrong_grant", item.span, message, Some(help));
         } else if let (SECRETS, Some(name)) = (&*entry.key, grant.get("name").and_then(Json::as_str))
             && let Some(why) = context.locked_secret(name)
         {
@@ -209,4 +219,26 @@ fn check(entry: &Entry, context: &dyn CheckContext, diagnostics: &mut Diagnostic
         }
     }
     is_right
+}
+
+/// Returns the items of a grant: those of its list, or its only one.
+fn items(grant: &Tree) -> &[Tree] {
+    match &grant.kind {
+        Kind::List(items) if !items.is_empty() => items,
+        _ => std::slice::from_ref(grant),
+    }
+}
+
+/// Returns the origins that `http` among these grants names, without repetitions.
+fn granted_origins(grants: &[&Entry], context: &dyn CheckContext) -> Vec<String> {
+    let http = grants.iter().filter(|entry| *entry.key == *HTTP);
+    let urls = http.flat_map(|entry| items(&entry.value)).filter_map(Tree::text);
+    let origins = urls.filter_map(|url| Some(context.reach(url, &Json::Array(Default::default()))?.origin));
+    let mut found: Vec<String> = Vec::new();
+    for origin in origins.take(MAX_LISTED_ORIGINS) {
+        if !found.contains(&origin) {
+            found.push(for_message(&origin));
+        }
+    }
+    found
 }
