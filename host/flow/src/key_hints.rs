@@ -27,7 +27,7 @@ const RENAMED: [(&str, &str); 12] = [
 /// Keys that belong beside a node's `input`.
 const BESIDE: [&str; 9] = ["after", "body", "bodyOutput", "when", "join", "policy", "grants", "config", "promptFile"];
 /// Node types of other tools, and help texts with the Flowcell equivalents.
-const TYPES: [(&[&str], &str); 14] = [
+const TYPES: &[(&[&str], &str)] = &[
     (
         &["try", "trycatch", "catch", "onerror", "errortrigger"],
         "write an edge with `on: error`, or `policy: { continueOnError: true }`",
@@ -36,8 +36,30 @@ const TYPES: [(&[&str], &str); 14] = [
         &["parallel", "fork", "concurrent", "fanout"],
         "add an edge to each node; independent nodes run in parallel, and `control.foreach` runs a body for each item",
     ),
-    (&["code", "function", "javascript", "js", "python", "functionitem"], "write a script with `script.run`"),
-    (&["http", "httprequest", "fetch", "request", "webhookcall", "curl"], "use `http.request`"),
+    (
+        &["code", "function", "javascript", "js", "python", "functionitem", "script", "lambda", "eval", "evaluate"],
+        "write a script with `script.run`",
+    ),
+    (
+        &[
+            "http",
+            "httprequest",
+            "fetch",
+            "request",
+            "webhookcall",
+            "curl",
+            "httpget",
+            "httppost",
+            "rest",
+            "restapi",
+            "post",
+            "put",
+            "patch",
+            "graphql",
+            "url",
+        ],
+        "use `http.request`",
+    ),
     (
         &["splitinbatches", "each", "map", "itemlists", "iterate", "iteration"],
         "use `control.foreach` with a body, or `data.map`",
@@ -48,14 +70,69 @@ const TYPES: [(&[&str], &str); 14] = [
         "use `control.switch` or `control.if`, and edges with `when`",
     ),
     (&["delay", "sleep", "timer", "pause"], "use `control.wait`"),
-    (&["approval", "human", "humaninput", "manual", "usertask", "ask", "form"], "use `control.gate`"),
-    (&["set", "assign", "variable", "pass", "nop", "variables"], "use `control.noop` with a `value`, or `data.set`"),
+    (
+        &[
+            "approval",
+            "human",
+            "humaninput",
+            "manual",
+            "usertask",
+            "ask",
+            "form",
+            "approve",
+            "confirm",
+            "userinput",
+            "manualapproval",
+        ],
+        "use `control.gate`",
+    ),
+    (
+        &["set", "assign", "variable", "pass", "nop", "variables", "editfields", "setfields"],
+        "use `control.noop` with a `value`, or `data.set`",
+    ),
+    (
+        &["transform", "mapper", "expression", "jq", "jsonata", "jsonpath"],
+        "compute the value in `{{ }}`, or use `data.map` or `script.run`",
+    ),
     (&["llm", "openai", "chat", "model", "aiagent", "agent", "prompt"], "use `agent.run`"),
     (&["executeworkflow", "workflow", "call", "subworkflow", "flow"], "use `control.subflow`"),
     (&["trigger", "cron", "schedule", "webhook"], "write `flow: { triggers: [ … ] }`; triggers are not nodes"),
     (
         &["join", "wait_all", "waitall", "gather", "aggregate"],
         "use `control.merge`, or `join: all` on the node where the branches meet",
+    ),
+    (&["throw", "error", "raise", "stop", "abort", "terminate", "stopanderror"], "use `control.fail`"),
+    (&["print", "debug", "console", "logger"], "use `system.log`"),
+    (&["retry", "retries", "backoff"], "write `policy: { retry: { maxAttempts: 3 } }` on the node that may fail"),
+    (&["start", "begin", "entry"], "remove it: a flow starts with the nodes to which no edge leads"),
+    (
+        &["end", "finish", "output", "return", "respond", "respondtowebhook", "response"],
+        "write `flow: { outputs: { … } }` for the result of the run; a flow needs no last node",
+    ),
+    (
+        &["shell", "bash", "sh", "exec", "command", "executecommand", "ssh", "docker"],
+        "nodes start no programs: use `script.run`, `http.request`, or a service of the operator (`flowcell help services`)",
+    ),
+    (
+        &[
+            "email",
+            "mail",
+            "smtp",
+            "sendemail",
+            "gmail",
+            "slack",
+            "teams",
+            "discord",
+            "telegram",
+            "sms",
+            "notify",
+            "notification",
+        ],
+        "send the message with `http.request` to the API of its service",
+    ),
+    (
+        &["sql", "query", "database", "db", "postgres", "postgresql", "mysql", "mariadb", "sqlite", "mongodb", "redis"],
+        "the catalog has no databases: use `http.request`, or a service of the operator (`flowcell help services`)",
     ),
 ];
 /// Maximum number of edges in a help text.
@@ -83,10 +160,14 @@ pub(crate) fn for_input(key: &str) -> Option<String> {
     BESIDE.contains(&key).then(|| format!("write `{key}` beside `input`, not inside it"))
 }
 
-/// Suggests a Flowcell node type in place of a type of another tool. Only the last part of the type's name counts.
+/// Suggests a Flowcell node type in place of a type of another tool. Only the last part of the type's name counts, and
+/// the pack if it is `http`, as in `http.get`.
 pub(crate) fn for_type(name: &str) -> Option<String> {
-    let last = name.rsplit(['.', '/']).next().unwrap_or(name).to_lowercase().replace(['-', '_', ' '], "");
-    TYPES.iter().find(|(names, _)| names.contains(&&*last)).map(|(_, help)| (*help).to_owned())
+    let plain = |part: &str| part.to_lowercase().replace(['-', '_', ' '], "");
+    let find = |part: &str| TYPES.iter().find(|(names, _)| names.contains(&&*plain(part)));
+    let last = name.rsplit(['.', '/']).next().unwrap_or(name);
+    let is_http = || name.split_once('.').filter(|(pack, _)| pack.eq_ignore_ascii_case("http"));
+    find(last).or_else(|| find(is_http()?.0)).map(|(_, help)| (*help).to_owned())
 }
 
 /// Suggests Flowcell's name for a key. `names` has pairs: the name in other tools, and the name in Flowcell.

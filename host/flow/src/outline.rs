@@ -121,7 +121,11 @@ pub(crate) fn read(source: &Source) -> Json {
 /// Reports an error in a script, at the position where the flow refers to the script.
 fn check_script_text(source: &Source, span: Span, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
     if let Err(error) = context.check_script(source) {
-        let help = error.location.map(|(line, column)| format!("see line {line}, column {column} of the script"));
+        let place = error.location.map(|(line, column)| format!("see line {line}, column {column} of the script"));
+        let is_outside = error.message.starts_with("unexpected `return`");
+        let wrap = is_outside.then(|| "write the statements into `export async function run(services) { … }`".into());
+        let help: Vec<String> = wrap.into_iter().chain(place).collect();
+        let help = (!help.is_empty()).then(|| help.join("; "));
         diagnostics.error("bad_script", span, error.message, help);
     }
 }

@@ -268,17 +268,24 @@ fn report(
         }
         _ => {
             let cause: String = error.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
-            let help = number_for(error, at, pointer, schema);
+            let help = value_for(error, at, pointer, schema);
             diagnostics.error(part.code(), at.span, format!("`{whole}` does not match the schema: {cause}"), help);
         }
     }
 }
 
-/// Suggests a number in place of a text where the schema requires a number.
-fn number_for(error: &ValidationError<'_>, at: &Tree, pointer: &str, schema: &serde_json::Value) -> Option<String> {
+/// Suggests a value of the type that the schema requires: a number in place of a quoted one, and a list in place of its
+/// only item.
+fn value_for(error: &ValidationError<'_>, at: &Tree, pointer: &str, schema: &serde_json::Value) -> Option<String> {
     let wanted = schema.pointer(error.schema_path().as_str()).filter(|_| error.kind().keyword() == "type")?;
     let (_, key) = pointer.rsplit_once('/')?;
-    matches!(wanted.as_str(), Some("integer" | "number")).then(|| numbers::suggest(key, at.text()?))?
+    match (wanted.as_str()?, &at.kind) {
+        ("integer" | "number", _) => numbers::suggest(key, at.text()?),
+        ("array", Kind::Scalar(json)) if !json.is_null() => {
+            Some(format!("write a list: `{}: [{}]`", for_message(key), for_message(&json.to_string())))
+        }
+        _ => None,
+    }
 }
 
 fn parent(pointer: &str) -> String {

@@ -58,6 +58,11 @@ fn advice(text: &str, at: usize, message: &str) -> Option<String> {
             "end the line after the quote, or put the whole text in quotes".to_owned()
         }
         _ if message.starts_with("duplicate mapping key") => "write it once".to_owned(),
+        _ if message.starts_with("anchors and aliases") => {
+            "write the value at each place; `flow.defaults` holds what all nodes share, and `flow.input` values for \
+             `{{ }}`"
+                .to_owned()
+        }
         _ if message.starts_with("unsupported tag") => {
             "YAML reads `!` at the start of a value as a tag: put the text in quotes; in conditions write `not`"
                 .to_owned()
@@ -70,11 +75,15 @@ fn advice(text: &str, at: usize, message: &str) -> Option<String> {
 /// Explains a key that YAML reads as null.
 fn null_key(text: &str, at: usize, span: Span) -> Option<SyntaxError> {
     let (word, rest) = rest_of_line(text, at).split_once(':')?;
-    let help = Some(write_help(&format!("\"{word}\":{rest}")));
+    // In `{ null: 1, b: 2 }` the line goes on after the value.
+    let help = match enclosing(text, at) {
+        Some(_) => format!("write `\"{}\": …`", sanitized(word)),
+        None => write_help(&format!("\"{word}\":{rest}")),
+    };
     Some(SyntaxError {
         span,
         message: format!("YAML reads the key `{}` as null, but a key must be a text", sanitized(word)),
-        help,
+        help: Some(help),
     })
 }
 

@@ -29,7 +29,9 @@ struct ScriptContext;
 impl ScriptContext {
     fn find_error(script: &Source) -> Result<(), ScriptError> {
         let place = script.text.lines().zip(1..).find_map(|(line, number)| Some((number, line.find("wrong")? + 1)));
-        place.map_or(Ok(()), |place| Err(ScriptError { message: "this is wrong".into(), location: Some(place) }))
+        let message =
+            if script.text.contains("return wrong") { "unexpected `return`: statement" } else { "this is wrong" };
+        place.map_or(Ok(()), |place| Err(ScriptError { message: message.into(), location: Some(place) }))
     }
 }
 
@@ -222,6 +224,7 @@ fn a_script_that_is_one_binding_is_evaluated() {
 fn scripts_in_nodes_are_checked() {
     for (input, code, help) in [
         ("{ source: 'all wrong' }", "bad_script", "see line 1, column 5 of the script"),
+        ("{ source: 'return wrong' }", "bad_script", "write the statements into `export async function run("),
         ("{ file: ./lib/bad.js }", "bad_script", "see line 2, column 3 of the script"),
         ("{ file: ./lib/none.js }", "unreadable_file", "the path is relative to the flow's file"),
         ("{ file: '{{ flow.input.path }}' }", "literal_needed", "write a literal path"),

@@ -11,7 +11,7 @@ mod tests;
 mod text;
 mod values;
 
-pub(crate) use foreign::find;
+pub(crate) use foreign::{find, without_call};
 
 use crate::suggest::similar;
 

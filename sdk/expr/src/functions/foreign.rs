@@ -114,3 +114,25 @@ pub(crate) fn find(name: &str) -> Option<&'static Function> {
     let find = |name: &str| super::functions().find(|function| function.names.contains(&name));
     find(name).or_else(|| find(elsewhere))
 }
+
+/// Returns a help text for a function of other languages for which this one has no function but a name or a node.
+pub(crate) fn without_call(name: &str) -> Option<&'static str> {
+    let plain = name.replace('_', "").to_ascii_lowercase();
+    match plain.as_str() {
+        "now" | "today" | "utcnow" | "date" | "datetime" | "timestamp" | "time" | "currenttime" => {
+            Some("write `now` without parentheses: the present time as a text, such as `now | dateformat('%Y-%m-%d')`")
+        }
+        "uuid" | "uuid4" | "uuidv4" | "guid" | "randomuuid" | "newid" | "generateid" => {
+            Some("expressions are not random: `run.id` is unique, and in a run `task.id`")
+        }
+        "random" | "rand" | "randint" | "randomint" | "sample" | "shuffle" => {
+            Some("expressions are not random: draw the number in `script.run`, with `Math.random()`")
+        }
+        "print" | "log" | "console" | "debug" => Some("an expression prints nothing: use the node `system.log`"),
+        "env" | "getenv" | "environ" => Some(
+            "expressions do not read the environment: pass the value in `flow.input`, a secret in `grants.secrets`",
+        ),
+        "fetch" | "http" | "request" | "httpget" => Some("an expression sends nothing: use the node `http.request`"),
+        _ => None,
+    }
+}

@@ -229,9 +229,9 @@ pub(super) fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> Expr
         _ => ExprError::new("values have no methods"),
     };
     let Some(found) = functions::find(name) else {
-        return error.hint(
+        return error.hint(functions::without_call(name).unwrap_or(
             "use a filter: `value | name`; `flowcell functions` lists them, and `script.run` does other computations",
-        );
+        ));
     };
     let path = operand.and_then(|operand| static_path(operand)).map(|(path, _)| shorten(&path.to_string()));
     error.hint(found.usage(&path.unwrap_or_else(|| "value".to_owned())))
