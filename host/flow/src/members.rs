@@ -19,6 +19,16 @@ const MAX_REFERENCES: usize = 16;
 const MAX_LISTED_MEMBERS: usize = 12;
 /// Names of members that other languages and tools use for the number of items.
 const FOREIGN_LENGTH_MEMBERS: [&str; 5] = ["length", "size", "count", "len", "Count"];
+/// Names that other tools give to the result of a node.
+const FOREIGN_RESULTS: [&str; 7] = ["output", "outputs", "result", "value", "data", "json", "response"];
+/// Members of this catalog's outputs, each with its names in other tools.
+const FOREIGN_MEMBERS: [(&str, &[&str]); 5] = [
+    ("status", &["statusCode", "status_code", "statuscode", "httpStatus"]),
+    ("body", &["data", "json", "content", "text", "response", "payload", "result"]),
+    ("result", &["output", "content", "message", "answer", "response", "completion"]),
+    ("text", &["output", "content", "result", "value", "rendered"]),
+    ("list", &["items", "rows", "results", "output", "data", "result"]),
+];
 /// Members of the output that the host records for a node that was skipped, was cancelled, or failed under
 /// `continueOnError`.
 const RECORDED: [&str; 5] = ["skipped", "cancelled", "failed", "error", "attempts"];
@@ -86,7 +96,10 @@ impl MissingMember {
                     (Some(meant), ..) => meant,
                     (None, [list], _) if counts => length(&format!("{value}.{list}")),
                     (None, _, Some(next)) => format!("remove `{key}`: `{value}.{next}`"),
-                    _ => member_list(members),
+                    (None, ..) => match meant_member(&key, members).filter(|_| path.root() != "flow") {
+                        Some(meant) => format!("write `{value}.{}`", for_message(meant)),
+                        None => member_list(members),
+                    },
                 };
                 (format!("`{value}` has no member `{}`", for_message(&key)), help)
             }
@@ -106,6 +119,17 @@ impl MissingMember {
             }
         }
     }
+}
+
+/// Returns the member that other tools call `key`: by its names there, or because it is the only one of a result.
+fn meant_member<'m>(key: &str, members: &'m [String]) -> Option<&'m str> {
+    let has = |name: &str| members.iter().find(|member| *member == name).map(String::as_str);
+    let renamed = FOREIGN_MEMBERS.iter().find_map(|(name, others)| has(name).filter(|_| others.contains(&key)));
+    let only = || match members {
+        [only] if FOREIGN_RESULTS.contains(&key) => Some(only.as_str()),
+        _ => None,
+    };
+    renamed.or_else(only)
 }
 
 /// Returns a reference without its last `words` parts, which dots separate.

@@ -19,6 +19,8 @@ fn h6_a_path_in_a_body_does_not_read_a_file_of_the_server() {
     let multipart = [("Content-Type", "multipart/form-data; boundary=x")];
     let pretending = ask(served.address, "POST", "/v1/runs", &multipart, &plain.to_string());
     assert_eq!(pretending.fault(), (415, "unsupported_media_type".to_owned()));
+    let why = "the body has the media type `multipart/form-data`; send it with `content-type: application/json`";
+    assert_eq!(pretending.json()["error"]["message"], why);
     let beside = json!({ "flow": flow, "files": files });
     assert_eq!(served.post("/v1/runs", &beside).fault(), (400, "bad_request".to_owned()));
     let ran = served.post("/v1/runs?wait=true", &plain);
