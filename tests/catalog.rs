@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use flowcell_contract::Manifest;
 
-const TYPES: [&str; 45] = [
+const TYPES: [&str; 46] = [
     "agent.classify",
     "agent.coder",
     "agent.plan",
@@ -31,6 +31,7 @@ const TYPES: [&str; 45] = [
     "data.map",
     "data.merge",
     "data.pick",
+    "data.query",
     "data.reduce",
     "data.set",
     "data.sort",
@@ -57,7 +58,7 @@ const TYPES: [&str; 45] = [
 fn manifests() -> Vec<Manifest> {
     let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes");
     let read = |pack: &str| Manifest::parse(&fs::read_to_string(nodes.join(pack).join("node.yaml")).unwrap()).unwrap();
-    ["agent", "control", "data", "examples/report", "file", "http", "script", "system"].map(read).into()
+    ["agent", "control", "data", "examples/report", "file", "http", "query", "script", "system"].map(read).into()
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn page_grants_has_every_capability() {
 fn page_catalog_has_every_node_type() {
     let entries = entries(&page("catalog"));
     let mut types = Vec::new();
-    for pack in ["agent", "control", "data", "file", "http", "script", "system"] {
+    for pack in ["agent", "control", "data", "file", "http", "query", "script", "system"] {
         let text = read(&format!("nodes/{pack}/node.yaml"));
         types
             .extend(text.lines().filter_map(|line| line.strip_prefix("  - type: ")).map(|name| name.trim().to_owned()));

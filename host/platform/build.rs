@@ -22,7 +22,7 @@ const PROFILES: [&str; 2] = ["guest-dist", "guest"];
 /// The environment variable that names a folder of built packs, with files such as `flowcell_agent.wasm`.
 const CATALOG_VARIABLE: &str = "FLOWCELL_CATALOG";
 /// The packs of the catalog, in the order of its listing.
-const PACKS: [&str; 8] = ["agent", "control", "data", "file", "http", "report", "script", "system"];
+const PACKS: [&str; 9] = ["agent", "control", "data", "file", "http", "query", "report", "script", "system"];
 /// The source files and folders of the packs.
 const SOURCES: [&str; 6] = ["nodes", "sdk", "wit", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
 /// Beginnings of the names of cargo's environment variables that configure the build of the packs too. All other

@@ -64,6 +64,11 @@ fn every_type() -> Vec<(&'static str, &'static str, Value)> {
             "input: { object: '{{ flow.input.o }}', keys: [a] }",
             json!({ "object": { "a": 0.1 }, "keys": ["a"] }),
         ),
+        (
+            "data.query",
+            "input: { input: '{{ flow.input.o }}', query: '.a + $n', vars: { n: '{{ flow.input.n }}' } }",
+            json!({ "input": { "a": 0.1 }, "query": ".a + $n", "vars": { "n": 3 } }),
+        ),
         ("data.reduce", "input: { list: '{{ flow.input.list }}', expr: 'acc + item', initial: 0 }", Value::Null),
         (
             "data.set",

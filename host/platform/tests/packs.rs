@@ -6,7 +6,7 @@ mod build;
 
 use std::{fs, path::Path};
 
-const PACKS: [&str; 8] = ["agent", "control", "data", "file", "http", "report", "script", "system"];
+const PACKS: [&str; 9] = ["agent", "control", "data", "file", "http", "query", "report", "script", "system"];
 
 #[test]
 fn packs_of_a_folder_are_taken_with_their_digests() {
@@ -27,7 +27,7 @@ fn packs_of_a_folder_are_taken_with_their_digests() {
 #[test]
 fn a_folder_that_lacks_a_pack_is_refused_with_the_file_and_the_variable() {
     let (built, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    for pack in &PACKS[..7] {
+    for pack in &PACKS[..8] {
         fs::write(built.path().join(format!("flowcell_{pack}.wasm")), pack).unwrap();
     }
     let error = build::take_packs(built.path(), out.path()).unwrap_err();

@@ -53,7 +53,7 @@ fn expected(example: &Example) -> Json {
 async fn every_example_gives_what_it_says() {
     let engine = Engine::new(Config::default()).unwrap();
     let (mut types, mut wrong) = (0, Vec::new());
-    for name in ["agent", "control", "data", "file", "http", "report", "system"] {
+    for name in ["agent", "control", "data", "file", "http", "query", "report", "system"] {
         let bytes = catalog_pack(name);
         let digest = digest(&bytes);
         let pack = engine.add_built_in(bytes, digest, name).unwrap();
@@ -67,6 +67,6 @@ async fn every_example_gives_what_it_says() {
             }
         }
     }
-    assert_eq!(types, 43);
+    assert_eq!(types, 44);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -10,6 +10,7 @@ mod guests;
 mod honest;
 mod hostile;
 mod packs;
+mod queries;
 #[cfg(target_os = "linux")]
 mod resident;
 mod support;
