@@ -20,6 +20,7 @@ const TYPES: [&str; 46] = [
     "control.loop",
     "control.merge",
     "control.noop",
+    "control.scope",
     "control.subflow",
     "control.switch",
     "control.wait",

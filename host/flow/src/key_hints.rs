@@ -30,11 +30,13 @@ const BESIDE: [&str; 9] = ["after", "body", "bodyOutput", "when", "join", "polic
 const TYPES: &[(&[&str], &str)] = &[
     (
         &["try", "trycatch", "catch", "onerror", "errortrigger"],
-        "write an edge with `on: error`, or `policy: { continueOnError: true }`",
+        "write an edge with `on: error`, or `policy: { continueOnError: true }`; to catch several nodes as one, make them \
+         the body of a `control.scope`",
     ),
     (
         &["parallel", "fork", "concurrent", "fanout"],
-        "add an edge to each node; independent nodes run in parallel, and `control.foreach` runs a body for each item",
+        "add an edge to each node; independent nodes run in parallel, `control.scope` runs them as one, and \
+         `control.foreach` runs a body for each item",
     ),
     (
         &["code", "function", "javascript", "js", "python", "functionitem", "script", "lambda", "eval", "evaluate"],

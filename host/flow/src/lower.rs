@@ -360,7 +360,7 @@ impl<'a> Lowering<'a> {
                 "no_body_here",
                 raw.body_span,
                 message,
-                Some("use `control.foreach` or `control.loop`".into()),
+                Some("use `control.scope`, `control.foreach` or `control.loop`".into()),
             );
         }
         if !has_body && kind.body.as_ref().is_some_and(|body| body.required) {

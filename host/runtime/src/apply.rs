@@ -4,18 +4,15 @@
 //! then panics, because the state would no longer follow from the facts.
 
 mod migrated;
+mod passes;
 
-use std::sync::Arc;
-
-use flowcell_contract::{Failure, Json, Pause, ScopePath, Value, Wake};
-use flowcell_flow::graph::{BodyIx, EdgeIx, Graph};
+use flowcell_contract::{Failure, Json, Pause, Value, Wake};
+use flowcell_flow::graph::{BodyIx, EdgeIx};
 
 use crate::{
     call_log::CallNumber,
     capture::{self, with_last},
-    fact::{
-        AgentFact, BlockReason, Fact, ParkReason, PassOutcome, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write,
-    },
+    fact::{AgentFact, BlockReason, Fact, ParkReason, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write},
     fan_out::Each,
     outcome, outstanding,
     state::{Deaths, EdgeState, LastQuestion, Phase, RunState, Scope, Task},
@@ -77,14 +74,14 @@ impl RunState {
             Fact::EdgeSettled { scope, edge, fired } => self.edge_settled(*scope, *edge, *fired),
             Fact::FailureUnhandled { task } => self.failure_unhandled(*task),
             Fact::ScopeClosing { scope } => self.scope_mut(*scope).closing = true,
-            Fact::PassStarted { scope, owner, index, variables, own } => {
+            Fact::PassStarted { scope, owner, index, variables, own, renewed } => {
                 let before = || self.task(*owner).details.as_ref().map_or(Json::Null, |details| details.last.clone());
                 let last = || own.as_ref().and_then(|own| own.get("last")).cloned().unwrap_or_else(before);
                 let whole = || with_last(own.as_ref().unwrap_or(&Json::Null), last());
                 let variables = variables.clone().unwrap_or_else(whole);
-                self.pass_started(*scope, *owner, *index, variables)
+                passes::start(self, *scope, (*owner, *index), variables, *renewed);
             }
-            Fact::PassEnded { scope, outcome } => self.pass_ended(*scope, outcome),
+            Fact::PassEnded { scope, outcome } => passes::end(self, *scope, outcome),
             Fact::EventKept { name, payload } => self.kept.push_back((name.clone(), payload.clone())),
             Fact::EventTaken { name } => {
                 if let Some(at) = self.kept.iter().position(|(kept, _)| kept == name) {
@@ -153,7 +150,7 @@ impl RunState {
         }
     }
 
-    fn task_mut(&mut self, key: TaskKey) -> &mut Task {
+    pub(crate) fn task_mut(&mut self, key: TaskKey) -> &mut Task {
         let slot = self.graph.node(key.node).slot as usize;
         &mut self.scope_mut(key.scope).tasks[slot]
     }
@@ -163,7 +160,7 @@ impl RunState {
         self.seed = seed;
         self.deadline = deadline;
         self.next_scope = 1;
-        self.scopes.insert(ScopeId::ROOT, new_scope(&self.graph, BodyIx::ROOT));
+        self.scopes.insert(ScopeId::ROOT, passes::new_scope(&self.graph, BodyIx::ROOT));
     }
 
     /// Counts the resumption if the run has work to do. If a person requested the resumption, resets the counts of
@@ -334,6 +331,7 @@ impl RunState {
 
     fn task_ended(&mut self, key: TaskKey, phase: Phase, output: Json) {
         self.set_phase(key, phase);
+        self.keep_once_replies(key);
         let task = self.task_mut(key);
         task.output = Some(output);
         task.details = None;
@@ -343,6 +341,18 @@ impl RunState {
         // No expression reads the captured values after the task has ended. Kept, they would hold every earlier
         // version of the referenced values in memory.
         task.captured = None;
+    }
+
+    /// Keeps the replies of a task's `once` calls until no owner around it can be tried again: in the next attempt of
+    /// the owner, the same node must not make the same call again.
+    fn keep_once_replies(&mut self, key: TaskKey) {
+        self.once_replies.remove(&key);
+        let Some(owner) = self.retried_owner(key.scope) else { return };
+        let calls = self.task_mut(key).calls.take();
+        let replies = calls.map(|calls| calls.once).filter(|replies| !replies.is_empty());
+        if let Some(replies) = replies {
+            self.once_replies.entry(owner).or_default().extend(replies);
+        }
     }
 
     fn task_blocked(&mut self, key: TaskKey, reason: &BlockReason, ts: u64) {
@@ -411,54 +421,6 @@ impl RunState {
         let failure = outcome::read_failure(error.as_ref());
         self.scope_mut(key.scope).failure.get_or_insert((key, failure));
     }
-
-    fn pass_started(&mut self, id: ScopeId, owner: TaskKey, index: u32, variables: Json) {
-        let graph = self.graph.clone();
-        let node = graph.node(owner.node);
-        let Some(body) = node.body else { panic!("the journal gives `{}` a pass, but it owns no body", node.id) };
-        let path = self.scope(owner.scope).path.address(&node.id);
-        let mut scope = new_scope(&graph, body);
-        scope.path = ScopePath::from(format!("{path}[{index}]"));
-        scope.owner = Some(owner);
-        scope.index = index;
-        scope.variables = variables.clone();
-        self.scopes.insert(id, scope);
-        self.next_scope = id.0 + 1;
-        let details = self.task_mut(owner).details();
-        details.passes.insert(id);
-        details.passes_begun += 1;
-        details.variables = variables;
-        if let Some(each) = &mut details.each {
-            each.next += 1;
-        }
-    }
-
-    fn pass_ended(&mut self, id: ScopeId, ended: &PassOutcome) {
-        let Some(scope) = self.scopes.remove(&id) else { panic!("the journal ends pass {}, which is not live", id.0) };
-        let Some(owner) = scope.owner else { panic!("the journal ends the flow itself as a pass") };
-        let collects = self.graph.node(owner.node).collects.is_some();
-        let details = self.task_mut(owner).details();
-        details.passes.remove(&id);
-        let Some(each) = &mut details.each else {
-            if let (true, PassOutcome::Done(value)) = (collects, ended) {
-                details.collected.push(value.clone());
-            }
-            return;
-        };
-        each.done += 1;
-        let result = match ended {
-            PassOutcome::Done(value) => value.clone(),
-            PassOutcome::Failed(failure) => {
-                each.count_failure(failure);
-                outcome::failed_item(failure)
-            }
-            PassOutcome::Cancelled => return,
-        };
-        details.last = result.clone();
-        if let Some(slot) = each.results.get_mut(scope.index as usize) {
-            *slot = Some(result);
-        }
-    }
 }
 
 /// Returns true if a fact shows that the run makes progress.
@@ -473,23 +435,4 @@ fn is_progress(fact: &Fact) -> bool {
             | Fact::CallDecided { .. }
             | Fact::Agent { .. }
     )
-}
-
-fn new_scope(graph: &Arc<Graph>, body: BodyIx) -> Scope {
-    let shape = graph.body(body);
-    let pending = |node| graph.node(node).incoming.len() as u32;
-    let tasks: Vec<_> = shape.nodes.iter().map(|node| Task { pending: pending(*node), ..Task::default() }).collect();
-    Scope {
-        body,
-        owner: None,
-        index: 0,
-        path: ScopePath::root(),
-        variables: Json::Null,
-        waiting: tasks.len() as u32,
-        tasks,
-        edges: vec![EdgeState::Pending; shape.edges.len()],
-        active: 0,
-        failure: None,
-        closing: false,
-    }
 }

@@ -293,6 +293,10 @@ pub enum Fact {
         /// The fact has either `own` or `variables`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         own: Option<Json>,
+        /// True if the pass belongs to a later attempt of its owner, or of an owner around it: passes at the same
+        /// address may have called child runs.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        renewed: bool,
     },
     /// A pass ended, and its contents leave memory.
     PassEnded {

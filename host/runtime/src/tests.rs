@@ -16,3 +16,4 @@ mod questions;
 mod readiness;
 mod reference;
 mod resuming;
+mod scopes;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The mark before the number of a scope at the end of a child run's id: the scope began after the calling run moved to
-/// another version of its flow.
+/// another version of its flow, or in a later attempt of the node that owns it.
 pub(crate) const SCOPE_MARK: char = '~';
 
 /// The graphs of a run: the graph of the version that it began with, and one for each move to another version. Each

@@ -97,6 +97,7 @@ fn nodes_give_their_outputs_after_a_pause() {
     let after = json!({ "index": 1, "wake": "after", "value": { "elapsedMs": 500 } });
     let answer = json!({ "index": 0, "wake": "answer", "value": { "content": "yes", "choice": "yes" } });
     let each = json!({ "index": 0, "wake": "each", "value": ["x", null] });
+    let body = json!({ "index": 0, "wake": "body", "value": ["x"] });
     let flow = json!({ "index": 0, "wake": "flow", "value": { "outputs": { "a": 1 } } });
     let began = json!({ "startedMs": 1000 });
     let rows = [
@@ -116,6 +117,7 @@ fn nodes_give_their_outputs_after_a_pause() {
             json!({ "response": { "content": "yes", "choice": "yes" } }),
         ),
         ("control.foreach", json!({ "list": [1, 2] }), Value::Null, each, json!({ "items": ["x", null], "count": 2 })),
+        ("control.scope", json!({}), Value::Null, body, json!(["x"])),
         ("control.subflow", json!({ "name": "f" }), Value::Null, flow, json!({ "outputs": { "a": 1 } })),
     ];
     for (node_type, input, state, woken, output) in rows {
@@ -134,6 +136,7 @@ fn nodes_fail_after_a_failed_pause() {
             "gate_timeout",
         ),
         ("control.foreach", json!({ "list": [1] }), broken("each"), "boom"),
+        ("control.scope", json!({}), broken("body"), "boom"),
         ("control.subflow", json!({ "name": "f" }), broken("flow"), "boom"),
         ("control.loop", json!({ "while": true }), broken("body"), "boom"),
     ];
@@ -198,4 +201,10 @@ fn a_loop_counts_its_passes_and_stops_at_its_maximum() {
 fn foreach_hands_its_items_to_its_body() {
     let input = json!({ "list": [1, 2], "as": "order", "concurrency": 2, "onItemError": "collect" });
     assert_eq!(resumed("control.foreach", input, Value::Null, Value::Null), Outcome::Pause(vec!["each"], Value::Null));
+}
+
+#[test]
+fn a_scope_runs_its_body_once() {
+    let first = resumed("control.scope", json!({}), Value::Null, Value::Null);
+    assert_eq!(first, Outcome::Pause(vec!["body"], Value::Null));
 }

@@ -55,6 +55,13 @@ const EXAMPLES: &[Example] = &[
     Example::new("foreach", "graph", &["foreach.yaml"], "", "runs nodes for each item of a list"),
     Example::new("loop", "graph", &["loop.yaml"], "", "repeats nodes until a condition holds"),
     Example::new("pages", "graph", &["pages.yaml"], "", "reads pages until one is not full"),
+    Example::new(
+        "scope",
+        "graph",
+        &["scope.yaml", "scope.test.yaml"],
+        "",
+        "runs nodes as one, and catches their failures",
+    ),
     Example::new("retry", "graph", &["retry.yaml"], "", "tries again, and falls back if that fails too"),
     Example::new("request", "graph", &["request.yaml", "request.test.yaml"], "--simulate http", "calls a server"),
     Example::new("defaults", "graph", &["defaults.yaml"], "--simulate http", "grants and retries for all of its nodes"),

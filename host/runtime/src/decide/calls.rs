@@ -9,10 +9,12 @@ use crate::{
     fact::{BlockReason, CallRecord, Fact, Resolution, TaskKey},
     question::{self, Closed, QuestionRef},
     quota::QuotaHold,
+    sabotage,
     state::{Phase, Task},
 };
 
-/// Records the start of a call, and its reply if an earlier attempt has recorded it.
+/// Records the start of a call, and its reply if an earlier attempt has recorded it: one of the task, or one of an owner
+/// around it.
 pub(super) fn begin(
     decider: &mut Decider<'_>,
     task: TaskKey,
@@ -24,6 +26,8 @@ pub(super) fn begin(
         return Err(HubError::RunEnded);
     }
     let ordinal = call.ordinal;
+    let is_once = call.effect == Effect::Once && !sabotage::deduplication_is_off();
+    let reply = reply.or_else(|| decider.state.once_reply(task, &call.key).filter(|_| is_once).cloned());
     let record = call.clone();
     decider.emit(Fact::CallStarted { task, call });
     agents::call_started(decider, task, &record);

@@ -18,7 +18,8 @@ pub(super) fn start(decider: &mut Decider<'_>, owner: TaskKey, variables: Json) 
 
 fn begin_pass(decider: &mut Decider<'_>, owner: TaskKey, index: u32, variables: Option<Json>, own: Option<Json>) {
     let scope = ScopeId(decider.state.next_scope);
-    decider.emit(Fact::PassStarted { scope, owner, index, variables, own });
+    let renewed = decider.state.task(owner).attempt > 1 || decider.state.scope(owner.scope).renewed;
+    decider.emit(Fact::PassStarted { scope, owner, index, variables, own, renewed });
     ready::begin_scope(decider, scope);
 }
 

@@ -25,6 +25,11 @@ pub(super) fn is_under_way(task: &Task, (_, attempt, ordinal): CallKey) -> bool 
     task.calls.as_ref().is_some_and(|calls| calls.is_under_way((attempt, ordinal)))
 }
 
+/// Returns true if the task's attempt has made the call, and the call has no final reply.
+pub(super) fn is_open(task: &Task, (_, attempt, ordinal): CallKey) -> bool {
+    task.calls.as_ref().is_some_and(|calls| calls.digest_of((attempt, ordinal)).is_some())
+}
+
 /// The end of a call, as the capability reports it.
 pub(super) struct Ended {
     pub(super) call: CallKey,

@@ -25,16 +25,17 @@ use crate::{
 
 /// Returns the id of the child run that a task of this run calls. The id depends only on the run, the task, the attempt
 /// and its resumes. After a move of the run to another version of its flow, a body may start anew, and the numbers of its
-/// passes and attempts begin again. So the id names the scope of the pass, too, if the pass began after a move.
+/// passes and attempts begin again. They also begin again in a later attempt of the owner of the body. So the id names
+/// the scope of the pass, too, if the pass began after a move or in a later attempt.
 pub(super) fn run_id(state: &RunState, run: &RunId, key: TaskKey, attempt: u32) -> RunId {
-    let scope = match key.scope.0 {
-        scope if state.moved_at > 0 && scope >= state.moved_at => format!("{SCOPE_MARK}{scope}"),
-        _ => String::new(),
-    };
+    let began = key.scope.0;
+    let moved = state.moved_at > 0 && began >= state.moved_at;
+    let scope = if moved || state.scope(key.scope).renewed { format!("{SCOPE_MARK}{began}") } else { String::new() };
     RunId::from(format!("{}{scope}", plain_run_id(state, run, key, attempt)))
 }
 
-/// Returns the id of the child run that a task would call if the run had not moved to another version of its flow.
+/// Returns the id of the child run that a task would call if the run had not moved to another version of its flow, and if
+/// the owners around the task were in their first attempt.
 fn plain_run_id(state: &RunState, run: &RunId, key: TaskKey, attempt: u32) -> RunId {
     let call = nth_call(state, key);
     RunId::from(format!("{run}.{}.{attempt}{call}", state.address(key)))

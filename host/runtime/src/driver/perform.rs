@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::{
     Driver, attempt,
     attempts::{Answered, AttemptNumber},
-    calls::{CallKey, Ended, is_under_way},
+    calls::{CallKey, Ended, is_open, is_under_way},
     child,
     durability::OnDurable,
     options::Identity,
@@ -352,10 +352,10 @@ impl Driver {
         reply: Option<Reply>,
     ) {
         let key = (task, attempt.0, call.ordinal);
-        let has_reply = reply.is_some();
         let asks = call.ask.is_some();
-        // The deciders refuse a call of an attempt that has ended.
-        if self.apply_input(Input::Call { task, attempt, call, reply }).is_err() || has_reply {
+        // The deciders refuse a call of an attempt that has ended, and end a call that has a recorded reply.
+        let refused = self.apply_input(Input::Call { task, attempt, call, reply }).is_err();
+        if refused || !self.state.find(task).is_some_and(|task| is_open(task, key)) {
             return;
         }
         if asks {

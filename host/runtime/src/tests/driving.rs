@@ -74,7 +74,7 @@ impl Flows for OneFlow {
     }
 }
 
-fn flow(nodes: Vec<Planned>, edges: Vec<(usize, usize, On)>) -> PlannedBody {
+pub(super) fn flow(nodes: Vec<Planned>, edges: Vec<(usize, usize, On)>) -> PlannedBody {
     PlannedBody { nodes, edges }
 }
 

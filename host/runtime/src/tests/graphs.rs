@@ -8,6 +8,7 @@ use flowcell_contract::{
 use flowcell_expr::Binding;
 use flowcell_flow::graph::{
     Body, BodyIx, Bound, Edge, EdgeIx, FlowPolicy, Graph, Join, Node, NodeIx, NodePolicy, On, Outcome, Reference,
+    Retry, RetryOn,
 };
 
 /// The behaviour of a node.
@@ -24,6 +25,8 @@ pub(crate) enum Plan {
         /// The number of passes that may fail. With 0, the first failing pass fails the task itself.
         may_fail: u32,
     },
+    /// Runs its body once, in at most this number of attempts.
+    Scope(u32),
     /// Runs its body this number of times, one pass after the other.
     Loop(u32),
     /// Pauses for a timer.
@@ -181,6 +184,9 @@ fn node(
     if let Plan::FailTimes(times) = planned.plan {
         policy.retry.max_attempts = times + 1;
     }
+    if let Plan::Scope(attempts) = planned.plan {
+        policy.retry = Retry { max_attempts: attempts, on: RetryOn::Any, ..policy.retry };
+    }
     if planned.plan == Plan::Count {
         policy.retry.max_attempts = 1_000;
     }
@@ -230,6 +236,7 @@ pub(crate) fn perform(plan: &Plan, attempt: u32, woken: Option<&Value>, state: O
             let max_failures = Some(*may_fail).filter(|most| !matches!(most, 0 | &u32::MAX));
             pause(Wake::Each(FanOut { items, concurrency, stop_on_failure: *may_fail == 0, max_failures }), 0)
         }
+        Plan::Scope(_) if woken.is_none() => pause(Wake::Body(Value::from(Json::object::<&str>([]))), 0),
         Plan::Loop(count) if passes < u64::from(*count) => {
             pause(Wake::Body(Value::from(Json::object([("iteration", Json::from(passes))]))), passes + 1)
         }

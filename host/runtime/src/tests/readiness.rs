@@ -56,7 +56,7 @@ fn owner(body: BoxedStrategy<PlannedBody>) -> impl Strategy<Value = Planned> {
         concurrency,
         may_fail,
     });
-    let plan = prop_oneof![each, (0..4u32).prop_map(Plan::Loop)];
+    let plan = prop_oneof![each, (0..4u32).prop_map(Plan::Loop), (1..3u32).prop_map(Plan::Scope)];
     (plan, join(), body).prop_map(|(plan, join, body)| Planned { join, body: Some(body), ..Planned::new(plan) })
 }
 

@@ -74,6 +74,7 @@ fn performed(node: &super::graphs::Planned) -> End {
     let fails = match node.plan {
         Plan::Fail => true,
         Plan::Each { items, may_fail, .. } => items > may_fail && body_fails(),
+        Plan::Scope(_) => body_fails(),
         Plan::Loop(count) => count > 0 && body_fails(),
         _ => false,
     };
