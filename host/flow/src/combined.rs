@@ -185,6 +185,8 @@ impl Places {
             body,
             incoming: edges(&node.incoming)?,
             outgoing: edges(&node.outgoing)?,
+            cancels: node.cancels.iter().filter_map(|node| self.node(*node)).collect(),
+            cancelled_by: node.cancelled_by.iter().filter_map(|node| self.node(*node)).collect(),
             ..node.clone()
         })
     }

@@ -163,6 +163,11 @@ pub struct Node {
     pub when: Option<Bound<Condition>>,
     /// Condition for starting the node, based on its incoming edges.
     pub join: Join,
+    /// With `cancelRest`: the nodes that lead only to this one. When its join opens, those that have not ended are
+    /// cancelled.
+    pub cancels: Vec<NodeIx>,
+    /// The nodes whose `cancels` has this node.
+    pub cancelled_by: Vec<NodeIx>,
     /// Timeouts, retries and the handling of failures.
     pub policy: NodePolicy,
     /// Capabilities that the flow grants to the node.

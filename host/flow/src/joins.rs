@@ -4,7 +4,7 @@
 //! it ended, or a value that a condition compared. Two branches exclude each other if their premises contradict. Where
 //! premises are unknown (expressions as texts, cycles), none are assumed, so every reported contradiction is real.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use flowcell_contract::{Json, MarkKind, NodeType};
 use flowcell_expr::Path;
@@ -34,6 +34,66 @@ pub(crate) fn read(node: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mu
         diagnostics.error("bad_value", span, format!("invalid join `{}`", for_message(&text)), help);
         Join::Settled
     })
+}
+
+/// Finds the nodes that each node with `cancelRest` cancels: those before it that lead to no other end than it. Returns
+/// them with the index of the node with `cancelRest`.
+pub(crate) fn rests(
+    flow: &RawFlow<'_>,
+    shape: &Shape,
+    joins: &[Join],
+    diagnostics: &mut Diagnostics<'_>,
+) -> Vec<(usize, Vec<usize>)> {
+    let mut rests = Vec::new();
+    let mut work = 0;
+    for (index, node) in flow.nodes.iter().enumerate() {
+        let Some(span) = node.cancel_rest else { continue };
+        if joins[index] != Join::Any {
+            let help = Some("add `join: any`, or remove `cancelRest`".to_owned());
+            diagnostics.error("bad_join", span, "`cancelRest` needs the join `any`", help);
+            continue;
+        }
+        let before = leads_only_to(shape, index, &mut work);
+        if work > limits::CANCEL_REST_EDGES {
+            let message = format!(
+                "the branches before nodes with `cancelRest` have more than {} edges",
+                limits::CANCEL_REST_EDGES
+            );
+            diagnostics.error("too_large", span, message, Some("use `cancelRest` on fewer nodes".to_owned()));
+            break;
+        }
+        if before.is_empty() {
+            let help = Some("remove `cancelRest`, or the other edges of the nodes before this one".to_owned());
+            diagnostics.warning(
+                "bad_join",
+                span,
+                "`cancelRest` cancels nothing: each node before leads elsewhere too",
+                help,
+            );
+        }
+        rests.push((index, before));
+    }
+    rests
+}
+
+/// Returns the nodes from which every path leads to `join`. Adds the number of edges that it looks at to `work`.
+fn leads_only_to(shape: &Shape, join: usize, work: &mut usize) -> Vec<usize> {
+    // For each node before the join: the number of its edges that do not lead to the join alone.
+    let mut others: BTreeMap<usize, usize> = BTreeMap::new();
+    let (mut found, mut open) = (BTreeSet::new(), vec![join]);
+    while let Some(node) = open.pop() {
+        for edge in &shape.incoming[node] {
+            *work += 1;
+            let from = shape.edges[*edge].1;
+            let left = others.entry(from).or_insert_with(|| shape.outgoing[from].len());
+            *left -= 1;
+            // A node behind the join cannot lead to it alone.
+            if *left == 0 && from != join && !shape.ancestry.comes_before(join, from) && found.insert(from) {
+                open.push(from);
+            }
+        }
+    }
+    found.into_iter().collect()
 }
 
 /// A statement about a subject: a node, which ends in some way, or a path, which has a value. If `holds` is true,

@@ -25,7 +25,8 @@ const RENAMED: [(&str, &str); 12] = [
     ("uses", "type"),
 ];
 /// Keys that belong beside a node's `input`.
-const BESIDE: [&str; 9] = ["after", "body", "bodyOutput", "when", "join", "policy", "grants", "config", "promptFile"];
+const BESIDE: [&str; 10] =
+    ["after", "body", "bodyOutput", "when", "join", "cancelRest", "policy", "grants", "config", "promptFile"];
 /// Node types of other tools, and help texts with the Flowcell equivalents.
 const TYPES: &[(&[&str], &str)] = &[
     (

@@ -40,6 +40,8 @@ pub const MAX_CONCURRENCY: u64 = 10_000;
 pub const DIAGNOSTICS: usize = 200;
 /// Maximum number of called flows that the check of one flow reads, to find recursive calls.
 pub const CALLED_FLOWS: usize = 256;
+/// Maximum number of edges before all nodes with `cancelRest` of a flow, counted once for each of these nodes.
+pub const CANCEL_REST_EDGES: usize = 1_000_000;
 /// Maximum number of premises per node in the search for branches that exclude each other (module `joins`).
 pub const PREMISES: usize = 64;
 /// Timeout of one attempt of an agentic step in milliseconds: one day.

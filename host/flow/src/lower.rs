@@ -75,6 +75,7 @@ pub(crate) fn lower(
     for (index, join) in joins.iter().enumerate() {
         nodes.extend(lowering.node(index, *join, diagnostics));
     }
+    let rests = joins::rests(flow, &shape, &joins, diagnostics);
     grants::check_defaults(&flow.defaults, &nodes, context, diagnostics);
     let edges = lowering.edges(diagnostics);
     let bodies = lowering.bodies(diagnostics);
@@ -85,6 +86,12 @@ pub(crate) fn lower(
     });
     if diagnostics.has_errors() || nodes.len() != flow.nodes.len() {
         return None;
+    }
+    for (join, rest) in rests {
+        for node in rest {
+            nodes[node].cancelled_by.push(NodeIx(join as u32));
+            nodes[join].cancels.push(NodeIx(node as u32));
+        }
     }
     Some(Graph {
         name: flow.name.as_str().into(),
@@ -230,6 +237,8 @@ impl<'a> Lowering<'a> {
             config,
             when,
             join,
+            cancels: Vec::new(),
+            cancelled_by: Vec::new(),
             policy: raw.policy.clone(),
             grants: Arc::new(grants),
             body: self.shape.owned[index].map(|scope| BodyIx(scope as u32)),

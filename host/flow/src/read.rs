@@ -55,6 +55,8 @@ pub(crate) struct RawNode<'t> {
     pub(crate) prompt_file: Option<(String, Span)>,
     pub(crate) when: Option<&'t Tree>,
     pub(crate) join: Option<(Join, Span)>,
+    /// The place of `cancelRest: true`.
+    pub(crate) cancel_rest: Option<Span>,
     pub(crate) policy: NodePolicy,
     /// The policy as the node sets it, without the defaults of the flow.
     pub(crate) own_policy: Option<&'t Tree>,
@@ -91,8 +93,21 @@ const FLOW_KEYS: [&str; 13] = [
     "packs",
     "nodePacks",
 ];
-const NODE_KEYS: [&str; 12] =
-    ["id", "type", "after", "input", "config", "promptFile", "when", "join", "policy", "grants", "body", "bodyOutput"];
+const NODE_KEYS: [&str; 13] = [
+    "id",
+    "type",
+    "after",
+    "input",
+    "config",
+    "promptFile",
+    "when",
+    "join",
+    "cancelRest",
+    "policy",
+    "grants",
+    "body",
+    "bodyOutput",
+];
 
 /// Reads a flow.
 pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> RawFlow<'t> {
@@ -229,6 +244,9 @@ fn read_node<'t>(
         prompt_file: text(tree, "promptFile", diagnostics),
         when: tree.member("when"),
         join: read_join(tree, diagnostics),
+        cancel_rest: flag(tree, "cancelRest", diagnostics)
+            .filter(|wanted| *wanted)
+            .and_then(|_| Some(tree.member("cancelRest")?.span)),
         policy: flow.defaults.policy.clone(),
         own_policy: map(tree, "policy", diagnostics),
         grants: map(tree, "grants", diagnostics),

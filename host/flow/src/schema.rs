@@ -233,6 +233,11 @@ fn node_schema() -> Value {
             "promptFile": { "type": "string", "description": "Read into input.prompt" },
             "when": { "$ref": "#/$defs/condition" },
             "join": { "enum": ["settled", "all", "any"], "default": "settled" },
+            "cancelRest": {
+                "type": "boolean",
+                "default": false,
+                "description": "With the join `any`: cancels what leads only to this node when the first edge fires",
+            },
             "policy": { "$ref": "#/$defs/nodePolicy" },
             "grants": { "type": "object", "description": "Capabilities of the node, such as hosts and files" },
             "body": {

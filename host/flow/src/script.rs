@@ -120,6 +120,7 @@ fn node<'t>(input: &'t Tree, grants: &'t Tree, span: Span) -> RawNode<'t> {
         prompt_file: None,
         when: None,
         join: None,
+        cancel_rest: None,
         policy: NodePolicy::default(),
         own_policy: None,
         grants: Some(grants),

@@ -187,6 +187,11 @@ fn many_failures() {
 }
 
 #[test]
+fn race() {
+    check("race");
+}
+
+#[test]
 fn edge_when() {
     check("edge-when");
 }

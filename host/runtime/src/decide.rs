@@ -31,6 +31,7 @@ mod close;
 mod migrate;
 mod passes;
 mod quotas;
+mod race;
 mod ready;
 mod replies;
 mod settle;

@@ -51,6 +51,7 @@ const EXAMPLES: &[Example] = &[
     Example::new("short", "graph", &["short.yaml", "short.test.yaml"], "", "writes its edges in short forms"),
     Example::new("parallel", "graph", &["parallel.yaml"], "", "runs three nodes at the same time and joins them"),
     Example::new("orders", "graph", &["orders.yaml"], "", "sorts, groups and merges the orders of two shops"),
+    Example::new("race", "graph", &["race.yaml"], "", "takes the first answer and cancels the slow branch"),
     Example::new("query", "graph", &["query.yaml"], "", "finds and counts with queries in jq"),
     Example::new("foreach", "graph", &["foreach.yaml"], "", "runs nodes for each item of a list"),
     Example::new("loop", "graph", &["loop.yaml"], "", "repeats nodes until a condition holds"),

@@ -235,6 +235,7 @@ impl Generated<'_> {
             prompt_file: None,
             when: None,
             join: Some((Join::Any, step.id_span)),
+            cancel_rest: None,
             policy: policy(step),
             own_policy: None,
             grants: Some(&node.grants),

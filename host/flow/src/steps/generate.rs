@@ -97,6 +97,7 @@ fn raw_node<'s>(step: &'s RawStep<'_>, node: &'s GeneratedNode) -> RawNode<'s> {
         prompt_file: None,
         when: None,
         join: None,
+        cancel_rest: None,
         policy: NodePolicy::default(),
         own_policy: None,
         grants: step.grants,

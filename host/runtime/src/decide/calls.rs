@@ -2,7 +2,7 @@
 
 use flowcell_contract::{Effect, Failure, Json, code};
 
-use super::{Decider, agents, call_ends, check_answer, close, quotas, replies};
+use super::{Decider, agents, call_ends, check_answer, close, quotas, race, replies};
 use crate::{
     call_log::{ALLOW, Reply, permission},
     command::HubError,
@@ -72,7 +72,10 @@ pub(super) fn ended(decider: &mut Decider<'_>, key: TaskKey, call: (u32, u32), r
     call_ends::end(decider, key, call, reply);
     match decider.state.task(key).phase {
         Phase::Closing if !decider.state.task(key).has_calls_in_progress() => close::finish(decider, key),
-        Phase::Running | Phase::Delayed | Phase::Resolved => ask_about_calls(decider, key),
+        Phase::Running | Phase::Delayed | Phase::Resolved => {
+            ask_about_calls(decider, key);
+            race::call_ended(decider, key);
+        }
         _ => {}
     }
 }

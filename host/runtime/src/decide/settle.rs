@@ -3,7 +3,7 @@
 use flowcell_contract::{Failure, Json, code};
 use flowcell_flow::graph::{EdgeIx, Join, NodeIx, On, Outcome};
 
-use super::{Decider, close, passes, ready};
+use super::{Decider, close, passes, race, ready};
 use crate::{
     capture,
     fact::{CancelReason, Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey},
@@ -95,7 +95,10 @@ pub(super) fn settle_join(decider: &mut Decider<'_>, key: TaskKey) {
     let settled = node.incoming.len() as u32 - task.pending;
     let skipped = settled - task.fired;
     match node.join {
-        Join::Any if task.fired > 0 => ready::open(decider, key),
+        Join::Any if task.fired > 0 => {
+            ready::open(decider, key);
+            race::won(decider, key);
+        }
         Join::All if skipped > 0 => ready::skip(decider, key, SkipReason::Join),
         _ if task.pending > 0 => {}
         _ if task.fired > 0 => ready::open(decider, key),

@@ -58,6 +58,8 @@ pub(crate) enum Plan {
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
     pub(crate) join: Join,
+    /// With the join `any`: cancels the nodes that lead only to this one.
+    pub(crate) cancel_rest: bool,
     pub(crate) continue_on_error: bool,
     pub(crate) body: Option<PlannedBody>,
 }
@@ -72,7 +74,7 @@ pub(crate) struct PlannedBody {
 
 impl Planned {
     pub(crate) fn new(plan: Plan) -> Planned {
-        Planned { plan, join: Join::Settled, continue_on_error: false, body: None }
+        Planned { plan, join: Join::Settled, cancel_rest: false, continue_on_error: false, body: None }
     }
 }
 
@@ -124,6 +126,10 @@ fn lower_body(scripted: &mut Scripted, body: &PlannedBody, owner: Option<NodeIx>
     }
     for (slot, ix) in nodes.iter().enumerate() {
         scripted.graph.nodes[ix.0 as usize].on_cycle = reaches(body, slot, slot);
+        for node in rest(body, slot) {
+            scripted.graph.nodes[first + node].cancelled_by.push(*ix);
+            scripted.graph.nodes[ix.0 as usize].cancels.push(nodes[node]);
+        }
     }
     let starts = nodes.iter().copied().filter(|ix| scripted.graph.node(*ix).incoming.is_empty()).collect();
     let sinks = nodes.iter().copied().filter(|ix| scripted.graph.node(*ix).outgoing.is_empty()).collect();
@@ -136,6 +142,33 @@ fn lower_body(scripted: &mut Scripted, body: &PlannedBody, owner: Option<NodeIx>
         }
     }
     body_ix
+}
+
+/// Makes every join `any` of a scope one of `cancelRest`.
+pub(crate) fn race(mut body: PlannedBody) -> PlannedBody {
+    for node in &mut body.nodes {
+        node.cancel_rest = node.join == Join::Any;
+    }
+    body
+}
+
+/// Returns the nodes that a node with `cancelRest` cancels: those from which every edge leads to it, or to another of them.
+pub(crate) fn rest(body: &PlannedBody, join: usize) -> Vec<usize> {
+    let mut found = Vec::new();
+    let targets = |node: usize| body.edges.iter().filter(move |(from, ..)| *from == node).map(|(_, to, _)| *to);
+    while body.nodes[join].cancel_rest {
+        let leads_here = |node: &usize| {
+            let mut targets = targets(*node).peekable();
+            targets.peek().is_some() && targets.all(|to| to == join || found.contains(&to))
+        };
+        let candidates = (0..body.nodes.len()).filter(|node| *node != join && !reaches(body, join, *node));
+        let more: Vec<_> = candidates.filter(|node| !found.contains(node) && leads_here(node)).collect();
+        if more.is_empty() {
+            break;
+        }
+        found.extend(more);
+    }
+    found
 }
 
 /// Returns true if a path of at least one edge leads from one node to another.
@@ -199,6 +232,8 @@ fn node(
         config: nothing(),
         when: None,
         join: planned.join,
+        cancels: Vec::new(),
+        cancelled_by: Vec::new(),
         policy,
         grants: Arc::default(),
         body: None,

@@ -8,7 +8,7 @@ use flowcell_flow::graph::{FlowPolicy, Join, On};
 use proptest::{prelude::*, test_runner::Config};
 
 use super::{
-    graphs::{Plan, Planned, PlannedBody, lower, perform},
+    graphs::{Plan, Planned, PlannedBody, lower, perform, race},
     reference::{self, End},
 };
 use crate::{
@@ -222,8 +222,31 @@ proptest! {
         prop_assert_eq!(matches!(bench.state.end(), Some(RunEnd::Failed { .. })), unhandled);
     }
 
+    /// A race changes nothing but the ends of the branches that it cancels, once its join has opened.
     #[test]
-    fn r19_r33_fail_fast_and_cancel_end_every_run(flow in scope(2), seed: u64, cancel_after in 0..40usize) {
+    fn races_cancel_only_what_leads_to_them(flow in scope(2).prop_map(race), seed: u64, permits in 1..6u32) {
+        let policy = FlowPolicy { fail_fast: false, max_concurrency: permits, ..FlowPolicy::default() };
+        let mut bench = Bench::new(&flow, policy, seed);
+        bench.run();
+        let (expected, _) = reference::run(&flow);
+        let losers = reference::losers(&flow, &expected);
+        for (node, phase) in bench.ends.iter().enumerate() {
+            let end = match phase {
+                Some(Phase::Succeeded) => End::Succeeded,
+                Some(Phase::Failed) => End::Failed,
+                Some(Phase::Skipped) => End::Skipped,
+                Some(Phase::Cancelled) if losers.contains(&node) => continue,
+                other => panic!("node {node} ended as {other:?}"),
+            };
+            prop_assert_eq!(end, expected[node], "node {}", node);
+        }
+        let has_failed = matches!(bench.state.end(), Some(RunEnd::Failed { .. }));
+        prop_assert!(reference::may_fail(&flow, &expected, has_failed));
+    }
+
+    #[test]
+    fn r19_r33_fail_fast_and_cancel_end_every_run(flow in scope(2), races: bool, seed: u64, cancel_after in 0..40usize) {
+        let flow = if races { race(flow) } else { flow };
         let mut bench = Bench::new(&flow, FlowPolicy::default(), seed);
         bench.bring(Input::Start { input: Json::Null, seed: 7, about: None });
         for _ in 0..cancel_after {

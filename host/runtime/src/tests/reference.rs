@@ -1,8 +1,10 @@
 //! The rules of readiness in their simplest form: recompute everything until nothing changes.
 
+use std::collections::BTreeSet;
+
 use flowcell_flow::graph::{Join, On};
 
-use super::graphs::{Plan, PlannedBody, reaches};
+use super::graphs::{Plan, PlannedBody, reaches, rest};
 
 /// The end of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,19 @@ pub(crate) fn run(body: &PlannedBody) -> (Vec<End>, bool) {
     let ends: Vec<_> = ends.into_iter().flatten().collect();
     let unhandled = (0..ends.len()).any(|node| ends[node] == End::Failed && !is_handled(body, node));
     (ends, unhandled)
+}
+
+/// Returns the nodes that a race may cancel, as soon as one of the nodes that cancel them has run.
+pub(crate) fn losers(body: &PlannedBody, ends: &[End]) -> BTreeSet<usize> {
+    let opened = |join: &usize| ends[*join] != End::Skipped;
+    (0..body.nodes.len()).filter(opened).flat_map(|join| rest(body, join)).collect()
+}
+
+/// Returns true if the run may end as failed or not. A race may cancel a node before it fails.
+pub(crate) fn may_fail(body: &PlannedBody, ends: &[End], has_failed: bool) -> bool {
+    let losers = losers(body, ends);
+    let mut unhandled = (0..ends.len()).filter(|node| ends[*node] == End::Failed && !is_handled(body, *node));
+    if has_failed { unhandled.next().is_some() } else { unhandled.all(|node| losers.contains(&node)) }
 }
 
 fn is_handled(body: &PlannedBody, node: usize) -> bool {
