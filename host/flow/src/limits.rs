@@ -49,3 +49,9 @@ pub const STEP_TIMEOUT_MS: u64 = 24 * 3_600 * 1_000;
 /// Maximum number of names in an agentic flow with which a misspelled name is compared. It is also the maximum number
 /// of misspelled names for which similar ones are sought.
 pub const SIMILAR_NAMES: usize = 1_000;
+/// Maximum size of a predicate of an agentic rule in bytes, if it has more than one comparison, `sizeof` or parentheses.
+pub const PREDICATE_BYTES: usize = 4 * 1024;
+/// Maximum number of comparisons in a predicate.
+pub const PREDICATE_COMPARISONS: usize = 64;
+/// Maximum depth of parentheses in a predicate.
+pub const PREDICATE_DEPTH: usize = 16;

@@ -34,11 +34,20 @@ pub(crate) fn is_one_binding(text: &str) -> bool {
 
 /// Converts a value to a tree at a position, with its texts escaped.
 pub(crate) fn tree(value: &Json, span: Span) -> Tree {
+    converted(value, span, &|text| escaped(text).into())
+}
+
+/// Converts a condition to a tree at a position. Its texts are expressions.
+pub(crate) fn condition(value: &Json, span: Span) -> Tree {
+    converted(value, span, &|text| text.into())
+}
+
+fn converted(value: &Json, span: Span, text_of: &dyn Fn(&str) -> Json) -> Tree {
     let kind = match value {
-        Json::String(text) => Kind::Scalar(escaped(text).into()),
-        Json::Array(items) => Kind::List(items.iter().map(|item| tree(item, span)).collect()),
+        Json::String(text) => Kind::Scalar(text_of(text)),
+        Json::Array(items) => Kind::List(items.iter().map(|item| converted(item, span, text_of)).collect()),
         Json::Object(members) => {
-            return map(span, members.iter().map(|(key, member)| (&**key, tree(member, span))));
+            return map(span, members.iter().map(|(key, member)| (&**key, converted(member, span, text_of))));
         }
         plain => Kind::Scalar(plain.clone()),
     };

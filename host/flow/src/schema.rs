@@ -111,7 +111,7 @@ fn rule_schema() -> Value {
         "required": ["then"],
         "additionalProperties": false,
         "properties": {
-            "if": { "type": "string", "description": "${args.key} == value, != value or =~ /pattern/; without a condition the rule always applies" },
+            "if": { "type": "string", "description": "${args.key} == value, != value, =~ /pattern/, < 3, or sizeof ${args.key} == 0; joined by &&, || and !( ); without a condition the rule always applies" },
             "then": { "$ref": "#/$defs/name" },
             "postpone": { "type": "boolean", "default": false, "description": "Postpones the step to the next run of the same session" },
         },

@@ -32,7 +32,7 @@ pub(crate) fn warn(flow: &RawSteps<'_>, agents: &[StepAgent], diagnostics: &mut 
         step.prompt.arguments().for_each(|argument| tell(argument, step.prompt_span));
         for rule in &step.rules {
             if let (Some(when), Some((_, span))) = (&rule.when, &rule.written) {
-                tell(when.argument(), *span);
+                when.arguments().for_each(|argument| tell(argument, *span));
             }
         }
     }

@@ -87,7 +87,7 @@ impl<'a> Generator<'a> {
     fn when(&self, link: &Link) -> Option<Tree> {
         let step = &self.flow.steps[link.from];
         let rule = rule(step, link)?;
-        Some(literal::text(rule.when.as_ref()?.expression(&args_of(&step.id)), rule.span))
+        Some(literal::condition(&rule.when.as_ref()?.condition(&args_of(&step.id)), rule.span))
     }
 
     fn node(&self, index: usize, reached: &HashSet<usize>) -> GeneratedNode {
@@ -187,7 +187,7 @@ impl<'a> Generator<'a> {
         let step = &self.flow.steps[index];
         let postponed = step.rules.iter().filter(|rule| rule.postpone).map(|rule| PostponedRule {
             then: rule.then.0.clone(),
-            when: rule.when.as_ref().map(|when| when.expression("args")),
+            when: rule.when.as_ref().map(|when| when.condition("args")),
             written: rule.written.as_ref().map(|(written, _)| written.clone()),
         });
         StepLabel {

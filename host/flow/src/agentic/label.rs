@@ -37,7 +37,7 @@ pub struct FlowLabel {
 }
 
 /// The agentic label of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepLabel {
     /// The step's id, `flowStepId` in events.
@@ -76,13 +76,14 @@ impl SessionLabel {
 }
 
 /// A rule with `postpone: true`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PostponedRule {
     /// Id of the step that the next run starts with.
     pub then: String,
-    /// The condition of the rule, an expression over `args`. With `None` the rule always applies.
-    pub when: Option<String>,
+    /// The condition of the rule over `args`: the text of an expression, or an object with `and`, `or` or `not`. With
+    /// `None` the rule always applies.
+    pub when: Option<Json>,
     /// The text of the rule's `if`, as the author wrote it; `when` is its translation to the expression language.
     pub written: Option<String>,
 }
@@ -156,7 +157,7 @@ pub fn postponed(label: &StepLabel, output: &Json) -> Vec<Postponed> {
     let roots = Json::object([("args", args.clone())]);
     let holds = |rule: &&PostponedRule| {
         let Some(when) = &rule.when else { return true };
-        let condition = Condition::compile(&when.as_str().into());
+        let condition = Condition::compile(when);
         condition.is_ok_and(|condition| condition.evaluate(&roots).unwrap_or_default())
     };
     let mut left: Vec<Postponed> = Vec::new();

@@ -1,31 +1,53 @@
-//! Predicates of rules: `${args.key} == value`, `!=`, and `=~ /pattern/`.
+//! Predicates of rules: comparisons such as `${args.key} == value`, joined by `&&`, `||`, `!( )` and parentheses.
+
+mod parser;
 
 use flowcell_contract::Json;
 use flowcell_expr::Condition;
 
 use crate::{
-    agentic::argument::{ARGUMENT_HELP, Argument, quoted},
+    agentic::argument::{Argument, quoted},
     diagnostic::Diagnostics,
     fields::for_message,
     yaml::Tree,
 };
 
+/// A number in an argument: a JSON number, or a text that is one.
+const NUMBER: &str = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$";
+
 /// A parsed predicate.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Predicate {
+pub(crate) enum Predicate {
+    Compare(Comparison),
+    /// Holds if all parts hold.
+    All(Vec<Predicate>),
+    /// Holds if one part holds.
+    Any(Vec<Predicate>),
+    /// Holds if its part does not hold.
+    Not(Box<Predicate>),
+}
+
+/// The comparison of one argument.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Comparison {
     argument: Argument,
+    /// If true, the size of the argument is compared (`sizeof`): items of a list, members of an object, characters of
+    /// a text.
+    of_size: bool,
     test: Test,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Test {
+    /// The value, as text, equals this one.
     Equals(String),
+    /// The value, as text, differs from this one.
     Differs(String),
+    /// The value, as text, contains a match of this pattern.
     Matches(String),
+    /// The comparison of the value with a number: the operator of the expression language, and the number.
+    Number(&'static str, String),
 }
-
-/// An error message and a help text.
-type PredicateError = (String, String);
 
 impl Predicate {
     /// Reads the text of `if`.
@@ -36,9 +58,13 @@ impl Predicate {
             diagnostics.error("wrong_type", tree.span, message, Some(help.into()));
             return None;
         };
-        match Predicate::parse(written) {
+        match parser::parse(written) {
             Ok(predicate) => {
-                predicate.warn_of_quotes(tree, diagnostics);
+                predicate.check_limits(tree, diagnostics);
+                let is_single = matches!(predicate, Predicate::Compare(_));
+                for comparison in predicate.comparisons() {
+                    comparison.warn(is_single, tree, diagnostics);
+                }
                 Some(predicate)
             }
             Err((message, help)) => {
@@ -48,65 +74,76 @@ impl Predicate {
         }
     }
 
-    /// Parses a predicate.
-    pub(crate) fn parse(written: &str) -> Result<Predicate, PredicateError> {
-        let (inside, rest) =
-            written.trim().strip_prefix("${").and_then(|rest| rest.split_once('}')).ok_or_else(|| {
-                predicate_error("a predicate must begin with `${args.key}`", "write `${args.key} == value`")
-            })?;
-        let argument = Argument::parse(inside).filter(|argument| !argument.is_all());
-        let argument = argument.ok_or_else(|| {
-            (format!("`${{{}}}` does not select a single argument", for_message(inside)), ARGUMENT_HELP.to_owned())
-        })?;
-        let rest = rest.trim();
-        let sign: String = rest.chars().take_while(|sign| "=!~<>&|".contains(*sign)).collect();
-        let value = rest[sign.len()..].trim();
-        if value.contains("${") {
-            let help = "a rule compares one argument with plain text; use two steps, or let the agent combine the \
-                        values in one argument";
-            return Err((format!("`{}` contains a second `${{`", for_message(value)), help.into()));
-        }
-        if value.is_empty() && !sign.is_empty() {
-            return Err(predicate_error(
-                "the predicate has no value to compare with",
-                "write the value after the operator, without quotes",
-            ));
-        }
-        let test = match &*sign {
-            "==" => Test::Equals(value.to_owned()),
-            "!=" => Test::Differs(value.to_owned()),
-            "=~" => Test::Matches(pattern(value)?),
-            sign => return Err(unknown_operator(sign)),
-        };
-        Ok(Predicate { argument, test })
+    /// Reports a predicate that exceeds the limits of conditions. Otherwise a postponed rule, which is compiled only when
+    /// its step ends, would count as false.
+    fn check_limits(&self, tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
+        let Err(errors) = Condition::compile(&self.condition("args")) else { return };
+        let cause = errors.into_iter().next().map(|error| error.message).unwrap_or_default();
+        let help = "shorten the predicate, or let the agent combine the values in one argument";
+        diagnostics.new_rule("bad_predicate", tree.span, cause, Some(help.into()));
     }
 
-    /// Returns the argument that the predicate tests.
-    pub(crate) fn argument(&self) -> &Argument {
-        &self.argument
+    /// Returns the comparisons of the predicate, in the order of its text.
+    fn comparisons(&self) -> Vec<&Comparison> {
+        match self {
+            Predicate::Compare(comparison) => vec![comparison],
+            Predicate::All(parts) | Predicate::Any(parts) => parts.iter().flat_map(Predicate::comparisons).collect(),
+            Predicate::Not(part) => part.comparisons(),
+        }
     }
 
-    /// Returns the predicate in the expression language. The parameter `args` is an expression that reads all
-    /// arguments. The argument is compared as text. If the argument is missing or null, every predicate is false, even
-    /// `!=`.
-    pub(crate) fn expression(&self, args: &str) -> String {
+    /// Returns the arguments that the predicate tests, in the order of its text.
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &Argument> {
+        self.comparisons().into_iter().map(|comparison| &comparison.argument)
+    }
+
+    /// Returns the predicate as a condition of the graph dialect: a text, or an object with `and`, `or` or `not`. The
+    /// parameter `args` is an expression that reads all arguments.
+    pub(crate) fn condition(&self, args: &str) -> Json {
+        let all = |parts: &[Predicate]| Json::array(parts.iter().map(|part| part.condition(args)));
+        match self {
+            Predicate::Compare(comparison) => comparison.expression(args).into(),
+            Predicate::All(parts) => Json::object([("and", all(parts))]),
+            Predicate::Any(parts) => Json::object([("or", all(parts))]),
+            Predicate::Not(part) => Json::object([("not", part.condition(args))]),
+        }
+    }
+}
+
+impl Comparison {
+    /// Returns the comparison in the expression language. If the argument is missing or null, every comparison is
+    /// false, even `!=`. So is a comparison with a number if the value is not a number, and one of the size if the
+    /// value has no size.
+    fn expression(&self, args: &str) -> String {
         let value = self.argument.expression(args);
-        let test = match &self.test {
-            Test::Equals(text) => format!("({value} | string) == {}", quoted(text)),
-            Test::Differs(text) => format!("({value} | string) != {}", quoted(text)),
-            Test::Matches(pattern) => format!("({value} | string) is matches({})", quoted(pattern)),
+        let (guard, compared) = match self.of_size {
+            true => (
+                format!("{value} != null and ({value} is sequence or {value} is mapping or {value} is string)"),
+                format!("({value} | length)"),
+            ),
+            false => (format!("{value} != null"), value.clone()),
         };
-        format!("({value} != null) and ({test})")
+        let test = match &self.test {
+            Test::Equals(text) => format!("({compared} | string) == {}", quoted(text)),
+            Test::Differs(text) => format!("({compared} | string) != {}", quoted(text)),
+            Test::Matches(pattern) => format!("({compared} | string) is matches({})", quoted(pattern)),
+            Test::Number(operator, number) if self.of_size => format!("{compared} {operator} {number}"),
+            Test::Number(operator, number) => {
+                let compared = format!("({value} if {value} is number else ({value} | float))");
+                format!("({value} | string) is matches({}) and {compared} {operator} {number}", quoted(NUMBER))
+            }
+        };
+        format!("({guard}) and ({test})")
     }
 
-    /// Warns of quotes, `&&` and `||` on the right side of a comparison: this side is plain text, so they are a part of
-    /// it.
-    fn warn_of_quotes(&self, tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
+    /// Warns of quotes on the right side, and of `&&` and `||` in the text of a predicate with a single comparison:
+    /// the right side is plain text, so they are a part of it.
+    fn warn(&self, is_single: bool, tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
         let (Test::Equals(text) | Test::Differs(text)) = &self.test else { return };
-        if let Some(sign) = [" && ", " || "].into_iter().find(|sign| text.contains(sign)) {
+        if let Some(sign) = [" && ", " || "].into_iter().find(|sign| is_single && text.contains(sign)) {
             let message = format!("`{}` is compared literally, including `{}`", for_message(text), sign.trim());
-            let help = "a rule compares one argument with plain text; use two steps";
-            diagnostics.warning("joined_value", tree.span, message, Some(help.into()));
+            let help = format!("write `${{args.key}} == value` after `{}`, or a pattern: `=~ /^…$/`", sign.trim());
+            diagnostics.warning("joined_value", tree.span, message, Some(help));
         }
         let inside = ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
         if let Some(inside) = inside {
@@ -116,123 +153,5 @@ impl Predicate {
     }
 }
 
-fn predicate_error(message: &str, help: &str) -> PredicateError {
-    (message.to_owned(), help.to_owned())
-}
-
-fn unknown_operator(sign: &str) -> PredicateError {
-    let help = match sign {
-        "=" | "===" => "write `==`",
-        "!" | "<>" | "!==" => "write `!=`",
-        "~" | "~=" | "==~" => "write `=~ /pattern/`",
-        "!~" => "write a rule with `=~ /pattern/` for the values that match",
-        _ => "write `==`, `!=` or `=~` after `${args.key}`",
-    };
-    match sign {
-        "" => predicate_error("the predicate has no operator", help),
-        sign => (format!("unknown operator `{}`", for_message(sign)), help.to_owned()),
-    }
-}
-
-/// Returns the pattern between the slashes. Returns an error if there are no slashes, if flags follow, or if the
-/// pattern is invalid.
-fn pattern(value: &str) -> Result<String, PredicateError> {
-    let inside = value.strip_prefix('/').filter(|rest| !rest.is_empty());
-    let Some((pattern, flags)) = inside.and_then(|rest| rest.rsplit_once('/')) else {
-        return Err(predicate_error("a pattern must be between slashes", "write `${args.key} =~ /pattern/`"));
-    };
-    if !flags.is_empty() {
-        let help = format!("write flags inside the pattern: `/(?{})…/`", for_message(flags));
-        return Err((format!("flags after a pattern are not supported: `{}`", for_message(flags)), help));
-    }
-    let matches = Json::object([("var", Json::from("text")), ("pattern", Json::from(pattern))]);
-    match Condition::compile(&Json::object([("matches", matches)])) {
-        Ok(_) => Ok(pattern.to_owned()),
-        Err(errors) => {
-            let cause = errors.into_iter().next().map(|error| error.message).unwrap_or_default();
-            Err((cause, "patterns support neither look-around nor back-references".into()))
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-    use super::*;
-
-    fn holds(predicate: &str, args: &str) -> bool {
-        let expression = Predicate::parse(predicate).unwrap().expression("args");
-        let roots = Json::object([("args", Json::parse(args).unwrap())]);
-        Condition::compile(&expression.into()).unwrap().evaluate(&roots).unwrap()
-    }
-
-    #[test]
-    fn predicates_compare_texts() {
-        let args = r#"{ "workflow": "IMPLEMENTATION", "n": 5, "f": 1.5, "yes": true, "none": null, "empty": "",
-            "of": { "kind": "bug" }, "list": [1, "a"], "a-b": "c", "odd": "{{ x }} \"q\" \\ é\n" }"#;
-        let cases = [
-            ("${args.workflow} == IMPLEMENTATION", true),
-            ("${args.workflow}==IMPLEMENTATION", true),
-            ("  ${ args.workflow }  ==   IMPLEMENTATION  ", true),
-            ("${args.workflow} == implementation", false),
-            ("${args.workflow} == \"IMPLEMENTATION\"", false),
-            ("${args.workflow} != SKIP", true),
-            ("${args.workflow} != IMPLEMENTATION", false),
-            ("${args.workflow} =~ /IMPLEMENTATION|CORRECTION/", true),
-            ("${args.workflow} =~ /^CORR/", false),
-            ("${args.workflow} =~ /(?i)impl/", true),
-            ("${args.workflow} =~ //", true),
-            ("${args.n} == 5", true),
-            ("${args.n} != 5", false),
-            ("${args.n} =~ /^[0-9]+$/", true),
-            ("${args.f} == 1.5", true),
-            ("${args.yes} == true", true),
-            ("${args.yes} == True", false),
-            ("${args.of.kind} == bug", true),
-            ("${args.of} == {\"kind\":\"bug\"}", true),
-            ("${args.list} == [1,\"a\"]", true),
-            ("${args.a-b} == c", true),
-            ("${args.odd} =~ /^\\{\\{ x \\}\\} \"q\" \\\\ é/", true),
-            ("${args.empty} != x", true),
-            ("${args.missing} == x", false),
-            ("${args.missing} != x", false),
-            ("${args.missing} =~ /.*/", false),
-            ("${args.none} == null", false),
-            ("${args.none} != x", false),
-            ("${args.workflow.deeper} != x", false),
-        ];
-        for (predicate, expected) in cases {
-            assert_eq!(holds(predicate, args), expected, "{predicate}");
-        }
-    }
-
-    #[test]
-    fn invalid_predicates_are_refused() {
-        let cases = [
-            ("", "must begin with"),
-            ("args.k == v", "must begin with"),
-            ("${args.k == v", "must begin with"),
-            ("${args} == v", "not select a single argument"),
-            ("${arg.k} == v", "not select a single argument"),
-            ("${args.k}", "no operator"),
-            ("${args.k} is v", "no operator"),
-            ("${args.k} = v", "unknown operator `=`"),
-            ("${args.k} >= 3", "unknown operator `>=`"),
-            ("${args.k} !~ /v/", "unknown operator `!~`"),
-            ("${args.k} ==", "no value to compare with"),
-            ("${args.k} =~ v", "between slashes"),
-            ("${args.k} =~ /v", "between slashes"),
-            ("${args.k} =~ /", "between slashes"),
-            ("${args.k} =~ /v/i", "not supported"),
-            ("${args.k} =~ /(/", "not valid"),
-            ("${args.k} =~ /a(?=b)/", "not valid"),
-            ("${args.a} == x && ${args.b} == y", "a second"),
-        ];
-        for (predicate, expected) in cases {
-            let (message, help) = Predicate::parse(predicate).unwrap_err();
-            assert!(message.contains(expected), "{predicate}: {message}");
-            assert!(!help.is_empty());
-        }
-    }
-}
+mod tests;

@@ -129,6 +129,39 @@ fn forks_have_their_own_arguments_and_the_first_to_arrive_wins() {
     assert_eq!(told[3].1.as_ref().unwrap().get("args").unwrap().to_string(), "{}");
 }
 
+/// Edges and postponed rules decide alike: by the arguments that the step's output has made of those of its input.
+#[test]
+fn joined_predicates_choose_the_next_steps() {
+    let graph = load(&folder("valid/predicates.yaml")).graph.unwrap();
+    let label = agentic::step_label(&graph.nodes[0]).unwrap();
+    let cases: [(&str, &[&str], bool); 6] = [
+        (r#"{ "list": [1], "n": 3, "env": "dev" }"#, &["a", "b"], false),
+        (r#"{ "list": [], "n": "3", "env": "prod", "ok": true }"#, &["a", "c"], true),
+        (r#"{ "list": [1], "n": "10", "env": "staging", "ok": "true" }"#, &["a", "b", "c"], true),
+        (r#"{ "list": [1], "n": 2, "env": "prod", "ok": false }"#, &["a"], true),
+        // `ok` is missing, so `!= true` is false, and its negation holds.
+        (r#"{ "env": "prod" }"#, &["a", "c"], false),
+        ("{}", &["a"], false),
+    ];
+    for (found, steps, is_postponed) in cases {
+        let told = walk(&graph, r#"{ "prompt": "P-1" }"#, &[("a", Ok(found))]);
+        assert_eq!(ids(&told), steps, "{found}");
+        let output = Json::object([("args", Json::parse(found).unwrap())]);
+        let left = agentic::postponed(&label, &output);
+        assert_eq!(left.iter().map(|left| &*left.step).eq(["d"]), is_postponed, "{found}");
+    }
+}
+
+/// Labels of earlier versions have the condition of a postponed rule as a text.
+#[test]
+fn stored_labels_go_on() {
+    let stored = r#"{ "step": "a", "agent": "coder", "session": { "flow": "f", "step": "a", "fork": false, "sameAgent": [] },
+        "postponed": [{ "then": "d", "when": "(args[\"k\"] != null) and ((args[\"k\"] | string) == \"v\")", "written": "x" }] }"#;
+    let label: agentic::StepLabel = serde_json::from_str(stored).unwrap();
+    let left = |args: &str| agentic::postponed(&label, &Json::object([("args", Json::parse(args).unwrap())])).len();
+    assert_eq!((left(r#"{ "k": "v" }"#), left(r#"{ "k": "w" }"#)), (1, 0));
+}
+
 #[test]
 fn postponed_steps_run_in_the_next_run() {
     let path = folder("valid/resolve-issue.yaml");
