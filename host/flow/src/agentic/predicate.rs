@@ -12,8 +12,9 @@ use crate::{
     yaml::Tree,
 };
 
-/// A number in an argument: a JSON number, or a text that is one.
-const NUMBER: &str = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$";
+/// The pattern of a text that is a number. It has at most 200 digits before the point and two in the exponent, so that
+/// it is within the range of numbers.
+const NUMBER: &str = r"^-?[0-9]{1,200}(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?$";
 
 /// A parsed predicate.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,7 +131,8 @@ impl Comparison {
             Test::Number(operator, number) if self.of_size => format!("{compared} {operator} {number}"),
             Test::Number(operator, number) => {
                 let compared = format!("({value} if {value} is number else ({value} | float))");
-                format!("({value} | string) is matches({}) and {compared} {operator} {number}", quoted(NUMBER))
+                let is_number = format!("({value} is string and {value} is matches({}))", quoted(NUMBER));
+                format!("({value} is number or {is_number}) and {compared} {operator} {number}")
             }
         };
         format!("({guard}) and ({test})")
