@@ -1,3 +1,5 @@
+//! Tests of predicates.
+
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use super::*;
