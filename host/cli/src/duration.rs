@@ -1,32 +1,8 @@
-//! Parses and prints durations such as `500ms`, `30s` and `1h30m`.
+//! Parses durations such as `500ms`, `30s` and `1h30m`, and prints them.
 
 use std::time::Duration;
 
-/// The longest duration, 365 days. Flows have the same limit.
-const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
-/// Parses numbers with the units `ms`, `s`, `m`, `min`, `h` and `d`, in any order of the units. Fails on an unknown
-/// unit, for zero, and above [`MAX_DURATION`].
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration; write for example `500ms`, `30s`, `1h30m` or `30d`");
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-        let (number, unit) = rest.split_at(digits);
-        let unit_end = unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(unit.len());
-        let (unit, after) = unit.split_at(unit_end);
-        let seconds = number.parse::<f64>().map_err(|_| wrong())? * seconds(unit).ok_or_else(wrong)?;
-        let part = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
-        total = total.checked_add(part).ok_or_else(wrong)?;
-        rest = after;
-    }
-    match total {
-        Duration::ZERO => Err(wrong()),
-        total if total > MAX_DURATION => Err("the longest duration is 365 days".into()),
-        total => Ok(total),
-    }
-}
+pub(crate) use flowcell::duration::parse;
 
 /// Formats a duration for people: `12 ms`, `1.2 s`, `3 min 20 s`.
 pub(crate) fn show(duration: Duration) -> String {
@@ -39,31 +15,9 @@ pub(crate) fn show(duration: Duration) -> String {
     }
 }
 
-fn seconds(unit: &str) -> Option<f64> {
-    match unit {
-        "ms" => Some(0.001),
-        "s" => Some(1.0),
-        "m" | "min" => Some(60.0),
-        "h" => Some(3_600.0),
-        "d" => Some(86_400.0),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_parsed() {
-        let cases = [("500ms", 500), ("30s", 30_000), ("1.5s", 1_500), ("2m", 120_000), ("1h30m", 5_400_000)];
-        for (text, millis) in cases {
-            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-        for text in ["", "30", "s", "30x", "-1s", "0s", "1..2s", "1e9s", "366d", "9999999999999999999999d", "5 s"] {
-            assert!(parse(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn durations_are_formatted_shortly() {

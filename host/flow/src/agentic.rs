@@ -9,6 +9,7 @@ mod argument;
 mod builtin;
 mod declared;
 mod discovery;
+mod flow_session;
 mod generate;
 mod label;
 mod links;
@@ -20,6 +21,7 @@ mod prompt_schema;
 mod read;
 mod step_agent;
 mod template;
+mod unsupported;
 
 use flowcell_contract::{Catalog, Json};
 
@@ -33,6 +35,7 @@ pub use self::{
         AGENT_FOLDERS, DiscoveredFile, Discovery, DiscoveryCache, FLOW_FOLDERS, FileKind, Folder, Level, ListedFile,
         discover,
     },
+    flow_session::{SESSION_PREFIX_BYTES, SessionPrefix, is_session_prefix},
     label::{
         FlowLabel, Postponed, PostponedRule, SessionLabel, StepLabel, flow_label, output_text, postponed,
         postponed_step, resume_input, session_id, state_key, step_label,

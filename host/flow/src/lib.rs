@@ -44,6 +44,7 @@ mod combined;
 mod defaults;
 pub mod diagnostic;
 pub mod draw;
+pub mod duration;
 mod edges;
 mod fields;
 mod flow_keys;

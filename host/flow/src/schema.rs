@@ -53,6 +53,14 @@ pub fn agentic() -> Value {
                         "properties": { "type": { "const": "object" } },
                         "description": "JSON Schema of the arguments",
                     },
+                    "session": {
+                        "type": "object",
+                        "additionalProperties": false,
+                        "properties": {
+                            "prefix": { "type": "string", "description": "Prefix of the sessions if the run names none: letters, digits, - _ . or ${args.key}" },
+                            "resume_on_failure": { "type": "boolean", "default": true, "description": "If false, a run after a failed one begins with the first step" },
+                        },
+                    },
                     "steps": {
                         "type": "array",
                         "minItems": 1,
@@ -90,6 +98,12 @@ fn step_schema() -> Value {
                 "additionalProperties": false,
                 "properties": { "schema": { "type": "object", "description": "JSON Schema of the structured output" } },
                 "description": "The members of the structured output become arguments",
+            },
+            "maxTurns": { "type": "integer", "minimum": 0, "maximum": 10_000, "description": "Maximum number of calls of the model in the step; 0 or absent: the agent's limit" },
+            "timeout": {
+                "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "string", "pattern": "^([0-9.]+(ms|s|m|min|h|d))+$" }],
+                "default": "24h",
+                "description": "Timeout of an attempt: seconds, or a duration such as 30m or 1h30m",
             },
             "rules": { "type": "array", "items": { "$ref": "#/$defs/rule" }, "description": "All rules whose condition holds apply" },
             "fallback": {

@@ -79,7 +79,8 @@ pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
 pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, inspect, is_reserved};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{
-    Diagnostic, Location, Severity, Source, draw, from_defaults, graph, labels, outline, rewrite, schema, script,
+    Diagnostic, Location, Severity, Source, draw, duration, from_defaults, graph, labels, outline, rewrite, schema,
+    script,
 };
 pub use flowcell_runtime::{
     Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, MigrationPlan, NoStart, OpenError, PlannedNode,

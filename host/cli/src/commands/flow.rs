@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Arg, Args, ValueHint};
 use flowcell::{
-    Json, Reader, RunStatus, StartError,
+    Host, Json, Reader, RunStatus, StartError,
     agentic::{self, DiscoveredFile, FLOW_FOLDERS, Level},
     control::OwnerRequest,
     graph::Graph,
@@ -43,7 +43,8 @@ pub(crate) struct FlowArgs {
     /// The argument `prompt` of the flow
     #[arg(short, long, value_name = "TEXT", requires = "flow")]
     prompt: Option<String>,
-    /// The prefix of the session ids; a run with the same prefix continues these sessions [default: the time]
+    /// The prefix of the session ids; a run with the same prefix continues these sessions [default: that of the flow, or
+    /// the time]
     #[arg(short, long, value_name = "PREFIX", requires = "flow")]
     session: Option<String>,
     /// Remove the sessions and states of this prefix before the run
@@ -129,12 +130,10 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
             return run_through_owner(&args, &plan, &entry, folder, terminal);
         }
     };
-    let prefix = args.session.clone().unwrap_or_else(|| host.now().to_string());
-    let session = host.flow_session(&entry.path, &prefix)?;
+    let (session, input) = load_session(&args, &host, &entry)?;
     if !args.quiet {
         session.warnings().iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
     }
-    let input = arguments(&args, session.flow().graph())?;
     let handed_over = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let _serving = host.serve()?;
     let front = session::Session::open(&plan, &host, session.flow().name(), terminal)?;
@@ -186,8 +185,7 @@ fn run_through_owner(
     terminal: Terminal,
 ) -> Result<Exit, CliError> {
     let host = plan.packs.host()?;
-    let prefix = args.session.clone().unwrap_or_else(|| host.now().to_string());
-    let session = host.flow_session(&entry.path, &prefix)?;
+    let (session, input) = load_session(args, &host, entry)?;
     let reader = Reader::open(folder).map_err(flowcell::Error::Store)?;
     let states = reader.states(&owner::local_tenant(), session.root()).map_err(SessionError::from)?;
     if !args.delete && states.iter().any(|state| state.status == StepStatus::Running) {
@@ -199,8 +197,8 @@ fn run_through_owner(
     let flow = std::path::absolute(&entry.path);
     let ask = OwnerRequest::Flow {
         flow: flow.map_err(|error| CliError::wrong("the path of the flow cannot be resolved").because(&error))?,
-        prefix,
-        args: arguments(args, session.flow().graph())?,
+        prefix: session.prefix().to_owned(),
+        args: input,
         delete: args.delete,
         total_timeout_ms: args.total_timeout.map(|duration| duration.as_millis() as u64),
         reach: plan.packs.reach(),
@@ -209,6 +207,18 @@ fn run_through_owner(
     let prints = move |of: &dyn Sessions| put_json(&session.envelope(of).map_err(SessionError::from)?);
     let handed = HandOver { before: Vec::new(), ask, flow: name, prints: Some(Box::new(prints)) };
     session::follow::hand_over(folder, plan, handed, terminal)
+}
+
+/// Loads the flow under the prefix of `-s`, or that which the flow names, or the time. Returns it and its arguments.
+fn load_session(args: &FlowArgs, host: &Host, entry: &DiscoveredFile) -> Result<(FlowSession, Json), CliError> {
+    let given = args.session.clone();
+    let prefix = given.clone().unwrap_or_else(|| host.now().to_string());
+    let session = host.flow_session(&entry.path, &prefix)?;
+    let input = arguments(args, session.flow().graph())?;
+    match given {
+        Some(_) => Ok((session, input)),
+        None => Ok((session.with_own_prefix(&input)?, input)),
+    }
 }
 
 /// Merges the prompt, the arguments on the command line and the arguments in the file, in this order. A later argument
@@ -255,6 +265,11 @@ fn find(name: &str) -> Result<DiscoveredFile, CliError> {
     if Path::new(name).is_file() {
         problem = problem.hint(format!("run a flow by its file with `flowcell run {name}`"));
     }
+    if let Some((_, file)) = name.rsplit_once('/') {
+        return Err(
+            problem.hint(format!("a flow's name is that of its file: write `-F {file}`; folders are no namespaces"))
+        );
+    }
     Err(match flowcell::similar(name, names.iter().copied()) {
         Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
         None if names.is_empty() => problem.hint("create a flow in one of these folders, as `NAME.yaml` in kebab-case"),
@@ -295,6 +310,9 @@ impl From<SessionError> for CliError {
                 CliError::wrong(SessionError::Driven(run).to_string()).hint(hint)
             }
             SessionError::Prefix(_) => CliError::wrong(error.to_string()),
+            SessionError::PrefixArgument(_) => {
+                CliError::wrong(error.to_string()).hint("give it with `-A key=value`, or choose a prefix with `-s`")
+            }
         }
     }
 }

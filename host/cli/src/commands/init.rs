@@ -129,6 +129,13 @@ const EXAMPLES: &[Example] = &[
         "--simulate model -i prompt='Be brief' -i version=1.2.1",
         "postpones a step to the next run",
     ),
+    Example::new(
+        "watch-issue",
+        "agentic",
+        &["watch-issue.yaml"],
+        "--simulate model -i prompt='Be brief' -i issue=ABC-1",
+        "weighs findings with joined rules and limits its steps",
+    ),
 ];
 
 /// Arguments of `flowcell init`.

@@ -61,7 +61,7 @@ fn errors_are_reported_before_anything_runs() {
     project.write(".flowcell/flows/off.yaml", &format!("disabled: true\n{ONE}"));
     project.write(".flowcell/flows/plain.yaml", "flow: { name: plain }\nnodes: [{ id: a, type: control.noop }]\n");
     project.write(".flowcell/flows/No_Name.yaml", ONE);
-    let cases: [(&[&str], &[&str]); 9] = [
+    let cases: [(&[&str], &[&str]); 10] = [
         (&["-F", "off", "-p", "x"], &["`off` is disabled"]),
         (&["run", ".flowcell/flows/off.yaml", "-i", "prompt=x"], &["`off` is disabled"]),
         (
@@ -74,6 +74,7 @@ fn errors_are_reported_before_anything_runs() {
                 "No_Name",
             ],
         ),
+        (&["-F", "team/matrix", "-p", "x"], &["unknown flow `team/matrix`", "write `-F matrix`"]),
         (&["-F", "nothing-like-it", "-p", "x"], &["the known flows are matrix, off, plain"]),
         (&["-F", "plain", "-p", "x"], &["is not an agentic flow", "flowcell run .flowcell/flows/plain.yaml"]),
         (&["-F", "matrix", "-p", "x", "-s", "a b"], &["`a b` is not a prefix"]),

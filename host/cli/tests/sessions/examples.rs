@@ -27,10 +27,11 @@ fn project() -> Project {
 }
 
 /// The arguments of each example, and the steps that it completes with a model that has no script.
-const EXAMPLES: [(&str, &[&str], &[&str]); 3] = [
+const EXAMPLES: [(&str, &[&str], &[&str]); 4] = [
     ("release-notes", &["-A", "version=1.2.3"], &["write-notes"]),
     ("resolve-issue", &[], &["pick-workflow", "analyse-issue", "implement", "check-own-work", "report"]),
     ("review-change", &[], &["describe", "correctness", "security", "wording"]),
+    ("watch-issue", &["-A", "issue=ABC-1"], &["judge"]),
 ];
 
 #[test]

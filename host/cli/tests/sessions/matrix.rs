@@ -105,6 +105,64 @@ fn a_failed_step_begins_again_without_the_steps_before_it() {
     check(&[LATER, third, Run { ran: &["third"], completed: &["first", "third"], ..RUN }]);
 }
 
+/// With `resume_on_failure: false` a failure is no reason to continue; a postponed step is.
+#[test]
+fn a_flow_may_begin_anew_after_a_failure() {
+    let project = Project::new();
+    project.write(
+        ".flowcell/flows/matrix.yaml",
+        &MATRIX.replace("  args:", "  session: { resume_on_failure: false }\n  args:"),
+    );
+    let begun = |run: &str| {
+        let events = project.events(run).into_iter().filter(|event| event["type"] == "task:start");
+        events.map(|event| event["taskId"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    project.set_script(FAILS);
+    let (exit, printed) = project.run("go", &[]);
+    assert_eq!((exit, steps(&printed, "failed_steps")), (1, vec!["second".to_owned()]), "{printed}");
+    project.set_script(SCRIPT);
+    let (exit, printed) = project.run("later", &[]);
+    assert_eq!((exit, steps(&printed, "postponed_steps")), (0, vec!["third".to_owned()]), "{printed}");
+    assert_eq!(begun("p-matrix-first:2"), ["first"]);
+    assert_eq!(steps(&printed, "failed_steps"), Vec::<String>::new(), "the states are those of the new run");
+    assert_eq!(project.run("go", &[]).0, 0);
+    assert_eq!(begun("p-matrix-first:3"), ["third"]);
+}
+
+#[test]
+fn a_flow_may_name_its_prefix() {
+    let project = Project::new();
+    let own = |prefix: &str| {
+        format!("flow:\n  session: {{ prefix: \"{prefix}\" }}\n  steps: [{{ id: one, prompt: 'First: end' }}]\n")
+    };
+    project.write(".flowcell/flows/own.yaml", &own("${args.issue.key}"));
+    project.write(".flowcell/flows/fixed.yaml", &own("fixed_1.a"));
+    let root = |arguments: &[&str]| {
+        let output = project.done(&[&["-q", "-p", "x"], arguments].concat());
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        printed["root_session_id"].as_str().map(str::to_owned).ok_or_else(|| stderr(&output))
+    };
+    assert_eq!(root(&["-F", "own", "-A", r#"issue={"key":"ABC-1"}"#]).unwrap(), "ABC-1-own-one");
+    assert_eq!(root(&["-F", "own", "-A", r#"issue={"key":17}"#]).unwrap(), "17-own-one");
+    assert_eq!(root(&["-F", "own", "-A", r#"issue={"key":"ABC-1"}"#, "-s", "mine"]).unwrap(), "mine-own-one");
+    assert_eq!(root(&["-F", "own", "-s", "mine"]).unwrap(), "mine-own-one", "`-s` needs no argument");
+    assert_eq!(root(&["-F", "fixed"]).unwrap(), "fixed_1.a-fixed-one");
+    assert_eq!(project.query("SELECT count(*) || '' FROM sessions WHERE id = 'ABC-1-own-one'"), ["1"]);
+    for (issue, expected) in [
+        (r#"{"key":"../x"}"#, "`../x` is not a prefix"),
+        (r#"{"key":"a b"}"#, "`a b` is not a prefix"),
+        (r#"{"key":""}"#, "`` is not a prefix"),
+        (r#"{"key":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#, "is not a prefix"),
+        (r#"{"key":["a"]}"#, "`${args.issue.key}`, and this argument is not a text"),
+        (r#"{"key":null}"#, "`${args.issue.key}`, and this argument is not a text"),
+        ("ABC-1", "`${args.issue.key}`, and this argument is not a text"),
+    ] {
+        let refused = root(&["-F", "own", "-A", &format!("issue={issue}")]).unwrap_err();
+        assert!(refused.contains(expected), "{issue}: {refused}");
+    }
+    assert!(root(&["-F", "own"]).unwrap_err().contains("give it with `-A key=value`"));
+}
+
 #[test]
 fn deleting_removes_all_messages_and_states() {
     let delete: &[&str] = &["-D"];

@@ -29,6 +29,11 @@ impl Argument {
         self.0.is_empty()
     }
 
+    /// Returns the keys after `args`.
+    pub(crate) fn keys(&self) -> &[String] {
+        &self.0
+    }
+
     /// Returns the name of the argument, the first key after `args`; `None` if all arguments are selected.
     pub(crate) fn key(&self) -> Option<&str> {
         self.0.first().map(String::as_str)

@@ -17,7 +17,6 @@ use crate::{
     },
     edges::RawEdge,
     graph::{FlowPolicy, Jitter, Join, NodePolicy, On, Retry, RetryOn},
-    limits::STEP_TIMEOUT_MS,
     literal,
     read::{RawBody, RawFlow, RawNode},
     yaml::{Span, Tree},
@@ -27,6 +26,8 @@ use crate::{
 const NODE_TYPE: &str = "agent.run";
 /// The parameters of an agent that become members of `sampling` in the node's config.
 const SAMPLING: [&str; 6] = ["temperature", "topP", "maxTokens", "stop", "seed", "effort"];
+/// Maximum number of tool calls that `agent.run` makes by default. A step with more turns gets as many calls.
+const DEFAULT_TOOL_CALLS: u64 = 50;
 /// The capabilities that a node gets from the definition of its agent.
 const GRANTED: [BuiltIn; 2] = [BuiltIn::Model, BuiltIn::Tools];
 
@@ -134,6 +135,13 @@ impl<'a> Generator<'a> {
         let own = self.flow.steps[index].output.map(Tree::json);
         let inherited = step_agent.definition.as_ref().and_then(|agent| agent.output.clone()).map(Json::from);
         config.extend(own.or(inherited).map(|schema| ("output", Json::object([("schema", schema)]))));
+        if let Some(turns) = self.flow.steps[index].max_turns {
+            config.retain(|(key, _)| *key != "maxModelCalls");
+            config.push(("maxModelCalls", Json::from(turns)));
+            if turns > DEFAULT_TOOL_CALLS {
+                config.push(("maxToolCalls", Json::from(turns)));
+            }
+        }
         config.push(("session", label::to_json(&self.session(index))));
         Json::object(config)
     }
@@ -180,6 +188,8 @@ impl<'a> Generator<'a> {
                 .map(|link| id(&link.from))
                 .collect(),
             prefix: self.prefix.map(str::to_owned),
+            own_prefix: self.flow.session.prefix.clone(),
+            restarts: self.flow.session.restarts,
         }
     }
 
@@ -285,7 +295,7 @@ fn policy(step: &RawStep<'_>) -> NodePolicy {
         on: RetryOn::Any,
         rules: Vec::new(),
     };
-    NodePolicy { timeout_ms: STEP_TIMEOUT_MS, retry, ..NodePolicy::default() }
+    NodePolicy { timeout_ms: step.timeout_ms, retry, ..NodePolicy::default() }
 }
 
 fn definition_config(agent: &AgentDefinition) -> Vec<(&'static str, Json)> {

@@ -5,7 +5,10 @@ use flowcell_contract::Json;
 use flowcell_expr::Condition;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::graph::{Graph, Node};
+use crate::{
+    agentic::flow_session::SessionPrefix,
+    graph::{Graph, Node},
+};
 
 /// The label's name on graphs and nodes.
 pub(crate) const LABEL: &str = "agentic";
@@ -34,6 +37,12 @@ pub struct FlowLabel {
     /// Prefix of the session ids. With `None` the sessions are not saved, so later runs cannot continue them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
+    /// The prefix that the flow itself names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_prefix: Option<SessionPrefix>,
+    /// If true, a run after one with failed steps begins with the first step instead of the failed ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restarts: bool,
 }
 
 /// The agentic label of a node.

@@ -3,17 +3,17 @@
 use crate::{
     agentic::{
         agent,
+        flow_session::{FlowSession, read_flow_session},
         name::{is_kebab_case, kebab_case},
         predicate::Predicate,
         template::Template,
+        unsupported::unsupported,
     },
     diagnostic::Diagnostics,
-    fields::{
-        check_keys, check_keys_or, entries, flag, for_message, list, map, required, required_or_empty, text,
-        whole_number,
-    },
+    duration,
+    fields::{check_keys_or, entries, flag, for_message, list, map, required, required_or_empty, text, whole_number},
     key_hints,
-    limits::{MAX_ATTEMPTS, MAX_TIMEOUT_MS},
+    limits::{MAX_ATTEMPTS, MAX_TIMEOUT_MS, STEP_TIMEOUT_MS},
     yaml::{Entry, Kind, Span, Tree},
 };
 
@@ -25,6 +25,7 @@ pub(crate) struct RawSteps<'t> {
     pub(crate) disabled: bool,
     /// JSON Schema of the arguments.
     pub(crate) args: Option<&'t Tree>,
+    pub(crate) session: FlowSession,
     /// The steps in the order of the file. A run starts with the first step.
     pub(crate) steps: Vec<RawStep<'t>>,
     pub(crate) head: Span,
@@ -40,6 +41,10 @@ pub(crate) struct RawStep<'t> {
     pub(crate) prompt_span: Span,
     /// JSON Schema of the structured output.
     pub(crate) output: Option<&'t Tree>,
+    /// Maximum number of calls of the model in one run of the step. With `None` the agent's own limit applies.
+    pub(crate) max_turns: Option<u64>,
+    /// Timeout of one attempt in milliseconds.
+    pub(crate) timeout_ms: u64,
     pub(crate) rules: Vec<RawRule>,
     pub(crate) fallback: Fallback,
 }
@@ -64,10 +69,12 @@ pub(crate) struct Fallback {
 }
 
 const TOP_LEVEL_KEYS: [&str; 4] = ["name", "disabled", "description", "flow"];
-const FLOW_KEYS: [&str; 2] = ["args", "steps"];
-const STEP_KEYS: [&str; 7] = ["id", "agent", "session", "prompt", "output", "rules", "fallback"];
+const FLOW_KEYS: [&str; 3] = ["args", "session", "steps"];
+const STEP_KEYS: [&str; 9] = ["id", "agent", "session", "prompt", "output", "maxTurns", "timeout", "rules", "fallback"];
 const RULE_KEYS: [&str; 3] = ["if", "then", "postpone"];
 const FALLBACK_KEYS: [&str; 3] = ["retry", "delay", "to"];
+/// The largest `maxTurns` of a step.
+const MAX_TURNS: u64 = 10_000;
 /// Keys of other workflow formats, and the Flowcell keys that replace them.
 const RENAMED: [(&str, &str); 8] = [
     ("type", "agent"),
@@ -90,7 +97,7 @@ pub(crate) fn is_agentic(tree: &Tree) -> bool {
 
 /// Reads a flow.
 pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> RawSteps<'t> {
-    check_keys(entries(tree, "a flow", diagnostics), &TOP_LEVEL_KEYS, diagnostics);
+    check_keys_or(entries(tree, "a flow", diagnostics), &TOP_LEVEL_KEYS, unsupported, diagnostics);
     let mut member = |key| text(tree, key, diagnostics).map(|(text, _)| text);
     let (title, description) = (member("name"), member("description"));
     let disabled = flag(tree, "disabled", diagnostics).unwrap_or_default();
@@ -106,12 +113,18 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
         diagnostics.error("no_steps", steps.span, "the flow has no steps", Some(help.into()));
     }
     let steps = written.iter().filter_map(|step| read_step(step, diagnostics)).collect();
-    RawSteps { title, description, disabled, args, steps, head: head.span }
+    let session = read_flow_session(head, diagnostics);
+    RawSteps { title, description, disabled, args, session, steps, head: head.span }
 }
 
-/// Suggests the right place for a key that belongs beside `flow`.
+/// Says what to write for a key in `flow` that belongs beside it, into a step, or nowhere.
 fn suggest_top_level(entry: &Entry) -> Option<String> {
-    TOP_LEVEL_KEYS.contains(&&*entry.key).then(|| format!("write `{}` beside `flow`, not in it", entry.key))
+    match &*entry.key {
+        key if TOP_LEVEL_KEYS.contains(&key) => Some(format!("write `{key}` beside `flow`, not in it")),
+        "timeout" => Some("write `timeout` in a step; `--total-timeout` limits a whole run".into()),
+        key if STEP_KEYS.contains(&key) => Some(format!("write `{key}` in a step")),
+        _ => unsupported(entry),
+    }
 }
 
 fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawStep<'t>> {
@@ -123,7 +136,7 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
     check_keys_or(
         entries(tree, "a step", diagnostics),
         &STEP_KEYS,
-        |entry| key_hints::renamed(entry, &RENAMED),
+        |entry| unsupported(entry).or_else(|| key_hints::renamed(entry, &RENAMED)),
         diagnostics,
     );
     let (id, id_span) = required(tree, "id", "step", diagnostics);
@@ -139,7 +152,7 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
     }
     let session = map(tree, "session", diagnostics);
     if let Some(session) = session {
-        check_keys(entries(session, "`session`", diagnostics), &["fork"], diagnostics);
+        check_keys_or(entries(session, "`session`", diagnostics), &["fork"], unsupported, diagnostics);
     }
     Some(RawStep {
         id,
@@ -149,9 +162,30 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
         prompt: prompt.unwrap_or_default(),
         prompt_span,
         output: agent::read_output(tree, diagnostics),
+        // Zero is written for no limit of its own.
+        max_turns: whole_number(tree, "maxTurns", (0, MAX_TURNS), diagnostics).filter(|turns| *turns > 0),
+        timeout_ms: read_timeout(tree, diagnostics).unwrap_or(STEP_TIMEOUT_MS),
         rules: list(tree, "rules", diagnostics).iter().filter_map(|rule| read_rule(rule, diagnostics)).collect(),
         fallback: map(tree, "fallback", diagnostics).map(|tree| read_fallback(tree, diagnostics)).unwrap_or_default(),
     })
+}
+
+/// Reads `timeout`: whole seconds as a number, or a duration as a text. Returns milliseconds.
+fn read_timeout(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<u64> {
+    let value = tree.member("timeout")?;
+    let problem = match value.text() {
+        Some(text) => match duration::parse(text) {
+            Ok(timeout) => return Some(timeout.as_millis().max(1) as u64),
+            Err(_) => format!("`timeout` must be a duration, not `{}`", for_message(text)),
+        },
+        None => match value.json().as_u64().filter(|seconds| (1..=MAX_TIMEOUT_MS / 1_000).contains(seconds)) {
+            Some(seconds) => return Some(seconds * 1_000),
+            None => format!("`timeout` must be a duration, or a whole number of seconds, not {}", value.type_name()),
+        },
+    };
+    let help = "write `timeout: 30m`, or `timeout: 1800` in seconds; at most 365 days";
+    diagnostics.error("bad_policy", value.span, problem, Some(help.into()));
+    None
 }
 
 fn check_id(id: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
@@ -173,7 +207,7 @@ fn read_rule(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawRule> 
         diagnostics.error("wrong_type", tree.span, message, Some("write `{ if: …, then: … }`".into()));
         return None;
     }
-    check_keys(entries(tree, "a rule", diagnostics), &RULE_KEYS, diagnostics);
+    check_keys_or(entries(tree, "a rule", diagnostics), &RULE_KEYS, unsupported, diagnostics);
     let condition = tree.member("if");
     Some(RawRule {
         when: condition.and_then(|tree| Predicate::read(tree, diagnostics)),
@@ -185,7 +219,7 @@ fn read_rule(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawRule> 
 }
 
 fn read_fallback(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Fallback {
-    check_keys(entries(tree, "`fallback`", diagnostics), &FALLBACK_KEYS, diagnostics);
+    check_keys_or(entries(tree, "`fallback`", diagnostics), &FALLBACK_KEYS, unsupported, diagnostics);
     let retry = whole_number(tree, "retry", (0, MAX_ATTEMPTS - 1), diagnostics).unwrap_or_default();
     let delay = whole_number(tree, "delay", (0, MAX_TIMEOUT_MS / 1_000), diagnostics).unwrap_or_default();
     if retry > 10 && delay == 0 {

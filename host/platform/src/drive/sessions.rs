@@ -6,7 +6,7 @@
 //! |---|---|
 //! | it is being driven | none: the caller can read the states of the steps |
 //! | it has not ended | continues the earlier run |
-//! | it left failed steps without a handler, or postponed steps | a new run begins with those steps |
+//! | it left failed steps without a handler, or postponed steps | a new run begins with those steps; with `resume_on_failure: false` only with postponed ones |
 //! | all steps have completed | a new run begins with the first step; the agents keep their sessions |
 //!
 //! | module | contents |
@@ -23,7 +23,10 @@ use std::{
 use flowcell_contract::{Json, RunId, Value};
 use flowcell_flow::{
     Begin, Diagnostic, Start,
-    agentic::{FlowLabel, Postponed, flow_label, postponed_step, resume_input, session_id, state_key},
+    agentic::{
+        FlowLabel, Postponed, SESSION_PREFIX_BYTES, flow_label, is_session_prefix, postponed_step, resume_input,
+        session_id, state_key,
+    },
 };
 pub use flowcell_runtime::ports::{Session, Sessions, StepState, StepStatus};
 use flowcell_runtime::{
@@ -39,9 +42,6 @@ use crate::host::{
     loaded::LoadedFlow,
     loading,
 };
-
-/// Maximum size in bytes of a prefix. The ids of sessions and runs contain it.
-const MAX_PREFIX_BYTES: usize = 60;
 
 /// An error of a flow's session.
 #[derive(Debug, thiserror::Error)]
@@ -59,8 +59,11 @@ pub enum SessionError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The prefix is invalid.
-    #[error("`{0}` is not a prefix: use 1 to {MAX_PREFIX_BYTES} letters, digits, and - _ .")]
+    #[error("`{0}` is not a prefix: use 1 to {SESSION_PREFIX_BYTES} letters, digits, and - _ .")]
     Prefix(String),
+    /// The flow takes its prefix from an argument, which is missing, null, a list or an object.
+    #[error("the flow's session prefix is `${{{0}}}`, and this argument is not a text, a number or a boolean")]
+    PrefixArgument(String),
     /// The flow is not agentic.
     #[error("{} is not an agentic flow: it has no `flow.steps`", .0.display())]
     Dialect(PathBuf),
@@ -112,8 +115,7 @@ enum Earlier {
 
 /// Performs [`Host::flow_session`].
 pub(crate) fn load(host: &Host, path: &Path, prefix: &str) -> Result<FlowSession, SessionError> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if !(1..=MAX_PREFIX_BYTES).contains(&prefix.len()) || !prefix.bytes().all(plain) {
+    if !is_session_prefix(prefix) {
         return Err(SessionError::Prefix(prefix.to_owned()));
     }
     let path = path.to_owned();
@@ -131,9 +133,22 @@ impl FlowSession {
         &self.flow
     }
 
+    /// Returns the prefix of the sessions.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// Returns the session of the first step, which is the root of the tree of sessions.
     pub fn root(&self) -> &str {
         &self.root
+    }
+
+    /// Returns this flow under the prefix that it names itself, for a run with these arguments, and `self` if it names
+    /// none.
+    pub fn with_own_prefix(self, args: &Json) -> Result<FlowSession, SessionError> {
+        let Some(own) = &self.label.own_prefix else { return Ok(self) };
+        let prefix = own.of(args).map_err(SessionError::PrefixArgument)?;
+        load(&self.host, &self.path, &prefix)
     }
 
     /// Returns the warnings of the flow's check.
@@ -258,12 +273,13 @@ impl FlowSession {
         Ok(self.host.runner(&flow, RunOptions { run_id, input: resume_input(initial, left), ..options })?)
     }
 
-    /// Returns the steps that the last run left unfinished: failed steps without a handler, and postponed steps.
+    /// Returns the steps that the last run left unfinished: postponed steps, and failed steps without a handler unless
+    /// the flow has `resume_on_failure: false`.
     fn unfinished_steps(&self, states: &[StepState]) -> Result<Vec<Postponed>, StoreError> {
         let sessions = self.host.sessions().sessions(self.host.tenant(), &self.root)?;
         let is_left = |state: &&StepState| match state.status {
             StepStatus::Postponed => true,
-            StepStatus::Failed => !self.label.handled.contains(&state.step),
+            StepStatus::Failed => !self.label.restarts && !self.label.handled.contains(&state.step),
             StepStatus::Running | StepStatus::Completed => false,
         };
         let before = |state: &StepState| {
