@@ -148,7 +148,8 @@ impl Places {
                 | Reference::Run
                 | Reference::Task
                 | Reference::Tenant
-                | Reference::Now => reference.clone(),
+                | Reference::Now
+                | Reference::Random => reference.clone(),
             })
         };
         let references = bound.references.iter().map(reference).collect::<Option<_>>()?;

@@ -116,6 +116,8 @@ pub enum Reference {
     Tenant,
     /// `now`: the time at which the task became ready, or at which the host decided about the condition or the outputs.
     Now,
+    /// The seed of random values, from which `uuid()` and other calls compute. No expression names it.
+    Random,
 }
 
 /// The flow itself, or a subgraph owned by a node.

@@ -6,7 +6,7 @@ mod suggest;
 use std::{collections::HashSet, sync::Arc};
 
 use flowcell_contract::{Json, NodeType};
-use flowcell_expr::{Path, Segment};
+use flowcell_expr::{Path, RANDOM, Segment};
 
 use self::suggest::suggest;
 use crate::{
@@ -167,7 +167,7 @@ impl NameResolver<'_> {
     fn is_known_root(&self, root: &str) -> bool {
         let around =
             |owner: usize| self.flow.nodes[owner].id == root || self.owners[owner].alias.as_deref() == Some(root);
-        matches!(root, "flow" | "nodes" | "inbound" | "inbounds")
+        matches!(root, "flow" | "nodes" | "inbound" | "inbounds" | RANDOM)
             || self.shape.by_id.contains_key(root)
             || self.enclosing_owners().any(around)
     }
@@ -213,6 +213,7 @@ impl NameResolver<'_> {
                 }
                 Some(if name == "inbound" { Reference::Inbound } else { Reference::Inbounds })
             }
+            RANDOM => Some(Reference::Random),
             root if self.is_fact(root) => self.fact(path, span, diagnostics),
             root => self.owner(root, member, span, diagnostics).or_else(|| {
                 let alone = path.segments().is_empty();

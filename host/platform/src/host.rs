@@ -447,11 +447,10 @@ impl Host {
 
     fn world(&self, library: CallableFlows) -> Arc<World> {
         let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, live, usage, .. } = &*self.shared;
-        let runner = CountedRunner { engine: engine.clone(), usage: usage.clone() };
         let capabilities = Arc::new(outside::capabilities(library.host(), library.homes(), blobs));
         Arc::new(World {
             tenant: self.tenant.clone(),
-            runner: Arc::new(runner),
+            runner: Arc::new(CountedRunner { engine: engine.clone(), usage: usage.clone() }),
             flows: Arc::new(library),
             journal: journal.clone(),
             timers: timers.clone(),
@@ -465,6 +464,7 @@ impl Host {
             live: live.clone(),
             budget: None,
             quotas: Some(Arc::new(usage.clone())),
+            seed: None,
         })
     }
 

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, VALUE_BYTES, code};
-use flowcell_expr::{Binding, Condition, ExprError, Roots, instant_text};
+use flowcell_expr::{Binding, Condition, ExprError, RANDOM, Roots, instant_text};
 use flowcell_flow::graph::{Bound, EdgeIx, Graph, Reference};
 
 use crate::{
-    fact::{ScopeId, TaskKey},
+    fact::{CallDigest, ScopeId, TaskKey},
     state::{Captured, EdgeState, Phase, RunState},
     turn::evaluate,
 };
@@ -22,17 +22,20 @@ pub(crate) fn capture(state: &RunState, key: TaskKey, now: u64) -> Option<Arc<Ca
     if node.input.references.is_empty() && node.config.references.is_empty() {
         return None;
     }
-    let viewpoint = Viewpoint { state, now, scope: key.scope, task: Some(key) };
-    let look = |references: &[Reference]| references.iter().map(|reference| viewpoint.value(reference)).collect();
-    Some(Arc::new(Captured { input: look(&node.input.references), config: look(&node.config.references) }))
+    let look = |references: &[Reference], field| {
+        let viewpoint = Viewpoint { state, now, scope: key.scope, task: Some(key), field };
+        references.iter().map(|reference| viewpoint.value(reference)).collect()
+    };
+    let (input, config) = (&node.input.references, &node.config.references);
+    Some(Arc::new(Captured { input: look(input, Field::Input), config: look(config, Field::Config) }))
 }
 
 /// Captures the values again when a node that owns a body continues after a pass: looks up the node's own variables
-/// and the time, and keeps the other captured values.
+/// and the time, and keeps the other captured values, random ones among them.
 pub(crate) fn recapture(state: &RunState, key: TaskKey, now: u64) -> Option<Arc<Captured>> {
     let node = state.graph.node(key.node);
     let captured = state.task(key).captured.as_deref()?;
-    let viewpoint = Viewpoint { state, now, scope: key.scope, task: Some(key) };
+    let viewpoint = Viewpoint { state, now, scope: key.scope, task: Some(key), field: Field::Input };
     let again = |(reference, before): (&Reference, &Option<Json>)| match reference {
         Reference::Owner(owner) if *owner == key.node => viewpoint.value(reference),
         Reference::Now => viewpoint.value(reference),
@@ -78,9 +81,9 @@ pub(crate) fn holds(
     (state, now): (&RunState, u64),
     task: TaskKey,
     condition: &Bound<Condition>,
-    place: &str,
+    (field, place): (Field, &str),
 ) -> Result<bool, Failure> {
-    let viewpoint = Viewpoint { state, now, scope: task.scope, task: Some(task) };
+    let viewpoint = Viewpoint { state, now, scope: task.scope, task: Some(task), field };
     let roots = Live { viewpoint, references: &condition.references };
     let place = |error: &ExprError| format!("{place}{}", error.pointer);
     evaluate(|| condition.expr.evaluate(&roots))
@@ -94,7 +97,8 @@ pub(crate) fn render_in(
     scope: ScopeId,
     binding: &Bound<Binding>,
 ) -> Result<Json, Failure> {
-    let roots = Live { viewpoint: Viewpoint { state, now, scope, task: None }, references: &binding.references };
+    let viewpoint = Viewpoint { state, now, scope, task: None, field: Field::Output };
+    let roots = Live { viewpoint, references: &binding.references };
     let owner = state.graph.body(state.scope(scope).body).owner;
     let what = owner.map_or("outputs".to_owned(), |owner| format!("bodyOutput of `{}`", state.graph.node(owner).id));
     let place = |error: &ExprError| format!("{what}{}", error.pointer);
@@ -161,7 +165,23 @@ fn is_named(graph: &Graph, reference: &Reference, name: &str) -> bool {
         Reference::Task => name == "task",
         Reference::Tenant => name == "tenant",
         Reference::Now => name == "now",
+        Reference::Random => name == RANDOM,
     }
+}
+
+/// The part of a flow whose references are looked up. Each part has random values of its own.
+#[derive(Clone, Copy)]
+pub(crate) enum Field {
+    /// The input of a node.
+    Input,
+    /// The config of a node.
+    Config,
+    /// The condition of a node.
+    When,
+    /// The condition of an edge.
+    Edge(EdgeIx),
+    /// The output of a body or of the flow.
+    Output,
 }
 
 /// The scope, and possibly the task, from which references are looked up.
@@ -171,6 +191,7 @@ struct Viewpoint<'a> {
     now: u64,
     scope: ScopeId,
     task: Option<TaskKey>,
+    field: Field,
 }
 
 impl Viewpoint<'_> {
@@ -197,6 +218,7 @@ impl Viewpoint<'_> {
                 Some(state.about.as_ref().map_or(Json::Null, |about| Json::from(about.tenant.as_str())))
             }
             Reference::Now => Some(instant(self.now)),
+            Reference::Random => Some(self.seed()),
         };
         if state.graph.strict { value } else { Some(value.unwrap_or_default()) }
     }
@@ -210,6 +232,24 @@ impl Viewpoint<'_> {
             ("started", instant(self.state.began)),
             ("labels", Json::object(labels)),
         ])
+    }
+
+    /// Returns the seed of the random values in this field: it follows from the seed of the run, from the address of the
+    /// task or of the pass, and from the field. So it is the same whenever the journal is folded, and for all attempts.
+    fn seed(&self) -> Json {
+        let address = match self.task {
+            Some(key) => self.state.address(key),
+            None => self.state.scope(self.scope).path.as_str().to_owned(),
+        };
+        let field = match self.field {
+            Field::Input => "input".to_owned(),
+            Field::Config => "config".to_owned(),
+            Field::When => "when".to_owned(),
+            Field::Edge(edge) => format!("edge {}", edge.0),
+            Field::Output => "output".to_owned(),
+        };
+        let place = Json::array([Json::from(self.state.seed), Json::from(address)]);
+        Json::from(&*CallDigest::of("random", &field, &place).0)
     }
 
     fn output(&self, node: flowcell_flow::graph::NodeIx) -> Option<Json> {

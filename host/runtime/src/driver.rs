@@ -78,7 +78,7 @@ use crate::{
     result::{Idle, Waiting},
     sabotage,
     state::RunState,
-    world::{World, random},
+    world::World,
 };
 use attempts::{Answered, Attempts};
 use calls::{Calls, Ended};
@@ -134,7 +134,7 @@ impl Driver {
         let (sender, commands) = mpsc::channel::<Command>(MAX_QUEUED_COMMANDS);
         let identity = Identity::new(world.tenant.clone(), run_id, &record);
         let hub = Hub::new(identity.run_id.clone(), sender.clone());
-        let (pin, repeats) = (record.pin.clone(), record.calls_as().cloned());
+        let (pin, repeats, seed) = (record.pin.clone(), record.calls_as().cloned(), world.seed_of(&identity.run_id));
         let options = DriveOptions { answers: record.answers.clone().into(), ..DriveOptions::default() };
         let site = attempt::site(world, &identity, graph.clone(), pin.clone(), sender);
         let projection = world.projections.of(&graph);
@@ -157,7 +157,7 @@ impl Driver {
             parent: None,
             repeats,
             has_called: false,
-            entropy: SplitMix(random()),
+            entropy: SplitMix(seed),
             shutdown: Shutdown::default(),
         };
         (driver, hub)

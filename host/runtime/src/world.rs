@@ -8,8 +8,9 @@ use std::{
     },
 };
 
-use flowcell_contract::{Blobs, Capability, Failure, Json, NodeRunner, Tenant, code};
+use flowcell_contract::{Blobs, Capability, Failure, Json, NodeRunner, RunId, Tenant, code};
 use flowcell_flow::graph::{FlowPolicy, Graph};
+use sha2::{Digest, Sha256};
 
 use crate::{
     hub::Hubs,
@@ -138,6 +139,8 @@ pub struct World {
     pub budget: Option<Arc<MemoryBudget>>,
     /// The quotas that pause runs. `None`: no quota pauses runs.
     pub quotas: Option<Arc<dyn Quotas>>,
+    /// The seed from which the seeds of the runs follow, for tests. `None`: each run has a random seed.
+    pub seed: Option<u64>,
 }
 
 /// The bytes that the runs of a world may keep in memory together. A run that finds no bytes left ends as
@@ -187,6 +190,7 @@ impl World {
             live: Arc::default(),
             budget: None,
             quotas: None,
+            seed: None,
         }
     }
 
@@ -194,6 +198,13 @@ impl World {
     pub(crate) fn hold(&self, state: &RunState) -> Option<QuotaHold> {
         let usd = state.held_by.as_ref().and_then(|hold| hold.usd);
         self.quotas.as_ref()?.hold(&self.tenant, usd)
+    }
+
+    /// Returns the first state of the random numbers of a run's driver.
+    pub(crate) fn seed_of(&self, run: &RunId) -> u64 {
+        let Some(seed) = self.seed else { return random() };
+        let digest = Sha256::new().chain_update(seed.to_be_bytes()).chain_update(run.as_str()).finalize();
+        digest.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte))
     }
 
     /// Returns the function that evaluates costly expressions of the runs.

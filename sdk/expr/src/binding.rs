@@ -13,6 +13,7 @@ use crate::{
     json::{self, Json},
     path::Path,
     path_use::{PathUse, Reads},
+    place::Place,
     roots::Roots,
 };
 
@@ -62,7 +63,12 @@ impl Binding {
 
     /// Computes the value of the binding, with the values of `roots`.
     pub fn render(&self, roots: &dyn Roots) -> Result<Json, ExprError> {
-        render::render(self, roots)
+        self.render_at(roots, Place::at(""))
+    }
+
+    /// Computes the value of the binding, which is a part of a larger value.
+    pub(crate) fn render_at(&self, roots: &dyn Roots, at: Place<'_>) -> Result<Json, ExprError> {
+        render::render(self, roots, at)
     }
 
     /// Computes the members of a binding that is an object. Members that fail are left out. Any other binding becomes

@@ -10,6 +10,7 @@ use crate::{
     condition::Condition,
     error::ExprError,
     json::{Json, Object},
+    language::RANDOM,
     limits,
     path::{Path, Segment},
     path_use::PathUse,
@@ -48,6 +49,9 @@ impl Binding {
     /// values and the roots in `locals`, which the component defines itself, are left out.
     pub fn captured(kind: CapturedKind, raw: Json, locals: &[Arc<str>]) -> Result<Binding, Vec<ExprError>> {
         let mut reads = kind.path_uses(&raw)?;
+        if let Some(read) = reads.iter().find(|read| read.path.root() == RANDOM) {
+            return Err(vec![random_error(read)]);
+        }
         reads.retain(|read| !locals.iter().any(|local| **local == *read.path.root()));
         let mut carried: Vec<(Arc<str>, Path)> = Vec::new();
         for read in &reads {
@@ -59,6 +63,17 @@ impl Binding {
         let field = CapturedField { tag: kind.tag(), raw, reads, carried };
         Ok(Binding(Node::Captured(Arc::new(field))))
     }
+}
+
+/// Creates the error about a random value in a field that a component evaluates, perhaps many times.
+fn random_error(read: &PathUse) -> ExprError {
+    let error = ExprError::new("the node evaluates this field itself, and has no random values");
+    let error = error.hint(
+        "compute the value in the input of a node before, such as `data.set`, or for each item in the body of \
+         `control.foreach`",
+    );
+    let error = read.bytes.iter().fold(error, |error, bytes| error.at(bytes.clone()));
+    error.under(&read.pointer)
 }
 
 /// A captured field as a component receives it.

@@ -7,6 +7,7 @@ mod foreign;
 mod lists;
 mod numbers;
 mod patterns;
+mod random;
 mod tests;
 mod text;
 mod values;
@@ -94,6 +95,7 @@ pub const TOPICS: &[Topic] = &[
     Topic { title: "Numbers", functions: numbers::FUNCTIONS },
     Topic { title: "Dates and durations", functions: dates::FUNCTIONS },
     Topic { title: "Encodings and digests", functions: encodings::FUNCTIONS },
+    Topic { title: "Random values", functions: random::FUNCTIONS },
     Topic { title: "Tests", functions: tests::FUNCTIONS },
 ];
 

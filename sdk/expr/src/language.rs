@@ -23,6 +23,7 @@ mod names;
 mod operands;
 mod printer;
 mod program;
+mod random;
 mod scan;
 mod searches;
 mod shapes;
@@ -34,6 +35,7 @@ mod values;
 
 pub use dates::{instant_milliseconds, instant_text};
 pub use environment::enable_dates;
+pub use names::RANDOM;
 pub(crate) use program::Expression;
 pub(crate) use scan::{Piece, pieces, split, whole};
 pub(crate) use text::{TextTooLong, push_json};

@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, env, fs};
 
 use flowcell_expr::{
-    Binding, ExprError, Json,
+    Binding, Chain, ExprError, Json, RANDOM,
     functions::{EXAMPLE_ROOTS, Function, FunctionKind, TOPICS, functions, functions_named, similar_function},
 };
 
@@ -13,7 +13,8 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../host/server/manua
 
 fn evaluate(source: &str) -> Result<Json, ExprError> {
     let binding = Binding::expression(source).map_err(|mut errors| errors.remove(0))?;
-    binding.render(&Json::parse(EXAMPLE_ROOTS).unwrap())
+    let seed = Json::object([(RANDOM, Json::from("a seed"))]);
+    binding.render(&Chain(Json::parse(EXAMPLE_ROOTS).unwrap(), seed))
 }
 
 #[test]
@@ -56,6 +57,7 @@ fn each_name_can_be_used() {
                     format!("order is {name}")
                 }
                 FunctionKind::Test => format!("orders | select('{name}', 1)"),
+                FunctionKind::Call if function.signature.ends_with("()") => function.signature.to_owned(),
                 FunctionKind::Call => format!("{name}(order)"),
             };
             if let Err(error) = evaluate(&source) {
@@ -85,6 +87,9 @@ fn names_of_other_languages_are_suggested() {
         ("range(order.note)", "`range` does not work on null", ""),
         ("range(1, 2, 0)", "step that is not 0", ""),
         ("range(1, end=2)", "unknown keyword argument", ""),
+        ("uuid(1)", "unknown function `uuid`", "write `uuid()`"),
+        ("order.id | random", "unknown filter `random`", "write `random(below=null)`"),
+        ("uuidv4()", "unknown function `uuidv4`", "write `uuid()`"),
     ];
     for (source, message, hint) in errors {
         let error = evaluate(source).unwrap_err();

@@ -67,6 +67,7 @@ const EXAMPLES: &[Example] = &[
     Example::new("request", "graph", &["request.yaml", "request.test.yaml"], "--simulate http", "calls a server"),
     Example::new("defaults", "graph", &["defaults.yaml"], "--simulate http", "grants and retries for all of its nodes"),
     Example::new("state", "graph", &["state.yaml"], "", "keeps a counter from run to run"),
+    Example::new("raffle", "graph", &["raffle.yaml", "raffle.test.yaml"], "", "draws winners with random values"),
     Example::new("facts", "graph", &["facts.yaml", "facts.test.yaml"], "", "tells the run and the time"),
     Example::new("gate", "graph", &["gate.yaml"], "", "asks a person before it publishes"),
     Example::new(

@@ -120,7 +120,8 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
     };
     let given: HashMap<_, _> = case.given.iter().map(|(node, given)| (node.clone(), given.as_fixture())).collect();
     let calls: Vec<_> = case.calls.iter().map(ReplyFixture::as_fixture).collect();
-    let script = Fixtures { nodes: given, calls: Mutex::new(calls), begin: case.clock, ..Fixtures::default() };
+    let (begin, seed) = (case.clock, case.seed);
+    let script = Fixtures { nodes: given, calls: Mutex::new(calls), begin, seed, ..Fixtures::default() };
     let script = Arc::new(script);
     let began = std::time::Instant::now();
     let wrong = match host.test_runner(flow, script.clone(), options) {

@@ -26,6 +26,7 @@ pub(super) fn runner(
     let (homes, pinned) = (library.homes().clone(), library.pin(flow));
     let mut world = World::in_memory(Arc::new(runner), Arc::new(library));
     world.tenant = host.tenant.clone();
+    world.seed = Some(script.seed);
     world.timers = Arc::new(VirtualTimers(clock));
     world.live = host.shared.live.clone();
     world.blobs = Arc::new(MemoryBlobs::over(host.shared.blobs.clone()));

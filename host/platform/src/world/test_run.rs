@@ -59,6 +59,8 @@ pub struct Fixtures {
     pub still: bool,
     /// The start time of the run, in milliseconds since 1970. Default: 1 January 2030.
     pub begin: Option<u64>,
+    /// The seed of the random values of the runs. Default: 0.
+    pub seed: u64,
     /// Maximum size in bytes of events and files in memory. Default: the limit of a run.
     pub most_bytes: Option<u64>,
 }

@@ -5,7 +5,7 @@ use flowcell_flow::graph::{NodeIx, On};
 
 use super::Decider;
 use crate::{
-    capture,
+    capture::{self, Field},
     fact::{Fact, ScopeId, SkipReason, TaskKey},
     state::Phase,
 };
@@ -24,7 +24,10 @@ pub(super) fn open(decider: &mut Decider<'_>, key: TaskKey) {
     let graph = decider.state.graph.clone();
     let node = graph.node(key.node);
     let holds = match &node.when {
-        Some(when) => capture::holds((decider.state, decider.now), key, when, &format!("`when` of `{}`", node.id)),
+        Some(when) => {
+            let place = format!("`when` of `{}`", node.id);
+            capture::holds((decider.state, decider.now), key, when, (Field::When, &place))
+        }
         None => Ok(true),
     };
     match holds {

@@ -5,7 +5,7 @@ use flowcell_flow::graph::{EdgeIx, Join, NodeIx, On, Outcome};
 
 use super::{Decider, close, passes, race, ready};
 use crate::{
-    capture,
+    capture::{self, Field},
     fact::{CancelReason, Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey},
     limits::MAX_FAILED_ITEM_BYTES,
     outcome,
@@ -73,7 +73,7 @@ fn edge_holds(decider: &mut Decider<'_>, source: TaskKey, edge: EdgeIx) -> bool 
     let line = graph.edge(edge);
     let Some(when) = &line.when else { return true };
     let place = format!("`when` of the edge from `{}`", graph.node(line.from).id);
-    match capture::holds((decider.state, decider.now), source, when, &place) {
+    match capture::holds((decider.state, decider.now), source, when, (Field::Edge(edge), &place)) {
         Ok(holds) => holds,
         Err(failure) => {
             let target = TaskKey { scope: source.scope, node: line.to };

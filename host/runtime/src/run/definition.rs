@@ -178,7 +178,8 @@ impl Versions<'_> {
             | (Reference::Run, Reference::Run)
             | (Reference::Task, Reference::Task)
             | (Reference::Tenant, Reference::Tenant)
-            | (Reference::Now, Reference::Now) => true,
+            | (Reference::Now, Reference::Now)
+            | (Reference::Random, Reference::Random) => true,
             _ => false,
         };
         old.len() == new.len() && old.iter().zip(new).all(same)

@@ -192,11 +192,13 @@ pub(crate) fn reaches(body: &PlannedBody, from: usize, to: usize) -> bool {
 /// passes of its body.
 fn references_of(ix: NodeIx, owner: Option<NodeIx>, planned: &Planned) -> Bound<Binding> {
     let mut references = vec![Reference::Flow, Reference::Inbound, Reference::Inbounds, Reference::Run, Reference::Now];
+    references.push(Reference::Random);
     let mut members = vec![
         ("flow".to_owned(), Json::from("{{ flow.input }}")),
         ("inbound".to_owned(), Json::from("{{ inbound }}")),
         ("text".to_owned(), Json::from("from {{ inbounds }}")),
         ("facts".to_owned(), Json::from("{{ run }} at {{ now }}")),
+        ("random".to_owned(), Json::from("{{ uuid() }}")),
     ];
     for owner in owner.into_iter().chain(planned.body.is_some().then_some(ix)) {
         references.push(Reference::Owner(owner));

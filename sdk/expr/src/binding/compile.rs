@@ -12,6 +12,7 @@ use crate::{
     language::{Expression, Piece, pieces, whole},
     limits,
     path_use::Reads,
+    place::Place,
     roots::{NoRoots, Strict},
 };
 
@@ -112,7 +113,7 @@ fn fold_constant(expression: Expression) -> Node {
     if !expression.reads().is_empty() {
         return Node::Whole(expression);
     }
-    match expression.evaluate(&Strict(NoRoots)) {
+    match expression.evaluate(&Strict(NoRoots), Place::at("")) {
         Ok(value) => Binding::literal(value).0,
         Err(_) => Node::Whole(expression),
     }

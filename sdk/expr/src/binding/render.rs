@@ -11,22 +11,23 @@ use crate::{
     json::{self, Json},
     language::{TextTooLong, push_json},
     path::Path,
+    place::Place,
     roots::Roots,
 };
 
-/// Computes a value.
-pub(super) fn render(binding: &Binding, roots: &dyn Roots) -> Result<Json, ExprError> {
+/// Computes the value of a binding at a place.
+pub(super) fn render(binding: &Binding, roots: &dyn Roots, at: Place<'_>) -> Result<Json, ExprError> {
     match &binding.0 {
         Node::Literal(value) | Node::Array(_, Some(value)) | Node::Object(_, Some(value)) => Ok(value.clone()),
-        Node::Whole(expression) => expression.evaluate(roots),
-        Node::Text(parts) => text(parts, roots),
-        Node::Array(items, None) => array(items, roots),
-        Node::Object(members, None) => object(members, roots),
+        Node::Whole(expression) => expression.evaluate(roots, at),
+        Node::Text(parts) => text(parts, roots, at),
+        Node::Array(items, None) => array(items, roots, at),
+        Node::Object(members, None) => object(members, roots, at),
         Node::Captured(field) => Ok(captured(field, roots)),
     }
 }
 
-fn text(parts: &[Part], roots: &dyn Roots) -> Result<Json, ExprError> {
+fn text(parts: &[Part], roots: &dyn Roots, at: Place<'_>) -> Result<Json, ExprError> {
     let mut text = String::new();
     let too_long = |error: TextTooLong| ExprError::new(error.message());
     for part in parts {
@@ -34,7 +35,7 @@ fn text(parts: &[Part], roots: &dyn Roots) -> Result<Json, ExprError> {
             // Literal text has no limit.
             Part::Text(more) => text.push_str(more),
             Part::Expression(expression) => {
-                let value = expression.evaluate(roots)?;
+                let value = expression.evaluate(roots, at)?;
                 if value.is_file() {
                     return Err(expression.misuse_error("a text cannot contain a file value".to_owned(), roots));
                 }
@@ -45,18 +46,18 @@ fn text(parts: &[Part], roots: &dyn Roots) -> Result<Json, ExprError> {
     Ok(Json::from(text))
 }
 
-fn array(items: &[Binding], roots: &dyn Roots) -> Result<Json, ExprError> {
+fn array(items: &[Binding], roots: &dyn Roots, at: Place<'_>) -> Result<Json, ExprError> {
     let mut rendered = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
-        rendered.push(render(item, roots).map_err(|error| error.inside(&index.to_string()))?);
+        rendered.push(render(item, roots, at.item(index)).map_err(|error| error.inside(&index.to_string()))?);
     }
     Ok(Json::Array(Arc::new(rendered)))
 }
 
-fn object(members: &[(Arc<str>, Binding)], roots: &dyn Roots) -> Result<Json, ExprError> {
+fn object(members: &[(Arc<str>, Binding)], roots: &dyn Roots, at: Place<'_>) -> Result<Json, ExprError> {
     let mut rendered = json::Object::with_capacity(members.len());
     for (key, member) in members {
-        rendered.insert(key.clone(), render(member, roots).map_err(|error| error.inside(key))?);
+        rendered.insert(key.clone(), render(member, roots, at.member(key)).map_err(|error| error.inside(key))?);
     }
     Ok(Json::Object(Arc::new(rendered)))
 }
@@ -65,7 +66,11 @@ fn object(members: &[(Arc<str>, Binding)], roots: &dyn Roots) -> Result<Json, Ex
 pub(super) fn render_members(binding: &Binding, roots: &dyn Roots) -> json::Object {
     match &binding.0 {
         Node::Object(members, _) => {
-            let rendered = members.iter().filter_map(|(key, member)| Some((key.clone(), render(member, roots).ok()?)));
+            let whole = Place::at("");
+            let render = |(key, member): &(Arc<str>, Binding)| {
+                Some((key.clone(), render(member, roots, whole.member(key)).ok()?))
+            };
+            let rendered = members.iter().filter_map(render);
             rendered.collect()
         }
         _ => json::Object::default(),

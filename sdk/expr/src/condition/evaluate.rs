@@ -12,6 +12,7 @@ use crate::{
     order::order,
     path::{Path, shorten},
     pattern::Pattern,
+    place::Place,
     roots::Roots,
 };
 
@@ -32,7 +33,9 @@ impl<'a> Evaluation<'a> {
     pub(super) fn holds(&self, term: &Term) -> Result<bool, ExprError> {
         match term {
             Term::Constant(value) => Ok(*value),
-            Term::Expression(expression, pointer) => expression.holds(self.roots).map_err(|error| error.under(pointer)),
+            Term::Expression(expression, pointer) => {
+                expression.holds(self.roots, Place::at(pointer)).map_err(|error| error.under(pointer))
+            }
             Term::Not(term) => self.holds(term).map(|held| !held),
             Term::And(terms) => self.evaluate_until(terms, false),
             Term::Or(terms) => self.evaluate_until(terms, true),
@@ -169,6 +172,9 @@ fn with<T>(
 ) -> Result<T, ExprError> {
     match operand.binding.as_literal() {
         Some(value) => look(value),
-        None => look(&operand.binding.render(roots).map_err(|error| error.under(&operand.pointer))?),
+        None => {
+            let rendered = operand.binding.render_at(roots, Place::at(&operand.pointer));
+            look(&rendered.map_err(|error| error.under(&operand.pointer))?)
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::{
     lookup,
     names::{self, builtin_filters, builtin_tests},
     operands::{self, invalid},
-    searches, shapes,
+    random, searches, shapes,
 };
 use crate::limits;
 
@@ -35,6 +35,7 @@ pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(||
         None if cfg!(target_family = "wasm") => add_missing_dates(&mut environment),
         None => add_dates(&mut environment),
     }
+    add_functions(&mut environment, random::functions());
     add_tests(&mut environment);
     compare::add(&mut environment);
     environment
@@ -61,8 +62,7 @@ fn add_metered(environment: &mut Environment<'static>, name: &'static str, funct
     };
     let takes_files = names::FILTERS_OF_FILES.contains(&name);
     // An error names the function as the flow does.
-    let shown = names::CALLS.iter().find(|(_, filter)| *filter == name).map_or(name, |(function, _)| function);
-    environment.add_filter(name, filters::metered(shown, takes_files, function, prepare));
+    environment.add_filter(name, filters::metered(names::shown(name), takes_files, function, prepare));
 }
 
 fn add_metered_test(environment: &mut Environment<'static>, name: &'static str, function: Value) {

@@ -48,7 +48,24 @@ pub(super) const STRICT: &str = " strict";
 /// is the first argument.
 pub(super) const CALLS: [(&str, &str); 1] = [("range", RANGE)];
 
+/// The functions for random values that expressions call, each with its number of arguments and with the filter of the
+/// canonical form that stands for it.
+pub(super) const RANDOM_CALLS: [(&str, usize, &str); 4] =
+    [("random", 0, FRACTION), ("random", 1, BELOW), ("shuffle", 1, SHUFFLE), ("uuid", 0, UUID)];
+
+/// The root whose value is the seed of random values. Expressions cannot use this name. An expression that calls one of
+/// [`RANDOM_CALLS`] reads it.
+pub const RANDOM: &str = " random";
+
 // Filters of the canonical form.
+/// The function `random` without an argument.
+pub(super) const FRACTION: &str = "_fraction";
+/// The function `random` with an argument.
+pub(super) const BELOW: &str = "_below";
+/// The function `shuffle`.
+pub(super) const SHUFFLE: &str = "_shuffle";
+/// The function `uuid`.
+pub(super) const UUID: &str = "_uuid";
 /// The function `range`.
 pub(super) const RANGE: &str = "_range";
 /// The filter `lookup::read`, which follows a lookup and fails in a strict flow if the value is missing.
@@ -91,6 +108,13 @@ pub(super) const KEY: &str = "_key";
 pub(super) const SLICED: &str = "_sliced";
 /// The filter that follows the slice `a[b:c]` and makes a list of it.
 pub(super) const LIST: &str = "_list";
+
+/// Returns the name by which a flow uses a filter of the canonical form.
+pub(super) fn shown(filter: &'static str) -> &'static str {
+    let random = RANDOM_CALLS.iter().map(|(function, _, filter)| (*function, *filter));
+    let call = CALLS.iter().copied().chain(random).find(|(_, name)| *name == filter);
+    call.map_or(filter, |(function, _)| function)
+}
 
 /// Returns the filters that a flow may use.
 pub(super) fn filters() -> impl Iterator<Item = &'static str> + Clone {

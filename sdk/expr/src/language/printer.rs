@@ -3,6 +3,8 @@
 //! In the canonical form, operators and calls are filters that enforce the limits and rules of this language. A guard follows each lookup: the filter `_read`, which fails in a strict flow if the value is missing. The
 //! canonical form is text, so this module does not depend on how MiniJinja stores expressions.
 
+mod calls;
+
 use std::{fmt::Write as _, ops::Range};
 
 use minijinja::{
@@ -12,7 +14,7 @@ use minijinja::{
 };
 
 use super::{
-    items, names, syntax_errors,
+    items, names,
     tokens::too_deep,
     tree::{
         Precedence, chain_sign, first_span, is_lookup, is_null, is_output, precedence, static_path, static_segment,
@@ -395,51 +397,6 @@ impl<'s> Printer<'s> {
             _ => did_you_mean(name, known).or_else(|| Some(format!("`flowcell functions` lists all {what}s"))),
         };
         self.errors.push(error.at(self.at + place.start..self.at + place.end));
-    }
-
-    /// Prints the call of a function as a filter on its first argument. Reports an error for any other call.
-    fn call(&mut self, expr: &Expr<'_>, callee: &Expr<'_>, arguments: &[CallArg<'_>]) {
-        if let (Expr::Var(name), [CallArg::Pos(first), rest @ ..]) = (callee, arguments)
-            && let Some((_, filter)) = names::CALLS.iter().find(|(function, _)| *function == name.id)
-        {
-            self.operand(first, Precedence::Filtered);
-            let _ = write!(self.printed, "|{filter}");
-            return self.arguments(rest);
-        }
-        let place = self.place(expr);
-        self.errors.push(syntax_errors::not_callable(callee, arguments).at(place));
-        if let Expr::GetAttr(method) = callee {
-            self.with_deeper_nesting(|printer| printer.expression(&method.expr));
-        }
-        self.arguments(arguments);
-    }
-
-    fn arguments(&mut self, arguments: &[CallArg<'_>]) {
-        if arguments.is_empty() {
-            return;
-        }
-        self.printed.push('(');
-        self.with_deeper_nesting(|printer| {
-            for argument in arguments {
-                printer.argument(argument);
-                printer.printed.push(',');
-            }
-        });
-        self.printed.push(')');
-    }
-
-    fn argument(&mut self, argument: &CallArg<'_>) {
-        match argument {
-            CallArg::Pos(value) => self.expression(value),
-            CallArg::Kwarg(name, value) => {
-                let _ = write!(self.printed, "{name}=");
-                self.expression(value);
-            }
-            CallArg::PosSplat(value) | CallArg::KwargSplat(value) => {
-                let place = self.place(value);
-                self.errors.push(ExprError::new("arguments with `*` are not supported").at(place));
-            }
-        }
     }
 
     fn slice(&mut self, bounds: [&Option<Expr<'_>>; 3]) {

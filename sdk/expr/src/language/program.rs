@@ -10,6 +10,7 @@ use super::{
     lookup::Missing,
     names,
     printer::{Lookup, Printer, Read},
+    random::seed_at,
     syntax_errors::not_parsed,
     tokens,
     tree::static_path,
@@ -23,6 +24,7 @@ use crate::{
     limits,
     path::{Path, shorten},
     path_use::Reads,
+    place::Place,
     roots::Roots,
 };
 
@@ -122,22 +124,22 @@ impl Expression {
         Ok(Expression(Kind::Program(Arc::new(program))))
     }
 
-    /// Evaluates the expression. A missing value is `null`, or an error if the roots are strict.
-    pub(crate) fn evaluate(&self, roots: &dyn Roots) -> Result<Json, ExprError> {
+    /// Evaluates the expression, which is in the text at a place. A missing value is `null`, or an error if the roots are strict.
+    pub(crate) fn evaluate(&self, roots: &dyn Roots, at: Place<'_>) -> Result<Json, ExprError> {
         match &self.0 {
             Kind::Path(read) => read.value(roots).map(Option::unwrap_or_default),
             Kind::Program(program) => {
-                let value = program.run(roots)?;
+                let value = program.run(roots, at)?;
                 from_value(&value).map_err(|message| ExprError::new(message).at(program.place.clone()))
             }
         }
     }
 
-    /// Evaluates the expression and returns true if the result counts as true.
-    pub(crate) fn holds(&self, roots: &dyn Roots) -> Result<bool, ExprError> {
+    /// Evaluates the expression, which is in the text at a place, and returns true if the result counts as true.
+    pub(crate) fn holds(&self, roots: &dyn Roots, at: Place<'_>) -> Result<bool, ExprError> {
         match &self.0 {
             Kind::Path(read) => Ok(read.value(roots)?.is_some_and(|value| is_true(&value))),
-            Kind::Program(program) => program.run(roots).map(|value| value.is_true()),
+            Kind::Program(program) => program.run(roots, at).map(|value| value.is_true()),
         }
     }
 
@@ -186,11 +188,15 @@ impl Read {
 }
 
 impl Program {
-    fn run(&self, roots: &dyn Roots) -> Result<Value, ExprError> {
+    fn run(&self, roots: &dyn Roots, at: Place<'_>) -> Result<Value, ExprError> {
         if !allowance::spend(limits::EVALUATION_WORK) {
             return Err(ExprError::new(allowance::EXHAUSTED).at(self.place.clone()));
         }
-        let named = self.roots.iter().filter_map(|name| Some((name.clone(), root_to_value(name, &roots.root(name)?))));
+        let root = |name: &Arc<str>| match (&**name, roots.root(name)?) {
+            (names::RANDOM, Json::String(seed)) => Some(Value::from(seed_at(&seed, &at.pointer()))),
+            (_, value) => Some(root_to_value(name, &value)),
+        };
+        let named = self.roots.iter().filter_map(|name| Some((name.clone(), root(name)?)));
         let strict = roots.is_strict().then(|| (names::STRICT.into(), Value::from(true)));
         let scope = Value::from_object(Scope(named.chain(strict).collect()));
         self.expression.eval(scope).map_err(|error| {
@@ -214,7 +220,7 @@ impl Program {
     /// their values. If the error is about null and some of these paths are missing or null, adds only those.
     fn evaluation_error(&self, mut message: String, is_of_null: bool, roots: &dyn Roots) -> ExprError {
         let mut read: Vec<(&Read, &str)> = Vec::new();
-        for found in &self.reads {
+        for found in self.reads.iter().filter(|read| read.path.root() != names::RANDOM) {
             if !read.iter().any(|(other, _)| other.path == found.path) {
                 read.push((found, found.path.resolve(roots).map_or("missing", |value| value.type_name())));
             }

@@ -50,6 +50,9 @@ pub(super) struct Case {
     /// The time at which the run begins, in milliseconds since 1970. Default: 1 January 2030.
     #[serde(default, deserialize_with = "point_in_time")]
     pub(super) clock: Option<u64>,
+    /// The seed of the random values. Default: 0.
+    #[serde(default)]
+    pub(super) seed: u64,
     /// The expected result.
     #[serde(default)]
     pub(super) expect: Expect,

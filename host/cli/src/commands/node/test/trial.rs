@@ -79,6 +79,7 @@ fn run_case(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
         calls: Mutex::new(calls),
         still,
         begin: case.clock,
+        seed: case.seed,
         ..Fixtures::default()
     });
     let runner = match host.test_runner(flow, script.clone(), options) {
