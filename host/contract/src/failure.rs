@@ -33,6 +33,8 @@ pub mod code {
     pub const BINDING_ERROR: &str = "binding_error";
     /// A `when` could not be evaluated.
     pub const CONDITION_ERROR: &str = "condition_error";
+    /// A cycle of edges would begin more passes than its `maxPasses`.
+    pub const LOOP_LIMIT: &str = "loop_limit";
     /// A strict flow reads a missing value that no condition tests.
     pub const MISSING_VALUE: &str = "missing_value";
     /// The pack could not be loaded, or does not match its manifest.

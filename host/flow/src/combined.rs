@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use flowcell_contract::NodeId;
 
-use crate::graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Node, NodeIx, Outcome, Reference};
+use crate::graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Node, NodeIx, Outcome, Reference, Source};
 
 /// The slot of a node that the flow itself no longer contains. No task has this slot.
 const NO_SLOT: u32 = u32::MAX;
@@ -15,8 +15,12 @@ const NO_SLOT: u32 = u32::MAX;
 /// bodies and the edges to them. They get the timeouts, retries and labels that they have in `new`. All other nodes of
 /// `new` follow those of `old`. The flow itself consists of the nodes of `new`.
 ///
-/// Returns `None` if a node that stays is not in `new`, or comes after a node that does not stay.
+/// Returns `None` if a node that stays is not in `new`, or comes after a node that does not stay, or if one of the
+/// versions has cycles that loop.
 pub fn combine_versions(old: &Graph, new: &Graph, dropped: &[NodeIx]) -> Option<Graph> {
+    if !old.cycles.is_empty() || !new.cycles.is_empty() {
+        return None;
+    }
     let dropped: HashSet<NodeIx> = dropped.iter().copied().collect();
     let kept = old.body(BodyIx::ROOT).nodes.iter().copied().filter(|node| !dropped.contains(node));
     let kept: HashMap<&NodeId, NodeIx> = kept.map(|node| (&old.node(node).id, node)).collect();
@@ -29,6 +33,7 @@ pub fn combine_versions(old: &Graph, new: &Graph, dropped: &[NodeIx]) -> Option<
         nodes: places.all(&shape.nodes)?,
         edges: Vec::new(),
         starts: places.all(&shape.starts)?,
+        cycles: Vec::new(),
         outcome: places.outcome(&shape.outcome)?,
     };
     for after in shape.nodes.iter().map(|node| new.node(*node)) {
@@ -85,6 +90,7 @@ pub fn combine_versions(old: &Graph, new: &Graph, dropped: &[NodeIx]) -> Option<
         nodes,
         edges,
         bodies,
+        cycles: Vec::new(),
         labels: new.labels.clone(),
     })
 }
@@ -131,6 +137,10 @@ impl Places {
         self.edges[edge.0 as usize]
     }
 
+    fn source(&self, source: &Source) -> Option<Source> {
+        self.node(source.node).map(Source::current)
+    }
+
     fn all(&self, nodes: &[NodeIx]) -> Option<Vec<NodeIx>> {
         nodes.iter().map(|node| self.node(*node)).collect()
     }
@@ -138,8 +148,10 @@ impl Places {
     fn bound<T: Clone>(&self, bound: &Bound<T>) -> Option<Bound<T>> {
         let reference = |reference: &Reference| {
             Some(match reference {
-                Reference::Node(node) => Reference::Node(self.node(*node)?),
-                Reference::Nodes(nodes) => Reference::Nodes(self.all(nodes)?),
+                Reference::Node(source) => Reference::Node(self.source(source)?),
+                Reference::Nodes(nodes) => {
+                    Reference::Nodes(nodes.iter().map(|source| self.source(source)).collect::<Option<_>>()?)
+                }
                 Reference::Owner(owner) => Reference::Owner(self.node(*owner)?),
                 Reference::Alias(owner, name) => Reference::Alias(self.node(*owner)?, name.clone()),
                 Reference::Flow
@@ -198,6 +210,7 @@ impl Places {
             nodes: self.all(&body.nodes)?,
             edges: body.edges.iter().map(|edge| self.edge(*edge)).collect::<Option<_>>()?,
             starts: self.all(&body.starts)?,
+            cycles: Vec::new(),
             outcome: self.outcome(&body.outcome)?,
         })
     }

@@ -34,15 +34,16 @@ fn edges(graph: &Graph, body: BodyIx) -> impl Iterator<Item = &Edge> {
     graph.body(body).edges.iter().map(|edge| graph.edge(*edge))
 }
 
-fn label(edge: &Edge) -> Option<&'static str> {
-    match (edge.on, edge.when.is_some()) {
-        (On::Success, false) => None,
-        (On::Success, true) => Some("when"),
-        (On::Error, false) => Some("error"),
-        (On::Error, true) => Some("error, when"),
-        (On::End, false) => Some("end"),
-        (On::End, true) => Some("end, when"),
-    }
+/// Returns the label of an edge: when it fires, and `back` if it begins another pass of a cycle.
+fn label(edge: &Edge) -> Option<String> {
+    let on = match edge.on {
+        On::Success => None,
+        On::Error => Some("error"),
+        On::End => Some("end"),
+    };
+    let parts = [on, edge.when.is_some().then_some("when"), edge.goes_back.then_some("back")];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn mermaid(graph: &Graph, out: &mut String) -> std::fmt::Result {
@@ -91,7 +92,9 @@ fn dot_body(graph: &Graph, body: BodyIx, depth: usize, out: &mut String) -> std:
         }
     }
     for edge in edges(graph, body) {
-        let label = label(edge).map(|label| format!(" [label=\"{label}\"]")).unwrap_or_default();
+        // Graphviz places the target of an edge below its source, unless the edge does not count.
+        let place = if edge.goes_back { ", constraint=false" } else { "" };
+        let label = label(edge).map(|label| format!(" [label=\"{label}\"{place}]")).unwrap_or_default();
         writeln!(out, "{indent}n{} -> n{}{label};", edge.from.0, edge.to.0)?;
     }
     Ok(())
@@ -154,6 +157,10 @@ fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
     for edge in &graph.edges {
         let ((x1, y1), (x2, y2)) = (places[edge.from.0 as usize], places[edge.to.0 as usize]);
         let dash = if edge.on == On::Error { " stroke-dasharray=\"5 4\"" } else { "" };
+        if edge.goes_back {
+            svg_back(((x1, y1), (x2, y2)), dash, &label(edge).unwrap_or_default(), out)?;
+            continue;
+        }
         let (x1, x2) = (x1 + WIDTH / 2, x2 + WIDTH / 2);
         let from = y1 + HEIGHT;
         writeln!(
@@ -188,6 +195,19 @@ fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
         )?;
     }
     writeln!(out, "</svg>")
+}
+
+/// Draws an edge that goes back: from the right side of its source to the right side of its target.
+fn svg_back(((x1, y1), (x2, y2)): (Point, Point), dash: &str, label: &str, out: &mut String) -> std::fmt::Result {
+    let (from, to) = ((x1 + WIDTH, y1 + HEIGHT / 3), (x2 + WIDTH, y2 + HEIGHT * 2 / 3));
+    let side = from.0.max(to.0) + GAP;
+    writeln!(
+        out,
+        "<path d=\"M{},{} C{side},{} {side},{} {},{}\" fill=\"none\" stroke=\"#555\"{dash} marker-end=\"url(#tip)\"/>",
+        from.0, from.1, from.1, to.1, to.0, to.1
+    )?;
+    let (x, y) = (from.0.max(to.0) + 4, (from.1 + to.1) / 2 + 4);
+    writeln!(out, "<text x=\"{x}\" y=\"{y}\" font-size=\"11\" fill=\"#555\">{label}</text>")
 }
 
 /// Draws a line from each owner down to the frame of its body. The line is to the left of the owner's outgoing edges.
@@ -240,12 +260,16 @@ fn place_body(graph: &Graph, body: BodyIx, (left, top): Point, layout: &mut Layo
 fn layers(graph: &Graph, body: BodyIx) -> Vec<Vec<NodeIx>> {
     let nodes = &graph.body(body).nodes;
     let mut layer = vec![0usize; nodes.len()];
-    // A cycle would move its nodes down without end, so the number of rounds is limited. An acyclic graph needs at
-    // most one round per node; above 64 nodes, the layers may be inexact.
+    // A cycle that does not loop would move its nodes down without end, so the number of rounds is limited. Other graphs
+    // need at most one round per node; above 64 nodes, the layers may be inexact.
+    let upward = |edge: &Edge| {
+        let (from, to) = (graph.node(edge.from), graph.node(edge.to));
+        from.on_cycle && to.on_cycle && from.cycle.is_none() && to.slot < from.slot
+    };
     for _ in 0..nodes.len().min(64) {
         for edge in edges(graph, body) {
             let (from, to) = (graph.node(edge.from).slot as usize, graph.node(edge.to).slot as usize);
-            if from != to && !(graph.node(edge.from).on_cycle && graph.node(edge.to).on_cycle && to < from) {
+            if from != to && !edge.goes_back && !upward(edge) {
                 layer[to] = layer[to].max(layer[from] + 1).min(nodes.len());
             }
         }

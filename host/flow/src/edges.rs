@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Range, slice};
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::{check_keys, entries, for_message, is_id, list, required, text},
+    fields::{check_keys, entries, for_message, is_id, list, required, text, whole_number},
     graph::On,
     input::place,
     limits,
@@ -23,10 +23,16 @@ pub(crate) struct RawEdge<'t> {
     pub(crate) label: Option<(String, Span)>,
     /// True for an edge in text, and for one of the key `after`.
     pub(crate) is_short: bool,
+    /// Maximum number of passes of the cycle that the edge closes, and the place of this number.
+    pub(crate) max_passes: Option<(u32, Span)>,
     pub(crate) span: Span,
 }
 
-const KEYS: [&str; 4] = ["from", "to", "on", "when"];
+const KEYS: [&str; 5] = ["from", "to", "on", "when", "maxPasses"];
+/// The key for the maximum number of passes of a cycle.
+pub(crate) const MAX_PASSES_KEY: &str = "maxPasses";
+/// Maximum number of passes of a cycle, if the flow sets none.
+pub(crate) const DEFAULT_MAX_PASSES: u32 = 100;
 const ARROW: &str = "->";
 /// Maximum number of ids in a text that get a place of their own in diagnostics. To find a place takes time in proportion to
 /// the text; longer chains have the place of the whole text.
@@ -118,7 +124,23 @@ fn read_map<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Raw
         parsed
     });
     let when = tree.member("when").map(Cow::Borrowed);
-    Some(RawEdge { from, to, on: on.unwrap_or_default(), when, label: None, is_short: false, span: tree.span })
+    let max_passes = read_max_passes(tree, diagnostics);
+    Some(RawEdge {
+        from,
+        to,
+        on: on.unwrap_or_default(),
+        when,
+        label: None,
+        is_short: false,
+        max_passes,
+        span: tree.span,
+    })
+}
+
+/// Reads `maxPasses` of an edge or of a flow, with its place.
+pub(crate) fn read_max_passes(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<(u32, Span)> {
+    let number = whole_number(tree, MAX_PASSES_KEY, (1, limits::MAX_PASSES), diagnostics)?;
+    Some((number as u32, tree.member(MAX_PASSES_KEY)?.span))
 }
 
 /// Reads an edge or a chain of edges: `a -> b -> c`, or `a -> b: label`.
@@ -210,7 +232,7 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
 }
 
 fn short<'t>(from: (String, Span), to: (String, Span), span: Span) -> RawEdge<'t> {
-    RawEdge { from, to, on: On::Success, when: None, label: None, is_short: true, span }
+    RawEdge { from, to, on: On::Success, when: None, label: None, is_short: true, max_passes: None, span }
 }
 
 /// Adds an edge and returns true. Returns false if the flow has more than [`limits::EDGES`] edges: it is refused, and

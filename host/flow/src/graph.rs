@@ -3,7 +3,7 @@
 //! Nodes, edges and bodies refer to each other by index, so the runtime needs no lookup by name. The graph is the same
 //! for every dialect.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use flowcell_contract::{Grants, Json, NodeId, NodeType};
 use flowcell_expr::{Binding, Condition};
@@ -22,6 +22,10 @@ pub struct EdgeIx(pub u32);
 /// Index of a body in [`Graph::bodies`]; 0 is the flow itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct BodyIx(pub u32);
+
+/// Index of a cycle of edges in [`Graph::cycles`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CycleIx(pub u32);
 
 impl BodyIx {
     /// The flow itself.
@@ -58,6 +62,8 @@ pub struct Graph {
     pub edges: Vec<Edge>,
     /// The flow itself, then the bodies. An outer body precedes the bodies inside it.
     pub bodies: Vec<Body>,
+    /// The cycles of edges that loop. An outer cycle precedes those inside it.
+    pub cycles: Vec<Cycle>,
     /// Data for the code of the flow's dialect, by name. The runtime does not read it.
     pub labels: IndexMap<String, Json>,
 }
@@ -77,6 +83,79 @@ impl Graph {
     pub fn body(&self, body: BodyIx) -> &Body {
         &self.bodies[body.0 as usize]
     }
+
+    /// Returns a cycle.
+    pub fn cycle(&self, cycle: CycleIx) -> &Cycle {
+        &self.cycles[cycle.0 as usize]
+    }
+
+    /// Returns a cycle and the cycles around it, the innermost first.
+    pub fn cycles_from(&self, cycle: Option<CycleIx>) -> impl Iterator<Item = CycleIx> {
+        std::iter::successors(cycle, |cycle| self.cycle(*cycle).parent)
+    }
+}
+
+/// A cycle of edges. Each of its passes begins at its entry. Another pass begins if an edge that goes back has fired.
+#[derive(Clone, Debug)]
+pub struct Cycle {
+    /// The cycle that contains this one.
+    pub parent: Option<CycleIx>,
+    /// Index of the cycle in [`Body::cycles`].
+    pub slot: u32,
+    /// The node at which each pass begins. Edges from outside lead only to this node of the cycle.
+    pub entry: NodeIx,
+    /// All nodes, those of inner cycles among them, in the order of the file.
+    pub nodes: Vec<NodeIx>,
+    /// All cycles inside this one.
+    pub inside: Vec<CycleIx>,
+    /// Number of nodes and cycles that are in this cycle and in no cycle inside it.
+    pub members: u32,
+    /// The edges from nodes of the cycle to its entry, in the order of the file.
+    pub back: Vec<EdgeIx>,
+    /// The edges between nodes of the cycle, those that go back among them.
+    pub inner: Vec<EdgeIx>,
+    /// The edges from nodes of the cycle to nodes outside of it.
+    pub leaving: Vec<EdgeIx>,
+    /// Maximum number of passes.
+    pub max_passes: u32,
+}
+
+/// A node whose recorded output an expression reads.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source {
+    /// The node.
+    pub node: NodeIx,
+    /// The pass from which the output comes, if the node is on a cycle.
+    pub pass: PassRead,
+}
+
+/// The pass of a cycle from which an expression reads the output of a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PassRead {
+    /// The current pass. After the end of the cycle: the last one.
+    Current,
+    /// The pass of this cycle before the current one. The output is null in the first pass.
+    Previous(CycleIx),
+    /// The pass in which one of these edges left the cycle: the latest one that has fired. If none has fired, the last
+    /// pass.
+    Left(Vec<EdgeIx>),
+}
+
+/// Writes the node, and the pass only if it is not the current one.
+impl fmt::Debug for Source {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.pass {
+            PassRead::Current => self.node.fmt(formatter),
+            pass => write!(formatter, "{:?} of {pass:?}", self.node),
+        }
+    }
+}
+
+impl Source {
+    /// Creates a source that is read from the current pass.
+    pub fn current(node: NodeIx) -> Source {
+        Source { node, pass: PassRead::Current }
+    }
 }
 
 /// A compiled binding or condition, and the values to which its root names refer.
@@ -94,10 +173,10 @@ pub enum Reference {
     /// `flow`: `{ "input": …, "name": …, "version": … }`.
     Flow,
     /// `ID`: the recorded output of a node in the same scope or in the scope of an owner.
-    Node(NodeIx),
+    Node(Source),
     /// `nodes`: the recorded outputs of these nodes, by id. These are the nodes that the expression names, or all
     /// visible nodes if it does not name each of them.
-    Nodes(Vec<NodeIx>),
+    Nodes(Vec<Source>),
     /// `ID` of an owner: its variables. They are the members of the object that the owner provided for the current
     /// pass, and `last`, the result of the preceding pass. Fields of the owner itself can use the variables if the host
     /// captures the fields again for each pass.
@@ -129,8 +208,10 @@ pub struct Body {
     pub nodes: Vec<NodeIx>,
     /// The body's edges. [`Edge::slot`] is an edge's index here.
     pub edges: Vec<EdgeIx>,
-    /// Nodes without incoming edges.
+    /// Nodes without incoming edges other than edges that go back.
     pub starts: Vec<NodeIx>,
+    /// The body's cycles. [`Cycle::slot`] is a cycle's index here.
+    pub cycles: Vec<CycleIx>,
     /// The result of a pass.
     pub outcome: Outcome,
 }
@@ -140,9 +221,9 @@ pub struct Body {
 pub enum Outcome {
     /// The value of `bodyOutput`.
     Output(Bound<Binding>),
-    /// The output of the only node without outgoing edges.
+    /// The output of the only node without outgoing edges other than edges that go back.
     Sink(NodeIx),
-    /// The outputs of all nodes without outgoing edges, by id.
+    /// The outputs of all nodes without outgoing edges other than edges that go back, by id.
     Sinks(Vec<NodeIx>),
 }
 
@@ -180,8 +261,10 @@ pub struct Node {
     pub incoming: Vec<EdgeIx>,
     /// Edges from the node, in the order of the file.
     pub outgoing: Vec<EdgeIx>,
-    /// True if the node lies on a cycle.
+    /// True if the node lies on a cycle of edges, whether it loops or not.
     pub on_cycle: bool,
+    /// The innermost cycle of the node. `None`: the node is on no cycle, or its cycle does not loop.
+    pub cycle: Option<CycleIx>,
     /// True if the host captures the values for the node's input again each time an event wakes the node.
     pub rebinds: bool,
     /// The name of the output member that lists the results of the body's passes. With `None`, these results are
@@ -202,6 +285,10 @@ pub struct Edge {
     pub on: On,
     /// An additional condition for firing. The edge fires only if it holds.
     pub when: Option<Bound<Condition>>,
+    /// True if the edge leads from a node of a cycle to the entry of this cycle, so that it begins another pass.
+    pub goes_back: bool,
+    /// The outermost cycle that the edge leaves.
+    pub leaves: Option<CycleIx>,
     /// Index of the edge in its body.
     pub slot: u32,
 }

@@ -122,7 +122,7 @@ pub(crate) fn find_exclusions(flow: &RawFlow<'_>, shape: &Shape, joins: &[Join])
     let mut reader = Reader { flow, shape, words: Interner::default(), premises: vec![Vec::new(); joins.len()] };
     let mut found = Vec::new();
     for node in shape.ancestry.components().iter().flatten().copied() {
-        if shape.ancestry.on_cycle(node) {
+        if shape.on_cycle(node) {
             continue;
         }
         let branches: Vec<_> = shape.incoming[node].iter().map(|edge| reader.premises_of_edge(*edge)).collect();

@@ -41,6 +41,7 @@ pub mod agentic;
 mod ancestry;
 mod calls;
 mod combined;
+mod cycles;
 mod defaults;
 pub mod diagnostic;
 pub mod draw;

@@ -14,6 +14,13 @@ pub const EDGES: usize = 50_000;
 pub const DEFAULT_GRANTS_BYTES: usize = DOCUMENT_BYTES;
 /// Maximum nesting depth of bodies.
 pub const BODY_DEPTH: usize = 16;
+/// Maximum nesting depth of cycles of edges.
+pub const CYCLE_DEPTH: usize = 16;
+/// Maximum of `maxPasses`: passes of a cycle of edges.
+pub const MAX_PASSES: u64 = 1_000_000;
+/// Maximum number of edges that leave cycles, counted once for each output of a node on the cycle that an expression
+/// outside reads.
+pub const CYCLE_WAYS: usize = 10_000_000;
 /// Maximum depth of calls between flows.
 pub const FLOW_DEPTH: usize = 16;
 /// Maximum timeout in milliseconds: 365 days.

@@ -11,7 +11,7 @@ use crate::{
     diagnostic::Diagnostics,
     fields::{entries, for_message, is_id, not_a_map},
     grants,
-    graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
+    graph::{Body, BodyIx, Bound, CycleIx, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
     joins, limits, literal,
     names::{KnownInput, NameResolver, OwnerNames, Visible},
@@ -47,7 +47,6 @@ pub(crate) fn lower(
     let shape = Shape::new(flow, diagnostics);
     let joins: Vec<_> =
         flow.nodes.iter().zip(&types).map(|(node, kind)| joins::read(node, kind.as_deref(), diagnostics)).collect();
-    shape.check_cycles(flow, &joins, diagnostics);
     let owners: Vec<_> = flow.nodes.iter().zip(&types).map(|(node, kind)| owner_names(node, kind.as_deref())).collect();
     let (calls, schemas) = (Calls::new(&flow.name, catalog, context), Schemas::default());
     let known_input = known_input(flow);
@@ -79,11 +78,13 @@ pub(crate) fn lower(
     grants::check_defaults(&flow.defaults, &nodes, context, diagnostics);
     let edges = lowering.edges(diagnostics);
     let bodies = lowering.bodies(diagnostics);
+    let cycles = shape.cycles.lower(shape.links(), &shape.scope_of);
     let outputs = flow.outputs.map(|tree| {
         let compiled = input::compile(tree, diagnostics);
         let view = lowering.resolver_in_scope(0, Visible::All, false, None);
         with_references(compiled, &view, diagnostics)
     });
+    shape.cycles.check_ways(flow, diagnostics);
     if diagnostics.has_errors() || nodes.len() != flow.nodes.len() {
         return None;
     }
@@ -107,6 +108,7 @@ pub(crate) fn lower(
         nodes,
         edges,
         bodies,
+        cycles,
         labels: Default::default(),
     })
 }
@@ -158,7 +160,7 @@ fn with_references(compiled: Compiled, view: &NameResolver<'_>, diagnostics: &mu
         for reference in view.resolve(read, diagnostics) {
             let merged = references.iter_mut().find_map(|known| match (known, &reference) {
                 (Reference::Nodes(known), Reference::Nodes(more)) => {
-                    known.extend(more);
+                    known.extend(more.iter().cloned());
                     known.sort_unstable();
                     known.dedup();
                     Some(())
@@ -244,7 +246,8 @@ impl<'a> Lowering<'a> {
             body: self.shape.owned[index].map(|scope| BodyIx(scope as u32)),
             incoming: edges(&self.shape.incoming[index]),
             outgoing: edges(&self.shape.outgoing[index]),
-            on_cycle: self.shape.ancestry.on_cycle(index),
+            on_cycle: self.shape.on_cycle(index),
+            cycle: self.shape.cycles.innermost(index).map(|cycle| CycleIx(cycle as u32)),
             rebinds,
             collects: collects(raw, kind, diagnostics),
             labels: defaults.label(raw.own_policy, &granted).into_iter().collect(),
@@ -406,7 +409,7 @@ impl<'a> Lowering<'a> {
     fn edges(&self, diagnostics: &mut Diagnostics<'_>) -> Vec<Edge> {
         let mut slots = vec![0; self.shape.scopes.len()];
         let mut edges = Vec::new();
-        for (raw, from, to) in &self.shape.edges {
+        for (index, (raw, from, to)) in self.shape.edges.iter().enumerate() {
             let scope = self.shape.scope_of[*from];
             let when = self.flow.edges[*raw].when.as_deref().and_then(|tree| {
                 let (expr, read) = input::compile_condition(tree, diagnostics);
@@ -419,7 +422,9 @@ impl<'a> Lowering<'a> {
                 Some(Bound { expr, references })
             });
             let ix = |node: &usize| NodeIx(*node as u32);
-            edges.push(Edge { from: ix(from), to: ix(to), on: self.flow.edges[*raw].on, when, slot: slots[scope] });
+            let leaves = self.shape.cycles.left_between(*from, *to).map(|cycle| CycleIx(cycle as u32));
+            let (on, goes_back) = (self.flow.edges[*raw].on, self.shape.goes_back(index));
+            edges.push(Edge { from: ix(from), to: ix(to), on, when, goes_back, leaves, slot: slots[scope] });
             slots[scope] += 1;
         }
         edges
@@ -455,7 +460,8 @@ impl<'a> Lowering<'a> {
         let body = |(index, scope): (usize, &crate::shape::Scope)| {
             let ix = |node: &usize| NodeIx(*node as u32);
             let filtered = |links: &[Vec<usize>]| -> Vec<NodeIx> {
-                scope.nodes.iter().filter(|node| links[**node].is_empty()).map(ix).collect()
+                let is_end = |node: &&usize| links[**node].iter().all(|edge| shape.goes_back(*edge));
+                scope.nodes.iter().filter(is_end).map(ix).collect()
             };
             let sinks = filtered(&shape.outgoing);
             let output = scope.owner.and_then(|owner| self.flow.nodes[owner].body_output);
@@ -473,6 +479,10 @@ impl<'a> Lowering<'a> {
                 nodes: scope.nodes.iter().map(ix).collect(),
                 edges: std::mem::take(&mut edges[index]),
                 starts: filtered(&shape.incoming),
+                cycles: (0..shape.cycles.list.len() as u32)
+                    .filter(|cycle| shape.scope_of[shape.cycles.list[*cycle as usize].entry] == index)
+                    .map(CycleIx)
+                    .collect(),
                 outcome,
             }
         };

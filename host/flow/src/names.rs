@@ -1,9 +1,10 @@
 //! Resolves the root names of expressions. Reports names that an expression cannot use where it stands.
 
 mod facts;
+mod passes;
 mod suggest;
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, iter, sync::Arc};
 
 use flowcell_contract::{Json, NodeType};
 use flowcell_expr::{Path, RANDOM, Segment};
@@ -12,7 +13,7 @@ use self::suggest::suggest;
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::for_message,
-    graph::{NodeIx, On, Reference},
+    graph::{NodeIx, On, PassRead, Reference, Source},
     input::{FieldReads, PathUse},
     members::{self, MissingMember},
     read::RawFlow,
@@ -198,9 +199,9 @@ impl NameResolver<'_> {
             }
             "nodes" => Some(Reference::Nodes(match member {
                 Some(id) => {
-                    let node = self.node(id, false, span, diagnostics)?;
-                    self.check_output(node, (path, 0), 1, span, diagnostics);
-                    vec![node]
+                    let source = self.node(id, false, span, diagnostics)?;
+                    self.check_source(&source, (path, 1), is_tested, span, diagnostics);
+                    vec![source]
                 }
                 None => self.all_nodes(),
             })),
@@ -217,9 +218,9 @@ impl NameResolver<'_> {
             root if self.is_fact(root) => self.fact(path, span, diagnostics),
             root => self.owner(root, member, span, diagnostics).or_else(|| {
                 let alone = path.segments().is_empty();
-                let node = self.node(root, alone, span, diagnostics)?;
-                self.check_output(node, (path, 0), 0, span, diagnostics);
-                Some(Reference::Node(node))
+                let source = self.node(root, alone, span, diagnostics)?;
+                self.check_source(&source, (path, 0), is_tested, span, diagnostics);
+                Some(Reference::Node(source))
             }),
         }
     }
@@ -274,6 +275,22 @@ impl NameResolver<'_> {
                     diagnostics.warning("unknown_member", span, message, Some(help));
                 }
             }
+        }
+    }
+
+    /// Reports a member of a named output that cannot exist. Warns of one that a strict flow cannot read in the first pass
+    /// of a cycle. The first `start` segments of the path lead to the output.
+    fn check_source(
+        &self,
+        source: &Source,
+        (path, start): (&Path, usize),
+        is_tested: bool,
+        span: Span,
+        diagnostics: &mut Diagnostics<'_>,
+    ) {
+        self.check_output(source.node, (path, 0), start, span, diagnostics);
+        if self.flow.strict && path.segments().len() > start && !is_tested {
+            passes::check_first_pass(source, path, span, diagnostics);
         }
     }
 
@@ -390,42 +407,32 @@ impl NameResolver<'_> {
 
     fn enclosing_owners(&self) -> impl Iterator<Item = usize> + '_ {
         let mut at = self.scope;
-        std::iter::from_fn(move || {
+        iter::from_fn(move || {
             let owner = self.shape.scopes[at].owner?;
             at = self.shape.scope_of[owner];
             Some(owner)
         })
     }
 
-    /// Returns true if the edges guarantee that a node ends before the expression is evaluated.
+    /// Returns true if an expression may name a node: the node ends before the expression is evaluated, or both are on
+    /// one cycle.
     pub(crate) fn is_visible(&self, node: usize) -> bool {
-        let (shape, scope) = (self.shape, self.shape.scope_of[node]);
-        let here = scope == self.scope
-            && match self.visible {
-                Visible::Before(later) => shape.ancestry.comes_before(node, later),
-                Visible::Through(last) => node == last || shape.ancestry.comes_before(node, last),
-                Visible::All => true,
-            };
-        here || self
-            .enclosing_owners()
-            .any(|owner| shape.scope_of[owner] == scope && shape.ancestry.comes_before(node, owner))
+        passes::source(self, node).is_some()
     }
 
-    /// Returns all visible nodes.
-    fn all_nodes(&self) -> Vec<NodeIx> {
-        let mut all: Vec<_> =
-            self.shape.scopes[self.scope].nodes.iter().copied().filter(|node| self.is_visible(*node)).collect();
-        for owner in self.enclosing_owners() {
-            let around = &self.shape.scopes[self.shape.scope_of[owner]].nodes;
-            all.extend(around.iter().filter(|node| self.shape.ancestry.comes_before(**node, owner)));
-        }
+    /// Returns all nodes that end before the expression is evaluated.
+    fn all_nodes(&self) -> Vec<Source> {
+        let scopes = iter::once(self.scope).chain(self.enclosing_owners().map(|owner| self.shape.scope_of[owner]));
+        let nodes = scopes.flat_map(|scope| self.shape.scopes[scope].nodes.iter());
+        let mut all: Vec<_> = nodes.filter_map(|node| passes::source(self, *node)).collect();
+        all.retain(|source| !matches!(source.pass, PassRead::Previous(_)));
         all.sort_unstable();
-        all.into_iter().map(|node| NodeIx(node as u32)).collect()
+        all
     }
 
     /// Returns the node with an id. Reports an unknown id. If `alone` is true, no members follow the name, so it may be
     /// a text that lacks its quotes.
-    fn node(&self, id: &str, alone: bool, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<NodeIx> {
+    fn node(&self, id: &str, alone: bool, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<Source> {
         let Some(node) = self.shape.by_id.get(id).copied() else {
             // It may be the item of an owner with an unknown type, which already has an error.
             if self.enclosing_owners().any(|owner| !self.owners[owner].is_known) {
@@ -454,7 +461,8 @@ impl NameResolver<'_> {
             diagnostics.error("unknown_name", span, format!("unknown name `{}`", for_message(id)), Some(help));
             return None;
         };
-        if !self.is_visible(node) {
+        let source = passes::source(self, node);
+        if source.is_none() {
             let hidden = facts::hidden_by(id);
             if matches!(self.visible, Visible::Before(own) if own == node) {
                 let help = Some(hidden.unwrap_or_else(|| "use `inbound` or an earlier node".to_owned()));
@@ -475,13 +483,12 @@ impl NameResolver<'_> {
                 "values leave a body only through its owner; use the owner's output".into()
             };
             diagnostics.error("not_an_ancestor", span, message, Some(help));
-            return None;
         }
-        Some(NodeIx(node as u32))
+        source
     }
 }
 
-fn merge(references: &mut Vec<Reference>, more: Vec<NodeIx>) {
+fn merge(references: &mut Vec<Reference>, more: Vec<Source>) {
     for reference in references.iter_mut() {
         if let Reference::Nodes(nodes) = reference {
             nodes.extend(more);

@@ -30,6 +30,8 @@ pub(crate) struct RawFlow<'t> {
     /// The labels of the flow's runs.
     pub(crate) labels: Labels,
     pub(crate) policy: FlowPolicy,
+    /// Maximum number of passes of each cycle of edges that sets no other.
+    pub(crate) max_passes: Option<u32>,
     pub(crate) defaults: Defaults<'t>,
     /// All nodes, including those in bodies, in the order of the file.
     pub(crate) nodes: Vec<RawNode<'t>>,
@@ -78,7 +80,7 @@ pub(crate) enum RawBody {
 }
 
 const TOP_LEVEL_KEYS: [&str; 3] = ["flow", "nodes", "edges"];
-const FLOW_KEYS: [&str; 13] = [
+const FLOW_KEYS: [&str; 14] = [
     "name",
     "version",
     "description",
@@ -89,6 +91,7 @@ const FLOW_KEYS: [&str; 13] = [
     "triggers",
     "labels",
     "policy",
+    "maxPasses",
     "defaults",
     "packs",
     "nodePacks",
@@ -122,6 +125,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
         triggers: None,
         labels: Labels::new(),
         policy: FlowPolicy::default(),
+        max_passes: None,
         defaults: Defaults::default(),
         nodes: Vec::new(),
         edges: Vec::new(),
@@ -196,6 +200,7 @@ fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, diagnostics: &mut Diagn
     if let Some(tree) = map(head, "policy", diagnostics) {
         policy::read_flow(tree, &mut flow.policy, diagnostics);
     }
+    flow.max_passes = edges::read_max_passes(head, diagnostics).map(|(number, _)| number);
     flow.defaults = defaults::read(head, diagnostics);
 }
 

@@ -8,7 +8,7 @@ use flowcell_contract::Json;
 use crate::{
     CheckMode, Graph, Source,
     diagnostic::Diagnostics,
-    edges::{self, RawEdge},
+    edges::{self, MAX_PASSES_KEY, RawEdge},
     graph::On,
     ports::PortMap,
     read,
@@ -132,6 +132,9 @@ impl Rewriter<'_> {
     }
 
     fn short(&self, edge: &RawEdge<'_>, ports: &mut PortMap<'_>) -> Option<String> {
+        if edge.max_passes.is_some() {
+            return None;
+        }
         let label = match (&edge.when, edge.on) {
             (Some(when), On::Success) => Some(ports.label(&edge.from.0, &when.json())?),
             (Some(_), _) => return None,
@@ -156,7 +159,8 @@ impl Rewriter<'_> {
         let ends = [("from", edge.from.0.as_str().into()), ("to", edge.to.0.as_str().into())];
         let on = on.map(|on| ("on", on.into()));
         let when = edge.when.as_ref().map(|when| ("when", when.json()));
-        let edge = Json::object(ends.into_iter().chain(on).chain(when));
+        let passes = edge.max_passes.map(|(number, _)| (MAX_PASSES_KEY, number.into()));
+        let edge = Json::object(ends.into_iter().chain(on).chain(when).chain(passes));
         if self.is_json { edge.to_text() } else { yaml_text(&edge) }
     }
 }

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::limits::{LABEL_BYTES, LABELS, RETRY_CODE_BYTES, RETRY_CODES, RETRY_RULES};
+use crate::{
+    edges::DEFAULT_MAX_PASSES,
+    limits::{LABEL_BYTES, LABELS, MAX_PASSES, RETRY_CODE_BYTES, RETRY_CODES, RETRY_RULES},
+};
 
 /// Returns the schema of the graph dialect (2020-12).
 pub fn schema() -> Value {
@@ -165,6 +168,7 @@ fn flow_schema() -> Value {
                 },
                 "description": "Grants and the policy of nodes that do not set their own",
             },
+            "maxPasses": max_passes("Maximum number of passes of each cycle of edges that sets no other"),
             "packs": { "type": "array", "items": { "type": "string" }, "description": "Paths of packs in addition to the catalog" },
             "nodePacks": { "type": "array", "items": { "type": "string" }, "description": "Names of packs" },
             "policy": {
@@ -338,7 +342,18 @@ fn edge_map_schema() -> Value {
             "to": { "$ref": "#/$defs/id" },
             "on": { "enum": ["success", "error", "end"], "default": "success" },
             "when": { "$ref": "#/$defs/condition" },
+            "maxPasses": max_passes("Maximum number of passes of the cycle that this edge closes"),
         },
+    })
+}
+
+fn max_passes(description: &str) -> Value {
+    json!({
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MAX_PASSES,
+        "default": DEFAULT_MAX_PASSES,
+        "description": description,
     })
 }
 

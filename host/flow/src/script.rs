@@ -78,6 +78,7 @@ pub(crate) fn lower(
         triggers: None,
         labels: Default::default(),
         policy: FlowPolicy::default(),
+        max_passes: None,
         defaults: Default::default(),
         nodes: vec![node(&input, &grants, start)],
         edges: Vec::new(),

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
-    ancestry::{self, Ancestry},
+    ancestry::Ancestry,
+    cycles::{Cycles, Links, cycle_message},
     diagnostic::{Diagnostics, did_you_mean},
     fields::for_message,
-    graph::Join,
     limits,
     read::{RawBody, RawFlow},
     yaml::Span,
@@ -24,7 +24,10 @@ pub(crate) struct Shape {
     pub(crate) edges: Vec<(usize, usize, usize)>,
     pub(crate) incoming: Vec<Vec<usize>>,
     pub(crate) outgoing: Vec<Vec<usize>>,
+    /// The ancestors of each node. Edges that go back do not count.
     pub(crate) ancestry: Ancestry,
+    /// The cycles that loop.
+    pub(crate) cycles: Cycles,
     /// Index of each node in its scope.
     pub(crate) slot: Vec<usize>,
 }
@@ -50,6 +53,7 @@ impl Shape {
             incoming: vec![Vec::new(); count],
             outgoing: vec![Vec::new(); count],
             ancestry: Ancestry::default(),
+            cycles: Cycles::default(),
             slot: vec![0; count],
         };
         shape.place_nodes(flow, &parent, diagnostics);
@@ -57,8 +61,8 @@ impl Shape {
         for scope in &shape.scopes {
             scope.nodes.iter().enumerate().for_each(|(slot, node)| shape.slot[*node] = slot);
         }
-        let predecessors: Vec<Vec<usize>> = (0..count).map(|node| shape.predecessors(node).collect()).collect();
-        shape.ancestry = Ancestry::new(&predecessors);
+        shape.find_cycles(flow, diagnostics);
+        shape.check_max_passes(flow, diagnostics);
         shape
     }
 
@@ -141,87 +145,67 @@ impl Shape {
         }
     }
 
-    pub(crate) fn successors(&self, node: usize) -> impl Iterator<Item = usize> {
-        self.outgoing[node].iter().map(|edge| self.edges[*edge].2)
-    }
-
     pub(crate) fn predecessors(&self, node: usize) -> impl Iterator<Item = usize> {
         self.incoming[node].iter().map(|edge| self.edges[*edge].1)
     }
 
-    /// Reports cycles of edges. A node runs once, so no cycle repeats anything. A cycle without an `any` join is an
-    /// error, because it never starts. A cycle with an `any` join starts, and the edge that closes it has no effect.
-    /// Such a cycle is permitted in an agentic flow if an edge from outside leads into it. In every other flow it is
-    /// an error. It is only a warning in a flow that was stored before this rule existed.
-    pub(crate) fn check_cycles(&self, flow: &RawFlow<'_>, joins: &[Join], diagnostics: &mut Diagnostics<'_>) {
-        let waits = |node: &usize| joins[*node] != Join::Any;
-        let successors = |node: usize| self.successors(node).filter(waits).collect();
-        let waiting: Vec<Vec<usize>> =
-            (0..joins.len()).map(|node| if waits(&node) { successors(node) } else { Vec::new() }).collect();
-        let mut stuck = vec![false; joins.len()];
-        for ring in ancestry::components(&waiting) {
-            if ring.len() == 1 && !waiting[ring[0]].contains(&ring[0]) {
-                continue;
+    /// Finds the cycles that loop, and then leaves their edges that go back out of account for the ancestors. A node of an
+    /// agentic flow runs once: its cycles do not loop, and the edges that close them have no effect. Reports cycles of
+    /// such a flow that never start.
+    fn find_cycles(&mut self, flow: &RawFlow<'_>, diagnostics: &mut Diagnostics<'_>) {
+        let predecessors = |shape: &Shape, goes_back: &dyn Fn(usize, usize) -> bool| {
+            let before = |node: usize| shape.predecessors(node).filter(|from| !goes_back(*from, node)).collect();
+            (0..flow.nodes.len()).map(before).collect::<Vec<Vec<usize>>>()
+        };
+        let ancestry = Ancestry::new(&predecessors(self, &|_, _| false));
+        if !flow.is_agentic {
+            let cycles = Cycles::find(flow, self.links(), &ancestry, diagnostics);
+            if !cycles.list.is_empty() {
+                self.ancestry = Ancestry::new(&predecessors(self, &|from, to| cycles.goes_back(from, to)));
+                self.cycles = cycles;
+                return;
             }
-            ring.iter().for_each(|node| stuck[*node] = true);
-            let message = format!(
-                "{} on a cycle of edges; a node runs once, so the cycle cannot start",
-                cycle_message(flow, &ring)
-            );
-            diagnostics.error("cycle", flow.nodes[ring[0]].id_span, message, Some(loop_help(flow, &ring)));
         }
-        for ring in self.ancestry.components().iter().filter(|ring| self.ancestry.on_cycle(ring[0])) {
+        for ring in ancestry.components().iter().filter(|ring| flow.is_agentic && ancestry.on_cycle(ring[0])) {
             let entered = |node: &usize| self.predecessors(*node).any(|before| ring.binary_search(&before).is_err());
-            let span = flow.nodes[ring[0]].id_span;
-            if ring.iter().any(|node| stuck[*node]) {
-                continue;
-            }
             if !ring.iter().any(entered) {
                 let message = format!(
                     "{} on a cycle without an edge from outside, so it never starts",
                     cycle_message(flow, ring)
                 );
-                let help = match flow.is_agentic {
-                    true => "add an edge to it from a node outside the cycle".to_owned(),
-                    // An edge from outside would not help here: outside of agentic flows, a cycle is an error, too.
-                    false => loop_help(flow, ring),
-                };
-                diagnostics.error("unreachable", span, message, Some(help));
-            } else if !flow.is_agentic {
-                let message = format!(
-                    "{} on a cycle of edges; a node runs once, so nothing is repeated",
-                    cycle_message(flow, ring)
-                );
-                diagnostics.new_rule("cycle", span, message, Some(loop_help(flow, ring)));
+                let help = Some("add an edge to it from a node outside the cycle".into());
+                diagnostics.error("unreachable", flow.nodes[ring[0]].id_span, message, help);
             }
         }
+        self.ancestry = ancestry;
     }
-}
 
-/// Returns a help text that suggests a loop in place of a cycle.
-fn loop_help(flow: &RawFlow<'_>, ring: &[usize]) -> String {
-    let mut body: Vec<_> = ring.iter().take(MAX_NAMED_NODES).map(|node| for_message(&flow.nodes[*node].id)).collect();
-    if ring.len() > MAX_NAMED_NODES {
-        body.push("…".to_owned());
+    /// Returns the valid edges.
+    pub(crate) fn links(&self) -> Links<'_> {
+        Links { edges: &self.edges, incoming: &self.incoming, outgoing: &self.outgoing }
     }
-    format!(
-        "move the nodes into a loop, connect outer edges to the loop, and remove the edge that goes back: \
-         `{{ id: again, type: control.loop, input: {{ while: \"again.iteration < 3\" }}, body: [{}] }}`",
-        body.join(", ")
-    )
-}
 
-/// Maximum number of node names in a message about a cycle.
-const MAX_NAMED_NODES: usize = 5;
+    /// Returns true if a node lies on a cycle.
+    pub(crate) fn on_cycle(&self, node: usize) -> bool {
+        self.cycles.innermost(node).is_some() || self.ancestry.on_cycle(node)
+    }
 
-/// Returns the beginning of a message about a cycle, such as "`a`, `b` lie" or "`a` lies".
-fn cycle_message(flow: &RawFlow<'_>, ring: &[usize]) -> String {
-    let names: Vec<_> =
-        ring.iter().take(MAX_NAMED_NODES).map(|node| format!("`{}`", for_message(&flow.nodes[*node].id))).collect();
-    match ring.len() {
-        1 => format!("{} lies", names[0]),
-        count if count > MAX_NAMED_NODES => format!("{} and {} more lie", names.join(", "), count - MAX_NAMED_NODES),
-        _ => format!("{} lie", names.join(", ")),
+    /// Returns true if an edge begins another pass of a cycle.
+    pub(crate) fn goes_back(&self, edge: usize) -> bool {
+        let (_, from, to) = self.edges[edge];
+        self.cycles.goes_back(from, to)
+    }
+
+    /// Reports `maxPasses` on edges that begin no pass.
+    fn check_max_passes(&self, flow: &RawFlow<'_>, diagnostics: &mut Diagnostics<'_>) {
+        for (edge, (raw, from, to)) in self.edges.iter().enumerate() {
+            let Some((_, span)) = flow.edges[*raw].max_passes.filter(|_| !self.goes_back(edge)) else { continue };
+            let id = |node: &usize| for_message(&flow.nodes[*node].id);
+            let message =
+                format!("the edge from `{}` to `{}` does not lead back to the entry of a cycle", id(from), id(to));
+            let help = "write `maxPasses` on an edge that does, or as `flow.maxPasses` for all cycles";
+            diagnostics.error("not_going_back", span, message, Some(help.into()));
+        }
     }
 }
 

@@ -191,6 +191,21 @@ fn numbered(count: usize, edges: impl Iterator<Item = (usize, usize)>) -> String
     format!("flow: {{ name: large }}\nnodes:\n{nodes}edges:\n{edges}")
 }
 
+/// Returns a flow with a cycle of half of the nodes. From each of them an edge leads to one of the other nodes, which all read
+/// many outputs of the cycle.
+fn readers(count: usize) -> String {
+    let half = count / 2;
+    let reads: String = (0..40).map(|n| format!("{{{{ n{n} }}}}")).collect();
+    let node = |n: usize| match n < half {
+        true => format!("- {{ id: n{n}, type: test.noop }}\n"),
+        false => format!("- {{ id: n{n}, type: test.noop, input: {{ value: \"{reads}\" }} }}\n"),
+    };
+    let edges = (0..half)
+        .map(|n| format!("- n{n} -> n{}\n- n{n} -> n{}\n- n{} -> n{half}\n", (n + 1) % half, half + n, half + n));
+    let (nodes, edges): (String, String) = ((0..count).map(node).collect(), edges.collect());
+    format!("flow: {{ name: large }}\nnodes:\n{nodes}edges:\n{edges}")
+}
+
 /// Flows at the size limit and beyond are checked in less than quadratic time.
 #[test]
 fn large_flows_are_checked() {
@@ -199,7 +214,8 @@ fn large_flows_are_checked() {
     let dense = (0..50_000usize).map(|n| (n * 7919 % 10_000, n * 104_729 % 10_000));
     let cases = [
         ("chain", numbered(10_000, chain(10_000)), true),
-        ("ring", numbered(10_000, ring(10_000)), false),
+        ("ring", numbered(10_000, ring(10_000)), true),
+        ("readers behind a cycle", readers(4_000), false),
         ("dense", numbered(10_000, dense), false),
         ("too many nodes", numbered(40_000, ring(40_000)), false),
         ("too many edges", numbered(100, (0..60_000).map(|n| (n % 100, n / 100 % 100))), false),

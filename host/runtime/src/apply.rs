@@ -3,6 +3,7 @@
 //! If a fact names an item that does not exist in the state, a decider has a bug or the journal is corrupt. The fold
 //! then panics, because the state would no longer follow from the facts.
 
+mod cycles;
 mod migrated;
 mod passes;
 
@@ -24,8 +25,8 @@ impl RunState {
         self.events += 1;
         self.bytes = self.bytes.saturating_add(fact.size());
         match fact {
-            Fact::RunStarted { input, seed, deadline, about } => {
-                (self.began, self.about) = (ts, about.as_deref().cloned());
+            Fact::RunStarted { input, seed, deadline, about, loops } => {
+                (self.began, self.about, self.loops) = (ts, about.as_deref().cloned(), *loops);
                 self.run_started(input, *seed, *deadline);
             }
             Fact::TaskReady { task, deadline } => self.task_ready(*task, *deadline, ts),
@@ -82,6 +83,8 @@ impl RunState {
                 passes::start(self, *scope, (*owner, *index), variables, *renewed);
             }
             Fact::PassEnded { scope, outcome } => passes::end(self, *scope, outcome),
+            Fact::CyclePassStarted { scope, entry, pass } => cycles::begin_pass(self, *scope, *entry, *pass),
+            Fact::CycleEnded { scope, entry } => cycles::end(self, *scope, *entry),
             Fact::EventKept { name, payload } => self.kept.push_back((name.clone(), payload.clone())),
             Fact::EventTaken { name } => {
                 if let Some(at) = self.kept.iter().position(|(kept, _)| kept == name) {
@@ -160,7 +163,7 @@ impl RunState {
         self.seed = seed;
         self.deadline = deadline;
         self.next_scope = 1;
-        self.scopes.insert(ScopeId::ROOT, passes::new_scope(&self.graph, BodyIx::ROOT));
+        self.scopes.insert(ScopeId::ROOT, cycles::new_scope(&self.graph, BodyIx::ROOT, self.loops));
     }
 
     /// Counts the resumption if the run has work to do. If a person requested the resumption, resets the counts of
@@ -208,6 +211,9 @@ impl RunState {
         scope.waiting -= u32::from(before == Phase::Waiting);
         scope.active += u32::from(active(phase));
         scope.active -= u32::from(active(before));
+        if phase.is_end() {
+            cycles::task_ended(self, key);
+        }
         self.running += u32::from(phase == Phase::Running);
         self.running -= u32::from(before == Phase::Running && !idle);
         if before == Phase::Paused {
@@ -406,8 +412,12 @@ impl RunState {
         let graph = self.graph.clone();
         let line = graph.edge(edge);
         let slot = graph.node(line.to).slot as usize;
+        let goes_back = line.goes_back && self.loops;
         let scope = self.scope_mut(scope);
         scope.edges[line.slot as usize] = if fired { EdgeState::Fired } else { EdgeState::Skipped };
+        if goes_back {
+            return;
+        }
         let target = &mut scope.tasks[slot];
         target.pending -= 1;
         if fired {

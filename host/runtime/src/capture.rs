@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, VALUE_BYTES, code};
 use flowcell_expr::{Binding, Condition, ExprError, RANDOM, Roots, instant_text};
-use flowcell_flow::graph::{Bound, EdgeIx, Graph, Reference};
+use flowcell_flow::graph::{Bound, EdgeIx, Graph, PassRead, Reference, Source};
 
 use crate::{
     fact::{CallDigest, ScopeId, TaskKey},
-    state::{Captured, EdgeState, Phase, RunState},
+    state::{Captured, EdgeState, Phase, Round, RunState},
     turn::evaluate,
 };
 
@@ -159,7 +159,8 @@ fn is_named(graph: &Graph, reference: &Reference, name: &str) -> bool {
         Reference::Nodes(_) => name == "nodes",
         Reference::Inbound => name == "inbound",
         Reference::Inbounds => name == "inbounds",
-        Reference::Node(node) | Reference::Owner(node) => graph.node(*node).id.as_str() == name,
+        Reference::Node(source) => graph.node(source.node).id.as_str() == name,
+        Reference::Owner(node) => graph.node(*node).id.as_str() == name,
         Reference::Alias(_, alias) => &**alias == name,
         Reference::Run => name == "run",
         Reference::Task => name == "task",
@@ -200,9 +201,9 @@ impl Viewpoint<'_> {
         let state = self.state;
         let value = match reference {
             Reference::Flow => Some(state.flow_root.clone()),
-            Reference::Node(node) => self.output(*node),
-            Reference::Nodes(nodes) => {
-                let outputs = nodes.iter().filter_map(|node| Some((*node, self.output(*node)?)));
+            Reference::Node(source) => self.output(source),
+            Reference::Nodes(sources) => {
+                let outputs = sources.iter().filter_map(|source| Some((source.node, self.output(source)?)));
                 Some(Json::object(outputs.map(|(node, output)| (state.graph.node(node).id.0.clone(), output))))
             }
             Reference::Owner(owner) => self.owner(*owner),
@@ -252,9 +253,26 @@ impl Viewpoint<'_> {
         Json::from(&*CallDigest::of("random", &field, &place).0)
     }
 
-    fn output(&self, node: flowcell_flow::graph::NodeIx) -> Option<Json> {
-        let scope = self.state.scope_of(self.scope, node)?;
-        self.state.task(TaskKey { scope, node }).output.clone()
+    fn output(&self, source: &Source) -> Option<Json> {
+        let (state, node) = (self.state, source.node);
+        let id = state.scope_of(self.scope, node)?;
+        let scope = state.scope(id);
+        match &source.pass {
+            PassRead::Previous(cycle) if state.loops => {
+                Some(state.round(id, *cycle).previous.get(&node).cloned().unwrap_or_default())
+            }
+            PassRead::Left(edges) if state.loops => {
+                // An edge that is not among those that left has fired in the pass that the tasks still show.
+                let has_left = |edge: &EdgeIx| scope.left.iter().any(|left| left.edge == *edge);
+                let is_current = edges.iter().any(|edge| self.fired(id, *edge) && !has_left(edge));
+                let left = || scope.left.iter().rev().find(|left| edges.contains(&left.edge));
+                match if is_current { None } else { left() } {
+                    Some(left) => left.outputs.get(&node).cloned(),
+                    None => state.task(TaskKey { scope: id, node }).output.clone(),
+                }
+            }
+            _ => state.task(TaskKey { scope: id, node }).output.clone(),
+        }
     }
 
     /// Returns the variables of the owner's pass that contains this scope. If the task is the owner itself, returns
@@ -271,10 +289,14 @@ impl Viewpoint<'_> {
     fn inbound(&self) -> Option<Json> {
         let key = self.task?;
         let node = self.state.graph.node(key.node);
-        let fired = |edge: &&EdgeIx| self.fired(key.scope, **edge);
+        if let Some(round) = self.round_of_entry(key) {
+            let began_by = round.began_by.first().map(|(_, value)| value.clone());
+            let edge = || self.fired_edges(key).next();
+            return Some(began_by.or_else(|| Some(self.edge_value(key.scope, edge()?))).unwrap_or_default());
+        }
         let edge = match node.join {
             flowcell_flow::graph::Join::Any => self.state.task(key).first_fired?,
-            _ => *node.incoming.iter().find(fired)?,
+            _ => self.fired_edges(key).next()?,
         };
         Some(self.edge_value(key.scope, edge))
     }
@@ -282,30 +304,54 @@ impl Viewpoint<'_> {
     fn inbounds(&self) -> Option<Json> {
         let key = self.task?;
         let graph = &self.state.graph;
-        let fired = graph.node(key.node).incoming.iter().filter(|edge| self.fired(key.scope, **edge));
-        let source = |edge: &EdgeIx| graph.node(graph.edge(*edge).from).id.0.clone();
-        Some(Json::object(fired.map(|edge| (source(edge), self.edge_value(key.scope, *edge)))))
+        let source = |edge: EdgeIx| graph.node(graph.edge(edge).from).id.0.clone();
+        if let Some(round) = self.round_of_entry(key).filter(|round| round.pass > 0) {
+            return Some(Json::object(round.began_by.iter().map(|(edge, value)| (source(*edge), value.clone()))));
+        }
+        let fired = self.fired_edges(key);
+        Some(Json::object(fired.map(|edge| (source(edge), self.edge_value(key.scope, edge)))))
+    }
+
+    /// Returns the current pass of the cycle that begins at the task's node, if one does.
+    fn round_of_entry(&self, key: TaskKey) -> Option<&Round> {
+        let cycle = self.state.cycle_of(key.node)?;
+        let is_entry = self.state.graph.cycle(cycle).entry == key.node;
+        is_entry.then(|| self.state.round(key.scope, cycle))
+    }
+
+    /// Returns the edges that have fired and that the task waited for, in the order of the file.
+    fn fired_edges(&self, key: TaskKey) -> impl Iterator<Item = EdgeIx> {
+        let graph = &self.state.graph;
+        let awaited = move |edge: &EdgeIx| !(self.state.loops && graph.edge(*edge).goes_back);
+        let incoming = graph.node(key.node).incoming.iter().copied();
+        incoming.filter(move |edge| awaited(edge) && self.fired(key.scope, *edge))
     }
 
     fn fired(&self, scope: ScopeId, edge: EdgeIx) -> bool {
         self.state.scope(scope).edges[self.state.graph.edge(edge).slot as usize] == EdgeState::Fired
     }
 
-    /// Returns the value of an edge: the output of its source. For an error edge it is `{ failed, error, input }`.
+    /// Returns the value of an edge. An edge that left a cycle in an earlier pass keeps the value of this pass.
     fn edge_value(&self, scope: ScopeId, edge: EdgeIx) -> Json {
-        let source = TaskKey { scope, node: self.state.graph.edge(edge).from };
-        let task = self.state.task(source);
-        let output = task.output.clone().unwrap_or_default();
-        if task.phase != Phase::Failed || self.state.graph.node(source.node).policy.continue_on_error {
-            return output;
-        }
-        let input = task.failed_input.clone().unwrap_or_default();
-        Json::object([
-            ("failed", Json::from(true)),
-            ("error", output.get("error").cloned().unwrap_or_default()),
-            ("input", input),
-        ])
+        let left = self.state.scope(scope).left.iter().find(|left| left.edge == edge);
+        left.map_or_else(|| edge_value(self.state, scope, edge), |left| left.value.clone())
     }
+}
+
+/// Returns the value of an edge: the output of its source. For an error edge it is `{ failed, error, input }`.
+pub(crate) fn edge_value(state: &RunState, scope: ScopeId, edge: EdgeIx) -> Json {
+    let source = TaskKey { scope, node: state.graph.edge(edge).from };
+    let task = state.task(source);
+    let output = task.output.clone().unwrap_or_default();
+    if task.phase != Phase::Failed || state.graph.node(source.node).policy.continue_on_error {
+        return output;
+    }
+    let input = task.failed_input.clone().unwrap_or_default();
+    Json::object([
+        ("failed", Json::from(true)),
+        ("error", output.get("error").cloned().unwrap_or_default()),
+        ("input", input),
+    ])
 }
 
 /// Returns the text of an instant, in UTC.

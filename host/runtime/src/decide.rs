@@ -14,6 +14,7 @@
 //! | `arrive` | inputs: starts, answers of attempts, due timers, commands, ends of child runs |
 //! | `migrate` | moves to other versions of the flow |
 //! | `settle` | edges and joins, the ends of scopes and of the run |
+//! | `cycles` | passes of cycles of edges |
 //! | `calls` | starts of calls that leave the host, and blocked tasks |
 //! | `passes` | passes of bodies |
 //! | `close` | ends of tasks in cancelled scopes or after timeouts |
@@ -28,6 +29,7 @@ mod arrive;
 mod call_ends;
 mod calls;
 mod close;
+mod cycles;
 mod migrate;
 mod passes;
 mod quotas;
@@ -39,6 +41,7 @@ mod settle;
 use std::collections::VecDeque;
 
 use flowcell_contract::{Failure, Json, Question, StepResult, Value};
+use flowcell_flow::graph::CycleIx;
 
 use crate::{
     call_log::Reply,
@@ -223,8 +226,8 @@ pub trait Entropy {
 
 /// Decides about an input, applies the facts to the state and returns them. A refused input changes nothing.
 pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn Entropy) -> Result<Vec<Fact>, HubError> {
-    let mut decider =
-        Decider { state, now, entropy, facts: Vec::new(), ended: VecDeque::new(), check: VecDeque::new() };
+    let (ended, rounds, check) = Default::default();
+    let mut decider = Decider { state, now, entropy, facts: Vec::new(), ended, rounds, check };
     // No attempt begins before the resumption of the run is durable, and none begins when the run parks.
     let dispatches = !matches!(input, Input::Resume { .. } | Input::Park { .. } | Input::Migrate(_));
     arrive::handle_input(&mut decider, input)?;
@@ -245,6 +248,8 @@ struct Decider<'a> {
     facts: Vec<Fact>,
     /// Tasks that ended and whose edges are not settled yet.
     ended: VecDeque<TaskKey>,
+    /// Cycles whose pass may have ended.
+    rounds: VecDeque<(ScopeId, CycleIx)>,
     /// Scopes that may have ended.
     check: VecDeque<ScopeId>,
 }

@@ -7,6 +7,7 @@ mod about;
 mod agent;
 mod block;
 mod call;
+mod end;
 mod migrated;
 mod received;
 mod size;
@@ -22,6 +23,7 @@ pub use about::AboutRun;
 pub use agent::AgentFact;
 pub use block::{BlockReason, Resolution};
 pub use call::{Asked, CallDigest, CallRecord, ForAgent, Observed};
+pub use end::{CancelReason, RunEnd};
 pub use migrated::{Migrated, Restarted};
 pub(crate) use size::value_bytes;
 pub use waits::{ParkReason, WaitReason, WaitsFor};
@@ -58,6 +60,9 @@ pub enum Fact {
         /// The facts about the run that expressions can read. `None`: an older version wrote the fact.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         about: Option<Box<AboutRun>>,
+        /// True if cycles of edges repeat their nodes. False: the flow has none, or an older version wrote the fact.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        loops: bool,
     },
     /// A driver resumed the run after it was parked, or after its process had ended. Attempts that were running begin
     /// again.
@@ -305,6 +310,22 @@ pub enum Fact {
         /// The outcome of the pass.
         outcome: PassOutcome,
     },
+    /// Another pass of a cycle of edges began: the tasks of its nodes start anew.
+    CyclePassStarted {
+        /// The scope of the cycle.
+        scope: ScopeId,
+        /// The entry of the cycle.
+        entry: NodeIx,
+        /// The number of the pass, from 0. The first pass has no fact of its own.
+        pass: u32,
+    },
+    /// The last pass of a cycle of edges ended.
+    CycleEnded {
+        /// The scope of the cycle.
+        scope: ScopeId,
+        /// The entry of the cycle.
+        entry: NodeIx,
+    },
     /// A named event arrived that no task waits for yet.
     EventKept {
         /// The name of the event.
@@ -445,18 +466,6 @@ pub struct Write {
     pub expected: Option<u64>,
 }
 
-/// The reason why a run is cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CancelReason {
-    /// A caller requested it, or the parent run ended.
-    Requested,
-    /// The run exceeded `totalTimeoutMs` of the flow.
-    TotalTimeout,
-    /// The events of the run exceed their maximum number or their maximum bytes.
-    TooLarge,
-}
-
 /// A log line or a measurement of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Note {
@@ -475,29 +484,5 @@ pub enum Note {
         value: Json,
         /// The tags that distinguish measurements of one name.
         tags: Json,
-    },
-}
-
-/// The end of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum RunEnd {
-    /// The run succeeded, with outputs.
-    Succeeded {
-        /// The outputs of the run.
-        outputs: Json,
-    },
-    /// The run failed: nothing handled a failure.
-    Failed {
-        /// The outputs that exist so far.
-        outputs: Json,
-        /// The failure of the run.
-        failure: Failure,
-        /// The address of the failed task, if a task failed.
-        task: Option<String>,
-    },
-    /// The run was cancelled.
-    Cancelled {
-        /// The outputs that exist so far.
-        outputs: Json,
     },
 }

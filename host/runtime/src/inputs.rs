@@ -130,7 +130,7 @@ impl Visited<'_> {
     }
 
     fn is_at(&self, place: &TaskPosition<'_>) -> bool {
-        self.state.scope(self.key.scope).path.as_str() == place.scope
+        self.state.path_of(self.key).as_str() == place.scope
     }
 }
 
@@ -242,7 +242,7 @@ impl Walk<'_> {
     fn ended_without_attempt(&mut self, key: TaskKey, status: &'static str) -> ControlFlow<()> {
         let is_over = matches!(status, "skipped" | "cancelled");
         let is_wanted = self.node.is_some() && self.is_wanted(key);
-        if !is_over || !is_wanted || self.state.find(key).is_some_and(|task| task.attempt > 0) {
+        if !is_over || !is_wanted || self.state.find(key).is_some_and(|task| task.attempt > task.earlier) {
             return ControlFlow::Continue(());
         }
         let (state, recorded, ended) = (&self.state, None, true);

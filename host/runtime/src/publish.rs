@@ -1,6 +1,8 @@
 //! Turns facts into events: indices become names, and durations are computed.
 
 mod agents;
+mod members;
+mod rounds;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,10 +10,12 @@ use std::{
 };
 
 use flowcell_contract::{BuiltIn, Choice, Json, Question, RunId, ScopePath, Tenant, Wake, text::revealed};
-use flowcell_flow::graph::Graph;
+use flowcell_flow::graph::{Graph, NodeIx};
 
 use agents::AgentCall;
 pub(crate) use agents::FLOW_STEP;
+use members::{add_scope, name_of, quota_members, reference_members};
+use rounds::Rounds;
 
 use crate::{
     call_log::{ALLOW, DENY, Reply},
@@ -19,7 +23,6 @@ use crate::{
     fact::{Asked, CallRecord, CancelReason, Fact, Migrated, Note, PassOutcome, RunEnd, ScopeId, TaskKey},
     ports::Unit,
     question::QuestionRef,
-    quota::QuotaHold,
 };
 
 /// The phase that every run has.
@@ -37,6 +40,7 @@ pub struct Projector {
     /// The seed of the digests of questions.
     seed: u64,
     scopes: HashMap<ScopeId, ScopePath>,
+    rounds: Rounds,
     tasks: HashMap<TaskKey, Attempts>,
     /// Calls of agent runs that are in progress.
     open_agent_calls: HashMap<(TaskKey, u32), AgentCall>,
@@ -49,7 +53,7 @@ type Members = Vec<(&'static str, Json)>;
 /// The attempts of a task.
 #[derive(Clone, Copy, Default)]
 struct Attempts {
-    /// Number of attempts begun.
+    /// Number of attempts begun, in earlier passes of a cycle too.
     begun: u32,
     /// Number of resumes of the latest attempt.
     resumes: u32,
@@ -61,9 +65,20 @@ impl Projector {
     /// Creates a projector that has seen no unit.
     pub fn new(tenant: Tenant, run_id: RunId, graph: Arc<Graph>) -> Projector {
         let scopes = HashMap::from([(ScopeId::ROOT, ScopePath::root())]);
-        let tasks = HashMap::new();
+        let (tasks, rounds) = (HashMap::new(), Rounds::default());
         let (open_agent_calls, open_service_calls) = (HashMap::new(), HashSet::new());
-        Projector { tenant, run_id, graph, started: 0, seed: 0, scopes, tasks, open_agent_calls, open_service_calls }
+        Projector {
+            tenant,
+            run_id,
+            graph,
+            started: 0,
+            seed: 0,
+            scopes,
+            rounds,
+            tasks,
+            open_agent_calls,
+            open_service_calls,
+        }
     }
 
     /// Replaces the graph, before a unit with which the run moves to another version of its flow. The new graph keeps the
@@ -82,9 +97,12 @@ impl Projector {
     pub fn pass_over(&mut self, unit: &Unit) {
         for fact in &unit.facts {
             match fact {
-                Fact::RunStarted { seed, .. } => (self.started, self.seed) = (unit.ts, *seed),
+                Fact::RunStarted { seed, loops, .. } => self.run_started(unit.ts, *seed, *loops),
                 Fact::PassStarted { scope, owner, index, .. } => self.pass_started(*scope, *owner, *index),
-                Fact::PassEnded { scope, .. } => _ = self.scopes.remove(scope),
+                Fact::PassEnded { scope, .. } => self.pass_ended(*scope),
+                Fact::CyclePassStarted { scope, entry, pass } => {
+                    self.rounds.begin(&self.graph, *scope, *entry, *pass);
+                }
                 Fact::AttemptStarted { task } => self.attempt_started(*task, unit.ts),
                 Fact::TaskResumed { task } => self.task_resumed(*task),
                 Fact::Migrated { migration } => _ = self.migrated(migration),
@@ -100,20 +118,37 @@ impl Projector {
                 Fact::TaskResolved { task, resolution } => self.agent_resolved(*task, resolution),
                 Fact::Agent { task, agent_fact, .. } => _ = self.agent_event(*task, agent_fact),
                 Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task, .. } => {
-                    self.tasks.remove(task);
+                    self.remove_attempts(*task);
                 }
                 _ => {}
             }
         }
     }
 
+    fn run_started(&mut self, ts: u64, seed: u64, loops: bool) {
+        (self.started, self.seed, self.rounds.loops) = (ts, seed, loops);
+    }
+
     fn pass_started(&mut self, scope: ScopeId, owner: TaskKey, index: u32) {
-        let path = self.path(owner.scope).address(&self.graph.node(owner.node).id);
+        let path = self.path_of(owner).address(&self.graph.node(owner.node).id);
         self.scopes.insert(scope, ScopePath::from(format!("{path}[{index}]")));
     }
 
+    fn pass_ended(&mut self, scope: ScopeId) {
+        self.scopes.remove(&scope);
+        self.rounds.scope_ended(scope);
+    }
+
+    /// Removes the attempts of a task that has ended.
+    fn remove_attempts(&mut self, task: TaskKey) -> Option<Attempts> {
+        let attempts = self.tasks.remove(&task)?;
+        self.rounds.task_ended(&self.graph, task, attempts.begun);
+        Some(attempts)
+    }
+
     fn attempt_started(&mut self, task: TaskKey, ts: u64) {
-        let entry = self.tasks.entry(task).or_default();
+        let passed = self.rounds.passed(task);
+        let entry = self.tasks.entry(task).or_insert(Attempts { begun: passed, ..Attempts::default() });
         *entry = Attempts { begun: entry.begun + 1, resumes: 0, since: ts };
     }
 
@@ -144,8 +179,8 @@ impl Projector {
 
     fn describe(&mut self, fact: &Fact, ts: u64) -> (&'static str, Members) {
         match fact {
-            Fact::RunStarted { input, seed, .. } => {
-                (self.started, self.seed) = (ts, *seed);
+            Fact::RunStarted { input, seed, loops, .. } => {
+                self.run_started(ts, *seed, *loops);
                 ("harness:start", vec![("name", Json::from(self.graph.name.clone())), ("input", input.clone())])
             }
             Fact::RunResumed { .. } => ("harness:resumed", Vec::new()),
@@ -167,7 +202,8 @@ impl Projector {
                 let line = self.graph.edge(*edge);
                 let id = |node| Json::from(self.graph.node(node).id.0.clone());
                 let mut members = vec![("from", id(line.from)), ("to", id(line.to))];
-                self.scope(*scope, &mut members);
+                let path = self.rounds.path_of_edge(&self.graph, line, *scope, self.path(*scope));
+                add_scope(path, &mut members);
                 (if *fired { "edge:fired" } else { "edge:skipped" }, members)
             }
             Fact::ScopeClosing { scope } => ("scope:closing", self.scope_members(*scope)),
@@ -182,8 +218,17 @@ impl Projector {
                     PassOutcome::Failed(failure) => ("error", failure.to_json()),
                     PassOutcome::Cancelled => ("cancelled", Json::from(true)),
                 });
-                self.scopes.remove(scope);
+                self.pass_ended(*scope);
                 ("pass:complete", members)
+            }
+            Fact::CyclePassStarted { scope, entry, pass } => {
+                self.rounds.begin(&self.graph, *scope, *entry, *pass);
+                ("cycle:pass", self.cycle_members(*scope, *entry))
+            }
+            Fact::CycleEnded { scope, entry } => {
+                let mut members = self.cycle_members(*scope, *entry);
+                members.push(("passes", Json::from(self.rounds.count(&self.graph, *scope, *entry))));
+                ("cycle:complete", members)
             }
             Fact::EventKept { name, payload } => {
                 ("event:kept", vec![("name", Json::from(&**name)), ("payload", payload.json().clone())])
@@ -373,7 +418,7 @@ impl Projector {
         let Attempts { begun, resumes, .. } = self.tasks.get(&task).copied().unwrap_or_default();
         let asked = QuestionRef::of_gate(self.seed, task, begun, resumes, question);
         let mut members = vec![
-            ("address", Json::from(self.path(task.scope).address(&self.graph.node(task.node).id))),
+            ("address", Json::from(self.path_of(task).address(&self.graph.node(task.node).id))),
             ("prompt", Json::from(revealed(&question.prompt))),
             ("choices", Json::array(question.choices.iter().map(choice))),
             ("allowText", Json::from(question.allow_text)),
@@ -403,15 +448,19 @@ impl Projector {
         self.scopes.get(&scope).cloned().unwrap_or_else(ScopePath::root)
     }
 
-    fn scope(&self, scope: ScopeId, members: &mut Members) {
-        if scope != ScopeId::ROOT {
-            members.push(("scope", Json::from(self.path(scope).0)));
-        }
+    fn path_of(&self, task: TaskKey) -> ScopePath {
+        self.rounds.path_of_task(&self.graph, task, self.path(task.scope))
     }
 
     fn scope_members(&self, scope: ScopeId) -> Members {
         let mut members = Vec::new();
-        self.scope(scope, &mut members);
+        add_scope(self.path(scope), &mut members);
+        members
+    }
+
+    fn cycle_members(&self, scope: ScopeId, entry: NodeIx) -> Members {
+        let mut members = vec![("entry", Json::from(self.graph.node(entry).id.0.clone()))];
+        add_scope(self.path_of(TaskKey { scope, node: entry }), &mut members);
         members
     }
 
@@ -422,7 +471,7 @@ impl Projector {
     fn with<const N: usize>(&self, key: TaskKey, more: [(&'static str, Json); N]) -> Members {
         let id = Json::from(self.graph.node(key.node).id.0.clone());
         let mut members = vec![("taskId", id.clone()), ("nodeId", id)];
-        self.scope(key.scope, &mut members);
+        add_scope(self.path_of(key), &mut members);
         if let Some(attempts) = self.tasks.get(&key) {
             members.push(("attempt", Json::from(attempts.begun)));
         }
@@ -432,24 +481,9 @@ impl Projector {
 
     fn ended<const N: usize>(&mut self, key: TaskKey, ts: u64, more: [(&'static str, Json); N]) -> Members {
         let mut members = self.with(key, more);
-        if let Some(attempts) = self.tasks.remove(&key) {
+        if let Some(attempts) = self.remove_attempts(key) {
             members.push(("durationMs", Json::from(ts.saturating_sub(attempts.since))));
         }
         members
     }
-}
-
-fn reference_members(asked: QuestionRef) -> impl Iterator<Item = (&'static str, Json)> {
-    let digest = asked.digest.map(|digest| ("digest", Json::from(&*digest)));
-    asked.attempt.map(|attempt| ("attempt", Json::from(attempt))).into_iter().chain(digest)
-}
-
-/// Describes a quota that is used up, and when it renews.
-fn quota_members(hold: &QuotaHold) -> Members {
-    vec![("quota", Json::from(&*hold.quota)), ("until", Json::from(hold.until))]
-}
-
-/// Returns the name of an enum variant in the journal.
-fn name_of(choice: &impl serde::Serialize) -> Json {
-    serde_json::to_value(choice).map(Json::from).unwrap_or_default()
 }

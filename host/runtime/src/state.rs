@@ -1,5 +1,6 @@
 //! The state of a run, which results from its facts so far.
 
+mod round;
 mod task;
 
 use std::{
@@ -8,16 +9,18 @@ use std::{
 };
 
 use flowcell_contract::{Failure, Json, ScopePath, Value, Wake};
-use flowcell_flow::graph::{BodyIx, FlowPolicy, Graph, NodeIx};
+use flowcell_flow::graph::{BodyIx, CycleIx, FlowPolicy, Graph, NodeIx};
 
+pub(crate) use self::{
+    round::{Left, Round},
+    task::{Captured, LastQuestion, Phase, Task},
+};
 use crate::{
     call_log::Reply,
     fact::{AboutRun, CancelReason, ParkReason, RunEnd, ScopeId, TaskKey},
     limits::{MAX_IDLE_RESUMES, MAX_LONE_DEATHS, MAX_RUN_BYTES, MAX_RUN_EVENTS},
     quota::QuotaHold,
 };
-
-pub(crate) use task::{Captured, LastQuestion, Phase, Task};
 
 /// The deaths of the run's process since the last progress of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub struct RunState {
     pub(crate) flow_root: Json,
     /// The facts about the run that expressions can read. `None`: an older version has begun the run.
     pub(crate) about: Option<AboutRun>,
+    /// True if cycles of edges repeat their nodes. False: the flow has none, or an older version has begun the run.
+    pub(crate) loops: bool,
     /// The seed of the attempts' random streams.
     pub(crate) seed: u64,
     /// The time at which the run ends at the latest (milliseconds since 1970).
@@ -111,6 +116,10 @@ pub(crate) struct Scope {
     pub(crate) variables: Json,
     pub(crate) tasks: Vec<Task>,
     pub(crate) edges: Vec<EdgeState>,
+    /// The passes of the cycles of edges, in the order of [`flowcell_flow::graph::Body::cycles`].
+    pub(crate) rounds: Vec<Round>,
+    /// The edges that left cycles in passes before the last one, in the order of these passes.
+    pub(crate) left: Vec<Left>,
     /// Number of tasks that neither wait for their join nor have ended.
     pub(crate) active: u32,
     /// Number of tasks that wait for their join.
@@ -140,6 +149,7 @@ impl RunState {
             policy,
             flow_root: Json::Null,
             about: None,
+            loops: false,
             seed: 0,
             deadline: None,
             began: 0,
@@ -258,18 +268,47 @@ impl RunState {
         self.deaths.alone
     }
 
-    /// Returns the address of a task: `approve`, or `process[3].approve`.
-    pub fn address(&self, key: TaskKey) -> String {
-        self.scope(key.scope).path.address(&self.graph.node(key.node).id)
+    /// Returns the innermost cycle of a node whose cycles repeat their nodes.
+    pub(crate) fn cycle_of(&self, node: NodeIx) -> Option<CycleIx> {
+        self.graph.node(node).cycle.filter(|_| self.loops)
     }
 
-    /// Returns the task at an address.
+    /// Returns the current pass of a cycle.
+    pub(crate) fn round(&self, scope: ScopeId, cycle: CycleIx) -> &Round {
+        &self.scope(scope).rounds[self.graph.cycle(cycle).slot as usize]
+    }
+
+    /// Returns true if the task is on no cycle, or if all of its cycles are in their first pass.
+    pub(crate) fn is_in_first_pass(&self, key: TaskKey) -> bool {
+        self.graph.cycles_from(self.cycle_of(key.node)).all(|cycle| self.round(key.scope, cycle).pass == 0)
+    }
+
+    /// Returns the passes that contain a task: those of bodies, and those of cycles by their entries, as in
+    /// `process[3].coder[1]`.
+    pub(crate) fn path_of(&self, key: TaskKey) -> ScopePath {
+        let path = self.scope(key.scope).path.clone();
+        let pass = |cycle| self.round(key.scope, cycle).pass;
+        with_cycles(path, &self.graph, self.cycle_of(key.node), pass)
+    }
+
+    /// Returns the address of a task: `approve`, or `process[3].approve`.
+    pub fn address(&self, key: TaskKey) -> String {
+        self.path_of(key).address(&self.graph.node(key.node).id)
+    }
+
+    /// Returns the task at an address. A task of an earlier pass of a cycle is not found.
     pub fn task_at(&self, address: &str) -> Option<TaskKey> {
         let (path, node) = address.rsplit_once('.').unwrap_or(("", address));
-        let (scope_id, scope) = self.scopes.iter().find(|(_, scope)| scope.path.as_str() == path)?;
-        let nodes = &self.graph.body(scope.body).nodes;
-        let node = nodes.iter().find(|ix| self.graph.node(**ix).id.as_str() == node)?;
-        Some(TaskKey { scope: *scope_id, node: *node })
+        let fits = |scope: &Scope| match self.loops {
+            true => path.starts_with(scope.path.as_str()),
+            false => scope.path.as_str() == path,
+        };
+        self.scopes.iter().filter(|(_, scope)| fits(scope)).find_map(|(scope, found)| {
+            let nodes = &self.graph.body(found.body).nodes;
+            let node = *nodes.iter().find(|ix| self.graph.node(**ix).id.as_str() == node)?;
+            let key = TaskKey { scope: *scope, node };
+            (self.path_of(key).as_str() == path).then_some(key)
+        })
     }
 
     /// Returns the live pass through the body that contains `node`, searching from `scope` outwards.
@@ -310,6 +349,20 @@ impl RunState {
     }
 }
 
+/// Adds the passes of a cycle and of those around it to the path of their scope.
+pub(crate) fn with_cycles(
+    path: ScopePath,
+    graph: &Graph,
+    innermost: Option<CycleIx>,
+    pass: impl Fn(CycleIx) -> u32,
+) -> ScopePath {
+    let cycles: Vec<_> = graph.cycles_from(innermost).collect();
+    cycles.into_iter().rev().fold(path, |path, cycle| {
+        let entry = path.address(&graph.node(graph.cycle(cycle).entry).id);
+        ScopePath::from(format!("{entry}[{}]", pass(cycle)))
+    })
+}
+
 /// Two states are equal if all their fields are equal. The limits of events and bytes do not count, nor does the answer of
 /// the quotas.
 impl PartialEq for RunState {
@@ -320,6 +373,7 @@ impl PartialEq for RunState {
             policy,
             flow_root,
             about,
+            loops,
             seed,
             deadline,
             began,
@@ -349,7 +403,7 @@ impl PartialEq for RunState {
         Arc::ptr_eq(graph, &other.graph)
             && later.len() == other.later.len()
             && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
-            && (about, began, ended) == (&other.about, &other.began, &other.ended)
+            && (about, loops, began, ended) == (&other.about, &other.loops, &other.began, &other.ended)
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
             && (moved_at, gone, once_replies) == (&other.moved_at, &other.gone, &other.once_replies)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)

@@ -55,6 +55,7 @@ const EXAMPLES: &[Example] = &[
     Example::new("query", "graph", &["query.yaml"], "", "finds and counts with queries in jq"),
     Example::new("foreach", "graph", &["foreach.yaml"], "", "runs nodes for each item of a list"),
     Example::new("loop", "graph", &["loop.yaml"], "", "repeats nodes until a condition holds"),
+    Example::new("review", "graph", &["review.yaml", "review.test.yaml"], "", "repeats a draft until it is approved"),
     Example::new("pages", "graph", &["pages.yaml"], "", "reads pages until one is not full"),
     Example::new(
         "scope",

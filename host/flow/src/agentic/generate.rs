@@ -224,6 +224,7 @@ impl Generated<'_> {
             triggers: None,
             labels: Default::default(),
             policy: FlowPolicy { fail_fast: false, ..FlowPolicy::default() },
+            max_passes: None,
             defaults: Default::default(),
             nodes: self.nodes.iter().map(|node| self.raw_node(node)).collect(),
             edges: self.edges.iter().map(|edge| self.raw_edge(edge)).collect(),
@@ -267,6 +268,7 @@ impl Generated<'_> {
             when: edge.when.as_ref().map(Cow::Borrowed),
             label: None,
             is_short: false,
+            max_passes: None,
             span: edge.link.span,
         }
     }

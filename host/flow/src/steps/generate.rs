@@ -76,6 +76,7 @@ impl<'a> Generated<'a> {
             triggers: None,
             labels: Default::default(),
             policy: FlowPolicy::default(),
+            max_passes: None,
             defaults: Default::default(),
             nodes: steps.iter().zip(&self.nodes).map(|(step, node)| raw_node(step, node)).collect(),
             edges: steps.windows(2).map(|pair| raw_edge(&pair[0], &pair[1])).collect(),
@@ -111,7 +112,16 @@ fn raw_node<'s>(step: &'s RawStep<'_>, node: &'s GeneratedNode) -> RawNode<'s> {
 fn raw_edge<'s>(from: &RawStep<'_>, to: &RawStep<'_>) -> RawEdge<'s> {
     let end = |step: &RawStep<'_>| (step.id.clone(), step.id_span);
     let span = to.id_span;
-    RawEdge { from: end(from), to: end(to), on: On::Success, when: None, label: None, is_short: false, span }
+    RawEdge {
+        from: end(from),
+        to: end(to),
+        on: On::Success,
+        when: None,
+        label: None,
+        is_short: false,
+        max_passes: None,
+        span,
+    }
 }
 
 /// Returns the schema of the input: every declared input is required, with any value. Further members are allowed.

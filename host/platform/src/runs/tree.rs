@@ -118,7 +118,7 @@ impl Tree {
             None => task.calls += 1,
             Some(status) => {
                 task.status = status;
-                task.attempts = number("attempt").unwrap_or(task.attempts);
+                task.attempts += u64::from(event.kind == "task:start");
                 task.duration_ms = number("durationMs").or(task.duration_ms);
                 task.error = error;
                 self.bytes += bytes as u64;

@@ -1,14 +1,12 @@
 //! The effects of the beginnings and ends of passes.
 
-use std::sync::Arc;
-
 use flowcell_contract::{Json, ScopePath};
-use flowcell_flow::graph::{BodyIx, Graph};
 
+use super::cycles;
 use crate::{
     fact::{PassOutcome, ScopeId, TaskKey},
     outcome,
-    state::{EdgeState, RunState, Scope, Task},
+    state::RunState,
 };
 
 /// Adds a pass of the owner's body. `renewed`: an earlier attempt of an owner may have had a pass at the same address.
@@ -16,8 +14,8 @@ pub(super) fn start(state: &mut RunState, id: ScopeId, (owner, index): (TaskKey,
     let graph = state.graph.clone();
     let node = graph.node(owner.node);
     let Some(body) = node.body else { panic!("the journal gives `{}` a pass, but it owns no body", node.id) };
-    let path = state.scope(owner.scope).path.address(&node.id);
-    let mut scope = new_scope(&graph, body);
+    let path = state.address(owner);
+    let mut scope = cycles::new_scope(&graph, body, state.loops);
     scope.path = ScopePath::from(format!("{path}[{index}]"));
     scope.owner = Some(owner);
     scope.index = index;
@@ -59,26 +57,5 @@ pub(super) fn end(state: &mut RunState, id: ScopeId, ended: &PassOutcome) {
     details.last = result.clone();
     if let Some(slot) = each.results.get_mut(scope.index as usize) {
         *slot = Some(result);
-    }
-}
-
-/// Returns a scope in which no task has begun.
-pub(super) fn new_scope(graph: &Arc<Graph>, body: BodyIx) -> Scope {
-    let shape = graph.body(body);
-    let pending = |node| graph.node(node).incoming.len() as u32;
-    let tasks: Vec<_> = shape.nodes.iter().map(|node| Task { pending: pending(*node), ..Task::default() }).collect();
-    Scope {
-        body,
-        owner: None,
-        index: 0,
-        path: ScopePath::root(),
-        variables: Json::Null,
-        waiting: tasks.len() as u32,
-        tasks,
-        edges: vec![EdgeState::Pending; shape.edges.len()],
-        active: 0,
-        failure: None,
-        closing: false,
-        renewed: false,
     }
 }

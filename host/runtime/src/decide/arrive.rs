@@ -78,7 +78,8 @@ fn follow(decider: &mut Decider<'_>, command: RunCommand) -> Result<(), HubError
 
 fn start(decider: &mut Decider<'_>, input: Json, seed: u64, about: Option<Box<AboutRun>>) {
     let deadline = decider.state.policy.total_timeout_ms.map(|total| decider.now.saturating_add(total));
-    decider.emit(Fact::RunStarted { input, seed, deadline, about });
+    let loops = !decider.state.graph.cycles.is_empty();
+    decider.emit(Fact::RunStarted { input, seed, deadline, about, loops });
     decider.emit(Fact::PhaseStarted);
     ready::begin_scope(decider, ScopeId::ROOT);
 }

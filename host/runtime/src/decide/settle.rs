@@ -3,13 +3,13 @@
 use flowcell_contract::{Failure, Json, code};
 use flowcell_flow::graph::{EdgeIx, Join, NodeIx, On, Outcome};
 
-use super::{Decider, close, passes, race, ready};
+use super::{Decider, close, cycles, passes, race, ready};
 use crate::{
     capture::{self, Field},
     fact::{CancelReason, Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey},
     limits::MAX_FAILED_ITEM_BYTES,
     outcome,
-    state::Phase,
+    state::{EdgeState, Phase, RunState},
 };
 
 /// Settles edges and ends scopes until nothing more follows.
@@ -17,6 +17,8 @@ pub(super) fn settle(decider: &mut Decider<'_>) {
     loop {
         if let Some(key) = decider.ended.pop_front() {
             settle_edges(decider, key);
+        } else if let Some((scope, cycle)) = decider.rounds.pop_front() {
+            cycles::check(decider, scope, cycle);
         } else if let Some(scope) = decider.check.pop_front() {
             check_scope(decider, scope);
         } else {
@@ -49,39 +51,62 @@ fn settle_edges(decider: &mut Decider<'_>, key: TaskKey) {
     for edge in &node.outgoing {
         settle_join(decider, TaskKey { scope: key.scope, node: graph.edge(*edge).to });
     }
+    decider.rounds.extend(decider.state.cycle_of(key.node).map(|cycle| (key.scope, cycle)));
 }
 
 /// Settles an edge of a task that ended. Returns true if the edge fired.
+///
+/// An edge that leaves a cycle settles once, when it fires or when the last pass has ended. In a later pass it neither
+/// fires again nor handles a failure. If the condition of an edge that goes back fails, the edge is not settled, and the
+/// end of the pass decides.
 pub(super) fn settle_edge(decider: &mut Decider<'_>, source: TaskKey, edge: EdgeIx) -> bool {
     let graph = decider.state.graph.clone();
-    let continues = graph.node(source.node).policy.continue_on_error;
-    let phase = decider.state.task(source).phase;
-    let failed = phase == Phase::Failed;
-    let reached = match graph.edge(edge).on {
-        On::Success => phase == Phase::Succeeded || (failed && continues),
-        On::Error => failed,
-        On::End => failed || phase == Phase::Succeeded,
+    let line = graph.edge(edge);
+    let loops = decider.state.loops;
+    if loops {
+        let is_over = line.goes_back && cycles::is_over_limit(decider.state, TaskKey { node: line.to, ..source });
+        if is_over || decider.state.scope(source.scope).edges[line.slot as usize] != EdgeState::Pending {
+            return false;
+        }
+    }
+    let fired = match edge_holds(decider.state, decider.now, source, edge) {
+        Ok(fired) => fired,
+        Err(_) if loops && line.goes_back => return false,
+        Err(failure) => {
+            fail_target(decider, TaskKey { node: line.to, ..source }, failure);
+            false
+        }
     };
-    let fired = reached && edge_holds(decider, source, edge);
-    decider.emit(Fact::EdgeSettled { scope: source.scope, edge, fired });
+    if fired || !(loops && line.leaves.is_some()) {
+        decider.emit(Fact::EdgeSettled { scope: source.scope, edge, fired });
+    }
     fired
 }
 
-/// Evaluates an edge's `when`. If that fails, the target fails (rule 6).
-fn edge_holds(decider: &mut Decider<'_>, source: TaskKey, edge: EdgeIx) -> bool {
-    let graph = decider.state.graph.clone();
-    let line = graph.edge(edge);
-    let Some(when) = &line.when else { return true };
-    let place = format!("`when` of the edge from `{}`", graph.node(line.from).id);
-    match capture::holds((decider.state, decider.now), source, when, (Field::Edge(edge), &place)) {
-        Ok(holds) => holds,
-        Err(failure) => {
-            let target = TaskKey { scope: source.scope, node: line.to };
-            if decider.state.task(target).phase == Phase::Waiting {
-                ready::fail(decider, target, failure);
-            }
-            false
+/// Returns true if a task has ended as an edge from it requires, and the edge's `when` holds.
+pub(super) fn edge_holds(state: &RunState, now: u64, source: TaskKey, edge: EdgeIx) -> Result<bool, Failure> {
+    let line = state.graph.edge(edge);
+    let node = state.graph.node(source.node);
+    let phase = state.task(source).phase;
+    let failed = phase == Phase::Failed;
+    let reached = match line.on {
+        On::Success => phase == Phase::Succeeded || (failed && node.policy.continue_on_error),
+        On::Error => failed,
+        On::End => failed || phase == Phase::Succeeded,
+    };
+    match &line.when {
+        Some(when) if reached => {
+            let place = format!("`when` of the edge from `{}`", node.id);
+            capture::holds((state, now), source, when, (Field::Edge(edge), &place))
         }
+        _ => Ok(reached),
+    }
+}
+
+/// Fails a task that waits for an edge whose `when` fails (rule 6).
+fn fail_target(decider: &mut Decider<'_>, target: TaskKey, failure: Failure) {
+    if decider.state.task(target).phase == Phase::Waiting {
+        ready::fail(decider, target, failure);
     }
 }
 
@@ -92,7 +117,9 @@ pub(super) fn settle_join(decider: &mut Decider<'_>, key: TaskKey) {
         return;
     }
     let node = decider.state.graph.node(key.node);
-    let settled = node.incoming.len() as u32 - task.pending;
+    let graph = &decider.state.graph;
+    let is_awaited = |edge: &&EdgeIx| !(decider.state.loops && graph.edge(**edge).goes_back);
+    let settled = node.incoming.iter().filter(is_awaited).count() as u32 - task.pending;
     let skipped = settled - task.fired;
     match node.join {
         Join::Any if task.fired > 0 => {

@@ -64,7 +64,7 @@ pub(super) fn render(identity: &Identity, state: &RunState, key: TaskKey) -> Res
         node_id: node.id.clone(),
         node_type: node.node_type.name.clone(),
         pack,
-        scope: state.scope(key.scope).path.clone(),
+        scope: state.path_of(key),
         attempt: task.attempt,
         resumes: task.resumes,
         input: Value::from(input),
@@ -82,7 +82,7 @@ pub(super) fn render(identity: &Identity, state: &RunState, key: TaskKey) -> Res
 pub(super) fn calls(site: &Arc<CallSite>, state: &RunState, key: TaskKey, config: Value) -> AttemptCalls {
     let task = state.task(key);
     let writes = task.details.as_deref().map(|details| details.writes.to_vec()).unwrap_or_default();
-    let scope = state.scope(key.scope).path.clone();
+    let scope = state.path_of(key);
     let number = (task.attempt, task.resumes);
     let attempting = Attempting { task: key, scope, number, now_ms: task.clock, config };
     let log = task.calls.as_deref().filter(|_| !sabotage::deduplication_is_off());

@@ -127,7 +127,7 @@ impl Projector {
 
     /// Returns the address at which a person allows or denies a call.
     pub(super) fn permission_address(&self, task: TaskKey, ordinal: u32) -> String {
-        format!("{}#{ordinal}", self.path(task.scope).address(&self.graph.node(task.node).id))
+        format!("{}#{ordinal}", self.path_of(task).address(&self.graph.node(task.node).id))
     }
 
     fn tool_ended(&mut self, task: TaskKey, ordinal: u32) -> (&'static str, Members) {

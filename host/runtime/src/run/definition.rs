@@ -2,7 +2,9 @@
 
 use flowcell_contract::Json;
 use flowcell_expr::{Condition, Path};
-use flowcell_flow::graph::{BodyIx, Bound, Edge, EdgeIx, Graph, Node, NodeIx, On, Outcome, Reference};
+use flowcell_flow::graph::{
+    BodyIx, Bound, Edge, EdgeIx, Graph, Node, NodeIx, On, Outcome, PassRead, Reference, Source,
+};
 use serde::{Deserialize, Serialize};
 
 /// The part of a node in which two versions of a flow differ.
@@ -138,7 +140,12 @@ impl Versions<'_> {
     fn same_edges(&self, before: &Node, after: &Node) -> bool {
         let (old, new) = (sort_edges(self.old.0, &before.incoming), sort_edges(self.new.0, &after.incoming));
         let same = |(old, new): (&&Edge, &&Edge)| {
+            let limit = |graph: &Graph, edge: &Edge| {
+                let cycle = graph.node(edge.to).cycle.filter(|_| edge.goes_back);
+                cycle.map(|cycle| graph.cycle(cycle).max_passes)
+            };
             old.on == new.on
+                && limit(self.old.0, old) == limit(self.new.0, new)
                 && self.same_ids(&[old.from], &[new.from])
                 && self.same_conditions(old.when.as_ref(), new.when.as_ref())
         };
@@ -158,16 +165,17 @@ impl Versions<'_> {
 
     fn same_references(&self, old: &[Reference], new: &[Reference]) -> bool {
         let same = |(old, new): (&Reference, &Reference)| match (old, new) {
-            (Reference::Node(old), Reference::Node(new)) | (Reference::Owner(old), Reference::Owner(new)) => {
-                self.same_ids(&[*old], &[*new])
+            (Reference::Owner(old), Reference::Owner(new)) => self.same_ids(&[*old], &[*new]),
+            (Reference::Node(old), Reference::Node(new)) => {
+                source_text(self.old.0, old) == source_text(self.new.0, new)
             }
             (Reference::Nodes(old), Reference::Nodes(new)) => {
-                let ids = |graph: &Graph, nodes: &[NodeIx]| {
-                    let mut ids: Vec<_> = nodes.iter().map(|node| graph.node(*node).id.clone()).collect();
-                    ids.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
-                    ids
+                let texts = |graph: &Graph, sources: &[Source]| {
+                    let mut texts: Vec<_> = sources.iter().map(|source| source_text(graph, source)).collect();
+                    texts.sort_unstable();
+                    texts
                 };
-                ids(self.old.0, old) == ids(self.new.0, new)
+                texts(self.old.0, old) == texts(self.new.0, new)
             }
             (Reference::Alias(old, name), Reference::Alias(new, other)) => {
                 name == other && self.same_ids(&[*old], &[*new])
@@ -194,6 +202,22 @@ impl Versions<'_> {
         let (old, new) = (roots(self.old.1), roots(self.new.1));
         paths.iter().filter(|path| path.root() == "flow").any(|path| path.resolve(&old) != path.resolve(&new))
     }
+}
+
+/// Returns the id of a node whose output is read, and the names of the nodes by which the pass is told. The same text means
+/// the same output in two versions of a flow.
+fn source_text(graph: &Graph, source: &Source) -> (String, Vec<String>) {
+    let id = |node: NodeIx| graph.node(node).id.to_string();
+    let mut pass = match &source.pass {
+        PassRead::Current => Vec::new(),
+        PassRead::Previous(cycle) => vec![id(graph.cycle(*cycle).entry)],
+        PassRead::Left(edges) => {
+            let ends = |edge: &EdgeIx| format!("{} -> {}", id(graph.edge(*edge).from), id(graph.edge(*edge).to));
+            edges.iter().map(ends).collect()
+        }
+    };
+    pass.sort_unstable();
+    (id(source.node), pass)
 }
 
 /// Returns edges in an order that does not depend on their places in the file.

@@ -181,6 +181,7 @@ fn obstacles_of_run(runner: &FlowRunner, record: &Record, other: &OtherVersion) 
     }
     let has_session = projections.of(&state.graph).is_some() || projections.of(&other.flow.graph).is_some();
     let closing = state.cancel.is_some() || state.scope(ScopeId::ROOT).closing;
+    let has_cycle = !state.graph.cycles.is_empty() || !other.flow.graph.cycles.is_empty();
     let found = [
         record.parent.clone().map(|parent| Obstacle::Called { parent }),
         (record.pin == other.flow.pin).then_some(Obstacle::SameVersion),
@@ -189,6 +190,7 @@ fn obstacles_of_run(runner: &FlowRunner, record: &Record, other: &OtherVersion) 
         closing.then_some(Obstacle::Closing),
         (!runner.driver.is_parked()).then_some(Obstacle::NotParked),
         (record.moves.len() >= MAX_MOVES).then_some(Obstacle::TooManyMoves),
+        has_cycle.then_some(Obstacle::Cycle),
     ];
     found.into_iter().flatten().collect()
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use flowcell_contract::{Json, NodeId, RunId};
+use flowcell_contract::{Json, NodeId, RunId, Value};
 use flowcell_flow::{
     graph::{BodyIx, Graph, NodeIx},
     labels::Labels,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     driver::{KeptOutputs, each_unit, merge},
-    fact::{Fact, ScopeId},
+    fact::{Fact, ScopeId, TaskKey},
     ports::{Again, InVersion, Pin, Record, StoreError},
     world::World,
 };
@@ -189,12 +189,15 @@ pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Resul
     let mut kept = KeptOutputs::new();
     each_unit(&*world.journal, &world.tenant, &again.run, |unit| {
         for fact in &unit.facts {
-            if let Fact::TaskSucceeded { task, output, .. } = fact
+            if let Some((task, output)) = kept_or_lost(fact)
                 && task.scope == ScopeId::ROOT
                 && let Some(node) = here(task.node)
                 && !anew.contains(&node)
             {
-                kept.insert(node, output.clone());
+                match output {
+                    Some(output) => kept.insert(node, output.clone()),
+                    None => kept.remove(&node),
+                };
             }
         }
     })
@@ -234,5 +237,15 @@ fn ask_again(graph: &Graph, decided: HashSet<NodeIx>, anew: &mut HashSet<NodeIx>
         }
         depended.into_iter().for_each(|after| anew.extend(after));
         open = rest;
+    }
+}
+
+/// Returns the task of a fact with the output that a repetition keeps. The output is `None` if a pass of a cycle replaces
+/// the output of the pass before.
+pub(super) fn kept_or_lost(fact: &Fact) -> Option<(TaskKey, Option<&Value>)> {
+    match fact {
+        Fact::TaskSucceeded { task, output, .. } => Some((*task, Some(output))),
+        Fact::TaskReady { task, .. } | Fact::TaskSkipped { task, .. } => Some((*task, None)),
+        _ => None,
     }
 }

@@ -24,7 +24,8 @@ pub(crate) struct Task {
     pub(crate) first_fired: Option<EdgeIx>,
     /// Number of attempts begun.
     pub(crate) attempt: u32,
-    /// Number of these attempts before the run moved to the version in which the task started anew.
+    /// Number of these attempts before the task started anew, because the run moved to another version or because a cycle
+    /// began another pass. They do not count for the retries.
     pub(crate) earlier: u32,
     /// Number of resumes of this attempt.
     pub(crate) resumes: u32,

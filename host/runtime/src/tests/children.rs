@@ -15,7 +15,7 @@ use crate::{FlowRunner, LiveRuns, Pinned, RunOptions, RunResult, RunStatus, port
 /// Returns a run that calls a flow this many times at once, with a limit of live runs.
 fn calls(times: usize, child: &PlannedBody, most: u32, options: RunOptions) -> (FlowRunner, Arc<LiveRuns>) {
     let plans = (0..times).map(|_| Planned::new(Plan::Call("child"))).collect();
-    let scripted = lower(&PlannedBody { nodes: plans, edges: vec![] }, FlowPolicy::default());
+    let scripted = lower(&PlannedBody { nodes: plans, ..PlannedBody::default() }, FlowPolicy::default());
     let world = world(&scripted, Some(lower(child, FlowPolicy::default())));
     world.live.set_limit(&Tenant::local(), Some(most));
     let live = world.live.clone();

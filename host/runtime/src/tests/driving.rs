@@ -75,7 +75,7 @@ impl Flows for OneFlow {
 }
 
 pub(super) fn flow(nodes: Vec<Planned>, edges: Vec<(usize, usize, On)>) -> PlannedBody {
-    PlannedBody { nodes, edges }
+    PlannedBody { nodes, edges, ..PlannedBody::default() }
 }
 
 pub(crate) fn chain(plans: Vec<Plan>) -> PlannedBody {

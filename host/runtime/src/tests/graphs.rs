@@ -11,6 +11,8 @@ use flowcell_flow::graph::{
     Retry, RetryOn,
 };
 
+use super::loops;
+
 /// The behaviour of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Plan {
@@ -18,6 +20,8 @@ pub(crate) enum Plan {
     Fail,
     /// Fails with a retryable failure this number of times, then succeeds.
     FailTimes(u32),
+    /// Fails in this number of passes of its cycle, then succeeds.
+    FailPasses(u32),
     /// Runs its body once per item.
     Each {
         items: u32,
@@ -70,6 +74,9 @@ pub(crate) struct PlannedBody {
     pub(crate) nodes: Vec<Planned>,
     /// The edges: source, target, and the outcome of the source that fires the edge.
     pub(crate) edges: Vec<(usize, usize, On)>,
+    /// Maximum number of passes of each cycle. `None`: cycles do not loop, as in agentic flows. The value of the flow
+    /// itself holds for its bodies, too.
+    pub(crate) max_passes: Option<u32>,
 }
 
 impl Planned {
@@ -100,10 +107,14 @@ pub(crate) fn lower(flow: &PlannedBody, policy: FlowPolicy) -> Scripted {
         nodes: Vec::new(),
         edges: Vec::new(),
         bodies: Vec::new(),
+        cycles: Vec::new(),
         labels: Default::default(),
     };
     let mut scripted = Scripted { graph, plans: Vec::new() };
     lower_body(&mut scripted, flow, None, &node_type());
+    if let Some(max_passes) = flow.max_passes {
+        loops::let_loop(&mut scripted.graph, max_passes);
+    }
     scripted
 }
 
@@ -118,7 +129,15 @@ fn lower_body(scripted: &mut Scripted, body: &PlannedBody, owner: Option<NodeIx>
     let mut edges = Vec::new();
     for (slot, (from, to, on)) in body.edges.iter().enumerate() {
         let ix = EdgeIx(scripted.graph.edges.len() as u32);
-        let edge = Edge { from: nodes[*from], to: nodes[*to], on: *on, when: None, slot: slot as u32 };
+        let edge = Edge {
+            from: nodes[*from],
+            to: nodes[*to],
+            on: *on,
+            when: None,
+            goes_back: false,
+            leaves: None,
+            slot: slot as u32,
+        };
         scripted.graph.nodes[first + from].outgoing.push(ix);
         scripted.graph.nodes[first + to].incoming.push(ix);
         scripted.graph.edges.push(edge);
@@ -133,7 +152,8 @@ fn lower_body(scripted: &mut Scripted, body: &PlannedBody, owner: Option<NodeIx>
     }
     let starts = nodes.iter().copied().filter(|ix| scripted.graph.node(*ix).incoming.is_empty()).collect();
     let sinks = nodes.iter().copied().filter(|ix| scripted.graph.node(*ix).outgoing.is_empty()).collect();
-    let body_of = Body { owner, nodes: nodes.clone(), edges, starts, outcome: Outcome::Sinks(sinks) };
+    let outcome = Outcome::Sinks(sinks);
+    let body_of = Body { owner, nodes: nodes.clone(), edges, starts, cycles: Vec::new(), outcome };
     scripted.graph.bodies.push(body_of);
     for (slot, planned) in body.nodes.iter().enumerate() {
         if let Some(inner) = &planned.body {
@@ -242,6 +262,7 @@ fn node(
         incoming: Vec::new(),
         outgoing: Vec::new(),
         on_cycle: false,
+        cycle: None,
         rebinds: planned.body.is_some(),
         collects: None,
         labels: Default::default(),
@@ -265,6 +286,7 @@ pub(crate) fn perform(plan: &Plan, attempt: u32, woken: Option<&Value>, state: O
     Some(match plan {
         Plan::Hang => return None,
         Plan::Fail => Err(Failure::new("planned", "this node fails")),
+        Plan::FailPasses(passes) if attempt <= *passes => Err(Failure::new("planned", "not in this pass")),
         Plan::FailTimes(times) if attempt <= *times => Err(Failure::retryable("planned", "not yet")),
         _ if failed => Err(Failure::new("pass_failed", "a pass or a child failed")),
         Plan::Each { items, concurrency, may_fail } if woken.is_none() => {

@@ -164,7 +164,7 @@ impl Paused {
 #[test]
 fn a_paused_run_takes_in_answers_and_timers_and_goes_on_at_the_renewal() {
     let nodes = [Plan::Ask, Plan::Done, Plan::After(50), Plan::Done].map(Planned::new).into();
-    let body = PlannedBody { nodes, edges: vec![(0, 1, On::Success), (2, 3, On::Success)] };
+    let body = PlannedBody { nodes, edges: vec![(0, 1, On::Success), (2, 3, On::Success)], ..PlannedBody::default() };
     let run = Paused::new(&body, FlowPolicy::default(), 40..1_000);
     let parked = run.run_at(0);
     assert_eq!((parked.status, parked.quota), (RunStatus::Parked, Some(hold(1_000, None))));

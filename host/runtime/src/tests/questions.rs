@@ -31,7 +31,7 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn begin(seed: u64) -> Run {
         let nodes = vec![Planned::new(Plan::Hang)];
-        let mut graph = lower(&PlannedBody { nodes, edges: Vec::new() }, FlowPolicy::default()).graph;
+        let mut graph = lower(&PlannedBody { nodes, ..PlannedBody::default() }, FlowPolicy::default()).graph;
         graph.nodes[0].policy.retry.max_attempts = 9;
         graph.nodes[0].policy.retry.backoff_ms = 0;
         let mut run = Run { state: RunState::new(Arc::new(graph), FlowPolicy::default()), facts: Vec::new() };

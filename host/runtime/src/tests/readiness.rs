@@ -62,19 +62,41 @@ fn owner(body: BoxedStrategy<PlannedBody>) -> impl Strategy<Value = Planned> {
 
 /// Generates a scope of a few nodes. Edges mostly lead forward, some back into an `any` join.
 pub(super) fn scope(depth: u32) -> BoxedStrategy<PlannedBody> {
-    let node = if depth == 0 { leaf().boxed() } else { prop_oneof![4 => leaf(), 1 => owner(scope(depth - 1))].boxed() };
-    let nodes = prop::collection::vec(node, 1..7);
-    let edges = prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), on()), 0..10);
-    (nodes, edges).prop_map(|(nodes, lines)| connect(nodes, lines)).boxed()
+    scope_with(depth, false)
 }
 
-fn connect(nodes: Vec<Planned>, lines: Vec<(prop::sample::Index, prop::sample::Index, On)>) -> PlannedBody {
-    let mut body = PlannedBody { nodes, edges: Vec::new() };
+/// Generates a scope of a few nodes. If `loops` is true, edges lead back to any node, and some nodes fail in their first
+/// passes.
+pub(super) fn scope_with(depth: u32, loops: bool) -> BoxedStrategy<PlannedBody> {
+    let leaf = move || (leaf(), 0..4u32).prop_map(move |(leaf, passes)| vary(leaf, passes, loops));
+    let node = match depth {
+        0 => leaf().boxed(),
+        _ => prop_oneof![4 => leaf(), 1 => owner(scope_with(depth - 1, loops))].boxed(),
+    };
+    let nodes = prop::collection::vec(node, 1..7);
+    let edges = prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), on()), 0..10);
+    (nodes, edges).prop_map(move |(nodes, lines)| connect(nodes, lines, loops)).boxed()
+}
+
+/// Lets some of the nodes that fail do so in their first passes only.
+fn vary(leaf: Planned, passes: u32, loops: bool) -> Planned {
+    match leaf.plan {
+        Plan::Fail if loops && passes > 0 => Planned { plan: Plan::FailPasses(passes), ..leaf },
+        _ => leaf,
+    }
+}
+
+fn connect(
+    nodes: Vec<Planned>,
+    lines: Vec<(prop::sample::Index, prop::sample::Index, On)>,
+    loops: bool,
+) -> PlannedBody {
+    let mut body = PlannedBody { nodes, ..PlannedBody::default() };
     let mut seen = BTreeSet::new();
     for (from, to, on) in lines {
         let (from, to) = (from.index(body.nodes.len()), to.index(body.nodes.len()));
         let back = to <= from;
-        if !seen.insert((from, to)) || (back && body.nodes[to].join != Join::Any) {
+        if !seen.insert((from, to)) || (back && !loops && body.nodes[to].join != Join::Any) {
             continue;
         }
         // The checker reports `continueOnError` together with an error edge.
@@ -94,8 +116,8 @@ impl Entropy for Counter {
 }
 
 /// A run whose attempts are answered, and whose timers fire, in an order that the test chooses.
-struct Bench {
-    state: RunState,
+pub(super) struct Bench {
+    pub(super) state: RunState,
     /// The state folded from the facts alone, beside the deciders.
     folded: RunState,
     plans: Vec<Plan>,
@@ -104,16 +126,30 @@ struct Bench {
     begun: BTreeSet<(TaskKey, u32, u32)>,
     /// The ends of the tasks of the flow itself.
     ends: Vec<Option<Phase>>,
+    /// The number of times that each node of the flow itself became ready.
+    pub(super) runs: Vec<u32>,
 }
 
 impl Bench {
-    fn new(flow: &PlannedBody, policy: FlowPolicy, seed: u64) -> Bench {
+    pub(super) fn new(flow: &PlannedBody, policy: FlowPolicy, seed: u64) -> Bench {
         let scripted = lower(flow, policy.clone());
         let graph = Arc::new(scripted.graph);
         let state = RunState::new(graph.clone(), policy.clone());
         let folded = RunState::new(graph, policy);
         let ends = vec![None; flow.nodes.len()];
-        Bench { state, folded, plans: scripted.plans, now: 1, order: Counter(seed), begun: BTreeSet::new(), ends }
+        let (runs, begun) = (vec![0; flow.nodes.len()], BTreeSet::new());
+        Bench { state, folded, plans: scripted.plans, now: 1, order: Counter(seed), begun, ends, runs }
+    }
+
+    /// Returns the ends of the nodes of the flow itself.
+    pub(super) fn ends(&self) -> Vec<End> {
+        let end = |phase: &Option<Phase>| match phase {
+            Some(Phase::Succeeded) => End::Succeeded,
+            Some(Phase::Failed) => End::Failed,
+            Some(Phase::Skipped) => End::Skipped,
+            other => panic!("a node ended as {other:?}"),
+        };
+        self.ends.iter().map(end).collect()
     }
 
     fn bring(&mut self, input: Input) {
@@ -141,6 +177,16 @@ impl Bench {
                 self.begun.insert((*task, task_state.attempt, task_state.resumes + 1));
                 None
             }
+            Fact::TaskReady { task, .. } if task.scope == ScopeId::ROOT => {
+                self.runs[task.node.0 as usize] += 1;
+                None
+            }
+            Fact::CyclePassStarted { scope: ScopeId::ROOT, entry, .. } => {
+                let graph = &self.folded.graph;
+                let cycle = graph.cycle(graph.node(*entry).cycle.unwrap());
+                cycle.nodes.iter().for_each(|node| self.ends[node.0 as usize] = None);
+                None
+            }
             Fact::TaskPaused { task, .. } | Fact::TaskRetrying { task, .. } => Some((*task, None)),
             Fact::TaskSucceeded { task, .. } => Some((*task, Some(Phase::Succeeded))),
             Fact::TaskFailed { task, .. } => Some((*task, Some(Phase::Failed))),
@@ -166,7 +212,7 @@ impl Bench {
     }
 
     /// Answers attempts and lets time pass, in random order, until the run has ended.
-    fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         self.bring(Input::Start { input: Json::Null, seed: 7, about: None });
         for _ in 0..100_000 {
             if self.state.end().is_some() {
@@ -212,13 +258,7 @@ proptest! {
         let mut bench = Bench::new(&flow, policy, seed);
         bench.run();
         let (expected, unhandled) = reference::run(&flow);
-        let ended = bench.ends.iter().map(|phase| match phase {
-            Some(Phase::Succeeded) => End::Succeeded,
-            Some(Phase::Failed) => End::Failed,
-            Some(Phase::Skipped) => End::Skipped,
-            other => panic!("a node ended as {other:?}"),
-        });
-        prop_assert_eq!(ended.collect::<Vec<_>>(), expected);
+        prop_assert_eq!(bench.ends(), expected);
         prop_assert_eq!(matches!(bench.state.end(), Some(RunEnd::Failed { .. })), unhandled);
     }
 

@@ -32,7 +32,7 @@ const LIVES: u32 = MAX_IDLE_RESUMES + MAX_LONE_DEATHS;
 fn begun() -> RunState {
     let nodes = [Plan::Hang, Plan::Hang].map(Planned::new).into();
     let edges = vec![(0, 1, flowcell_flow::graph::On::Success)];
-    let graph = Arc::new(lower(&PlannedBody { nodes, edges }, FlowPolicy::default()).graph);
+    let graph = Arc::new(lower(&PlannedBody { nodes, edges, ..PlannedBody::default() }, FlowPolicy::default()).graph);
     let mut state = RunState::new(graph, FlowPolicy::default());
     bring(&mut state, Input::Start { input: Json::Null, seed: 7, about: None });
     state
@@ -100,7 +100,7 @@ fn a_run_with_progress_is_resumed_without_limit() {
 #[test]
 fn a_waiting_run_is_not_blamed_for_the_death_of_its_process() {
     let nodes = [Plan::Ask, Plan::After(1_000)].map(Planned::new).into();
-    let graph = Arc::new(lower(&PlannedBody { nodes, edges: Vec::new() }, FlowPolicy::default()).graph);
+    let graph = Arc::new(lower(&PlannedBody { nodes, ..PlannedBody::default() }, FlowPolicy::default()).graph);
     let mut state = RunState::new(graph, FlowPolicy::default());
     let mut now = 0;
     let mut bring = |input, at| {

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, fmt::Write as _};
 
 use flowcell::{
     LoadedFlow, from_defaults,
-    graph::{BodyIx, Graph, Node, NodeIx},
+    graph::{BodyIx, EdgeIx, Graph, Node, NodeIx},
 };
 use serde_json::{Value, json};
 
@@ -28,16 +28,18 @@ pub(super) fn print(flow: &LoadedFlow, as_json: bool) -> Result<(), CliError> {
     put(&text)
 }
 
-/// Orders the nodes of a body topologically. Nodes on a cycle of edges, and the nodes after the cycle, come last.
+/// Orders the nodes of a body topologically, without the edges that begin another pass of a cycle. Nodes on a cycle that does
+/// not loop, and the nodes after it, come last.
 fn order(graph: &Graph, body: BodyIx) -> Vec<NodeIx> {
     let nodes = &graph.body(body).nodes;
-    let mut open: Vec<usize> = nodes.iter().map(|node| graph.node(*node).incoming.len()).collect();
-    let mut ready: VecDeque<NodeIx> =
-        nodes.iter().copied().filter(|node| graph.node(*node).incoming.is_empty()).collect();
+    let leads_on = |edge: &&EdgeIx| !graph.edge(**edge).goes_back;
+    let awaited = |node: &NodeIx| graph.node(*node).incoming.iter().filter(leads_on).count();
+    let mut open: Vec<usize> = nodes.iter().map(awaited).collect();
+    let mut ready: VecDeque<NodeIx> = nodes.iter().copied().filter(|node| awaited(node) == 0).collect();
     let mut order = Vec::with_capacity(nodes.len());
     while let Some(next) = ready.pop_front() {
         order.push(next);
-        for edge in &graph.node(next).outgoing {
+        for edge in graph.node(next).outgoing.iter().filter(leads_on) {
             let to = graph.edge(*edge).to;
             let slot = graph.node(to).slot as usize;
             open[slot] -= 1;

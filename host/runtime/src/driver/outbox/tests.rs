@@ -31,7 +31,7 @@ impl Channel for Recorder {
 }
 
 fn started() -> Fact {
-    Fact::RunStarted { input: Json::object::<&str>([]), seed: 1, deadline: None, about: None }
+    Fact::RunStarted { input: Json::object::<&str>([]), seed: 1, deadline: None, about: None, loops: false }
 }
 
 fn parked() -> Fact {

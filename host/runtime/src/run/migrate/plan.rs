@@ -83,6 +83,8 @@ pub enum Obstacle {
     SameVersion,
     /// The run has moved [`MAX_MOVES`] times.
     TooManyMoves,
+    /// One of the versions has cycles of edges that repeat their nodes.
+    Cycle,
     /// The input of the run does not fit the other version.
     OtherInput {
         /// The misfit.
@@ -128,6 +130,7 @@ impl Obstacle {
             Obstacle::Session => "session",
             Obstacle::SameVersion => "same_version",
             Obstacle::TooManyMoves => "too_many_moves",
+            Obstacle::Cycle => "cycle",
             Obstacle::OtherInput { .. } => "other_input",
             Obstacle::CallInProgress => "call_in_progress",
             Obstacle::AmbiguousCall => "ambiguous_call",
@@ -153,6 +156,7 @@ impl Obstacle {
                     .into()
             }
             Obstacle::SameVersion => "the run uses this version already".into(),
+            Obstacle::Cycle => format!("a version of the flow has a cycle of edges, whose passes do not move; {retry}"),
             Obstacle::TooManyMoves => format!("the run has moved {MAX_MOVES} times, which is the limit; {retry}"),
             Obstacle::OtherInput { message } => {
                 format!("the input of the run does not fit the other version: {message}; start a new run of it")
@@ -197,6 +201,7 @@ mod tests {
             Obstacle::Session,
             Obstacle::SameVersion,
             Obstacle::TooManyMoves,
+            Obstacle::Cycle,
             Obstacle::OtherInput { message: "m".into() },
             Obstacle::CallInProgress,
             Obstacle::AmbiguousCall,

@@ -1,0 +1,57 @@
+//! The passes of cycles from which expressions read the outputs of nodes.
+
+use flowcell_expr::Path;
+
+use super::{NameResolver, Visible};
+use crate::{
+    diagnostic::Diagnostics,
+    fields::for_message,
+    graph::{CycleIx, NodeIx, PassRead, Source},
+    shape::Shape,
+    yaml::Span,
+};
+
+/// Returns the source from which an expression reads the output of a node. `None`: the expression cannot name the node.
+pub(super) fn source(names: &NameResolver<'_>, node: usize) -> Option<Source> {
+    let shape = names.shape;
+    let pass = if shape.scope_of[node] == names.scope {
+        match names.visible {
+            Visible::All => PassRead::Current,
+            Visible::Through(last) if last == node => PassRead::Current,
+            Visible::Through(reader) | Visible::Before(reader) => pass_read(shape, node, reader)?,
+        }
+    } else {
+        let owner = names.enclosing_owners().find(|owner| shape.scope_of[*owner] == shape.scope_of[node])?;
+        pass_read(shape, node, owner)?
+    };
+    Some(Source { node: NodeIx(node as u32), pass })
+}
+
+/// Returns the pass from which `reader` reads the output of `node`, a node of its scope. A node that the edges order before
+/// the reader has ended in the same pass. Another node of the reader's cycle, or the reader itself, has ended in the pass
+/// before.
+fn pass_read(shape: &Shape, node: usize, reader: usize) -> Option<PassRead> {
+    if !shape.ancestry.comes_before(node, reader) {
+        return shape.cycles.common(node, reader).map(|cycle| PassRead::Previous(CycleIx(cycle as u32)));
+    }
+    let Some(left) = shape.cycles.left_between(node, reader) else { return Some(PassRead::Current) };
+    let is_way = |edge: usize| {
+        let (_, from, to) = shape.edges[edge];
+        !shape.goes_back(edge)
+            && (from == node || shape.ancestry.comes_before(node, from))
+            && (to == reader || shape.ancestry.comes_before(to, reader))
+    };
+    Some(PassRead::Left(shape.cycles.ways(left, is_way)))
+}
+
+/// Warns of a member of the output of the pass before, in a strict flow.
+pub(super) fn check_first_pass(source: &Source, path: &Path, span: Span, diagnostics: &mut Diagnostics<'_>) {
+    if !matches!(source.pass, PassRead::Previous(_)) {
+        return;
+    }
+    let (path, root) = (for_message(&path.to_string()), for_message(path.root()));
+    let message =
+        format!("`{root}` is the output of the pass before, which is null in the first pass; `{path}` fails there");
+    let help = format!("write `{path} | default(…)`, or test it: `… if {path} is defined`");
+    diagnostics.warning("first_pass", span, message, Some(help));
+}

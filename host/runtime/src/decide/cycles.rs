@@ -1,0 +1,94 @@
+//! Decides the passes of cycles of edges (the page `loops` of the manual).
+
+use flowcell_contract::{Failure, code};
+use flowcell_flow::graph::{Cycle, CycleIx};
+
+use super::{Decider, ready, settle};
+use crate::{
+    fact::{Fact, ScopeId, TaskKey},
+    state::{EdgeState, RunState},
+};
+
+/// Ends the pass of a cycle if all of its tasks and inner cycles have ended. Then begins another pass if an edge that goes
+/// back has fired, and otherwise ends the cycle.
+pub(super) fn check(decider: &mut Decider<'_>, scope: ScopeId, cycle: CycleIx) {
+    let graph = decider.state.graph.clone();
+    let line = graph.cycle(cycle);
+    if decider.state.scopes.get(&scope).is_none_or(|scope| scope.closing) {
+        return;
+    }
+    let round = decider.state.round(scope, cycle);
+    if round.open > 0 || round.ended {
+        return;
+    }
+    let pass = round.pass + 1;
+    let entry = TaskKey { scope, node: line.entry };
+    match goes_on(decider, scope, line) {
+        Ok(false) => end(decider, scope, line),
+        Ok(true) if pass >= line.max_passes => {
+            let message = format!(
+                "the cycle of edges that begins at `{}` would begin pass {} of at most {} (`maxPasses`)",
+                graph.node(line.entry).id,
+                u64::from(pass) + 1,
+                line.max_passes
+            );
+            decider.emit(Fact::CyclePassStarted { scope, entry: line.entry, pass });
+            ready::fail(decider, entry, Failure::new(code::LOOP_LIMIT, message));
+        }
+        Ok(true) => {
+            decider.emit(Fact::CyclePassStarted { scope, entry: line.entry, pass });
+            ready::open(decider, entry);
+        }
+        Err(failure) => {
+            decider.emit(Fact::CyclePassStarted { scope, entry: line.entry, pass });
+            ready::fail(decider, entry, failure);
+        }
+    }
+}
+
+/// Returns true if the cycle that begins at this task is in the pass beyond its limit. This pass only fails the entry, and
+/// no other follows.
+pub(super) fn is_over_limit(state: &RunState, entry: TaskKey) -> bool {
+    let cycle = state.cycle_of(entry.node);
+    cycle.is_some_and(|cycle| state.round(entry.scope, cycle).pass >= state.graph.cycle(cycle).max_passes)
+}
+
+/// Returns true if an edge that goes back has fired in this pass. The condition of one that is not settled is evaluated
+/// again: if it fails now, too, the entry fails in the next pass.
+fn goes_on(decider: &Decider<'_>, scope: ScopeId, line: &Cycle) -> Result<bool, Failure> {
+    let state = &*decider.state;
+    if is_over_limit(state, TaskKey { scope, node: line.entry }) {
+        return Ok(false);
+    }
+    let mut fired = false;
+    for edge in &line.back {
+        let back = state.graph.edge(*edge);
+        let source = TaskKey { scope, node: back.from };
+        fired |= match state.scope(scope).edges[back.slot as usize] {
+            EdgeState::Fired => true,
+            EdgeState::Skipped => false,
+            EdgeState::Pending => settle::edge_holds(state, decider.now, source, *edge)?,
+        };
+    }
+    Ok(fired)
+}
+
+/// Ends a cycle: settles the edges that leave it and have not fired.
+fn end(decider: &mut Decider<'_>, scope: ScopeId, line: &Cycle) {
+    let graph = decider.state.graph.clone();
+    decider.emit(Fact::CycleEnded { scope, entry: line.entry });
+    // The end of the pass around this cycle decides about an edge that goes back to the entry of an outer one.
+    let leaves = |edge: &flowcell_flow::graph::Edge| {
+        !edge.goes_back && edge.leaves.is_some_and(|cycle| graph.cycle(cycle).entry == line.entry)
+    };
+    let open: Vec<_> = line.leaving.iter().copied().filter(|edge| leaves(graph.edge(*edge))).collect();
+    for edge in &open {
+        if decider.state.scope(scope).edges[graph.edge(*edge).slot as usize] == EdgeState::Pending {
+            decider.emit(Fact::EdgeSettled { scope, edge: *edge, fired: false });
+        }
+    }
+    for edge in &open {
+        settle::settle_join(decider, TaskKey { scope, node: graph.edge(*edge).to });
+    }
+    decider.rounds.extend(line.parent.map(|parent| (scope, parent)));
+}
