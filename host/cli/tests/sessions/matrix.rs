@@ -129,6 +129,48 @@ fn a_flow_may_begin_anew_after_a_failure() {
     assert_eq!(begun("p-matrix-first:3"), ["third"]);
 }
 
+/// Rules that lead back to their own step have an effect if they postpone it.
+#[test]
+fn a_step_may_postpone_itself() {
+    let project = Project::new();
+    let text = r#"
+flow:
+  steps:
+    - { id: first, prompt: "First: end ${args.prompt}", rules: [{ then: second }] }
+    - id: second
+      prompt: Second
+      output: { schema: { type: object, required: [left], properties: { left: { type: array, items: { type: string } } } } }
+      rules:
+        - { if: "sizeof ${args.left} != 0", then: second, postpone: true }
+        - { if: "sizeof ${args.left} == 0", then: third }
+    - { id: third, prompt: Third }
+"#;
+    project.write(".flowcell/flows/matrix.yaml", text);
+    let script = |left: &str| SCRIPT.replace("text: second is done", &format!("json: {{ left: {left} }}"));
+    let runs: [(&str, &[&str], &[&str], &[&str]); 3] = [
+        ("[a, b]", &["first", "second"], &["first"], &["second"]),
+        ("[b]", &["second"], &["first"], &["second"]),
+        ("[]", &["second", "third"], &["first", "second", "third"], &[]),
+    ];
+    for (left, begun, completed, postponed) in runs {
+        project.set_script(&script(left));
+        let (exit, printed) = project.run(if left == "[a, b]" { "go" } else { "other" }, &[]);
+        assert_eq!(exit, 0, "{printed}");
+        assert_eq!(steps(&printed, "completed_steps"), completed, "{left}: {printed}");
+        assert_eq!(steps(&printed, "postponed_steps"), postponed, "{left}: {printed}");
+        let run = project.query("SELECT run FROM sessions WHERE id = 'p-matrix-second'").remove(0);
+        let events = project.events(&run).into_iter().filter(|event| event["type"] == "task:start");
+        let ran: Vec<_> = events.map(|event| event["taskId"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(ran, begun, "{left}");
+        let args = project.query("SELECT args FROM flow_states WHERE step_id = 'second'").remove(0);
+        assert_eq!(serde_json::from_str::<Value>(&args).unwrap()["prompt"], "go", "{left}");
+    }
+    assert_eq!(project.message_roles("second").len(), 6, "the conversation goes on");
+    let parents = project.query("SELECT id || ' ' || ifnull(parent_session_id, '-') FROM sessions ORDER BY id");
+    let expected = ["p-matrix-first -", "p-matrix-second p-matrix-first", "p-matrix-third p-matrix-second"];
+    assert_eq!(parents, expected);
+}
+
 #[test]
 fn a_flow_may_name_its_prefix() {
     let project = Project::new();

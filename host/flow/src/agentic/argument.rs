@@ -12,6 +12,9 @@ pub(crate) struct Argument(Vec<String>);
 /// Help text for an invalid argument.
 pub(crate) const ARGUMENT_HELP: &str = "write `${args.key}`, of letters, digits, `_` and `-`";
 
+/// Help text for `${step.iteration}`, which other programs for this dialect know.
+pub(crate) const NO_ITERATION: &str = "a step runs once in a run, so it has no `step.iteration`; count in an argument";
+
 impl Argument {
     /// Parses the text between `${` and `}`. Returns `None` if it is not a valid argument path.
     pub(crate) fn parse(inside: &str) -> Option<Argument> {

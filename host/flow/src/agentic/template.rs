@@ -1,7 +1,7 @@
 //! Prompts: texts with the placeholders `${args.key}` and `${args}`.
 
 use crate::{
-    agentic::argument::{ARGUMENT_HELP, Argument, quoted},
+    agentic::argument::{ARGUMENT_HELP, Argument, NO_ITERATION, quoted},
     diagnostic::{Diagnostics, similar},
     fields::for_message,
     input,
@@ -89,6 +89,12 @@ fn report(tree: &Tree, inside: &str, bytes: std::ops::Range<usize>, diagnostics:
             span,
             format!("{written} does not select an argument"),
             Some(ARGUMENT_HELP.into()),
+        ),
+        "step" if inside.trim().starts_with("step.") => diagnostics.warning(
+            "unknown_placeholder",
+            span,
+            format!("{written} is plain text in a prompt"),
+            Some(NO_ITERATION.into()),
         ),
         word if similar(word, ["args"]).is_some() || word.starts_with("args") => {
             let help = "did you mean `${args.…}`?".to_owned();

@@ -90,13 +90,20 @@ impl Steps {
     }
 
     /// Builds the changes for a step with an output. Steps that this one postpones become postponed, unless they have
-    /// already begun in this run.
+    /// already begun in this run. If it postpones itself, it keeps its output.
     fn succeeded(&self, task: TaskKey, output: &Json) -> Vec<Change> {
         let Some(label) = self.step(task) else { return Vec::new() };
         let is_struct_output = output.get("structuredOutput").is_some_and(|structured| !structured.is_null());
-        let mut changes =
-            vec![self.end_step(&label.step, StepStatus::Completed, output_text(output), is_struct_output)];
-        for left in postponed(label, output).into_iter().filter(|left| !self.begun.contains(&left.step)) {
+        let end = |status| self.end_step(&label.step, status, output_text(output), is_struct_output);
+        let left = postponed(label, output);
+        let mut changes = match left.iter().find(|left| left.step == label.step) {
+            Some(own) => {
+                let again = self.begin_step(&own.step, StepStatus::Postponed, own.args.clone());
+                vec![again, end(StepStatus::Postponed)]
+            }
+            None => vec![end(StepStatus::Completed)],
+        };
+        for left in left.into_iter().filter(|left| !self.begun.contains(&left.step)) {
             changes.push(self.session(&left.step, Some(&label.step)));
             changes.push(self.begin_step(&left.step, StepStatus::Postponed, left.args));
         }

@@ -9,7 +9,7 @@ use flowcell_expr::Condition;
 
 use super::{Comparison, Predicate, Test};
 use crate::{
-    agentic::argument::{ARGUMENT_HELP, Argument},
+    agentic::argument::{ARGUMENT_HELP, Argument, NO_ITERATION},
     fields::for_message,
     limits,
 };
@@ -270,7 +270,7 @@ fn no_placeholder(text: &str, place: &str) -> PredicateError {
 /// Returns the help for a placeholder that selects no argument.
 fn help_for(inside: &str) -> String {
     match inside.trim().split('.').next() {
-        Some("step") => "a step runs once in a run, so it has no `step.iteration`; count in an argument".to_owned(),
+        Some("step") => NO_ITERATION.to_owned(),
         _ => ARGUMENT_HELP.to_owned(),
     }
 }
