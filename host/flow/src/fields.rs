@@ -29,8 +29,12 @@ pub(crate) fn entries<'t>(tree: &'t Tree, what: &str, diagnostics: &mut Diagnost
 
 /// Reports a value that should be a map.
 pub(crate) fn not_a_map(tree: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) {
-    let help = is_null(tree).then(|| "indent its members deeper than its key".to_owned());
-    diagnostics.error("wrong_type", tree.span, format!("{what} must be a map, not {}", tree.type_name()), help);
+    let help = match is_null(tree) {
+        true => "indent its members deeper than its key",
+        false => "write its members as `key: value`, one per line and indented",
+    };
+    let message = format!("{what} must be a map, not {}", tree.type_name());
+    diagnostics.error("wrong_type", tree.span, message, Some(help.into()));
 }
 
 fn is_null(tree: &Tree) -> bool {

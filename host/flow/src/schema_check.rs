@@ -274,12 +274,16 @@ fn report(
     }
 }
 
-/// Suggests a value of the type that the schema requires: a number in place of a quoted one, and a list in place of its
-/// only item.
+/// Suggests a value that the schema admits: a number in place of a quoted one, a list in place of its only item, and one
+/// of the permitted texts in place of a similar one.
 fn value_for(error: &ValidationError<'_>, at: &Tree, pointer: &str, schema: &serde_json::Value) -> Option<String> {
-    let wanted = schema.pointer(error.schema_path().as_str()).filter(|_| error.kind().keyword() == "type")?;
+    let wanted = schema.pointer(error.schema_path().as_str())?;
     let (_, key) = pointer.rsplit_once('/')?;
-    match (wanted.as_str()?, &at.kind) {
+    if error.kind().keyword() == "enum" {
+        return did_you_mean(at.text()?, wanted.as_array()?.iter().filter_map(serde_json::Value::as_str));
+    }
+    let wanted = wanted.as_str().filter(|_| error.kind().keyword() == "type")?;
+    match (wanted, &at.kind) {
         ("integer" | "number", _) => numbers::suggest(key, at.text()?),
         ("array", Kind::Scalar(json)) if !json.is_null() => {
             Some(format!("write a list: `{}: [{}]`", for_message(key), for_message(&json.to_string())))
