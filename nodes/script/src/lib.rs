@@ -12,6 +12,7 @@
 //! | services | the object `services`: inputs, outputs, and a function for every service |
 //! | calls | calls of services that are in progress |
 //! | console | the object `console` |
+//! | web | names of the web platform, such as `URL` and `crypto` |
 //! | rejections | rejected promises without a handler |
 //! | value | conversion between JavaScript values and JSON |
 //! | thrown | errors that scripts can catch |
@@ -33,6 +34,7 @@ mod text;
 mod thrown;
 mod trouble;
 mod value;
+mod web;
 
 use flowcell_sdk::{Result, Step, Task};
 use serde_json::json;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     console, declare, input::Input, outline::Outline, rejections::Rejections, services, session::Session, syntax,
-    text::Depth, trouble, value,
+    text::Depth, trouble, value, web,
 };
 
 /// Maximum depth of nested function calls in a script. Each call takes memory of the sandbox. Calls that pass through
@@ -172,6 +172,7 @@ fn new_engine(rejections: &Rc<Rejections>, session: &Rc<Session>) -> Result<Cont
     context.runtime_limits_mut().set_stack_size_limit(MAX_STACK_VALUES);
     context.insert_data(session.clone());
     console::install(&mut context)?;
+    web::install(&mut context)?;
     Ok(context)
 }
 

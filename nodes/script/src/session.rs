@@ -16,6 +16,8 @@ pub(crate) struct Session {
     pub(crate) inputs: RefCell<Option<JsObject>>,
     /// The outputs, by id.
     pub(crate) outputs: RefCell<Map<String, Value>>,
+    /// The values of the names of the web platform; `None` until the script uses one.
+    pub(crate) web: RefCell<Option<JsObject>>,
     /// The calls of services.
     pub(crate) calls: Calls,
 }

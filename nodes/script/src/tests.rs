@@ -6,6 +6,7 @@ mod bridge;
 mod hostile;
 mod manifest;
 mod troubles;
+mod web;
 
 use flowcell_sdk::{
     Failure, Given,
