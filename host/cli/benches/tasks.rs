@@ -1,7 +1,8 @@
 //! Measures a sandboxed task through the whole runtime, compared with a bare wasmtime call of the same component with
 //! the same settings. Each call has 1 KiB of JSON in and out, a fresh instance, and a result recorded in memory. Also
 //! measures a durable run of a chain of tasks, compared with the sum of the same run in memory and two waits for the
-//! disk. Prints microseconds and ratios.
+//! disk, and a chain in a scope, whose nodes can be undone, compared with the same chain without. Prints microseconds and
+//! ratios.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -71,6 +72,12 @@ fn main() {
     let (ours, theirs) = best(chains, bare_chains);
     report(&format!("chain of {CHAIN}"), CHAIN * CHAINS, ours, theirs);
 
+    let scoped = load(&host, &scope_flow(CHAIN));
+    let plain_chains = || (0..CHAINS).map(|_| run(&chain, &input)).sum();
+    let (scope, plain) = best(|| (0..CHAINS).map(|_| run(&scoped, &input)).sum(), plain_chains);
+    let ratio = scope.as_secs_f64() / plain.as_secs_f64();
+    println!("chain of {CHAIN} in a scope with undos: {scope:.2?}, without {plain:.2?}, ratio {ratio:.2}");
+
     let keeping = Host::builder().packs(folder.path()).state_dir(folder.path().join("state")).build().unwrap();
     let one = load(&host, &chain_flow(1));
     let (kept, memory) = best(|| run_on(&keeping, &chain, &input), || run(&chain, &input));
@@ -107,6 +114,20 @@ fn chain_flow(length: usize) -> String {
         }
     }
     nodes + &edges
+}
+
+/// Returns the same chain as the body of a scope. Another node undoes each node.
+fn scope_flow(length: usize) -> String {
+    let (head, edges) =
+        chain_flow(length).split_once("edges:\n").map(|(head, edges)| (head.to_owned(), edges.to_owned())).unwrap();
+    let mut nodes = head.replace("nodes:\n", "nodes:\n  - id: scope\n    type: control.scope\n    body:\n");
+    let mut body = String::new();
+    for at in 0..length {
+        nodes = nodes.replace(&format!("id: n{at}, "), &format!("id: n{at}, undo: u{at}, "));
+        writeln!(body, "      - n{at}\n      - u{at}").unwrap();
+        writeln!(nodes, "  - {{ id: u{at}, type: hostile.copy, input: '{{{{ undo.output }}}}' }}").unwrap();
+    }
+    nodes.replace("    body:\n", &format!("    body:\n{body}")) + "edges:\n" + &edges
 }
 
 fn load(host: &Host, text: &str) -> LoadedFlow {

@@ -132,6 +132,10 @@ pub struct BodyTrait {
     /// input field that is marked `collect` is `true`. The node itself never receives the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collects: Option<Arc<str>>,
+    /// True if a pass that fails or is cancelled undoes its succeeded nodes before the owner continues. Otherwise they
+    /// are undone if a scope around the owner, or the flow, fails.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undoes: bool,
 }
 
 /// A capability that a node type asks for, and the reason.

@@ -4,15 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use flowcell_contract::NodeId;
 
-use crate::graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Node, NodeIx, Outcome, Reference, Source};
-
-/// The slot of a node that the flow itself no longer contains. No task has this slot.
-const NO_SLOT: u32 = u32::MAX;
+use crate::graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, NO_SLOT, Node, NodeIx, Outcome, Reference, Source};
 
 /// Returns the graph of a run that moves from the version `old` of its flow to the version `new`.
 ///
 /// All indices of `old` keep their meaning. The nodes of the flow itself that are not in `dropped` stay, with their
-/// bodies and the edges to them. They get the timeouts, retries and labels that they have in `new`. All other nodes of
+/// bodies and the edges to them. They get the timeouts, retries, labels and undos that they have in `new`. All other nodes of
 /// `new` follow those of `old`. The flow itself consists of the nodes of `new`.
 ///
 /// Returns `None` if a node that stays is not in `new`, or comes after a node that does not stay, or if one of the
@@ -45,6 +42,7 @@ pub fn combine_versions(old: &Graph, new: &Graph, dropped: &[NodeIx]) -> Option<
         root.edges.extend(&node.incoming);
         (node.slot, node.on_cycle) = (after.slot, after.on_cycle);
         (node.policy, node.labels) = (after.policy.clone(), after.labels.clone());
+        node.undo = places.maybe_node(after.undo)?;
         node.outgoing.clear();
     }
     let mut edges = old.edges.clone();
@@ -133,6 +131,14 @@ impl Places {
         self.nodes[node.0 as usize]
     }
 
+    /// Returns the place of an optional node. The outer `None`: the node has no place.
+    fn maybe_node(&self, node: Option<NodeIx>) -> Option<Option<NodeIx>> {
+        match node {
+            Some(node) => self.node(node).map(Some),
+            None => Some(None),
+        }
+    }
+
     fn edge(&self, edge: EdgeIx) -> Option<EdgeIx> {
         self.edges[edge.0 as usize]
     }
@@ -160,6 +166,7 @@ impl Places {
                 | Reference::Run
                 | Reference::Task
                 | Reference::Tenant
+                | Reference::Undo
                 | Reference::Now
                 | Reference::Random => reference.clone(),
             })
@@ -195,6 +202,8 @@ impl Places {
             input: self.bound(&node.input)?,
             config: self.bound(&node.config)?,
             when: self.maybe(node.when.as_ref())?,
+            undo: self.maybe_node(node.undo)?,
+            undo_of: self.maybe_node(node.undo_of)?,
             body,
             incoming: edges(&node.incoming)?,
             outgoing: edges(&node.outgoing)?,

@@ -34,6 +34,11 @@ fn edges(graph: &Graph, body: BodyIx) -> impl Iterator<Item = &Edge> {
     graph.body(body).edges.iter().map(|edge| graph.edge(*edge))
 }
 
+/// Returns the nodes of a body. Each is followed by the node that undoes it.
+fn nodes(graph: &Graph, body: BodyIx) -> impl Iterator<Item = NodeIx> {
+    graph.body(body).nodes.iter().flat_map(|ix| std::iter::once(*ix).chain(graph.node(*ix).undo))
+}
+
 /// Returns the label of an edge: when it fires, and `back` if it begins another pass of a cycle.
 fn label(edge: &Edge) -> Option<String> {
     let on = match edge.on {
@@ -53,9 +58,12 @@ fn mermaid(graph: &Graph, out: &mut String) -> std::fmt::Result {
 
 fn mermaid_body(graph: &Graph, body: BodyIx, depth: usize, out: &mut String) -> std::fmt::Result {
     let indent = "  ".repeat(depth);
-    for ix in &graph.body(body).nodes {
-        let node = graph.node(*ix);
+    for ix in nodes(graph, body) {
+        let node = graph.node(ix);
         writeln!(out, "{indent}n{}[\"{}<br/>{}\"]", ix.0, node.id, node.node_type.name)?;
+        if let Some(undone) = node.undo_of {
+            writeln!(out, "{indent}n{} -.->|undo| n{}", undone.0, ix.0)?;
+        }
         if let Some(inner) = node.body {
             writeln!(out, "{indent}subgraph b{} [\"body of {}\"]", inner.0, node.id)?;
             mermaid_body(graph, inner, depth + 1, out)?;
@@ -77,9 +85,12 @@ fn dot(graph: &Graph, out: &mut String) -> std::fmt::Result {
 
 fn dot_body(graph: &Graph, body: BodyIx, depth: usize, out: &mut String) -> std::fmt::Result {
     let indent = "  ".repeat(depth);
-    for ix in &graph.body(body).nodes {
-        let node = graph.node(*ix);
+    for ix in nodes(graph, body) {
+        let node = graph.node(ix);
         writeln!(out, "{indent}n{} [label=\"{}\\n{}\"];", ix.0, node.id, node.node_type.name)?;
+        if let Some(undone) = node.undo_of {
+            writeln!(out, "{indent}n{} -> n{} [label=\"undo\", style=dotted];", undone.0, ix.0)?;
+        }
         if let Some(inner) = node.body {
             writeln!(out, "{indent}subgraph cluster_{} {{\n{indent}  label=\"body of {}\";", inner.0, node.id)?;
             dot_body(graph, inner, depth + 1, out)?;
@@ -102,10 +113,11 @@ fn dot_body(graph: &Graph, body: BodyIx, depth: usize, out: &mut String) -> std:
 
 fn text(graph: &Graph, body: BodyIx, depth: usize, out: &mut String) -> std::fmt::Result {
     let indent = "  ".repeat(depth);
-    for ix in &graph.body(body).nodes {
-        let node = graph.node(*ix);
+    for ix in nodes(graph, body) {
+        let node = graph.node(ix);
         write!(out, "{indent}{} ({})", node.id, node.node_type.name)?;
-        let targets: Vec<_> = node.outgoing.iter().map(|edge| arrow(graph, graph.edge(*edge))).collect();
+        let mut targets: Vec<_> = node.outgoing.iter().map(|edge| arrow(graph, graph.edge(*edge))).collect();
+        targets.extend(node.undo.map(|undo| format!("{} [undo]", graph.node(undo).id)));
         if !targets.is_empty() {
             write!(out, " -> {}", targets.join(", "))?;
         }
@@ -174,6 +186,7 @@ fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
             writeln!(out, "<text x=\"{x}\" y=\"{y}\" font-size=\"11\" fill=\"#555\">{label}</text>")?;
         }
     }
+    svg_undos(graph, &places, out)?;
     for (ix, node) in graph.nodes.iter().enumerate() {
         let (x, y) = places[ix];
         writeln!(
@@ -217,6 +230,20 @@ fn svg_owners(graph: &Graph, places: &[Point], out: &mut String) -> std::fmt::Re
         let (x, from) = (x + GAP, y + HEIGHT);
         let to = from + GAP / 2;
         writeln!(out, "<path d=\"M{x},{from} L{x},{to}\" fill=\"none\" stroke=\"#999\" stroke-dasharray=\"2 3\"/>")?;
+    }
+    Ok(())
+}
+
+/// Draws a dotted line from each node to the node beside it that undoes it.
+fn svg_undos(graph: &Graph, places: &[Point], out: &mut String) -> std::fmt::Result {
+    for (node, undo) in graph.nodes.iter().enumerate().filter_map(|(ix, node)| Some((ix, node.undo?))) {
+        let ((x1, y), (x2, _)) = (places[node], places[undo.0 as usize]);
+        let (from, middle) = (x1 + WIDTH, y + HEIGHT / 2);
+        writeln!(
+            out,
+            "<path d=\"M{from},{middle} L{x2},{middle}\" fill=\"none\" stroke=\"#555\" stroke-dasharray=\"2 3\" marker-end=\"url(#tip)\"/>"
+        )?;
+        writeln!(out, "<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#555\">undo</text>", from + 4, middle - 4)?;
     }
     Ok(())
 }
@@ -277,6 +304,7 @@ fn layers(graph: &Graph, body: BodyIx) -> Vec<Vec<NodeIx>> {
     let mut layers = vec![Vec::new(); layer.iter().max().map_or(0, |deepest| deepest + 1)];
     for (slot, depth) in layer.into_iter().enumerate() {
         layers[depth].push(nodes[slot]);
+        layers[depth].extend(graph.node(nodes[slot]).undo);
     }
     layers.retain(|layer| !layer.is_empty());
     layers

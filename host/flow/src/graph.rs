@@ -27,6 +27,10 @@ pub struct BodyIx(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CycleIx(pub u32);
 
+/// The slot of a node that is not in the list of its body: it undoes another node, or a later version of the flow no
+/// longer has it.
+pub const NO_SLOT: u32 = u32::MAX;
+
 impl BodyIx {
     /// The flow itself.
     pub const ROOT: BodyIx = BodyIx(0);
@@ -193,6 +197,8 @@ pub enum Reference {
     Task,
     /// `tenant`: the name of the tenant.
     Tenant,
+    /// `undo`, in a node that undoes another: `{ "input": …, "output": …, "task": … }` of the task that it undoes.
+    Undo,
     /// `now`: the time at which the task became ready, or at which the host decided about the condition or the outputs.
     Now,
     /// The seed of random values, from which `uuid()` and other calls compute. No expression names it.
@@ -204,7 +210,7 @@ pub enum Reference {
 pub struct Body {
     /// The owner; `None` for the flow itself.
     pub owner: Option<NodeIx>,
-    /// The body's nodes. [`Node::slot`] is a node's index here.
+    /// The body's nodes, without those that undo others. [`Node::slot`] is a node's index here.
     pub nodes: Vec<NodeIx>,
     /// The body's edges. [`Edge::slot`] is an edge's index here.
     pub edges: Vec<EdgeIx>,
@@ -236,7 +242,7 @@ pub struct Node {
     pub node_type: Arc<NodeType>,
     /// The body that contains the node.
     pub body_of: BodyIx,
-    /// Index of the node in its body.
+    /// Index of the node in its body, or [`NO_SLOT`].
     pub slot: u32,
     /// Binding of the input.
     pub input: Bound<Binding>,
@@ -253,6 +259,10 @@ pub struct Node {
     pub cancelled_by: Vec<NodeIx>,
     /// Timeouts, retries and the handling of failures.
     pub policy: NodePolicy,
+    /// The node that undoes this one, after it has succeeded, if its scope or the flow fails.
+    pub undo: Option<NodeIx>,
+    /// The node that this one undoes. It runs only for that, and has no edges.
+    pub undo_of: Option<NodeIx>,
     /// Capabilities that the flow grants to the node.
     pub grants: Arc<Grants>,
     /// The body that the node owns.

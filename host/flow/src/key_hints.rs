@@ -10,7 +10,7 @@ const AFTER: [&str; 2] = ["next", "then"];
 /// Keys that belong in a node's `policy`.
 const POLICY: [&str; 4] = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
 /// Keys of other tools with a Flowcell equivalent.
-const RENAMED: [(&str, &str); 12] = [
+const RENAMED: [(&str, &str); 15] = [
     ("depends_on", "after"),
     ("dependsOn", "after"),
     ("depends-on", "after"),
@@ -23,10 +23,13 @@ const RENAMED: [(&str, &str); 12] = [
     ("if", "when"),
     ("condition", "when"),
     ("uses", "type"),
+    ("compensate", "undo"),
+    ("compensation", "undo"),
+    ("rollback", "undo"),
 ];
 /// Keys that belong beside a node's `input`.
-const BESIDE: [&str; 10] =
-    ["after", "body", "bodyOutput", "when", "join", "cancelRest", "policy", "grants", "config", "promptFile"];
+const BESIDE: [&str; 11] =
+    ["after", "body", "bodyOutput", "undo", "when", "join", "cancelRest", "policy", "grants", "config", "promptFile"];
 /// Node types of other tools, and help texts with the Flowcell equivalents.
 const TYPES: &[(&[&str], &str)] = &[
     (

@@ -13,6 +13,7 @@
 //! | numbers | suggests numbers in place of texts |
 //! | policy | reads policies and checks their bounds |
 //! | defaults | reads grants and policies that nodes have by default |
+//! | undo | resolves and checks the nodes that undo others |
 //! | shape | resolves bodies and edges, finds cycles |
 //! | ancestry | finds the ancestors of nodes |
 //! | types | looks up node types |
@@ -77,6 +78,7 @@ pub mod steps;
 mod syntax_errors;
 pub mod triggers;
 mod types;
+mod undo;
 mod yaml;
 
 use agentic::AgenticInput;

@@ -49,7 +49,7 @@ pub(crate) fn lower(
         flow.nodes.iter().zip(&types).map(|(node, kind)| joins::read(node, kind.as_deref(), diagnostics)).collect();
     let owners: Vec<_> = flow.nodes.iter().zip(&types).map(|(node, kind)| owner_names(node, kind.as_deref())).collect();
     let (calls, schemas) = (Calls::new(&flow.name, catalog, context), Schemas::default());
-    let known_input = known_input(flow);
+    let known_input = KnownInput::of(flow);
     let lowering = Lowering {
         flow,
         shape: &shape,
@@ -111,20 +111,6 @@ pub(crate) fn lower(
         cycles,
         labels: Default::default(),
     })
-}
-
-/// Returns the known data about the input: its schema, otherwise its defaults. If the flow has triggers, the defaults
-/// include the member `trigger`.
-fn known_input(flow: &RawFlow<'_>) -> KnownInput {
-    match (flow.input_schema, flow.input.map(Tree::json)) {
-        (Some(schema), _) => KnownInput::Schema(schema.json().to_serde()),
-        (None, Some(Json::Object(members))) if !members.is_empty() => {
-            let members = members.iter().map(|(key, value)| (key.clone(), value.clone()));
-            let trigger = flow.triggers.map(|_| (triggers::MEMBER.into(), Json::Null));
-            KnownInput::Defaults(Json::object(members.chain(trigger)))
-        }
-        _ => KnownInput::Unknown,
-    }
 }
 
 /// Returns the name of the output member that lists the results of the passes. Returns `None` if the results are not
@@ -195,6 +181,9 @@ impl<'a> Lowering<'a> {
     }
 
     fn resolver_at_node(&self, node: usize) -> NameResolver<'a> {
+        if let Some(undone) = self.shape.undos.of[node] {
+            return self.resolver_in_scope(self.shape.scope_of[undone], Visible::Undone(undone), false, None);
+        }
         self.resolver_in_scope(self.shape.scope_of[node], Visible::Before(node), true, Some(node))
     }
 
@@ -242,6 +231,8 @@ impl<'a> Lowering<'a> {
             cancels: Vec::new(),
             cancelled_by: Vec::new(),
             policy: raw.policy.clone(),
+            undo: self.shape.undos.by[index].map(|undo| NodeIx(undo as u32)),
+            undo_of: self.shape.undos.of[index].map(|undone| NodeIx(undone as u32)),
             grants: Arc::new(grants),
             body: self.shape.owned[index].map(|scope| BodyIx(scope as u32)),
             incoming: edges(&self.shape.incoming[index]),
@@ -459,9 +450,10 @@ impl<'a> Lowering<'a> {
         }
         let body = |(index, scope): (usize, &crate::shape::Scope)| {
             let ix = |node: &usize| NodeIx(*node as u32);
+            let in_order = || scope.nodes.iter().filter(|node| shape.undos.of[**node].is_none());
             let filtered = |links: &[Vec<usize>]| -> Vec<NodeIx> {
                 let is_end = |node: &&usize| links[**node].iter().all(|edge| shape.goes_back(*edge));
-                scope.nodes.iter().filter(is_end).map(ix).collect()
+                in_order().filter(is_end).map(ix).collect()
             };
             let sinks = filtered(&shape.outgoing);
             let output = scope.owner.and_then(|owner| self.flow.nodes[owner].body_output);
@@ -476,7 +468,7 @@ impl<'a> Lowering<'a> {
             };
             Body {
                 owner: scope.owner.map(|owner| NodeIx(owner as u32)),
-                nodes: scope.nodes.iter().map(ix).collect(),
+                nodes: in_order().map(ix).collect(),
                 edges: std::mem::take(&mut edges[index]),
                 starts: filtered(&shape.incoming),
                 cycles: (0..shape.cycles.list.len() as u32)

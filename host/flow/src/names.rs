@@ -1,14 +1,16 @@
 //! Resolves the root names of expressions. Reports names that an expression cannot use where it stands.
 
 mod facts;
+mod known_input;
 mod passes;
 mod suggest;
 
 use std::{collections::HashSet, iter, sync::Arc};
 
-use flowcell_contract::{Json, NodeType};
+use flowcell_contract::NodeType;
 use flowcell_expr::{Path, RANDOM, Segment};
 
+pub(crate) use self::known_input::KnownInput;
 use self::suggest::suggest;
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
@@ -31,16 +33,6 @@ pub(crate) struct OwnerNames {
     pub(crate) alias: Option<Arc<str>>,
 }
 
-/// Information about a run's input before the run.
-pub(crate) enum KnownInput {
-    /// The flow has neither a schema nor defaults.
-    Unknown,
-    /// The schema of the input.
-    Schema(serde_json::Value),
-    /// The defaults of the input; callers may add members.
-    Defaults(Json),
-}
-
 /// Names of null in other languages.
 const FOREIGN_NULLS: [&str; 6] = ["undefined", "nil", "NULL", "Null", "NONE", "nothing"];
 
@@ -51,6 +43,8 @@ pub(crate) enum Visible {
     Before(usize),
     /// This node and its ancestors.
     Through(usize),
+    /// This node, which has succeeded, and its ancestors. The expression stands in the node that undoes it.
+    Undone(usize),
     /// All nodes of the scope.
     All,
 }
@@ -206,11 +200,9 @@ impl NameResolver<'_> {
                 None => self.all_nodes(),
             })),
             name @ ("inbound" | "inbounds") => {
-                if !self.inbound {
-                    let message = format!("`{name}` is not available here, because no edge leads to an output");
-                    diagnostics.error("unknown_name", span, message, Some("use the id of a node".into()));
-                } else {
-                    self.check_inbound(path, is_tested, span, diagnostics);
+                match self.inbound {
+                    true => self.check_inbound(path, is_tested, span, diagnostics),
+                    false => self.report_no_inbound(name, span, diagnostics),
                 }
                 Some(if name == "inbound" { Reference::Inbound } else { Reference::Inbounds })
             }
@@ -472,6 +464,10 @@ impl NameResolver<'_> {
                     format!("`{id}` uses its own output, which does not exist yet"),
                     help,
                 );
+                return None;
+            }
+            if let Some(undone) = self.shape.undos.of[node] {
+                self.report_output_of_undo(id, undone, span, diagnostics);
                 return None;
             }
             let message = format!("`{id}` is not an ancestor: no path of edges leads from it to this node");

@@ -66,6 +66,8 @@ pub(crate) struct RawNode<'t> {
     pub(crate) body: RawBody,
     pub(crate) body_span: Span,
     pub(crate) body_output: Option<&'t Tree>,
+    /// The id of the node that undoes this one.
+    pub(crate) undo: Option<(String, Span)>,
     /// The index of the owner, if the node stands in a body that is written inside its owner.
     pub(crate) inline_owner: Option<usize>,
 }
@@ -96,7 +98,7 @@ const FLOW_KEYS: [&str; 14] = [
     "packs",
     "nodePacks",
 ];
-const NODE_KEYS: [&str; 13] = [
+const NODE_KEYS: [&str; 14] = [
     "id",
     "type",
     "after",
@@ -110,6 +112,7 @@ const NODE_KEYS: [&str; 13] = [
     "grants",
     "body",
     "bodyOutput",
+    "undo",
 ];
 
 /// Reads a flow.
@@ -258,6 +261,7 @@ fn read_node<'t>(
         body: RawBody::None,
         body_span: tree.span,
         body_output: tree.member("bodyOutput"),
+        undo: text(tree, "undo", diagnostics),
         inline_owner,
     };
     if let Some(tree) = node.own_policy {

@@ -272,6 +272,7 @@ fn node_schema() -> Value {
                 ],
             },
             "bodyOutput": { "description": "Result of one iteration of the body" },
+            "undo": { "$ref": "#/$defs/id", "description": "The node that undoes this one if the scope or the flow fails" },
         },
     })
 }

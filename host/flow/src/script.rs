@@ -128,6 +128,7 @@ fn node<'t>(input: &'t Tree, grants: &'t Tree, span: Span) -> RawNode<'t> {
         body: RawBody::None,
         body_span: span,
         body_output: None,
+        undo: None,
         inline_owner: None,
     }
 }

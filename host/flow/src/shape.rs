@@ -7,8 +7,10 @@ use crate::{
     cycles::{Cycles, Links, cycle_message},
     diagnostic::{Diagnostics, did_you_mean},
     fields::for_message,
+    graph::NO_SLOT,
     limits,
     read::{RawBody, RawFlow},
+    undo::Undos,
     yaml::Span,
 };
 
@@ -28,8 +30,9 @@ pub(crate) struct Shape {
     pub(crate) ancestry: Ancestry,
     /// The cycles that loop.
     pub(crate) cycles: Cycles,
-    /// Index of each node in its scope.
+    /// Index of each node in its scope, among the nodes that undo no other. The others have no slot.
     pub(crate) slot: Vec<usize>,
+    pub(crate) undos: Undos,
 }
 
 #[derive(Default)]
@@ -54,15 +57,24 @@ impl Shape {
             outgoing: vec![Vec::new(); count],
             ancestry: Ancestry::default(),
             cycles: Cycles::default(),
-            slot: vec![0; count],
+            slot: vec![NO_SLOT as usize; count],
+            undos: Undos::default(),
         };
         shape.place_nodes(flow, &parent, diagnostics);
         shape.resolve_edges(flow, diagnostics);
+        shape.undos = Undos::resolve(flow, &shape.by_id, diagnostics);
+        let edge_of = |node: usize| {
+            let edge = shape.incoming[node].iter().chain(&shape.outgoing[node]).next()?;
+            Some(flow.edges[shape.edges[*edge].0].span)
+        };
+        shape.undos.check(flow, &shape.scope_of, edge_of, diagnostics);
         for scope in &shape.scopes {
-            scope.nodes.iter().enumerate().for_each(|(slot, node)| shape.slot[*node] = slot);
+            let nodes = scope.nodes.iter().filter(|node| shape.undos.of[**node].is_none());
+            nodes.enumerate().for_each(|(slot, node)| shape.slot[*node] = slot);
         }
         shape.find_cycles(flow, diagnostics);
         shape.check_max_passes(flow, diagnostics);
+        shape.undos.check_cycles(flow, |node| shape.cycles.innermost(node).is_some(), diagnostics);
         shape
     }
 

@@ -6,6 +6,7 @@
 mod cycles;
 mod migrated;
 mod passes;
+mod undo;
 
 use flowcell_contract::{Failure, Json, Pause, Value, Wake};
 use flowcell_flow::graph::{BodyIx, EdgeIx};
@@ -37,7 +38,11 @@ impl RunState {
             Fact::TaskWoken { task, index, outcome } => self.task_woken(*task, *index, outcome, ts),
             Fact::TaskRetrying { task, delay_ms, .. } => self.task_retrying(*task, ts + delay_ms),
             Fact::RetryDue { task } => self.enqueue(*task, Phase::Ready),
-            Fact::TaskSucceeded { task, output, .. } => self.task_ended(*task, Phase::Succeeded, output.json().clone()),
+            Fact::TaskSucceeded { task, output, .. } => {
+                let input = self.task(*task).captured.clone();
+                self.task_ended(*task, Phase::Succeeded, output.json().clone());
+                undo::keep(self, *task, input, ts);
+            }
             Fact::TaskFailed { task, failure, input, .. } => {
                 let output = outcome::failed(failure, self.task(*task).tries());
                 self.task_ended(*task, Phase::Failed, output);
@@ -66,7 +71,7 @@ impl RunState {
                 let current = task.attempt;
                 task.calls().end(current, (*attempt, *ordinal), ts, reply);
             }
-            Fact::TaskBlocked { task, reason } => self.task_blocked(*task, reason, ts),
+            Fact::TaskBlocked { task, reason, .. } => self.task_blocked(*task, reason, ts),
             Fact::TaskResolved { task, resolution } => self.task_resolved(*task, resolution, ts),
             Fact::AttemptRepeated { task } => {
                 self.set_phase(*task, Phase::Running);
@@ -82,9 +87,15 @@ impl RunState {
                 let variables = variables.clone().unwrap_or_else(whole);
                 passes::start(self, *scope, (*owner, *index), variables, *renewed);
             }
-            Fact::PassEnded { scope, outcome } => passes::end(self, *scope, outcome),
+            Fact::PassEnded { scope, outcome } => {
+                undo::hand_up(self, *scope);
+                passes::end(self, *scope, outcome);
+            }
             Fact::CyclePassStarted { scope, entry, pass } => cycles::begin_pass(self, *scope, *entry, *pass),
             Fact::CycleEnded { scope, entry } => cycles::end(self, *scope, *entry),
+            Fact::UndosBegan { scope, end } => undo::begin(self, *scope, end),
+            Fact::UndoStarted { scope, within, value, .. } => undo::start(self, *scope, *within, value.clone()),
+            Fact::UndoEnded { scope } => undo::end(self, *scope),
             Fact::EventKept { name, payload } => self.kept.push_back((name.clone(), payload.clone())),
             Fact::EventTaken { name } => {
                 if let Some(at) = self.kept.iter().position(|(kept, _)| kept == name) {
@@ -154,7 +165,7 @@ impl RunState {
     }
 
     pub(crate) fn task_mut(&mut self, key: TaskKey) -> &mut Task {
-        let slot = self.graph.node(key.node).slot as usize;
+        let slot = self.scope(key.scope).slot(&self.graph, key.node);
         &mut self.scope_mut(key.scope).tasks[slot]
     }
 
@@ -251,7 +262,13 @@ impl RunState {
     }
 
     fn task_ready(&mut self, key: TaskKey, deadline: Option<u64>, ts: u64) {
-        let captured = capture::capture(self, key, ts);
+        let captured = match &self.scope(key.scope).undoing {
+            Some(undoing) => {
+                let captured = undoing.undoable.captured.as_deref();
+                capture::complete(&self.graph, key.node, captured, (undoing.value.as_ref(), ts))
+            }
+            None => capture::capture(self, key, ts),
+        };
         self.set_phase(key, Phase::Ready);
         let task = self.task_mut(key);
         task.captured = captured;
@@ -369,6 +386,11 @@ impl RunState {
             task.ran_ms += ts.saturating_sub(task.since);
         }
         task.blocked = Some(Box::new((reason.clone(), before)));
+        if reason.is_undo_failed() {
+            // The time of the person's decision does not count.
+            (task.deadline, task.details) = (None, None);
+            task.calls.iter_mut().for_each(|calls| calls.new_attempt());
+        }
     }
 
     /// Takes back a call that has not left. If its attempt runs, the task waits for a permit to repeat the attempt.
@@ -385,12 +407,18 @@ impl RunState {
     }
 
     fn task_resolved(&mut self, key: TaskKey, resolution: &Resolution, ts: u64) {
+        let limit = self.graph.node(key.node).policy.total_timeout_ms;
         let task = self.task_mut(key);
         let current = task.attempt;
         let Some(blocked) = task.blocked.take() else { panic!("the journal resolves a task that is not blocked") };
         let next = match (&blocked.0, resolution) {
             // Another fact records the end of the task.
             (_, Resolution::Output(_) | Resolution::Fail(_)) => return,
+            (BlockReason::UndoFailed { .. }, _) => {
+                task.earlier = task.attempt;
+                task.deadline = limit.map(|limit| ts.saturating_add(limit));
+                Phase::Ready
+            }
             (BlockReason::Nondeterministic { .. }, _) => {
                 task.calls().new_attempt();
                 Phase::Ready

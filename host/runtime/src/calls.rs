@@ -50,6 +50,10 @@ pub(crate) struct CallSite {
 pub(crate) struct Attempting {
     pub(crate) task: TaskKey,
     pub(crate) scope: ScopePath,
+    /// The name of the task in idempotency keys.
+    pub(crate) key_address: String,
+    /// The name of the task in the ids of its agent runs.
+    pub(crate) agent_address: String,
     /// The attempt and its number of resumes.
     pub(crate) number: (u32, u32),
     /// The current time, as the attempt sees it.
@@ -201,8 +205,7 @@ impl AttemptCalls {
                 return self.report_divergence(&format!("it called {asked} where it {expected} before")).await;
             }
         };
-        let node = &self.site.graph.node(self.attempting.task.node).id;
-        let key = call_log::key(&self.site.root, &self.attempting.scope.address(node), &digest, occurrence);
+        let key = call_log::key(&self.site.root, &self.attempting.key_address, &digest, occurrence);
         let (interface, function) = (call.interface.clone(), call.function.clone());
         let effect = admission.effect;
         let reply = self.progress.lock().recorded(&key).filter(|_| effect == Effect::Once);

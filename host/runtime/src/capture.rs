@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, VALUE_BYTES, code};
 use flowcell_expr::{Binding, Condition, ExprError, RANDOM, Roots, instant_text};
-use flowcell_flow::graph::{Bound, EdgeIx, Graph, PassRead, Reference, Source};
+use flowcell_flow::graph::{Bound, EdgeIx, Graph, NodeIx, PassRead, Reference, Source};
 
 use crate::{
     fact::{CallDigest, ScopeId, TaskKey},
@@ -28,6 +28,36 @@ pub(crate) fn capture(state: &RunState, key: TaskKey, now: u64) -> Option<Arc<Ca
     };
     let (input, config) = (&node.input.references, &node.config.references);
     Some(Arc::new(Captured { input: look(input, Field::Input), config: look(config, Field::Config) }))
+}
+
+/// Completes the captured values of a task that undoes another one, when it becomes ready: `value` is the value of
+/// `undo`. The other values are those of the time when the other task succeeded.
+pub(crate) fn complete(
+    graph: &Graph,
+    node: NodeIx,
+    captured: Option<&Captured>,
+    (value, now): (Option<&Json>, u64),
+) -> Option<Arc<Captured>> {
+    let node = graph.node(node);
+    let captured = captured?;
+    let complete = |(reference, before): (&Reference, &Option<Json>)| match reference {
+        Reference::Undo => value.cloned().or_else(|| before.clone()),
+        Reference::Now => Some(instant(now)),
+        _ => before.clone(),
+    };
+    Some(Arc::new(Captured {
+        input: node.input.references.iter().zip(&captured.input).map(complete).collect(),
+        config: node.config.references.iter().zip(&captured.config).map(complete).collect(),
+    }))
+}
+
+/// Renders the input of a node from these captured values, or those members of it that can be rendered.
+pub(crate) fn render_input(state: &RunState, node: NodeIx, captured: Option<&Captured>) -> Json {
+    let input = &state.graph.node(node).input;
+    let values = captured.map_or(&[][..], |captured| &captured.input);
+    let roots = Named { graph: &state.graph, references: &input.references, values };
+    let whole = evaluate(|| input.expr.render(&roots));
+    whole.unwrap_or_else(|_| evaluate(|| Ok(input.expr.render_members(&roots))).unwrap_or_default())
 }
 
 /// Captures the values again when a node that owns a body continues after a pass: looks up the node's own variables
@@ -165,6 +195,7 @@ fn is_named(graph: &Graph, reference: &Reference, name: &str) -> bool {
         Reference::Run => name == "run",
         Reference::Task => name == "task",
         Reference::Tenant => name == "tenant",
+        Reference::Undo => name == "undo",
         Reference::Now => name == "now",
         Reference::Random => name == RANDOM,
     }
@@ -218,6 +249,8 @@ impl Viewpoint<'_> {
             Reference::Tenant => {
                 Some(state.about.as_ref().map_or(Json::Null, |about| Json::from(about.tenant.as_str())))
             }
+            // The value is known when the undo begins.
+            Reference::Undo => Some(Json::Null),
             Reference::Now => Some(instant(self.now)),
             Reference::Random => Some(self.seed()),
         };

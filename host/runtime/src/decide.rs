@@ -16,6 +16,7 @@
 //! | `settle` | edges and joins, the ends of scopes and of the run |
 //! | `cycles` | passes of cycles of edges |
 //! | `calls` | starts of calls that leave the host, and blocked tasks |
+//! | `undo` | undos of succeeded tasks |
 //! | `passes` | passes of bodies |
 //! | `close` | ends of tasks in cancelled scopes or after timeouts |
 //! | `ready` | opens, skips or fails a task |
@@ -37,6 +38,7 @@ mod race;
 mod ready;
 mod replies;
 mod settle;
+mod undo;
 
 use std::collections::VecDeque;
 
@@ -283,7 +285,8 @@ impl Decider<'_> {
     }
 
     fn cancel(&mut self, reason: CancelReason) {
-        if self.state.cancel.is_none() {
+        // A run that undoes its tasks has ended but for that, and undoes all of them.
+        if self.state.cancel.is_none() && !self.state.is_undoing() {
             self.emit(Fact::CancelRequested { reason });
             close::scope(self, ScopeId::ROOT);
         }

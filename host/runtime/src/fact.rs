@@ -9,6 +9,7 @@ mod block;
 mod call;
 mod end;
 mod migrated;
+mod note;
 mod received;
 mod size;
 mod waits;
@@ -23,8 +24,9 @@ pub use about::AboutRun;
 pub use agent::AgentFact;
 pub use block::{BlockReason, Resolution};
 pub use call::{Asked, CallDigest, CallRecord, ForAgent, Observed};
-pub use end::{CancelReason, RunEnd};
+pub use end::{CancelReason, PassOutcome, RunEnd, Unsuccessful};
 pub use migrated::{Migrated, Restarted};
+pub use note::Note;
 pub(crate) use size::value_bytes;
 pub use waits::{ParkReason, WaitReason, WaitsFor};
 
@@ -251,6 +253,9 @@ pub enum Fact {
         task: TaskKey,
         /// The reason for the block.
         reason: Box<BlockReason>,
+        /// For an undo that has failed: the digest of the input. `None`: another reason, or the attempt was lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        received: Option<Received>,
     },
     /// A person has decided how a blocked task continues.
     TaskResolved {
@@ -325,6 +330,34 @@ pub enum Fact {
         scope: ScopeId,
         /// The entry of the cycle.
         entry: NodeIx,
+    },
+    /// A scope that failed or was cancelled begins to undo its succeeded tasks, the one that succeeded last first.
+    UndosBegan {
+        /// The scope: the flow itself, or a pass.
+        scope: ScopeId,
+        /// The end of the scope, after its undos.
+        end: Box<Unsuccessful>,
+    },
+    /// An undo began: the task that undoes another one waits in a scope of its own.
+    UndoStarted {
+        /// The scope of the undo.
+        scope: ScopeId,
+        /// The scope that undoes its tasks.
+        within: ScopeId,
+        /// The task that is undone.
+        undone: TaskKey,
+        /// The node that undoes it.
+        undo: NodeIx,
+        /// The path of the pass of that task, which may have ended.
+        path: Box<str>,
+        /// The value of `undo` in expressions. `None`: the node that undoes the task does not use it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<Json>,
+    },
+    /// An undo ended: its task succeeded, or a person decided that it fails.
+    UndoEnded {
+        /// The scope of the undo.
+        scope: ScopeId,
     },
     /// A named event arrived that no task waits for yet.
     EventKept {
@@ -444,17 +477,6 @@ pub enum SkipReason {
     Unreached,
 }
 
-/// The outcome of a pass.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum PassOutcome {
-    /// The pass ended with a value.
-    Done(Json),
-    /// The pass ended with a failure that nothing inside it handled.
-    Failed(Box<Failure>),
-    /// The pass was cancelled: its task is closing, or another pass of the fan-out has failed.
-    Cancelled,
-}
-
 /// One buffered write of an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Write {
@@ -464,25 +486,4 @@ pub struct Write {
     pub value: Value,
     /// The version that the key must have before this write. `None`: any version. 0: the key must be absent.
     pub expected: Option<u64>,
-}
-
-/// A log line or a measurement of a task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Note {
-    /// A line of text for people.
-    Log {
-        /// The level, from `trace` to `error`.
-        level: String,
-        /// The text of the line.
-        message: String,
-    },
-    /// A measurement of the component.
-    Metric {
-        /// The name of the measurement.
-        name: String,
-        /// The measured value.
-        value: Json,
-        /// The tags that distinguish measurements of one name.
-        tags: Json,
-    },
 }

@@ -215,6 +215,7 @@ impl Walk<'_> {
             Fact::TaskCancelled { task, received } => (task, "cancelled", received),
             Fact::TaskClosing { task, failure: Some(_), received } => (task, "failed", received),
             Fact::TaskClosing { task, received, .. } => (task, "cancelled", received),
+            Fact::TaskBlocked { task, reason, received } if reason.is_undo_failed() => (task, "failed", received),
             // An attempt that was not deterministic ends without a record of its own.
             Fact::AttemptStarted { task } => (task, "abandoned", &None),
             Fact::TaskSkipped { task, .. } => (task, "skipped", &None),

@@ -147,5 +147,7 @@ pub const MAX_ERASED_BLOBS: usize = 8;
 pub const MAX_ERASED_ROWS: usize = 500;
 /// The maximum number of runs that one request counts.
 pub const MAX_COUNTED: usize = 10_000;
+/// Maximum number of undone tasks that the details of a failure list.
+pub const MAX_LISTED_UNDOS: usize = 100;
 /// Milliseconds of the window of a tenant's quota: one day of UTC.
 pub const QUOTA_WINDOW_MS: u64 = 24 * 3_600 * 1_000;

@@ -200,7 +200,10 @@ pub fn due(state: &RunState, timer: &Timer) -> Option<u64> {
                 .map(|(.., expires)| expires)
                 .filter(|due| *due < u64::MAX)
         }
-        Timer::Flow => state.deadline.filter(|_| state.end.is_none() && state.cancel.is_none()),
+        Timer::Flow => {
+            let applies = state.end.is_none() && state.cancel.is_none() && !state.is_undoing();
+            state.deadline.filter(|_| applies)
+        }
         Timer::Quota => state.held_by.as_ref().filter(|_| state.end.is_none()).map(|hold| hold.until),
     }
 }
@@ -236,10 +239,9 @@ pub fn outstanding(state: &RunState) -> Vec<Outstanding> {
         found.extend(due(state, &timer).map(|due| Outstanding::Timer(timer, due)));
     }
     for (id, scope) in &state.scopes {
-        for (slot, task) in scope.tasks.iter().enumerate() {
+        for (node, task) in scope.nodes(&state.graph).iter().zip(&scope.tasks) {
             if !task.phase.is_end() && task.phase != Phase::Waiting {
-                let node = state.graph.body(scope.body).nodes[slot];
-                add_outstanding_of(state, TaskKey { scope: *id, node }, &mut found);
+                add_outstanding_of(state, TaskKey { scope: *id, node: *node }, &mut found);
             }
         }
     }

@@ -3,6 +3,7 @@
 mod agents;
 mod members;
 mod rounds;
+mod undos;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,13 +15,14 @@ use flowcell_flow::graph::{Graph, NodeIx};
 
 use agents::AgentCall;
 pub(crate) use agents::FLOW_STEP;
-use members::{add_scope, name_of, quota_members, reference_members};
+use members::{add_scope, end_members, name_of, note_members, quota_members, reference_members};
 use rounds::Rounds;
+use undos::Undos;
 
 use crate::{
     call_log::{ALLOW, DENY, Reply},
     event::Event,
-    fact::{Asked, CallRecord, CancelReason, Fact, Migrated, Note, PassOutcome, RunEnd, ScopeId, TaskKey},
+    fact::{Asked, CallRecord, CancelReason, Fact, Migrated, Note, PassOutcome, ScopeId, TaskKey, Unsuccessful},
     ports::Unit,
     question::QuestionRef,
 };
@@ -41,6 +43,7 @@ pub struct Projector {
     seed: u64,
     scopes: HashMap<ScopeId, ScopePath>,
     rounds: Rounds,
+    undos: Undos,
     tasks: HashMap<TaskKey, Attempts>,
     /// Calls of agent runs that are in progress.
     open_agent_calls: HashMap<(TaskKey, u32), AgentCall>,
@@ -65,8 +68,6 @@ impl Projector {
     /// Creates a projector that has seen no unit.
     pub fn new(tenant: Tenant, run_id: RunId, graph: Arc<Graph>) -> Projector {
         let scopes = HashMap::from([(ScopeId::ROOT, ScopePath::root())]);
-        let (tasks, rounds) = (HashMap::new(), Rounds::default());
-        let (open_agent_calls, open_service_calls) = (HashMap::new(), HashSet::new());
         Projector {
             tenant,
             run_id,
@@ -74,10 +75,11 @@ impl Projector {
             started: 0,
             seed: 0,
             scopes,
-            rounds,
-            tasks,
-            open_agent_calls,
-            open_service_calls,
+            rounds: Rounds::default(),
+            undos: Undos::default(),
+            tasks: HashMap::new(),
+            open_agent_calls: HashMap::new(),
+            open_service_calls: HashSet::new(),
         }
     }
 
@@ -99,7 +101,10 @@ impl Projector {
             match fact {
                 Fact::RunStarted { seed, loops, .. } => self.run_started(unit.ts, *seed, *loops),
                 Fact::PassStarted { scope, owner, index, .. } => self.pass_started(*scope, *owner, *index),
-                Fact::PassEnded { scope, .. } => self.pass_ended(*scope),
+                Fact::UndoStarted { scope, undone, undo, path, .. } => {
+                    self.undo_started(TaskKey { scope: *scope, node: *undo }, *undone, path)
+                }
+                Fact::PassEnded { scope, .. } | Fact::UndoEnded { scope } => self.forget_scope(*scope),
                 Fact::CyclePassStarted { scope, entry, pass } => {
                     self.rounds.begin(&self.graph, *scope, *entry, *pass);
                 }
@@ -114,7 +119,7 @@ impl Projector {
                     self.agent_call_replied(*task, *ordinal, reply);
                     self.open_service_calls.remove(&(*task, *ordinal));
                 }
-                Fact::TaskBlocked { task, reason } => self.agent_blocked(*task, reason),
+                Fact::TaskBlocked { task, reason, .. } => self.agent_blocked(*task, reason),
                 Fact::TaskResolved { task, resolution } => self.agent_resolved(*task, resolution),
                 Fact::Agent { task, agent_fact, .. } => _ = self.agent_event(*task, agent_fact),
                 Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task, .. } => {
@@ -134,16 +139,28 @@ impl Projector {
         self.scopes.insert(scope, ScopePath::from(format!("{path}[{index}]")));
     }
 
-    fn pass_ended(&mut self, scope: ScopeId) {
-        self.scopes.remove(&scope);
-        self.rounds.scope_ended(scope);
-    }
-
     /// Removes the attempts of a task that has ended.
     fn remove_attempts(&mut self, task: TaskKey) -> Option<Attempts> {
         let attempts = self.tasks.remove(&task)?;
         self.rounds.task_ended(&self.graph, task, attempts.begun);
         Some(attempts)
+    }
+
+    fn undo_started(&mut self, task: TaskKey, undone: TaskKey, path: &str) {
+        let path = ScopePath::from(path.to_owned());
+        self.undos.begin(task, path.address(&self.graph.node(undone.node).id));
+        self.scopes.insert(task.scope, path);
+    }
+
+    fn forget_scope(&mut self, scope: ScopeId) {
+        self.scopes.remove(&scope);
+        self.undos.forget(scope);
+        self.rounds.scope_ended(scope);
+    }
+
+    fn undo_members(&self, scope: ScopeId) -> Members {
+        let Some((task, undone)) = self.undos.get(scope) else { return Vec::new() };
+        self.with(task, [("undoes", Json::from(undone))])
     }
 
     fn attempt_started(&mut self, task: TaskKey, ts: u64) {
@@ -194,7 +211,7 @@ impl Projector {
             }
             Fact::QuotaReached(hold) => ("harness:paused", quota_members(hold)),
             Fact::QuotaRenewed => ("harness:renewed", Vec::new()),
-            Fact::RunEnded { end } => ("harness:complete", self.run_ended(end, ts)),
+            Fact::RunEnded { end } => ("harness:complete", end_members(end, ts.saturating_sub(self.started))),
             Fact::PhaseStarted => ("phase:start", vec![("name", Json::from(DEFAULT_PHASE))]),
             Fact::PhaseEnded { success: true } => ("phase:complete", vec![("name", Json::from(DEFAULT_PHASE))]),
             Fact::PhaseEnded { success: false } => ("phase:failed", vec![("name", Json::from(DEFAULT_PHASE))]),
@@ -218,7 +235,7 @@ impl Projector {
                     PassOutcome::Failed(failure) => ("error", failure.to_json()),
                     PassOutcome::Cancelled => ("cancelled", Json::from(true)),
                 });
-                self.pass_ended(*scope);
+                self.forget_scope(*scope);
                 ("pass:complete", members)
             }
             Fact::CyclePassStarted { scope, entry, pass } => {
@@ -229,6 +246,23 @@ impl Projector {
                 let mut members = self.cycle_members(*scope, *entry);
                 members.push(("passes", Json::from(self.rounds.count(&self.graph, *scope, *entry))));
                 ("cycle:complete", members)
+            }
+            Fact::UndosBegan { scope, end } => {
+                let mut members = self.scope_members(*scope);
+                members.push(match &**end {
+                    Unsuccessful::Failed { failure, .. } => ("error", failure.to_json()),
+                    Unsuccessful::Cancelled => ("cancelled", Json::from(true)),
+                });
+                ("scope:undoing", members)
+            }
+            Fact::UndoStarted { scope, undone, undo, path, .. } => {
+                self.undo_started(TaskKey { scope: *scope, node: *undo }, *undone, path);
+                ("undo:start", self.undo_members(*scope))
+            }
+            Fact::UndoEnded { scope } => {
+                let members = self.undo_members(*scope);
+                self.forget_scope(*scope);
+                ("undo:complete", members)
             }
             Fact::EventKept { name, payload } => {
                 ("event:kept", vec![("name", Json::from(&**name)), ("payload", payload.json().clone())])
@@ -315,7 +349,7 @@ impl Projector {
                 ("task:idle", members)
             }
             Fact::TaskBusy { task } => ("task:busy", self.task(*task)),
-            Fact::TaskBlocked { task, reason } => {
+            Fact::TaskBlocked { task, reason, .. } => {
                 self.agent_blocked(*task, reason);
                 let members = [("reason", Json::from(reason.name())), ("message", Json::from(reason.to_string()))];
                 ("task:blocked", self.with(*task, members))
@@ -366,34 +400,8 @@ impl Projector {
     }
 
     fn note_event(&self, task: TaskKey, note: &Note) -> (&'static str, Members) {
-        match note {
-            Note::Log { level, message } => {
-                let members = [("level", Json::from(level.as_str())), ("message", Json::from(message.as_str()))];
-                ("log", self.with(task, members))
-            }
-            Note::Metric { name, value, tags } => {
-                let members = [("name", Json::from(name.as_str())), ("value", value.clone()), ("tags", tags.clone())];
-                ("metric", self.with(task, members))
-            }
-        }
-    }
-
-    fn run_ended(&self, end: &RunEnd, ts: u64) -> Members {
-        let (success, status) = match end {
-            RunEnd::Succeeded { .. } => (true, "succeeded"),
-            RunEnd::Failed { .. } => (false, "failed"),
-            RunEnd::Cancelled { .. } => (false, "cancelled"),
-        };
-        let mut members = vec![
-            ("success", Json::from(success)),
-            ("status", Json::from(status)),
-            ("durationMs", Json::from(ts.saturating_sub(self.started))),
-        ];
-        if let RunEnd::Failed { failure, task, .. } = end {
-            members.push(("error", failure.to_json()));
-            members.extend(task.as_deref().map(|task| ("task", Json::from(task))));
-        }
-        members
+        let (name, about) = note_members(note);
+        (name, self.task(task).into_iter().chain(about).collect())
     }
 
     fn pause_members(&self, task: TaskKey, until: &[Wake]) -> Members {

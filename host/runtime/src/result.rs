@@ -125,6 +125,7 @@ impl Idle {
             Waiting::Decision { reason, .. } => match **reason {
                 BlockReason::Ambiguous { .. } => WaitReason::Ambiguous,
                 BlockReason::Nondeterministic { .. } => WaitReason::Nondeterministic,
+                BlockReason::UndoFailed { .. } => WaitReason::UndoFailed,
             },
         };
         let others = u32::try_from(self.waiting.len() - 1).unwrap_or(u32::MAX);

@@ -2,6 +2,7 @@
 
 mod round;
 mod task;
+mod undo;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -14,6 +15,7 @@ use flowcell_flow::graph::{BodyIx, CycleIx, FlowPolicy, Graph, NodeIx};
 pub(crate) use self::{
     round::{Left, Round},
     task::{Captured, LastQuestion, Phase, Task},
+    undo::{Undoable, Undoing, Undos},
 };
 use crate::{
     call_log::Reply,
@@ -21,6 +23,9 @@ use crate::{
     limits::{MAX_IDLE_RESUMES, MAX_LONE_DEATHS, MAX_RUN_BYTES, MAX_RUN_EVENTS},
     quota::QuotaHold,
 };
+
+/// The mark before the number of undos in the idempotency keys of a task that was undone. No id contains it.
+const UNDONE_MARK: char = '~';
 
 /// The deaths of the run's process since the last progress of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +76,8 @@ pub struct RunState {
     /// owner the same calls are answered with them. If owners are inside each other, the outermost one counts that has
     /// retries.
     pub(crate) once_replies: HashMap<TaskKey, HashMap<Arc<str>, Reply>>,
+    /// How often the tasks at an address were undone.
+    pub(crate) undone: HashMap<String, u64>,
     /// Tasks that wait for a permit, in order.
     pub(crate) queue: VecDeque<TaskKey>,
     /// Number of attempts that hold a permit.
@@ -130,6 +137,13 @@ pub(crate) struct Scope {
     pub(crate) closing: bool,
     /// True if an earlier attempt of an owner may have had a pass at the same address.
     pub(crate) renewed: bool,
+    /// The succeeded tasks, also of passes in the scope that have ended, that a failure of the scope undoes. In order,
+    /// once the scope undoes them.
+    pub(crate) undoable: Vec<Undoable>,
+    /// The undos of the scope, after it has begun to undo.
+    pub(crate) undos: Option<Box<Undos>>,
+    /// For the scope of an undo, which has only one task: what it undoes.
+    pub(crate) undoing: Option<Box<Undoing>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,6 +173,7 @@ impl RunState {
             moved_at: 0,
             gone: BTreeMap::new(),
             once_replies: HashMap::new(),
+            undone: HashMap::new(),
             queue: VecDeque::new(),
             running: 0,
             paused: BTreeSet::new(),
@@ -222,12 +237,13 @@ impl RunState {
 
     /// Returns the task, if its scope is live and was begun.
     pub(crate) fn find(&self, key: TaskKey) -> Option<&Task> {
-        let slot = self.graph.node(key.node).slot as usize;
-        self.scopes.get(&key.scope).and_then(|scope| scope.tasks.get(slot))
+        let scope = self.scopes.get(&key.scope)?;
+        scope.tasks.get(scope.slot(&self.graph, key.node))
     }
 
     pub(crate) fn task(&self, key: TaskKey) -> &Task {
-        &self.scopes[&key.scope].tasks[self.graph.node(key.node).slot as usize]
+        let scope = &self.scopes[&key.scope];
+        &scope.tasks[scope.slot(&self.graph, key.node)]
     }
 
     /// Returns true if the task still runs this attempt (its number and its number of resumes). The driver ignores
@@ -299,12 +315,13 @@ impl RunState {
     /// Returns the task at an address. A task of an earlier pass of a cycle is not found.
     pub fn task_at(&self, address: &str) -> Option<TaskKey> {
         let (path, node) = address.rsplit_once('.').unwrap_or(("", address));
+        // The scope of an undo has the path of the pass whose task it undoes.
         let fits = |scope: &Scope| match self.loops {
             true => path.starts_with(scope.path.as_str()),
             false => scope.path.as_str() == path,
         };
         self.scopes.iter().filter(|(_, scope)| fits(scope)).find_map(|(scope, found)| {
-            let nodes = &self.graph.body(found.body).nodes;
+            let nodes = found.nodes(&self.graph);
             let node = *nodes.iter().find(|ix| self.graph.node(**ix).id.as_str() == node)?;
             let key = TaskKey { scope: *scope, node };
             (self.path_of(key).as_str() == path).then_some(key)
@@ -322,6 +339,28 @@ impl RunState {
             }
             at = current.owner?.scope;
         }
+    }
+
+    /// Returns the name of a task in the idempotency keys of its calls: its address, and how often the task, or a task
+    /// around it, was undone before. After an undo the same call is another one. The task of an undo has the number of the
+    /// task that it undoes.
+    pub(crate) fn key_address(&self, key: TaskKey) -> String {
+        let address = self.address(key);
+        if self.undone.is_empty() {
+            return address;
+        }
+        let undoing = self.scope(key.scope).undoing.as_ref();
+        let counted = undoing.map_or(&address, |undoing| &undoing.undoable.address);
+        let ends = counted.match_indices('[').map(|(at, _)| at).chain([counted.len()]);
+        match ends.filter_map(|end| self.undone.get(&counted[..end])).sum::<u64>() {
+            0 => address,
+            times => format!("{address}{UNDONE_MARK}{times}"),
+        }
+    }
+
+    /// Returns true if the run has ended but for the undos of its tasks.
+    pub(crate) fn is_undoing(&self) -> bool {
+        self.scopes.get(&ScopeId::ROOT).is_some_and(|scope| scope.undos.is_some())
     }
 
     /// Returns the outermost owner around a scope whose policy has retries.
@@ -363,6 +402,22 @@ pub(crate) fn with_cycles(
     })
 }
 
+impl Scope {
+    /// Returns the nodes of the scope's tasks, in the order of the tasks.
+    pub(crate) fn nodes<'s>(&'s self, graph: &'s Graph) -> &'s [NodeIx] {
+        match &self.undoing {
+            Some(undoing) => std::slice::from_ref(&undoing.undoable.undo),
+            None => &graph.body(self.body).nodes,
+        }
+    }
+
+    /// Returns the index of a node's task.
+    pub(crate) fn slot(&self, graph: &Graph, node: NodeIx) -> usize {
+        let only = self.undoing.as_ref().filter(|undoing| undoing.undoable.undo == node);
+        only.map_or(graph.node(node).slot as usize, |_| 0)
+    }
+}
+
 /// Two states are equal if all their fields are equal. The limits of events and bytes do not count, nor does the answer of
 /// the quotas.
 impl PartialEq for RunState {
@@ -383,6 +438,7 @@ impl PartialEq for RunState {
             moved_at,
             gone,
             once_replies,
+            undone,
             queue,
             running,
             paused,
@@ -405,7 +461,8 @@ impl PartialEq for RunState {
             && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
             && (about, loops, began, ended) == (&other.about, &other.loops, &other.began, &other.ended)
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
-            && (moved_at, gone, once_replies) == (&other.moved_at, &other.gone, &other.once_replies)
+            && (moved_at, gone) == (&other.moved_at, &other.gone)
+            && (once_replies, undone) == (&other.once_replies, &other.undone)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)
             && (cancel, deaths, end) == (&other.cancel, &other.deaths, &other.end)
             && (restored, held_by, parked_for) == (&other.restored, &other.held_by, &other.parked_for)

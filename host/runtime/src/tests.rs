@@ -20,3 +20,4 @@ mod reference;
 mod reference_loops;
 mod resuming;
 mod scopes;
+mod undos;

@@ -419,6 +419,11 @@ fn block_reason(name: &str, message: &str) -> BlockReason {
             function: function.into(),
             about: message.split_once("happened: ").map_or(Json::Null, |(_, about)| Json::from(about)),
         },
+        ("undo_failed", _) => {
+            let (_, failure) = message.split_once(": ").unwrap_or(("", message));
+            let (code, message) = failure.split_once(": ").unwrap_or(("", failure));
+            BlockReason::UndoFailed { code: code.into(), message: message.into() }
+        }
         _ => {
             let what = message.split_once(": ").map_or(message, |(_, what)| what);
             BlockReason::Nondeterministic { message: what.into() }

@@ -230,6 +230,9 @@ fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
                 "--repeat (it did not happen), --reply JSON (it did), --output JSON or --fail WHY"
             }
             BlockReason::Nondeterministic { .. } => "--repeat (a new attempt), --output JSON or --fail WHY",
+            BlockReason::UndoFailed { .. } => {
+                "--repeat (it tries again), --output JSON (it is undone) or --fail WHY (it stays as it is)"
+            }
         };
         let address = shell_word(address);
         hints.push(format!("decide with `flowcell runs resolve {run} {address}{state}` and one of {choices}"));

@@ -1,4 +1,4 @@
-//! Cancels a run at any point: no work begins afterwards, and the run stays cancelled even if the process dies.
+//! Cancels a run at any point: no work begins afterwards but undos, and the run stays cancelled even if the process dies.
 
 #![cfg(target_os = "linux")]
 
@@ -82,17 +82,24 @@ fn cancel_at(case: &Case, at: usize, process: Process) -> CancelResult {
         None => {}
     }
     project.ledger.await_quiet();
-    let (arrived, facts) = (project.ledger.arrived(), facts(&project));
-    let again = project.done(&["runs", "resume", RUN, "--quiet"]);
-    wrong.extend(stderr(&again).contains("panicked").then(|| stderr(&again)));
+    let (arrived, facts) = (arrived(&project), facts(&project));
+    loop {
+        let again = project.done(&["runs", "resume", RUN, "--quiet"]);
+        wrong.extend(stderr(&again).contains("panicked").then(|| stderr(&again)));
+        // Only undos begin, so only their calls can wait for a decision.
+        if !cancelled || project.resolve() == 0 {
+            break;
+        }
+    }
     if cancelled {
         let kept = checker::runs(&project.store());
         let standing = kept.iter().find(|run| run.name == RUN).map_or("gone", |run| run.standing.as_str());
         if standing != "cancelled" {
             wrong.push(format!("it is {standing}"));
         }
-        if project.ledger.arrived() > arrived {
-            wrong.push(format!("{} calls left after it was cancelled", project.ledger.arrived() - arrived));
+        let later = self::arrived(&project) - arrived;
+        if later > 0 {
+            wrong.push(format!("{later} calls left after it was cancelled"));
         }
         if process == Process::Lives && self::facts(&project) != facts {
             wrong.push("something happened after it had ended".into());
@@ -105,18 +112,26 @@ fn cancel_at(case: &Case, at: usize, process: Process) -> CancelResult {
     CancelResult { came, cancelled, wrong: wrong.collect() }
 }
 
+/// Returns the number of requests that the server has received, without those of undos.
+fn arrived(project: &Project) -> usize {
+    project.ledger.book().arrivals.iter().filter(|arrival| !arrival.errand.contains("/cancel-")).count()
+}
+
 fn facts(project: &Project) -> usize {
     checker::runs(&project.store()).iter().map(|run| run.facts().len()).sum()
 }
 
-/// Lists the work that began after the run was cancelled.
+/// Lists the work that began after the run was cancelled, except for undos.
 fn after_cancel(project: &Project) -> Vec<String> {
     let mut wrong = Vec::new();
     for run in checker::runs(&project.store()) {
         let facts = run.facts();
         let cancelled = facts.iter().position(|(name, _)| name == "CancelRequested").unwrap_or(facts.len());
         let begins = |name: &str| matches!(name, "TaskReady" | "AttemptStarted" | "CallStarted" | "PassStarted");
-        let begun = facts[cancelled..].iter().filter(|(name, _)| begins(name));
+        let undos: Vec<_> =
+            facts.iter().filter(|(name, _)| name == "UndoStarted").map(|(_, fact)| &fact["scope"]).collect();
+        let is_undo = |fact: &serde_json::Value| undos.contains(&&fact["task"]["scope"]);
+        let begun = facts[cancelled..].iter().filter(|(name, fact)| begins(name) && !is_undo(fact));
         wrong.extend(begun.map(|(name, _)| format!("{name} after {} was cancelled", run.name)));
     }
     wrong

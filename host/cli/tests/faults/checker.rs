@@ -367,6 +367,9 @@ fn check_facts(run: &Run, wrong: &mut Vec<String>) {
     if starts > 1 {
         wrong.push(format!("I1 it began {starts} times"));
     }
+    if end.is_some() {
+        crate::undos::check(&facts, wrong);
+    }
     check_wakes(&facts, wrong);
 }
 

@@ -28,4 +28,5 @@ mod sabotaged;
 mod soak;
 mod stopped;
 mod storage;
+mod undos;
 mod wrong;

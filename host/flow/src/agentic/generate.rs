@@ -253,6 +253,7 @@ impl Generated<'_> {
             body: RawBody::None,
             body_span: step.id_span,
             body_output: None,
+            undo: None,
             inline_owner: None,
         }
     }

@@ -1,21 +1,21 @@
-//! The names of facts about the run: `run`, `task`, `tenant` and `now`, and `flow.name` and `flow.version`.
+//! The names of facts about the run: `run`, `task`, `tenant`, `now` and `undo`, and `flow.name` and `flow.version`.
 
 use std::sync::LazyLock;
 
 use flowcell_expr::{Path, Segment};
 use serde_json::{Value, json};
 
-use super::NameResolver;
+use super::{NameResolver, Visible};
 use crate::{
     diagnostic::{Diagnostics, similar},
     fields::for_message,
-    graph::Reference,
+    graph::{NodeIx, Reference},
     members,
     yaml::Span,
 };
 
 /// Root names that stand for a fact about the run, unless the flow gives the name to a node or an item.
-pub(super) const NAMES: [&str; 4] = ["run", "task", "tenant", "now"];
+pub(super) const NAMES: [&str; 5] = ["run", "task", "tenant", "now", "undo"];
 
 /// The members of `flow`.
 const FLOW_MEMBERS: [&str; 3] = ["input", "name", "version"];
@@ -29,6 +29,7 @@ static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
         "flow": closed(json!({ "name": text(), "version": { "type": ["integer", "null"] } })),
         "run": closed(json!({ "id": text(), "started": text(), "labels": labels })),
         "task": closed(json!({ "id": text() })),
+        "undo": closed(json!({ "input": {}, "output": {}, "task": text() })),
         "tenant": text(),
         "now": text(),
     })
@@ -48,13 +49,44 @@ impl NameResolver<'_> {
             "run" => Some(Reference::Run),
             "tenant" => Some(Reference::Tenant),
             "now" => Some(Reference::Now),
-            _ if self.inbound => Some(Reference::Task),
+            "undo" => self.undone(path, span, diagnostics),
+            _ if self.inbound || matches!(self.visible, Visible::Undone(_)) => Some(Reference::Task),
             _ => {
                 let message = "`task` is not available here, because an output belongs to no task";
                 diagnostics.error("unknown_name", span, message, Some("use `run.id`".into()));
                 None
             }
         }
+    }
+
+    /// Reports `inbound` or `inbounds` in a place to which no edge leads.
+    pub(super) fn report_no_inbound(&self, name: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
+        let (what, help) = match self.visible {
+            Visible::Undone(_) => ("a node that undoes another", "use `undo.input` or `undo.output`"),
+            _ => ("an output", "use the id of a node"),
+        };
+        let message = format!("`{name}` is not available here, because no edge leads to {what}");
+        diagnostics.error("unknown_name", span, message, Some(help.into()));
+    }
+
+    /// Reports the output of a node that undoes another one.
+    pub(super) fn report_output_of_undo(&self, id: &str, undone: usize, span: Span, diagnostics: &mut Diagnostics<'_>) {
+        let undone = &self.flow.nodes[undone].id;
+        let message = format!("`{id}` undoes `{undone}`, so no other node reads its output");
+        diagnostics.error("not_an_ancestor", span, message, None);
+    }
+
+    /// Resolves `undo`, the task that the node undoes. Reports members that the output of the undone node does not have.
+    fn undone(&self, path: &Path, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<Reference> {
+        let Visible::Undone(undone) = self.visible else {
+            let message = "`undo` is available only in a node that another one names as its `undo`";
+            diagnostics.error("unknown_name", span, message, Some("use the id of a node".into()));
+            return None;
+        };
+        if matches!(path.segments().first(), Some(Segment::Key(member)) if &**member == "output") {
+            self.check_output(NodeIx(undone as u32), (path, 0), 1, span, diagnostics);
+        }
+        Some(Reference::Undo)
     }
 
     /// Reports a member of `flow`, `run`, `task`, `tenant` or `now` that does not exist.

@@ -16,9 +16,12 @@ pub(super) fn source(names: &NameResolver<'_>, node: usize) -> Option<Source> {
     let shape = names.shape;
     let pass = if shape.scope_of[node] == names.scope {
         match names.visible {
+            Visible::All if shape.undos.of[node].is_some() => return None,
             Visible::All => PassRead::Current,
-            Visible::Through(last) if last == node => PassRead::Current,
-            Visible::Through(reader) | Visible::Before(reader) => pass_read(shape, node, reader)?,
+            Visible::Through(last) | Visible::Undone(last) if last == node => PassRead::Current,
+            Visible::Through(reader) | Visible::Undone(reader) | Visible::Before(reader) => {
+                pass_read(shape, node, reader)?
+            }
         }
     } else {
         let owner = names.enclosing_owners().find(|owner| shape.scope_of[*owner] == shape.scope_of[node])?;

@@ -105,6 +105,7 @@ fn raw_node<'s>(step: &'s RawStep<'_>, node: &'s GeneratedNode) -> RawNode<'s> {
         body: RawBody::None,
         body_span: step.id_span,
         body_output: None,
+        undo: None,
         inline_owner: None,
     }
 }

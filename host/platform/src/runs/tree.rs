@@ -23,6 +23,9 @@ pub struct Twig {
     id: String,
     /// `ready`, `running`, `waiting`, `blocked`, `retrying`, `succeeded`, `failed`, `skipped` or `cancelled`.
     status: &'static str,
+    /// The address of the task that this one undoes. Absent for all other tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undoes: Option<String>,
     /// The number of attempts that began.
     #[serde(skip_serializing_if = "is_zero")]
     attempts: u64,
@@ -102,8 +105,9 @@ impl Tree {
         let number = |key: &str| event.data.get(key).and_then(Json::as_u64);
         let (Some(id), scope) = (event.data.get("taskId").and_then(Json::as_str), text("scope")) else { return };
         let is_call = matches!(event.kind, "call:start" | "service:call");
+        let undoes = event.data.get("undoes").and_then(Json::as_str);
         let status = status_after(event.kind);
-        if !is_call && status.is_none() {
+        if !is_call && status.is_none() && undoes.is_none() {
             return;
         }
         if self.bytes > PAGE_BYTES && find_task(&self.tasks, scope, id).is_none() {
@@ -114,6 +118,12 @@ impl Tree {
         let error = event.data.get("error").map(Json::to_serde);
         let bytes = error.as_ref().map_or(0, |error| error.to_string().len());
         let task = self.task_at(scope, id);
+        if let Some(undoes) = undoes {
+            // An earlier attempt of the scope may have undone the same task.
+            *task = Twig { undoes: Some(undoes.to_owned()), id: std::mem::take(&mut task.id), ..Twig::default() };
+            task.status = "ready";
+            return;
+        }
         match status {
             None => task.calls += 1,
             Some(status) => {

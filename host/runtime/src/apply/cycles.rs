@@ -32,6 +32,9 @@ pub(super) fn new_scope(graph: &Arc<Graph>, body: BodyIx, loops: bool) -> Scope 
         failure: None,
         closing: false,
         renewed: false,
+        undoable: Vec::new(),
+        undos: None,
+        undoing: None,
     }
 }
 

@@ -40,9 +40,8 @@ async fn open(calls: &AttemptCalls, args: &Json) -> Result<Value, Failure> {
             return Err(Failure::new(code::LIMIT_EXCEEDED, message));
         }
         progress.opened += 1;
-        let node = &calls.site.graph.node(calls.attempting.task.node).id;
-        let address = calls.attempting.scope.address(node);
-        let id = agent_run_id(calls.site.run_id.as_str(), &address, calls.attempting.number.0, progress.opened);
+        let (run, task) = (calls.site.run_id.as_str(), &calls.attempting.agent_address);
+        let id = agent_run_id(run, task, calls.attempting.number.0, progress.opened);
         progress.agents.push((id.clone(), inbox.is_some()));
         (progress.mark(), id)
     };

@@ -172,8 +172,11 @@ fn find_open_agent_run(decider: &Decider<'_>, recipient: &str) -> Option<(TaskKe
     }
     let scopes = decider.state.scopes.iter();
     let mut tasks = scopes.flat_map(|(id, scope)| {
-        let nodes = &decider.state.graph.body(scope.body).nodes;
-        nodes.iter().zip(&scope.tasks).map(|(node, task)| (TaskKey { scope: *id, node: *node }, task))
+        scope
+            .nodes(&decider.state.graph)
+            .iter()
+            .zip(&scope.tasks)
+            .map(|(node, task)| (TaskKey { scope: *id, node: *node }, task))
     });
     tasks.find_map(|(key, task)| Some((key, task.agents.as_ref()?.open(recipient)?.id.clone())))
 }

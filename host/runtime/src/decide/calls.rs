@@ -2,7 +2,7 @@
 
 use flowcell_contract::{Effect, Failure, Json, code};
 
-use super::{Decider, agents, call_ends, check_answer, close, quotas, race, replies};
+use super::{Decider, agents, call_ends, check_answer, close, quotas, race, ready, replies};
 use crate::{
     call_log::{ALLOW, Reply, permission},
     command::HubError,
@@ -116,7 +116,7 @@ pub(super) fn decide(decider: &mut Decider<'_>, task: TaskKey, call: (u32, u32),
 /// Blocks a task if a person has to decide whether one of its calls happened.
 fn ask_about_calls(decider: &mut Decider<'_>, task: TaskKey) {
     if let Some(reason) = decider.state.task(task).calls.as_ref().and_then(|calls| calls.ambiguous()) {
-        decider.emit(Fact::TaskBlocked { task, reason: Box::new(reason) });
+        decider.emit(Fact::TaskBlocked { task, reason: Box::new(reason), received: None });
     }
 }
 
@@ -124,8 +124,8 @@ fn ask_about_calls(decider: &mut Decider<'_>, task: TaskKey) {
 /// other calls of closing tasks as `abandoned`. Running attempts make the remaining calls again.
 pub(super) fn lose(decider: &mut Decider<'_>) {
     let live = decider.state.scopes.iter().flat_map(|(id, scope)| {
-        let nodes = &decider.state.graph.body(scope.body).nodes;
-        let calling = nodes.iter().zip(&scope.tasks).filter(|(_, task)| task.has_calls_in_progress());
+        let calling =
+            scope.nodes(&decider.state.graph).iter().zip(&scope.tasks).filter(|(_, task)| task.has_calls_in_progress());
         calling.map(|(node, _)| TaskKey { scope: *id, node: *node })
     });
     let mut tasks: Vec<_> = live.collect();
@@ -152,7 +152,7 @@ pub(super) fn lose(decider: &mut Decider<'_>) {
 pub(super) fn diverged(decider: &mut Decider<'_>, task: TaskKey, attempt: (u32, u32), message: Box<str>) {
     if decider.state.is_running(task, attempt) {
         let reason = Box::new(BlockReason::Nondeterministic { message });
-        decider.emit(Fact::TaskBlocked { task, reason });
+        decider.emit(Fact::TaskBlocked { task, reason, received: None });
     }
 }
 
@@ -160,7 +160,9 @@ pub(super) fn resolve(decider: &mut Decider<'_>, task: &str, resolution: Resolut
     let blocked = decider.state.task_at(task).filter(|key| decider.state.task(*key).phase == Phase::Blocked);
     let key = blocked.ok_or(HubError::NotBlocked)?;
     let reason = decider.state.task(key).blocked.as_ref().map(|blocked| &blocked.0);
-    if let (Some(BlockReason::Nondeterministic { .. }), Resolution::Reply(_)) = (reason, &resolution) {
+    if let (Some(BlockReason::Nondeterministic { .. } | BlockReason::UndoFailed { .. }), Resolution::Reply(_)) =
+        (reason, &resolution)
+    {
         let why = "no call of this task waits for a reply; use `repeat`, `output` or `fail`";
         return Err(HubError::AnswerRefused(why.into()));
     }
@@ -187,7 +189,16 @@ pub(super) fn resolve(decider: &mut Decider<'_>, task: &str, resolution: Resolut
             decider.emit(Fact::TaskSucceeded { task: key, output, received: None });
             decider.ended.push_back(key);
         }
-        Resolution::Fail(message) => close::task(decider, key, Some(Failure::new(code::RESOLVED, message))),
+        Resolution::Fail(message) => {
+            let failure = Failure::new(code::RESOLVED, message);
+            if decider.state.scope(key.scope).undoing.is_some() {
+                call_ends::give_up(decider, key);
+                agents::end_all(decider, key, Some(&failure));
+                ready::record_failure(decider, key, failure);
+            } else {
+                close::task(decider, key, Some(failure));
+            }
+        }
     }
     Ok(())
 }

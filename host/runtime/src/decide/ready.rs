@@ -6,7 +6,7 @@ use flowcell_flow::graph::{NodeIx, On};
 use super::Decider;
 use crate::{
     capture::{self, Field},
-    fact::{Fact, ScopeId, SkipReason, TaskKey},
+    fact::{BlockReason, Fact, ScopeId, SkipReason, TaskKey},
     state::Phase,
 };
 
@@ -45,8 +45,23 @@ pub(super) fn skip(decider: &mut Decider<'_>, task: TaskKey, reason: SkipReason)
     decider.ended.push_back(task);
 }
 
-/// Fails a task. Records its input if an outgoing edge offers it to its target.
+/// Fails a task. A task that undoes another one is blocked instead, until a person has decided.
 pub(super) fn fail(decider: &mut Decider<'_>, key: TaskKey, failure: Failure) {
+    if decider.state.scope(key.scope).undoing.is_some() {
+        return block_undo(decider, key, &failure);
+    }
+    record_failure(decider, key, failure);
+}
+
+/// Records the end of the last attempt of a task that undoes another one, and that the task is blocked.
+fn block_undo(decider: &mut Decider<'_>, task: TaskKey, failure: &Failure) {
+    let (code, message) = (failure.code.as_str().into(), failure.message.as_str().into());
+    let reason = Box::new(BlockReason::UndoFailed { code, message });
+    decider.emit(Fact::TaskBlocked { task, reason, received: None });
+}
+
+/// Records that a task failed, with its input if an outgoing edge offers it to its target.
+pub(super) fn record_failure(decider: &mut Decider<'_>, key: TaskKey, failure: Failure) {
     let input = input_for_edges(decider, key.node, key);
     decider.emit(Fact::TaskFailed { task: key, failure: Box::new(failure), input, received: None });
     decider.ended.push_back(key);

@@ -3,10 +3,10 @@
 use flowcell_contract::{Failure, Json, code};
 use flowcell_flow::graph::{EdgeIx, Join, NodeIx, On, Outcome};
 
-use super::{Decider, close, cycles, passes, race, ready};
+use super::{Decider, close, cycles, passes, race, ready, undo};
 use crate::{
     capture::{self, Field},
-    fact::{CancelReason, Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey},
+    fact::{CancelReason, Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey, Unsuccessful},
     limits::MAX_FAILED_ITEM_BYTES,
     outcome,
     state::{EdgeState, Phase, RunState},
@@ -32,7 +32,8 @@ fn settle_edges(decider: &mut Decider<'_>, key: TaskKey) {
     let Some(task) = decider.state.find(key) else { return };
     let phase = task.phase;
     decider.check.push_back(key.scope);
-    if decider.state.scope(key.scope).closing {
+    let scope = decider.state.scope(key.scope);
+    if scope.closing || scope.undoing.is_some() {
         return;
     }
     let graph = decider.state.graph.clone();
@@ -153,14 +154,47 @@ fn check_scope(decider: &mut Decider<'_>, id: ScopeId) {
     }
 }
 
+/// Ends a scope. If it ends without success, its tasks are undone first.
 fn end_scope(decider: &mut Decider<'_>, id: ScopeId) {
+    if decider.state.scope(id).undoing.is_some() {
+        return undo::ended(decider, id);
+    }
+    if undo::go_on(decider, id) {
+        return;
+    }
     match decider.state.scope(id).owner {
         Some(owner) => {
-            let outcome = pass_outcome(decider, id);
-            decider.emit(Fact::PassEnded { scope: id, outcome: outcome.clone() });
-            passes::ended(decider, owner, outcome);
+            let outcome = match undo::outcome_of_pass(decider, id) {
+                Some(outcome) => outcome,
+                None => pass_outcome(decider, id),
+            };
+            let unsuccessful = match &outcome {
+                PassOutcome::Done(_) => None,
+                PassOutcome::Failed(failure) => Some(Unsuccessful::Failed { failure: (**failure).clone(), task: None }),
+                PassOutcome::Cancelled => Some(Unsuccessful::Cancelled),
+            };
+            if !undo::begin(decider, id, unsuccessful) {
+                decider.emit(Fact::PassEnded { scope: id, outcome: outcome.clone() });
+                passes::ended(decider, owner, outcome);
+            }
         }
-        None => end_run(decider),
+        None => {
+            let end = match undo::end_of_run(decider, || outputs(decider)) {
+                Some(end) => end,
+                None => run_end(decider),
+            };
+            let unsuccessful = match &end {
+                RunEnd::Succeeded { .. } => None,
+                RunEnd::Failed { failure, task, .. } => {
+                    Some(Unsuccessful::Failed { failure: failure.clone(), task: task.clone() })
+                }
+                RunEnd::Cancelled { .. } => Some(Unsuccessful::Cancelled),
+            };
+            if !undo::begin(decider, id, unsuccessful) {
+                decider.emit(Fact::PhaseEnded { success: matches!(end, RunEnd::Succeeded { .. }) });
+                decider.emit(Fact::RunEnded { end: Box::new(end) });
+            }
+        }
     }
 }
 
@@ -201,12 +235,6 @@ fn add_body_place(decider: &Decider<'_>, id: ScopeId, task: Option<TaskKey>, fai
         place.push(if fits { ("item", item.clone()) } else { ("itemTooLarge", Json::from(true)) });
     }
     outcome::add_place(failure, "body", place)
-}
-
-fn end_run(decider: &mut Decider<'_>) {
-    let end = run_end(decider);
-    decider.emit(Fact::PhaseEnded { success: matches!(end, RunEnd::Succeeded { .. }) });
-    decider.emit(Fact::RunEnded { end: Box::new(end) });
 }
 
 fn run_end(decider: &Decider<'_>) -> RunEnd {

@@ -15,6 +15,7 @@ use crate::{
     ports::Pin,
     sabotage,
     state::RunState,
+    versions::SCOPE_MARK,
     world::World,
 };
 
@@ -84,7 +85,11 @@ pub(super) fn calls(site: &Arc<CallSite>, state: &RunState, key: TaskKey, config
     let writes = task.details.as_deref().map(|details| details.writes.to_vec()).unwrap_or_default();
     let scope = state.path_of(key);
     let number = (task.attempt, task.resumes);
-    let attempting = Attempting { task: key, scope, number, now_ms: task.clock, config };
+    let key_address = state.key_address(key);
+    // An earlier attempt of an owner may have had agent runs at the same address.
+    let renewed = if state.scope(key.scope).renewed { format!("{SCOPE_MARK}{}", key.scope.0) } else { String::new() };
+    let agent_address = format!("{}{renewed}", state.address(key));
+    let attempting = Attempting { task: key, scope, key_address, agent_address, number, now_ms: task.clock, config };
     let log = task.calls.as_deref().filter(|_| !sabotage::deduplication_is_off());
     let calls = AttemptCalls::new(site.clone(), attempting, writes, log, task.agents.as_deref());
     calls.set_wait_deadline(task.wait_until);

@@ -80,7 +80,7 @@ impl Caller<'_> {
         let record = Record {
             depth: self.identity.depth + 1,
             parent: Some(self.identity.run_id.clone()),
-            root: format!("{}/{address}{}", self.identity.root, nth_call(self.state, key)).into(),
+            root: format!("{}/{}{}", self.identity.root, self.state.key_address(key), nth_call(self.state, key)).into(),
             ..record
         };
         let input = merge(&graph.input, call.input.json());
@@ -179,5 +179,16 @@ fn result_of(run: &RunId, end: Option<&RunEnd>) -> Result<Value, Failure> {
             Err(outcome::add_place(failure.clone(), "child", place))
         }
         Some(RunEnd::Cancelled { .. }) | None => Err(Failure::new(code::CANCELLED, "the child run was cancelled")),
+    }
+}
+
+/// Cancels the run that a task has called, or that waits for a live permit.
+pub(super) fn cancel(driver: &mut Driver, task: TaskKey) {
+    if let Some(queued) = driver.children.take_queued(task, None) {
+        let failure = Failure::new(code::CANCELLED, "the child run was cancelled before it began");
+        driver.child_failed(task, queued.attempt, failure);
+    }
+    if let Some(hub) = driver.children.wake(task) {
+        tokio::spawn(async move { hub.abort().await });
     }
 }

@@ -40,7 +40,9 @@ impl Driver {
         for fact in &unit.facts {
             match fact {
                 Fact::RunStarted { .. } => self.clock.add(&self.state, Timer::Flow),
-                Fact::TaskReady { task, .. } => self.clock.add(&self.state, Timer::Total { task: *task }),
+                Fact::TaskReady { task, .. } | Fact::TaskResolved { task, .. } => {
+                    self.clock.add(&self.state, Timer::Total { task: *task });
+                }
                 Fact::AttemptStarted { task } | Fact::TaskResumed { task } | Fact::AttemptRepeated { task } => {
                     self.start(*task);
                 }
@@ -69,7 +71,7 @@ impl Driver {
                 Fact::TaskClosing { task, .. } => {
                     self.attempts.withdraw(*task);
                     self.add_timers(*task);
-                    self.cancel_child(*task);
+                    child::cancel(self, *task);
                 }
                 Fact::RunEnded { .. } => {
                     self.attempts.clear();
@@ -103,7 +105,7 @@ impl Driver {
                 Outstanding::Child { task, name, input, cancelled, .. } => {
                     self.request_child(task, &FlowCall { name, input });
                     if cancelled {
-                        self.cancel_child(task);
+                        child::cancel(self, task);
                     }
                 }
                 Outstanding::Question { task, .. } => self.reply_early(self.options.answers.to_gate(&self.state, task)),
@@ -356,8 +358,7 @@ impl Driver {
         outgoing: Box<Outgoing>,
         reply: Option<Reply>,
     ) {
-        let key = (task, attempt.0, call.ordinal);
-        let asks = call.ask.is_some();
+        let (key, asks) = ((task, attempt.0, call.ordinal), call.ask.is_some());
         // The deciders refuse a call of an attempt that has ended, and end a call that has a recorded reply.
         let refused = self.apply_input(Input::Call { task, attempt, call, reply }).is_err();
         if refused || !self.state.find(task).is_some_and(|task| is_open(task, key)) {
@@ -487,18 +488,7 @@ impl Driver {
         }
     }
 
-    fn child_failed(&mut self, task: TaskKey, attempt: u32, failure: Failure) {
+    pub(super) fn child_failed(&mut self, task: TaskKey, attempt: u32, failure: Failure) {
         self.notes_to_self.push_back(Command::ChildEnded { task, attempt, result: Err(failure) });
-    }
-
-    /// Cancels the run that a task has called, or that waits for a live permit.
-    fn cancel_child(&mut self, task: TaskKey) {
-        if let Some(queued) = self.children.take_queued(task, None) {
-            let failure = Failure::new(code::CANCELLED, "the child run was cancelled before it began");
-            self.child_failed(task, queued.attempt, failure);
-        }
-        if let Some(hub) = self.children.wake(task) {
-            tokio::spawn(async move { hub.abort().await });
-        }
     }
 }

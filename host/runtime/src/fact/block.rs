@@ -26,14 +26,27 @@ pub enum BlockReason {
         /// The difference between the calls.
         message: Box<str>,
     },
+    /// The task undoes another one, and has failed after all its attempts.
+    UndoFailed {
+        /// The code of the failure.
+        code: Box<str>,
+        /// The message of the failure.
+        message: Box<str>,
+    },
 }
 
 impl BlockReason {
-    /// Returns `ambiguous` or `nondeterministic`.
+    /// Returns true if the task is an undo that has failed. Then its attempt has ended.
+    pub(crate) fn is_undo_failed(&self) -> bool {
+        matches!(self, BlockReason::UndoFailed { .. })
+    }
+
+    /// Returns `ambiguous`, `nondeterministic` or `undo_failed`.
     pub fn name(&self) -> &'static str {
         match self {
             BlockReason::Ambiguous { .. } => "ambiguous",
             BlockReason::Nondeterministic { .. } => "nondeterministic",
+            BlockReason::UndoFailed { .. } => "undo_failed",
         }
     }
 }
@@ -48,6 +61,7 @@ impl fmt::Display for BlockReason {
             BlockReason::Nondeterministic { message } => {
                 write!(formatter, "the component made another call than the first time: {message}")
             }
+            BlockReason::UndoFailed { code, message } => write!(formatter, "the undo failed: {code}: {message}"),
         }
     }
 }
@@ -56,12 +70,13 @@ impl fmt::Display for BlockReason {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resolution {
-    /// The call did not happen, and is made again. For a component that was not deterministic, a new attempt begins.
+    /// The call did not happen, and is made again. For a component that was not deterministic, and for an undo that has
+    /// failed, a new attempt begins.
     Repeat,
     /// The call happened, and this is its reply.
     Reply(Value),
     /// The task ends with this output.
     Output(Value),
-    /// The task fails without another attempt.
+    /// The task fails without another attempt. An undo that fails leaves its task as it is, and the next undo begins.
     Fail(Box<str>),
 }

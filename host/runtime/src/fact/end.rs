@@ -1,7 +1,33 @@
-//! The ends of runs.
+//! The ends of passes and runs.
 
 use flowcell_contract::{Failure, Json};
 use serde::{Deserialize, Serialize};
+
+/// The outcome of a pass.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum PassOutcome {
+    /// The pass ended with a value.
+    Done(Json),
+    /// The pass ended with a failure that nothing inside it handled.
+    Failed(Box<Failure>),
+    /// The pass was cancelled: its task is closing, or another pass of the fan-out has failed.
+    Cancelled,
+}
+
+/// The end of a scope without success. It is recorded before the tasks of the scope are undone, and nothing that happens
+/// meanwhile changes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Unsuccessful {
+    /// The scope failed.
+    Failed {
+        /// The failure that nothing handles.
+        failure: Failure,
+        /// The address of the failed task, if a task failed.
+        task: Option<String>,
+    },
+    /// The scope was cancelled.
+    Cancelled,
+}
 
 /// The reason why a run is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -42,6 +42,7 @@ impl Fact {
             | Fact::TaskFailed { task, received, .. }
             | Fact::TaskCancelled { task, received }
             | Fact::TaskClosing { task, received, .. } => Some((*task, received)),
+            Fact::TaskBlocked { task, reason, received } if reason.is_undo_failed() => Some((*task, received)),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use flowcell_contract::{Failure, Json, Pause, Value, Wake};
 
-use super::{AgentFact, Fact, Note, Observed, PassOutcome, Resolution, RunEnd, Write};
+use super::{AgentFact, Fact, Note, Observed, PassOutcome, Resolution, RunEnd, Unsuccessful, Write};
 use crate::limits::MAX_RUN_BYTES;
 
 /// Bytes that [`Fact::size`] adds to the contents of each fact.
@@ -32,6 +32,11 @@ impl Fact {
             },
             Fact::PassStarted { variables, own, .. } => variables.iter().chain(own).map(of).sum(),
             Fact::PassEnded { outcome: PassOutcome::Done(value), .. } => of(value),
+            Fact::UndosBegan { end, .. } => match &**end {
+                Unsuccessful::Failed { failure, .. } => of_failure(failure),
+                Unsuccessful::Cancelled => 0,
+            },
+            Fact::UndoStarted { path, value, .. } => path.len() as u64 + value.as_ref().map_or(0, of),
             Fact::EventKept { payload: value, .. } | Fact::MessageSent { content: value } => of_value(value),
             Fact::Replied { answer, .. } => of(answer),
             Fact::Migrated { migration } => {

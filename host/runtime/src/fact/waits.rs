@@ -48,6 +48,8 @@ pub enum WaitReason {
     Ambiguous,
     /// A person has to decide about a component that did not repeat its recorded calls.
     Nondeterministic,
+    /// A person has to decide about an undo that has failed.
+    UndoFailed,
     /// The run's process has died repeatedly, and the run made no progress.
     CrashLoop,
     /// The store was restored from an older copy. The later actions of the run are unknown.
@@ -67,6 +69,7 @@ impl WaitReason {
             WaitReason::Event => "event",
             WaitReason::Ambiguous => "ambiguous",
             WaitReason::Nondeterministic => "nondeterministic",
+            WaitReason::UndoFailed => "undo_failed",
             WaitReason::CrashLoop => "crash_loop",
             WaitReason::Restored => "restored",
         }
@@ -95,6 +98,7 @@ mod tests {
             WaitReason::Event,
             WaitReason::Ambiguous,
             WaitReason::Nondeterministic,
+            WaitReason::UndoFailed,
             WaitReason::CrashLoop,
             WaitReason::Restored,
         ] {

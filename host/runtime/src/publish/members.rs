@@ -1,9 +1,29 @@
-//! Members of several events.
+//! Members of events that need no projector.
 
 use flowcell_contract::{Json, ScopePath};
 
 use super::Members;
-use crate::{question::QuestionRef, quota::QuotaHold};
+use crate::{
+    fact::{Note, RunEnd},
+    question::QuestionRef,
+    quota::QuotaHold,
+};
+
+/// Describes the end of a run that took this many milliseconds.
+pub(super) fn end_members(end: &RunEnd, duration_ms: u64) -> Members {
+    let (success, status) = match end {
+        RunEnd::Succeeded { .. } => (true, "succeeded"),
+        RunEnd::Failed { .. } => (false, "failed"),
+        RunEnd::Cancelled { .. } => (false, "cancelled"),
+    };
+    let mut members =
+        vec![("success", Json::from(success)), ("status", Json::from(status)), ("durationMs", Json::from(duration_ms))];
+    if let RunEnd::Failed { failure, task, .. } = end {
+        members.push(("error", failure.to_json()));
+        members.extend(task.as_deref().map(|task| ("task", Json::from(task))));
+    }
+    members
+}
 
 /// Adds the path of passes, unless it is that of the flow itself.
 pub(super) fn add_scope(path: ScopePath, members: &mut Members) {
@@ -12,6 +32,7 @@ pub(super) fn add_scope(path: ScopePath, members: &mut Members) {
     }
 }
 
+/// Describes the question that an answer refers to.
 pub(super) fn reference_members(asked: QuestionRef) -> impl Iterator<Item = (&'static str, Json)> {
     let digest = asked.digest.map(|digest| ("digest", Json::from(&*digest)));
     asked.attempt.map(|attempt| ("attempt", Json::from(attempt))).into_iter().chain(digest)
@@ -20,6 +41,18 @@ pub(super) fn reference_members(asked: QuestionRef) -> impl Iterator<Item = (&'s
 /// Describes a quota that is used up, and when it renews.
 pub(super) fn quota_members(hold: &QuotaHold) -> Members {
     vec![("quota", Json::from(&*hold.quota)), ("until", Json::from(hold.until))]
+}
+
+/// Names and describes a log line or a measurement.
+pub(super) fn note_members(note: &Note) -> (&'static str, Members) {
+    match note {
+        Note::Log { level, message } => {
+            ("log", vec![("level", Json::from(level.as_str())), ("message", Json::from(message.as_str()))])
+        }
+        Note::Metric { name, value, tags } => {
+            ("metric", vec![("name", Json::from(name.as_str())), ("value", value.clone()), ("tags", tags.clone())])
+        }
+    }
 }
 
 /// Returns the name of an enum variant in the journal.

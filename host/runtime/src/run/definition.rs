@@ -129,7 +129,17 @@ impl Versions<'_> {
     /// body's owner.
     fn same_inner(&self, old: NodeIx, new: NodeIx) -> bool {
         let (before, after) = (self.old.0.node(old), self.new.0.node(new));
-        before.id == after.id && before.policy == after.policy && self.difference(old, new).is_none()
+        before.id == after.id
+            && before.policy == after.policy
+            && self.same_undos(before.undo, after.undo)
+            && self.difference(old, new).is_none()
+    }
+
+    fn same_undos(&self, old: Option<NodeIx>, new: Option<NodeIx>) -> bool {
+        match (old, new) {
+            (Some(old), Some(new)) => self.same_inner(old, new),
+            (old, new) => old.is_none() && new.is_none(),
+        }
     }
 
     fn same_ids(&self, old: &[NodeIx], new: &[NodeIx]) -> bool {
@@ -186,6 +196,7 @@ impl Versions<'_> {
             | (Reference::Run, Reference::Run)
             | (Reference::Task, Reference::Task)
             | (Reference::Tenant, Reference::Tenant)
+            | (Reference::Undo, Reference::Undo)
             | (Reference::Now, Reference::Now)
             | (Reference::Random, Reference::Random) => true,
             _ => false,

@@ -180,7 +180,7 @@ fn obstacles_of_run(runner: &FlowRunner, record: &Record, other: &OtherVersion) 
         return vec![Obstacle::Ended];
     }
     let has_session = projections.of(&state.graph).is_some() || projections.of(&other.flow.graph).is_some();
-    let closing = state.cancel.is_some() || state.scope(ScopeId::ROOT).closing;
+    let closing = state.cancel.is_some() || state.scope(ScopeId::ROOT).closing || state.is_undoing();
     let has_cycle = !state.graph.cycles.is_empty() || !other.flow.graph.cycles.is_empty();
     let found = [
         record.parent.clone().map(|parent| Obstacle::Called { parent }),
@@ -199,20 +199,19 @@ fn obstacles_of_run(runner: &FlowRunner, record: &Record, other: &OtherVersion) 
 fn add_obstacles_of_tasks(state: &RunState, plan: &mut MigrationPlan) {
     let mut found = Vec::new();
     for (id, scope) in &state.scopes {
-        for (slot, task) in scope.tasks.iter().enumerate() {
+        for (node, task) in scope.nodes(&state.graph).iter().zip(&scope.tasks) {
             let is_ambiguous = matches!(task.blocked.as_deref(), Some((BlockReason::Ambiguous { .. }, _)))
                 || task.calls.as_ref().is_some_and(|calls| calls.ambiguous().is_some());
             let obstacle = if is_ambiguous {
                 Obstacle::AmbiguousCall
             } else if task.has_calls_in_progress() {
                 Obstacle::CallInProgress
-            } else if task.phase == Phase::Closing {
+            } else if task.phase == Phase::Closing || scope.undoing.is_some() {
                 Obstacle::Ending
             } else {
                 continue;
             };
-            let node = state.graph.body(scope.body).nodes[slot];
-            let task = Some(state.address(TaskKey { scope: *id, node }));
+            let task = Some(state.address(TaskKey { scope: *id, node: *node }));
             found.push(RefusedNode { task, obstacle });
         }
     }

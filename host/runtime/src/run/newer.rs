@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     OpenError,
     definition::{Part, Versions},
-    past::{Effects, Past, node_and_followers},
+    past::{Effects, Past, node_and_followers, undone_nodes},
 };
 use crate::{
     driver::{KeptOutputs, each_unit},
@@ -281,6 +281,8 @@ fn ends(world: &World, run: &RunId) -> Result<HashMap<NodeIx, End>, StoreError> 
             }
         }
     })?;
+    // What was undone is done anew.
+    ends.extend(undone_nodes(world, run)?.into_iter().map(|node| (node, End::Other)));
     Ok(ends)
 }
 

@@ -114,6 +114,11 @@ pub(super) fn node_and_followers(graph: &Graph, from: NodeIx) -> HashSet<NodeIx>
     found
 }
 
+/// Returns the nodes of the flow itself of which a run has undone a task.
+pub(super) fn undone_nodes(world: &World, run: &RunId) -> Result<HashSet<NodeIx>, StoreError> {
+    Ok(Trace::read(world, run)?.undone)
+}
+
 fn of_flow(graph: &Graph) -> impl Iterator<Item = NodeIx> + '_ {
     graph.body(BodyIx::ROOT).nodes.iter().copied()
 }
@@ -158,6 +163,10 @@ struct Trace {
     calls: HashMap<String, NodeIx>,
     /// The nodes that own passes.
     owners: HashMap<ScopeId, NodeIx>,
+    /// The scopes of undos, and the nodes whose tasks they undo.
+    undos: HashMap<ScopeId, NodeIx>,
+    /// The nodes of which a task was undone.
+    undone: HashSet<NodeIx>,
     /// The scope that begins next.
     next_scope: u32,
     /// The nodes that a move of the run removed or started anew.
@@ -180,6 +189,12 @@ impl Trace {
                 self.owners.insert(*scope, node);
                 self.next_scope = scope.0 + 1;
             }
+            Fact::UndoStarted { scope, undone, .. } => {
+                let node = self.node(*undone);
+                self.owners.insert(*scope, node);
+                self.undos.insert(*scope, node);
+                self.next_scope = scope.0 + 1;
+            }
             Fact::Migrated { migration } => self.follow_move(migration),
             Fact::AttemptStarted { task } => {
                 let node = self.node(*task);
@@ -192,6 +207,9 @@ impl Trace {
                     let name = format!("{}.{}", call.interface, call.function);
                     *self.effects.entry(node).or_default().entry(name).or_default() += 1;
                 }
+            }
+            Fact::TaskSucceeded { task, .. } if self.undos.contains_key(&task.scope) => {
+                self.undone.extend(self.undos.get(&task.scope));
             }
             // The node did not run: its output comes from the run that this one repeats.
             Fact::TaskSucceeded { task, received: Some(Received::Nothing), .. } => {

@@ -11,7 +11,7 @@ use flowcell_flow::{
 use super::{
     FlowRunner, OpenError, RunOptions,
     newer::{Earlier, NoStart, OtherVersion, RetryPlan, matching_nodes, outputs_of, plan},
-    past::{Past, node_and_followers},
+    past::{Past, node_and_followers, undone_nodes},
 };
 use crate::{
     driver::{KeptOutputs, each_unit, merge},
@@ -186,6 +186,10 @@ pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Resul
     let graphs = record.map(|record| world.graphs_of(&record)).transpose().map_err(OpenError::Pin)?;
     let moved = graphs.as_ref().map(|graphs| matching_nodes(graphs.last(), graph));
     let here = |node: NodeIx| moved.as_ref().map_or(Some(node), |moved| moved.get(&node).copied());
+    // What was undone is done anew, and so is everything after it.
+    for node in undone_nodes(world, &again.run)?.into_iter().filter_map(here) {
+        anew.extend(node_and_followers(graph, node));
+    }
     let mut kept = KeptOutputs::new();
     each_unit(&*world.journal, &world.tenant, &again.run, |unit| {
         for fact in &unit.facts {

@@ -8,7 +8,11 @@ use std::{
 
 use flowcell_contract::{RunId, Tenant, Value};
 
-use super::readiness::Counter;
+use super::{
+    crashes::run_story,
+    graphs::{Plan, Planned, PlannedBody},
+    readiness::Counter,
+};
 use crate::{
     decide::Entropy,
     fact::Write,
@@ -209,4 +213,18 @@ impl Journal for AsText {
         };
         Ok(self.0[first..].iter().take(limit).map(read).collect())
     }
+}
+
+/// The checks detect a disk that loses forced data.
+#[test]
+fn r4_a_disk_that_lies_is_noticed() {
+    let noticed = (0..200).filter(|seed| {
+        let flow = PlannedBody {
+            nodes: [Plan::Ask, Plan::Ask, Plan::Ask, Plan::Count, Plan::Count].map(Planned::new).into(),
+            edges: vec![],
+            ..PlannedBody::default()
+        };
+        std::panic::catch_unwind(|| run_story(&flow, *seed, 2, true)).is_err()
+    });
+    assert!(noticed.count() > 0);
 }

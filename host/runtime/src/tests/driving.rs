@@ -409,3 +409,11 @@ fn input_from_people_has_a_limit() {
     let (result, refused) = block(future::join(runner.run(), sending));
     assert_eq!((result.status, refused), (RunStatus::Succeeded, Err(HubError::TooLarge)));
 }
+
+#[test]
+fn an_agent_receives_every_message_once_despite_crashes() {
+    for seed in 0..2_000 * u64::from(super::readiness::scale()) {
+        let flow = PlannedBody { nodes: vec![Planned::new(Plan::Agent)], ..PlannedBody::default() };
+        super::crashes::run_story(&flow, seed, 1 + (seed % 2) as u32, false);
+    }
+}

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use flowcell_contract::{
-    Choice, Digest, Failure, FanOut, FlowCall, Json, Manifest, NodeType, Pause, Question, Step, StepResult, Value, Wake,
+    BodyTrait, Choice, Digest, Failure, FanOut, FlowCall, Json, Manifest, NodeType, Pause, Question, Step, StepResult,
+    Value, Wake,
 };
 use flowcell_expr::Binding;
 use flowcell_flow::graph::{
-    Body, BodyIx, Bound, Edge, EdgeIx, FlowPolicy, Graph, Join, Node, NodeIx, NodePolicy, On, Outcome, Reference,
-    Retry, RetryOn,
+    Body, BodyIx, Bound, Edge, EdgeIx, FlowPolicy, Graph, Join, NO_SLOT, Node, NodeIx, NodePolicy, On, Outcome,
+    Reference, Retry, RetryOn, Source,
 };
 
 use super::loops;
@@ -66,6 +67,8 @@ pub(crate) struct Planned {
     pub(crate) cancel_rest: bool,
     pub(crate) continue_on_error: bool,
     pub(crate) body: Option<PlannedBody>,
+    /// The index of the node that undoes this one. It has no edges.
+    pub(crate) undo: Option<usize>,
 }
 
 /// The flow itself, or a body.
@@ -81,7 +84,22 @@ pub(crate) struct PlannedBody {
 
 impl Planned {
     pub(crate) fn new(plan: Plan) -> Planned {
-        Planned { plan, join: Join::Settled, cancel_rest: false, continue_on_error: false, body: None }
+        Planned { plan, join: Join::Settled, cancel_rest: false, continue_on_error: false, body: None, undo: None }
+    }
+}
+
+impl PlannedBody {
+    /// Returns the index of the node that a node undoes.
+    pub(crate) fn undo_of(&self, node: usize) -> Option<usize> {
+        self.nodes.iter().position(|planned| planned.undo == Some(node))
+    }
+
+    /// Adds a node that undoes another one.
+    #[must_use]
+    pub(crate) fn with_undo(mut self, of: usize, plan: Plan) -> PlannedBody {
+        self.nodes[of].undo = Some(self.nodes.len());
+        self.nodes.push(Planned::new(plan));
+        self
     }
 }
 
@@ -122,9 +140,14 @@ fn lower_body(scripted: &mut Scripted, body: &PlannedBody, owner: Option<NodeIx>
     let body_ix = BodyIx(scripted.graph.bodies.len() as u32);
     let first = scripted.graph.nodes.len();
     let nodes: Vec<_> = (0..body.nodes.len()).map(|slot| NodeIx((first + slot) as u32)).collect();
-    for (slot, planned) in body.nodes.iter().enumerate() {
+    let listed: Vec<_> = (0..nodes.len()).filter(|index| body.undo_of(*index).is_none()).collect();
+    for (index, planned) in body.nodes.iter().enumerate() {
         scripted.plans.push(planned.plan.clone());
-        scripted.graph.nodes.push(node(nodes[slot], slot, (body_ix, owner), planned, node_type));
+        let undo_of = body.undo_of(index).map(|undone| nodes[undone]);
+        let mut node = node(nodes[index], (body_ix, owner, undo_of), planned, node_type);
+        node.slot = listed.iter().position(|listed| *listed == index).map_or(NO_SLOT, |slot| slot as u32);
+        node.undo = planned.undo.map(|undo| nodes[undo]);
+        scripted.graph.nodes.push(node);
     }
     let mut edges = Vec::new();
     for (slot, (from, to, on)) in body.edges.iter().enumerate() {
@@ -150,10 +173,11 @@ fn lower_body(scripted: &mut Scripted, body: &PlannedBody, owner: Option<NodeIx>
             scripted.graph.nodes[ix.0 as usize].cancels.push(nodes[node]);
         }
     }
-    let starts = nodes.iter().copied().filter(|ix| scripted.graph.node(*ix).incoming.is_empty()).collect();
-    let sinks = nodes.iter().copied().filter(|ix| scripted.graph.node(*ix).outgoing.is_empty()).collect();
+    let listed: Vec<_> = listed.into_iter().map(|index| nodes[index]).collect();
+    let starts = listed.iter().copied().filter(|ix| scripted.graph.node(*ix).incoming.is_empty()).collect();
+    let sinks = listed.iter().copied().filter(|ix| scripted.graph.node(*ix).outgoing.is_empty()).collect();
     let outcome = Outcome::Sinks(sinks);
-    let body_of = Body { owner, nodes: nodes.clone(), edges, starts, cycles: Vec::new(), outcome };
+    let body_of = Body { owner, nodes: listed, edges, starts, cycles: Vec::new(), outcome };
     scripted.graph.bodies.push(body_of);
     for (slot, planned) in body.nodes.iter().enumerate() {
         if let Some(inner) = &planned.body {
@@ -209,8 +233,18 @@ pub(crate) fn reaches(body: &PlannedBody, from: usize, to: usize) -> bool {
 }
 
 /// Returns the references of a node: the flow's input, its incoming edges, facts about the run, its own pass, and the
-/// passes of its body.
-fn references_of(ix: NodeIx, owner: Option<NodeIx>, planned: &Planned) -> Bound<Binding> {
+/// passes of its body. A node that undoes another one has no edges, and refers to the other one.
+fn references_of(ix: NodeIx, (owner, undo_of): (Option<NodeIx>, Option<NodeIx>), planned: &Planned) -> Bound<Binding> {
+    if let Some(undone) = undo_of {
+        let members = [
+            ("undo".to_owned(), Json::from("{{ undo }}")),
+            ("output".to_owned(), Json::from(format!("{{{{ n{} }}}}", undone.0))),
+            ("facts".to_owned(), Json::from("{{ run }} at {{ now }}")),
+        ];
+        let references =
+            vec![Reference::Undo, Reference::Node(Source::current(undone)), Reference::Run, Reference::Now];
+        return Bound { expr: Binding::compile(&Json::object(members)).unwrap(), references };
+    }
     let mut references = vec![Reference::Flow, Reference::Inbound, Reference::Inbounds, Reference::Run, Reference::Now];
     references.push(Reference::Random);
     let mut members = vec![
@@ -229,8 +263,7 @@ fn references_of(ix: NodeIx, owner: Option<NodeIx>, planned: &Planned) -> Bound<
 
 fn node(
     ix: NodeIx,
-    slot: usize,
-    (body_of, owner): (BodyIx, Option<NodeIx>),
+    (body_of, owner, undo_of): (BodyIx, Option<NodeIx>, Option<NodeIx>),
     planned: &Planned,
     node_type: &Arc<NodeType>,
 ) -> Node {
@@ -245,18 +278,25 @@ fn node(
     if planned.plan == Plan::Count {
         policy.retry.max_attempts = 1_000;
     }
+    let mut node_type = node_type.clone();
+    if matches!(planned.plan, Plan::Scope(_)) {
+        let body = Some(BodyTrait { undoes: true, ..BodyTrait::default() });
+        node_type = Arc::new(NodeType { body, ..(*node_type).clone() });
+    }
     Node {
         id: format!("n{}", ix.0).into(),
-        node_type: node_type.clone(),
+        node_type,
         body_of,
-        slot: slot as u32,
-        input: references_of(ix, owner, planned),
+        slot: NO_SLOT,
+        input: references_of(ix, (owner, undo_of), planned),
         config: nothing(),
         when: None,
         join: planned.join,
         cancels: Vec::new(),
         cancelled_by: Vec::new(),
         policy,
+        undo: None,
+        undo_of,
         grants: Arc::default(),
         body: None,
         incoming: Vec::new(),

@@ -10,11 +10,12 @@ use proptest::{prelude::*, test_runner::Config};
 use super::{
     graphs::{Plan, Planned, PlannedBody, lower, perform, race},
     reference::{self, End},
+    undos,
 };
 use crate::{
     command::RunCommand,
     decide::{Entropy, Input, decide},
-    fact::{Fact, RunEnd, ScopeId, TaskKey},
+    fact::{Fact, Resolution, RunEnd, ScopeId, TaskKey},
     outstanding::{Outstanding, outstanding},
     state::{Phase, RunState},
 };
@@ -62,7 +63,30 @@ fn owner(body: BoxedStrategy<PlannedBody>) -> impl Strategy<Value = Planned> {
 
 /// Generates a scope of a few nodes. Edges mostly lead forward, some back into an `any` join.
 pub(super) fn scope(depth: u32) -> BoxedStrategy<PlannedBody> {
-    scope_with(depth, false)
+    let undos = prop::collection::vec((any::<prop::sample::Index>(), undo()), 0..3);
+    (scope_with(depth, false), undos).prop_map(|(body, undos)| add_undos(body, undos)).boxed()
+}
+
+fn undo() -> impl Strategy<Value = Plan> {
+    prop_oneof![
+        6 => Just(Plan::Done),
+        1 => Just(Plan::Fail),
+        1 => Just(Plan::FailTimes(2)),
+        1 => Just(Plan::Checkpoint),
+        1 => Just(Plan::After(50)),
+    ]
+}
+
+/// Adds nodes that undo others.
+fn add_undos(mut body: PlannedBody, undos: Vec<(prop::sample::Index, Plan)>) -> PlannedBody {
+    let count = body.nodes.len();
+    for (node, plan) in undos {
+        let node = node.index(count);
+        if body.nodes[node].undo.is_none() {
+            body = body.with_undo(node, plan);
+        }
+    }
+    body
 }
 
 /// Generates a scope of a few nodes. If `loops` is true, edges lead back to any node, and some nodes fail in their first
@@ -128,6 +152,7 @@ pub(super) struct Bench {
     ends: Vec<Option<Phase>>,
     /// The number of times that each node of the flow itself became ready.
     pub(super) runs: Vec<u32>,
+    facts: Vec<Fact>,
 }
 
 impl Bench {
@@ -136,9 +161,9 @@ impl Bench {
         let graph = Arc::new(scripted.graph);
         let state = RunState::new(graph.clone(), policy.clone());
         let folded = RunState::new(graph, policy);
-        let ends = vec![None; flow.nodes.len()];
-        let (runs, begun) = (vec![0; flow.nodes.len()], BTreeSet::new());
-        Bench { state, folded, plans: scripted.plans, now: 1, order: Counter(seed), begun, ends, runs }
+        let ends = (0..flow.nodes.len()).map(|node| flow.undo_of(node).map(|_| Phase::Skipped)).collect();
+        let (runs, begun, facts) = (vec![0; flow.nodes.len()], BTreeSet::new(), Vec::new());
+        Bench { state, folded, plans: scripted.plans, now: 1, order: Counter(seed), begun, ends, runs, facts }
     }
 
     /// Returns the ends of the nodes of the flow itself.
@@ -158,6 +183,7 @@ impl Bench {
             self.observe(fact);
             self.folded.apply(fact, self.now);
         }
+        self.facts.extend(facts);
         assert_eq!(self.state, self.folded, "the facts fold to another state");
         self.check_outstanding();
     }
@@ -187,7 +213,9 @@ impl Bench {
                 cycle.nodes.iter().for_each(|node| self.ends[node.0 as usize] = None);
                 None
             }
-            Fact::TaskPaused { task, .. } | Fact::TaskRetrying { task, .. } => Some((*task, None)),
+            Fact::TaskPaused { task, .. } | Fact::TaskRetrying { task, .. } | Fact::TaskBlocked { task, .. } => {
+                Some((*task, None))
+            }
             Fact::TaskSucceeded { task, .. } => Some((*task, Some(Phase::Succeeded))),
             Fact::TaskFailed { task, .. } => Some((*task, Some(Phase::Failed))),
             Fact::TaskCancelled { task, .. } => Some((*task, Some(Phase::Cancelled))),
@@ -214,12 +242,19 @@ impl Bench {
     /// Answers attempts and lets time pass, in random order, until the run has ended.
     pub(super) fn run(&mut self) {
         self.bring(Input::Start { input: Json::Null, seed: 7, about: None });
+        self.finish();
+    }
+
+    fn finish(&mut self) {
         for _ in 0..100_000 {
             if self.state.end().is_some() {
-                return;
+                return undos::check(&self.state.graph, &self.facts);
             }
             let mut open: Vec<_> = outstanding(&self.state);
-            open.retain(|outstanding| matches!(outstanding, Outstanding::Attempt { .. } | Outstanding::Timer(..)));
+            open.retain(|outstanding| {
+                let wanted = matches!(outstanding, Outstanding::Attempt { .. } | Outstanding::Timer(..));
+                wanted || matches!(outstanding, Outstanding::Decision { .. })
+            });
             open.sort_by_key(|outstanding| format!("{outstanding:?}"));
             let at = self.order.draw() as usize % open.len();
             match open.swap_remove(at) {
@@ -228,6 +263,15 @@ impl Bench {
                 Outstanding::Timer(timer, due) => {
                     self.now = self.now.max(due);
                     self.bring(Input::Due(timer));
+                }
+                Outstanding::Decision { task, .. } => {
+                    let resolution = match self.order.draw() % 3 {
+                        0 => Resolution::Repeat,
+                        1 => Resolution::Fail("it stays".into()),
+                        _ => Resolution::Output(flowcell_contract::Value::null()),
+                    };
+                    let task = self.state.address(task);
+                    self.bring(Input::Command(RunCommand::Resolve { task, resolution }));
                 }
                 _ => unreachable!("filtered"),
             }
@@ -295,9 +339,11 @@ proptest! {
             bench.answer(task, attempt, resumes);
         }
         if bench.state.end().is_none() {
+            let had_ended = bench.state.is_undoing();
             bench.bring(Input::Command(RunCommand::Cancel));
+            bench.finish();
             let cancelled = matches!(bench.state.end(), Some(RunEnd::Cancelled { .. }));
-            prop_assert!(cancelled);
+            prop_assert_eq!(cancelled, !had_ended);
         }
         prop_assert!(bench.begun.is_empty());
         prop_assert!(outstanding(&bench.state).is_empty());

@@ -16,7 +16,9 @@ pub(crate) enum End {
 
 /// Returns the end of every node of a scope, without `failFast`, and true if a failure stays unhandled.
 pub(crate) fn run(body: &PlannedBody) -> (Vec<End>, bool) {
-    let mut ends: Vec<Option<End>> = vec![None; body.nodes.len()];
+    // Nodes that undo others do not take part.
+    let mut ends: Vec<Option<End>> =
+        (0..body.nodes.len()).map(|node| body.undo_of(node).map(|_| End::Skipped)).collect();
     loop {
         let before = ends.clone();
         for node in 0..body.nodes.len() {

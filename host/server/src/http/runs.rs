@@ -53,8 +53,8 @@ pub(crate) struct RunView {
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<u64>,
     /// The first item that a parked run waits for: `{ reason, task?, others? }`. The reason is `gate`, `message`,
-    /// `event`, `ambiguous`, `nondeterministic`, `crash_loop` or `restored`; `others` counts the further waits. Absent if
-    /// the run waits only for the time `due`.
+    /// `event`, `ambiguous`, `nondeterministic`, `undo_failed`, `crash_loop` or `restored`; `others` counts the further
+    /// waits. Absent if the run waits only for the time `due`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     waits_for: Option<WaitsFor>,

@@ -1,4 +1,4 @@
-//! `flowcell runs resolve`: records the outcome of an ambiguous call.
+//! `flowcell runs resolve`: decides a blocked task.
 
 use clap::Args;
 use flowcell::{Json, Resolution, RunCommand, RunId, contract::Value};
@@ -29,7 +29,8 @@ pub(crate) struct ResolveArgs {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Decision {
-    /// The call did not happen: make it again; a task that was not deterministic begins a new attempt
+    /// The call did not happen: make it again; a task that was not deterministic, or an undo that has failed, begins a
+    /// new attempt
     #[arg(long)]
     repeat: bool,
     /// The call happened, and this JSON is its reply: `{ "status": 200, "body": { "text": "…" } }` for a request, `{
@@ -39,7 +40,7 @@ struct Decision {
     /// The task is done, and this JSON is its output
     #[arg(long, value_name = "JSON")]
     output: Option<String>,
-    /// The task fails, for this reason
+    /// The task fails, for this reason; if it is an undo, the task that it undoes stays as it is
     #[arg(long, value_name = "WHY")]
     fail: Option<String>,
 }
