@@ -81,7 +81,6 @@ fn names_of_other_languages_are_suggested() {
         ("frobnicate(order)", "unknown function `frobnicate`", "`flowcell functions` lists them"),
         ("now()", "unknown function `now`", "write `now` without parentheses"),
         ("Date.now()", "no methods", "write `now` without parentheses"),
-        ("random_uuid()", "unknown function", "`run.id` is unique"),
         ("order.city.matches('a')", "no methods", "write `order.city is matches`"),
         ("range('a')", "`range` fails on a text", ""),
         ("range(order.note)", "`range` does not work on null", ""),

@@ -126,12 +126,6 @@ pub(crate) fn without_call(name: &str) -> Option<&'static str> {
         "now" | "today" | "utcnow" | "date" | "datetime" | "timestamp" | "time" | "currenttime" => {
             Some("write `now` without parentheses: the present time as a text, such as `now | dateformat('%Y-%m-%d')`")
         }
-        "uuid" | "uuid4" | "uuidv4" | "guid" | "randomuuid" | "newid" | "generateid" => {
-            Some("expressions are not random: `run.id` is unique, and in a run `task.id`")
-        }
-        "random" | "rand" | "randint" | "randomint" | "sample" | "shuffle" => {
-            Some("expressions are not random: draw the number in `script.run`, with `Math.random()`")
-        }
         "print" | "log" | "console" | "debug" => Some("an expression prints nothing: use the node `system.log`"),
         "env" | "getenv" | "environ" => Some(
             "expressions do not read the environment: pass the value in `flow.input`, a secret in `grants.secrets`",
