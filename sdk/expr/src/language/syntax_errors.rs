@@ -150,7 +150,15 @@ pub(super) fn not_parsed(source: &str, tokens: &[Lexeme<'_>], error: &Error) -> 
     // the message.
     let is_behind = detail == "unexpected input after expression";
     let after = is_behind.then(|| after_expression(source, tokens)).flatten();
-    after.unwrap_or_else(|| invalid(detail).at(0..source.len()))
+    after.unwrap_or_else(|| {
+        let last = tokens.last().and_then(|(_, place)| source.get(place.clone()));
+        let hint = last.filter(|_| detail.starts_with("unexpected end of input"));
+        let error = invalid(detail.clone()).at(0..source.len());
+        match hint {
+            Some(last) => error.hint(format!("write what is missing after `{}`", shorten(last))),
+            None => error,
+        }
+    })
 }
 
 /// Creates the error about the token that follows a complete expression; `None` if the source starts with none.
