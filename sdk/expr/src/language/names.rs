@@ -53,8 +53,8 @@ pub(super) const CALLS: [(&str, &str); 1] = [("range", RANGE)];
 pub(super) const RANDOM_CALLS: [(&str, usize, &str); 4] =
     [("random", 0, FRACTION), ("random", 1, BELOW), ("shuffle", 1, SHUFFLE), ("uuid", 0, UUID)];
 
-/// The root whose value is the seed of random values. Expressions cannot use this name. An expression that calls one of
-/// [`RANDOM_CALLS`] reads it.
+/// The root whose value is the seed of random values. Expressions cannot use this name. An expression that calls a function
+/// for random values reads it.
 pub const RANDOM: &str = " random";
 
 // Filters of the canonical form.
