@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+#[path = "flows/cycles.rs"]
+mod cycles;
+
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -12,12 +12,9 @@ use crate::graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, NO_SLOT, Node, Node
 /// bodies and the edges to them. They get the timeouts, retries, labels and undos that they have in `new`. All other nodes of
 /// `new` follow those of `old`. The flow itself consists of the nodes of `new`.
 ///
-/// Returns `None` if a node that stays is not in `new`, or comes after a node that does not stay, or if one of the
-/// versions has cycles that loop.
+/// Returns `None` if a node that stays is not in `new`, or comes after a node that does not stay. The cycles of the
+/// result do not loop: no run moves from or to a version whose cycles do, but runs of older versions of Flowcell have moved.
 pub fn combine_versions(old: &Graph, new: &Graph, dropped: &[NodeIx]) -> Option<Graph> {
-    if !old.cycles.is_empty() || !new.cycles.is_empty() {
-        return None;
-    }
     let dropped: HashSet<NodeIx> = dropped.iter().copied().collect();
     let kept = old.body(BodyIx::ROOT).nodes.iter().copied().filter(|node| !dropped.contains(node));
     let kept: HashMap<&NodeId, NodeIx> = kept.map(|node| (&old.node(node).id, node)).collect();
@@ -74,6 +71,8 @@ pub fn combine_versions(old: &Graph, new: &Graph, dropped: &[NodeIx]) -> Option<
             bodies.push(places.copy_of_body(body)?);
         }
     }
+    nodes.iter_mut().for_each(|node| node.cycle = None);
+    edges.iter_mut().for_each(|edge| (edge.goes_back, edge.leaves) = (false, None));
     Some(Graph {
         name: new.name.clone(),
         version: new.version.clone(),

@@ -83,6 +83,7 @@ impl Cycles {
             }
             if let Some(cycle) = cycles.add(flow, links, &ring, diagnostics) {
                 cycles.check_end(flow, links, cycle, diagnostics);
+                cycles.check_exits(flow, links, cycle, diagnostics);
                 cycles.open_inner(links, cycle, ring.depth, &mut open);
             }
         }
@@ -150,6 +151,32 @@ impl Cycles {
                     open.push(to);
                 }
             }
+        }
+    }
+
+    /// Warns of edges without a condition that leave a cycle in its first pass although the cycle may go on. An edge from a
+    /// node whose failure alone leads on does not leave then.
+    fn check_exits(&self, flow: &RawFlow<'_>, links: Links<'_>, index: usize, diagnostics: &mut Diagnostics<'_>) {
+        for edge in &self.list[index].leaving {
+            let (raw, from, to) = links.edges[*edge];
+            let line = &flow.edges[raw];
+            let goes_on = |next: &&usize| {
+                let (raw, _, to) = links.edges[**next];
+                self.contains(index, to) && flow.edges[raw].on != On::Error
+            };
+            let has_condition = line.when.is_some() || line.label.is_some() || line.on == On::Error;
+            if has_condition || self.goes_back(from, to) || !links.outgoing[from].iter().any(|next| goes_on(&next)) {
+                continue;
+            }
+            let id = |node: usize| for_message(&flow.nodes[node].id);
+            let (from, to) = (id(from), id(to));
+            let message = format!(
+                "the edge from `{from}` to `{to}` leaves the cycle in its first pass, so `{to}` runs once, while the cycle may go on"
+            );
+            let help = format!(
+                "give it the opposite condition of the edge that goes back, such as `{{ from: {from}, to: {to}, when: \"{from}.…\" }}`"
+            );
+            diagnostics.warning("leaves_early", line.span, message, Some(help));
         }
     }
 

@@ -93,6 +93,18 @@ impl Graph {
         &self.cycles[cycle.0 as usize]
     }
 
+    /// Returns the nodes that name the passes around a node in its address, the innermost first: the entries of its cycles
+    /// and the owners of its bodies.
+    pub fn passes_around(&self, node: NodeIx) -> Vec<NodeIx> {
+        let (mut at, mut names) = (Some(node), Vec::new());
+        while let Some(inner) = at {
+            names.extend(self.cycles_from(self.node(inner).cycle).map(|cycle| self.cycle(cycle).entry));
+            at = self.body(self.node(inner).body_of).owner;
+            names.extend(at);
+        }
+        names
+    }
+
     /// Returns a cycle and the cycles around it, the innermost first.
     pub fn cycles_from(&self, cycle: Option<CycleIx>) -> impl Iterator<Item = CycleIx> {
         std::iter::successors(cycle, |cycle| self.cycle(*cycle).parent)
@@ -386,6 +398,11 @@ pub struct Retry {
 }
 
 impl Retry {
+    /// Reports whether any failure may be followed by another attempt.
+    pub fn may_repeat(&self) -> bool {
+        std::iter::once(self).chain(&self.rules).any(|settings| settings.max_attempts > 1)
+    }
+
     /// Returns the settings for a failure with this code: those of the first rule that names the code, or the general ones.
     pub fn for_code(&self, code: &str) -> &Retry {
         let named =

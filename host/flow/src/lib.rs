@@ -14,7 +14,8 @@
 //! | policy | reads policies and checks their bounds |
 //! | defaults | reads grants and policies that nodes have by default |
 //! | undo | resolves and checks the nodes that undo others |
-//! | shape | resolves bodies and edges, finds cycles |
+//! | shape | resolves bodies and edges |
+//! | cycles | finds the cycles of edges that loop |
 //! | ancestry | finds the ancestors of nodes |
 //! | types | looks up node types |
 //! | names | resolves the names in expressions |

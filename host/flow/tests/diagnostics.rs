@@ -211,11 +211,13 @@ fn readers(count: usize) -> String {
 fn large_flows_are_checked() {
     let chain = |count: usize| (1..count).map(|n| (n - 1, n));
     let ring = |count: usize| (0..count).map(move |n| (n, (n + 1) % count));
-    let dense = (0..50_000usize).map(|n| (n * 7919 % 10_000, n * 104_729 % 10_000));
+    let rings = (0..50_000usize).map(|n| (n * 7919 % 10_000, n * 104_729 % 10_000));
+    let dense = (0..50_000usize).map(|n| (n * 7919 % 10_000, (n * n + n / 10_000) % 10_000));
     let cases = [
         ("chain", numbered(10_000, chain(10_000)), true),
         ("ring", numbered(10_000, ring(10_000)), true),
         ("readers behind a cycle", readers(4_000), false),
+        ("many rings", numbered(10_000, rings), true),
         ("dense", numbered(10_000, dense), false),
         ("too many nodes", numbered(40_000, ring(40_000)), false),
         ("too many edges", numbered(100, (0..60_000).map(|n| (n % 100, n / 100 % 100))), false),

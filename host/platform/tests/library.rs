@@ -108,31 +108,29 @@ fn files_that_users_add_are_flows_too() {
 #[test]
 fn a_stored_flow_continues_under_newer_rules() {
     let ((_folder, library), host) = (library(), host());
-    let looping = "flow: { name: again }
+    let misread = "flow: { name: again }
 nodes:
-  - { id: s, type: control.noop }
-  - { id: coder, type: control.noop, join: any }
-  - { id: reviewer, type: control.noop }
+  - { id: s, type: control.if, input: { condition: flow.input.ok } }
+  - { id: reviewer, type: control.noop, input: { value: '{{ s.verdict }}' } }
 edges:
-  - { from: s, to: coder }
-  - { from: coder, to: reviewer }
-  - { from: reviewer, to: coder }
+  - { from: s, to: reviewer }
 ";
     fs::create_dir(library.folder()).unwrap();
-    fs::write(library.folder().join("again.yaml"), looping).unwrap();
+    fs::write(library.folder().join("again.yaml"), misread).unwrap();
     let flow = library.load(&host, "again", None).unwrap();
     let told = |found: &flowcell_platform::Diagnostic| (found.code, found.severity, found.location.line);
     let warnings: Vec<_> = flow.warnings().iter().map(told).collect();
-    assert_eq!(warnings, [("cycle", flowcell_platform::Severity::Warning, 4)]);
+    assert_eq!(warnings, [("unknown_member", flowcell_platform::Severity::Warning, 4)]);
     let known = library.load(&host, "again", None).unwrap();
     assert_eq!(known.warnings(), flow.warnings(), "they are not lost when the check is remembered");
 
-    let refused = library.append(&host, &looping.replace("id: s,", "id: s , ")).unwrap_err();
+    let refused = library.append(&host, &misread.replace("id: s,", "id: s , ")).unwrap_err();
     let LibraryError::Invalid(found) = refused else { panic!("{refused}") };
-    assert_eq!(found.iter().map(told).collect::<Vec<_>>(), [("cycle", flowcell_platform::Severity::Error, 4)]);
+    let errors: Vec<_> = found.iter().map(told).collect();
+    assert_eq!(errors, [("unknown_member", flowcell_platform::Severity::Error, 4)]);
     assert!(
         matches!(
-            host.load_source(flowcell_platform::Source { name: "again.yaml".into(), text: looping.into() }),
+            host.load_source(flowcell_platform::Source { name: "again.yaml".into(), text: misread.into() }),
             Err(flowcell_platform::LoadError::Invalid(_))
         ),
         "the check of a kept flow is not used for a new one"

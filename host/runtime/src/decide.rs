@@ -13,8 +13,9 @@
 //! |---|---|
 //! | `arrive` | inputs: starts, answers of attempts, due timers, commands, ends of child runs |
 //! | `migrate` | moves to other versions of the flow |
-//! | `settle` | edges and joins, the ends of scopes and of the run |
+//! | `settle` | the ends of tasks, of scopes and of the run |
 //! | `cycles` | passes of cycles of edges |
+//! | `edges` | edges and joins |
 //! | `calls` | starts of calls that leave the host, and blocked tasks |
 //! | `undo` | undos of succeeded tasks |
 //! | `passes` | passes of bodies |
@@ -31,6 +32,7 @@ mod call_ends;
 mod calls;
 mod close;
 mod cycles;
+mod edges;
 mod migrate;
 mod passes;
 mod quotas;

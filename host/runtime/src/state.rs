@@ -294,9 +294,11 @@ impl RunState {
         &self.scope(scope).rounds[self.graph.cycle(cycle).slot as usize]
     }
 
-    /// Returns true if the task is on no cycle, or if all of its cycles are in their first pass.
-    pub(crate) fn is_in_first_pass(&self, key: TaskKey) -> bool {
-        self.graph.cycles_from(self.cycle_of(key.node)).all(|cycle| self.round(key.scope, cycle).pass == 0)
+    /// Returns true if the task may have an output that the run keeps from the run that it repeats: the task is in the flow
+    /// itself, and all of its cycles are in their first pass.
+    pub(crate) fn may_keep_output(&self, key: TaskKey) -> bool {
+        key.scope == ScopeId::ROOT
+            && self.graph.cycles_from(self.cycle_of(key.node)).all(|cycle| self.round(key.scope, cycle).pass == 0)
     }
 
     /// Returns the passes that contain a task: those of bodies, and those of cycles by their entries, as in
@@ -366,7 +368,7 @@ impl RunState {
     /// Returns the outermost owner around a scope whose policy has retries.
     pub(crate) fn retried_owner(&self, scope: ScopeId) -> Option<TaskKey> {
         let owners = std::iter::successors(self.scope(scope).owner, |owner| self.scope(owner.scope).owner);
-        owners.filter(|owner| self.graph.node(owner.node).policy.retry.max_attempts > 1).last()
+        owners.filter(|owner| self.graph.node(owner.node).policy.retry.may_repeat()).last()
     }
 
     /// Returns the reply of a `once` call that the same task has made in an earlier attempt of an owner around it.

@@ -16,7 +16,9 @@ use std::{
 use clap::{Args, ValueHint};
 use flowcell::{
     Channel, Event, Fixtures, FlowRunner, Host, InputError, Json, LoadedFlow, RunOptions, RunResult, StartError,
-    Waiting, contract::code, graph::Graph,
+    Waiting,
+    contract::code,
+    graph::{BodyIx, Graph},
 };
 use parking_lot::Mutex;
 
@@ -108,7 +110,7 @@ fn timeout_message() -> String {
 }
 
 fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<Verdict, CliError> {
-    let route = Arc::new(Route::default());
+    let route = Arc::new(Route::new(flow.graph()));
     let answers = case.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value)));
     let options = RunOptions {
         run_id: Some("test".into()),
@@ -242,14 +244,20 @@ fn text(value: &serde_json::Value) -> &str {
 }
 
 /// The flow's own nodes that ran, in the order of their ends.
-#[derive(Default)]
 struct Route {
+    /// The ids of the flow's own nodes, those on cycles of edges among them.
+    of_flow: HashSet<String>,
     ended: Mutex<Vec<String>>,
     /// Set when the run has called other flows.
     has_called: AtomicBool,
 }
 
 impl Route {
+    fn new(graph: &Graph) -> Route {
+        let of_flow = graph.body(BodyIx::ROOT).nodes.iter().map(|node| graph.node(*node).id.to_string());
+        Route { of_flow: of_flow.collect(), ended: Mutex::default(), has_called: AtomicBool::default() }
+    }
+
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.ended.lock())
     }
@@ -258,9 +266,9 @@ impl Route {
 impl Channel for Route {
     fn on_event(&self, event: &Event) {
         let ended = matches!(event.kind, "task:complete" | "task:failed");
-        if ended && event.run_id.as_str() == "test" && event.data.get("scope").is_none() {
-            let id = event.data.get("taskId").and_then(Json::as_str).unwrap_or_default().to_owned();
-            self.ended.lock().push(id);
+        let id = event.data.get("taskId").and_then(Json::as_str).unwrap_or_default();
+        if ended && event.run_id.as_str() == "test" && self.of_flow.contains(id) {
+            self.ended.lock().push(id.to_owned());
         }
         if event.run_id.as_str() != "test" {
             self.has_called.store(true, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use std::{
 use flowcell::{
     Channel, Event, Host, Hub, Json, OpenError, QuestionRef, RunCommand, RunId, StartError,
     contract::{Choice, Question, Trait},
-    graph::{Graph, Node},
+    graph::{Graph, Node, NodeIx},
     similar, waiting,
 };
 
@@ -189,7 +189,7 @@ fn check_address(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result
     let ids = || graph.nodes.iter().map(|node| node.id.as_str());
     let asked = node_of(address);
     // In the graph of a run that has moved, a node of the present version comes after one that it replaces.
-    let Some(node) = graph.nodes.iter().rfind(|node| node.id.as_str() == asked) else {
+    let Some(index) = graph.nodes.iter().rposition(|node| node.id.as_str() == asked) else {
         let problem = CliError::wrong(format!("{flow} has no gate `{gate}`"));
         let gates = gate_ids(graph);
         let problem = match similar(asked, ids()) {
@@ -201,29 +201,28 @@ fn check_address(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result
             false => problem.hint(format!("the gates are {}", gates.join(", "))),
         });
     };
+    let node = NodeIx(index as u32);
     if let Some(passes) = corrected_address(address, node, graph) {
         return Err(CliError::wrong(format!("{flow} has no node at `{gate}`")).hint(format!("write `{passes}`")));
     }
-    check_call(address, node)
+    check_call(address, graph.node(node))
 }
 
-/// Checks the passes in an address. The address of a node in a body names each owner of a body around the node, with a
-/// pass: `process[3].approve`. An address without passes, `approve`, means the node in all passes. Returns `None` for a
+/// Checks the passes in an address. The address of a node names each owner of a body and each entry of a cycle around the
+/// node, with a pass: `process[3].approve`. An address without passes, `approve`, means the node in all passes. Returns `None` for a
 /// correct address, and otherwise the form that it should have, such as `process[N].approve`.
-fn corrected_address(address: &str, node: &Node, graph: &Graph) -> Option<String> {
+fn corrected_address(address: &str, node: NodeIx, graph: &Graph) -> Option<String> {
     let here = address.split('/').next().unwrap_or(address);
     let mut written = here.split('.').rev().skip(1).peekable();
     // An address without passes means the node in all passes.
     written.peek()?;
-    let mut owner = graph.body(node.body_of).owner;
     let (mut right, mut passes) = (true, String::new());
-    while let Some(above) = owner.map(|owner| graph.node(owner)) {
+    for above in graph.passes_around(node).into_iter().map(|above| graph.node(above)) {
         let pass = written.next().and_then(|part| part.strip_suffix(']')).and_then(|part| part.split_once('['));
         right &= pass.is_some_and(|(id, number)| id == above.id.as_str() && number.parse::<u64>().is_ok());
         passes = format!("{}[N].{passes}", above.id);
-        owner = graph.body(above.body_of).owner;
     }
-    (!right || written.next().is_some()).then(|| passes + node.id.as_str())
+    (!right || written.next().is_some()).then(|| passes + graph.node(node).id.as_str())
 }
 
 /// Checks an address with `#`, such as `node#3`, which names a question about a call. The node has to be an agent, and

@@ -1,5 +1,5 @@
 //! A run as a tree of its tasks. A task that owns a body contains the passes of the body, and a pass contains its
-//! tasks.
+//! tasks. The passes of a cycle of edges stand below an item with the id of the cycle's entry.
 
 use std::ops::ControlFlow;
 
@@ -43,6 +43,25 @@ pub struct Twig {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(no_recursion))]
     passes: Vec<Pass>,
+    /// True if the item is a task, and not a cycle of edges.
+    #[serde(skip)]
+    is_task: bool,
+}
+
+impl Twig {
+    /// Sets the status of each cycle of edges. It follows from the tasks of its last pass.
+    fn set_status_of_cycles(&mut self) {
+        self.passes.iter_mut().flat_map(|pass| &mut pass.tasks).for_each(Twig::set_status_of_cycles);
+        let Some(last) = self.passes.last().filter(|_| !self.is_task) else { return };
+        let has = |wanted: fn(&str) -> bool| last.tasks.iter().any(|task| wanted(task.status));
+        self.status = if has(|status| !matches!(status, "succeeded" | "failed" | "skipped" | "cancelled")) {
+            "running"
+        } else if has(|status| status == "cancelled") {
+            "cancelled"
+        } else {
+            "succeeded"
+        };
+    }
 }
 
 /// One pass of a body.
@@ -87,7 +106,8 @@ impl Tree {
     }
 
     /// Returns the tasks, in the order of their first events.
-    pub fn tasks(self) -> Vec<Twig> {
+    pub fn tasks(mut self) -> Vec<Twig> {
+        self.tasks.iter_mut().for_each(Twig::set_status_of_cycles);
         self.tasks
     }
 
@@ -121,9 +141,10 @@ impl Tree {
         if let Some(undoes) = undoes {
             // An earlier attempt of the scope may have undone the same task.
             *task = Twig { undoes: Some(undoes.to_owned()), id: std::mem::take(&mut task.id), ..Twig::default() };
-            task.status = "ready";
+            (task.status, task.is_task) = ("ready", true);
             return;
         }
+        task.is_task = true;
         match status {
             None => task.calls += 1,
             Some(status) => {
@@ -214,6 +235,25 @@ mod tests {
         let tasks = tree.tasks();
         let statuses: Vec<_> = tasks.iter().map(|task| task.status).collect();
         assert_eq!(statuses, ["cancelled", "succeeded", "waiting"]);
+    }
+
+    #[test]
+    fn a_cycle_has_the_status_of_its_last_pass() {
+        let mut tree = Tree::default();
+        let mut add = |kind, scope: &str, node: &str| {
+            let data = Json::object([("taskId", Json::from(node)), ("scope", Json::from(scope))]);
+            tree.add(&Event { seq: 1, ts: 0, tenant: "local".into(), run_id: "r".into(), kind, data });
+        };
+        for pass in ["coder[0]", "coder[1]"] {
+            add("task:start", pass, "coder");
+            add("task:complete", pass, "coder");
+        }
+        add("task:failed", "coder[0]", "reviewer");
+        add("task:paused", "loop[0]", "gate");
+        let tasks = tree.tasks();
+        let shown: Vec<_> = tasks.iter().map(|task| (task.id.as_str(), task.status, task.passes.len())).collect();
+        assert_eq!(shown, [("coder", "succeeded", 2), ("loop", "running", 1)]);
+        assert_eq!((tasks[0].attempts, tasks[0].passes[1].tasks[0].attempts), (0, 1));
     }
 
     #[test]

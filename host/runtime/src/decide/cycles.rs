@@ -1,12 +1,12 @@
 //! Decides the passes of cycles of edges (the page `loops` of the manual).
 
 use flowcell_contract::{Failure, code};
-use flowcell_flow::graph::{Cycle, CycleIx};
+use flowcell_flow::graph::{Cycle, CycleIx, Edge};
 
-use super::{Decider, ready, settle};
+use super::{Decider, edges, ready};
 use crate::{
     fact::{Fact, ScopeId, TaskKey},
-    state::{EdgeState, RunState},
+    state::EdgeState,
 };
 
 /// Ends the pass of a cycle if all of its tasks and inner cycles have ended. Then begins another pass if an edge that goes
@@ -46,18 +46,11 @@ pub(super) fn check(decider: &mut Decider<'_>, scope: ScopeId, cycle: CycleIx) {
     }
 }
 
-/// Returns true if the cycle that begins at this task is in the pass beyond its limit. This pass only fails the entry, and
-/// no other follows.
-pub(super) fn is_over_limit(state: &RunState, entry: TaskKey) -> bool {
-    let cycle = state.cycle_of(entry.node);
-    cycle.is_some_and(|cycle| state.round(entry.scope, cycle).pass >= state.graph.cycle(cycle).max_passes)
-}
-
 /// Returns true if an edge that goes back has fired in this pass. The condition of one that is not settled is evaluated
 /// again: if it fails now, too, the entry fails in the next pass.
 fn goes_on(decider: &Decider<'_>, scope: ScopeId, line: &Cycle) -> Result<bool, Failure> {
     let state = &*decider.state;
-    if is_over_limit(state, TaskKey { scope, node: line.entry }) {
+    if edges::is_over_limit(state, TaskKey { scope, node: line.entry }) {
         return Ok(false);
     }
     let mut fired = false;
@@ -67,7 +60,7 @@ fn goes_on(decider: &Decider<'_>, scope: ScopeId, line: &Cycle) -> Result<bool, 
         fired |= match state.scope(scope).edges[back.slot as usize] {
             EdgeState::Fired => true,
             EdgeState::Skipped => false,
-            EdgeState::Pending => settle::edge_holds(state, decider.now, source, *edge)?,
+            EdgeState::Pending => edges::edge_holds(state, decider.now, source, *edge)?,
         };
     }
     Ok(fired)
@@ -78,9 +71,8 @@ fn end(decider: &mut Decider<'_>, scope: ScopeId, line: &Cycle) {
     let graph = decider.state.graph.clone();
     decider.emit(Fact::CycleEnded { scope, entry: line.entry });
     // The end of the pass around this cycle decides about an edge that goes back to the entry of an outer one.
-    let leaves = |edge: &flowcell_flow::graph::Edge| {
-        !edge.goes_back && edge.leaves.is_some_and(|cycle| graph.cycle(cycle).entry == line.entry)
-    };
+    let leaves =
+        |edge: &Edge| !edge.goes_back && edge.leaves.is_some_and(|cycle| graph.cycle(cycle).entry == line.entry);
     let open: Vec<_> = line.leaving.iter().copied().filter(|edge| leaves(graph.edge(*edge))).collect();
     for edge in &open {
         if decider.state.scope(scope).edges[graph.edge(*edge).slot as usize] == EdgeState::Pending {
@@ -88,7 +80,7 @@ fn end(decider: &mut Decider<'_>, scope: ScopeId, line: &Cycle) {
         }
     }
     for edge in &open {
-        settle::settle_join(decider, TaskKey { scope, node: graph.edge(*edge).to });
+        edges::settle_join(decider, TaskKey { scope, node: graph.edge(*edge).to });
     }
     decider.rounds.extend(line.parent.map(|parent| (scope, parent)));
 }

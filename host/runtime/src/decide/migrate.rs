@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use flowcell_flow::graph::{BodyIx, NodeIx, On};
 
-use super::{Decider, close, ready, settle};
+use super::{Decider, close, edges, ready, settle};
 use crate::{
     fact::{Fact, Migrated, ParkReason, ScopeId, TaskKey},
     state::{EdgeState, Phase},
@@ -26,7 +26,7 @@ pub(super) fn migrate(decider: &mut Decider<'_>, migration: Box<Migrated>) {
         let line = graph.edge(*edge);
         let is_open = decider.state.scope(ScopeId::ROOT).edges[line.slot as usize] == EdgeState::Pending;
         if is_open && ended.contains(&line.from) {
-            settle::settle_edge(decider, key(line.from), *edge);
+            edges::settle_edge(decider, key(line.from), *edge);
         }
     }
     let is_unhandled = |task: &TaskKey| {
@@ -51,7 +51,7 @@ pub(super) fn migrate(decider: &mut Decider<'_>, migration: Box<Migrated>) {
         match graph.node(*node).incoming.is_empty() {
             true if decider.state.task(key(*node)).phase == Phase::Waiting => ready::open(decider, key(*node)),
             true => {}
-            false => settle::settle_join(decider, key(*node)),
+            false => edges::settle_join(decider, key(*node)),
         }
     }
     decider.check.push_back(ScopeId::ROOT);

@@ -1,15 +1,15 @@
-//! Settles edges and joins, and ends scopes (the page `readiness` of the manual).
+//! Settles what follows from the ends of tasks, and ends scopes (the page `readiness` of the manual).
 
 use flowcell_contract::{Failure, Json, code};
-use flowcell_flow::graph::{EdgeIx, Join, NodeIx, On, Outcome};
+use flowcell_flow::graph::{NodeIx, On, Outcome};
 
-use super::{Decider, close, cycles, passes, race, ready, undo};
+use super::{Decider, close, cycles, edges, passes, ready, undo};
 use crate::{
-    capture::{self, Field},
+    capture,
     fact::{CancelReason, Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey, Unsuccessful},
     limits::MAX_FAILED_ITEM_BYTES,
     outcome,
-    state::{EdgeState, Phase, RunState},
+    state::Phase,
 };
 
 /// Settles edges and ends scopes until nothing more follows.
@@ -41,7 +41,7 @@ fn settle_edges(decider: &mut Decider<'_>, key: TaskKey) {
     let failed = phase == Phase::Failed;
     let mut handled = !failed || node.policy.continue_on_error;
     for edge in &node.outgoing {
-        handled |= settle_edge(decider, key, *edge) && graph.edge(*edge).on != On::Success;
+        handled |= edges::settle_edge(decider, key, *edge) && graph.edge(*edge).on != On::Success;
     }
     if !handled {
         decider.emit(Fact::FailureUnhandled { task: key });
@@ -50,88 +50,9 @@ fn settle_edges(decider: &mut Decider<'_>, key: TaskKey) {
         }
     }
     for edge in &node.outgoing {
-        settle_join(decider, TaskKey { scope: key.scope, node: graph.edge(*edge).to });
+        edges::settle_join(decider, TaskKey { scope: key.scope, node: graph.edge(*edge).to });
     }
     decider.rounds.extend(decider.state.cycle_of(key.node).map(|cycle| (key.scope, cycle)));
-}
-
-/// Settles an edge of a task that ended. Returns true if the edge fired.
-///
-/// An edge that leaves a cycle settles once, when it fires or when the last pass has ended. In a later pass it neither
-/// fires again nor handles a failure. If the condition of an edge that goes back fails, the edge is not settled, and the
-/// end of the pass decides.
-pub(super) fn settle_edge(decider: &mut Decider<'_>, source: TaskKey, edge: EdgeIx) -> bool {
-    let graph = decider.state.graph.clone();
-    let line = graph.edge(edge);
-    let loops = decider.state.loops;
-    if loops {
-        let is_over = line.goes_back && cycles::is_over_limit(decider.state, TaskKey { node: line.to, ..source });
-        if is_over || decider.state.scope(source.scope).edges[line.slot as usize] != EdgeState::Pending {
-            return false;
-        }
-    }
-    let fired = match edge_holds(decider.state, decider.now, source, edge) {
-        Ok(fired) => fired,
-        Err(_) if loops && line.goes_back => return false,
-        Err(failure) => {
-            fail_target(decider, TaskKey { node: line.to, ..source }, failure);
-            false
-        }
-    };
-    if fired || !(loops && line.leaves.is_some()) {
-        decider.emit(Fact::EdgeSettled { scope: source.scope, edge, fired });
-    }
-    fired
-}
-
-/// Returns true if a task has ended as an edge from it requires, and the edge's `when` holds.
-pub(super) fn edge_holds(state: &RunState, now: u64, source: TaskKey, edge: EdgeIx) -> Result<bool, Failure> {
-    let line = state.graph.edge(edge);
-    let node = state.graph.node(source.node);
-    let phase = state.task(source).phase;
-    let failed = phase == Phase::Failed;
-    let reached = match line.on {
-        On::Success => phase == Phase::Succeeded || (failed && node.policy.continue_on_error),
-        On::Error => failed,
-        On::End => failed || phase == Phase::Succeeded,
-    };
-    match &line.when {
-        Some(when) if reached => {
-            let place = format!("`when` of the edge from `{}`", node.id);
-            capture::holds((state, now), source, when, (Field::Edge(edge), &place))
-        }
-        _ => Ok(reached),
-    }
-}
-
-/// Fails a task that waits for an edge whose `when` fails (rule 6).
-fn fail_target(decider: &mut Decider<'_>, target: TaskKey, failure: Failure) {
-    if decider.state.task(target).phase == Phase::Waiting {
-        ready::fail(decider, target, failure);
-    }
-}
-
-/// Rule 2: decides whether a waiting task's join has opened, or can no longer open.
-pub(super) fn settle_join(decider: &mut Decider<'_>, key: TaskKey) {
-    let task = decider.state.task(key);
-    if task.phase != Phase::Waiting {
-        return;
-    }
-    let node = decider.state.graph.node(key.node);
-    let graph = &decider.state.graph;
-    let is_awaited = |edge: &&EdgeIx| !(decider.state.loops && graph.edge(**edge).goes_back);
-    let settled = node.incoming.iter().filter(is_awaited).count() as u32 - task.pending;
-    let skipped = settled - task.fired;
-    match node.join {
-        Join::Any if task.fired > 0 => {
-            ready::open(decider, key);
-            race::won(decider, key);
-        }
-        Join::All if skipped > 0 => ready::skip(decider, key, SkipReason::Join),
-        _ if task.pending > 0 => {}
-        _ if task.fired > 0 => ready::open(decider, key),
-        _ => ready::skip(decider, key, SkipReason::Join),
-    }
 }
 
 /// Does nothing while a task of the scope is active. Otherwise ends the scope if it is closing or no task waits. If

@@ -32,9 +32,10 @@ impl EarlyAnswers {
     }
 
     /// Returns the reply to the question whether a call may leave. Returns `None` unless the call is one of the first
-    /// attempt of its task, and the options have an answer for the call.
+    /// attempt of its task in this pass, and the options have an answer for the call.
     pub(super) fn to_call(&self, state: &RunState, key: TaskKey, ordinal: u32) -> Option<RunCommand> {
-        state.find(key).filter(|task| task.attempt == 1)?;
+        let loops = state.cycle_of(key.node).is_some();
+        state.find(key).filter(|task| task.attempt == 1 || loops && task.tries() == 1)?;
         self.reply(state, key, &format!("#{ordinal}"), QuestionRef::default())
     }
 

@@ -23,7 +23,7 @@ use crate::{
     call_log::Reply,
     command::{HubError, RunCommand},
     decide::Input,
-    fact::{AgentFact, CallRecord, Fact, Migrated, ScopeId, TaskKey, Write},
+    fact::{AgentFact, CallRecord, Fact, Migrated, TaskKey, Write},
     hub::{Channel, Command},
     limits::{EVICT_MS, MAX_DEPTH},
     live::LivePermit,
@@ -238,12 +238,7 @@ impl Driver {
         let config = attempt.as_ref().map_or_else(|_| Value::null(), |attempt| attempt.config.clone());
         let calls = Arc::new(attempt::calls(&self.site, &self.state, key, config));
         self.add_timers(key);
-        let kept = self
-            .options
-            .kept_outputs
-            .get(&key.node)
-            .filter(|_| key.scope == ScopeId::ROOT && self.state.is_in_first_pass(key))
-            .cloned();
+        let kept = self.options.kept_outputs.get(&key.node).filter(|_| self.state.may_keep_output(key)).cloned();
         let received = self.attempts.remember(key, &attempt, kept.is_some());
         let result = match attempt {
             Ok(_) if kept.is_some() => ready(Ok(Step::Done(kept.unwrap_or_default()))).boxed(),

@@ -16,9 +16,9 @@ use super::{
 use crate::fact::RunEnd;
 
 /// Number of graphs that a test run compares, times `FLOWCELL_TEST_SCALE`.
-const GRAPHS: u32 = 4_000;
+const GRAPHS: u32 = 3_000;
 /// Number of runs that a test run crashes, times `FLOWCELL_TEST_SCALE`.
-const RUNS: u32 = 1_000;
+const RUNS: u32 = 500;
 
 /// Removes edges until each cycle has one entry.
 fn reduce(mut body: PlannedBody) -> PlannedBody {

@@ -74,7 +74,7 @@ impl Tree {
         let task = self.tasks.entry(place).or_default();
         task.status = status;
         let number = |key: &str| event.data.get(key).and_then(Json::as_u64);
-        task.attempts = number("attempt").unwrap_or(task.attempts);
+        task.attempts += u64::from(event.kind == "task:start");
         task.millis = number("durationMs").or(task.millis);
         task.note = note(event);
         if !matches!(event.kind, "task:idle" | "task:busy") {
@@ -129,8 +129,13 @@ impl Tree {
             let parent = &place[..place.len() - 1];
             if parent != pass {
                 pass = parent;
-                if let Some(Part::Pass(number)) = parent.last() {
-                    text.push_str(&format!("{}[{number}]\n", "  ".repeat(parent.len())));
+                if let [owner @ .., Part::Pass(number)] = parent {
+                    // No line stands for a cycle of edges, so its passes have the id of its entry.
+                    let name = match owner.last() {
+                        Some(Part::Node(_, name)) if !self.tasks.contains_key(owner) => inert(name).to_string(),
+                        _ => String::new(),
+                    };
+                    text.push_str(&format!("{}{name}[{number}]\n", "  ".repeat(parent.len())));
                 }
             }
             let Some(Part::Node(_, name)) = place.last() else { continue };

@@ -1,0 +1,97 @@
+//! Settles edges and joins (the page `readiness` of the manual).
+
+use flowcell_contract::Failure;
+use flowcell_flow::graph::{EdgeIx, Join, On};
+
+use super::{Decider, race, ready};
+use crate::{
+    capture::{self, Field},
+    fact::{Fact, SkipReason, TaskKey},
+    state::{EdgeState, Phase, RunState},
+};
+
+/// Settles an edge of a task that ended. Returns true if the edge fired.
+///
+/// An edge that leaves a cycle settles once, when it fires or when the last pass has ended. In a later pass it neither
+/// fires again nor handles a failure. If the condition of an edge that goes back fails, the edge is not settled, and the
+/// end of the pass decides.
+pub(super) fn settle_edge(decider: &mut Decider<'_>, source: TaskKey, edge: EdgeIx) -> bool {
+    let graph = decider.state.graph.clone();
+    let line = graph.edge(edge);
+    let loops = decider.state.loops;
+    if loops {
+        let is_over = line.goes_back && is_over_limit(decider.state, TaskKey { node: line.to, ..source });
+        if is_over || decider.state.scope(source.scope).edges[line.slot as usize] != EdgeState::Pending {
+            return false;
+        }
+    }
+    let fired = match edge_holds(decider.state, decider.now, source, edge) {
+        Ok(fired) => fired,
+        Err(_) if loops && line.goes_back => return false,
+        Err(failure) => {
+            fail_target(decider, TaskKey { node: line.to, ..source }, failure);
+            false
+        }
+    };
+    if fired || !(loops && line.leaves.is_some()) {
+        decider.emit(Fact::EdgeSettled { scope: source.scope, edge, fired });
+    }
+    fired
+}
+
+/// Returns true if a task has ended as an edge from it requires, and the edge's `when` holds.
+pub(super) fn edge_holds(state: &RunState, now: u64, source: TaskKey, edge: EdgeIx) -> Result<bool, Failure> {
+    let line = state.graph.edge(edge);
+    let node = state.graph.node(source.node);
+    let phase = state.task(source).phase;
+    let failed = phase == Phase::Failed;
+    let reached = match line.on {
+        On::Success => phase == Phase::Succeeded || (failed && node.policy.continue_on_error),
+        On::Error => failed,
+        On::End => failed || phase == Phase::Succeeded,
+    };
+    match &line.when {
+        Some(when) if reached => {
+            let place = format!("`when` of the edge from `{}`", node.id);
+            capture::holds((state, now), source, when, (Field::Edge(edge), &place))
+        }
+        _ => Ok(reached),
+    }
+}
+
+/// Fails a task that waits for an edge whose `when` fails (rule 6).
+fn fail_target(decider: &mut Decider<'_>, target: TaskKey, failure: Failure) {
+    if decider.state.task(target).phase == Phase::Waiting {
+        ready::fail(decider, target, failure);
+    }
+}
+
+/// Rule 2: decides whether a waiting task's join has opened, or can no longer open.
+pub(super) fn settle_join(decider: &mut Decider<'_>, key: TaskKey) {
+    let task = decider.state.task(key);
+    if task.phase != Phase::Waiting {
+        return;
+    }
+    let node = decider.state.graph.node(key.node);
+    let graph = &decider.state.graph;
+    let is_awaited = |edge: &&EdgeIx| !(decider.state.loops && graph.edge(**edge).goes_back);
+    let settled = node.incoming.iter().filter(is_awaited).count() as u32 - task.pending;
+    let skipped = settled - task.fired;
+    match node.join {
+        Join::Any if task.fired > 0 => {
+            ready::open(decider, key);
+            race::won(decider, key);
+        }
+        Join::All if skipped > 0 => ready::skip(decider, key, SkipReason::Join),
+        _ if task.pending > 0 => {}
+        _ if task.fired > 0 => ready::open(decider, key),
+        _ => ready::skip(decider, key, SkipReason::Join),
+    }
+}
+
+/// Returns true if the cycle that begins at this task is in the pass beyond its limit. This pass only fails the entry, and
+/// no other follows.
+pub(super) fn is_over_limit(state: &RunState, entry: TaskKey) -> bool {
+    let cycle = state.cycle_of(entry.node);
+    cycle.is_some_and(|cycle| state.round(entry.scope, cycle).pass >= state.graph.cycle(cycle).max_passes)
+}
