@@ -108,11 +108,7 @@ fn too_nested(query: &str) -> Option<usize> {
     while let Some((place, byte)) = bytes.next() {
         let is_in_text = open.last() == Some(&b'"');
         match byte {
-            b'\\' if is_in_text => {
-                if bytes.next().is_some_and(|(_, next)| next == b'(') {
-                    open.push(b'(');
-                }
-            }
+            b'\\' if is_in_text => open.extend(bytes.next().map(|(_, next)| next).filter(|next| *next == b'(')),
             b'"' if is_in_text => drop(open.pop()),
             _ if is_in_text => {}
             b'"' | b'(' | b'[' | b'{' => open.push(byte),
