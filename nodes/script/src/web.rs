@@ -21,6 +21,9 @@ use url::{Url, form_urlencoded, quirks};
 
 use crate::{session::Session, thrown::error};
 
+/// A function that `web.js` uses.
+type Native = fn(&JsValue, &[JsValue], &mut Context) -> JsResult<JsValue>;
+
 /// The names, in the order of `web.js`.
 const NAMES: [&str; 8] =
     ["URL", "URLSearchParams", "TextEncoder", "TextDecoder", "atob", "btoa", "structuredClone", "crypto"];
@@ -74,7 +77,7 @@ fn values(context: &mut Context) -> JsResult<JsObject> {
 
 /// Returns the object with the functions that `web.js` uses.
 fn native(context: &mut Context) -> JsObject {
-    let functions: [(&str, fn(&JsValue, &[JsValue], &mut Context) -> JsResult<JsValue>); 10] = [
+    let functions: [(&str, Native); 10] = [
         ("parseUrl", parse_url),
         ("setUrl", set_url),
         ("parseForm", parse_form),
