@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use flowcell_contract::Manifest;
 
-const TYPES: [&str; 46] = [
+const TYPES: [&str; 47] = [
     "agent.classify",
     "agent.coder",
     "agent.plan",
