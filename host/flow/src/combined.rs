@@ -40,6 +40,8 @@ pub fn combine_versions(old: &Graph, new: &Graph, dropped: &[NodeIx]) -> Option<
         (node.slot, node.on_cycle) = (after.slot, after.on_cycle);
         (node.policy, node.labels) = (after.policy.clone(), after.labels.clone());
         node.undo = places.maybe_node(after.undo)?;
+        node.cancels = after.cancels.iter().filter_map(|node| places.node(*node)).collect();
+        node.cancelled_by = after.cancelled_by.iter().filter_map(|node| places.node(*node)).collect();
         node.outgoing.clear();
     }
     let mut edges = old.edges.clone();

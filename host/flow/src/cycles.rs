@@ -308,7 +308,7 @@ fn report_entries(
         id(entry)
     );
     let span = flow.edges[links.edges[entrances[1].1].0].span;
-    diagnostics.error("cycle", span, message, Some(help));
+    diagnostics.new_rule("cycle", span, message, Some(help));
 }
 
 /// Maximum number of node names in a message about a cycle.

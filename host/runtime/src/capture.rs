@@ -272,7 +272,11 @@ impl Viewpoint<'_> {
     /// task or of the pass, and from the field. So it is the same whenever the journal is folded, and for all attempts.
     fn seed(&self) -> Json {
         let address = match self.task {
-            Some(key) => self.state.address(key),
+            // After an undo, the next attempt has other values, as its calls have other keys. So has the undo itself.
+            Some(key) => match self.state.graph.node(key.node).undo_of {
+                Some(undone) => format!("{}~undo", self.state.key_address(TaskKey { node: undone, ..key })),
+                None => self.state.key_address(key),
+            },
             None => self.state.scope(self.scope).path.as_str().to_owned(),
         };
         let field = match self.field {

@@ -42,7 +42,7 @@ mod replies;
 mod settle;
 mod undo;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use flowcell_contract::{Failure, Json, Question, StepResult, Value};
 use flowcell_flow::graph::CycleIx;
@@ -230,8 +230,8 @@ pub trait Entropy {
 
 /// Decides about an input, applies the facts to the state and returns them. A refused input changes nothing.
 pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn Entropy) -> Result<Vec<Fact>, HubError> {
-    let (ended, rounds, check) = Default::default();
-    let mut decider = Decider { state, now, entropy, facts: Vec::new(), ended, rounds, check };
+    let (ended, rounds, stopped, check) = Default::default();
+    let mut decider = Decider { state, now, entropy, facts: Vec::new(), ended, rounds, stopped, check };
     // No attempt begins before the resumption of the run is durable, and none begins when the run parks.
     let dispatches = !matches!(input, Input::Resume { .. } | Input::Park { .. } | Input::Migrate(_));
     arrive::handle_input(&mut decider, input)?;
@@ -254,6 +254,8 @@ struct Decider<'a> {
     ended: VecDeque<TaskKey>,
     /// Cycles whose pass may have ended.
     rounds: VecDeque<(ScopeId, CycleIx)>,
+    /// Cycles that this decision has ended, because their passes followed each other without a pause.
+    stopped: BTreeSet<(ScopeId, CycleIx)>,
     /// Scopes that may have ended.
     check: VecDeque<ScopeId>,
 }

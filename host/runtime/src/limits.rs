@@ -46,6 +46,9 @@ pub const MAX_OPEN_CALLS: usize = 64;
 pub const CALL_GRACE_MS: u64 = 10_000;
 /// Maximum number of events of a run. A run with more ends with `run_too_large`.
 pub const MAX_RUN_EVENTS: u64 = 5_000_000;
+/// Maximum number of facts of one decision before it begins another pass of a cycle of edges. Beyond it the entry of the
+/// cycle fails: passes in which no node runs would follow each other without end.
+pub const MAX_FACTS_BEFORE_PASS: usize = 100_000;
 /// Approximate maximum bytes of the events of a run as JSON text. A run with more ends with `run_too_large`.
 pub const MAX_RUN_BYTES: u64 = 1 << 30;
 /// Work of expressions in one turn of a driver, in the unit of [`flowcell_expr::limits::WORK`]. Beyond this the

@@ -142,6 +142,18 @@ edges:
             given: Ok(json!({ "code": "loop_limit", "passes": null })),
         },
         Strange {
+            name: "passes in which no node runs end",
+            flow: r#"
+outputs: { first: "{{ a.error.code }}", last: "{{ d.error.code }}" }
+nodes:
+  - { id: a, type: control.noop, when: "(flow.input.never | required) > 1", policy: { continueOnError: true } }
+  - { id: b, type: control.noop, when: "(flow.input.never | required) > 1", policy: { continueOnError: true } }
+  - { id: c, type: control.noop, when: "(flow.input.never | required) > 1", policy: { continueOnError: true } }
+  - { id: d, type: control.noop, when: "(flow.input.never | required) > 1", policy: { continueOnError: true } }
+edges: [a -> b -> c -> d, d -> d, d -> c, d -> b, d -> a]"#,
+            given: Ok(json!({ "first": "loop_limit", "last": "condition_error" })),
+        },
+        Strange {
             name: "too many passes fail the run",
             flow: r#"
 nodes: [{ id: count, COUNT }]

@@ -57,7 +57,11 @@ pub(super) fn begin_pass(state: &mut RunState, scope: ScopeId, entry: NodeIx, pa
     let cycle = cycle_at(state, entry);
     let line = graph.cycle(cycle);
     let has_fired = |state: &RunState, slot: u32| state.scope(scope).edges[slot as usize] == EdgeState::Fired;
-    let value = |state: &RunState, edge| (edge, capture::edge_value(state, scope, edge));
+    // An edge that left an inner cycle in an earlier pass of it keeps the value of that pass.
+    let value = |state: &RunState, edge| {
+        let left = state.scope(scope).left.iter().find(|left| left.edge == edge);
+        (edge, left.map_or_else(|| capture::edge_value(state, scope, edge), |left| left.value.clone()))
+    };
     let began_by = line.back.iter().copied().filter(|edge| has_fired(state, graph.edge(*edge).slot));
     let began_by: Vec<_> = began_by.map(|edge| value(state, edge)).collect();
     let outputs = |state: &RunState, nodes: &[NodeIx]| -> BTreeMap<NodeIx, Json> {

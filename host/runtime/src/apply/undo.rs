@@ -1,6 +1,6 @@
 //! The effects of successes that can be undone, and of undos.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use flowcell_contract::Json;
 use flowcell_flow::graph::{NodeIx, Reference};
@@ -31,8 +31,15 @@ fn uses_undo(state: &RunState, node: NodeIx) -> bool {
 pub(super) fn hand_up(state: &mut RunState, id: ScopeId) {
     let ended = state.scope_mut(id);
     let undoable = std::mem::take(&mut ended.undoable);
+    let renewed = ended.renewed;
     if let Some(owner) = ended.owner.filter(|_| !undoable.is_empty()) {
-        state.scope_mut(owner.scope).undoable.extend(undoable);
+        let around = &mut state.scope_mut(owner.scope).undoable;
+        if renewed {
+            // An earlier attempt of the owner may have handed up the same task. Its calls are the same, and are undone once.
+            let again: HashSet<_> = undoable.iter().map(|undoable| undoable.address.as_str()).collect();
+            around.retain(|earlier| !again.contains(earlier.address.as_str()));
+        }
+        around.extend(undoable);
     }
 }
 

@@ -57,6 +57,7 @@ pub(super) fn held(decider: &mut Decider<'_>, key: TaskKey, (attempt, ordinal): 
     };
     if decider.state.find(key).is_some_and(waits) {
         decider.emit(Fact::CallHeld { task: key, attempt, ordinal });
+        race::call_ended(decider, key);
         return quotas::reach(decider, hold);
     }
     let failure = Failure::new(code::QUOTA_EXCEEDED, format!("the quota `{}` is used up", hold.quota));
@@ -182,8 +183,12 @@ pub(super) fn resolve(decider: &mut Decider<'_>, task: &str, resolution: Resolut
                 agents::call_ended(decider, key, ordinal, agent, &Ok(reply));
             }
             ask_about_calls(decider, key);
+            race::call_ended(decider, key);
         }
-        Resolution::Repeat => ask_about_calls(decider, key),
+        Resolution::Repeat => {
+            ask_about_calls(decider, key);
+            race::call_ended(decider, key);
+        }
         Resolution::Output(output) => {
             call_ends::give_up(decider, key);
             decider.emit(Fact::TaskSucceeded { task: key, output, received: None });

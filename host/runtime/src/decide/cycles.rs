@@ -6,6 +6,7 @@ use flowcell_flow::graph::{Cycle, CycleIx, Edge};
 use super::{Decider, edges, ready};
 use crate::{
     fact::{Fact, ScopeId, TaskKey},
+    limits::MAX_FACTS_BEFORE_PASS,
     state::EdgeState,
 };
 
@@ -23,8 +24,18 @@ pub(super) fn check(decider: &mut Decider<'_>, scope: ScopeId, cycle: CycleIx) {
     }
     let pass = round.pass + 1;
     let entry = TaskKey { scope, node: line.entry };
+    let is_at_once = decider.facts.len() >= MAX_FACTS_BEFORE_PASS;
     match goes_on(decider, scope, line) {
+        Ok(true) if is_at_once && !decider.stopped.insert((scope, cycle)) => end(decider, scope, line),
         Ok(false) => end(decider, scope, line),
+        Ok(true) if is_at_once => {
+            let message = format!(
+                "passes of the cycle of edges that begins at `{}` follow each other without a pause, because none of its nodes runs",
+                graph.node(line.entry).id
+            );
+            decider.emit(Fact::CyclePassStarted { scope, entry: line.entry, pass });
+            ready::fail(decider, entry, Failure::new(code::LOOP_LIMIT, message));
+        }
         Ok(true) if pass >= line.max_passes => {
             let message = format!(
                 "the cycle of edges that begins at `{}` would begin pass {} of at most {} (`maxPasses`)",

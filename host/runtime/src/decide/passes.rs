@@ -18,7 +18,10 @@ pub(super) fn start(decider: &mut Decider<'_>, owner: TaskKey, variables: Json) 
 
 fn begin_pass(decider: &mut Decider<'_>, owner: TaskKey, index: u32, variables: Option<Json>, own: Option<Json>) {
     let scope = ScopeId(decider.state.next_scope);
-    let renewed = decider.state.task(owner).attempt > 1 || decider.state.scope(owner.scope).renewed;
+    let task = decider.state.task(owner);
+    // The attempts of a node are counted on through the passes of a cycle, which are in the address.
+    let attempt = if decider.state.cycle_of(owner.node).is_some() { task.tries() } else { task.attempt };
+    let renewed = attempt > 1 || decider.state.scope(owner.scope).renewed;
     decider.emit(Fact::PassStarted { scope, owner, index, variables, own, renewed });
     ready::begin_scope(decider, scope);
 }

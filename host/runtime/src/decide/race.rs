@@ -16,7 +16,10 @@ pub(super) fn won(decider: &mut Decider<'_>, join: TaskKey) {
 /// Cancels a task whose call has ended, if its branch has lost in the meantime.
 pub(super) fn call_ended(decider: &mut Decider<'_>, key: TaskKey) {
     let graph = decider.state.graph.clone();
-    let has_opened = |join: &_| decider.state.task(TaskKey { scope: key.scope, node: *join }).phase != Phase::Waiting;
+    let has_opened = |join: &_| {
+        let join = decider.state.task(TaskKey { scope: key.scope, node: *join });
+        join.fired > 0 && join.phase != Phase::Waiting
+    };
     if graph.node(key.node).cancelled_by.iter().any(has_opened) {
         lose(decider, key);
     }

@@ -183,6 +183,13 @@ impl Trace {
     }
 
     fn follow(&mut self, fact: &Fact) {
+        // What an earlier attempt of the node undid, a later one has done again.
+        if let Fact::TaskSucceeded { task, .. } = fact
+            && task.scope == ScopeId::ROOT
+        {
+            let node = self.node(*task);
+            self.undone.remove(&node);
+        }
         match fact {
             Fact::PassStarted { scope, owner, .. } => {
                 let node = self.node(*owner);

@@ -249,7 +249,11 @@ fn ask_again(graph: &Graph, decided: HashSet<NodeIx>, anew: &mut HashSet<NodeIx>
 pub(super) fn kept_or_lost(fact: &Fact) -> Option<(TaskKey, Option<&Value>)> {
     match fact {
         Fact::TaskSucceeded { task, output, .. } => Some((*task, Some(output))),
-        Fact::TaskReady { task, .. } | Fact::TaskSkipped { task, .. } => Some((*task, None)),
+        // In a later pass of a cycle a task may end in another way than in the pass before.
+        Fact::TaskReady { task, .. }
+        | Fact::TaskSkipped { task, .. }
+        | Fact::TaskFailed { task, .. }
+        | Fact::TaskCancelled { task, .. } => Some((*task, None)),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use flowcell_contract::{Attempt, Calls, Json, NodeRunner, StepResult};
-use flowcell_flow::graph::{FlowPolicy, Graph, On};
+use flowcell_flow::graph::{FlowPolicy, Graph, On, Retry, RetryOn};
 use futures_util::future::{self, BoxFuture};
 
 use super::{
@@ -100,7 +100,12 @@ struct Case {
 
 impl Case {
     fn new(body: &PlannedBody, policy: FlowPolicy) -> Case {
-        let scripted = lower(body, policy);
+        Case::changed(body, policy, |_| {})
+    }
+
+    fn changed(body: &PlannedBody, policy: FlowPolicy, change: impl FnOnce(&mut Graph)) -> Case {
+        let mut scripted = lower(body, policy);
+        change(&mut scripted.graph);
         let mut world = world(&scripted, None);
         let given = Arc::new(Given { plans: scripted.plans, inputs: Mutex::default() });
         world.runner = given.clone();
@@ -189,6 +194,21 @@ fn the_tasks_of_ended_passes_are_undone_with_their_values() {
         assert_eq!(given.get("task").unwrap().as_str(), Some(format!("n0[{pass}].n2").as_str()));
         assert_eq!(undo.get("output"), given.get("output"), "the id of the undone node is its output");
     }
+}
+
+/// A list whose later attempt does the same again has done it once: the calls have the same keys.
+#[test]
+fn what_a_retried_list_does_again_is_undone_once() {
+    // n0 owns n1, which n3 undoes, and n2, which fails.
+    let each = Plan::Each { items: 2, concurrency: 1, may_fail: 0 };
+    let inner = chain(vec![Plan::Done, Plan::Fail]).with_undo(0, Plan::Done);
+    let body = flow(vec![owner(each, inner)], vec![]);
+    let case = Case::changed(&body, FlowPolicy::default(), |graph| {
+        graph.nodes[0].policy.retry = Retry { max_attempts: 3, backoff_ms: 0, on: RetryOn::Any, ..Retry::default() };
+    });
+    let result = case.run();
+    assert_eq!(undone(&result), ["n0[0].n1"]);
+    assert_eq!(result.events.iter().filter(|event| event.kind == "pass:start").count(), 3);
 }
 
 /// A scope undoes its tasks before each next attempt. Those of a scope that succeeded are undone with the flow.
