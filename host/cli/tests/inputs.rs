@@ -37,6 +37,7 @@ fn every_type() -> Vec<(&'static str, &'static str, Value)> {
         ),
         ("control.merge", "input: { mode: all }", json!({ "mode": "all" })),
         ("control.noop", "input: { value: '{{ flow.input }}' }", json!({ "value": input() })),
+        ("control.scope", "body: { nodes: [{ id: within, type: control.noop }] }", json!({})),
         (
             "control.subflow",
             "input: { name: child, input: { of: '{{ flow.input.n }}' } }",

@@ -153,7 +153,8 @@ impl Reader<'_> {
         };
         let number = marked(MarkKind::MaxFailures).and_then(Json::as_u64);
         let percent = marked(MarkKind::MaxFailuresPercent).and_then(Json::as_f64);
-        let part = percent.map(|percent| (passes as f64 * percent / 100.0) as u64);
+        // A product such as 10,000 * 0.57 % is a little below its whole number.
+        let part = percent.map(|percent| (passes as f64 * percent / 100.0 + 1e-6) as u64);
         let most = number.into_iter().chain(part).min()?;
         Some(u32::try_from(most).unwrap_or(u32::MAX))
     }

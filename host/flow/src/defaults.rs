@@ -23,6 +23,8 @@ pub(crate) struct Defaults<'t> {
     pub(crate) grants: Vec<(&'t Entry, Json)>,
     /// The policy of a node that sets none of its members.
     pub(crate) policy: NodePolicy,
+    /// The rules of the default `retry`, as they are written.
+    pub(crate) retry_rules: Option<&'t Tree>,
     policy_members: &'t [Entry],
     is_given: bool,
 }
@@ -37,7 +39,8 @@ pub(crate) fn read<'t>(head: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Def
         defaults.grants = members(grants).iter().map(|entry| (entry, entry.value.json())).collect();
     }
     if let Some(policy) = map(tree, POLICY, diagnostics) {
-        policy::read_node(policy, &mut defaults.policy, diagnostics);
+        policy::read_node(policy, &mut defaults.policy, None, diagnostics);
+        defaults.retry_rules = policy.member("retry").and_then(|retry| retry.member("rules"));
         defaults.policy_members = members(policy);
     }
     defaults

@@ -96,9 +96,10 @@ const TYPES: &[(&[&str], &str)] = &[
         &["set", "assign", "variable", "pass", "nop", "variables", "editfields", "setfields"],
         "use `control.noop` with a `value`, or `data.set`",
     ),
+    (&["jq", "jsonata", "jsonpath"], "use `data.query`, which runs queries in the language jq"),
     (
-        &["transform", "mapper", "expression", "jq", "jsonata", "jsonpath"],
-        "compute the value in `{{ }}`, or use `data.map` or `script.run`",
+        &["transform", "mapper", "expression"],
+        "compute the value in `{{ }}`, or use `data.map`, `data.query` or `script.run`",
     ),
     (&["llm", "openai", "chat", "model", "aiagent", "agent", "prompt"], "use `agent.run`"),
     (&["executeworkflow", "workflow", "call", "subworkflow", "flow"], "use `control.subflow`"),

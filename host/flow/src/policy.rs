@@ -23,8 +23,9 @@ pub(crate) fn read_flow(tree: &Tree, policy: &mut FlowPolicy, diagnostics: &mut 
     }
 }
 
-/// Reads `policy` of a node. Members that it does not set keep their values in `policy`.
-pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, diagnostics: &mut Diagnostics<'_>) {
+/// Reads `policy` of a node. Members that it does not set keep their values in `policy`. `rules`: the rules of the `retry`
+/// in `flow.defaults`, which hold for a `retry` without rules.
+pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, rules: Option<&Tree>, diagnostics: &mut Diagnostics<'_>) {
     let allowed = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
     check_keys_or(entries(tree, "a policy", diagnostics), &allowed, key_hints::for_policy, diagnostics);
     if let Some(timeout) = whole_number(tree, "timeoutMs", (1, MAX_TIMEOUT_MS), diagnostics) {
@@ -37,14 +38,14 @@ pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, diagnostics: &mut 
         policy.continue_on_error = continues;
     }
     if let Some(retry) = tree.member("retry") {
-        read_retry(retry, &mut policy.retry, diagnostics);
+        read_retry(retry, &mut policy.retry, rules, diagnostics);
     }
 }
 
 /// The members of a `retry` and of each of its rules.
 const RETRY_KEYS: [&str; 7] = ["maxAttempts", "backoffMs", "factor", "maxBackoffMs", "jitter", "on", "rules"];
 
-fn read_retry(tree: &Tree, retry: &mut Retry, diagnostics: &mut Diagnostics<'_>) {
+fn read_retry(tree: &Tree, retry: &mut Retry, rules: Option<&Tree>, diagnostics: &mut Diagnostics<'_>) {
     if let Some(attempts) = tree.json().as_u64() {
         let help = Some(format!("write `{}`", key_hints::retry(attempts)));
         return diagnostics.error("wrong_type", tree.span, "`retry` must be a map, not a number", help);
@@ -57,6 +58,9 @@ fn read_retry(tree: &Tree, retry: &mut Retry, diagnostics: &mut Diagnostics<'_>)
     check_delay(tree, retry, diagnostics);
     if let Some(rules) = tree.member("rules") {
         retry.rules = read_rules(rules, retry, diagnostics);
+    } else if let Some(rules) = rules {
+        // What the rules do not set is as in this `retry`. Their mistakes are reported in `flow.defaults`.
+        retry.rules = read_rules(rules, retry, &mut Diagnostics::new("", "", diagnostics.mode()));
     }
 }
 

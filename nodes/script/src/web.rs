@@ -31,10 +31,12 @@ const NAMES: [&str; 8] =
 /// The name of `web.js` in stack traces.
 const FILE: &str = "flowcell:web";
 
-/// Base64 as browsers read it: the padding may be missing.
+/// Base64 as browsers read it: the padding may be missing, and bits behind the last byte do not count.
 const FORGIVING: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
 );
 
 /// Maximum number of random bytes in one call; `web.js` has the same limit.

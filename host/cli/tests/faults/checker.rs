@@ -10,7 +10,10 @@ use std::{
 use rusqlite::{Connection, OpenFlags, params};
 use serde_json::Value;
 
-use crate::ledger::{Book, Fate};
+use crate::{
+    ledger::{Book, Fate},
+    outcomes,
+};
 
 /// The minimum percentage of top runs that succeed. If no run succeeded, a test would prove nothing.
 const MIN_SUCCEEDED_PERCENT: usize = 90;
@@ -349,16 +352,7 @@ fn check_facts(run: &Run, wrong: &mut Vec<String>) {
             wrong.push(format!("I2 it ended {how}, and its row says {}", run.standing));
         }
     }
-    let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
-    for (name, fact) in &facts {
-        let task = fact["task"].to_string();
-        match name.as_str() {
-            "TaskReady" => _ = outcomes.entry(task).or_default(),
-            "TaskSucceeded" | "TaskFailed" | "TaskSkipped" | "TaskCancelled" => *outcomes.entry(task).or_default() += 1,
-            _ => {}
-        }
-    }
-    for (task, count) in outcomes {
+    for (task, count) in outcomes::of(&facts) {
         if count > 1 || (count == 0 && end.is_some()) {
             wrong.push(format!("I3 the task {task} has {count} outcomes"));
         }

@@ -22,6 +22,7 @@ mod killed;
 mod killed_anywhere;
 mod ledger;
 mod moved;
+mod outcomes;
 mod process;
 mod restored;
 mod sabotaged;

@@ -119,6 +119,7 @@ fn texts_become_bytes_and_back() {
         ),
         ("return new TextDecoder().decode(new TextEncoder().encode('a'.repeat(300000))).length", json!(300_000)),
         ("return [btoa('hé\\u0000'), atob('aOkA'), atob(' aGk '), btoa('')]", json!(["aOkA", "hé\u{0}", "hi", ""])),
+        ("return [atob('ab'), atob('YR==')]", json!(["i", "a"])),
     ]);
     check_errors(&[
         ("new TextDecoder('utf-16')", "can decode UTF-8 only, not utf-16"),

@@ -11,7 +11,7 @@ use minijinja::{
     },
 };
 
-use super::tree::static_path;
+use super::{names, tree::static_path};
 use crate::{error::ExprError, functions, path::shorten, quoted::end_of_quoted};
 
 /// Maximum number of prefixes that are parsed to find the longest valid one.
@@ -236,6 +236,14 @@ pub(super) fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> Expr
         Expr::Var(name) => ExprError::new(format!("unknown function `{}`", name.id)),
         _ => ExprError::new("values have no methods"),
     };
+    if matches!(callee, Expr::Var(_)) && names::RANDOM_CALLS.iter().any(|(function, ..)| *function == name) {
+        let help = match name {
+            "random" => "write `random()`, or `random(6)` for a whole number from 0 to 5",
+            "shuffle" => "write `shuffle(list)`",
+            _ => "write `uuid()`",
+        };
+        return ExprError::new(format!("`{name}` does not take these arguments")).hint(help);
+    }
     let Some(found) = functions::find(name) else {
         return error.hint(functions::without_call(name).unwrap_or(
             "use a filter: `value | name`; `flowcell functions` lists them, and `script.run` does other computations",

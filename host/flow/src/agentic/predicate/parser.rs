@@ -40,9 +40,23 @@ pub(super) fn parse(written: &str) -> Result<Predicate, PredicateError> {
     let predicate = parser.any()?;
     match parser.rest.is_empty() {
         true => Ok(predicate),
+        false if parser.rest.starts_with(')') => {
+            Err(error("the predicate closes more parentheses than it opens", "remove a `)`"))
+        }
         // Everything else ends a right side, or is refused where a part begins.
-        false => Err(error("the predicate closes more parentheses than it opens", "remove a `)`")),
+        false => Err(behind_parenthesis(parser.rest)),
     }
+}
+
+/// Creates the error about text that follows a parenthesis without an operator.
+fn behind_parenthesis(rest: &str) -> PredicateError {
+    let word = rest.split_whitespace().next().unwrap_or_default();
+    let help = match word {
+        "and" => "write `&&` instead of `and`",
+        "or" => "write `||` instead of `or`",
+        _ => "write `&&` or `||` between two parts",
+    };
+    (format!("`{}` follows a parenthesis", for_message(word)), help.to_owned())
 }
 
 /// The left side of a comparison.
@@ -159,7 +173,8 @@ impl<'t> Parser<'t> {
         self.depth -= 1;
         match self.skip(")") {
             true => Ok(inside),
-            false => Err(error("a `(` is not closed", "add `)`")),
+            false if self.rest.is_empty() => Err(error("a `(` is not closed", "add `)`")),
+            false => Err(behind_parenthesis(self.rest)),
         }
     }
 
