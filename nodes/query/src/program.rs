@@ -4,13 +4,17 @@ use flowcell_sdk::{Failure, Result};
 use jaq_core::{
     Compiler, Filter,
     compile::Undefined,
-    load::{self, Arena, Error, File, Loader},
+    load::{
+        self, Arena, Error, File, Lexer, Loader, Parser,
+        lex::{StrPart, Tok, Token},
+        parse::{Def, Term},
+    },
 };
 use serde_json::json;
 
 use crate::{
     absent,
-    functions::{self, Data},
+    functions::{self, Data, TO_TEXT},
     value::truncated,
 };
 
@@ -19,6 +23,8 @@ pub(crate) const MAX_QUERY_BYTES: usize = 64 << 10;
 /// Maximum number of brackets, and of texts with `\(…)`, that are open at the same place of a query. Each takes stack of
 /// the parser.
 pub(crate) const MAX_QUERY_NESTING: usize = 100;
+/// The name of the function that has a query with `\(…)` as its body.
+const BODY: &str = "query_with_texts";
 
 /// Compiles a query. `vars` are the names of its variables, with `$`.
 pub(crate) fn compile(query: &str, vars: &[String]) -> Result<Filter<Data>> {
@@ -31,12 +37,52 @@ pub(crate) fn compile(query: &str, vars: &[String]) -> Result<Filter<Data>> {
         return Err(failure(query, &query[place..], &message));
     }
     let arena = Arena::default();
-    let modules = Loader::new(functions::definitions()).load(&arena, File { code: query, path: () });
+    let mut definitions: Vec<Def<&str>> = functions::definitions().collect::<Vec<_>>();
+    let body = query_with_texts(query).map(|body| Def { name: BODY, args: Vec::new(), body });
+    let code = if body.is_some() { BODY } else { query };
+    definitions.extend(body);
+    let modules = Loader::new(definitions).load(&arena, File { code, path: () });
     let modules = modules.map_err(|errors| first(errors, |error| unreadable(query, error)))?;
     load::import(&modules, |_| Err(String::new())).map_err(|errors| first(errors, |error| unreadable(query, error)))?;
     let compiler =
         Compiler::default().with_funs(functions::natives()).with_global_vars(vars.iter().map(String::as_str));
     compiler.compile(modules).map_err(|errors| first(errors, |undefined| unknown(query, undefined)))
+}
+
+/// Parses a query in which [`TO_TEXT`] writes the values of texts with `\(…)`, and not the interpreter. Returns `None` for
+/// queries without such texts, and for those with mistakes.
+fn query_with_texts(query: &str) -> Option<Term<&str>> {
+    if !query.contains("\\(") {
+        return None;
+    }
+    let tokens = with_formats(Lexer::new(query).lex().ok()?);
+    Parser::new(&tokens).parse(Parser::term).ok()
+}
+
+/// Puts the name of a format before each text with `\(…)` that has none.
+fn with_formats<'a>(tokens: Vec<Token<&'a str>>) -> Vec<Token<&'a str>> {
+    let mut done = Vec::with_capacity(tokens.len());
+    for Token(text, kind) in tokens {
+        let kind = match kind {
+            Tok::Block(inner) => Tok::Block(with_formats(inner)),
+            Tok::Str(parts) => {
+                let has_terms = parts.iter().any(|part| matches!(part, StrPart::Term(_)));
+                if has_terms && !matches!(done.last(), Some(Token(_, Tok::Fmt))) {
+                    done.push(Token(TO_TEXT, Tok::Fmt));
+                }
+                let parts = parts.into_iter().map(|part| match part {
+                    StrPart::Term(Token(text, Tok::Block(inner))) => {
+                        StrPart::Term(Token(text, Tok::Block(with_formats(inner))))
+                    }
+                    other => other,
+                });
+                Tok::Str(parts.collect())
+            }
+            other => other,
+        };
+        done.push(Token(text, kind));
+    }
+    done
 }
 
 /// Returns the failure for the first error of the query. Errors of the library, which has none, have no place in it.

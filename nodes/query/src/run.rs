@@ -132,7 +132,7 @@ fn error_text(error: jaq_json::Error) -> String {
     match error.into_val() {
         Val::TStr(text) => String::from_utf8_lossy(&text).into_owned(),
         Val::Null => "the query called `error` without a message".to_owned(),
-        other => other.to_string(),
+        other => value::whole(other).to_string(),
     }
 }
 

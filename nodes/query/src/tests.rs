@@ -79,6 +79,131 @@ fn queries_give_what_jq_gives() {
     }
 }
 
+/// jq gives the same results, but for the keys `k` and `K` of entries and for letters beyond ASCII in patterns.
+#[test]
+fn deletions_texts_and_groups_are_those_of_jq() {
+    let rows = [
+        // Deletions use the places before the first deletion.
+        ("[1, 2, 3] | del(.[0, 1])", json!([[3]])),
+        ("[1, null, 2, null, 3, 9] | delpaths([paths(. == null)])", json!([[1, 2, 3, 9]])),
+        ("[1, 2, 3, 4] | del(.[0], .[-1], .[3])", json!([[2, 3]])),
+        ("[1, 2, 3, 4, 5] | del(.[0:2], .[2], .[-1:])", json!([[4]])),
+        ("[1, 2, 3] | del(.[1:]), del(.[]), del(.[9]), del(.[-4])", json!([[1], [], [1, 2, 3], [1, 2, 3]])),
+        ("[[1, 2, 3], [4]] | del(.[0][0, 1], .[1])", json!([[[3]]])),
+        ("[[1, 2, 3], [4]] | del(.[0][0], .[0])", json!([[[4]]])),
+        ("[1, [2, 3]] | del(.[1:][0][0])", json!([[1, [3]]])),
+        ("{} | del(.a.b), del(.a), delpaths([[\"a\", 0, \"b\"]])", json!([{}, {}, {}])),
+        ("{\"a\": 1, \"b\": 2, \"c\": 3} | del(.a) | tojson, keys_unsorted", json!(["{\"b\":2,\"c\":3}", ["b", "c"]])),
+        ("{\"a\": [1, null], \"b\": null} | del(.. | select(. == null))", json!([{ "a": [1] }])),
+        ("{\"a\": 1, \"b\": {\"c\": 2}} | del(.a, .b.c), del(.[])", json!([{ "b": {} }, {}])),
+        ("[range(6)] | del(.[] | select(. % 2 == 0))", json!([[1, 3, 5]])),
+        ("1 | delpaths([]), delpaths([[]]), del(.)", json!([1, null, null])),
+        ("null | del(.a), del(.[0])", json!([null, null])),
+        (
+            "[5, 6] | to_entries, ({\"a\": 1} | with_entries(.value += 1)), with_entries(.value += 1)?",
+            json!([[{ "key": 0, "value": 5 }, { "key": 1, "value": 6 }], { "a": 2 }]),
+        ),
+        ("[[{\"a\": 1}] | paths]", json!([[[0], [0, "a"]]])),
+        // Whole numbers have no point in texts.
+        (
+            "6 / 2 | \"\\(.)\", tostring, tojson, @text, @json, @uri, @html, @sh, @base64",
+            json!(["3", "3", "3", "3", "3", "3", "3", "3", "Mw=="]),
+        ),
+        (
+            "[6 / 2, 1 / 4] | @csv, @tsv, @sh, join(\"-\"), tojson, tostring, \"\\(.)\"",
+            json!(["3,0.25", "3\t0.25", "3 0.25", "3-0.25", "[3,0.25]", "[3,0.25]", "[3,0.25]"]),
+        ),
+        ("{\"a\": [4 / 2], \"b\": {\"c\": -6 / 2}} | tojson", json!(["{\"a\":[2],\"b\":{\"c\":-3}}"])),
+        ("9 | sqrt | \"\\(.)\", \"a\\(\"b\\(. * 1.0)\")c\"", json!(["3", "ab3c"])),
+        (
+            "def f: \"x\\(. / 2)\"; 4 | f, [f], {\"k\\(. / 2)\": 1}, {a: \"\\(. / 2)\"}",
+            json!(["x2", ["x2"], { "k2": 1 }, { "a": "2" }]),
+        ),
+        (
+            "{\"k2\": 5} | .\"k\\(4 / 2)\", .[\"k\\(4 / 2)\"], (. | .\"k\\(2)\"), {\"k\\(4 / 2)\"}",
+            json!([5, 5, 5, { "k2": 5 }]),
+        ),
+        ("{\"a\": {\"k2\": 5}} | .a.\"k\\(4 / 2)\", .a[\"k\\(4 / 2)\"]", json!([5, 5])),
+        ("4 / 2 | @json \"v\\(.)\", @base64 \"\\(.)\", @text \"\\(.)\"", json!(["v2", "Mg==", "2"])),
+        ("reduce (1, 2) as $x (\"\"; . + \"\\($x / 1)\"), (label $l | \"\\(1, break $l)\")", json!(["12", "1"])),
+        ("[{\"id\": 4}] | INDEX(.id / 2)", json!([{ "2": { "id": 4 } }])),
+        ("[1.5, 100 / 3 | tostring | length > 3]", json!([[false, true]])),
+        ("\"A\\(1, 2)\" // error | ascii_downcase", json!(["a1", "a2"])),
+        // join, flatten, from_entries
+        ("[\"a\", null, \"b\"] | join(\",\")", json!(["a,,b"])),
+        ("[1, true, \"x\", false, 0.5] | join(\"-\")", json!(["1-true-x-false-0.5"])),
+        ("[] | join(\",\"), flatten, flatten(1)", json!(["", [], []])),
+        ("[null] | join(\",\")", json!([""])),
+        ("[1, 2] | join(null), ([1] | join(2))", json!(["12", "1"])),
+        ("{\"a\": \"x\", \"b\": 2} | join(\"/\")", json!(["x/2"])),
+        ("[\"a\", \"b\"] | join(\",\", \"/\")", json!(["a,b", "a/b"])),
+        (
+            "[1, [2, [3, [4]]]] | flatten(0), flatten(1), flatten",
+            json!([[1, [2, [3, [4]]]], [1, 2, [3, [4]]], [1, 2, 3, 4]]),
+        ),
+        (
+            "[{\"k\": \"a\", \"v\": 1}, {\"name\": \"b\", \"Value\": 2}, {\"Name\": \"c\", \"value\": null}, {\"K\": \"d\"}, {\"Key\": \"e\", \"value\": false}] | from_entries",
+            json!([{ "a": 1, "b": 2, "c": null, "d": null, "e": false }]),
+        ),
+        // Groups without a match
+        ("\"b\" | [scan(\"(a)?b\")]", json!([[[null]]])),
+        (
+            "\"ab b\" | [scan(\"(a)?(b)\")], [scan(\"b\")], [scan(\"B\"; \"i\")]",
+            json!([[["a", "b"], [null, "b"]], ["b", "b"], ["b", "b"]]),
+        ),
+        ("\"b\" | capture(\"(?<x>a)|(?<y>b)\")", json!([{ "x": null, "y": "b" }])),
+        (
+            "\"b\" | match(\"(?<x>a)?b\").captures",
+            json!([[{ "offset": -1, "length": 0, "string": null, "name": "x" }]]),
+        ),
+        (
+            "\"ab\" | sub(\"(?<x>c)?a\"; \"[\\(.x)]\"), test(\"(c)?a\"), [splits(\"(c)?a\")]",
+            json!(["[null]b", true, ["", "b"]]),
+        ),
+        // Patterns know ASCII only. Those of jq know all letters.
+        (
+            "\"Ää\" | [test(\"^ä\"; \"i\"), test(\"(?i)^ä\"), test(\"\\\\w\"), test(\"[ä]$\")]",
+            json!([[false, false, false, true]]),
+        ),
+        // Base64
+        ("\"aGk\", \"aGk=\", \"aGl\", \"\" | @base64d", json!(["hi", "hi", "hi", ""])),
+    ];
+    for (query, expected) in rows {
+        assert_eq!(values(&json!(1), query).to_string(), expected.to_string(), "{query}");
+    }
+    let rows = [
+        ("[[1]] | join(\",\")", "cannot calculate"),
+        ("[{}] | join(\",\")", "cannot calculate"),
+        ("[1, 2] | join(1)", "cannot calculate \"1\" + 1"),
+        ("[{\"key\": null, \"value\": 1}] | from_entries", "cannot use null as the key"),
+        ("[{\"key\": false, \"value\": 1}] | from_entries", "cannot use null as the key"),
+        ("[{\"key\": (6 / 2), \"value\": 1}] | from_entries", "cannot use 3 as the key"),
+        ("[1] | flatten(-1)", "flatten depth must not be negative"),
+        ("1 | delpaths([[\"a\"]])", "cannot index 1"),
+        ("[1] | delpaths([[\"a\"]])", "cannot index"),
+        ("[1] | delpaths([1])", "cannot use 1 as array"),
+        ("\"a\\(1 / 0)\" | error", "aInfinity"),
+    ];
+    for (query, message) in rows {
+        let failure = failure(&json!(1), query);
+        assert_eq!(failure.code, "query_failed", "{query}");
+        assert!(failure.message.contains(message), "{query}: {failure}");
+    }
+    // Mistakes in queries with `\(…)` keep their places.
+    let rows = [
+        ("\"\\(1)\" | foo", 10, "there is no function `foo/0`"),
+        ("\"\\($x)\"", 4, "there is no variable `$x`"),
+        ("1 \"\\(1)\"", 3, "expected the end of the query, found `\""),
+        ("\"\\(1 + )\"", 8, "expected a term"),
+        ("import \"a\" as a; \"\\(1)\"", 9, "there is no module"),
+    ];
+    for (query, column, message) in rows {
+        let failure = failure(&json!(1), query);
+        assert!(failure.message.contains(message), "{query}: {failure}");
+        assert_eq!(failure.details, Some(json!({ "line": 1, "column": column })), "{query}: {failure}");
+    }
+}
+
 /// Whole numbers keep all digits that fit into 64 bits. Further ones are refused, and not rounded.
 #[test]
 fn numbers_are_exact_or_refused() {

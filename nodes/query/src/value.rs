@@ -108,6 +108,28 @@ fn write_text(bytes: &[u8], text: &mut String) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Converts a value to text, as in `"\(.a)"`. Texts stay as they are.
+pub(crate) fn to_text(value: Val) -> Val {
+    match value {
+        Val::TStr(bytes) | Val::BStr(bytes) => Val::TStr(bytes),
+        other => whole(other).to_string().into(),
+    }
+}
+
+/// Converts computed numbers that are whole to integers, also inside of lists and objects. So their text has no point.
+pub(crate) fn whole(value: Val) -> Val {
+    match value {
+        Val::Num(Num::Float(float)) if is_whole(float) => Val::Num(Num::from_integral(float as i64)),
+        Val::Arr(items) => items.iter().cloned().map(whole).collect(),
+        Val::Obj(members) => Val::obj(members.iter().map(|(key, value)| (key.clone(), whole(value.clone()))).collect()),
+        other => other,
+    }
+}
+
+fn is_whole(float: f64) -> bool {
+    float.fract() == 0.0 && float.abs() <= MAX_EXACT
+}
+
 /// Converts a number. A computed number that is whole is written without a point, such as the 3 of `6 / 2`.
 fn to_number(number: &Num) -> Result<Number, String> {
     let float = match number {
@@ -117,9 +139,7 @@ fn to_number(number: &Num) -> Result<Number, String> {
             let number = whole_number(&digits);
             return number.ok_or_else(|| format!("the whole number {} {TOO_LONG}", truncated(&digits, 30)));
         }
-        Num::Float(float) if float.fract() == 0.0 && float.abs() <= MAX_EXACT => {
-            return Ok(Number::from(*float as i64));
-        }
+        Num::Float(float) if is_whole(*float) => return Ok(Number::from(*float as i64)),
         Num::Float(float) => *float,
         Num::Dec(digits) => digits.parse().unwrap_or(f64::NAN),
     };
