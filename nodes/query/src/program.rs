@@ -60,7 +60,7 @@ fn query_with_texts(query: &str) -> Option<Term<&str>> {
 }
 
 /// Puts the name of a format before each text with `\(…)` that has none.
-fn with_formats<'a>(tokens: Vec<Token<&'a str>>) -> Vec<Token<&'a str>> {
+fn with_formats(tokens: Vec<Token<&str>>) -> Vec<Token<&str>> {
     let mut done = Vec::with_capacity(tokens.len());
     for Token(text, kind) in tokens {
         let kind = match kind {
