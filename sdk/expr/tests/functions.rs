@@ -86,7 +86,8 @@ fn names_of_other_languages_are_suggested() {
         ("range(order.note)", "`range` does not work on null", ""),
         ("range(1, 2, 0)", "step that is not 0", ""),
         ("range(1, end=2)", "unknown keyword argument", ""),
-        ("uuid(1)", "unknown function `uuid`", "write `uuid()`"),
+        ("uuid(1)", "`uuid` does not take these arguments", "write `uuid()`"),
+        ("uuid4()", "unknown function `uuid4`", "write `uuid()`"),
         ("order.id | random", "unknown filter `random`", "write `random(below=null)`"),
         ("uuidv4()", "unknown function `uuidv4`", "write `uuid()`"),
     ];

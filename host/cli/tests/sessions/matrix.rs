@@ -147,12 +147,12 @@ flow:
 "#;
     project.write(".flowcell/flows/matrix.yaml", text);
     let script = |left: &str| SCRIPT.replace("text: second is done", &format!("json: {{ left: {left} }}"));
-    let runs: [(&str, &[&str], &[&str], &[&str]); 3] = [
-        ("[a, b]", &["first", "second"], &["first"], &["second"]),
-        ("[b]", &["second"], &["first"], &["second"]),
-        ("[]", &["second", "third"], &["first", "second", "third"], &[]),
+    let runs: [(&str, [&[&str]; 3]); 3] = [
+        ("[a, b]", [&["first", "second"], &["first"], &["second"]]),
+        ("[b]", [&["second"], &["first"], &["second"]]),
+        ("[]", [&["second", "third"], &["first", "second", "third"], &[]]),
     ];
-    for (left, begun, completed, postponed) in runs {
+    for (left, [begun, completed, postponed]) in runs {
         project.set_script(&script(left));
         let (exit, printed) = project.run(if left == "[a, b]" { "go" } else { "other" }, &[]);
         assert_eq!(exit, 0, "{printed}");
