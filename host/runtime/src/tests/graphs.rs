@@ -200,7 +200,10 @@ pub(crate) fn race(mut body: PlannedBody) -> PlannedBody {
 pub(crate) fn rest(body: &PlannedBody, join: usize) -> Vec<usize> {
     let mut found = Vec::new();
     let targets = |node: usize| body.edges.iter().filter(move |(from, ..)| *from == node).map(|(_, to, _)| *to);
-    while body.nodes[join].cancel_rest {
+    if !body.nodes[join].cancel_rest {
+        return found;
+    }
+    loop {
         let leads_here = |node: &usize| {
             let mut targets = targets(*node).peekable();
             targets.peek().is_some() && targets.all(|to| to == join || found.contains(&to))
@@ -208,11 +211,10 @@ pub(crate) fn rest(body: &PlannedBody, join: usize) -> Vec<usize> {
         let candidates = (0..body.nodes.len()).filter(|node| *node != join && !reaches(body, join, *node));
         let more: Vec<_> = candidates.filter(|node| !found.contains(node) && leads_here(node)).collect();
         if more.is_empty() {
-            break;
+            return found;
         }
         found.extend(more);
     }
-    found
 }
 
 /// Returns true if a path of at least one edge leads from one node to another.
