@@ -142,7 +142,7 @@ edges:
             given: Ok(json!({ "code": "loop_limit", "passes": null })),
         },
         Strange {
-            name: "passes in which no node runs end",
+            name: "passes without a node that runs end",
             flow: r#"
 outputs: { first: "{{ a.error.code }}", last: "{{ d.error.code }}" }
 nodes:
@@ -152,6 +152,15 @@ nodes:
   - { id: d, type: control.noop, when: "(flow.input.never | required) > 1", policy: { continueOnError: true } }
 edges: [a -> b -> c -> d, d -> d, d -> c, d -> b, d -> a]"#,
             given: Ok(json!({ "first": "loop_limit", "last": "condition_error" })),
+        },
+        Strange {
+            name: "passes whose conditions fail end",
+            flow: r#"
+outputs: { code: "{{ a.error.code }}" }
+nodes:
+  - { id: a, type: control.noop, when: "(flow.input.never | required) > 1", policy: { continueOnError: true } }
+edges: [{ from: a, to: a, when: "(flow.input.never | required) > 1", maxPasses: 1000000 }]"#,
+            given: Ok(json!({ "code": "condition_error" })),
         },
         Strange {
             name: "too many passes fail the run",

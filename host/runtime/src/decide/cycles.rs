@@ -24,36 +24,35 @@ pub(super) fn check(decider: &mut Decider<'_>, scope: ScopeId, cycle: CycleIx) {
     }
     let pass = round.pass + 1;
     let entry = TaskKey { scope, node: line.entry };
+    let next = goes_on(decider, scope, line);
     let is_at_once = decider.facts.len() >= MAX_FACTS_BEFORE_PASS;
-    match goes_on(decider, scope, line) {
-        Ok(true) if is_at_once && !decider.stopped.insert((scope, cycle)) => end(decider, scope, line),
-        Ok(false) => end(decider, scope, line),
-        Ok(true) if is_at_once => {
+    if matches!(next, Ok(false)) || is_at_once && !decider.stopped.insert((scope, cycle)) {
+        return end(decider, scope, line);
+    }
+    let id = &graph.node(line.entry).id;
+    let failure = match next {
+        Err(failure) => Some(failure),
+        Ok(_) if is_at_once => {
             let message = format!(
-                "passes of the cycle of edges that begins at `{}` follow each other without a pause, because none of its nodes runs",
-                graph.node(line.entry).id
+                "passes of the cycle of edges that begins at `{id}` follow each other without a pause, because none of its \
+                 nodes runs"
             );
-            decider.emit(Fact::CyclePassStarted { scope, entry: line.entry, pass });
-            ready::fail(decider, entry, Failure::new(code::LOOP_LIMIT, message));
+            Some(Failure::new(code::LOOP_LIMIT, message))
         }
-        Ok(true) if pass >= line.max_passes => {
+        Ok(_) if pass >= line.max_passes => {
             let message = format!(
-                "the cycle of edges that begins at `{}` would begin pass {} of at most {} (`maxPasses`)",
-                graph.node(line.entry).id,
+                "the cycle of edges that begins at `{id}` would begin pass {} of at most {} (`maxPasses`)",
                 u64::from(pass) + 1,
                 line.max_passes
             );
-            decider.emit(Fact::CyclePassStarted { scope, entry: line.entry, pass });
-            ready::fail(decider, entry, Failure::new(code::LOOP_LIMIT, message));
+            Some(Failure::new(code::LOOP_LIMIT, message))
         }
-        Ok(true) => {
-            decider.emit(Fact::CyclePassStarted { scope, entry: line.entry, pass });
-            ready::open(decider, entry);
-        }
-        Err(failure) => {
-            decider.emit(Fact::CyclePassStarted { scope, entry: line.entry, pass });
-            ready::fail(decider, entry, failure);
-        }
+        Ok(_) => None,
+    };
+    decider.emit(Fact::CyclePassStarted { scope, entry: line.entry, pass });
+    match failure {
+        Some(failure) => ready::fail(decider, entry, failure),
+        None => ready::open(decider, entry),
     }
 }
 
