@@ -141,19 +141,18 @@ pub struct Cycle {
 pub struct Source {
     /// The node.
     pub node: NodeIx,
-    /// The pass from which the output comes, if the node is on a cycle.
+    /// The pass of the output, if the node is on a cycle.
     pub pass: PassRead,
 }
 
-/// The pass of a cycle from which an expression reads the output of a node.
+/// The pass of a cycle whose output of a node an expression reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PassRead {
     /// The current pass. After the end of the cycle: the last one.
     Current,
     /// The pass of this cycle before the current one. The output is null in the first pass.
     Previous(CycleIx),
-    /// The pass in which one of these edges left the cycle: the latest one that has fired. If none has fired, the last
-    /// pass.
+    /// The pass that one of these edges left: the latest edge that has fired. If none has fired, the last pass.
     Left(Vec<EdgeIx>),
 }
 
@@ -213,7 +212,7 @@ pub enum Reference {
     Undo,
     /// `now`: the time at which the task became ready, or at which the host decided about the condition or the outputs.
     Now,
-    /// The seed of random values, from which `uuid()` and other calls compute. No expression names it.
+    /// The seed of `uuid()` and other random values. No expression names it.
     Random,
 }
 
@@ -405,14 +404,12 @@ impl Retry {
 
     /// Returns the settings for a failure with this code: those of the first rule that names the code, or the general ones.
     pub fn for_code(&self, code: &str) -> &Retry {
-        let named =
-            |rule: &&Retry| matches!(&rule.on, RetryOn::Codes(codes) if codes.iter().any(|name| is_code(name, code)));
-        self.rules.iter().find(named).unwrap_or(self)
+        self.rules.iter().find(|rule| rule.on.names(code)).unwrap_or(self)
     }
 }
 
 /// Reports whether a code has this name, or starts with it if it ends in `*`.
-pub fn is_code(name: &str, code: &str) -> bool {
+pub(crate) fn is_code(name: &str, code: &str) -> bool {
     name.strip_suffix('*').map_or(name == code, |start| code.starts_with(start))
 }
 
@@ -450,4 +447,11 @@ pub enum RetryOn {
     /// Failures with one of these codes, retryable or not. A name that ends in `*` matches every code that starts with
     /// the text before it.
     Codes(Vec<String>),
+}
+
+impl RetryOn {
+    /// Returns true if this is a list that has a code, or a name with `*` that matches the code.
+    pub fn names(&self, code: &str) -> bool {
+        matches!(self, RetryOn::Codes(codes) if codes.iter().any(|name| is_code(name, code)))
+    }
 }

@@ -59,12 +59,12 @@ fn read_retry(tree: &Tree, retry: &mut Retry, rules: Option<&Tree>, diagnostics:
     if let Some(rules) = tree.member("rules") {
         retry.rules = read_rules(rules, retry, diagnostics);
     } else if let Some(rules) = rules {
-        // What the rules do not set is as in this `retry`. Their mistakes are reported in `flow.defaults`.
+        // The rules take their other settings from this `retry`. Their mistakes are reported in `flow.defaults`.
         retry.rules = read_rules(rules, retry, &mut Diagnostics::new("", "", diagnostics.mode()));
     }
 }
 
-/// Reads `retry.rules`. What a rule does not set is as in `retry`.
+/// Reads `retry.rules`. A rule takes its other settings from `retry`.
 fn read_rules(tree: &Tree, retry: &Retry, diagnostics: &mut Diagnostics<'_>) -> Vec<Retry> {
     let Kind::List(items) = &tree.kind else {
         let help = Some("write `rules: [{ on: [http_status], maxAttempts: 5 }]`".to_owned());
@@ -84,7 +84,7 @@ fn read_rules(tree: &Tree, retry: &Retry, diagnostics: &mut Diagnostics<'_>) -> 
         let codes = item.member("on").map(|on| (on, read_on(on, diagnostics)));
         match codes {
             Some((_, Some(RetryOn::Codes(codes)))) => {
-                let hidden = codes.iter().all(|code| rules.iter().any(|earlier| has_code(earlier, code)));
+                let hidden = codes.iter().all(|code| rules.iter().any(|earlier| earlier.on.names(code)));
                 if hidden {
                     let message = "this rule is never used: rules above it have its codes";
                     diagnostics.warning(
@@ -128,11 +128,6 @@ pub(crate) fn check_codes(policy: &Tree, node_type: &NodeType, diagnostics: &mut
             diagnostics.warning("unknown_code", tree.span, message, Some(help));
         }
     }
-}
-
-/// Reports whether a rule has a code, or all codes that a name with `*` stands for.
-fn has_code(rule: &Retry, code: &str) -> bool {
-    matches!(&rule.on, RetryOn::Codes(codes) if codes.iter().any(|name| is_code(name, code)))
 }
 
 fn read_settings(tree: &Tree, retry: &mut Retry, diagnostics: &mut Diagnostics<'_>) {

@@ -1,7 +1,7 @@
 //! Handles the inputs of the deciders: answers of attempts, due timers, commands of people, ends of child runs.
 
 use flowcell_contract::{Failure, Json, Pause, Step, StepResult, Value, Wake, code};
-use flowcell_flow::graph::{Jitter, Retry, RetryOn, is_code};
+use flowcell_flow::graph::{Jitter, Retry, RetryOn};
 
 use super::{Decider, Input, agents, call_ends, calls, check_answer, close, migrate, passes, quotas, ready};
 use crate::{
@@ -245,7 +245,7 @@ fn is_retried(retry: &Retry, failure: &Failure) -> bool {
     let always = matches!(failure.code.as_str(), code::TIMEOUT | code::LOST_WORKER);
     match &retry.on {
         RetryOn::Any => true,
-        RetryOn::Codes(codes) => codes.iter().any(|name| is_code(name, &failure.code)),
+        RetryOn::Codes(_) => retry.on.names(&failure.code),
         RetryOn::Retryable => failure.retryable || always,
     }
 }
