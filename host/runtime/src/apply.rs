@@ -15,9 +15,8 @@ use crate::{
     call_log::CallNumber,
     capture::{self, with_last},
     fact::{AgentFact, BlockReason, Fact, ParkReason, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write},
-    fan_out::Each,
     outcome, outstanding,
-    state::{Deaths, EdgeState, LastQuestion, Phase, RunState, Scope, Task},
+    state::{Deaths, Each, EdgeState, LastQuestion, Phase, RunState, Scope, Task},
 };
 
 impl RunState {
@@ -174,7 +173,7 @@ impl RunState {
         self.seed = seed;
         self.deadline = deadline;
         self.next_scope = 1;
-        self.scopes.insert(ScopeId::ROOT, cycles::new_scope(&self.graph, BodyIx::ROOT, self.loops));
+        self.scopes.insert(ScopeId::ROOT, passes::new_scope(self, BodyIx::ROOT));
     }
 
     /// Counts the resumption if the run has work to do. If a person requested the resumption, resets the counts of
@@ -440,7 +439,7 @@ impl RunState {
         let graph = self.graph.clone();
         let line = graph.edge(edge);
         let slot = graph.node(line.to).slot as usize;
-        let goes_back = line.goes_back && self.loops;
+        let goes_back = self.goes_back(edge);
         let scope = self.scope_mut(scope);
         scope.edges[line.slot as usize] = if fired { EdgeState::Fired } else { EdgeState::Skipped };
         if goes_back {

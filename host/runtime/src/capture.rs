@@ -329,13 +329,13 @@ impl Viewpoint<'_> {
         if let Some(round) = self.round_of_entry(key) {
             let began_by = round.began_by.first().map(|(_, value)| value.clone());
             let edge = || self.fired_edges(key).next();
-            return Some(began_by.or_else(|| Some(self.edge_value(key.scope, edge()?))).unwrap_or_default());
+            return Some(began_by.or_else(|| Some(edge_value(self.state, key.scope, edge()?))).unwrap_or_default());
         }
         let edge = match node.join {
             flowcell_flow::graph::Join::Any => self.state.task(key).first_fired?,
             _ => self.fired_edges(key).next()?,
         };
-        Some(self.edge_value(key.scope, edge))
+        Some(edge_value(self.state, key.scope, edge))
     }
 
     fn inbounds(&self) -> Option<Json> {
@@ -346,7 +346,7 @@ impl Viewpoint<'_> {
             return Some(Json::object(round.began_by.iter().map(|(edge, value)| (source(*edge), value.clone()))));
         }
         let fired = self.fired_edges(key);
-        Some(Json::object(fired.map(|edge| (source(edge), self.edge_value(key.scope, edge)))))
+        Some(Json::object(fired.map(|edge| (source(edge), edge_value(self.state, key.scope, edge)))))
     }
 
     /// Returns the current pass of the cycle that begins at the task's node, if one does.
@@ -358,25 +358,21 @@ impl Viewpoint<'_> {
 
     /// Returns the edges that have fired and that the task waited for, in the order of the file.
     fn fired_edges(&self, key: TaskKey) -> impl Iterator<Item = EdgeIx> {
-        let graph = &self.state.graph;
-        let awaited = move |edge: &EdgeIx| !(self.state.loops && graph.edge(*edge).goes_back);
-        let incoming = graph.node(key.node).incoming.iter().copied();
-        incoming.filter(move |edge| awaited(edge) && self.fired(key.scope, *edge))
+        let incoming = self.state.graph.node(key.node).incoming.iter().copied();
+        incoming.filter(move |edge| !self.state.goes_back(*edge) && self.fired(key.scope, *edge))
     }
 
     fn fired(&self, scope: ScopeId, edge: EdgeIx) -> bool {
         self.state.scope(scope).edges[self.state.graph.edge(edge).slot as usize] == EdgeState::Fired
     }
-
-    /// Returns the value of an edge. An edge that left a cycle in an earlier pass keeps the value of this pass.
-    fn edge_value(&self, scope: ScopeId, edge: EdgeIx) -> Json {
-        let left = self.state.scope(scope).left.iter().find(|left| left.edge == edge);
-        left.map_or_else(|| edge_value(self.state, scope, edge), |left| left.value.clone())
-    }
 }
 
-/// Returns the value of an edge: the output of its source. For an error edge it is `{ failed, error, input }`.
+/// Returns the value of an edge: the output of its source. For an error edge it is `{ failed, error, input }`. An edge that
+/// left a cycle in an earlier pass keeps the value of this pass.
 pub(crate) fn edge_value(state: &RunState, scope: ScopeId, edge: EdgeIx) -> Json {
+    if let Some(left) = state.scope(scope).left.iter().find(|left| left.edge == edge) {
+        return left.value.clone();
+    }
     let source = TaskKey { scope, node: state.graph.edge(edge).from };
     let task = state.task(source);
     let output = task.output.clone().unwrap_or_default();

@@ -38,7 +38,6 @@ mod driver;
 pub mod event;
 pub mod export;
 pub mod fact;
-mod fan_out;
 pub mod hub;
 pub mod inputs;
 pub mod limits;

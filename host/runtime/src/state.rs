@@ -1,5 +1,6 @@
 //! The state of a run, which results from its facts so far.
 
+mod fan_out;
 mod round;
 mod task;
 mod undo;
@@ -10,9 +11,10 @@ use std::{
 };
 
 use flowcell_contract::{Failure, Json, ScopePath, Value, Wake};
-use flowcell_flow::graph::{BodyIx, CycleIx, FlowPolicy, Graph, NodeIx};
+use flowcell_flow::graph::{BodyIx, CycleIx, EdgeIx, FlowPolicy, Graph, NodeIx};
 
 pub(crate) use self::{
+    fan_out::Each,
     round::{Left, Round},
     task::{Captured, LastQuestion, Phase, Task},
     undo::{Undoable, Undoing, Undos},
@@ -287,6 +289,11 @@ impl RunState {
     /// Returns the innermost cycle of a node whose cycles repeat their nodes.
     pub(crate) fn cycle_of(&self, node: NodeIx) -> Option<CycleIx> {
         self.graph.node(node).cycle.filter(|_| self.loops)
+    }
+
+    /// Returns true if an edge begins another pass of its cycle. No task waits for such an edge.
+    pub(crate) fn goes_back(&self, edge: EdgeIx) -> bool {
+        self.loops && self.graph.edge(edge).goes_back
     }
 
     /// Returns the current pass of a cycle.

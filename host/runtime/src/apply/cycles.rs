@@ -1,48 +1,16 @@
 //! The passes of cycles of edges.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use flowcell_contract::{Json, ScopePath};
-use flowcell_flow::graph::{BodyIx, CycleIx, Graph, NodeIx};
+use flowcell_contract::Json;
+use flowcell_flow::graph::{CycleIx, NodeIx};
 
+use super::passes;
 use crate::{
     capture,
     fact::{ScopeId, TaskKey},
-    state::{EdgeState, Left, Round, RunState, Scope, Task},
+    state::{EdgeState, Left, Round, RunState, Task},
 };
-
-/// Returns a scope whose tasks all wait. `loops`: whether the cycles of edges repeat their nodes.
-pub(super) fn new_scope(graph: &Arc<Graph>, body: BodyIx, loops: bool) -> Scope {
-    let shape = graph.body(body);
-    let task = |node: &NodeIx| Task { pending: awaited(graph, *node, loops), ..Task::default() };
-    let tasks: Vec<_> = shape.nodes.iter().map(task).collect();
-    let rounds = shape.cycles.iter().filter(|_| loops).map(|cycle| Round::new(graph.cycle(*cycle)));
-    Scope {
-        body,
-        owner: None,
-        index: 0,
-        path: ScopePath::root(),
-        variables: Json::Null,
-        waiting: tasks.len() as u32,
-        tasks,
-        edges: vec![EdgeState::Pending; shape.edges.len()],
-        rounds: rounds.collect(),
-        left: Vec::new(),
-        active: 0,
-        failure: None,
-        closing: false,
-        renewed: false,
-        undoable: Vec::new(),
-        undos: None,
-        undoing: None,
-    }
-}
-
-/// Returns the number of edges that a task waits for. An edge that goes back begins another pass of its cycle, so the
-/// first pass does not wait for it.
-fn awaited(graph: &Graph, node: NodeIx, loops: bool) -> u32 {
-    graph.node(node).incoming.iter().filter(|edge| !(loops && graph.edge(**edge).goes_back)).count() as u32
-}
 
 /// Counts the end of a task for its cycle.
 pub(super) fn task_ended(state: &mut RunState, key: TaskKey) {
@@ -57,11 +25,7 @@ pub(super) fn begin_pass(state: &mut RunState, scope: ScopeId, entry: NodeIx, pa
     let cycle = cycle_at(state, entry);
     let line = graph.cycle(cycle);
     let has_fired = |state: &RunState, slot: u32| state.scope(scope).edges[slot as usize] == EdgeState::Fired;
-    // An edge that left an inner cycle in an earlier pass of it keeps the value of that pass.
-    let value = |state: &RunState, edge| {
-        let left = state.scope(scope).left.iter().find(|left| left.edge == edge);
-        (edge, left.map_or_else(|| capture::edge_value(state, scope, edge), |left| left.value.clone()))
-    };
+    let value = |state: &RunState, edge| (edge, capture::edge_value(state, scope, edge));
     let began_by = line.back.iter().copied().filter(|edge| has_fired(state, graph.edge(*edge).slot));
     let began_by: Vec<_> = began_by.map(|edge| value(state, edge)).collect();
     let outputs = |state: &RunState, nodes: &[NodeIx]| -> BTreeMap<NodeIx, Json> {
@@ -78,13 +42,13 @@ pub(super) fn begin_pass(state: &mut RunState, scope: ScopeId, entry: NodeIx, pa
             state.scope_mut(scope).left.push(Left { edge, value, outputs });
         }
     }
-    let scope = state.scope_mut(scope);
     for node in &line.nodes {
-        let task = &mut scope.tasks[graph.node(*node).slot as usize];
+        let pending = passes::awaited(state, *node);
+        let task = state.task_mut(TaskKey { scope, node: *node });
         let attempt = task.attempt;
-        let pending = awaited(&graph, *node, true);
         *task = Task { pending, attempt, earlier: attempt, ..Task::default() };
     }
+    let scope = state.scope_mut(scope);
     scope.waiting += line.nodes.len() as u32;
     for edge in &line.inner {
         scope.edges[graph.edge(*edge).slot as usize] = EdgeState::Pending;

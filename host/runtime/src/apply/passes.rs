@@ -1,12 +1,12 @@
 //! The effects of the beginnings and ends of passes.
 
 use flowcell_contract::{Json, ScopePath};
+use flowcell_flow::graph::{BodyIx, NodeIx};
 
-use super::cycles;
 use crate::{
     fact::{PassOutcome, ScopeId, TaskKey},
     outcome,
-    state::RunState,
+    state::{EdgeState, Round, RunState, Scope, Task},
 };
 
 /// Adds a pass of the owner's body. `renewed`: an earlier attempt of an owner may have had a pass at the same address.
@@ -15,7 +15,7 @@ pub(super) fn start(state: &mut RunState, id: ScopeId, (owner, index): (TaskKey,
     let node = graph.node(owner.node);
     let Some(body) = node.body else { panic!("the journal gives `{}` a pass, but it owns no body", node.id) };
     let path = state.address(owner);
-    let mut scope = cycles::new_scope(&graph, body, state.loops);
+    let mut scope = new_scope(state, body);
     scope.path = ScopePath::from(format!("{path}[{index}]"));
     scope.owner = Some(owner);
     scope.index = index;
@@ -58,4 +58,38 @@ pub(super) fn end(state: &mut RunState, id: ScopeId, ended: &PassOutcome) {
     if let Some(slot) = each.results.get_mut(scope.index as usize) {
         *slot = Some(result);
     }
+}
+
+/// Returns a scope whose tasks all wait.
+pub(super) fn new_scope(state: &RunState, body: BodyIx) -> Scope {
+    let graph = &state.graph;
+    let shape = graph.body(body);
+    let task = |node: &NodeIx| Task { pending: awaited(state, *node), ..Task::default() };
+    let tasks: Vec<_> = shape.nodes.iter().map(task).collect();
+    let rounds = shape.cycles.iter().filter(|_| state.loops).map(|cycle| Round::new(graph.cycle(*cycle)));
+    Scope {
+        body,
+        owner: None,
+        index: 0,
+        path: ScopePath::root(),
+        variables: Json::Null,
+        waiting: tasks.len() as u32,
+        tasks,
+        edges: vec![EdgeState::Pending; shape.edges.len()],
+        rounds: rounds.collect(),
+        left: Vec::new(),
+        active: 0,
+        failure: None,
+        closing: false,
+        renewed: false,
+        undoable: Vec::new(),
+        undos: None,
+        undoing: None,
+    }
+}
+
+/// Returns the number of edges that a task waits for. An edge that goes back begins another pass of its cycle, so no pass
+/// waits for it.
+pub(super) fn awaited(state: &RunState, node: NodeIx) -> u32 {
+    state.graph.node(node).incoming.iter().filter(|edge| !state.goes_back(**edge)).count() as u32
 }

@@ -5,14 +5,14 @@ use std::{collections::HashSet, sync::Arc};
 use flowcell_contract::Json;
 use flowcell_flow::graph::{NodeIx, Reference};
 
-use super::cycles;
+use super::passes;
 use crate::{
     capture,
     fact::{ScopeId, TaskKey, Unsuccessful},
     state::{Captured, Phase, RunState, Scope, Task, Undoable, Undoing, Undos},
 };
 
-/// Keeps what the undo of a task needs, when the task has succeeded. `input`: the captured values of the task's input.
+/// Keeps the values that the undo of a task needs, when the task has succeeded. `input`: the captured values of the task's input.
 pub(super) fn keep(state: &mut RunState, task: TaskKey, input: Option<Arc<Captured>>, ts: u64) {
     let Some(undo) = state.graph.node(task.node).undo else { return };
     // The node that undoes the task sees the same names as the task, and the task itself.
@@ -58,7 +58,6 @@ pub(super) fn start(state: &mut RunState, id: ScopeId, within: ScopeId, value: O
         panic!("the journal undoes a task of scope {}, which has none to undo", within.0)
     };
     undos.live = Some(id);
-    let graph = state.graph.clone();
     let scope = Scope {
         path: undoable.path.clone(),
         tasks: vec![Task::default()],
@@ -67,7 +66,7 @@ pub(super) fn start(state: &mut RunState, id: ScopeId, within: ScopeId, value: O
         // An earlier undo may have called flows under the same address.
         renewed: true,
         undoing: Some(Box::new(Undoing { within, undoable, value })),
-        ..cycles::new_scope(&graph, state.scope(within).body, state.loops)
+        ..passes::new_scope(state, state.scope(within).body)
     };
     state.scopes.insert(id, scope);
     state.next_scope = id.0 + 1;

@@ -18,16 +18,16 @@ use crate::{
 pub(super) fn settle_edge(decider: &mut Decider<'_>, source: TaskKey, edge: EdgeIx) -> bool {
     let graph = decider.state.graph.clone();
     let line = graph.edge(edge);
-    let loops = decider.state.loops;
+    let (loops, goes_back) = (decider.state.loops, decider.state.goes_back(edge));
     if loops {
-        let is_over = line.goes_back && is_over_limit(decider.state, TaskKey { node: line.to, ..source });
+        let is_over = goes_back && is_over_limit(decider.state, TaskKey { node: line.to, ..source });
         if is_over || decider.state.scope(source.scope).edges[line.slot as usize] != EdgeState::Pending {
             return false;
         }
     }
     let fired = match edge_holds(decider.state, decider.now, source, edge) {
         Ok(fired) => fired,
-        Err(_) if loops && line.goes_back => return false,
+        Err(_) if goes_back => return false,
         Err(failure) => {
             fail_target(decider, TaskKey { node: line.to, ..source }, failure);
             false
@@ -73,9 +73,8 @@ pub(super) fn settle_join(decider: &mut Decider<'_>, key: TaskKey) {
         return;
     }
     let node = decider.state.graph.node(key.node);
-    let graph = &decider.state.graph;
-    let is_awaited = |edge: &&EdgeIx| !(decider.state.loops && graph.edge(**edge).goes_back);
-    let settled = node.incoming.iter().filter(is_awaited).count() as u32 - task.pending;
+    let awaited = node.incoming.iter().filter(|edge| !decider.state.goes_back(**edge));
+    let settled = awaited.count() as u32 - task.pending;
     let skipped = settled - task.fired;
     match node.join {
         Join::Any if task.fired > 0 => {

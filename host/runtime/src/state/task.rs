@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use flowcell_contract::{Failure, Json, Pause, Value};
 use flowcell_flow::graph::EdgeIx;
 
+use super::fan_out::Each;
 use crate::{
     agents::Agents,
     call_log::CallLog,
     fact::{BlockReason, ScopeId, Write},
-    fan_out::Each,
 };
 
 /// One execution of a node in one scope.
