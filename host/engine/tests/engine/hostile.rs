@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     guests::{by_hand, with_manifest},
-    support::{Memory, attempt, engine, run},
+    support::{Memory, attempt, ends_after, engine, run},
 };
 
 /// Returns limits that guests reach quickly, so that the tests are fast.
@@ -155,16 +155,7 @@ async fn n1_n13_n32_an_endless_guest_delays_no_other_attempt_and_ends_when_dropp
                 echo(&engine, &pack).await;
             }
         };
-        match select(endless, std::pin::pin!(neighbours)).await {
-            Either::Right((_, endless)) => drop(endless),
-            Either::Left((result, _)) => panic!("{result:?}"),
-        }
-        let gone = async {
-            while held.strong_count() > 0 {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
+        ends_after(endless, neighbours, &held).await;
         echo(&engine, &pack).await;
     }
 }

@@ -1,15 +1,14 @@
 //! Costly and deep queries in the language jq: each ends within the limits of its attempt, and says why.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use flowcell_contract::{NodeRunner, Step, StepResult, code};
 use flowcell_engine::{Config, Engine, Pack, digest};
-use futures_util::future::{Either, select};
 use serde_json::json;
 
 use crate::{
     guests::catalog_pack,
-    support::{Memory, attempt, run},
+    support::{Memory, attempt, ends_after, run},
 };
 
 fn queries() -> (Engine, Pack) {
@@ -123,15 +122,6 @@ async fn endless(engine: &Engine, pack: &Pack) {
                 assert!(matches!(&result, Ok(Step::Done(output)) if output.text().contains("\"xx\"")), "{result:?}");
             }
         };
-        match select(endless, std::pin::pin!(neighbours)).await {
-            Either::Right((_, endless)) => drop(endless),
-            Either::Left((result, _)) => panic!("{result:?}"),
-        }
-        let gone = async {
-            while held.strong_count() > 0 {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
+        ends_after(endless, neighbours, &held).await;
     }
 }

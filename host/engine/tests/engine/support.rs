@@ -2,14 +2,18 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
+    time::Duration,
 };
 
 use flowcell_contract::{
     Attempt, Call, Calls, Failure, Grants, Json, NodeId, NodeRunner, RunId, ScopePath, StepResult, Tenant, Value,
 };
 use flowcell_engine::{Config, Engine, Pack};
-use futures_util::{FutureExt, future::BoxFuture};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Either, select},
+};
 
 use crate::guests::HOSTILE;
 
@@ -120,4 +124,23 @@ impl Calls for Memory {
         self.calls.lock().unwrap().push(call);
         async { Ok(reply.into()) }.boxed()
     }
+}
+
+/// Lets an endless attempt run beside its neighbours, and drops it when they have ended. Returns when the engine has let go of
+/// its calls.
+pub(crate) async fn ends_after(
+    endless: BoxFuture<'_, StepResult>,
+    neighbours: impl Future<Output = ()>,
+    calls: &Weak<Memory>,
+) {
+    match select(endless, std::pin::pin!(neighbours)).await {
+        Either::Right((_, endless)) => drop(endless),
+        Either::Left((result, _)) => panic!("{result:?}"),
+    }
+    let gone = async {
+        while calls.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
 }
