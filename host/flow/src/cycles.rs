@@ -55,7 +55,7 @@ pub(crate) struct Cycles {
     looked_at: Cell<usize>,
 }
 
-/// Nodes of which each reaches all others, and the cycle around them.
+/// Nodes that all reach each other, and the cycle around them.
 struct Ring {
     nodes: Vec<usize>,
     parent: Option<usize>,

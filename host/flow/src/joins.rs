@@ -76,7 +76,7 @@ pub(crate) fn rests(
     rests
 }
 
-/// Returns the nodes from which every path leads to `join`. Adds the number of edges that it looks at to `work`.
+/// Returns the nodes whose paths all lead to `join`. Adds the number of edges that it looks at to `work`.
 fn leads_only_to(shape: &Shape, join: usize, work: &mut usize) -> Vec<usize> {
     // For each node before the join: the number of its edges that do not lead to the join alone.
     let mut others: BTreeMap<usize, usize> = BTreeMap::new();

@@ -64,7 +64,7 @@ const EXAMPLES: &[Example] = &[
         "",
         "runs nodes as one, and catches their failures",
     ),
-    Example::new("undo", "graph", &["undo.yaml"], "", "undoes what it has done when a later step fails"),
+    Example::new("undo", "graph", &["undo.yaml"], "", "undoes its steps when a later one fails"),
     Example::new("retry", "graph", &["retry.yaml"], "", "tries again, and falls back if that fails too"),
     Example::new("request", "graph", &["request.yaml", "request.test.yaml"], "--simulate http", "calls a server"),
     Example::new("defaults", "graph", &["defaults.yaml"], "--simulate http", "grants and retries for all of its nodes"),

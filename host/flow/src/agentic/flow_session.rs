@@ -17,7 +17,7 @@ use crate::{
 pub const SESSION_PREFIX_BYTES: usize = 60;
 const KEYS: [&str; 2] = ["prefix", "resume_on_failure"];
 
-/// What a flow says of its sessions.
+/// The session settings of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlowSession {
     pub(crate) prefix: Option<SessionPrefix>,

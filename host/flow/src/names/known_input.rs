@@ -15,7 +15,7 @@ pub(crate) enum KnownInput {
 }
 
 impl KnownInput {
-    /// Returns what a flow says about its input: its schema, otherwise its defaults. If the flow has triggers, the defaults
+    /// Returns the known input of a flow: its schema, otherwise its defaults. If the flow has triggers, the defaults
     /// include the member `trigger`.
     pub(crate) fn of(flow: &RawFlow<'_>) -> KnownInput {
         match (flow.input_schema, flow.input.map(Tree::json)) {

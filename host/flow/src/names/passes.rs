@@ -1,4 +1,4 @@
-//! The passes of cycles from which expressions read the outputs of nodes.
+//! The passes of cycles whose outputs expressions read.
 
 use flowcell_expr::Path;
 
@@ -11,7 +11,7 @@ use crate::{
     yaml::Span,
 };
 
-/// Returns the source from which an expression reads the output of a node. `None`: the expression cannot name the node.
+/// Returns the source of the output of a node that an expression reads. `None`: the expression cannot name the node.
 pub(super) fn source(names: &NameResolver<'_>, node: usize) -> Option<Source> {
     let shape = names.shape;
     let pass = if shape.scope_of[node] == names.scope {
@@ -30,7 +30,7 @@ pub(super) fn source(names: &NameResolver<'_>, node: usize) -> Option<Source> {
     Some(Source { node: NodeIx(node as u32), pass })
 }
 
-/// Returns the pass from which `reader` reads the output of `node`, a node of its scope. A node that the edges order before
+/// Returns the pass whose output of `node` is read by `reader`, a node of the same scope. A node that the edges order before
 /// the reader has ended in the same pass. Another node of the reader's cycle, or the reader itself, has ended in the pass
 /// before.
 fn pass_read(shape: &Shape, node: usize, reader: usize) -> Option<PassRead> {

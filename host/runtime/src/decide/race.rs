@@ -25,7 +25,7 @@ pub(super) fn call_ended(decider: &mut Decider<'_>, key: TaskKey) {
     }
 }
 
-/// Cancels a task. A `once` call in progress is waited for first, because nobody would ask about its end after that. A
+/// Cancels a task. A `once` call in progress is waited for first, because no person could decide about its end after that. A
 /// task that waits for a person's decision keeps waiting.
 fn lose(decider: &mut Decider<'_>, key: TaskKey) {
     let task = decider.state.task(key);

@@ -1,4 +1,4 @@
-//! What a component tells people and measurements.
+//! Log lines and measurements of a component.
 
 use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};

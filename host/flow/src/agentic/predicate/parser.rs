@@ -1,7 +1,7 @@
 //! The parser of predicates.
 //!
 //! A predicate that begins with `${` and has no second `${` is a single comparison, and its right side is plain text up
-//! to the end, whatever it contains. In any other predicate `&&`, `||` and `)` end the right side. `&&` binds tighter
+//! to the end, also with signs such as `&&`. In any other predicate `&&`, `||` and `)` end the right side. `&&` binds tighter
 //! than `||`, and `!` stands before parentheses.
 
 use flowcell_contract::Json;
@@ -275,7 +275,7 @@ fn no_placeholder(text: &str, place: &str) -> PredicateError {
         _ => BEGIN_HELP,
     };
     match text.is_empty() {
-        true => error("a comparison must begin with `${args.key}`, and there is none", help),
+        true => error("a comparison must begin with `${args.key}`", help),
         false => {
             (format!("a comparison must begin with `${{args.key}}`, not with `{}`", for_message(place)), help.into())
         }
