@@ -1,6 +1,6 @@
 //! Hostile guests: each fails alone, while other attempts go on.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use flowcell_contract::{Attempt, Json, NodeRunner, Step, StepResult, Value, code};
 use flowcell_engine::{Config, Engine, Limits, Pack};
