@@ -15,6 +15,9 @@ use crate::{
     yaml::{self, Kind, Tree},
 };
 
+/// The number of characters of a line up to which edges are joined to a chain.
+pub const CHAIN_WIDTH: usize = 100;
+
 /// A form of edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeForm {
@@ -36,8 +39,8 @@ pub struct Rewritten {
     pub kept: Vec<usize>,
 }
 
-/// Rewrites all edges in the lists `edges` of a flow and its bodies. The key `after` of nodes stays as it is, and no edges
-/// are joined to chains. `graph` is the graph of the flow. The caller checks the new text, and that it gives the
+/// Rewrites all edges in the lists `edges` of a flow and its bodies. In the short form, an edge without a condition that
+/// begins where the one before it ends is joined to it, up to [`CHAIN_WIDTH`]. The key `after` of nodes stays as it is. `graph` is the graph of the flow. The caller checks the new text, and that it gives the
 /// [same graph](is_same). A flow in another dialect stays as it is.
 pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritten {
     let mut rewritten = Rewritten { text: String::with_capacity(source.text.len()), changed: 0, kept: Vec::new() };
@@ -54,23 +57,68 @@ pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritte
     items.sort_by_key(|item| item.span.start);
     let rewriter = Rewriter { text: &source.text, form, is_json: source.text.trim_start().starts_with('{') };
     let mut copied = 0;
-    for item in items.into_iter().filter(|item| is_map(item) == (form == EdgeForm::Short)) {
+    // The last node of the item before, if another edge may be joined to it.
+    let mut chain: Option<String> = None;
+    for item in items {
+        let is_rewritten = is_map(item) == (form == EdgeForm::Short);
+        if !is_rewritten && form == EdgeForm::Long {
+            continue;
+        }
         let mut edges = Vec::new();
         edges::read_item(item, &mut edges, &mut diagnostics);
         ports.resolve(&mut edges, &mut diagnostics);
-        let written = edges.iter().map(|edge| rewriter.write(edge, &mut ports)).collect::<Option<Vec<_>>>();
-        match (rewriter.range(item).filter(|range| range.start >= copied), written) {
-            (Some(range), Some(written)) => {
-                rewritten.text.push_str(&source.text[copied..range.start]);
-                rewritten.text.push_str(&written.join(&rewriter.separator(range.start)));
+        let open = chain.take();
+        let Some(range) = rewriter.range(item).filter(|range| range.start >= copied) else {
+            rewritten.kept.extend(is_rewritten.then_some(item.span.line));
+            continue;
+        };
+        let gap = &source.text[copied..range.start];
+        if form == EdgeForm::Short && edges.iter().all(may_chain) {
+            chain = edges.last().map(|edge| edge.to.0.clone());
+            let follows = open.is_some_and(|open| edges.first().is_some_and(|edge| edge.from.0 == open));
+            if follows && join(&mut rewritten.text, gap, &edges) {
                 copied = range.end;
                 rewritten.changed += 1;
+                continue;
             }
-            _ => rewritten.kept.push(item.span.line),
         }
+        let written = edges.iter().map(|edge| rewriter.write(edge, &mut ports)).collect::<Option<Vec<_>>>();
+        rewritten.text.push_str(gap);
+        match written.filter(|_| is_rewritten) {
+            Some(written) => {
+                rewritten.text.push_str(&written.join(&rewriter.separator(range.start)));
+                rewritten.changed += 1;
+            }
+            None => {
+                rewritten.text.push_str(&source.text[range.clone()]);
+                rewritten.kept.extend(is_rewritten.then_some(item.span.line));
+            }
+        }
+        copied = range.end;
     }
     rewritten.text.push_str(&source.text[copied..]);
     rewritten
+}
+
+/// Returns true if an edge may be a part of a chain.
+fn may_chain(edge: &RawEdge<'_>) -> bool {
+    edge.when.is_none() && edge.label.is_none() && edge.on == On::Success && edge.max_passes.is_none()
+}
+
+/// Joins edges to the chain at the end of `text`, if nothing but the sign between two items stands between them, and if the
+/// line does not become too wide. Returns true if it did.
+fn join(text: &mut String, gap: &str, edges: &[RawEdge<'_>]) -> bool {
+    let is_separator = gap.chars().all(|sign| sign.is_whitespace() || "-,".contains(sign));
+    let more: String = edges.iter().map(|edge| [" -> ", &edge.to.0].concat()).collect();
+    let width = text.rsplit('\n').next().unwrap_or_default().chars().count() + more.chars().count();
+    if !is_separator || gap.matches('\n').count() > 1 || width > CHAIN_WIDTH {
+        return false;
+    }
+    let quote = text.chars().next_back().filter(|sign| "\"'".contains(*sign));
+    text.truncate(text.len() - quote.map_or(0, char::len_utf8));
+    text.push_str(&more);
+    text.extend(quote);
+    true
 }
 
 /// Returns true if two texts of a flow gave the same graph.

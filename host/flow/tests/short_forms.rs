@@ -192,6 +192,40 @@ fn rewriting_keeps_comments_and_the_graph() {
     assert_same(&chain, &long);
 }
 
+/// Neighbours that follow each other become a chain. A condition, a comment, a blank line, another list and a long line end it.
+#[test]
+fn neighbours_become_chains() {
+    let nodes = format!("{NODES}- {{ id: {}, type: test.noop }}\n", "n".repeat(64));
+    let wide = "n".repeat(64);
+    for (long, short) in [
+        ("\n- { from: a, to: b }\n- {from: b, to: c}\n- { from: c, to: route }\n", "\n- a -> b -> c -> route\n"),
+        ("\n- a -> b\n- b -> c # why\n- c -> route\n", "\n- a -> b -> c # why\n- c -> route\n"),
+        ("\n- a -> b\n# why\n- { from: b, to: c }\n", "\n- a -> b\n# why\n- b -> c\n"),
+        ("\n- { from: a, to: b }\n\n- { from: b, to: c }\n", "\n- a -> b\n\n- b -> c\n"),
+        ("\n- { from: a, to: b }\n- { from: b, to: c, on: error }\n", "\n- a -> b\n- \"b -> c: error\"\n"),
+        ("\n- { from: a, to: b, on: end }\n- { from: b, to: c }\n", "\n- \"a -> b: end\"\n- b -> c\n"),
+        ("\n- { from: a, to: b }\n- { from: a, to: c }\n", "\n- a -> b\n- a -> c\n"),
+        ("[{ from: a, to: b }, { from: b, to: c }, \"c->ask\"]\n", "[a -> b -> c -> ask]\n"),
+        ("[\"a -> b\", 'b -> c']\n", "[\"a -> b -> c\"]\n"),
+        // A pass of a cycle is no part of a chain: the number belongs to the edge.
+        (
+            "\n- { from: a, to: check-it }\n- { from: check-it, to: a, when: check-it.condition, maxPasses: 3 }\n",
+            "\n- a -> check-it\n- { from: check-it, to: a, when: check-it.condition, maxPasses: 3 }\n",
+        ),
+        (
+            &format!("\n- {wide} -> a -> b\n- b -> check-it -> c\n- c -> ask\n- ask -> route\n"),
+            &format!("\n- {wide} -> a -> b -> check-it -> c -> ask\n- ask -> route\n"),
+        ),
+    ] {
+        let (long, short) = (format!("{nodes}edges: {long}"), format!("{nodes}edges: {short}"));
+        let written = rewritten(&long, EdgeForm::Short);
+        assert_eq!(written, short);
+        assert_eq!(rewritten(&short, EdgeForm::Short), short, "a second time changes nothing");
+        assert_same(&written, &long);
+        assert_same(&rewritten(&short, EdgeForm::Long), &long);
+    }
+}
+
 #[test]
 fn rewriting_json_gives_json() {
     let nodes = r#"{ "flow": { "name": "json" }, "nodes": [{ "id": "a", "type": "test.noop" }, { "id": "b", "type": "test.noop" },
@@ -200,10 +234,10 @@ fn rewriting_json_gives_json() {
         r#"{nodes} "edges": [{{"from":"a","to":"b"}}, {{"from":"b","to":"c"}}, {{"from":"a","to":"c","on":"error"}}] }}"#
     );
     let short = rewritten(&long, EdgeForm::Short);
-    assert_eq!(short, format!(r#"{nodes} "edges": ["a -> b", "b -> c", "a -> c: error"] }}"#));
+    assert_eq!(short, format!(r#"{nodes} "edges": ["a -> b -> c", "a -> c: error"] }}"#));
     assert_eq!(rewritten(&short, EdgeForm::Long), long);
-    let chain = format!(r#"{nodes} "edges": ["a -> b -> c", "a -> c: error"] }}"#);
-    assert_eq!(rewritten(&chain, EdgeForm::Long), long);
+    let unchained = format!(r#"{nodes} "edges": ["a -> b", "b -> c", "a -> c: error"] }}"#);
+    assert_eq!(rewritten(&unchained, EdgeForm::Long), long);
     assert!(serde_json::from_str::<serde_json::Value>(&short).is_ok());
 }
 
