@@ -43,6 +43,8 @@ nodes:
   - { type: t.flow, title: Calls a flow, input: { type: object } }
   - { type: t.each, title: Runs its body for each item, input: { type: object }, traits: [body],
       body: { variables: [item, index, count] } }
+  - { type: t.scope, title: Runs its body and undoes it, input: { type: object }, traits: [body],
+      body: { variables: [item, index, count], undoes: true } }
   - type: t.loop
     title: Runs its body while it may
     traits: [body]
@@ -91,7 +93,7 @@ fn answer(attempt: &Attempt) -> StepResult {
             pause(Wake::Answer(Question { prompt: "Well?".into(), allow_text: true, ..Question::default() }))
         }
         ("t.flow", None) => pause(Wake::Flow(FlowCall { name: "child".into(), input: input.clone().into() })),
-        ("t.each", None) => {
+        ("t.each" | "t.scope", None) => {
             let items = Value::from(input.get("list").cloned().unwrap());
             pause(Wake::Each(FanOut { items, concurrency: Some(2), stop_on_failure: true, max_failures: None }))
         }

@@ -138,3 +138,42 @@ edges: [{ from: random, to: b }]
     let id = &uuids(&given[1].1)[0];
     assert!(given[0].1.starts_with(&format!(r#"{{"r":"true {id}"}}"#)), "{given:?}");
 }
+
+/// What was undone is done anew with other values. A node that was not undone keeps its value, since its calls have the same
+/// keys.
+#[test]
+fn a_task_has_other_values_after_its_undo() {
+    let process = Process::new(
+        "
+flow: { name: f }
+nodes:
+  - id: s
+    type: t.scope
+    input: { list: [1] }
+    policy: { retry: { maxAttempts: 2, backoffMs: 0, on: any } }
+    body: [undone, release, kept, bad]
+  - { id: undone, type: t.noop, undo: release, input: { id: '{{ uuid() }}' } }
+  - { id: release, type: t.noop, input: { id: '{{ undo.input.id }}', own: '{{ uuid() }}' } }
+  - { id: kept, type: t.noop, input: { id: '{{ uuid() }}' } }
+  - { id: bad, type: t.fail, input: {} }
+edges: [{ from: undone, to: bad }, { from: kept, to: bad }]
+",
+    );
+    let result = block(process.begin("r").run());
+    assert_eq!(result.status, RunStatus::Failed);
+    let outputs = |node: &str| -> Vec<Vec<String>> {
+        let of_node = |event: &&flowcell_runtime::Event| {
+            event.kind == "task:complete" && event.data.get("nodeId").and_then(|id| id.as_str()) == Some(node)
+        };
+        let output = |event: &flowcell_runtime::Event| uuids(&event.data.get("output").unwrap().to_text());
+        result.events.iter().filter(of_node).map(output).collect()
+    };
+    let (undone, release, kept) = (outputs("undone"), outputs("release"), outputs("kept"));
+    assert_eq!((undone.len(), release.len(), kept.len()), (2, 2, 2));
+    assert_ne!(undone[0], undone[1]);
+    assert_eq!(kept[0], kept[1]);
+    for attempt in 0..2 {
+        assert_eq!(release[attempt][0], undone[attempt][0], "the undo gets the recorded value");
+    }
+    assert_ne!(release[0][1], release[1][1]);
+}

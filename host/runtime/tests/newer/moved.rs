@@ -1,6 +1,7 @@
 //! Runs that have not ended and move to another version of their flow: a moved run has the outputs of a fresh run of
 //! that version, and nothing that it has done is done again.
 
+mod edges;
 mod policy;
 
 use std::{
