@@ -122,6 +122,41 @@ fn a_run_is_deleted_beside_the_owner_and_the_log_of_its_tenant_says_so() {
     assert_eq!((&last["action"], &last["subject"]), (&"run.delete".into(), &"r".into()), "{entries}");
 }
 
+/// The owner of the store changes the labels, whether the run goes on or has ended. The tenant's log has it.
+#[test]
+fn labels_of_a_run_are_changed_beside_the_owner() {
+    let folder = place();
+    let folder = folder.path();
+    done(folder, &["tenant", "create", "local"]);
+    done(folder, &["run", "child.yaml", "--run-id", "r", "--quiet", "-l", "tier=gold", "-l", "team=it"]);
+    run_until_exit(folder, 3, &["run", "asks.yaml", "--run-id", "q", "--quiet"]);
+    let _owner = kit::Owner::start(folder, &["drive"], "driving the runs");
+    for run in ["r", "q"] {
+        done(folder, &["runs", "label", run, "--set", "team=billing", "--remove", "tier", "--remove", "absent"]);
+        let shown: Value = serde_json::from_str(&done(folder, &["runs", "show", run, "--json"])).unwrap();
+        assert_eq!(shown["labels"], serde_json::json!({ "team": "billing" }), "{shown}");
+    }
+    let many: Vec<String> = (0..16).map(|label| format!("--set=l{label}=x")).collect();
+    let many: Vec<_> = ["runs", "label", "q"].into_iter().chain(many.iter().map(String::as_str)).collect();
+    for (wrong, why) in [
+        (&["runs", "label", "none", "--set", "a=b"][..], "the run `none` does not exist"),
+        (&["runs", "label", "q", "--set", "a=b", "--set", "a=c"], "a label is set twice"),
+        (&["runs", "label", "q", "--set", "a=b", "--remove", "a"], "both name the label `a`"),
+        (&["runs", "label", "q", "--remove", "a b"], "a b"),
+        (&["runs", "label", "q"], "--set"),
+        (&many, "at most 16"),
+        (&["runs", "label", "q", "--set", "a=b", "--tenant", "b"], "the tenant `b` does not exist"),
+    ] {
+        let refused = run_until_exit(folder, 2, wrong);
+        assert!(refused.contains(why), "{why}: {refused}");
+    }
+    let shown: Value = serde_json::from_str(&done(folder, &["runs", "show", "q", "--json"])).unwrap();
+    assert_eq!(shown["labels"], serde_json::json!({ "team": "billing" }), "a refused change changes nothing");
+    let entries: Value = serde_json::from_str(&done(folder, &["audit", "list", "local"])).unwrap();
+    let of_labels = entries.as_array().unwrap().iter().filter(|entry| entry["action"] == "run.label");
+    assert_eq!(of_labels.map(|entry| entry["subject"].clone()).collect::<Vec<_>>(), ["r", "q"], "{entries}");
+}
+
 #[test]
 fn a_run_stays_while_a_run_that_repeats_it_goes_on() {
     let folder = place();

@@ -12,7 +12,7 @@ use flowcell_runtime::{
     export::ExportError,
     fact::RunEnd,
     inputs::{TaskInputs, Window},
-    ports::{Runs, StoreError, Swept},
+    ports::{LabelChange, Runs, StoreError, Swept},
 };
 
 #[cfg(unix)]
@@ -31,7 +31,7 @@ use crate::{
         pack_changes::{HostPack, PackChanges, SkippedPack},
         pin::{self, PinnedPack},
         pushing, quota,
-        retention::{self, DeleteError, Removal},
+        retention::{self, DeleteError, LabelRunError, Removal},
         task_inputs,
     },
     operate::quota::QuotaError,
@@ -208,6 +208,12 @@ impl Host {
     /// that only these runs referred to.
     pub fn delete_runs(&self, runs: &[RunId]) -> Result<(), DeleteError> {
         retention::delete_runs(self, runs)
+    }
+
+    /// Sets and removes labels of a run, also while it is driven and after its end. Returns when the change is on stable
+    /// storage.
+    pub fn label_run(&self, run: &RunId, change: &LabelChange) -> Result<(), LabelRunError> {
+        retention::label_run(self, run, change)
     }
 
     /// Records that runs are removed at `now`, in milliseconds since 1970, whose blobs need a sweep. A process that

@@ -88,7 +88,7 @@ pub use flowcell_runtime::{
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     limits::MAX_COUNTED,
-    ports::{Counts, Filter, Group, RunRow, Runs, Swept},
+    ports::{Counts, Filter, Group, LabelChange, RunRow, Runs, Swept},
     rows,
     shared::{Offer, SharedRuns},
     sqlite::{
@@ -104,7 +104,7 @@ pub use flowcell_services::{
 };
 pub use host::error::{Error, InputError, LoadError, StartError};
 pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow};
-pub use host::retention::{DeleteError, Removal, Undeletable};
+pub use host::retention::{DeleteError, LabelRunError, Removal, Undeletable};
 pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};

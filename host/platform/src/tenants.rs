@@ -33,7 +33,7 @@ use crate::{
     Host,
     drive::{jobs::JobError, triggers::operation::TriggerError},
     files::FileError,
-    host::{erasure::eraser, granted::grantable, retention::DeleteError},
+    host::{erasure::eraser, granted::grantable, retention::{DeleteError, LabelRunError}},
     operate::{
         audit::{AUDIT, append, key},
         documents::{DocumentError, Documents, read, to_json},
@@ -138,6 +138,9 @@ pub enum TenantError {
     /// Runs were not deleted.
     #[error(transparent)]
     Delete(#[from] DeleteError),
+    /// A run keeps the labels that it has.
+    #[error(transparent)]
+    Label(#[from] LabelRunError),
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -168,6 +171,7 @@ impl TenantError {
             TenantError::Trigger(error) => error.code(),
             TenantError::Job(error) => error.code(),
             TenantError::Delete(error) => error.code(),
+            TenantError::Label(error) => error.code(),
             TenantError::Store(_) => "store_unavailable",
         }
     }

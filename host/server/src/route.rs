@@ -114,6 +114,7 @@ fn table() -> Vec<Row> {
         (Needs(Scope::RunRead), routes!(runs::show)),
         (Needs(Scope::RunRead), routes!(runs::input)),
         (Needs(Scope::RunDelete), routes!(runs::delete)),
+        (Needs(Scope::RunControl), routes!(steer::label)),
         (Needs(Scope::RunRead), routes!(runs::tree)),
         (Needs(Scope::RunRead), routes!(tasks::show)),
         (Needs(Scope::RunRead), routes!(runs::gates)),

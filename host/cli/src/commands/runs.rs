@@ -8,6 +8,7 @@ mod events;
 mod export;
 mod gc;
 mod input;
+mod label;
 mod list;
 mod migrate;
 mod resolve;
@@ -56,6 +57,8 @@ pub(crate) enum RunsCommand {
     Gc(gc::GcArgs),
     /// Delete ended runs with the runs that they called, and the data that no run uses
     Delete(delete::DeleteArgs),
+    /// Set and remove labels of a run, also of one that has ended
+    Label(label::LabelArgs),
     /// Write all records of a run as one JSON document
     Export(export::ExportArgs),
     /// Decide a blocked task: one with a call of unknown outcome, or one that did not repeat its recorded calls
@@ -77,6 +80,7 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
         RunsCommand::Migrate(args) => migrate::execute(args, terminal),
         RunsCommand::Gc(args) => gc::execute(&args, terminal),
         RunsCommand::Delete(args) => delete::execute(args, terminal),
+        RunsCommand::Label(args) => label::execute(args, terminal),
         RunsCommand::Export(args) => export::execute(&args),
         RunsCommand::Resolve(args) => resolve::execute(args, terminal),
         RunsCommand::Cancel(args) => cancel::execute(args, terminal),

@@ -181,6 +181,37 @@ pub(crate) fn delete_deletable(host: &Host, runs: &[RunId]) -> Result<Vec<(RunId
     Ok(deleted.chain(held).chain(refused).collect())
 }
 
+/// Performs [`Host::label_run`].
+pub(crate) fn label_run(host: &Host, run: &RunId, change: &LabelChange) -> Result<(), LabelRunError> {
+    change.check().map_err(LabelRunError::Change)?;
+    relabel(host, std::slice::from_ref(run), change)?.into_iter().try_for_each(|result| result.map_err(Into::into))
+}
+
+/// The reason why a run keeps the labels that it has.
+#[derive(Debug, thiserror::Error)]
+pub enum LabelRunError {
+    /// The change is not valid by itself.
+    #[error("{0}")]
+    Change(String),
+    /// The run does not exist, or cannot have these labels.
+    #[error(transparent)]
+    Refused(#[from] RelabelError),
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl LabelRunError {
+    /// Returns a stable error code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            LabelRunError::Change(_) => "bad_request",
+            LabelRunError::Refused(error) => error.code(),
+            LabelRunError::Store(_) => "store_unavailable",
+        }
+    }
+}
+
 /// Changes the labels of runs in one commit, and waits until it is on stable storage. Returns the result for each run.
 pub(crate) fn relabel(
     host: &Host,

@@ -8,7 +8,7 @@ use std::{
 use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_runtime::{
     limits::MAX_COUNTED,
-    ports::{MaybeStoreError, Runs, Swept},
+    ports::{LabelChange, MaybeStoreError, Runs, Swept},
 };
 use serde::{Deserialize, Serialize};
 
@@ -170,6 +170,15 @@ pub enum Operation {
         /// The ids of the runs.
         runs: Vec<RunId>,
     },
+    /// Sets and removes labels of a run.
+    LabelRun {
+        /// The tenant of the run.
+        tenant: String,
+        /// The id of the run.
+        run: RunId,
+        /// The labels to set and to remove.
+        change: LabelChange,
+    },
     /// Handles a request about the jobs of a tenant.
     Job {
         /// The tenant of the jobs.
@@ -260,6 +269,11 @@ pub(super) fn operate(tenants: &Tenants, operation: &Operation) -> Result<Json, 
             Ok(to_json("runs", &removed)?)
         }
         Operation::DeleteRuns { tenant, runs } => delete_runs(tenants, tenant, runs),
+        Operation::LabelRun { tenant, run, change } => {
+            tenants.host.for_tenant(tenants.existing_tenant(tenant)?).label_run(run, change)?;
+            tenants.note(tenant, "run.label", run.as_str(), Outcome::Done)?;
+            Ok(done)
+        }
         Operation::Job { tenant, request } => {
             Ok(request.execute(&tenants.host.for_tenant(tenants.existing_tenant(tenant)?))?)
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use flowcell_contract::RunId;
 use flowcell_flow::{
-    labels::{LabelError, Labels, add_labels},
+    labels::{LabelError, Labels, add_labels, check_label},
     limits::LABELS,
 };
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,23 @@ impl RelabelError {
 }
 
 impl LabelChange {
+    /// Checks the change by itself. The error is a sentence for people.
+    pub fn check(&self) -> Result<(), String> {
+        let LabelChange { set, remove } = self;
+        if set.is_empty() && remove.is_empty() {
+            return Err("name a label to set or to remove".into());
+        }
+        if set.len() > LABELS || remove.len() > LABELS {
+            return Err(format!("`set` and `remove` may each have at most {LABELS} labels"));
+        }
+        if let Some(name) = remove.iter().find(|name| set.contains_key(*name)) {
+            return Err(format!("`set` and `remove` both name the label `{name}`"));
+        }
+        let removed = remove.iter().map(|name| check_label(name, "-"));
+        let checked = set.iter().map(|(name, value)| check_label(name, value)).chain(removed);
+        checked.collect::<Result<(), _>>().map_err(|error| error.to_string())
+    }
+
     /// Changes labels: removes the names in `remove`, and then adds the labels in `set`. Fails if there are then more
     /// than [`LABELS`], or if a label is not valid.
     pub fn apply(&self, labels: &mut Labels) -> Result<(), LabelError> {

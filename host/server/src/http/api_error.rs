@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 
 use super::identity::{AuthError, Scope};
 use flowcell_platform::{
-    AskError, DeleteError, LibraryError, LoadError, MoveError, NoVersion, QuotaError, RetryError, StartError,
+    AskError, DeleteError, LabelRunError, LibraryError, LoadError, MoveError, NoVersion, QuotaError, RetryError, StartError,
     jobs::JobError,
     shape,
     supervisor::AdmitError,
@@ -256,6 +256,20 @@ impl From<DeleteError> for ApiError {
         };
         match error {
             DeleteError::Store(error) => error.into(),
+            error => ApiError::new(status, error.code(), error),
+        }
+    }
+}
+
+impl From<LabelRunError> for ApiError {
+    fn from(error: LabelRunError) -> ApiError {
+        let status = match error.code() {
+            "run_not_found" => StatusCode::NOT_FOUND,
+            "damaged" => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        match error {
+            LabelRunError::Store(error) => error.into(),
             error => ApiError::new(status, error.code(), error),
         }
     }

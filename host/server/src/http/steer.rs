@@ -1,11 +1,13 @@
 //! Commands to runs, and the routes to resume, retry and cancel them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use axum::{
     Json,
     response::{IntoResponse, Response},
 };
 use flowcell_contract::{Json as Value, NodeId, RunId};
-use flowcell_runtime::{HubError, OpenError, QuestionRef, Repeat, RunCommand, RunOptions, fact::Resolution};
+use flowcell_runtime::{HubError, OpenError, QuestionRef, Repeat, RunCommand, RunOptions, fact::Resolution, ports::LabelChange};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -311,6 +313,38 @@ pub(crate) async fn resume(
         Err(error) => Err(error.into()),
     }?;
     view(request, run).await.map(Json)
+}
+
+/// A change of the labels of a run.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Relabel {
+    /// The labels that the run gets. They replace labels with the same names.
+    #[serde(default)]
+    set: BTreeMap<String, String>,
+    /// The names of the labels that the run loses.
+    #[serde(default)]
+    remove: BTreeSet<String>,
+}
+
+/// Set and remove labels of a run, also of an ended one
+#[utoipa::path(post, path = "/v1/runs/{id}/labels", tag = "runs", operation_id = "label_run",
+    params(("id" = String, Path,)), request_body = Relabel,
+    responses((status = 200, body = RunView), (status = "default", body = ErrorBody)))]
+pub(crate) async fn label(
+    request: Request,
+    PathParam(id): PathParam<String>,
+    Body(Relabel { set, remove }): Body<Relabel>,
+) -> Result<Json<RunView>, ApiError> {
+    let run = parse_path_id(&id)?;
+    request.row(&run)?;
+    finish_detached(async move {
+        let (changed, change) = (run.clone(), LabelChange { set, remove });
+        request.clone().reading(move |request| Ok(request.host.label_run(&changed, &change)?)).await?;
+        request.write_audit_entry("run.label", run.to_string()).await?;
+        view(request, run).await.map(Json)
+    })
+    .await
 }
 
 /// The part of a run to repeat.

@@ -309,6 +309,32 @@ fn wrong_requests_and_too_many_jobs_are_refused() {
 }
 
 #[test]
+fn h1_the_labels_of_one_run_are_changed() {
+    let (served, [a, b]) = served(&Policy::default());
+    park(&served, &a, ["p1"].map(str::to_owned).into_iter());
+    let change = |token: &str, run: &str, body: &Value| post(&served, token, &format!("/v1/runs/{run}/labels"), body);
+    let set = json!({ "set": { "team": "ops", "tier": "gold" } });
+    let changed = change(&a, "p1", &set);
+    assert_eq!((changed.status, &changed.json()["labels"]), (200, &set["set"]));
+    let changed = change(&a, "p1", &json!({ "set": { "team": "it" }, "remove": ["tier", "absent"] }));
+    assert_eq!(changed.json()["labels"], json!({ "team": "it" }));
+    let full: serde_json::Map<_, _> = (0..16).map(|label| (format!("l{label}"), json!("x"))).collect();
+    for (token, run, body, fault) in [
+        (&a, "none", set.clone(), (404, "run_not_found")),
+        (&b, "p1", set.clone(), (404, "run_not_found")),
+        (&a, "p1", json!({}), (400, "bad_request")),
+        (&a, "p1", json!({ "set": { "a": "x" }, "remove": ["a"] }), (400, "bad_request")),
+        (&a, "p1", json!({ "set": { "a b": "x" } }), (400, "bad_request")),
+        (&a, "p1", json!({ "set": { "a": "x,y" } }), (400, "bad_request")),
+        (&a, "p1", json!({ "remove": ["\u{1b}"] }), (400, "bad_request")),
+        (&a, "p1", json!({ "set": full }), (400, "too_many_labels")),
+    ] {
+        assert_eq!(change(token, run, &body).fault(), (fault.0, fault.1.into()), "{body}");
+    }
+    assert_eq!(get(&served, &a, "/v1/runs/p1")["labels"], json!({ "team": "it" }));
+}
+
+#[test]
 fn h1_a_job_labels_the_runs_of_its_tenant_and_says_which_ones_it_cannot() {
     let (served, [a, b]) = served(&Policy::default());
     park(&served, &a, ["p1", "p2"].map(str::to_owned).into_iter());

@@ -1,15 +1,18 @@
 //! `flowcell runs bulk`: acts on all runs that a filter selects.
 
-use std::{collections::BTreeMap, io::BufRead};
+use std::io::BufRead;
 
 use clap::{Args, Subcommand};
-use flowcell::jobs::{
-    DEFAULT_MAX_RUNS, DEFAULT_RUNS_PER_SECOND, Job, JobAction, JobParams, JobRequest, MAX_JOB_RUNS,
-    MAX_RUNS_PER_SECOND, Preview, operation::JobOperation,
+use flowcell::{
+    LabelChange,
+    jobs::{
+        DEFAULT_MAX_RUNS, DEFAULT_RUNS_PER_SECOND, Job, JobAction, JobParams, JobRequest, MAX_JOB_RUNS,
+        MAX_RUNS_PER_SECOND, Preview, operation::JobOperation,
+    },
 };
 
+use super::label::LabelChangeArgs;
 use crate::{
-    arguments::label,
     cli_error::{CliError, Exit},
     commands::jobs::JobClient,
     options::{TenantArgs, filter::FilterArgs},
@@ -93,12 +96,8 @@ pub(crate) struct AnswerArgs {
 /// Arguments of `flowcell runs bulk label`.
 #[derive(Args)]
 pub(crate) struct LabelArgs {
-    /// Set this label, also if the run has one of this name; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = label, required_unless_present = "remove")]
-    set: Vec<(String, String)>,
-    /// Remove the label with this name; may be repeated
-    #[arg(long, value_name = "NAME")]
-    remove: Vec<String>,
+    #[command(flatten)]
+    change: LabelChangeArgs,
     #[command(flatten)]
     bulk: BulkArgs,
 }
@@ -129,12 +128,9 @@ pub(super) fn execute(command: BulkCommand, terminal: Terminal) -> Result<Exit, 
             let params = JobParams { gate: Some(gate), answer: Some(answers::answer(&value)), ..none };
             perform(&bulk, JobAction::Answer, params, terminal)
         }
-        BulkCommand::Label(LabelArgs { set, remove, bulk }) => {
-            let labels: BTreeMap<_, _> = set.iter().cloned().collect();
-            if labels.len() < set.len() {
-                return Err(CliError::wrong("a label is set twice; give each name once"));
-            }
-            let params = JobParams { set: labels, remove: remove.into_iter().collect(), ..none };
+        BulkCommand::Label(LabelArgs { change, bulk }) => {
+            let LabelChange { set, remove } = change.change()?;
+            let params = JobParams { set, remove, ..none };
             perform(&bulk, JobAction::Label, params, terminal)
         }
         BulkCommand::Migrate(MigrateArgs { to, keep_answers, bulk }) => {

@@ -291,20 +291,11 @@ impl JobRequest {
 
     /// Checks the parameters of `label`.
     fn check_labels(&self) -> Result<(), String> {
-        let JobParams { set, remove, .. } = &self.params;
-        let has_labels = !set.is_empty() || !remove.is_empty();
-        if has_labels != (self.action == JobAction::Label) {
+        let change = self.params.label_change();
+        if (change == LabelChange::default()) == (self.action == JobAction::Label) {
             return Err("`label` needs `params.set` or `params.remove`, and no other action takes them".into());
         }
-        if set.len() > LABELS || remove.len() > LABELS {
-            return Err(format!("`params.set` and `params.remove` may each have at most {LABELS} labels"));
-        }
-        if let Some(name) = remove.iter().find(|name| set.contains_key(*name)) {
-            return Err(format!("`params.set` and `params.remove` both name the label `{name}`"));
-        }
-        let removed = remove.iter().map(|name| check_label(name, "-"));
-        let checked = set.iter().map(|(name, value)| check_label(name, value)).chain(removed);
-        checked.collect::<Result<(), _>>().map_err(|error| error.to_string())
+        if self.action == JobAction::Label { change.check() } else { Ok(()) }
     }
 
     /// Returns the action, its parameters and the filter as a text for the audit log, which keeps 256 characters of it.
