@@ -37,7 +37,8 @@
 //! | combined | combines two versions of a flow, for a run that moves |
 //! | [`diagnostic`] | errors and warnings |
 //! | [`rewrite`] | rewrites edges in their short or long form |
-//! | [`draw`], [`schema`](mod@schema) | drawings, and JSON Schemas for editors |
+//! | [`layout`](mod@layout), [`draw`] | the places of nodes and edges in a picture, and drawings |
+//! | [`schema`](mod@schema) | JSON Schemas for editors |
 
 pub mod agentic;
 mod ancestry;
@@ -58,6 +59,7 @@ mod input;
 mod joins;
 mod key_hints;
 pub mod labels;
+pub mod layout;
 pub mod limits;
 mod lines;
 mod literal;

@@ -34,6 +34,8 @@ enum Format {
     Dot,
     /// An image
     Svg,
+    /// The places of nodes and edges, for programs that draw
+    Json,
     /// For a terminal
     Text,
 }
@@ -44,6 +46,7 @@ pub(super) fn execute(args: &GraphArgs) -> Result<Exit, CliError> {
         Format::Mermaid => draw::Format::Mermaid,
         Format::Dot => draw::Format::Dot,
         Format::Svg => draw::Format::Svg,
+        Format::Json => draw::Format::Json,
         Format::Text => draw::Format::Text,
     };
     let drawing = draw::draw(flow.graph(), format);

@@ -1,0 +1,167 @@
+//! The order of the items in each row.
+
+use super::Rows;
+
+/// Number of times that all rows are ordered by the rows above or below them.
+const SWEEPS: usize = 10;
+/// Maximum number of lines between rows for which neighbours are exchanged one by one.
+const MAX_EXCHANGED: usize = 20_000;
+/// Maximum number of times that all rows are searched for neighbours to exchange.
+const EXCHANGES: usize = 4;
+
+/// Orders each row so that few lines cross.
+pub(super) fn order(rows: &mut Rows) {
+    let mut places = Places::new(rows);
+    let (mut best, mut fewest) = (rows.rows.clone(), places.crossings(rows));
+    for sweep in 0..SWEEPS {
+        if fewest == 0 {
+            break;
+        }
+        let (depth, is_downward) = (rows.rows.len(), sweep % 2 == 0);
+        for step in 1..depth {
+            places.sort(rows, if is_downward { step } else { depth - 1 - step }, is_downward);
+        }
+        let crossings = places.crossings(rows);
+        if crossings < fewest {
+            (best, fewest) = (rows.rows.clone(), crossings);
+        }
+    }
+    rows.rows = best;
+    let lines: usize = rows.below.iter().map(Vec::len).sum();
+    if fewest > 0 && lines <= MAX_EXCHANGED {
+        Places::new(rows).exchange(rows);
+    }
+    let (before, crossings) = (rows.rows.clone(), Places::new(rows).crossings(rows));
+    center_bends(rows);
+    if Places::new(rows).crossings(rows) > crossings {
+        rows.rows = before;
+    }
+}
+
+/// Puts the bends among neighbours that hang from one item, or lead to one, into their middle, so that a long line with many
+/// branches has them at both sides.
+fn center_bends(rows: &mut Rows) {
+    let Rows { rows: lists, above, below, boxes, .. } = rows;
+    for row in lists {
+        for neighbours in [&*above, &*below] {
+            let are_siblings = |a: &u32, b: &u32| {
+                let (a, b) = (&neighbours[*a as usize], &neighbours[*b as usize]);
+                a.len() == 1 && a == b
+            };
+            let centered = row.chunk_by(are_siblings).flat_map(|group| {
+                let (others, bends): (Vec<u32>, Vec<u32>) = group.iter().partition(|item| (**item as usize) < *boxes);
+                let (left, right) = others.split_at(others.len() / 2);
+                [left, &bends, right].concat()
+            });
+            *row = centered.collect();
+        }
+    }
+}
+
+/// The index of each item in its row.
+struct Places(Vec<u32>);
+
+impl Places {
+    fn new(rows: &Rows) -> Places {
+        let mut places = Places(vec![0; rows.rank.len()]);
+        rows.rows.iter().for_each(|row| places.note(row));
+        places
+    }
+
+    fn note(&mut self, row: &[u32]) {
+        row.iter().enumerate().for_each(|(place, item)| self.0[*item as usize] = place as u32);
+    }
+
+    /// Returns the places of the neighbours of an item, in ascending order.
+    fn of_neighbours(&self, neighbours: &[Vec<u32>], item: u32) -> Vec<u32> {
+        let mut places: Vec<u32> = neighbours[item as usize].iter().map(|other| self.0[*other as usize]).collect();
+        places.sort_unstable();
+        places
+    }
+
+    /// Sorts a row by the mean place of the neighbours of each item in the row above or below. An item without such
+    /// neighbours keeps its place.
+    fn sort(&mut self, rows: &mut Rows, row: usize, is_downward: bool) {
+        let neighbours = if is_downward { &rows.above } else { &rows.below };
+        let place = |item: u32| f64::from(self.0[item as usize]);
+        let mean = |item: u32| match &neighbours[item as usize][..] {
+            [] => place(item),
+            all => all.iter().map(|other| place(*other)).sum::<f64>() / all.len() as f64,
+        };
+        let mut keyed: Vec<(f64, u32)> = rows.rows[row].iter().map(|item| (mean(*item), *item)).collect();
+        keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        rows.rows[row] = keyed.into_iter().map(|(_, item)| item).collect();
+        self.note(&rows.rows[row]);
+    }
+
+    /// Returns the number of crossings between all rows.
+    fn crossings(&self, rows: &Rows) -> u64 {
+        let between = |pair: &[Vec<u32>]| {
+            inversions(pair[0].iter().flat_map(|item| self.of_neighbours(&rows.below, *item)), pair[1].len())
+        };
+        rows.rows.windows(2).map(between).sum()
+    }
+
+    /// Exchanges neighbours while that saves crossings.
+    fn exchange(&mut self, rows: &mut Rows) {
+        for _ in 0..EXCHANGES {
+            let mut has_changed = false;
+            for row in 0..rows.rows.len() {
+                for at in 1..rows.rows[row].len() {
+                    let (left, right) = (rows.rows[row][at - 1], rows.rows[row][at]);
+                    let cost = |a, b| self.crossed(&rows.above, a, b) + self.crossed(&rows.below, a, b);
+                    if cost(right, left) < cost(left, right) {
+                        rows.rows[row].swap(at - 1, at);
+                        self.0.swap(left as usize, right as usize);
+                        has_changed = true;
+                    }
+                }
+            }
+            if !has_changed {
+                return;
+            }
+        }
+    }
+
+    /// Returns the number of crossings between the lines of two items of a row if `left` is at the left of `right`.
+    fn crossed(&self, neighbours: &[Vec<u32>], left: u32, right: u32) -> usize {
+        let right = self.of_neighbours(neighbours, right);
+        let before = |place: u32| right.partition_point(|other| *other < place);
+        self.of_neighbours(neighbours, left).into_iter().map(before).sum()
+    }
+}
+
+/// Returns the number of pairs of numbers below `limit` of which the first is the larger one.
+fn inversions(numbers: impl Iterator<Item = u32>, limit: usize) -> u64 {
+    // A Fenwick tree: the number of earlier numbers that are at most as large.
+    let mut counts = vec![0u64; limit + 1];
+    let (mut seen, mut inversions) = (0, 0);
+    for number in numbers {
+        let mut at = number as usize + 1;
+        let mut at_most = 0;
+        while at > 0 {
+            at_most += counts[at];
+            at &= at - 1;
+        }
+        inversions += seen - at_most;
+        seen += 1;
+        at = number as usize + 1;
+        while at <= limit {
+            counts[at] += 1;
+            at += at & at.wrapping_neg();
+        }
+    }
+    inversions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::inversions;
+
+    #[test]
+    fn inversions_are_counted() {
+        for (numbers, expected) in [(&[][..], 0), (&[0, 1, 2], 0), (&[2, 1, 0], 3), (&[1, 1, 0, 3, 2], 3)] {
+            assert_eq!(inversions(numbers.iter().copied(), 4), expected, "{numbers:?}");
+        }
+    }
+}
