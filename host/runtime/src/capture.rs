@@ -245,7 +245,11 @@ impl Viewpoint<'_> {
             Reference::Inbound => self.inbound(),
             Reference::Inbounds => self.inbounds(),
             Reference::Run => Some(self.run()),
-            Reference::Task => self.task.map(|key| Json::object([("id", Json::from(state.address(key)))])),
+            Reference::Task => self.task.map(|key| {
+                let cycle = state.cycle_of(key.node);
+                let pass = cycle.map_or(Json::Null, |cycle| Json::from(state.round(key.scope, cycle).pass));
+                Json::object([("id", Json::from(state.address(key))), ("pass", pass)])
+            }),
             Reference::Tenant => {
                 Some(state.about.as_ref().map_or(Json::Null, |about| Json::from(about.tenant.as_str())))
             }

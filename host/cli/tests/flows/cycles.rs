@@ -142,6 +142,30 @@ edges:
             given: Ok(json!({ "code": "loop_limit", "passes": null })),
         },
         Strange {
+            name: "the failure of one pass too many has the input of this pass",
+            flow: r#"
+maxPasses: 2
+outputs: { would: "{{ caught.value }}" }
+nodes: [{ id: count, COUNT }, { id: caught, type: control.noop, input: { value: "{{ inbound.input.value }}" } }]
+edges: [{ from: count, to: count, when: count.value > 0 }, "count -> caught: error"]"#,
+            given: Ok(json!({ "would": 3 })),
+        },
+        Strange {
+            name: "a node and the edges from it know the pass of the innermost cycle",
+            flow: r#"
+outputs: { passes: "{{ inner.value }}", none: "{{ last.value }}" }
+nodes:
+  - { id: outer, type: control.noop, input: { value: "{{ task.pass }}" } }
+  - { id: inner, type: control.noop, input: { value: "{{ (inner.value | default(outer.value)) ~ task.pass }}" } }
+  - { id: last, type: control.noop, input: { value: "{{ task.pass is none }}" } }
+edges:
+  - outer -> inner
+  - { from: inner, to: inner, when: task.pass < 2 }
+  - { from: inner, to: outer, when: task.pass == 2 and outer.value < 1 }
+  - { from: inner, to: last, when: task.pass == 2 and outer.value == 1 }"#,
+            given: Ok(json!({ "passes": "1012", "none": true })),
+        },
+        Strange {
             name: "passes without a node that runs end",
             flow: r#"
 outputs: { first: "{{ a.error.code }}", last: "{{ d.error.code }}" }

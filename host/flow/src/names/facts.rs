@@ -28,7 +28,7 @@ static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
     json!({
         "flow": closed(json!({ "name": text(), "version": { "type": ["integer", "null"] } })),
         "run": closed(json!({ "id": text(), "started": text(), "labels": labels })),
-        "task": closed(json!({ "id": text() })),
+        "task": closed(json!({ "id": text(), "pass": { "type": ["integer", "null"] } })),
         "undo": closed(json!({ "input": {}, "output": {}, "task": text() })),
         "tenant": text(),
         "now": text(),
