@@ -296,6 +296,12 @@ impl RunState {
         self.loops && self.graph.edge(edge).goes_back
     }
 
+    /// Returns true if a task is the entry of a cycle in another pass than the first one.
+    pub(crate) fn begins_further_pass(&self, key: TaskKey) -> bool {
+        let cycle = self.cycle_of(key.node).filter(|cycle| self.graph.cycle(*cycle).entry == key.node);
+        cycle.is_some_and(|cycle| self.round(key.scope, cycle).pass > 0)
+    }
+
     /// Returns the current pass of a cycle.
     pub(crate) fn round(&self, scope: ScopeId, cycle: CycleIx) -> &Round {
         &self.scope(scope).rounds[self.graph.cycle(cycle).slot as usize]

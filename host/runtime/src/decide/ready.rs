@@ -68,11 +68,17 @@ pub(super) fn record_failure(decider: &mut Decider<'_>, key: TaskKey, failure: F
 }
 
 /// Returns the input of a failed task, if an edge with `on: error` or `on: end` offers it to its target. If the input could not be rendered, returns those
-/// members that can be. Returns `None` for a task that never became ready.
+/// members that can be. Returns `None` for a task that never became ready, except for the entry of a cycle in a further
+/// pass: its input is the one with which the pass would have begun.
 fn input_for_edges(decider: &Decider<'_>, node: NodeIx, key: TaskKey) -> Option<Json> {
-    let graph = &decider.state.graph;
+    let (state, graph) = (&*decider.state, &decider.state.graph);
     let carries = graph.node(node).outgoing.iter().any(|edge| graph.edge(*edge).on != On::Success);
-    if !carries || decider.state.task(key).phase == Phase::Waiting {
+    let is_waiting = state.task(key).phase == Phase::Waiting;
+    if carries && is_waiting && state.begins_further_pass(key) {
+        let captured = capture::capture(state, key, decider.now);
+        return Some(capture::render_input(state, node, captured.as_deref()));
+    }
+    if !carries || is_waiting {
         return None;
     }
     let whole = capture::render(decider.state, key).map(|(input, _)| input);
