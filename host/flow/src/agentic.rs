@@ -2,10 +2,10 @@
 //!
 //! Each step becomes one `agent.run` node, each rule an edge, and each `fallback.to` an edge on failure. A step starts
 //! as soon as one edge to it fires. The arguments are a part of each node's output: a node receives `args`, merges the
-//! members of its structured output into them, and outputs the result as `args` for the next step.
+//! members of its structured output into them, and outputs the result as `args` for the next step. A loop of steps becomes
+//! a cycle of edges.
 
 mod agent;
-mod argument;
 mod builtin;
 mod declared;
 mod discovery;
@@ -13,9 +13,12 @@ mod flow_session;
 mod generate;
 mod label;
 mod links;
+mod loops;
+mod mistakes;
 mod name;
 mod origin;
 mod permission;
+mod placeholder;
 mod predicate;
 mod prompt_schema;
 mod read;
@@ -47,6 +50,7 @@ use self::{
     generate::{Generated, Generator},
     label::{LABEL, STEP_ID},
     links::Links,
+    loops::Loops,
     read::RawSteps,
 };
 use crate::{
@@ -114,10 +118,11 @@ pub(crate) fn lower(tree: &Tree, input: &AgenticInput<'_>, diagnostics: &mut Dia
         return None;
     }
     let links = Links::new(&flow, diagnostics);
+    let loops = Loops::find(&flow, &links, diagnostics);
     let agents = step_agent::find_agents(&flow, input.context, diagnostics);
     let begin = first_step_indices(&input.start.begin, &flow, &links, diagnostics);
     if !flow.steps.is_empty() {
-        links.warn(&flow, diagnostics);
+        mistakes::warn(&flow, &links, &loops, diagnostics);
         declared::warn(&flow, &agents, diagnostics);
     }
     // The graph is generated only from valid steps.
@@ -128,6 +133,7 @@ pub(crate) fn lower(tree: &Tree, input: &AgenticInput<'_>, diagnostics: &mut Dia
         name,
         flow: &flow,
         links: &links,
+        loops: &loops,
         agents: &agents,
         begin: &begin,
         at_first: input.start.begin == Begin::First,

@@ -76,6 +76,17 @@ impl Ancestry {
     }
 }
 
+/// Returns the strongly connected components that form cycles among some nodes, which are in ascending order. `next` gives
+/// the nodes to which the edges of a node lead.
+pub(crate) fn rings_among(nodes: &[usize], next: impl Fn(usize) -> Vec<usize>) -> Vec<Vec<usize>> {
+    let place = |node: usize| nodes.binary_search(&node).ok();
+    let next: Vec<Vec<usize>> = nodes.iter().map(|node| next(*node).into_iter().filter_map(place).collect()).collect();
+    let mut rings = components(&next);
+    rings.retain(|ring| ring.len() > 1 || next[ring[0]].contains(&ring[0]));
+    rings.iter_mut().flatten().for_each(|node| *node = nodes[*node]);
+    rings
+}
+
 /// Returns the strongly connected components of a graph (Tarjan's algorithm without recursion). `next` has the nodes to
 /// which the edges of each node lead. A component comes after all components that it reaches through these edges. The
 /// nodes of a component are in ascending order.

@@ -27,6 +27,7 @@ pub fn combine_versions(old: &Graph, new: &Graph, dropped: &[NodeIx]) -> Option<
         nodes: places.all(&shape.nodes)?,
         edges: Vec::new(),
         starts: places.all(&shape.starts)?,
+        absent: Vec::new(),
         cycles: Vec::new(),
         outcome: places.outcome(&shape.outcome)?,
     };
@@ -220,6 +221,7 @@ impl Places {
             nodes: self.all(&body.nodes)?,
             edges: body.edges.iter().map(|edge| self.edge(*edge)).collect::<Option<_>>()?,
             starts: self.all(&body.starts)?,
+            absent: Vec::new(),
             cycles: Vec::new(),
             outcome: self.outcome(&body.outcome)?,
         })

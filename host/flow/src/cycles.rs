@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    ancestry::{self, Ancestry},
+    ancestry::{Ancestry, rings_among},
     diagnostic::Diagnostics,
     edges::DEFAULT_MAX_PASSES,
     fields::for_message,
@@ -103,7 +103,10 @@ impl Cycles {
         let entrances = ring.nodes.iter().filter_map(|node| Some((*node, *links.incoming[*node].iter().find(enters)?)));
         let entrances: Vec<(usize, usize)> = entrances.collect();
         if entrances.len() > 1 {
-            report_entries(flow, links, &ring.nodes, &entrances, diagnostics);
+            // In the agentic dialect such a cycle does not loop.
+            if !flow.is_agentic {
+                report_entries(flow, links, &ring.nodes, &entrances, diagnostics);
+            }
             return None;
         }
         // Nodes without incoming edges run at the start, and so does the first node of such a cycle.
@@ -135,16 +138,22 @@ impl Cycles {
                 }
                 if back.contains(edge) {
                     let id = |node: usize| for_message(&flow.nodes[node].id);
+                    let (cycle, passes) = if flow.is_agentic { ("loop", "iterations") } else { ("cycle", "passes") };
                     let message = format!(
-                        "the cycle that begins at `{}` has no end: nothing but a failure stops it before {max_passes} passes, \
-                         and then it fails with `loop_limit`",
+                        "the {cycle} that begins at `{}` has no end: nothing but a failure stops it before {max_passes} \
+                         {passes}, and then it fails with `loop_limit`",
                         id(*entry)
                     );
-                    let help = format!(
-                        "give an edge of the cycle a condition, such as `{{ from: {0}, to: {1}, when: \"not {0}.…\" }}`",
-                        id(node),
-                        id(to)
-                    );
+                    let help = match flow.is_agentic {
+                        true => {
+                            format!("give a rule an `if`, such as `if: ${{args.done}} != true` for `then: {}`", id(to))
+                        }
+                        false => format!(
+                            "give an edge of the cycle a condition, such as `{{ from: {0}, to: {1}, when: \"not {0}.…\" }}`",
+                            id(node),
+                            id(to)
+                        ),
+                    };
                     return diagnostics.warning("endless_cycle", line.span, message, Some(help));
                 }
                 if seen.insert(to) {
@@ -170,12 +179,18 @@ impl Cycles {
             }
             let id = |node: usize| for_message(&flow.nodes[node].id);
             let (from, to) = (id(from), id(to));
+            let (edge, cycle, pass) =
+                if flow.is_agentic { ("rule", "loop", "iteration") } else { ("edge", "cycle", "pass") };
             let message = format!(
-                "the edge from `{from}` to `{to}` leaves the cycle in its first pass, so `{to}` runs once, while the cycle may go on"
+                "the {edge} from `{from}` to `{to}` leaves the {cycle} in its first {pass}, so `{to}` runs once, while the \
+                 {cycle} may go on"
             );
-            let help = format!(
-                "give it the opposite condition of the edge that goes back, such as `{{ from: {from}, to: {to}, when: \"{from}.…\" }}`"
-            );
+            let help = match flow.is_agentic {
+                true => "give it an `if` that is the opposite of that of the rule that leads back".to_owned(),
+                false => format!(
+                    "give it the opposite condition of the edge that goes back, such as `{{ from: {from}, to: {to}, when: \"{from}.…\" }}`"
+                ),
+            };
             diagnostics.warning("leaves_early", line.span, message, Some(help));
         }
     }
@@ -183,17 +198,9 @@ impl Cycles {
     /// Adds the rings inside a cycle to `open`.
     fn open_inner(&self, links: Links<'_>, index: usize, depth: usize, open: &mut Vec<Ring>) {
         let FoundCycle { entry, nodes, .. } = &self.list[index];
-        let place = |node: usize| nodes.binary_search(&node).ok().filter(|_| node != *entry);
-        let next = |node: &usize| -> Vec<usize> {
-            links.outgoing[*node].iter().filter_map(|edge| place(links.edges[*edge].2)).collect()
-        };
-        let next: Vec<Vec<usize>> = nodes.iter().map(next).collect();
-        for mut ring in ancestry::components(&next) {
-            if ring.len() > 1 || next[ring[0]].contains(&ring[0]) {
-                ring.iter_mut().for_each(|node| *node = nodes[*node]);
-                open.push(Ring { nodes: ring, parent: Some(index), depth: depth + 1 });
-            }
-        }
+        let targets = |node: usize| links.outgoing[node].iter().map(|edge| links.edges[*edge].2);
+        let inner = rings_among(nodes, |node| targets(node).filter(|to| to != entry).collect());
+        open.extend(inner.into_iter().map(|nodes| Ring { nodes, parent: Some(index), depth: depth + 1 }));
     }
 
     /// Returns the innermost cycle of a node.

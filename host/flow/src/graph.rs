@@ -225,8 +225,12 @@ pub struct Body {
     pub nodes: Vec<NodeIx>,
     /// The body's edges. [`Edge::slot`] is an edge's index here.
     pub edges: Vec<EdgeIx>,
-    /// Nodes without incoming edges other than edges that go back.
+    /// The nodes that start when the body begins: those without incoming edges other than edges that go back. A run of an
+    /// agentic flow may begin inside a cycle, with other nodes.
     pub starts: Vec<NodeIx>,
+    /// The nodes without incoming edges other than edges that go back that are not in `starts`. The first pass of their
+    /// cycle skips them.
+    pub absent: Vec<NodeIx>,
     /// The body's cycles. [`Cycle::slot`] is a cycle's index here.
     pub cycles: Vec<CycleIx>,
     /// The result of a pass.

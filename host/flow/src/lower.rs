@@ -407,7 +407,7 @@ impl<'a> Lowering<'a> {
                 let references =
                     self.resolver_in_scope(scope, Visible::Through(*from), true, None).resolve(&read, diagnostics);
                 let expr = expr?;
-                if let Some(constant) = input::constant_value(tree, &expr) {
+                if let Some(constant) = input::constant_value(tree, &expr).filter(|_| !self.flow.is_agentic) {
                     self.check_constant(tree, constant, *from, diagnostics);
                 }
                 Some(Bound { expr, references })
@@ -456,6 +456,11 @@ impl<'a> Lowering<'a> {
                 in_order().filter(is_end).map(ix).collect()
             };
             let sinks = filtered(&shape.outgoing);
+            let (mut starts, mut absent) = (filtered(&shape.incoming), Vec::new());
+            if let (0, Some(begin)) = (index, &self.flow.starts) {
+                absent = std::mem::replace(&mut starts, begin.iter().map(ix).collect());
+                absent.retain(|node| !starts.contains(node));
+            }
             let output = scope.owner.and_then(|owner| self.flow.nodes[owner].body_output);
             let outcome = match (output, sinks.as_slice()) {
                 (Some(tree), _) => {
@@ -470,7 +475,8 @@ impl<'a> Lowering<'a> {
                 owner: scope.owner.map(|owner| NodeIx(owner as u32)),
                 nodes: in_order().map(ix).collect(),
                 edges: std::mem::take(&mut edges[index]),
-                starts: filtered(&shape.incoming),
+                starts,
+                absent,
                 cycles: (0..shape.cycles.list.len() as u32)
                     .filter(|cycle| shape.scope_of[shape.cycles.list[*cycle as usize].entry] == index)
                     .map(CycleIx)

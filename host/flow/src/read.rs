@@ -37,9 +37,12 @@ pub(crate) struct RawFlow<'t> {
     pub(crate) nodes: Vec<RawNode<'t>>,
     /// All edges, including those in bodies, in the order of the file.
     pub(crate) edges: Vec<RawEdge<'t>>,
-    /// True if the flow was generated from an agentic flow. The agentic dialect checks names itself. It allows cycles,
-    /// because a node that has started ignores further edges that fire.
+    /// True if the flow was generated from an agentic flow. The agentic dialect checks names itself. It allows cycles
+    /// that do not loop, because a node that has started ignores further edges that fire. Its cycles loop if an edge has
+    /// `max_passes`.
     pub(crate) is_agentic: bool,
+    /// The nodes outside of bodies at which a run begins. `None`: those to which only edges lead that go back.
+    pub(crate) starts: Option<Vec<usize>>,
     /// The references of the steps dialect, such as `$ctx.a`, by the positions of the bindings that replaced them.
     /// Messages show the references instead of the bindings. `None` for other dialects.
     pub(crate) references: Option<&'t HashMap<Span, String>>,
@@ -133,6 +136,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
         nodes: Vec::new(),
         edges: Vec::new(),
         is_agentic: false,
+        starts: None,
         references: None,
         head: tree.span,
     };

@@ -85,7 +85,7 @@ fn step_schema() -> Value {
         "properties": {
             "id": { "$ref": "#/$defs/name" },
             "agent": { "$ref": "#/$defs/name", "default": "coder", "description": "The agent that does the step" },
-            "prompt": { "type": "string", "description": "`${args.key}` and `${args}` are replaced" },
+            "prompt": { "type": "string", "description": "`${args.key}`, `${args}` and `${step.iteration}` are replaced" },
             "session": {
                 "type": "object",
                 "additionalProperties": false,
@@ -103,6 +103,7 @@ fn step_schema() -> Value {
                 "description": "The members of the structured output become arguments",
             },
             "maxTurns": { "type": "integer", "minimum": 0, "maximum": 10_000, "description": "Maximum number of calls of the model in the step; 0 or absent: the agent's limit" },
+            "maxIterations": { "type": "integer", "minimum": 0, "maximum": MAX_PASSES, "description": "Maximum number of iterations of the loop around the step. A rule that leads back to the step begins the next one; 0 or absent: it does so only with `cycle: true`, and at most 100 times" },
             "timeout": {
                 "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "string", "pattern": "^([0-9.]+(ms|s|m|min|h|d))+$" }],
                 "default": "24h",
@@ -128,9 +129,10 @@ fn rule_schema() -> Value {
         "required": ["then"],
         "additionalProperties": false,
         "properties": {
-            "if": { "type": "string", "description": "${args.key} == value, != value, =~ /pattern/, < 3, or sizeof ${args.key} == 0; joined by &&, || and !( ); without a condition the rule always applies" },
+            "if": { "type": "string", "description": "${args.key} == value, != value, =~ /pattern/, < 3, or sizeof ${args.key} == 0, or ${step.iteration} < 3 in a loop; joined by &&, || and !( ); without a condition the rule always applies" },
             "then": { "$ref": "#/$defs/name" },
             "postpone": { "type": "boolean", "default": false, "description": "Postpones the step to the next run of the same session" },
+            "cycle": { "type": "boolean", "default": false, "description": "If the rule leads back to a step, begins the next iteration of a loop" },
         },
     })
 }

@@ -83,6 +83,7 @@ pub(crate) fn lower(
         nodes: vec![node(&input, &grants, start)],
         edges: Vec::new(),
         is_agentic: false,
+        starts: None,
         references: None,
         head: start,
     };

@@ -162,15 +162,15 @@ impl Shape {
     }
 
     /// Finds the cycles that loop, and then leaves their edges that go back out of account for the ancestors. A node of an
-    /// agentic flow runs once: its cycles do not loop, and the edges that close them have no effect. Reports cycles of
-    /// such a flow that never start.
+    /// agentic flow without loops runs once: its cycles do not loop, and the edges that close them have no effect. Reports
+    /// cycles of such a flow that never start.
     fn find_cycles(&mut self, flow: &RawFlow<'_>, diagnostics: &mut Diagnostics<'_>) {
         let predecessors = |shape: &Shape, goes_back: &dyn Fn(usize, usize) -> bool| {
             let before = |node: usize| shape.predecessors(node).filter(|from| !goes_back(*from, node)).collect();
             (0..flow.nodes.len()).map(before).collect::<Vec<Vec<usize>>>()
         };
         let ancestry = Ancestry::new(&predecessors(self, &|_, _| false));
-        if !flow.is_agentic {
+        if !flow.is_agentic || flow.edges.iter().any(|edge| edge.max_passes.is_some()) {
             let cycles = Cycles::find(flow, self.links(), &ancestry, diagnostics);
             if !cycles.list.is_empty() {
                 self.ancestry = Ancestry::new(&predecessors(self, &|from, to| cycles.goes_back(from, to)));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    agentic::{argument::Argument, read::RawSteps, step_agent::StepAgent},
+    agentic::{placeholder::Placeholder, read::RawSteps, step_agent::StepAgent},
     diagnostic::{Diagnostics, similar},
     fields::for_message,
     limits,
@@ -15,8 +15,8 @@ use crate::{
 pub(crate) fn warn(flow: &RawSteps<'_>, agents: &[StepAgent], diagnostics: &mut Diagnostics<'_>) {
     let declared = declared_names(flow, agents);
     let mut tried: BTreeMap<String, Option<&str>> = BTreeMap::new();
-    let mut tell = |argument: &Argument, span: Span| {
-        let Some(key) = argument.key().filter(|key| !declared.contains(*key)) else { return };
+    let mut tell = |placeholder: &Placeholder, span: Span| {
+        let Some(key) = placeholder.key().filter(|key| !declared.contains(*key)) else { return };
         if !tried.contains_key(key) {
             if tried.len() == limits::SIMILAR_NAMES {
                 return;
@@ -29,10 +29,10 @@ pub(crate) fn warn(flow: &RawSteps<'_>, agents: &[StepAgent], diagnostics: &mut 
         diagnostics.warning("unknown_argument", span, message, Some(format!("did you mean `{}`?", for_message(meant))));
     };
     for step in &flow.steps {
-        step.prompt.arguments().for_each(|argument| tell(argument, step.prompt_span));
+        step.prompt.placeholders().for_each(|placeholder| tell(placeholder, step.prompt_span));
         for rule in &step.rules {
             if let (Some(when), Some((_, span))) = (&rule.when, &rule.written) {
-                when.arguments().for_each(|argument| tell(argument, *span));
+                when.placeholders().for_each(|placeholder| tell(placeholder, *span));
             }
         }
     }

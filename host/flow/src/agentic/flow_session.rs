@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agentic::{
-        argument::{ARGUMENT_HELP, Argument},
+        placeholder::{ARGUMENT_HELP, Placeholder},
         unsupported::unsupported,
     },
     diagnostic::Diagnostics,
@@ -76,11 +76,9 @@ fn read_prefix(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Session
     let (written, span) = text(tree, "prefix", diagnostics)?;
     let inside = written.trim().strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     let (message, help) = match inside {
-        Some(inside) => match Argument::parse(inside).filter(|argument| !argument.is_all()) {
-            Some(argument) => return Some(SessionPrefix::Argument(argument.keys().to_vec())),
-            None => {
-                (format!("`{}` does not select a single argument", for_message(&written)), ARGUMENT_HELP.to_owned())
-            }
+        Some(inside) => match Placeholder::parse(inside) {
+            Some(Placeholder::Args(keys)) if !keys.is_empty() => return Some(SessionPrefix::Argument(keys)),
+            _ => (format!("`{}` does not select a single argument", for_message(&written)), ARGUMENT_HELP.to_owned()),
         },
         None if is_session_prefix(&written) => return Some(SessionPrefix::Text(written)),
         None => (

@@ -9,8 +9,11 @@ use crate::{
         agent::AgentDefinition,
         label::{self, FlowLabel, PostponedRule, SessionLabel, StepLabel},
         links::{Link, LinkKind, Links},
-        origin::{Origin, args_of, whole_binding},
+        loops::{Effect, Loops},
+        origin::{Origin, Start, args_of, whole_binding},
         permission::{Action, Permission},
+        placeholder::PlaceholderValues,
+        predicate::POSTPONED,
         prompt_schema::with_prompt,
         read::{RawRule, RawStep, RawSteps},
         step_agent::StepAgent,
@@ -36,8 +39,9 @@ pub(crate) struct Generator<'a> {
     pub(crate) name: &'a str,
     pub(crate) flow: &'a RawSteps<'a>,
     pub(crate) links: &'a Links,
+    pub(crate) loops: &'a Loops,
     pub(crate) agents: &'a [StepAgent],
-    /// The indices of the steps that a run starts with. No link starts these steps again.
+    /// The indices of the steps that a run starts with. Only links of a loop start these steps again.
     pub(crate) begin: &'a [usize],
     /// True if the run starts as the flow defines it, false if it starts with postponed steps.
     pub(crate) at_first: bool,
@@ -73,22 +77,36 @@ impl<'a> Generator<'a> {
         let reached = self.links.reached(self.begin, false);
         let edges = self.links.all.iter().filter(|link| self.can_fire(link, &reached));
         let edges = edges.map(|link| GeneratedEdge { link, when: self.when(link) }).collect();
-        let steps = (0..self.flow.steps.len()).filter(|step| reached.contains(step));
-        let nodes = steps.map(|step| self.node(step, &reached)).collect();
+        let mut steps: Vec<_> = (0..self.flow.steps.len()).filter(|step| reached.contains(step)).collect();
+        if !self.at_first {
+            steps.sort_by_key(|step| self.loops.rank(*step));
+        }
+        let nodes = steps.into_iter().map(|step| self.node(step, &reached)).collect();
         let args = self.flow.args.filter(|_| self.at_first).map(with_prompt);
         Generated { generator: self, args, nodes, edges }
     }
 
-    /// Returns true if the edge of a link can fire. The edge to a step in `begin` and the edge from a step to itself
-    /// never fire, because a step runs only once.
+    /// Returns true if the edge of a link can fire. A step runs only once, except in a loop: so the edge to a step in `begin`
+    /// and the edge from a step to itself never fire outside of loops.
     fn can_fire(&self, link: &Link, reached: &HashSet<usize>) -> bool {
-        !link.postponed && link.from != link.to && reached.contains(&link.from) && !self.begin.contains(&link.to)
+        let leads_on = match self.loops.is_empty() {
+            true => link.from != link.to,
+            false => self.loops.effect(link) != Effect::None,
+        };
+        let starts = self.begin.contains(&link.to) && !self.loops.share(link.from, link.to);
+        !link.postponed && leads_on && reached.contains(&link.from) && !starts
+    }
+
+    /// Returns the expression for the number of the present iteration of the loop around a step.
+    fn iteration(&self, step: usize) -> &'static str {
+        if self.loops.contains(step) { "(task.pass + 1)" } else { "1" }
     }
 
     fn when(&self, link: &Link) -> Option<Tree> {
         let step = &self.flow.steps[link.from];
         let rule = rule(step, link)?;
-        Some(literal::condition(&rule.when.as_ref()?.condition(&args_of(&step.id)), rule.span))
+        let values = PlaceholderValues { args: &args_of(&step.id), iteration: self.iteration(link.from) };
+        Some(literal::condition(&rule.when.as_ref()?.condition(values), rule.span))
     }
 
     fn node(&self, index: usize, reached: &HashSet<usize>) -> GeneratedNode {
@@ -97,7 +115,8 @@ impl<'a> Generator<'a> {
         let origin = self.origin_of_step(index, reached);
         let args = origin.args(self.at_first);
         let text = |expression: String| literal::text(whole_binding(&expression), span);
-        let prompt = literal::text(step.prompt.binding(&args), step.prompt_span);
+        let values = PlaceholderValues { args: &args, iteration: self.iteration(index) };
+        let prompt = literal::text(step.prompt.binding(values), step.prompt_span);
         let mut input = vec![("prompt", prompt), ("args", text(args))];
         input.extend(origin.previous().map(|previous| ("previous", text(previous))));
         input.extend(origin.from().map(|from| ("from", text(from))));
@@ -111,14 +130,13 @@ impl<'a> Generator<'a> {
 
     /// Returns the way in which a run reaches a step.
     fn origin_of_step(&self, index: usize, reached: &HashSet<usize>) -> Origin {
-        if self.begin.contains(&index) {
-            return match self.at_first {
-                true => Origin::First,
-                false => Origin::Postponed(self.flow.steps[index].id.clone()),
-            };
-        }
+        let start = self.begin.contains(&index).then(|| match self.at_first {
+            true => Start::First,
+            false => Start::Postponed(self.flow.steps[index].id.clone()),
+        });
         let ways = || self.links.to(index).filter(|link| self.can_fire(link, reached)).map(|link| link.kind);
-        Origin::Edges {
+        Origin {
+            start,
             success: ways().any(|kind| kind != LinkKind::Fallback),
             error: ways().any(|kind| kind == LinkKind::Fallback),
         }
@@ -184,7 +202,7 @@ impl<'a> Generator<'a> {
                 .links
                 .all
                 .iter()
-                .filter(|link| link.kind == LinkKind::Fallback)
+                .filter(|link| link.kind == LinkKind::Fallback && link.from != link.to)
                 .map(|link| id(&link.from))
                 .collect(),
             prefix: self.prefix.map(str::to_owned),
@@ -197,7 +215,7 @@ impl<'a> Generator<'a> {
         let step = &self.flow.steps[index];
         let postponed = step.rules.iter().filter(|rule| rule.postpone).map(|rule| PostponedRule {
             then: rule.then.0.clone(),
-            when: rule.when.as_ref().map(|when| when.condition("args")),
+            when: rule.when.as_ref().map(|when| when.condition(POSTPONED)),
             written: rule.written.as_ref().map(|(written, _)| written.clone()),
         });
         StepLabel {
@@ -229,9 +247,19 @@ impl Generated<'_> {
             nodes: self.nodes.iter().map(|node| self.raw_node(node)).collect(),
             edges: self.edges.iter().map(|edge| self.raw_edge(edge)).collect(),
             is_agentic: true,
+            starts: self.starts(),
             references: None,
             head: flow.head,
         }
+    }
+
+    /// Returns the nodes at which a run begins that goes on inside a loop. Edges of the loop lead to some of them.
+    fn starts(&self) -> Option<Vec<usize>> {
+        let Generator { begin, at_first, loops, .. } = &self.generator;
+        if *at_first || loops.is_empty() {
+            return None;
+        }
+        Some((0..self.nodes.len()).filter(|node| begin.contains(&self.nodes[*node].step)).collect())
     }
 
     fn raw_node<'s>(&'s self, node: &'s GeneratedNode) -> RawNode<'s> {
@@ -269,9 +297,15 @@ impl Generated<'_> {
             when: edge.when.as_ref().map(Cow::Borrowed),
             label: None,
             is_short: false,
-            max_passes: None,
+            max_passes: self.max_passes(edge.link),
             span: edge.link.span,
         }
+    }
+
+    /// Returns the maximum number of iterations of the loop whose next iteration a link begins.
+    fn max_passes(&self, link: &Link) -> Option<(u32, Span)> {
+        let loops = self.generator.loops;
+        (loops.effect(link) == Effect::Back).then(|| (loops.max_iterations(link.to), link.span))
     }
 
     /// Returns the label of the graph, and the labels of the nodes in their order.

@@ -90,7 +90,7 @@ impl SessionLabel {
 pub struct PostponedRule {
     /// Id of the step that the next run starts with.
     pub then: String,
-    /// The condition of the rule over `args`: the text of an expression, or an object with `and`, `or` or `not`. With
+    /// The condition of the rule over `args` and `step.iteration`: the text of an expression, or an object with `and`, `or` or `not`. With
     /// `None` the rule always applies.
     pub when: Option<Json>,
     /// The text of the rule's `if`, as the author wrote it; `when` is its translation to the expression language.
@@ -159,11 +159,13 @@ pub fn step_label(node: &Node) -> Option<StepLabel> {
     parse(node.labels.get(LABEL)?)
 }
 
-/// Returns the steps that the rules of a step postpone to the next run, given the output of the step. Each of them
-/// appears once, even if several rules lead to it. A condition that fails to evaluate counts as false.
-pub fn postponed(label: &StepLabel, output: &Json) -> Vec<Postponed> {
+/// Returns the steps that the rules of a step postpone to the next run, given the output of the step and the number of its
+/// iteration, from 1. Each of them appears once, even if several rules lead to it. A condition that fails to evaluate counts
+/// as false.
+pub fn postponed(label: &StepLabel, output: &Json, iteration: u32) -> Vec<Postponed> {
     let args = output.get("args").cloned().unwrap_or_else(|| Json::object::<&str>([]));
-    let roots = Json::object([("args", args.clone())]);
+    let step = Json::object([("iteration", Json::from(iteration))]);
+    let roots = Json::object([("args", args.clone()), ("step", step)]);
     let holds = |rule: &&PostponedRule| {
         let Some(when) = &rule.when else { return true };
         let condition = Condition::compile(when);

@@ -1,7 +1,6 @@
-//! The links between steps: finds their targets and the steps that a run can reach, and warns of links and steps that
-//! are probably mistakes.
+//! The links between steps: finds their targets and the steps that a run can reach.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use crate::{
     agentic::read::RawSteps,
@@ -21,10 +20,14 @@ pub(crate) enum LinkKind {
 
 /// A link from one step to another, given as indices. A run does not follow the link of a postponed rule.
 pub(crate) struct Link {
+    /// The index of the link among all links.
+    pub(crate) index: usize,
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) kind: LinkKind,
     pub(crate) postponed: bool,
+    /// The place of `cycle: true` in its rule.
+    pub(crate) cycle: Option<Span>,
     /// The position of the target's id in the text.
     pub(crate) span: Span,
 }
@@ -47,10 +50,10 @@ impl Links {
         let mut links = Links { by_id, all: Vec::new(), from: none.clone(), to: none };
         for (from, step) in flow.steps.iter().enumerate() {
             for (index, rule) in step.rules.iter().enumerate() {
-                links.add(from, &rule.then, LinkKind::Rule(index), rule.postpone, diagnostics);
+                links.add(from, &rule.then, LinkKind::Rule(index), (rule.postpone, rule.cycle), diagnostics);
             }
             if let Some(to) = &step.fallback.to {
-                links.add(from, to, LinkKind::Fallback, false, diagnostics);
+                links.add(from, to, LinkKind::Fallback, (false, None), diagnostics);
             }
         }
         links
@@ -61,7 +64,7 @@ impl Links {
         from: usize,
         named: &(String, Span),
         kind: LinkKind,
-        postponed: bool,
+        (postponed, cycle): (bool, Option<Span>),
         diagnostics: &mut Diagnostics<'_>,
     ) {
         let (id, span) = named;
@@ -69,7 +72,7 @@ impl Links {
             Some(to) => {
                 self.from[from].push(self.all.len());
                 self.to[to].push(self.all.len());
-                self.all.push(Link { from, to, kind, postponed, span: *span });
+                self.all.push(Link { index: self.all.len(), from, to, kind, postponed, cycle, span: *span });
             }
             None if id.is_empty() => {}
             None => {
@@ -90,6 +93,11 @@ impl Links {
         did_you_mean(id, ids).or_else(|| Some("name the id of a step".into()))
     }
 
+    /// Returns the links from a step.
+    pub(crate) fn from(&self, step: usize) -> impl Iterator<Item = &Link> {
+        self.from[step].iter().map(|link| &self.all[*link])
+    }
+
     /// Returns the links to a step.
     pub(crate) fn to(&self, step: usize) -> impl Iterator<Item = &Link> {
         self.to[step].iter().map(|link| &self.all[*link])
@@ -101,44 +109,12 @@ impl Links {
         let mut reached: HashSet<_> = begin.iter().copied().collect();
         let mut open = begin.to_vec();
         while let Some(step) = open.pop() {
-            let links = self.from[step].iter().map(|link| &self.all[*link]);
-            for link in links.filter(|link| with_postponed || !link.postponed) {
+            for link in self.from(step).filter(|link| with_postponed || !link.postponed) {
                 if reached.insert(link.to) {
                     open.push(link.to);
                 }
             }
         }
         reached
-    }
-
-    /// Warns of links and steps that are valid but probably mistakes.
-    pub(crate) fn warn(&self, flow: &RawSteps<'_>, diagnostics: &mut Diagnostics<'_>) {
-        let id = |step: usize| for_message(&flow.steps[step].id);
-        // An unknown target already has an error; its step would look unreachable.
-        let reached =
-            if diagnostics.has_errors() { HashSet::from_iter(0..flow.steps.len()) } else { self.reached(&[0], true) };
-        for (index, step) in flow.steps.iter().enumerate().filter(|(index, _)| !reached.contains(index)) {
-            let message = format!("no rule leads to `{}`, so it never runs", id(index));
-            let help = format!("add a rule `{{ then: {} }}` to another step, or move this step to the top", id(index));
-            diagnostics.warning("unreachable_step", step.id_span, message, Some(help));
-        }
-        for link in self.all.iter().filter(|link| !link.postponed && (link.to == 0 || link.to == link.from)) {
-            let message = format!("`{}` has already run at this point, and a step runs only once", id(link.to));
-            let help = match link.kind {
-                LinkKind::Fallback if link.to == link.from => "use `retry` to run the same step again",
-                _ => "remove it, or add another step that repeats the work",
-            };
-            diagnostics.warning("runs_once", link.span, message, Some(help.into()));
-        }
-        let mut first: HashMap<usize, usize> = HashMap::new();
-        let mut told = HashSet::new();
-        for link in self.all.iter().filter(|link| matches!(link.kind, LinkKind::Rule(_)) && link.to != 0) {
-            let other = *first.entry(link.to).or_insert(link.from);
-            if other != link.from && link.from != link.to && other != link.to && told.insert(link.to) {
-                let message = format!("`{}` and `{}` both lead to `{}`", id(other), id(link.from), id(link.to));
-                let help = "the first one to arrive runs it with its own arguments; the other is ignored";
-                diagnostics.warning("convergence", link.span, message, Some(help.into()));
-            }
-        }
     }
 }

@@ -6,7 +6,7 @@ use flowcell_contract::Json;
 use flowcell_expr::Condition;
 
 use crate::{
-    agentic::argument::{Argument, quoted},
+    agentic::placeholder::{Placeholder, PlaceholderValues, quoted},
     diagnostic::Diagnostics,
     fields::for_message,
     yaml::Tree,
@@ -15,6 +15,10 @@ use crate::{
 /// The pattern of a text that is a number. It has at most 200 digits before the point and two in the exponent, so that
 /// it is within the range of numbers.
 const NUMBER: &str = r"^-?[0-9]{1,200}(\.[0-9]+)?([eE][-+]?[0-9]{1,2})?$";
+
+/// The roots of the condition of a rule with `postpone: true`.
+pub(crate) const POSTPONED: PlaceholderValues<'static> =
+    PlaceholderValues { args: "args", iteration: "step.iteration" };
 
 /// A parsed predicate.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,10 +32,10 @@ pub(crate) enum Predicate {
     Not(Box<Predicate>),
 }
 
-/// The comparison of one argument.
+/// The comparison of one argument, or of the number of the iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Comparison {
-    argument: Argument,
+    placeholder: Placeholder,
     /// If true, the size of the argument is compared (`sizeof`): items of a list, members of an object, characters of
     /// a text.
     of_size: bool,
@@ -78,7 +82,7 @@ impl Predicate {
     /// Reports a predicate that exceeds the limits of conditions. Otherwise a postponed rule, which is compiled only when
     /// its step ends, would count as false.
     fn check_limits(&self, tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
-        let Err(errors) = Condition::compile(&self.condition("args")) else { return };
+        let Err(errors) = Condition::compile(&self.condition(POSTPONED)) else { return };
         let cause = errors.into_iter().next().map(|error| error.message).unwrap_or_default();
         let help = "shorten the predicate, or let the agent combine the values in one argument";
         diagnostics.new_rule("bad_predicate", tree.span, cause, Some(help.into()));
@@ -93,20 +97,19 @@ impl Predicate {
         }
     }
 
-    /// Returns the arguments that the predicate tests, in the order of its text.
-    pub(crate) fn arguments(&self) -> impl Iterator<Item = &Argument> {
-        self.comparisons().into_iter().map(|comparison| &comparison.argument)
+    /// Returns the placeholders that the predicate tests, in the order of its text.
+    pub(crate) fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
+        self.comparisons().into_iter().map(|comparison| &comparison.placeholder)
     }
 
-    /// Returns the predicate as a condition of the graph dialect: a text, or an object with `and`, `or` or `not`. The
-    /// parameter `args` is an expression that reads all arguments.
-    pub(crate) fn condition(&self, args: &str) -> Json {
-        let all = |parts: &[Predicate]| Json::array(parts.iter().map(|part| part.condition(args)));
+    /// Returns the predicate as a condition of the graph dialect: a text, or an object with `and`, `or` or `not`.
+    pub(crate) fn condition(&self, values: PlaceholderValues<'_>) -> Json {
+        let all = |parts: &[Predicate]| Json::array(parts.iter().map(|part| part.condition(values)));
         match self {
-            Predicate::Compare(comparison) => comparison.expression(args).into(),
+            Predicate::Compare(comparison) => comparison.expression(values).into(),
             Predicate::All(parts) => Json::object([("and", all(parts))]),
             Predicate::Any(parts) => Json::object([("or", all(parts))]),
-            Predicate::Not(part) => Json::object([("not", part.condition(args))]),
+            Predicate::Not(part) => Json::object([("not", part.condition(values))]),
         }
     }
 }
@@ -115,8 +118,8 @@ impl Comparison {
     /// Returns the comparison in the expression language. If the argument is missing or null, every comparison is
     /// false, even `!=`. So is a comparison with a number if the value is not a number, and one of the size if the
     /// value has no size.
-    fn expression(&self, args: &str) -> String {
-        let value = self.argument.expression(args);
+    fn expression(&self, values: PlaceholderValues<'_>) -> String {
+        let value = self.placeholder.expression(values);
         let (guard, compared) = match self.of_size {
             true => (
                 format!("{value} != null and ({value} is sequence or {value} is mapping or {value} is string)"),

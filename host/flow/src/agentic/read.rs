@@ -13,7 +13,7 @@ use crate::{
     duration,
     fields::{check_keys_or, entries, flag, for_message, list, map, required, required_or_empty, text, whole_number},
     key_hints,
-    limits::{MAX_ATTEMPTS, MAX_TIMEOUT_MS, STEP_TIMEOUT_MS},
+    limits::{MAX_ATTEMPTS, MAX_PASSES, MAX_TIMEOUT_MS, STEP_TIMEOUT_MS},
     yaml::{Entry, Kind, Span, Tree},
 };
 
@@ -43,6 +43,8 @@ pub(crate) struct RawStep<'t> {
     pub(crate) output: Option<&'t Tree>,
     /// Maximum number of calls of the model in one run of the step. With `None` the agent's own limit applies.
     pub(crate) max_turns: Option<u64>,
+    /// Maximum number of iterations of the loop around the step, and the place of this number.
+    pub(crate) max_iterations: Option<(u32, Span)>,
     /// Timeout of one attempt in milliseconds.
     pub(crate) timeout_ms: u64,
     pub(crate) rules: Vec<RawRule>,
@@ -56,6 +58,8 @@ pub(crate) struct RawRule {
     pub(crate) written: Option<(String, Span)>,
     pub(crate) then: (String, Span),
     pub(crate) postpone: bool,
+    /// The place of `cycle: true`: the rule may lead back to a step that has run.
+    pub(crate) cycle: Option<Span>,
     pub(crate) span: Span,
 }
 
@@ -70,8 +74,9 @@ pub(crate) struct Fallback {
 
 const TOP_LEVEL_KEYS: [&str; 4] = ["name", "disabled", "description", "flow"];
 const FLOW_KEYS: [&str; 3] = ["args", "session", "steps"];
-const STEP_KEYS: [&str; 9] = ["id", "agent", "session", "prompt", "output", "maxTurns", "timeout", "rules", "fallback"];
-const RULE_KEYS: [&str; 3] = ["if", "then", "postpone"];
+const STEP_KEYS: [&str; 10] =
+    ["id", "agent", "session", "prompt", "output", "maxTurns", "maxIterations", "timeout", "rules", "fallback"];
+const RULE_KEYS: [&str; 4] = ["if", "then", "postpone", "cycle"];
 const FALLBACK_KEYS: [&str; 3] = ["retry", "delay", "to"];
 /// The largest `maxTurns` of a step.
 const MAX_TURNS: u64 = 10_000;
@@ -164,10 +169,17 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
         output: agent::read_output(tree, diagnostics),
         // Zero is written for no limit of its own.
         max_turns: whole_number(tree, "maxTurns", (0, MAX_TURNS), diagnostics).filter(|turns| *turns > 0),
+        max_iterations: read_max_iterations(tree, diagnostics),
         timeout_ms: read_timeout(tree, diagnostics).unwrap_or(STEP_TIMEOUT_MS),
         rules: list(tree, "rules", diagnostics).iter().filter_map(|rule| read_rule(rule, diagnostics)).collect(),
         fallback: map(tree, "fallback", diagnostics).map(|tree| read_fallback(tree, diagnostics)).unwrap_or_default(),
     })
+}
+
+/// Reads `maxIterations`. Zero is written for no limit of its own.
+fn read_max_iterations(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<(u32, Span)> {
+    let number = whole_number(tree, "maxIterations", (0, MAX_PASSES), diagnostics).filter(|number| *number > 0)?;
+    Some((number as u32, tree.member("maxIterations")?.span))
 }
 
 /// Reads `timeout`: whole seconds as a number, or a duration as a text. Returns milliseconds.
@@ -214,6 +226,7 @@ fn read_rule(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawRule> 
         written: condition.and_then(|tree| Some((tree.text()?.to_owned(), tree.span))),
         then: required(tree, "then", "rule", diagnostics),
         postpone: flag(tree, "postpone", diagnostics).unwrap_or_default(),
+        cycle: flag(tree, "cycle", diagnostics).filter(|cycle| *cycle).and_then(|_| Some(tree.member("cycle")?.span)),
         span: tree.span,
     })
 }

@@ -1,7 +1,7 @@
-//! Prompts: texts with the placeholders `${args.key}` and `${args}`.
+//! Prompts: texts with the placeholders `${args.key}`, `${args}` and `${step.iteration}`.
 
 use crate::{
-    agentic::argument::{ARGUMENT_HELP, Argument, NO_ITERATION, quoted},
+    agentic::placeholder::{ARGUMENT_HELP, Placeholder, PlaceholderValues, STEP_HELP, quoted},
     diagnostic::{Diagnostics, similar},
     fields::for_message,
     input,
@@ -16,7 +16,7 @@ pub(crate) struct Template(Vec<Piece>);
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(String),
-    Argument(Argument),
+    Placeholder(Placeholder),
 }
 
 impl Template {
@@ -32,10 +32,10 @@ impl Template {
             let length = inside.find(['}', '\n', '$']).unwrap_or(inside.len());
             let closed = inside[length..].starts_with('}');
             let (inside, end) = (&inside[..length], open + 2 + length + usize::from(closed));
-            match Argument::parse(inside).filter(|_| closed) {
-                Some(argument) => {
+            match Placeholder::parse(inside).filter(|_| closed) {
+                Some(placeholder) => {
                     pieces.push(Piece::Text(std::mem::take(&mut plain)));
-                    pieces.push(Piece::Argument(argument));
+                    pieces.push(Piece::Placeholder(placeholder));
                 }
                 None => {
                     report(tree, inside, open..end, diagnostics);
@@ -49,25 +49,25 @@ impl Template {
         Template(pieces)
     }
 
-    /// Returns the binding that renders the prompt. The parameter `args` is an expression that reads all arguments. If
-    /// an argument is missing, rendering fails with an error that names the argument.
-    pub(crate) fn binding(&self, args: &str) -> String {
+    /// Returns the binding that renders the prompt. If an argument is missing, rendering fails with an error that names
+    /// the argument.
+    pub(crate) fn binding(&self, values: PlaceholderValues<'_>) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => escaped(text),
-            Piece::Argument(all) if all.is_all() => format!("{{{{ {args} | tojson }}}}"),
-            Piece::Argument(one) => {
-                let (value, name) = (one.expression(args), quoted(&one.to_string()));
+            Piece::Placeholder(all) if all.is_all() => format!("{{{{ {} | tojson }}}}", all.expression(values)),
+            Piece::Placeholder(one) => {
+                let (value, name) = (one.expression(values), quoted(&one.to_string()));
                 format!("{{{{ {value} | required({name}) | string }}}}")
             }
         };
         self.0.iter().map(piece).collect()
     }
 
-    /// Returns the arguments in the prompt.
-    pub(crate) fn arguments(&self) -> impl Iterator<Item = &Argument> {
+    /// Returns the placeholders in the prompt.
+    pub(crate) fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Text(_) => None,
-            Piece::Argument(argument) => Some(argument),
+            Piece::Placeholder(placeholder) => Some(placeholder),
         })
     }
 
@@ -94,7 +94,7 @@ fn report(tree: &Tree, inside: &str, bytes: std::ops::Range<usize>, diagnostics:
             "unknown_placeholder",
             span,
             format!("{written} is plain text in a prompt"),
-            Some(NO_ITERATION.into()),
+            Some(STEP_HELP.into()),
         ),
         word if similar(word, ["args"]).is_some() || word.starts_with("args") => {
             let help = "did you mean `${args.…}`?".to_owned();

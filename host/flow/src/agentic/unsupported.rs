@@ -3,17 +3,7 @@
 use crate::yaml::Entry;
 
 /// The keys, and what to write in their place.
-const UNSUPPORTED: [(&str, &str); 16] = [
-    (
-        "maxIterations",
-        "remove it, and the rule that leads back: a step runs once in a run; repeat with `control.loop` in \
-      the graph dialect, or with `postpone: true` in the next run",
-    ),
-    (
-        "cycle",
-        "remove it, and the rule that leads back: a step runs once in a run; repeat with `control.loop` in the graph \
-      dialect, or with `postpone: true` in the next run",
-    ),
+const UNSUPPORTED: [(&str, &str); 15] = [
     (
         "interactive",
         "remove it: a step asks no person; write a flow of the graph dialect with `control.gate`, or let the \
@@ -39,7 +29,8 @@ const UNSUPPORTED: [(&str, &str); 16] = [
     ("langfusePromptPath", "write the prompt in `prompt`"),
     ("langfusePromptLabel", "remove it, and write the prompt in `prompt`"),
     ("maxModelCalls", "write `maxTurns`, which limits the calls of the model in this step"),
-    ("loops", "remove it: a step runs once in a run; repeat with `control.loop` in the graph dialect"),
+    ("loops", "write `maxIterations: …` in the step to which a rule leads back"),
+    ("maxFallbackEntries", "write `maxIterations: …` in the step to which a `fallback` leads back"),
 ];
 /// Says what to write in place of a key that only other programs for this dialect know.
 pub(super) fn unsupported(entry: &Entry) -> Option<String> {

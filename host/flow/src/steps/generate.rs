@@ -81,6 +81,7 @@ impl<'a> Generated<'a> {
             nodes: steps.iter().zip(&self.nodes).map(|(step, node)| raw_node(step, node)).collect(),
             edges: steps.windows(2).map(|pair| raw_edge(&pair[0], &pair[1])).collect(),
             is_agentic: false,
+            starts: None,
             references: Some(&self.references),
             head: self.flow.head,
         }

@@ -162,15 +162,16 @@ fn the_examples_in_the_page_are_valid() {
 }
 
 /// The codes in the expected diagnostics of the test cases are those that the page about the dialect explains,
-/// except `syntax`, `hidden_file` and `too_large`.
+/// except `syntax`, `hidden_file`, `too_large` and `too_deep`.
 #[test]
 fn every_code_has_a_case_and_an_entry() {
     let page = fs::read_to_string(examples().join("README.md")).unwrap();
     let (_, told) = page.split_once("## What the checker tells").unwrap();
     let (told, _) = told.split_once("## Running").unwrap();
-    let words = told.split('`').skip(1).step_by(2).filter(|word| word.contains('_') || *word == "convergence");
-    // Other tests cover these two.
-    let elsewhere = ["hidden_file", "too_large"];
+    let words =
+        told.split('`').skip(1).step_by(2).filter(|word| word.contains('_') || ["convergence", "cycle"].contains(word));
+    // Other tests cover these.
+    let elsewhere = ["hidden_file", "too_large", "too_deep"];
     let explained: BTreeSet<_> = words.filter(|word| !elsewhere.contains(word)).map(str::to_owned).collect();
     let goldens = ["invalid", "agent-files"].map(|name| fs::read_dir(folder(name)).unwrap());
     let goldens = goldens.into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -232,6 +233,85 @@ fn large_flows_are_checked() {
         let checked = flowcell_flow::load(&Source { name: "large.yaml".into(), text }, &catalog(), &Agents);
         assert_eq!(checked.graph.is_some(), sound, "{}", printed(&checked.diagnostics));
     }
+}
+
+/// Returns a flow of steps with these numbers of iterations, and rules from one step to another. All rules but those to
+/// later steps have a condition.
+fn looping(max_iterations: &[Option<u32>], rules: &[(usize, usize)]) -> String {
+    let rule = |(from, to): &(usize, usize)| match to > from {
+        true => format!("{{ then: s{to} }}, "),
+        false => format!("{{ if: \"${{args.k}} == {to}\", then: s{to} }}, "),
+    };
+    let step = |(step, max): (usize, &Option<u32>)| {
+        let rules: String = rules.iter().filter(|(from, _)| *from == step).map(rule).collect();
+        let max = max.map(|max| format!(", maxIterations: {max}")).unwrap_or_default();
+        format!("  - {{ id: s{step}, prompt: go{max}, rules: [{rules}] }}\n")
+    };
+    format!("flow:\n  steps:\n{}", max_iterations.iter().enumerate().map(step).collect::<String>())
+}
+
+/// Returns the loops of a flow: the step at which each begins, its steps and its number of iterations; or the codes of its
+/// errors.
+fn loops(text: String) -> Result<Vec<(String, String, u32)>, Vec<String>> {
+    let checked = flowcell_flow::load(&Source { name: "looping.yaml".into(), text }, &catalog(), &Agents);
+    let errors = checked.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
+    let codes: Vec<_> = errors.map(|diagnostic| diagnostic.code.to_string()).collect();
+    let graph = checked.graph.ok_or(codes)?;
+    let id = |node: &flowcell_flow::graph::NodeIx| graph.node(*node).id.to_string();
+    let found = graph.cycles.iter().map(|cycle| {
+        let steps: Vec<_> = cycle.nodes.iter().map(id).collect();
+        (id(&cycle.entry), steps.join(" "), cycle.max_passes)
+    });
+    Ok(found.collect())
+}
+
+#[test]
+fn loops_begin_where_rules_enter_them() {
+    let case = |max: &[Option<u32>], rules: &[(usize, usize)]| loops(looping(max, rules));
+    let found = |list: &[(&str, &str, u32)]| -> Vec<(String, String, u32)> {
+        list.iter().map(|(entry, steps, max)| ((*entry).to_owned(), (*steps).to_owned(), *max)).collect()
+    };
+    let back = [(0, 1), (1, 2), (2, 1)];
+    assert_eq!(case(&[None, Some(3), None], &back), Ok(found(&[("s1", "s1 s2", 3)])));
+    assert_eq!(case(&[None, None, Some(3)], &back), Ok(found(&[])), "the rule back is not marked");
+    assert_eq!(case(&[None, Some(5), Some(3)], &back), Ok(found(&[("s1", "s1 s2", 3)])), "the smaller number counts");
+    assert_eq!(case(&[Some(2)], &[(0, 0)]), Ok(found(&[("s0", "s0", 2)])));
+    let nested = [(0, 1), (1, 2), (2, 1), (2, 0)];
+    let both = found(&[("s0", "s0 s1 s2", 2), ("s1", "s1 s2", 3)]);
+    assert_eq!(case(&[Some(2), Some(3), None], &nested), Ok(both));
+    assert_eq!(
+        case(&[Some(2), None, None], &nested),
+        Ok(found(&[("s0", "s0 s1 s2", 2)])),
+        "the inner rule has no mark"
+    );
+    assert_eq!(case(&[None, Some(3), None], &nested), Ok(found(&[("s1", "s1 s2", 3)])), "the outer rule has no mark");
+    let entries = [(0, 1), (0, 2), (1, 2), (2, 1)];
+    assert_eq!(case(&[None, Some(3), None], &entries).unwrap_err(), ["cycle"]);
+    assert_eq!(case(&[None, None, None], &entries), Ok(found(&[])), "without a mark the first to arrive wins");
+    let apart = [(0, 1), (0, 2), (1, 2), (2, 1), (0, 3), (3, 3)];
+    assert_eq!(case(&[None, None, None, Some(2)], &apart), Ok(found(&[("s3", "s3", 2)])));
+}
+
+#[test]
+fn many_and_deep_loops_are_checked() {
+    let nested = |count: usize| -> String {
+        let ahead = (0..count).map(|step| (step, step + 1));
+        let rules: Vec<_> = ahead.chain((0..count).map(|step| (count, step))).collect();
+        looping(&vec![Some(2); count + 1], &rules)
+    };
+    assert_eq!(loops(nested(16)).unwrap().len(), 16);
+    assert_eq!(loops(nested(17)).unwrap_err(), ["too_deep"]);
+    assert_eq!(loops(nested(2_000)).unwrap_err()[0], "too_deep");
+    let unmarked = nested(2_000).replace(", maxIterations: 2", "");
+    assert_eq!(loops(unmarked), Ok(Vec::new()));
+    let count = 5_000;
+    let line: String = (0..count)
+        .map(|step| {
+            let (own, next) = (format!("{{ if: \"${{args.k}} == 1\", then: s{step} }}"), step + 1);
+            format!("  - {{ id: s{step}, prompt: go, maxIterations: 2, rules: [{own}, {{ if: \"${{args.k}} != 1\", then: s{next} }}] }}\n")
+        })
+        .collect();
+    assert_eq!(loops(format!("flow:\n  steps:\n{line}  - {{ id: s{count}, prompt: go }}\n")).unwrap().len(), count);
 }
 
 proptest! {

@@ -147,7 +147,7 @@ fn joined_predicates_choose_the_next_steps() {
         let told = walk(&graph, r#"{ "prompt": "P-1" }"#, &[("a", Ok(found))]);
         assert_eq!(ids(&told), steps, "{found}");
         let output = Json::object([("args", Json::parse(found).unwrap())]);
-        let left = agentic::postponed(&label, &output);
+        let left = agentic::postponed(&label, &output, 1);
         assert_eq!(left.iter().map(|left| &*left.step).eq(["d"]), is_postponed, "{found}");
     }
 }
@@ -158,7 +158,7 @@ fn stored_labels_go_on() {
     let stored = r#"{ "step": "a", "agent": "coder", "session": { "flow": "f", "step": "a", "fork": false, "sameAgent": [] },
         "postponed": [{ "then": "d", "when": "(args[\"k\"] != null) and ((args[\"k\"] | string) == \"v\")", "written": "x" }] }"#;
     let label: agentic::StepLabel = serde_json::from_str(stored).unwrap();
-    let left = |args: &str| agentic::postponed(&label, &Json::object([("args", Json::parse(args).unwrap())])).len();
+    let left = |args: &str| agentic::postponed(&label, &Json::object([("args", Json::parse(args).unwrap())]), 1).len();
     assert_eq!((left(r#"{ "k": "v" }"#), left(r#"{ "k": "w" }"#)), (1, 0));
 }
 
@@ -169,12 +169,12 @@ fn postponed_steps_run_in_the_next_run() {
     let label = agentic::step_label(&graph.nodes[0]).unwrap();
     for (args, left) in [(r#"{ "priority": "low" }"#, 1), (r#"{ "priority": "high" }"#, 0), ("{}", 0)] {
         let output = Json::object([("args", Json::parse(args).unwrap())]);
-        let postponed = agentic::postponed(&label, &output);
+        let postponed = agentic::postponed(&label, &output, 1);
         assert_eq!(postponed.len(), left, "{args}");
         assert!(postponed.iter().all(|left| left.step == "announce" && left.args.to_string() == args.replace(' ', "")));
     }
     let output = Json::parse(r#"{ "result": "said", "args": { "prompt": "P-1", "priority": "low" } }"#).unwrap();
-    let left = agentic::postponed(&label, &output);
+    let left = agentic::postponed(&label, &output, 1);
 
     let begin = Begin::At(vec!["announce".into()]);
     let checked = flowcell_flow::load_from(&source(&path), &catalog(), &Agents, &begin.into());

@@ -41,7 +41,8 @@ pub(super) fn check(decider: &mut Decider<'_>, scope: ScopeId, cycle: CycleIx) {
         }
         Ok(_) if pass >= line.max_passes => {
             let message = format!(
-                "the cycle of edges that begins at `{id}` would begin pass {} of at most {} (`maxPasses`)",
+                "the cycle of edges that begins at `{id}` would begin pass {} of at most {} (`maxPasses`, or `maxIterations` of a \
+                 step)",
                 u64::from(pass) + 1,
                 line.max_passes
             );

@@ -10,11 +10,14 @@ use crate::{
     state::Phase,
 };
 
-/// Makes the nodes without incoming edges ready.
+/// Makes the nodes ready at which the scope begins, and skips those that the first pass of their cycle does without.
 pub(super) fn begin_scope(decider: &mut Decider<'_>, scope: ScopeId) {
     let graph = decider.state.graph.clone();
     for node in &graph.body(decider.state.scope(scope).body).starts {
         open(decider, TaskKey { scope, node: *node });
+    }
+    for node in &graph.body(decider.state.scope(scope).body).absent {
+        skip(decider, TaskKey { scope, node: *node }, SkipReason::Unreached);
     }
     decider.check.push_back(scope);
 }

@@ -9,7 +9,7 @@ use flowcell_expr::Condition;
 
 use super::{Comparison, Predicate, Test};
 use crate::{
-    agentic::argument::{ARGUMENT_HELP, Argument, NO_ITERATION},
+    agentic::placeholder::{ARGUMENT_HELP, Placeholder, STEP_HELP},
     fields::for_message,
     limits,
 };
@@ -61,7 +61,7 @@ fn behind_parenthesis(rest: &str) -> PredicateError {
 
 /// The left side of a comparison.
 struct Value {
-    argument: Argument,
+    placeholder: Placeholder,
     of_size: bool,
 }
 
@@ -73,9 +73,11 @@ impl Value {
         let Some((inside, rest)) = place.strip_prefix("${").and_then(|rest| rest.split_once('}')) else {
             return Err(no_placeholder(text, place));
         };
-        let argument = Argument::parse(inside).filter(|argument| !argument.is_all());
-        match argument {
-            Some(argument) => Ok((Value { argument, of_size: sized.is_some() }, rest)),
+        match Placeholder::parse(inside).filter(|placeholder| !placeholder.is_all()) {
+            Some(Placeholder::Iteration) if sized.is_some() => {
+                Err(error("`step.iteration` is a number and has no size", "remove `sizeof`"))
+            }
+            Some(placeholder) => Ok((Value { placeholder, of_size: sized.is_some() }, rest)),
             None => {
                 Err((format!("`${{{}}}` does not select a single argument", for_message(inside)), help_for(inside)))
             }
@@ -84,7 +86,7 @@ impl Value {
 
     /// Returns the comparison of the value with the text on the right side.
     fn compared(self, sign: &str, right: &str) -> Result<Comparison, PredicateError> {
-        let Value { argument, of_size } = self;
+        let Value { placeholder, of_size } = self;
         if right.contains("${") {
             let help = match [(" and ", "&&"), (" or ", "||")].into_iter().find(|(word, _)| right.contains(word)) {
                 Some((word, sign)) => format!("write `{sign}` instead of `{}`", word.trim()),
@@ -111,7 +113,7 @@ impl Value {
             }
             sign => return Err(unknown_operator(sign, right)),
         };
-        Ok(Comparison { argument, of_size, test })
+        Ok(Comparison { placeholder, of_size, test })
     }
 }
 
@@ -285,7 +287,7 @@ fn no_placeholder(text: &str, place: &str) -> PredicateError {
 /// Returns the help for a placeholder that selects no argument.
 fn help_for(inside: &str) -> String {
     match inside.trim().split('.').next() {
-        Some("step") => NO_ITERATION.to_owned(),
+        Some("step") => STEP_HELP.to_owned(),
         _ => ARGUMENT_HELP.to_owned(),
     }
 }

@@ -6,7 +6,8 @@ use super::*;
 use crate::limits;
 
 fn holds(predicate: &str, args: &str) -> bool {
-    let condition = parser::parse(predicate).unwrap_or_else(|error| panic!("{predicate}: {error:?}")).condition("args");
+    let condition =
+        parser::parse(predicate).unwrap_or_else(|error| panic!("{predicate}: {error:?}")).condition(POSTPONED);
     let roots = Json::object([("args", Json::parse(args).unwrap())]);
     Condition::compile(&condition).unwrap().evaluate(&roots).unwrap_or_else(|error| panic!("{predicate}: {error:?}"))
 }
@@ -136,7 +137,7 @@ fn numbers_are_compared_as_numbers() {
 #[test]
 fn file_values_fail_with_an_explanation() {
     for predicate in ["${args.file} == a", "sizeof ${args.file} > 0", "!(${args.file} =~ /a/)"] {
-        let condition = parser::parse(predicate).unwrap().condition("args");
+        let condition = parser::parse(predicate).unwrap().condition(POSTPONED);
         let roots = Json::object([("args", Json::parse(ARGS).unwrap())]);
         let error = Condition::compile(&condition).unwrap().evaluate(&roots).unwrap_err();
         assert!(error.message.contains("file value"), "{predicate}: {error:?}");
@@ -231,14 +232,39 @@ fn values_and_texts_are_not_evaluated() {
 }
 
 #[test]
+fn the_number_of_the_iteration_compares_as_a_number() {
+    let cases = [
+        ("${step.iteration} < 3", [true, true, false]),
+        ("${step.iteration} >= 3", [false, false, true]),
+        ("${step.iteration} == 2", [false, true, false]),
+        ("${step.iteration} != 2", [true, false, true]),
+        ("${ step.iteration } =~ /^[13]$/", [true, false, true]),
+        ("${args.ok} != true && ${step.iteration} < 3", [true, true, false]),
+        ("!(${step.iteration} > 1) || ${args.missing} == x", [true, false, false]),
+    ];
+    for (predicate, expected) in cases {
+        let condition = parser::parse(predicate).unwrap().condition(POSTPONED);
+        let condition = Condition::compile(&condition).unwrap();
+        for (number, expected) in (1..).zip(expected) {
+            let roots = format!(r#"{{ "args": {{ "ok": false }}, "step": {{ "iteration": {number} }} }}"#);
+            let given = condition.evaluate(&Json::parse(&roots).unwrap()).unwrap();
+            assert_eq!(given, expected, "{predicate} in iteration {number}");
+        }
+    }
+}
+
+#[test]
 fn invalid_predicates_are_refused() {
     let cases = [
-        ("", "there is none", "write `${args.key} == value`"),
+        ("", "must begin with `${args.key}`", "write `${args.key} == value`"),
         ("args.k == v", "must begin with `${args.key}`, not with `args.k == v`", ""),
         ("${args.k == v", "must begin with", "close it with `}`"),
         ("${args} == v", "not select a single argument", ""),
         ("${arg.k} == v", "not select a single argument", ""),
-        ("${step.iteration} == 1", "not select a single argument", "runs once"),
+        ("${step.iterations} == 1", "not select a single argument", "write `${step.iteration}`"),
+        ("sizeof ${step.iteration} == 1", "has no size", "remove `sizeof`"),
+        ("${step.iteration} < three", "not a number", ""),
+        ("${args.k} < ${step.iteration}", "a second `${`", ""),
         ("${args.k}", "no operator", "write `${args.key} == true`"),
         ("${args.k} is v", "no operator", "`<=`"),
         ("${args.k} = v", "unknown operator `=`", "write `==`"),
