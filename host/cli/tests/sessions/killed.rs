@@ -9,7 +9,7 @@ use std::{
 use super::project::{Project, steps};
 
 /// Returns the status of the steps from the journal, in the words of the table.
-fn by_the_journal(project: &Project) -> Vec<String> {
+pub(crate) fn by_the_journal(project: &Project) -> Vec<String> {
     let mut steps = BTreeMap::new();
     for event in project.events("p-matrix-first:1") {
         let status = match event["type"].as_str().unwrap() {
@@ -18,17 +18,17 @@ fn by_the_journal(project: &Project) -> Vec<String> {
             "task:failed" => "failed",
             _ => continue,
         };
-        steps.insert(event["taskId"].as_str().unwrap().to_owned(), status);
+        steps.insert(event["nodeId"].as_str().unwrap().to_owned(), status);
     }
     steps.into_iter().map(|(step, status)| format!("{step} {status}")).collect()
 }
 
-fn is_over(project: &Project) -> bool {
+pub(crate) fn is_over(project: &Project) -> bool {
     project.events("p-matrix-first:1").iter().any(|event| event["type"] == "harness:complete")
 }
 
 /// Kills a run after `count` events. Returns whether it was still alive.
-fn killed_after(project: &Project, count: usize) -> bool {
+pub(crate) fn killed_after(project: &Project, count: usize) -> bool {
     let arguments = ["-F", "matrix", "-s", "p", "-q", "-p", "go", "--events", "-"];
     let mut command = project.command(&arguments);
     command.env("FLOWCELL_TEST_HOLD_BACK", "1").stdout(Stdio::piped()).stderr(Stdio::null());

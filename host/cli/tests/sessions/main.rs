@@ -8,5 +8,6 @@ mod command;
 mod examples;
 mod guard;
 mod killed;
+mod loops;
 mod matrix;
 mod project;
