@@ -139,6 +139,13 @@ const EXAMPLES: &[Example] = &[
         "--simulate model -i prompt='Be brief' -i issue=ABC-1",
         "weighs findings with joined rules and limits its steps",
     ),
+    Example::new(
+        "improve-text",
+        "agentic",
+        &["improve-text.yaml"],
+        "--simulate model -i prompt='Rain'",
+        "lets a writer and a critic take turns",
+    ),
 ];
 
 /// Arguments of `flowcell init`.

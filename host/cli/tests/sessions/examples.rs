@@ -27,7 +27,8 @@ fn project() -> Project {
 }
 
 /// The arguments of each example, and the steps that it completes with a model that has no script.
-const EXAMPLES: [(&str, &[&str], &[&str]); 4] = [
+const EXAMPLES: [(&str, &[&str], &[&str]); 5] = [
+    ("improve-text", &[], &["write", "criticise", "print"]),
     ("release-notes", &["-A", "version=1.2.3"], &["write-notes"]),
     ("resolve-issue", &[], &["pick-workflow", "analyse-issue", "implement", "check-own-work", "report"]),
     ("review-change", &[], &["describe", "correctness", "security", "wording"]),
@@ -98,4 +99,32 @@ fn a_postponed_announcement_is_done_by_the_next_run() {
     let second = run();
     assert_eq!(steps(&second, "postponed_steps"), Vec::<String>::new());
     assert_eq!(steps(&second, "completed_steps"), ["write-notes", "proofread", "announce"]);
+}
+
+#[test]
+fn a_text_is_improved_until_it_may_be_printed() {
+    let project = project();
+    let turns = |last: &str| {
+        format!(
+            "
+      - {{ match: 'This is draft {last}', json: {{ verdict: PRINT, notes: good }} }}
+      - {{ match: 'good enough', json: {{ verdict: CHANGE, notes: too long }} }}
+"
+        )
+    };
+    let run = |prefix: &str| {
+        let output = project.done(&["-F", "improve-text", "-s", prefix, "-q", "-p", "Rain"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let events = project.events(&format!("{prefix}-improve-text-write:1"));
+        let begun =
+            |step: &str| events.iter().filter(|event| event["type"] == "task:start" && event["nodeId"] == step).count();
+        (begun("write"), steps(&printed, "completed_steps"), steps(&printed, "failed_steps"))
+    };
+    project.set_script(&turns("3"));
+    let completed = ["write", "criticise", "print"].map(str::to_owned).to_vec();
+    assert_eq!(run("a"), (3, completed, Vec::new()));
+    project.set_script(&turns("9"));
+    let completed = ["criticise", "hand-over"].map(str::to_owned).to_vec();
+    assert_eq!(run("b"), (5, completed, vec!["write".to_owned()]));
 }
