@@ -6,7 +6,7 @@ use flowcell_contract::text::judged;
 pub(crate) use flowcell_expr::{did_you_mean, similar};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{limits, yaml::Span};
+use crate::{limits, probe::Probe, yaml::Span};
 
 /// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -45,6 +45,43 @@ pub struct Location {
     pub len: usize,
 }
 
+/// An edit of one line of a text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fix {
+    /// Line number in the file, from 1.
+    pub line: usize,
+    /// Column of the first replaced character, from 1.
+    pub column: usize,
+    /// Number of replaced characters.
+    pub len: usize,
+    /// The text that replaces them.
+    pub text: String,
+}
+
+impl Fix {
+    /// Returns the edit that a help of the form "did you mean `name`?" asks for: it replaces the wrong name, which the
+    /// message quotes, within the marked place. Returns `None` if the name is not there exactly once.
+    fn new(line: &str, span: Span, message: &str, help: Option<&str>) -> Option<Fix> {
+        let meant = help?.strip_prefix("did you mean `")?.strip_suffix("`?")?;
+        let marked: String = line.chars().skip(span.column.saturating_sub(1)).take(span.len).collect();
+        let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-/@*".contains(c));
+        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        let place = |name: &str| {
+            let mut places = marked.match_indices(name).map(|(at, _)| at);
+            let at = places.next().filter(|_| places.next().is_none())?;
+            let (before, after) = (marked[..at].chars().next_back(), marked[at + name.len()..].chars().next());
+            (!before.is_some_and(is_part) && !after.is_some_and(is_part)).then_some(at)
+        };
+        let quoted = message.split('`').skip(1).step_by(2).filter(|name| !name.is_empty());
+        let (wrong, at) = quoted.filter_map(|name| Some((name, place(name)?))).next()?;
+        if !is_plain(meant) || !is_plain(wrong) {
+            return None;
+        }
+        let column = span.column + marked[..at].chars().count();
+        Some(Fix { line: span.line, column, len: wrong.chars().count(), text: meant.to_owned() })
+    }
+}
+
 /// A diagnostic of a flow or an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -60,6 +97,8 @@ pub struct Diagnostic {
     pub message: String,
     /// A suggested correction.
     pub help: Option<String>,
+    /// An edit that makes the correction, if it replaces one name.
+    pub fix: Option<Fix>,
     /// True if the diagnostic comes from a rule that a later version added. A violation of such a rule is an error
     /// under [`CheckMode::New`] and [`CheckMode::Adding`], and a warning under [`CheckMode::Stored`].
     pub new_rule: bool,
@@ -74,7 +113,8 @@ impl Diagnostic {
         let line = text.lines().nth(location.line.saturating_sub(1)).unwrap_or_default();
         let (excerpt, indent) = excerpt(line, location.column.saturating_sub(1));
         let (message, help) = (sanitized(message), help.map(sanitized));
-        Diagnostic { code, severity: Severity::Error, location, excerpt, message, help, new_rule: false, indent }
+        let severity = Severity::Error;
+        Diagnostic { code, severity, location, excerpt, message, help, fix: None, new_rule: false, indent }
     }
 }
 
@@ -124,8 +164,14 @@ pub(crate) struct Diagnostics<'a> {
     more: usize,
     /// Time spent compiling and applying schemas.
     pub(crate) schema_time: Duration,
+    /// The expression that stands in the flow of this check.
+    pub(crate) probe: Option<&'a Probe>,
+    /// The diagnostics of that expression, once it has been compiled.
+    pub(crate) probed: Option<Vec<Diagnostic>>,
 }
 
+/// The name of the file in the diagnostics of a probe.
+const PROBE_FILE: &str = "expression";
 /// Maximum number of characters in an excerpt.
 const MAX_EXCERPT_CHARS: usize = 160;
 /// Number of characters that an excerpt of a long line shows before the position.
@@ -141,7 +187,23 @@ impl<'a> Diagnostics<'a> {
             errors: 0,
             more: 0,
             schema_time: Duration::ZERO,
+            probe: None,
+            probed: None,
         }
+    }
+
+    /// Compiles the probe of this check if it stands at this node, or for `None` in the outputs. The probe has diagnostics
+    /// of its own.
+    pub(crate) fn compile_probe<T>(
+        &mut self,
+        node: Option<&str>,
+        compile: impl FnOnce(&str, &mut Diagnostics<'_>) -> T,
+    ) -> Option<T> {
+        let probe = self.probe.filter(|probe| probe.node.as_deref() == node)?;
+        let mut diagnostics = Diagnostics::new(PROBE_FILE, &probe.expression, CheckMode::New);
+        let compiled = compile(&probe.expression, &mut diagnostics);
+        self.probed = Some(diagnostics.finish());
+        Some(compiled)
     }
 
     /// Returns the mode of this check.
@@ -204,8 +266,9 @@ impl<'a> Diagnostics<'a> {
             column: span.column,
             len: span.len.clamp(1, left.max(1)),
         };
+        let fix = Fix::new(line, span, &message, help.as_deref());
         let (message, help) = (sanitized(&message), help.map(|help| sanitized(&help)));
-        self.found.push(Diagnostic { code, severity, location, excerpt, message, help, new_rule: false, indent });
+        self.found.push(Diagnostic { code, severity, location, excerpt, message, help, fix, new_rule: false, indent });
         true
     }
 
@@ -235,6 +298,7 @@ impl<'a> Diagnostics<'a> {
                 excerpt,
                 message: format!("{} more diagnostics are not shown", self.more),
                 help: Some("fix the ones above, then check again".into()),
+                fix: None,
                 new_rule: false,
                 indent,
             });

@@ -6,7 +6,7 @@
 use std::{fmt, sync::Arc};
 
 use flowcell_contract::{Grants, Json, NodeId, NodeType};
-use flowcell_expr::{Binding, Condition};
+use flowcell_expr::{Binding, Condition, RANDOM};
 use indexmap::IndexMap;
 
 use crate::{labels::Labels, triggers::Trigger};
@@ -103,6 +103,25 @@ impl Graph {
             names.extend(at);
         }
         names
+    }
+
+    /// Returns true if expressions use this root name for the value of the reference.
+    pub fn is_named(&self, reference: &Reference, name: &str) -> bool {
+        match reference {
+            Reference::Flow => name == "flow",
+            Reference::Nodes(_) => name == "nodes",
+            Reference::Inbound => name == "inbound",
+            Reference::Inbounds => name == "inbounds",
+            Reference::Node(source) => self.node(source.node).id.as_str() == name,
+            Reference::Owner(node) => self.node(*node).id.as_str() == name,
+            Reference::Alias(_, alias) => &**alias == name,
+            Reference::Run => name == "run",
+            Reference::Task => name == "task",
+            Reference::Tenant => name == "tenant",
+            Reference::Undo => name == "undo",
+            Reference::Now => name == "now",
+            Reference::Random => name == RANDOM,
+        }
     }
 
     /// Returns a cycle and the cycles around it, the innermost first.

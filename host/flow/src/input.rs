@@ -97,6 +97,19 @@ pub(crate) fn compile(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Compile
     Compiled { binding, reads }
 }
 
+/// Compiles a text with `{{ }}`, or one expression without them. `rebind` lets it read the variables of its own node.
+pub(crate) fn compile_probe(text: &str, rebind: bool, diagnostics: &mut Diagnostics<'_>) -> Compiled {
+    let span = Span { line: 1, column: 1, len: text.chars().count(), start: 0 };
+    let tree = Tree { span, kind: Kind::Scalar(Json::from(text)) };
+    let binding = compile_with(&tree, CapturedKind::Template, diagnostics, |value| match text.contains("{{") {
+        true => Binding::compile(value),
+        false => Binding::expression(text),
+    });
+    let reads = FieldReads::new(&tree, binding.as_ref().map(Binding::reads).unwrap_or_default());
+    let binding = binding.unwrap_or_else(|| Binding::literal(Json::Null));
+    Compiled { binding, reads: vec![FieldReads { rebind, ..reads }] }
+}
+
 /// Compiles an input. Captures marked conditions and templates, checks marked scripts, and reads marked files.
 pub(crate) fn compile_marked(
     tree: &Tree,

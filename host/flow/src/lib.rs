@@ -34,6 +34,8 @@
 //! | [`script`] | the dialect of JavaScript files |
 //! | [`outline`] | scripts in flows, and the data that they export about themselves |
 //! | [`graph`] | the checked graph |
+//! | probe | an expression that is checked as if it stood in a flow |
+//! | [`explain`] | says what the nodes of a flow do |
 //! | combined | combines two versions of a flow, for a run that moves |
 //! | [`diagnostic`] | errors and warnings |
 //! | [`rewrite`] | rewrites edges in their short or long form |
@@ -50,6 +52,7 @@ pub mod diagnostic;
 pub mod draw;
 pub mod duration;
 mod edges;
+pub mod explain;
 mod fields;
 mod flow_keys;
 mod grants;
@@ -71,6 +74,7 @@ pub mod outline;
 mod patterns;
 mod policy;
 mod ports;
+mod probe;
 mod read;
 pub mod rewrite;
 pub mod schema;
@@ -92,9 +96,10 @@ pub use agentic::{Begin, Start};
 pub use combined::combine_versions;
 pub use defaults::from_defaults;
 use diagnostic::Diagnostics;
-pub use diagnostic::{CheckMode, Diagnostic, Location, Severity};
+pub use diagnostic::{CheckMode, Diagnostic, Fix, Location, Severity};
 pub use graph::Graph;
 use outline::{Outline, ScriptError};
+pub use probe::Probe;
 pub use schema::schema;
 use script::document;
 
@@ -226,6 +231,16 @@ pub struct Checked {
     pub graph: Option<Graph>,
     /// All diagnostics, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
+    /// The diagnostics of a probe that stands in the flow.
+    probed: Option<Vec<Diagnostic>>,
+}
+
+impl Checked {
+    fn new(graph: Option<Graph>, mut diagnostics: Diagnostics<'_>) -> Checked {
+        let graph = graph.filter(|_| !diagnostics.has_errors());
+        let probed = diagnostics.probed.take();
+        Checked { graph, diagnostics: diagnostics.finish(), probed }
+    }
 }
 
 /// A pack that a flow refers to.
@@ -244,28 +259,40 @@ pub fn load(source: &Source, catalog: &Catalog, context: &dyn CheckContext) -> C
 
 /// Checks a flow and builds its graph. `start` has the start options of an agentic flow; other dialects ignore it.
 pub fn load_from(source: &Source, catalog: &Catalog, context: &dyn CheckContext, start: &Start) -> Checked {
+    check(source, catalog, context, start, None)
+}
+
+/// Checks a flow, with a probe in it if there is one.
+fn check(
+    source: &Source,
+    catalog: &Catalog,
+    context: &dyn CheckContext,
+    start: &Start,
+    probe: Option<&Probe>,
+) -> Checked {
     let mut diagnostics = Diagnostics::new(&source.name, &source.text, context.mode());
+    diagnostics.probe = probe;
     if script::is_script(&source.name) {
-        let graph = script::lower(source, catalog, context, &mut diagnostics).filter(|_| !diagnostics.has_errors());
-        return Checked { graph, diagnostics: diagnostics.finish() };
+        let graph = script::lower(source, catalog, context, &mut diagnostics);
+        return Checked::new(graph, diagnostics);
     }
     let tree = match yaml::parse(&source.text) {
         Ok(tree) => tree,
         Err(error) => {
             let error = syntax_errors::explain(&source.text, error);
             diagnostics.error("syntax", error.span, error.message, error.help);
-            return Checked { graph: None, diagnostics: diagnostics.finish() };
+            return Checked::new(None, diagnostics);
         }
     };
     if document::is_document(&tree) {
         return match document::read(&tree, &mut diagnostics) {
-            Some(script) => load_from(&script, catalog, context, start),
-            None => Checked { graph: None, diagnostics: diagnostics.finish() },
+            Some(script) => check(&script, catalog, context, start, probe),
+            None => Checked::new(None, diagnostics),
         };
     }
     let steps = steps::is_steps(&tree);
     if !steps && !flow_keys::is_flow(&tree, &mut diagnostics) {
-        return Checked { graph: None, diagnostics: diagnostics.finish() };
+        return Checked::new(None, diagnostics);
     }
     let mut ambiguous = Vec::new();
     yaml::ambiguous_numbers(&tree, &source.text, &mut ambiguous);
@@ -287,8 +314,47 @@ pub fn load_from(source: &Source, catalog: &Catalog, context: &dyn CheckContext,
     } else {
         lower::lower(read::read(&tree, &mut diagnostics), catalog, context, &mut diagnostics)
     };
-    let graph = graph.filter(|_| !diagnostics.has_errors());
-    Checked { graph, diagnostics: diagnostics.finish() }
+    Checked::new(graph, diagnostics)
+}
+
+/// The reason why an expression cannot stand in a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeError {
+    /// The flow has errors: these are its diagnostics.
+    Flow(Vec<Diagnostic>),
+    /// The expression has errors: these are its diagnostics.
+    Expression(Vec<Diagnostic>),
+    /// The flow has no node with the id.
+    UnknownNode,
+}
+
+/// A flow in which an expression stands.
+#[derive(Debug)]
+pub struct Probed {
+    /// The graph with the expression.
+    pub graph: Graph,
+    /// The warnings about the expression.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Checks a flow with an expression in it. The expression is checked by the rules for new flows. `start` has the start
+/// options of an agentic flow.
+pub fn probe(
+    source: &Source,
+    catalog: &Catalog,
+    context: &dyn CheckContext,
+    start: &Start,
+    probe: &Probe,
+) -> Result<Probed, ProbeError> {
+    let checked = check(source, catalog, context, start, Some(probe));
+    match (checked.probed, checked.graph) {
+        (Some(found), _) if found.iter().any(|found| found.severity == Severity::Error) => {
+            Err(ProbeError::Expression(found))
+        }
+        (Some(warnings), Some(graph)) => Ok(Probed { graph, warnings }),
+        (None, Some(_)) => Err(ProbeError::UnknownNode),
+        (_, None) => Err(ProbeError::Flow(checked.diagnostics)),
+    }
 }
 
 /// The name and the description in a flow's text.

@@ -79,11 +79,14 @@ pub(crate) fn lower(
     let edges = lowering.edges(diagnostics);
     let bodies = lowering.bodies(diagnostics);
     let cycles = shape.cycles.lower(shape.links(), &shape.scope_of);
+    let view = lowering.resolver_in_scope(0, Visible::All, false, None);
     let outputs = flow.outputs.map(|tree| {
         let compiled = input::compile(tree, diagnostics);
-        let view = lowering.resolver_in_scope(0, Visible::All, false, None);
         with_references(compiled, &view, diagnostics)
     });
+    let probed = diagnostics
+        .compile_probe(None, |text, found| with_references(input::compile_probe(text, false, found), &view, found));
+    let outputs = probed.or(outputs);
     shape.cycles.check_ways(flow, diagnostics);
     if diagnostics.has_errors() || nodes.len() != flow.nodes.len() {
         return None;
@@ -195,6 +198,9 @@ impl<'a> Lowering<'a> {
         let input = self.input(raw, kind.map(Arc::as_ref), diagnostics);
         let rebinds = marks.iter().any(|mark| mark.rebind);
         let input = with_references(input, &view, diagnostics);
+        let probed = diagnostics.compile_probe(Some(&raw.id), |text, found| {
+            with_references(input::compile_probe(text, rebinds, found), &view, found)
+        });
         let config = match raw.config {
             Some(tree) => {
                 if let Some(kind) = kind {
@@ -224,7 +230,7 @@ impl<'a> Lowering<'a> {
             node_type: kind.clone(),
             body_of: BodyIx(scope as u32),
             slot: self.shape.slot[index] as u32,
-            input,
+            input: probed.unwrap_or(input),
             config,
             when,
             join,
