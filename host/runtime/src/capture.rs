@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, VALUE_BYTES, code};
-use flowcell_expr::{Binding, Condition, ExprError, RANDOM, Roots, instant_text};
+use flowcell_expr::{Binding, Condition, ExprError, Roots, instant_text, metered};
 use flowcell_flow::graph::{Bound, EdgeIx, Graph, NodeIx, PassRead, Reference, Source};
 
 use crate::{
     fact::{CallDigest, ScopeId, TaskKey},
+    limits::PROBE_WORK,
     state::{Captured, EdgeState, Phase, Round, RunState},
     turn::evaluate,
 };
@@ -90,6 +91,26 @@ pub(crate) fn render(state: &RunState, key: TaskKey) -> Result<(Json, Json), Fai
     Ok((input, config))
 }
 
+/// Looks up the current values of all references in the outputs of the flow, at the time `now` (milliseconds since 1970).
+pub(crate) fn look_up_outputs(state: &RunState, now: u64) -> Box<[Option<Json>]> {
+    let references = state.graph.outputs.iter().flat_map(|outputs| &outputs.references);
+    let viewpoint = Viewpoint { state, now, scope: ScopeId::ROOT, task: None, field: Field::Output };
+    references.map(|reference| viewpoint.value(reference)).collect()
+}
+
+/// Renders the expression of a person from the values of its references.
+pub(crate) fn render_probe(
+    graph: &Graph,
+    expression: &Bound<Binding>,
+    values: &[Option<Json>],
+) -> Result<Json, Failure> {
+    let roots = Named { graph, references: &expression.references, values };
+    let place = |error: &ExprError| format!("the expression{}", error.pointer);
+    let value = metered(PROBE_WORK, || expression.expr.render(&roots)).result;
+    let value = value.map_err(|error| expression_failure(code::BINDING_ERROR, &place(&error), &error))?;
+    check_size(value, "the value of the expression")
+}
+
 /// Returns the failure of a binding or a condition. `place` names the binding or condition in the message.
 fn expression_failure(code: &str, place: &str, error: &ExprError) -> Failure {
     let code = if error.is_missing { code::MISSING_VALUE } else { code };
@@ -155,7 +176,7 @@ struct Named<'a> {
 
 impl Roots for Named<'_> {
     fn root(&self, name: &str) -> Option<Json> {
-        let at = self.references.iter().position(|reference| is_named(self.graph, reference, name))?;
+        let at = self.references.iter().position(|reference| self.graph.is_named(reference, name))?;
         self.values.get(at).cloned()?
     }
 
@@ -173,31 +194,12 @@ struct Live<'a> {
 impl Roots for Live<'_> {
     fn root(&self, name: &str) -> Option<Json> {
         let graph = &self.viewpoint.state.graph;
-        let reference = self.references.iter().find(|reference| is_named(graph, reference, name))?;
+        let reference = self.references.iter().find(|reference| graph.is_named(reference, name))?;
         self.viewpoint.value(reference)
     }
 
     fn is_strict(&self) -> bool {
         self.viewpoint.state.graph.strict
-    }
-}
-
-/// Returns true if expressions use this root name for the value of the reference.
-fn is_named(graph: &Graph, reference: &Reference, name: &str) -> bool {
-    match reference {
-        Reference::Flow => name == "flow",
-        Reference::Nodes(_) => name == "nodes",
-        Reference::Inbound => name == "inbound",
-        Reference::Inbounds => name == "inbounds",
-        Reference::Node(source) => graph.node(source.node).id.as_str() == name,
-        Reference::Owner(node) => graph.node(*node).id.as_str() == name,
-        Reference::Alias(_, alias) => &**alias == name,
-        Reference::Run => name == "run",
-        Reference::Task => name == "task",
-        Reference::Tenant => name == "tenant",
-        Reference::Undo => name == "undo",
-        Reference::Now => name == "now",
-        Reference::Random => name == RANDOM,
     }
 }
 

@@ -5,6 +5,7 @@
 //! journal; the memory is that of the run itself.
 
 mod page;
+mod probe;
 
 use std::{
     collections::HashMap,
@@ -16,7 +17,10 @@ use std::{
 use flowcell_contract::{Failure, Json, RunId, Tenant, Value};
 use serde::Serialize;
 
-pub use self::page::{Absence, AttemptInput, Input, TaskInputs, Window};
+pub use self::{
+    page::{Absence, AttemptInput, Input, TaskInputs, Window},
+    probe::{Moment, ProbedValues},
+};
 
 use crate::{
     capture,
@@ -69,6 +73,8 @@ pub struct MadeCall {
 pub struct Visited<'a> {
     state: &'a RunState,
     key: TaskKey,
+    /// The time of the last event, in milliseconds since 1970.
+    now: u64,
     /// The outcome: `succeeded`, `failed`, `cancelled`, `paused`, `retried`, `abandoned` or `running`.
     pub status: &'static str,
     recorded: Option<&'a Received>,
@@ -160,7 +166,7 @@ pub fn each_attempt(
     visit: &mut dyn FnMut(&Visited<'_>) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
     let state = graphs.state(record.policy.clone());
-    let mut walk = Walk { state, node, open: HashMap::new(), visit };
+    let mut walk = Walk { state, now: 0, node, open: HashMap::new(), visit };
     let mut from = 0;
     'journal: while from < end {
         let units = journal.read(tenant, run, from, MAX_READ_UNITS)?;
@@ -190,6 +196,8 @@ pub fn each_attempt(
 /// The fold of a journal, with the attempts that have begun and not ended.
 struct Walk<'a> {
     state: RunState,
+    /// The time of the unit that is being folded, in milliseconds since 1970.
+    now: u64,
     node: Option<&'a str>,
     open: HashMap<TaskKey, Vec<MadeCall>>,
     visit: &'a mut dyn FnMut(&Visited<'_>) -> ControlFlow<()>,
@@ -197,6 +205,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn unit(&mut self, unit: &Unit) -> ControlFlow<()> {
+        self.now = unit.ts;
         for fact in &unit.facts {
             self.before(fact)?;
             self.state.apply(fact, unit.ts);
@@ -246,8 +255,8 @@ impl Walk<'_> {
         if !is_over || !is_wanted || self.state.find(key).is_some_and(|task| task.attempt > task.earlier) {
             return ControlFlow::Continue(());
         }
-        let (state, recorded, ended) = (&self.state, None, true);
-        (self.visit)(&Visited { state, key, status, recorded, ended, ended_without_attempt: true, calls: &[] })
+        let (state, now, recorded, ended) = (&self.state, self.now, None, true);
+        (self.visit)(&Visited { state, key, now, status, recorded, ended, ended_without_attempt: true, calls: &[] })
     }
 
     fn after(&mut self, fact: &Fact) {
@@ -298,6 +307,7 @@ impl Walk<'_> {
         (recorded, ended): (Option<&Received>, bool),
         calls: &[MadeCall],
     ) -> ControlFlow<()> {
-        (self.visit)(&Visited { state: &self.state, key, status, recorded, ended, ended_without_attempt: false, calls })
+        let (state, now) = (&self.state, self.now);
+        (self.visit)(&Visited { state, key, now, status, recorded, ended, ended_without_attempt: false, calls })
     }
 }

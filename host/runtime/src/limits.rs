@@ -57,6 +57,8 @@ pub const TURN_WORK: u64 = 4 << 20;
 /// Maximum work of all expressions of one part of a flow together: a node's input, its config, a condition, or the
 /// outputs. The unit is that of [`TURN_WORK`].
 pub const PLACE_WORK: u64 = 64 * flowcell_expr::limits::WORK as u64;
+/// Maximum work of an expression that a person evaluates. The unit is that of [`TURN_WORK`].
+pub const PROBE_WORK: u64 = 4 * flowcell_expr::limits::WORK as u64;
 /// Maximum work of all expressions in one step of a driver, from one wait for input to the next. The unit is that of
 /// [`TURN_WORK`].
 pub const STEP_WORK: u64 = 512 * flowcell_expr::limits::WORK as u64;

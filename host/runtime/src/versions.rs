@@ -27,7 +27,10 @@ pub struct RunGraphs {
 
 impl RunGraphs {
     /// Loads the graphs of a run. `pinned` returns a pinned flow in the pinned version.
-    pub fn load(record: &Record, pinned: impl Fn(&Pin) -> Result<Arc<Graph>, Failure>) -> Result<RunGraphs, Failure> {
+    pub fn load(
+        record: &Record,
+        mut pinned: impl FnMut(&Pin) -> Result<Arc<Graph>, Failure>,
+    ) -> Result<RunGraphs, Failure> {
         let mut pins = record.moves.iter().map(|moved| &moved.from).chain([&record.pin]);
         let first = pins.next().unwrap_or(&record.pin);
         let mut graphs = RunGraphs { first: pinned(first)?, moved: VecDeque::new() };

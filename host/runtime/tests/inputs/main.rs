@@ -7,6 +7,7 @@ mod changed;
 #[path = "../clock/mod.rs"]
 mod clock;
 mod facts;
+mod probed;
 mod random;
 
 use std::{
