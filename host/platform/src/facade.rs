@@ -23,6 +23,7 @@ use crate::{
     host::{
         Host, called,
         error::{Error, LoadError, StartError},
+        eval::{self, EvalError, Evaluated},
         events::{self, EventReader},
         folder::Folder,
         homes,
@@ -201,6 +202,24 @@ impl Host {
         window: Window,
     ) -> Result<TaskInputs, StartError> {
         task_inputs::read(self, runs, run, address, window)
+    }
+
+    /// Evaluates an expression with an input, as the outputs of a flow would before its first task. Without a flow it knows
+    /// `flow.input` and the facts about a run.
+    pub fn eval(&self, flow: Option<&LoadedFlow>, input: Json, expression: &str) -> Result<Evaluated, EvalError> {
+        eval::alone(self, flow, input, expression)
+    }
+
+    /// Evaluates an expression with the values that the input of a task had in a stored run, in its latest attempt. Without
+    /// an address it has the values of the outputs at the end of the run. `runs` is needed to find child runs.
+    pub fn eval_in_run(
+        &self,
+        runs: Option<&dyn Runs>,
+        run: &RunId,
+        address: Option<&str>,
+        expression: &str,
+    ) -> Result<Evaluated, EvalError> {
+        eval::in_run(self, runs, run, address, expression)
     }
 
     /// Deletes ended runs with their child runs, and reserves their ids. Checks all of them first: if one cannot be

@@ -9,6 +9,7 @@ mod checked;
 mod content;
 pub(crate) mod erasure;
 pub mod error;
+pub mod eval;
 pub mod events;
 pub mod folder;
 pub(crate) mod granted;
@@ -144,8 +145,7 @@ struct Shared {
     pinned: pinned_flows::PinnedFlows,
     /// Limits concurrent checks of inputs against schemas.
     inputs: FairSemaphore,
-    /// Limits concurrent evaluations of costly expressions. `waiting_expressions` limits the runs that evaluate one or
-    /// wait to do so.
+    /// Limits concurrent evaluations of costly expressions, and the runs that evaluate one or wait to do so.
     expressions: FairSemaphore,
     waiting_expressions: FairSemaphore,
     jobs: JobSignals,

@@ -79,8 +79,8 @@ pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
 pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, inspect, is_reserved};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{
-    Diagnostic, Location, Severity, Source, draw, duration, from_defaults, graph, labels, outline, rewrite, schema,
-    script,
+    Diagnostic, Location, Severity, Source, draw, duration, explain, from_defaults, graph, labels, outline, rewrite,
+    schema, script,
 };
 pub use flowcell_runtime::{
     Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, MigrationPlan, NoStart, OpenError, PlannedNode,
@@ -103,6 +103,7 @@ pub use flowcell_services::{
     webhook::{SecretSource, SigningKey, Webhook},
 };
 pub use host::error::{Error, InputError, LoadError, StartError};
+pub use host::eval::{EvalError, Evaluated, MAX_EXPRESSION_BYTES};
 pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow};
 pub use host::retention::{DeleteError, LabelRunError, Removal, Undeletable};
 pub use host::stores::{open_shared_runs, open_whole_shared_store};

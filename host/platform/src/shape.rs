@@ -1,6 +1,6 @@
 //! The JSON forms of runs and nodes, as the command line and the server show them.
 
-use flowcell_contract::{Json, NodeType, text::revealed};
+use flowcell_contract::{Json, NodeType, functions::Function, text::revealed};
 use flowcell_flow::{Diagnostic, graph::Graph, script::script_label};
 use flowcell_runtime::{RunError, RunResult, Waiting};
 use serde_json::{Value, json};
@@ -21,11 +21,33 @@ pub fn node_type(node: &NodeType) -> Value {
     })
 }
 
-/// Returns a diagnostic as JSON, with the length of its place for editors and an excerpt for readers without the file.
+/// Returns a function of expressions as JSON.
+pub fn function(function: &Function) -> Value {
+    json!({
+        "name": function.name(),
+        "otherNames": function.names.iter().skip(1).collect::<Vec<_>>(),
+        "kind": function.kind.word(),
+        "signature": function.signature,
+        "summary": function.summary,
+        "example": function.example,
+        "result": serde_json::from_str::<Value>(function.result).unwrap_or_default(),
+    })
+}
+
+/// Returns a function of expressions as a row of a list.
+pub fn function_row(function: &Function) -> Value {
+    json!({ "name": function.name(), "kind": function.kind.word(), "summary": function.summary })
+}
+
+/// Returns a diagnostic as JSON, with the length of its place for editors, an excerpt for readers without the file, and
+/// the edit that corrects the mistake if there is one.
 pub fn finding(finding: &Diagnostic) -> Value {
     let mut object = json!(finding);
     object["len"] = json!(finding.location.len);
     object["excerpt"] = json!(finding.excerpt);
+    if let Some(fix) = &finding.fix {
+        object["fix"] = json!(fix);
+    }
     object
 }
 

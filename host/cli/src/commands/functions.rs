@@ -6,8 +6,10 @@ use clap::{
     Args, Command,
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
-use flowcell::contract::functions::{Function, TOPICS, Topic, functions, functions_named, similar_function};
-use serde_json::{Value, json};
+use flowcell::{
+    contract::functions::{Function, TOPICS, Topic, functions, functions_named, similar_function},
+    shape,
+};
 
 use crate::{
     cli_error::{CliError, Exit},
@@ -50,7 +52,7 @@ pub(super) fn execute(args: &FunctionsArgs) -> Result<Exit, CliError> {
         None => functions().collect(),
     };
     if args.json {
-        put_json(&found.iter().map(|function| to_json(function)).collect::<Vec<_>>())?;
+        put_json(&found.iter().map(|function| shape::function(function)).collect::<Vec<_>>())?;
     } else if args.name.is_some() {
         put(&found.iter().map(|function| describe(function)).collect::<Vec<_>>().join("\n"))?;
     } else {
@@ -91,16 +93,4 @@ fn describe(function: &Function) -> String {
         function.example,
         function.result
     )
-}
-
-fn to_json(function: &Function) -> Value {
-    json!({
-        "name": function.name(),
-        "otherNames": function.names.iter().skip(1).collect::<Vec<_>>(),
-        "kind": function.kind.word(),
-        "signature": function.signature,
-        "summary": function.summary,
-        "example": function.example,
-        "result": serde_json::from_str::<Value>(function.result).unwrap_or_default(),
-    })
 }

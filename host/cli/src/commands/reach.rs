@@ -2,10 +2,10 @@
 
 use flowcell::{
     contract::Json,
+    explain::policy_json,
     from_defaults,
-    graph::{Jitter, Node, NodePolicy, Retry, RetryOn},
+    graph::{Node, NodePolicy},
 };
-use serde_json::{Value, json};
 
 use crate::terminal::inert;
 
@@ -48,36 +48,4 @@ pub(super) fn policy_text(node: &Node) -> Option<String> {
         })
         .collect();
     (!members.is_empty()).then(|| members.join(", "))
-}
-
-/// Returns a policy as the flow would write it in full.
-pub(super) fn policy_json(policy: &NodePolicy) -> Value {
-    let mut retry = retry_json(&policy.retry);
-    if !policy.retry.rules.is_empty() {
-        retry["rules"] = policy.retry.rules.iter().map(retry_json).collect();
-    }
-    json!({
-        "timeoutMs": policy.timeout_ms,
-        "totalTimeoutMs": policy.total_timeout_ms,
-        "continueOnError": policy.continue_on_error,
-        "retry": retry,
-    })
-}
-
-fn retry_json(retry: &Retry) -> Value {
-    json!({
-        "maxAttempts": retry.max_attempts,
-        "backoffMs": retry.backoff_ms,
-        "factor": retry.factor,
-        "maxBackoffMs": retry.max_backoff_ms,
-        "jitter": match retry.jitter {
-            Jitter::Full => "full",
-            Jitter::None => "none",
-        },
-        "on": match &retry.on {
-            RetryOn::Retryable => json!("retryable"),
-            RetryOn::Any => json!("any"),
-            RetryOn::Codes(codes) => json!(codes),
-        },
-    })
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use flowcell::{
-    CheckedFlow, Host, from_defaults,
+    CheckedFlow, Host,
+    explain::policy_json,
+    from_defaults,
     graph::{Graph, Node},
     shape,
 };
@@ -12,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     cli_error::{CliError, Exit},
-    commands::reach::{grants_text, policy_json, policy_text},
+    commands::reach::{grants_text, policy_text},
     options::{BesideArgs, PackArgs},
     output::{put, put_json},
     terminal::{Terminal, count, counted, finding},

@@ -153,7 +153,7 @@ impl InputError {
     }
 }
 
-struct ErrorList<'a>(&'a [Diagnostic]);
+pub(super) struct ErrorList<'a>(pub(super) &'a [Diagnostic]);
 
 impl fmt::Display for ErrorList<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -176,6 +176,11 @@ pub(super) fn check_content(host: &Host, content: &Content) -> Result<(Arc<Graph
 
 /// Checks a flow from its content, with the pinned packs. The check looks up files, agents and grants in `files`.
 pub(super) fn check_with(host: &Host, content: &Content, files: &dyn CheckContext) -> Result<Checked, Failure> {
+    Ok(flowcell_flow::load_from(&content.source(), &catalog_of(host, content)?, files, &content.start))
+}
+
+/// Returns the node types of the packs that a flow has pinned.
+pub(super) fn catalog_of(host: &Host, content: &Content) -> Result<Catalog, Failure> {
     let mut catalog = Catalog::default();
     for (digest, blob) in &content.packs {
         let digest = Digest(digest.as_str().into());
@@ -194,7 +199,7 @@ pub(super) fn check_with(host: &Host, content: &Content, files: &dyn CheckContex
         let pack = pack.map_err(|error| pin_error(&error.kind))?;
         register(&mut catalog, pack, &content.name).map_err(|error| pin_error(&error))?;
     }
-    Ok(flowcell_flow::load_from(&content.source(), &catalog, files, &content.start))
+    Ok(catalog)
 }
 
 fn read_stored(host: &Host, hash: &Arc<str>, mime: &str) -> Result<Arc<[u8]>, Failure> {

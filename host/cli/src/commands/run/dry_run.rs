@@ -3,14 +3,16 @@
 use std::{collections::VecDeque, fmt::Write as _};
 
 use flowcell::{
-    LoadedFlow, from_defaults,
+    LoadedFlow,
+    explain::policy_json,
+    from_defaults,
     graph::{BodyIx, EdgeIx, Graph, Node, NodeIx},
 };
 use serde_json::{Value, json};
 
 use crate::{
     cli_error::CliError,
-    commands::reach::{grants_text, policy_json, policy_text},
+    commands::reach::{grants_text, policy_text},
     output::{put, put_json},
     terminal::counted,
 };

@@ -1,0 +1,210 @@
+//! Evaluates expressions of people: with the values of a recorded run, or with the input of a run that does not exist.
+//!
+//! The flow is checked with the expression in it, so that its names have the same meaning and the same errors as in the
+//! flow. No node runs, no call leaves, and nothing is stored.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Catalog, Failure, Json, Manifest, NodeType, RunId};
+use flowcell_flow::{Diagnostic, Probe, ProbeError, Probed, Source};
+use flowcell_runtime::{
+    OpenError, RunGraphs,
+    fact::AboutRun,
+    inputs::{Moment, ProbedValues, Window},
+    ports::{Pin, Runs},
+};
+
+use super::{
+    Host,
+    error::{ErrorList, InputError, StartError},
+    loaded::LoadedFlow,
+    loading, pin,
+    task_inputs::{self, run_at},
+};
+
+/// Maximum size of the text of an expression in bytes.
+pub const MAX_EXPRESSION_BYTES: usize = 64 << 10;
+/// The id of the run in an evaluation without a run.
+const NO_RUN: &str = "eval";
+/// The flow of an evaluation without a flow.
+const NO_FLOW: &str = "flow: { name: eval }\nnodes: []\n";
+
+/// The reason why an expression has no value.
+#[derive(Debug, thiserror::Error)]
+pub enum EvalError {
+    /// The text is too long.
+    #[error("the expression has {0} bytes; use at most {MAX_EXPRESSION_BYTES}")]
+    TooLong(usize),
+    /// The flow has errors.
+    #[error("{}", ErrorList(.0))]
+    Flow(Vec<Diagnostic>),
+    /// The expression has errors.
+    #[error("{}", ErrorList(.0))]
+    Expression(Vec<Diagnostic>),
+    /// The run did not come to the task. The text says why.
+    #[error("{0}")]
+    NoTask(String),
+    /// The expression reads the output of this node, which exists only in a run.
+    #[error("`{0}` has an output only in a run; name the run and one of its tasks")]
+    NeedsRun(String),
+    /// The input does not fit the flow.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The run cannot be read.
+    #[error(transparent)]
+    Run(#[from] StartError),
+    /// The expression cannot be evaluated with these values.
+    #[error("{0}")]
+    Failed(Failure),
+}
+
+/// The value of an expression.
+#[derive(Clone, Debug)]
+pub struct Evaluated {
+    /// The value.
+    pub value: Json,
+    /// The moment whose values the expression has read.
+    pub moment: Moment,
+    /// The warnings about the expression.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Performs [`Host::eval`].
+pub(crate) fn alone(
+    host: &Host,
+    flow: Option<&LoadedFlow>,
+    input: Json,
+    expression: &str,
+) -> Result<Evaluated, EvalError> {
+    let probe = probe_at(None, expression)?;
+    let empty = match flow {
+        Some(_) => None,
+        None => {
+            let source = Source { name: NO_RUN.into(), text: NO_FLOW.into() };
+            Some(loading::load_source(host, &source).map_err(|error| match error {
+                super::error::LoadError::Invalid(found) => EvalError::Flow(found),
+                super::error::LoadError::Host(error) => EvalError::NoTask(error.to_string()),
+            })?)
+        }
+    };
+    let Some(flow) = flow.or(empty.as_ref()) else { return Err(EvalError::NeedsRun(NO_RUN.into())) };
+    let input = host.computing(flow.graph(), || flow.check_input(input))?.given;
+    let content = &flow.content;
+    let catalog = catalog_of(host, flow);
+    let probed = flowcell_flow::probe(&content.source(), &catalog, &**content, &content.start, &probe);
+    let Probed { graph, warnings } = probed.map_err(refused)?;
+    let members = [&flow.graph.input, &input].into_iter().filter_map(Json::as_object).flatten();
+    let input = Json::object(members.map(|(key, value)| (key.clone(), value.clone())));
+    let about = AboutRun {
+        run: RunId::from(NO_RUN),
+        tenant: host.tenant.clone(),
+        version: flow.version,
+        labels: graph.run_labels.clone(),
+    };
+    let values = ProbedValues::at_start(Arc::new(graph), input, about, host.now());
+    if let Some(node) = values.sources().first() {
+        return Err(EvalError::NeedsRun((*node).to_owned()));
+    }
+    evaluated(&values, warnings)
+}
+
+/// Performs [`Host::eval_in_run`].
+pub(crate) fn in_run(
+    host: &Host,
+    runs: Option<&dyn Runs>,
+    run: &RunId,
+    address: Option<&str>,
+    expression: &str,
+) -> Result<Evaluated, EvalError> {
+    let (run, task) = match address {
+        None => (run.clone(), None),
+        Some(address) => {
+            let children = |run: &RunId| runs.map_or(Ok(Vec::new()), |runs| runs.children(&host.tenant, run));
+            let (run, task) = run_at(run, address, children).map_err(unreadable)?;
+            let missing = || EvalError::NoTask(format!("the run `{run}` has called no run at `{address}`"));
+            (run.clone(), Some(task.ok_or_else(missing)?))
+        }
+    };
+    let node = task.map(|task| task.rsplit_once('.').map_or(task, |(_, node)| node));
+    let probe = probe_at(node, expression)?;
+    let record = host.record(&run).map_err(unreadable)?;
+    let record = record.ok_or_else(|| StartError::from(OpenError::Unknown(run.clone())))?;
+    let (mut found, mut error) = (None, None);
+    let graphs = RunGraphs::load(&record, |pin: &Pin| {
+        let content = pin::content_of(host, pin)?;
+        let catalog = pin::catalog_of(host, &content)?;
+        match flowcell_flow::probe(&content.source(), &catalog, &content, &content.start, &probe) {
+            Ok(Probed { graph, warnings }) => {
+                found = Some(warnings);
+                Ok(Arc::new(graph))
+            }
+            // The node is not in this version of the flow.
+            Err(ProbeError::UnknownNode) => pin::pinned(host, pin),
+            Err(reason) => {
+                let failure = Failure::new(flowcell_contract::code::BINDING_ERROR, "the expression has errors");
+                error = Some(refused(reason));
+                Err(failure)
+            }
+        }
+    });
+    let graphs = graphs.map_err(|failure| error.unwrap_or_else(|| StartError::from(OpenError::Pin(failure)).into()))?;
+    let values = match &found {
+        Some(_) => {
+            let of = (&host.tenant, &run);
+            ProbedValues::read(&*host.shared.journal, &graphs, &record, of, task).map_err(unreadable)?
+        }
+        None => None,
+    };
+    match values {
+        Some(values) => evaluated(&values, found.unwrap_or_default()),
+        None => Err(EvalError::NoTask(absence(host, runs, &run, task)?)),
+    }
+}
+
+/// Returns a sentence that says why a run has no values at a task.
+fn absence(host: &Host, runs: Option<&dyn Runs>, run: &RunId, task: Option<&str>) -> Result<String, EvalError> {
+    let Some(task) = task else { return Ok(format!("the run `{run}` has not begun")) };
+    let window = Window { from: 0, limit: 1, bytes: 0 };
+    let inputs = task_inputs::read(host, runs, run, task, window)?;
+    let mut why = inputs.missing().unwrap_or_else(|| format!("the run `{run}` has no values at `{task}`"));
+    if !inputs.elsewhere.is_empty() {
+        why += &format!("; the addresses of the node include {}", inputs.elsewhere.join(", "));
+    }
+    Ok(why)
+}
+
+fn evaluated(values: &ProbedValues, warnings: Vec<Diagnostic>) -> Result<Evaluated, EvalError> {
+    let value = values.evaluate().map_err(EvalError::Failed)?;
+    Ok(Evaluated { value, moment: values.moment().clone(), warnings })
+}
+
+fn probe_at(node: Option<&str>, expression: &str) -> Result<Probe, EvalError> {
+    match expression.len() > MAX_EXPRESSION_BYTES {
+        true => Err(EvalError::TooLong(expression.len())),
+        false => Ok(Probe { node: node.map(str::to_owned), expression: expression.to_owned() }),
+    }
+}
+
+fn refused(error: ProbeError) -> EvalError {
+    match error {
+        ProbeError::Flow(found) => EvalError::Flow(found),
+        ProbeError::Expression(found) => EvalError::Expression(found),
+        ProbeError::UnknownNode => EvalError::NoTask("the flow does not have this node".into()),
+    }
+}
+
+fn unreadable(error: flowcell_runtime::ports::StoreError) -> EvalError {
+    StartError::from(OpenError::Store(error)).into()
+}
+
+/// Returns the node types of the host, with those of the packs that the flow itself names.
+fn catalog_of(host: &Host, flow: &LoadedFlow) -> Catalog {
+    let mut catalog = Catalog::clone(&host.catalog());
+    for node_type in flow.graph.nodes.iter().map(|node| &node.node_type) {
+        if let (Some(version), Some(pack)) = (&node_type.version, &node_type.pack) {
+            let (name, nodes) = (node_type.name.clone(), vec![NodeType::clone(node_type)]);
+            catalog.add(Manifest { name, version: version.clone(), license: None, description: None, nodes }, pack);
+        }
+    }
+    catalog
+}
