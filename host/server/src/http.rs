@@ -7,7 +7,7 @@
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
-//! | health, catalog, flows, library, files, runs, tasks, secrets, start, steer, migrate, jobs, events, socket, usage | the routes |
+//! | health, catalog, flows, eval, library, files, runs, tasks, secrets, start, steer, migrate, jobs, events, socket, usage | the routes |
 //! | admin | the routes of the operators across tenants |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
@@ -22,6 +22,7 @@ pub(crate) mod auth_rate_limiter;
 pub(crate) mod broadcast;
 pub(crate) mod catalog;
 pub(crate) mod connection;
+pub(crate) mod eval;
 pub(crate) mod events;
 pub(crate) mod facts;
 pub(crate) mod files;

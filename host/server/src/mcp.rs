@@ -10,8 +10,8 @@
 //! | handler | the handler of one client |
 //! | tools | the list of tools that a token may use, and the calls of these tools |
 //! | builtin | tools to write flows and to look after runs |
-//! | authoring_tools | the tools that test and inspect a flow |
-//! | arguments | names and arguments of tools |
+//! | authoring_tools | the tools that test, inspect and draw a flow, and list functions |
+//! | arguments, schemas | names and arguments of tools, and the schemas of these arguments |
 //! | calls | tool calls that clients may cancel |
 //! | call | a tool call that waits for a run: its progress, gates and end |
 //! | gate | a gate as a question to the client's user |
@@ -31,6 +31,7 @@ mod handler;
 mod outcome;
 mod pipe;
 mod resources;
+mod schemas;
 mod tools;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};

@@ -12,3 +12,4 @@ mod client;
 mod conformance;
 mod http;
 mod pipe;
+mod tasks;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// A client that has started the program.
-struct Client {
+pub(crate) struct Client {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -26,7 +26,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(folder: &Path, person: Option<Value>) -> Client {
+    pub(crate) fn start(folder: &Path, person: Option<Value>) -> Client {
         let mut command = flowcell(folder);
         command.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.ask("tools/call", json!({ "name": tool, "arguments": arguments }))
     }
 
@@ -95,13 +95,13 @@ impl Client {
     }
 
     /// Closes the input. Returns the program's exit code.
-    fn leave(mut self) -> Option<i32> {
+    pub(crate) fn leave(mut self) -> Option<i32> {
         drop(self.input.take());
         self.child.wait().unwrap().code()
     }
 }
 
-fn project_folder() -> tempfile::TempDir {
+pub(crate) fn project_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     put_flows(folder.path());
     folder

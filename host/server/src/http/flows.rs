@@ -31,7 +31,8 @@ pub(crate) struct Unchecked {
 pub(crate) struct Checked {
     /// Whether the flow can run.
     valid: bool,
-    /// All diagnostics: `{ code, severity, line, column, message, help, len, excerpt }`.
+    /// All diagnostics: `{ code, severity, line, column, message, help, len, excerpt, fix? }`. `fix` is an edit,
+    /// `{ line, column, len, text }`.
     #[schema(value_type = Vec<Object>)]
     diagnostics: Vec<Value>,
 }

@@ -1,13 +1,17 @@
-//! The tools that test and inspect a flow. A test makes no calls to other systems.
+//! The tools that test, inspect and draw a flow, and list the functions of expressions. A test makes no calls to other
+//! systems.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use flowcell_contract::Json;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowcell_contract::{Json, functions};
 use flowcell_flow::{
+    draw,
     graph::{BodyIx, Edge, Graph, Node},
     script::script_label,
 };
 use flowcell_runtime::RunOptions;
+use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
@@ -117,4 +121,68 @@ fn described_node(graph: &Graph, node: &Node) -> Value {
 
 fn described_edge(graph: &Graph, edge: &Edge) -> Value {
     json!({ "from": graph.node(edge.from).id, "to": graph.node(edge.to).id })
+}
+
+/// A flow to draw.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Drawing {
+    flow: Box<RawValue>,
+    version: Option<u32>,
+    #[serde(default)]
+    format: Format,
+}
+
+/// The format of a drawing.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Text,
+    Mermaid,
+    Dot,
+    Svg,
+}
+
+/// Draws a flow. A picture is an image; the other formats are texts.
+pub(super) async fn draw(request: Request, asked: Drawing) -> Result<CallToolResult, ApiError> {
+    let Drawing { flow, version, format } = asked;
+    let flow = start::load_or_check(&request, &flow, version).await?;
+    let drawing = request.computing(move |_| {
+        let format = match format {
+            Format::Text => draw::Format::Text,
+            Format::Mermaid => draw::Format::Mermaid,
+            Format::Dot => draw::Format::Dot,
+            Format::Svg => draw::Format::Svg,
+        };
+        Ok(draw::draw(flow.graph(), format))
+    });
+    let drawing = drawing.await?;
+    Ok(CallToolResult::success(vec![match format {
+        Format::Svg => ContentBlock::image(STANDARD.encode(drawing), "image/svg+xml"),
+        _ => ContentBlock::text(drawing),
+    }]))
+}
+
+/// The name of a function of expressions.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FunctionName {
+    name: Option<String>,
+}
+
+/// Lists the functions of expressions, or describes those with a name.
+pub(super) fn functions(asked: &FunctionName) -> Result<Value, ApiError> {
+    let Some(name) = &asked.name else {
+        return Ok(json!({ "functions": functions::functions().map(shape::function_row).collect::<Vec<_>>() }));
+    };
+    let found: Vec<_> = functions::functions_named(name).map(shape::function).collect();
+    if !found.is_empty() {
+        return Ok(json!({ "functions": found }));
+    }
+    let hint = match functions::similar_function(name) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "flowcell_functions without `name` lists all functions".to_owned(),
+    };
+    Err(ApiError::bad_request(format!("unknown function `{name}`: {hint}")))
 }

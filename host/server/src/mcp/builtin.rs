@@ -17,11 +17,12 @@ use super::{
     authoring_tools, call,
     calls::Calls,
     outcome, resources,
+    schemas::{self, flow, flow_and_version, input, job, number, page, text},
 };
 use crate::http::{
     api_error::ApiError,
     app::{Request, finish_detached},
-    catalog, flows,
+    catalog, eval, flows,
     identity::{Scope, Scopes},
     intake::{Body, PathParam, QueryParams, parse_path_id},
     jobs, library,
@@ -54,15 +55,20 @@ pub(super) enum Builtin {
     ListJobs,
     GetJob,
     SteerJob,
+    Eval,
+    Explain,
+    Functions,
+    Graph,
 }
 
 use Builtin::{
-    AnswerGate, CancelRun, CreateFlow, CreateJob, DescribeFlow, DescribeNodeType, GetJob, GetRun, GetTask, InspectFlow,
-    ListFlows, ListJobs, ListNodeTypes, ListRuns, RunFlow, SteerJob, TestFlow, ValidateFlow,
+    AnswerGate, CancelRun, CreateFlow, CreateJob, DescribeFlow, DescribeNodeType, Eval, Explain, Functions, GetJob,
+    GetRun, GetTask, Graph, InspectFlow, ListFlows, ListJobs, ListNodeTypes, ListRuns, RunFlow, SteerJob, TestFlow,
+    ValidateFlow,
 };
 
 /// All tools, each with its name without [`PREFIX`], the scope that it needs, and its description.
-const ALL: [(Builtin, &str, Scope, &str); 18] = [
+const ALL: [(Builtin, &str, Scope, &str); 22] = [
     (ListNodeTypes, "list_node_types", Scope::FlowRead, "Lists the node types of flows."),
     (
         DescribeNodeType,
@@ -124,6 +130,26 @@ const ALL: [(Builtin, &str, Scope, &str); 18] = [
     (ListJobs, "list_jobs", Scope::RunRead, "Lists the jobs, the latest first."),
     (GetJob, "get_job", Scope::RunRead, "Shows the progress of a job."),
     (SteerJob, "steer_job", Scope::RunRead, "Pauses, resumes or cancels a job. It needs the scope of its action, too."),
+    (
+        Eval,
+        "eval",
+        Scope::FlowRead,
+        "Computes an expression such as `{{ flow.input.n + 1 }}` with an input, or with the values that a task of a run \
+         had. Runs nothing.",
+    ),
+    (
+        Explain,
+        "explain",
+        Scope::FlowRead,
+        "Explains a flow or one node: when it runs, the origin of its input, what it reaches, retries and may cost.",
+    ),
+    (
+        Functions,
+        "functions",
+        Scope::FlowRead,
+        "Lists the filters, tests and functions of expressions, or describes one.",
+    ),
+    (Graph, "graph", Scope::FlowRead, "Draws a flow as text, as Mermaid or Graphviz source, or as a picture."),
 ];
 
 /// The name of a flow, and a version. Without a version, the newest one is meant.
@@ -261,6 +287,16 @@ impl Builtin {
                 let command = json!({ "type": "string", "enum": ["pause", "resume", "cancel"] });
                 (json!({ "job": text("The id of the job"), "command": command }), &["job", "command"])
             }
+            Eval => (schemas::eval(), &["expression"]),
+            Explain => {
+                let (flow, version) = flow_and_version();
+                (
+                    json!({ "flow": flow, "version": version, "node": text("The id of the only node to explain") }),
+                    &["flow"],
+                )
+            }
+            Functions => (json!({ "name": text("The only function to describe, such as round") }), &[]),
+            Graph => (schemas::graph(), &["flow"]),
             GetTask => {
                 let task = text("The address: pay, process[3].pay, or review/pay in a run that the task review called");
                 let from = json!({ "type": "integer", "minimum": 0, "description": "The `next` of the previous page" });
@@ -292,6 +328,7 @@ impl Builtin {
         }
         match self {
             RunFlow => call::start(&request, parse(arguments)?, context, calls).await,
+            Graph => authoring_tools::draw(request, parse(arguments)?).await,
             AnswerGate => {
                 let Answer { run_id, gate, answer, attempt, digest } = parse(arguments)?;
                 let question = QuestionRef { attempt, digest: digest.map(Into::into) };
@@ -315,6 +352,9 @@ impl Builtin {
             DescribeFlow => describe(request, parse(arguments)?).await,
             TestFlow => authoring_tools::test(&request, parse(arguments)?).await,
             InspectFlow => authoring_tools::inspect(&request, parse(arguments)?).await,
+            Eval => to_json(eval::evaluate(request, parse(arguments)?).await?),
+            Explain => eval::explain_flow(request, parse(arguments)?).await,
+            Functions => authoring_tools::functions(&parse(arguments)?),
             CreateFlow => {
                 let flow = parse(arguments)?;
                 let keep = async move {
@@ -346,72 +386,11 @@ impl Builtin {
                 let Steering { job, command } = parse(arguments)?;
                 to_json(jobs::steer(request, job, command).await?.0)
             }
-            RunFlow | AnswerGate => {
-                Err(ApiError::internal("the server called a tool that waits for a run without waiting"))
+            RunFlow | AnswerGate | Graph => {
+                Err(ApiError::internal("the server called a tool that makes its own result without it"))
             }
         }
     }
-}
-
-fn text(what: &str) -> Value {
-    json!({ "type": "string", "description": what })
-}
-
-/// Returns the schemas of two arguments: `flow`, which is a name or a whole flow, and `version`.
-fn flow_and_version() -> (Value, Value) {
-    (
-        flow("The name of a stored flow, or a whole flow: an object, or its text. A script is { name, script }"),
-        number("The version of a stored flow; by default the newest"),
-    )
-}
-
-/// Returns the schema of the input of a run.
-fn input() -> Value {
-    json!({ "type": "object", "description": "Members of the input; they take precedence over the flow's defaults" })
-}
-
-fn flow(what: &str) -> Value {
-    json!({ "type": ["string", "object"], "description": what })
-}
-
-/// Returns the schemas of the arguments that filter and page a list of runs.
-fn page() -> Value {
-    let standings = ["running", "parked", "needs_attention", "succeeded", "failed", "cancelled"];
-    let time = |what: &str| json!({ "type": "integer", "minimum": 0, "description": what });
-    json!({
-        "flow": text("List only runs of this flow"),
-        "version": number("List only runs of this version of their flow"),
-        "status": { "type": "string", "enum": standings },
-        "since": time("List only runs that began at this time or later, in milliseconds since 1970"),
-        "before": time("List only runs that began before this time, in milliseconds since 1970"),
-        "error": text("List only failed runs whose error has this code"),
-        "text": text("List only failed runs whose error message has words with these prefixes"),
-        "node": text("List only failed runs in which this node failed, such as `pay`, or `each.pay` in a body"),
-        "labels": text("List only runs with all these labels: `team=billing,tier=gold`"),
-        "trigger": text("List only runs that this trigger started"),
-        "parent": text("List only the runs that this run has called"),
-        "retryOf": text("List only the runs that repeat this run"),
-        "minDurationMs": time("List only runs that took at least this many milliseconds"),
-        "maxDurationMs": time("List only runs that took at most this many milliseconds"),
-        "countBy": text("Also count the runs of the filter by `status`, `flow`, `error`, `node`, `trigger` or `label:NAME`"),
-        "limit": number("The maximum number of runs; 50 by default"),
-        "cursor": text("The `next` of the previous page"),
-    })
-}
-
-/// Returns the schemas of the arguments that create a job.
-fn job() -> Value {
-    let object = |what: &str| json!({ "type": "object", "description": what });
-    json!({
-        "action": { "type": "string", "enum": ["cancel", "resume", "retry", "answer", "delete", "label", "migrate"] },
-        "filter": object("Selects the runs by at least one of the members of `list_runs`, apart from `countBy`, `limit` and \
-            `cursor`; `labels` is an object here"),
-        "params": object("For answer: `gate` and `answer`. For retry: `from` and `keepAnswers`. For label: `set` (an object) and \
-            `remove` (names). For migrate: `to` (a version) and `keepAnswers`; its filter needs `flow`"),
-        "maxRuns": number("The maximum number of runs, the latest first; 10,000 by default"),
-        "ratePerSecond": number("The maximum number of runs per second; 500 by default"),
-        "preview": { "type": "boolean", "description": "True to name the runs, and to do nothing" },
-    })
 }
 
 /// Creates a job, or returns its preview.
@@ -425,10 +404,6 @@ async fn create_job(request: Request, mut arguments: Value) -> Result<Value, Api
         true => to_json(jobs::preview_job(request, job).await?),
         false => to_json(jobs::create_job(request, job).await?),
     }
-}
-
-fn number(what: &str) -> Value {
-    json!({ "type": "integer", "minimum": 1, "description": what })
 }
 
 fn to_json(value: impl Serialize) -> Result<Value, ApiError> {

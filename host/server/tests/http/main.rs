@@ -9,6 +9,7 @@ mod approvals;
 mod client;
 mod document;
 mod doors;
+mod eval;
 #[path = "../../../cli/tests/services/fake.rs"]
 #[allow(dead_code, reason = "not every test looks at all of it")]
 mod fake;
