@@ -5,7 +5,9 @@ mod chat;
 mod completions;
 mod dev;
 mod drive;
+mod eval;
 mod expected;
+mod explain;
 mod files;
 mod fixtures;
 mod flow;
@@ -69,11 +71,11 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Create a folder with an example flow, its test and a README
+    /// Create a folder with an example flow, its test, a README and notes for coding agents
     Init(init::InitArgs),
     /// Run a flow and print its outputs
     Run(run::RunArgs),
-    /// Run a flow again after each change of its file or of a pack
+    /// Run a flow and its test cases again after each change of its file or of a pack
     Dev(dev::DevArgs),
     /// Run the test cases of flows, in virtual time
     Test(test::TestArgs),
@@ -131,6 +133,10 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Draw a flow
     Graph(graph::GraphArgs),
+    /// Explain when the nodes of a flow run, what they read and reach, and what they may cost
+    Explain(explain::ExplainArgs),
+    /// Print the value of an expression, with an input or with the values of a run
+    Eval(eval::EvalArgs),
     /// List the node types, or describe one
     Nodes(nodes::NodesArgs),
     /// List the filters, tests and functions of expressions, or describe one
@@ -239,6 +245,8 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Fmt(args) => fmt::execute(&args),
         Command::Inspect(args) => inspect::execute(&args),
         Command::Graph(args) => graph::execute(&args),
+        Command::Explain(args) => explain::execute(&args),
+        Command::Eval(args) => eval::execute(&args, *terminal),
         Command::Nodes(args) => nodes::execute(&args),
         Command::Functions(args) => functions::execute(&args),
         Command::Schema(args) => schema::execute(&args),

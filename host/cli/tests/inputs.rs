@@ -302,3 +302,90 @@ nodes:
     let told = kit::events(folder, "r").into_iter().find(|event| event["type"] == "call:start").unwrap();
     assert!(!told.to_string().contains("order=7") && !told.to_string().contains("preview"), "{told}");
 }
+
+const EVALUATED: &str = "
+flow: { name: sums, input: { n: 2 }, outputs: { all: '{{ each.results }}' } }
+nodes:
+  - { id: first, type: control.noop, input: { value: '{{ flow.input.n * 10 }}' } }
+  - { id: each, type: control.foreach, input: { list: [1, 2], collect: true }, body: [item] }
+  - { id: item, type: control.noop, input: { value: '{{ each.item + first.value }}' } }
+  - { id: ask, type: control.gate, input: { prompt: 'Go on?', choices: [yes] } }
+  - { id: never, type: control.noop, when: first.value > 100 }
+edges: [{ from: first, to: each }, { from: first, to: never }, { from: each, to: ask }]
+";
+
+/// The store has an owner meanwhile, and keeps it.
+#[test]
+fn an_expression_is_evaluated_with_the_values_of_a_task() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("sums.yaml"), EVALUATED).unwrap();
+    let parked = output_of(folder.path(), &["run", "sums.yaml", "--run-id", "r", "--quiet"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
+    let _owner = kit::Owner::start(folder.path(), &["drive"], "driving the runs");
+    let table = [
+        (&["first.value + 1", "--run", "r", "--task", "each"][..], "21"),
+        (
+            &["{{ each.item }} of {{ each.index }}: {{ first.value }}", "--run", "r", "--task", "each[1].item"],
+            "\"2 of 1: 20\"",
+        ),
+        (&["first.value > 100", "--run", "r", "--task", "never"], "false"),
+        (
+            &["inbound.results", "--run", "r", "--task", "ask"],
+            "[\n  {\n    \"value\": 21\n  },\n  {\n    \"value\": 22\n  }\n]",
+        ),
+        (&["never.skipped", "--run", "r"], "true"),
+        (&["flow.input.n", "--flow", "sums.yaml"], "2"),
+        (&["flow.input", "--flow", "sums.yaml", "--input", r#"{"n": 3}"#], "{\n  \"n\": 3\n}"),
+        (&["flow.input.a | upper", "--input", r#"{"a": "x"}"#], "\"X\""),
+        (&["1 + 1"], "2"),
+    ];
+    for (arguments, value) in table {
+        let output = output_of(folder.path(), &[&["eval"], arguments].concat());
+        assert_eq!(stdout(&output).trim_end(), value, "{arguments:?}: {}", stderr(&output));
+    }
+    let refused = [
+        (&["first.value", "--flow", "sums.yaml"][..], "has an output only in a run"),
+        (&["item.value", "--run", "r", "--task", "ask"], "expression:1:1"),
+        (&["fisrt.value", "--run", "r", "--task", "ask"], "did you mean `first`?"),
+        (&["1", "--run", "r", "--task", "none"], "has no node at `none`"),
+        (&["1", "--run", "none"], "no run `none`"),
+        (&["1", "--task", "ask"], "--run"),
+        (&["1", "--input", "[1]"], "not a JSON object"),
+        (&["1", "--input", "@none.json"], "cannot read the input"),
+        (&["1", "--flow", "none.yaml"], "none.yaml"),
+        (&["each.item - 'x'", "--run", "r", "--task", "each[0].item"], "the expression"),
+    ];
+    for (arguments, why) in refused {
+        let output = output_of(folder.path(), &[&["eval"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(why) && output.stdout.is_empty(), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn expressions_are_read_from_lines() {
+    use std::{io::Write, process::Stdio};
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = flowcell(folder.path());
+    command
+        .args(["eval", "--input", r#"{"n": 4}"#])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"flow.input.n\n\n{{ bad\nflow.input.n + 1\r\n'no end'").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        (stdout(&output).as_str(), output.status.code()),
+        ("4\n5\n\"no end\"\n", Some(2)),
+        "{}",
+        stderr(&output)
+    );
+    let mut command = flowcell(folder.path());
+    command.args(["eval"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // The program may refuse the line before it has read it.
+    _ = child.stdin.take().unwrap().write_all("x".repeat(200_000).as_bytes());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("use at most"), "{}", stderr(&output));
+}

@@ -8,7 +8,22 @@ use super::{Arguments, flow};
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Run and test flows",
-        &["init", "run", "dev", "test", "validate", "fmt", "inspect", "graph", "flows", "nodes", "functions", "schema"],
+        &[
+            "init",
+            "run",
+            "dev",
+            "test",
+            "validate",
+            "fmt",
+            "inspect",
+            "graph",
+            "explain",
+            "eval",
+            "flows",
+            "nodes",
+            "functions",
+            "schema",
+        ],
     ),
     ("Show and control runs", &["runs", "jobs", "answer", "emit", "send", "chat"]),
     ("Write nodes", &["node"]),
@@ -43,6 +58,8 @@ const EXAMPLES: &[&str] = &[
     "fmt order.yaml --short",
     "inspect logo.flow.js",
     "graph order.yaml --format svg",
+    "explain order.yaml pay",
+    "eval '{{ pay.body.total | round(2) }}' --run order-7 --task ship",
     "flows create order.yaml",
     "flows push order.yaml --store postgres://…",
     "flows list",
@@ -144,7 +161,10 @@ const UNUSED_OPTIONS: &[(&[&str], &[&str])] = &[
         &["nodes ", "packs list ", "runs show ", "runs events ", "runs export ", "tenant export "],
         &["allow_private", "files", "providers", "mcp", "secrets", "secret_key", "services", "simulate"],
     ),
-    (&["validate ", "graph ", "inspect ", "flows create "], &["allow_private", "files", "secret_key"]),
+    (
+        &["validate ", "graph ", "explain ", "eval ", "inspect ", "flows create "],
+        &["allow_private", "files", "secret_key"],
+    ),
 ];
 
 /// Returns the clap command of the program with its whole help: the commands in groups, and an example for each
