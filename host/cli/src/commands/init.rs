@@ -19,6 +19,8 @@ use crate::{
 static FLOWS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../flows");
 const SCHEMA: &str = "flow.schema.json";
 const DEFAULT_EXAMPLE: &str = "hello";
+/// The file with notes for coding agents. An existing one stays as it is.
+const AGENTS: &str = "AGENTS.md";
 
 /// An example flow that is compiled into the program.
 struct Example {
@@ -168,7 +170,11 @@ pub(super) fn execute(args: &InitArgs, terminal: Terminal) -> Result<Exit, CliEr
         return Ok(Exit::Good);
     }
     let example = find(&args.example)?;
-    let contents = contents(example);
+    let mut contents = contents(example);
+    if args.dir.join(AGENTS).exists() {
+        terminal.say(&format!("{AGENTS} exists, and stays as it is"));
+        contents.retain(|(path, _)| path != AGENTS);
+    }
     let taken: Vec<_> =
         contents.iter().map(|(path, _)| path.as_str()).filter(|path| args.dir.join(path).exists()).collect();
     if !taken.is_empty() {
@@ -234,6 +240,7 @@ fn contents(example: &Example) -> Vec<(String, String)> {
         files.push((SCHEMA.to_owned(), format!("{schema:#}\n")));
     }
     files.push(("README.md".to_owned(), readme(example)));
+    files.push((AGENTS.to_owned(), agents(example)));
     files
 }
 
@@ -251,14 +258,21 @@ fn commands(example: &Example) -> Vec<(String, String)> {
     commands
 }
 
+fn command_list(example: &Example) -> String {
+    commands(example).into_iter().map(|(command, purpose)| format!("- `{command}` {purpose}.\n")).collect()
+}
+
 fn readme(example: &Example) -> String {
-    let lines = commands(example).into_iter().map(|(command, purpose)| format!("- `{command}` {purpose}.\n"));
     format!(
         "# {}\n\nThis flow {}.\n\n{}\n`flowcell help tutorial` explains how to write flows, and `flowcell nodes` lists the node types.\n",
         example.name,
         example.about,
-        lines.collect::<String>()
+        command_list(example)
     )
+}
+
+fn agents(example: &Example) -> String {
+    include_str!("init/agents.md").replace("COMMANDS", &command_list(example))
 }
 
 fn next_steps(example: &Example, folder: &Path) -> String {
