@@ -1,19 +1,25 @@
-//! `flowcell dev`: runs a flow again after each change of the flow or of its packs.
+//! `flowcell dev`: runs a flow again after each change of the flow or of its packs. After each run it shows the tasks, runs the
+//! test cases beside the flow, and shows the input of a task that failed.
 
 use std::{
     env,
+    ffi::OsString,
+    fs, io,
     path::{Path, PathBuf},
     process::{Child, Command},
-    sync::mpsc::{Receiver, sync_channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
     time::Duration,
 };
 
 use clap::{Args, ValueHint};
+use flowcell::{RunEnd, RunId};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher, event::ModifyKind};
 
-use super::node;
+use super::{node, test::cases_path};
 use crate::{
     cli_error::{CliError, Exit},
+    options::{PackArgs, StoreArgs},
+    owner::{local_tenant, unreadable},
     terminal::{Terminal, inert},
 };
 
@@ -21,6 +27,8 @@ use crate::{
 const QUIET_TIME: Duration = Duration::from_millis(100);
 /// The capacity of the queue of file events.
 const EVENT_QUEUE_CAPACITY: usize = 1_024;
+/// The folder of the stores, one for each flow.
+const STORES: &str = ".flowcell/dev";
 /// Folders that only tools and runs write to. Changes in them are ignored.
 const IGNORED_FOLDERS: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".flowcell", ".git"];
 
@@ -44,15 +52,23 @@ pub(crate) struct DevArgs {
 pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, CliError> {
     // Watch before reading any file, so that no change is missed.
     let changes = Changes::watch(args)?;
-    let mut running: Option<Child> = None;
+    let state = args.empty_store()?;
+    let mut number = 0;
     loop {
-        match args.begin(terminal) {
-            Ok(child) => running = Some(child),
-            Err(problem) => problem.print(terminal),
-        }
-        let changed = changes.wait_for_change()?;
+        number += 1;
+        let pass = Pass { args, state: &state, run: format!("dev-{number}"), terminal };
+        let mut running = pass.begin().map_err(|problem| problem.print(terminal)).ok();
+        let changed = loop {
+            match changes.wait(running.as_mut())? {
+                Next::Changed(path) => break path,
+                Next::Ended => {
+                    running = None;
+                    pass.finish().unwrap_or_else(|problem| problem.print(terminal));
+                }
+            }
+        };
         if let Some(mut child) = running.take() {
-            // Either the run has ended already, or the change made it obsolete.
+            // The change has made the run obsolete.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -61,19 +77,102 @@ pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, CliErr
 }
 
 impl DevArgs {
+    /// Returns the folder of the runs, without the runs of an earlier command for the same flow.
+    fn empty_store(&self) -> Result<PathBuf, CliError> {
+        let state = Path::new(STORES).join(self.flow.file_name().unwrap_or_default());
+        match fs::remove_dir_all(&state) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(CliError::wrong(format!("cannot empty the folder {}", state.display())).because(&error))
+            }
+            _ => Ok(state),
+        }
+    }
+}
+
+/// One run of the flow, and what follows it.
+struct Pass<'a> {
+    args: &'a DevArgs,
+    /// The folder of the store.
+    state: &'a Path,
+    /// The id of the run.
+    run: String,
+    terminal: Terminal,
+}
+
+impl Pass<'_> {
     /// Builds the projects, then starts the run as a child process. The next change kills that process.
-    fn begin(&self, terminal: Terminal) -> Result<Child, CliError> {
-        for project in &self.node {
-            node::build(project, terminal)?;
+    fn begin(&self) -> Result<Child, CliError> {
+        for project in &self.args.node {
+            node::build(project, self.terminal)?;
         }
-        let unable = |error: std::io::Error| CliError::internal("cannot run the flow").because(&error);
-        let mut command = Command::new(env::current_exe().map_err(unable)?);
-        command.args(["run", "--store", "memory:"]).arg(&self.flow).args(&self.run);
-        for packs in self.packs.iter().cloned().chain(self.node.iter().map(|project| project.join("dist"))) {
-            command.arg("--packs").arg(packs);
-        }
+        let mut command = self.command("run")?;
+        command.arg("--state").arg(self.state).args(["--run-id", &self.run]).arg(&self.args.flow).args(&self.args.run);
+        command.args(self.packs());
         command.spawn().map_err(unable)
     }
+
+    /// Shows the tasks of the run, runs the test cases beside the flow, and shows the input of the task that failed.
+    fn finish(&self) -> Result<(), CliError> {
+        let store = StoreArgs { state: self.state.to_owned(), store: None };
+        let run = RunId::from(self.run.as_str());
+        // A flow with errors has no run, and the child has reported them.
+        let Ok(reader) = store.reader() else { return Ok(()) };
+        let found = reader.run(&local_tenant(), &run).map_err(|error| unreadable(&error))?;
+        if let Some((_, next)) = found {
+            self.show(&["runs", "show", &self.run], true)?;
+            if let Some(RunEnd::Failed { task: Some(task), .. }) =
+                PackArgs::default().reading_host(&store)?.end_of(&run, next)?
+            {
+                self.show(&["runs", "show", &self.run, &task], true)?;
+                let said = format!(
+                    "`flowcell eval EXPRESSION --state {} --run {} --task '{}'` evaluates with the values of the task",
+                    self.state.display(),
+                    self.run,
+                    inert(&task),
+                );
+                self.terminal.say(&self.terminal.paint().faint(&said));
+            }
+        }
+        if cases_path(&self.args.flow).exists() {
+            self.show(&["test", &self.args.flow.display().to_string()], false)?;
+        }
+        Ok(())
+    }
+
+    /// Runs another command to its end, with its output on standard error.
+    fn show(&self, arguments: &[&str], of_store: bool) -> Result<(), CliError> {
+        let mut command = self.command(arguments[0])?;
+        command.args(&arguments[1..]).args(self.packs()).stdout(io::stderr());
+        if of_store {
+            command.arg("--state").arg(self.state);
+        }
+        command.status().map(|_| ()).map_err(unable)
+    }
+
+    /// Returns a command of this program that uses no other store.
+    fn command(&self, name: &str) -> Result<Command, CliError> {
+        let mut command = Command::new(env::current_exe().map_err(unable)?);
+        command.arg(name).env_remove("FLOWCELL_STORE");
+        Ok(command)
+    }
+
+    fn packs(&self) -> Vec<OsString> {
+        let built = self.args.node.iter().map(|project| project.join("dist"));
+        let folders = self.args.packs.iter().cloned().chain(built);
+        folders.flat_map(|folder| ["--packs".into(), folder.into_os_string()]).collect()
+    }
+}
+
+fn unable(error: io::Error) -> CliError {
+    CliError::internal("cannot run the flow").because(&error)
+}
+
+/// What ends a wait.
+enum Next {
+    /// A person has changed the file at this path.
+    Changed(PathBuf),
+    /// The run has ended.
+    Ended,
 }
 
 /// Watches the folders of a flow and its packs.
@@ -105,17 +204,26 @@ impl Changes {
         Ok(Changes { seen, folders: watched, _watcher: watcher })
     }
 
-    /// Waits for a change, and then until no event has come for [`QUIET_TIME`]. Returns the first path that changed.
-    fn wait_for_change(&self) -> Result<PathBuf, CliError> {
+    /// Waits for a change, and then until no event has come for [`QUIET_TIME`]. While a run goes on, also waits for its end.
+    fn wait(&self, mut running: Option<&mut Child>) -> Result<Next, CliError> {
         let gone = || CliError::internal("the watch on the files has ended");
         let changed = loop {
-            let event = self.seen.recv().map_err(|_| gone())?;
+            let event = match &mut running {
+                Some(child) => match self.seen.recv_timeout(QUIET_TIME) {
+                    Err(RecvTimeoutError::Timeout) if child.try_wait().map_err(unable)?.is_some() => {
+                        return Ok(Next::Ended);
+                    }
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    event => event.map_err(|_| gone())?,
+                },
+                None => self.seen.recv().map_err(|_| gone())?,
+            };
             if let Some(path) = self.changed_path(event) {
                 break path;
             }
         };
         while self.seen.recv_timeout(QUIET_TIME).is_ok() {}
-        Ok(changed)
+        Ok(Next::Changed(changed))
     }
 
     /// Returns the path whose content a person has changed, or `None` for any other event.

@@ -22,6 +22,7 @@ use flowcell::{
 };
 use parking_lot::Mutex;
 
+pub(super) use self::cases::cases_path;
 use self::cases::{Case, Expect, REFUSED};
 use super::{
     expected::differences,

@@ -87,7 +87,7 @@ impl Default for Expect {
 }
 
 /// Returns the path of a flow's cases: `triage.test.yaml` for `triage.yaml`.
-pub(super) fn cases_path(flow: &Path) -> PathBuf {
+pub(in crate::commands) fn cases_path(flow: &Path) -> PathBuf {
     let file = flow.file_name().unwrap_or_default().to_string_lossy();
     match file.strip_suffix(ENDING) {
         Some(name) => flow.with_file_name(format!("{name}.test.yaml")),
