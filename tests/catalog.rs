@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use flowcell_contract::Manifest;
 
-const TYPES: [&str; 47] = [
+const TYPES: [&str; 48] = [
     "agent.classify",
     "agent.coder",
     "agent.plan",
@@ -31,6 +31,7 @@ const TYPES: [&str; 47] = [
     "data.json.stringify",
     "data.map",
     "data.merge",
+    "data.object",
     "data.pick",
     "data.query",
     "data.reduce",
@@ -98,7 +99,7 @@ fn outputs_with_known_members_are_closed() {
     assert_eq!(open, expected);
 }
 
-const OPEN: [&str; 12] = [
+const OPEN: [&str; 13] = [
     "agent.classify.args",
     "agent.coder.args",
     "agent.plan.args",
@@ -107,6 +108,7 @@ const OPEN: [&str; 12] = [
     "agent.summarize.args",
     "control.subflow.outputs",
     "data.merge.object",
+    "data.object",
     "data.pick.object",
     "data.set.object",
     "http.request.headers",

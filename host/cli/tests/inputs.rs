@@ -60,6 +60,7 @@ fn every_type() -> Vec<(&'static str, &'static str, Value)> {
             "input: { objects: ['{{ flow.input.o }}', { b: 1 }] }",
             json!({ "objects": [{ "a": 0.1 }, { "b": 1 }] }),
         ),
+        ("data.object", "input: { a: '{{ flow.input.n }}' }", json!({ "a": 3 })),
         (
             "data.pick",
             "input: { object: '{{ flow.input.o }}', keys: [a] }",

@@ -138,6 +138,21 @@ pub struct BodyTrait {
     pub undoes: bool,
 }
 
+/// The variable to which a field marked [`MarkKind::Alias`] gives a second name, unless the type declares others only.
+const ITEM: &str = "item";
+
+impl NodeType {
+    /// Returns the variable of the body to which a field marked [`MarkKind::Alias`] gives a second name: `item`, or the
+    /// first variable if the type declares variables, but no `item`.
+    pub fn aliased_variable(&self) -> &str {
+        let variables = self.body.as_ref().map(|body| body.variables.as_slice()).unwrap_or_default();
+        match variables.first() {
+            Some(first) if variables.iter().all(|name| &**name != ITEM) => first,
+            _ => ITEM,
+        }
+    }
+}
+
 /// A capability that a node type asks for, and the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -211,7 +226,8 @@ pub enum MarkKind {
     Template,
     /// A literal `all`, `any` or `settled` that sets the node's join.
     Join,
-    /// A literal name under which the nodes in the body read the item of their pass.
+    /// A literal name under which the nodes in the body read a variable of their pass: `item`, or the first one if there is
+    /// no `item`.
     Alias,
     /// The name of a flow to run as a child.
     Flow,

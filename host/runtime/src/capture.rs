@@ -242,7 +242,7 @@ impl Viewpoint<'_> {
             Reference::Owner(owner) => self.owner(*owner),
             Reference::Alias(owner, _) => {
                 let pass = state.pass_of(self.scope, *owner);
-                pass.and_then(|pass| pass.variables.get("item").cloned())
+                pass.and_then(|pass| pass.variables.get(state.graph.node(*owner).node_type.aliased_variable()).cloned())
             }
             Reference::Inbound => self.inbound(),
             Reference::Inbounds => self.inbounds(),

@@ -8,7 +8,8 @@ pub(crate) fn run(task: &Task) -> Result<Step> {
         return Err(Failure::new("missing_body", "a scope needs a body: the nodes that it runs as one"));
     }
     match task.woken_by()? {
-        None => Ok(Pause::body(Source::value(json!({}))?).into()),
+        // The variables of the body are the members of the input, so the host shares them with it.
+        None => Ok(Pause::body(Source::input("")).into()),
         Some(woken) => match woken.error {
             Some(error) => Err(error.into_failure()),
             None => Ok(Output::woken("/value").into()),

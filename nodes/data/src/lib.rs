@@ -23,6 +23,7 @@ flowcell_sdk::pack! {
     "data.json.stringify" => json::stringify,
     "data.map" => map::run,
     "data.merge" => merge::run,
+    "data.object" => object::same,
     "data.pick" => object::pick,
     "data.reduce" => reduce::run,
     "data.set" => object::set,

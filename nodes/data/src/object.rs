@@ -1,4 +1,5 @@
-//! The nodes `data.pick` and `data.set`: select members of an object, and write a part of an object.
+//! The nodes `data.object`, `data.pick` and `data.set`: pass an object on, select members of an object, and write a part
+//! of an object.
 
 use flowcell_sdk::{file, prelude::*};
 use serde_json::Map;
@@ -7,6 +8,11 @@ use serde_json::Map;
 const MAX_GROWTH: usize = 10_000;
 /// Maximum number of steps of a path. A step is a key or an index.
 const MAX_STEPS: usize = 100;
+
+/// Passes the input on as the output.
+pub(crate) fn same(_task: &Task) -> Result<Step> {
+    Ok(Output::input("").into())
+}
 
 #[derive(Deserialize)]
 pub(crate) struct Pick {
