@@ -5,6 +5,8 @@
 
 #[path = "flows/cycles.rs"]
 mod cycles;
+#[path = "flows/fragments.rs"]
+mod fragments;
 
 use std::{
     fs,

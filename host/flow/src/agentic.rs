@@ -107,7 +107,7 @@ pub(crate) fn lower(tree: &Tree, input: &AgenticInput<'_>, diagnostics: &mut Dia
     let flow = read::read(tree, diagnostics);
     let name = name::file_stem(input.file);
     if !is_kebab_case(name) {
-        let start = Span { line: 1, column: 1, len: 1, start: 0 };
+        let start = Span { line: 1, column: 1, len: 1, ..Span::default() };
         let message = format!(
             "`{}` is not a valid name for an agentic flow; the flow takes the name of its file",
             for_message(name)

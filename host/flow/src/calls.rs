@@ -11,6 +11,7 @@ use crate::{
     CheckContext,
     input::marked_text,
     limits,
+    read::FRAGMENTS_KEY,
     yaml::{self, Tree},
 };
 
@@ -89,6 +90,9 @@ impl<'a> Calls<'a> {
         let mut found = Vec::new();
         if let Ok(tree) = yaml::parse(&source.text) {
             self.collect(&tree, &mut found);
+            // A fragment that nothing uses counts, too.
+            let fragments = tree.member(FRAGMENTS_KEY).map(Tree::values).unwrap_or_default();
+            fragments.into_iter().for_each(|fragment| self.collect(fragment, &mut found));
         }
         self.called.borrow_mut().insert(name.to_owned(), Some(found.clone()));
         Some(found)

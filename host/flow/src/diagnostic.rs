@@ -1,12 +1,12 @@
 //! Diagnostics: the cause, the position and a suggested correction of each mistake in a flow.
 
-use std::{fmt, time::Duration};
+use std::{collections::HashMap, fmt, time::Duration};
 
 use flowcell_contract::text::judged;
 pub(crate) use flowcell_expr::{did_you_mean, similar};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{limits, probe::Probe, yaml::Span};
+use crate::{copies::Copies, limits, probe::Probe, yaml::Span};
 
 /// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -162,6 +162,10 @@ pub(crate) struct Diagnostics<'a> {
     errors: usize,
     /// Number of diagnostics that were reported after [`limits::DIAGNOSTICS`] others. They are counted but not kept.
     more: usize,
+    /// The copies of fragments in the text.
+    pub(crate) copies: Copies,
+    /// The diagnostics about fragments, by code, place and message: their indices in `found`, and the copies that have them.
+    in_copies: HashMap<(&'static str, usize, String), (usize, Vec<u32>)>,
     /// Time spent compiling and applying schemas.
     pub(crate) schema_time: Duration,
     /// The expression that stands in the flow of this check.
@@ -186,6 +190,8 @@ impl<'a> Diagnostics<'a> {
             found: Vec::new(),
             errors: 0,
             more: 0,
+            copies: Copies::default(),
+            in_copies: HashMap::new(),
             schema_time: Duration::ZERO,
             probe: None,
             probed: None,
@@ -244,7 +250,7 @@ impl<'a> Diagnostics<'a> {
     }
 
     /// Adds a diagnostic and returns true. If [`limits::DIAGNOSTICS`] diagnostics were added before, only counts it and
-    /// returns false.
+    /// returns false. If another copy of the same fragment has the diagnostic already, only notes the use and returns false.
     fn add(
         &mut self,
         severity: Severity,
@@ -253,6 +259,20 @@ impl<'a> Diagnostics<'a> {
         message: String,
         help: Option<String>,
     ) -> bool {
+        let (message, help) = (sanitized(&message), help.map(|help| sanitized(&help)));
+        let message = self.copies.restore(span.copy, message);
+        let help = help.map(|help| self.copies.restore(span.copy, help));
+        if span.copy > 0 {
+            let index = self.found.len();
+            let same = self.in_copies.entry((code, span.start, message.clone())).or_insert((index, Vec::new()));
+            let is_new = same.1.is_empty();
+            if same.1.last() != Some(&span.copy) {
+                same.1.push(span.copy);
+            }
+            if !is_new {
+                return false;
+            }
+        }
         if self.is_full() {
             self.more += 1;
             return false;
@@ -267,7 +287,6 @@ impl<'a> Diagnostics<'a> {
             len: span.len.clamp(1, left.max(1)),
         };
         let fix = Fix::new(line, span, &message, help.as_deref());
-        let (message, help) = (sanitized(&message), help.map(|help| sanitized(&help)));
         self.found.push(Diagnostic { code, severity, location, excerpt, message, help, fix, new_rule: false, indent });
         true
     }
@@ -283,9 +302,19 @@ impl<'a> Diagnostics<'a> {
         self.errors > 0
     }
 
+    /// Returns the number of errors that were reported.
+    pub(crate) fn error_count(&self) -> usize {
+        self.errors
+    }
+
     /// Returns the diagnostics in the order of the text. If some were only counted, adds a last diagnostic with their
     /// number.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
+        for (index, copies) in self.in_copies.values() {
+            if let Some(diagnostic) = self.found.get_mut(*index) {
+                diagnostic.message.push_str(&self.copies.named(copies));
+            }
+        }
         self.found.sort_by_key(|diagnostic| (diagnostic.location.line, diagnostic.location.column));
         self.found.dedup();
         if self.more > 0 {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Range, slice};
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::{check_keys, entries, for_message, is_id, list, required, text, whole_number},
+    fields::{check_keys, entries, flag, for_message, is_id, list, required, text, whole_number},
     graph::On,
     input::place,
     limits,
@@ -23,12 +23,16 @@ pub(crate) struct RawEdge<'t> {
     pub(crate) label: Option<(String, Span)>,
     /// True for an edge in text, and for one of the key `after`.
     pub(crate) is_short: bool,
+    /// True for `inbound: false`: the edge orders its nodes, and its source is not in `inbound` and `inbounds`.
+    pub(crate) orders_only: bool,
     /// Maximum number of passes of the cycle that the edge closes, and the place of this number.
     pub(crate) max_passes: Option<(u32, Span)>,
     pub(crate) span: Span,
 }
 
-const KEYS: [&str; 5] = ["from", "to", "on", "when", "maxPasses"];
+const KEYS: [&str; 6] = ["from", "to", "on", "when", INBOUND_KEY, MAX_PASSES_KEY];
+/// The key that takes an edge out of `inbound` and `inbounds`.
+pub(crate) const INBOUND_KEY: &str = "inbound";
 /// The key for the maximum number of passes of a cycle.
 pub(crate) const MAX_PASSES_KEY: &str = "maxPasses";
 /// Maximum number of passes of a cycle, if the flow sets none.
@@ -132,6 +136,7 @@ fn read_map<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Raw
         when,
         label: None,
         is_short: false,
+        orders_only: flag(tree, INBOUND_KEY, diagnostics) == Some(false),
         max_passes,
         span: tree.span,
     })
@@ -232,7 +237,17 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
 }
 
 fn short<'t>(from: (String, Span), to: (String, Span), span: Span) -> RawEdge<'t> {
-    RawEdge { from, to, on: On::Success, when: None, label: None, is_short: true, max_passes: None, span }
+    RawEdge {
+        from,
+        to,
+        on: On::Success,
+        when: None,
+        label: None,
+        is_short: true,
+        orders_only: false,
+        max_passes: None,
+        span,
+    }
 }
 
 /// Adds an edge and returns true. Returns false if the flow has more than [`limits::EDGES`] edges: it is refused, and

@@ -84,6 +84,17 @@ pub(crate) fn is_id(text: &str) -> bool {
     first && text.len() <= 64 && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
+/// Names that cannot be ids, because they have another meaning in expressions.
+pub(crate) const RESERVED: [&str; 15] = [
+    "flow", "nodes", "inbound", "inbounds", "true", "false", "null", "none", "not", "and", "or", "in", "is", "if",
+    "else",
+];
+
+/// Returns true if an expression can use the text as a root name. Reserved words are not allowed.
+pub(crate) fn is_name(text: &str) -> bool {
+    is_id(text) && !text.contains('-') && !RESERVED.contains(&text)
+}
+
 /// Returns a text member and its position; `None` if it is missing. Reports any other type.
 pub(crate) fn text(tree: &Tree, key: &str, diagnostics: &mut Diagnostics<'_>) -> Option<(String, Span)> {
     let value = tree.member(key)?;

@@ -19,7 +19,7 @@ pub(crate) fn is_flow(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> bool {
         Kind::List(_) => report_not_a_map(tree, diagnostics),
         Kind::Scalar(json) if !json.is_null() => report_not_a_map(tree, diagnostics),
         _ => {
-            let start = Span { line: 1, column: 1, len: 0, start: 0 };
+            let start = Span { line: 1, column: 1, ..Span::default() };
             diagnostics.error("empty_flow", start, "this file contains no flow", Some(minimal_flow_help(None)));
         }
     }

@@ -331,6 +331,8 @@ pub struct Edge {
     pub when: Option<Bound<Condition>>,
     /// True if the edge leads from a node of a cycle to the entry of this cycle, so that it begins another pass.
     pub goes_back: bool,
+    /// True if the edge only orders its nodes: its source is not in `inbound` and `inbounds` of its target.
+    pub orders_only: bool,
     /// The outermost cycle that the edge leaves.
     pub leaves: Option<CycleIx>,
     /// Index of the edge in its body.

@@ -68,7 +68,7 @@ pub(crate) struct Locals {
 impl Locals {
     /// Reads the local names that a mark lists: names, `*` for any name, and `field.*` for the members of another input
     /// field.
-    fn new(mark: &Mark, input: &Tree) -> Locals {
+    pub(crate) fn new(mark: &Mark, input: &Tree) -> Locals {
         let mut locals = Locals::default();
         for local in &mark.locals {
             let Some(field) = local.strip_suffix('*') else {
@@ -99,7 +99,7 @@ pub(crate) fn compile(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Compile
 
 /// Compiles a text with `{{ }}`, or one expression without them. `rebind` lets it read the variables of its own node.
 pub(crate) fn compile_probe(text: &str, rebind: bool, diagnostics: &mut Diagnostics<'_>) -> Compiled {
-    let span = Span { line: 1, column: 1, len: text.chars().count(), start: 0 };
+    let span = Span { line: 1, column: 1, len: text.chars().count(), start: 0, copy: 0 };
     let tree = Tree { span, kind: Kind::Scalar(Json::from(text)) };
     let binding = compile_with(&tree, CapturedKind::Template, diagnostics, |value| match text.contains("{{") {
         true => Binding::compile(value),
@@ -373,12 +373,11 @@ fn to_path_uses(tree: &Tree, found: Vec<flowcell_expr::PathUse>) -> Vec<PathUse>
 const MAX_POSITION_BYTES: usize = 16 * 1024;
 
 /// Returns the position of the bytes `offset` in the text at a JSON Pointer. Returns the position of the whole text if
-/// the text is long, escaped, folded, or in another file.
+/// the text is long, escaped, folded, in another file, or in a fragment, whose texts are rewritten.
 pub(crate) fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> Span {
     let at = tree.nearest(pointer);
-    let (Some(text), Some(offset)) = (at.text().filter(|text| text.len() <= MAX_POSITION_BYTES), offset) else {
-        return at.span;
-    };
+    let text = at.text().filter(|text| text.len() <= MAX_POSITION_BYTES && at.span.copy == 0);
+    let (Some(text), Some(offset)) = (text, offset) else { return at.span };
     let Some(quotes) = at.span.len.checked_sub(text.chars().count()) else { return at.span };
     let simple = !text.contains('\n') && (quotes == 0 || quotes == 2);
     match (simple, text.get(..offset.start), text.get(offset)) {
@@ -387,6 +386,7 @@ pub(crate) fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<u
             column: at.span.column + quotes / 2 + before.chars().count(),
             len: meant.chars().count(),
             start: at.span.start + quotes / 2 + before.len(),
+            copy: 0,
         },
         _ => at.span,
     }

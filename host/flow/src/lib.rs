@@ -38,6 +38,11 @@
 //! | [`explain`] | says what the nodes of a flow do |
 //! | combined | combines two versions of a flow, for a run that moves |
 //! | [`diagnostic`] | errors and warnings |
+//! | vars | named values that are computed at the start of a run |
+//! | first_node | adds the node that computes them |
+//! | fragments | writes parts with parameters out at each use |
+//! | copies | names the uses in diagnostics about fragments |
+//! | renaming | gives nodes other ids |
 //! | [`rewrite`] | rewrites edges in their short or long form |
 //! | [`layout`](mod@layout), [`draw`] | the places of nodes and edges in a picture, and drawings |
 //! | [`schema`](mod@schema) | JSON Schemas for editors |
@@ -46,6 +51,7 @@ pub mod agentic;
 mod ancestry;
 mod calls;
 mod combined;
+mod copies;
 mod cycles;
 mod defaults;
 pub mod diagnostic;
@@ -54,7 +60,9 @@ pub mod duration;
 mod edges;
 pub mod explain;
 mod fields;
+mod first_node;
 mod flow_keys;
+mod fragments;
 mod grants;
 pub mod graph;
 mod indentation;
@@ -76,6 +84,7 @@ mod policy;
 mod ports;
 mod probe;
 mod read;
+mod renaming;
 pub mod rewrite;
 pub mod schema;
 mod schema_check;
@@ -86,6 +95,7 @@ mod syntax_errors;
 pub mod triggers;
 mod types;
 mod undo;
+mod vars;
 mod yaml;
 
 use agentic::AgenticInput;
@@ -312,7 +322,12 @@ fn check(
         let input = AgenticInput { file: &source.name, start, catalog, context };
         agentic::lower(&tree, &input, &mut diagnostics)
     } else {
-        lower::lower(read::read(&tree, &mut diagnostics), catalog, context, &mut diagnostics)
+        let written = fragments::write_out(&tree, catalog, &mut diagnostics);
+        written.and_then(|tree| {
+            let mut flow = read::read(&tree, &mut diagnostics);
+            first_node::add(&mut flow);
+            lower::lower(flow, catalog, context, &mut diagnostics)
+        })
     };
     Checked::new(graph, diagnostics)
 }

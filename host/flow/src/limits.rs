@@ -12,6 +12,12 @@ pub const NODES: usize = 10_000;
 pub const EDGES: usize = 50_000;
 /// Maximum size of the grants in `flow.defaults`, as JSON, times the number of nodes: as if each node had them in its text.
 pub const DEFAULT_GRANTS_BYTES: usize = DOCUMENT_BYTES;
+/// Maximum number of `vars` of a flow.
+pub const VARS: usize = 256;
+/// Maximum number of fragments of a flow.
+pub const FRAGMENTS: usize = 256;
+/// Maximum number of parameters of a fragment.
+pub const FRAGMENT_PARAMS: usize = 64;
 /// Maximum nesting depth of bodies.
 pub const BODY_DEPTH: usize = 16;
 /// Maximum nesting depth of cycles of edges.

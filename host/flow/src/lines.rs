@@ -22,7 +22,7 @@ pub(crate) fn place(text: &str, at: usize) -> Span {
     let before = &text[..at];
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
     let line = before.matches('\n').count() + 1;
-    Span { line, column: before[line_start..].chars().count() + 1, len: 1, start: at }
+    Span { line, column: before[line_start..].chars().count() + 1, len: 1, start: at, copy: 0 }
 }
 
 /// Returns the line that contains the byte `at`: the byte offset of its start, and its text.

@@ -37,8 +37,8 @@ pub(crate) fn tree(value: &Json, span: Span) -> Tree {
     converted(value, span, &|text| escaped(text).into())
 }
 
-/// Converts a condition to a tree at a position. Its texts are expressions.
-pub(crate) fn condition(value: &Json, span: Span) -> Tree {
+/// Converts a value to a tree at a position. Its texts stay as they are, so that expressions in them are evaluated.
+pub(crate) fn unescaped(value: &Json, span: Span) -> Tree {
     converted(value, span, &|text| text.into())
 }
 

@@ -9,7 +9,7 @@ use crate::{
     CheckContext,
     calls::{CallError, Calls},
     diagnostic::Diagnostics,
-    fields::{entries, for_message, is_id, not_a_map},
+    fields::{entries, for_message, is_name, not_a_map},
     grants,
     graph::{Body, BodyIx, Bound, CycleIx, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
@@ -17,7 +17,7 @@ use crate::{
     names::{KnownInput, NameResolver, OwnerNames, Visible},
     policy,
     ports::PortMap,
-    read::{RESERVED, RawBody, RawFlow, RawNode},
+    read::{RawBody, RawFlow, RawNode},
     schema_check::{self, Part, Schemas},
     shape::Shape,
     triggers,
@@ -91,6 +91,7 @@ pub(crate) fn lower(
     if diagnostics.has_errors() || nodes.len() != flow.nodes.len() {
         return None;
     }
+    flow.vars.iter().for_each(|vars| vars.warn_of_unused(diagnostics));
     for (join, rest) in rests {
         for node in rest {
             nodes[node].cancelled_by.push(NodeIx(join as u32));
@@ -420,8 +421,9 @@ impl<'a> Lowering<'a> {
             });
             let ix = |node: &usize| NodeIx(*node as u32);
             let leaves = self.shape.cycles.left_between(*from, *to).map(|cycle| CycleIx(cycle as u32));
-            let (on, goes_back) = (self.flow.edges[*raw].on, self.shape.goes_back(index));
-            edges.push(Edge { from: ix(from), to: ix(to), on, when, goes_back, leaves, slot: slots[scope] });
+            let (written, goes_back) = (&self.flow.edges[*raw], self.shape.goes_back(index));
+            let (on, orders_only, slot) = (written.on, written.orders_only, slots[scope]);
+            edges.push(Edge { from: ix(from), to: ix(to), on, when, goes_back, orders_only, leaves, slot });
             slots[scope] += 1;
         }
         edges
@@ -492,12 +494,6 @@ impl<'a> Lowering<'a> {
         };
         shape.scopes.iter().enumerate().map(body).collect()
     }
-}
-
-/// Returns true if an expression can use the text as a root name. Reserved words are not allowed.
-fn is_name(text: &str) -> bool {
-    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    plain && is_id(text) && !RESERVED.contains(&text)
 }
 
 fn shown_chain(chain: &[String]) -> String {

@@ -1,8 +1,10 @@
 //! Resolves the root names of expressions. Reports names that an expression cannot use where it stands.
 
 mod facts;
+mod inbound;
 mod known_input;
 mod passes;
+mod reach;
 mod suggest;
 
 use std::{collections::HashSet, iter, sync::Arc};
@@ -15,11 +17,14 @@ use self::suggest::suggest;
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::for_message,
-    graph::{NodeIx, On, PassRead, Reference, Source},
+    first_node,
+    fragments::PARAMS,
+    graph::{NodeIx, PassRead, Reference, Source},
     input::{FieldReads, PathUse},
     members::{self, MissingMember},
     read::RawFlow,
     shape::Shape,
+    vars::Vars,
     yaml::Span,
 };
 
@@ -197,11 +202,13 @@ impl NameResolver<'_> {
                     self.check_source(&source, (path, 1), is_tested, span, diagnostics);
                     vec![source]
                 }
+                None if reach::is_refused(self, path.root(), span, diagnostics) => return None,
                 None => self.all_nodes(),
             })),
             name @ ("inbound" | "inbounds") => {
                 match self.inbound {
-                    true => self.check_inbound(path, is_tested, span, diagnostics),
+                    true if reach::is_refused(self, name, span, diagnostics) => return None,
+                    true => inbound::check(self, path, is_tested, span, diagnostics),
                     false => self.report_no_inbound(name, span, diagnostics),
                 }
                 Some(if name == "inbound" { Reference::Inbound } else { Reference::Inbounds })
@@ -280,6 +287,9 @@ impl NameResolver<'_> {
         span: Span,
         diagnostics: &mut Diagnostics<'_>,
     ) {
+        if let Some(vars) = first_node::of_node(self.flow, source.node.0 as usize) {
+            vars.note(path, start, span, diagnostics);
+        }
         self.check_output(source.node, (path, 0), start, span, diagnostics);
         if self.flow.strict && path.segments().len() > start && !is_tested {
             passes::check_first_pass(source, path, span, diagnostics);
@@ -316,50 +326,6 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Reports a member of `inbound` or `inbounds` that none of the edges to the node provides.
-    fn check_inbound(&self, path: &Path, is_tested: bool, span: Span, diagnostics: &mut Diagnostics<'_>) {
-        let (Visible::Before(node) | Visible::Through(node)) = self.visible else { return };
-        let is_edge = matches!(self.visible, Visible::Through(_));
-        if is_edge && self.shape.incoming[node].is_empty() && !is_tested {
-            return self.report_inbound_of_source(node, path.root(), span, diagnostics);
-        }
-        let mut edges: Vec<_> = self.shape.incoming[node].iter().map(|edge| self.shape.edges[*edge]).collect();
-        let mut start = 0;
-        if path.root() == "inbounds" {
-            let Some(Segment::Key(source)) = path.segments().first() else { return };
-            let id = |(_, from, _): &(usize, usize, usize)| self.flow.nodes[*from].id.as_str();
-            if !edges.is_empty() && !edges.iter().any(|edge| id(edge) == &**source) {
-                let help = did_you_mean(source, edges.iter().map(id));
-                let help = help.unwrap_or_else(|| "use the source of an edge to this node".to_owned());
-                let message = format!("no edge leads from `{}` to this node", for_message(source));
-                return diagnostics.new_rule("unknown_member", span, message, Some(help));
-            }
-            edges.retain(|edge| id(edge) == &**source);
-            start = 1;
-        }
-        let segments = &path.segments()[start..];
-        let mut first = None;
-        for (raw, from, _) in edges {
-            let Some(kind) = &self.types[from] else { return };
-            let on = self.flow.edges[raw].on;
-            let output = if on == On::Error { None } else { Some(members::in_output(kind, segments)) };
-            let failure = if on == On::Success { None } else { Some(members::in_failure(segments)) };
-            for absent in [output, failure].into_iter().flatten() {
-                let Some(absent) = absent else { return };
-                first.get_or_insert(absent);
-            }
-        }
-        self.report(first, (path, start), span, diagnostics);
-    }
-
-    /// Reports `inbound` in the condition of an edge whose source has no incoming edge and so no `inbound`.
-    fn report_inbound_of_source(&self, source: usize, root: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
-        let id = for_message(self.flow.nodes[source].id.as_str());
-        let why = format!("`{root}` in the condition of an edge belongs to its source, and no edge leads to `{id}`");
-        let help = format!("use `{id}`, the output of the source, or `{id}.error` if it has failed");
-        diagnostics.new_rule("unknown_member", span, why, Some(help));
-    }
-
     /// Resolves an owner's variables, or the alias of its item.
     fn owner(
         &self,
@@ -368,7 +334,7 @@ impl NameResolver<'_> {
         span: Span,
         diagnostics: &mut Diagnostics<'_>,
     ) -> Option<Reference> {
-        if let Some(owner) = self.find_owner(root) {
+        if let Some(owner) = self.find_owner(root).filter(|owner| reach::is_inside(self, *owner, span)) {
             let variables = &self.owners[owner].variables;
             if let Some(member) = member.filter(|member| {
                 self.owners[owner].is_known && *member != "last" && variables.iter().all(|name| &**name != *member)
@@ -386,7 +352,8 @@ impl NameResolver<'_> {
             }
             return Some(Reference::Owner(NodeIx(owner as u32)));
         }
-        let aliased = |owner: &usize| self.owners[*owner].alias.as_deref() == Some(root);
+        let is_inside = |owner: usize| root == PARAMS || reach::is_inside(self, owner, span);
+        let aliased = |owner: &usize| self.owners[*owner].alias.as_deref() == Some(root) && is_inside(*owner);
         let owner = self.enclosing_owners().find(aliased)?;
         Some(Reference::Alias(NodeIx(owner as u32), root.into()))
     }
@@ -419,6 +386,7 @@ impl NameResolver<'_> {
         let mut all: Vec<_> = nodes.filter_map(|node| passes::source(self, *node)).collect();
         all.retain(|source| !matches!(source.pass, PassRead::Previous(_)));
         all.sort_unstable();
+        self.flow.vars.iter().for_each(Vars::note_all);
         all
     }
 
@@ -434,7 +402,8 @@ impl NameResolver<'_> {
                 Visible::Before(own) if self.owners[own].variables.is_empty() => Some(self.flow.nodes[own].id.as_str()),
                 _ => None,
             };
-            let ids = self.shape.by_id.keys().map(String::as_str).filter(|id| Some(*id) != own);
+            let nodes = self.shape.by_id.iter().filter(|(_, node)| reach::is_inside(self, **node, span));
+            let ids = nodes.map(|(id, _)| id.as_str()).filter(|id| Some(*id) != own);
             let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]).chain(facts::NAMES);
             let help =
                 suggest(self.known_input, self.shape, id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| {
@@ -453,6 +422,9 @@ impl NameResolver<'_> {
             diagnostics.error("unknown_name", span, format!("unknown name `{}`", for_message(id)), Some(help));
             return None;
         };
+        if reach::is_node_refused(self, node, span, diagnostics) {
+            return None;
+        }
         let source = passes::source(self, node);
         if source.is_none() {
             let hidden = facts::hidden_by(id);

@@ -8,12 +8,15 @@ use crate::{
     defaults::{self, Defaults},
     diagnostic::Diagnostics,
     edges::{self, RawEdge},
-    fields::{check_keys, check_keys_or, entries, flag, for_message, is_flow_name, is_id, list, map, required, text},
+    fields::{
+        RESERVED, check_keys, check_keys_or, entries, flag, for_message, is_flow_name, is_id, list, map, required, text,
+    },
     flow_keys::MisplacedKeys,
     graph::{FlowPolicy, Join, NodePolicy},
     key_hints,
     labels::{self, Labels},
     policy,
+    vars::{VARS, Vars},
     yaml::{Kind, Span, Tree},
 };
 
@@ -43,6 +46,8 @@ pub(crate) struct RawFlow<'t> {
     pub(crate) is_agentic: bool,
     /// The nodes outside of bodies at which a run begins. `None`: those to which only edges lead that go back.
     pub(crate) starts: Option<Vec<usize>>,
+    /// The named values, whose node the module `first_node` adds.
+    pub(crate) vars: Option<Vars<'t>>,
     /// The references of the steps dialect, such as `$ctx.a`, by the positions of the bindings that replaced them.
     /// Messages show the references instead of the bindings. `None` for other dialects.
     pub(crate) references: Option<&'t HashMap<Span, String>>,
@@ -84,8 +89,10 @@ pub(crate) enum RawBody {
     Ids(Vec<(String, Span)>),
 }
 
-const TOP_LEVEL_KEYS: [&str; 3] = ["flow", "nodes", "edges"];
-const FLOW_KEYS: [&str; 14] = [
+/// The member of a flow that has its fragments. They are written out before the flow is read.
+pub(crate) const FRAGMENTS_KEY: &str = "fragments";
+const TOP_LEVEL_KEYS: [&str; 4] = ["flow", "nodes", "edges", FRAGMENTS_KEY];
+const FLOW_KEYS: [&str; 15] = [
     "name",
     "version",
     "description",
@@ -98,6 +105,7 @@ const FLOW_KEYS: [&str; 14] = [
     "policy",
     "maxPasses",
     "defaults",
+    VARS,
     "packs",
     "nodePacks",
 ];
@@ -137,6 +145,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
         edges: Vec::new(),
         is_agentic: false,
         starts: None,
+        vars: None,
         references: None,
         head: tree.span,
     };
@@ -209,6 +218,7 @@ fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, diagnostics: &mut Diagn
     }
     flow.max_passes = edges::read_max_passes(head, diagnostics).map(|(number, _)| number);
     flow.defaults = defaults::read(head, diagnostics);
+    flow.vars = Vars::read(head, diagnostics);
 }
 
 fn read_graph<'t>(
@@ -336,12 +346,6 @@ pub(crate) fn parse_join(join: &str) -> Option<Join> {
         _ => None,
     }
 }
-
-/// Names that cannot be ids, because they have another meaning in expressions.
-pub(crate) const RESERVED: [&str; 15] = [
-    "flow", "nodes", "inbound", "inbounds", "true", "false", "null", "none", "not", "and", "or", "in", "is", "if",
-    "else",
-];
 
 fn check_id(id: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
     if !is_id(id) {

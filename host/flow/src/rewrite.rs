@@ -1,17 +1,17 @@
 //! Rewrites the edges of a flow's text in their short or their long form. All other text, comments among it, stays as it
 //! is.
 
-use std::{iter, ops::Range};
+use std::{collections::HashMap, iter, ops::Range};
 
 use flowcell_contract::Json;
 
 use crate::{
     CheckMode, Graph, Source,
     diagnostic::Diagnostics,
-    edges::{self, MAX_PASSES_KEY, RawEdge},
+    edges::{self, INBOUND_KEY, MAX_PASSES_KEY, RawEdge},
     graph::On,
     ports::PortMap,
-    read,
+    read::{self, FRAGMENTS_KEY},
     yaml::{self, Kind, Tree},
 };
 
@@ -35,12 +35,13 @@ pub struct Rewritten {
     /// The number of items of the lists `edges` that were rewritten.
     pub changed: usize,
     /// The lines of the items that keep their form, because the other form cannot express them, or because a comment or
-    /// a line break stands inside them.
+    /// a line break stands inside them, or because they belong to a fragment.
     pub kept: Vec<usize>,
 }
 
 /// Rewrites all edges in the lists `edges` of a flow and its bodies. In the short form, an edge without a condition that
-/// begins where the one before it ends is joined to it, up to [`CHAIN_WIDTH`]. The key `after` of nodes stays as it is. `graph` is the graph of the flow. The caller checks the new text, and that it gives the
+/// begins where the one before it ends is joined to it, up to [`CHAIN_WIDTH`]. The key `after` of nodes and the edges of
+/// fragments stay. `graph` is the graph of the flow. The caller checks the new text, and that it gives the
 /// [same graph](is_same). A flow in another dialect stays as it is.
 pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritten {
     let mut rewritten = Rewritten { text: String::with_capacity(source.text.len()), changed: 0, kept: Vec::new() };
@@ -50,7 +51,9 @@ pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritte
     // The text has been checked before.
     let mut diagnostics = Diagnostics::new(&source.name, &source.text, CheckMode::Stored);
     let flow = read::read(&tree, &mut diagnostics);
-    let types: Vec<_> = graph.nodes.iter().map(|node| Some(node.node_type.clone())).collect();
+    // The graph has the nodes of the fragments, too, and a use is a scope in it.
+    let by_id: HashMap<_, _> = graph.nodes.iter().map(|node| (node.id.as_str(), &node.node_type)).collect();
+    let types: Vec<_> = flow.nodes.iter().map(|node| by_id.get(node.id.as_str()).map(|kind| (*kind).clone())).collect();
     let mut ports = PortMap::new(&flow.nodes, &types);
     let mut items = Vec::new();
     collect_items(&tree, &mut items);
@@ -97,6 +100,12 @@ pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritte
         copied = range.end;
     }
     rewritten.text.push_str(&source.text[copied..]);
+    let fragments = tree.member(FRAGMENTS_KEY).map(Tree::values).unwrap_or_default();
+    let mut left = Vec::new();
+    fragments.into_iter().for_each(|fragment| collect_items(fragment, &mut left));
+    let left = left.into_iter().filter(|item| is_map(item) == (form == EdgeForm::Short));
+    rewritten.kept.extend(left.map(|item| item.span.line));
+    rewritten.kept.sort_unstable();
     rewritten
 }
 
@@ -180,7 +189,7 @@ impl Rewriter<'_> {
     }
 
     fn short(&self, edge: &RawEdge<'_>, ports: &mut PortMap<'_>) -> Option<String> {
-        if edge.max_passes.is_some() {
+        if edge.max_passes.is_some() || edge.orders_only {
             return None;
         }
         let label = match (&edge.when, edge.on) {
@@ -208,7 +217,8 @@ impl Rewriter<'_> {
         let on = on.map(|on| ("on", on.into()));
         let when = edge.when.as_ref().map(|when| ("when", when.json()));
         let passes = edge.max_passes.map(|(number, _)| (MAX_PASSES_KEY, number.into()));
-        let edge = Json::object(ends.into_iter().chain(on).chain(when).chain(passes));
+        let inbound = edge.orders_only.then(|| (INBOUND_KEY, Json::Bool(false)));
+        let edge = Json::object(ends.into_iter().chain(on).chain(when).chain(inbound).chain(passes));
         if self.is_json { edge.to_text() } else { yaml_text(&edge) }
     }
 }

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use crate::{
     edges::DEFAULT_MAX_PASSES,
-    limits::{LABEL_BYTES, LABELS, MAX_PASSES, RETRY_CODE_BYTES, RETRY_CODES, RETRY_RULES},
+    limits::{
+        FRAGMENT_PARAMS, FRAGMENTS, LABEL_BYTES, LABELS, MAX_PASSES, RETRY_CODE_BYTES, RETRY_CODES, RETRY_RULES, VARS,
+    },
 };
 
 /// Returns the schema of the graph dialect (2020-12).
@@ -20,8 +22,15 @@ pub fn schema() -> Value {
             "flow": flow_schema(),
             "nodes": { "type": "array", "items": { "$ref": "#/$defs/node" }, "description": "The nodes of the graph" },
             "edges": { "type": "array", "items": { "$ref": "#/$defs/edge" }, "description": "The edges between nodes" },
+            "fragments": {
+                "type": "object",
+                "maxProperties": FRAGMENTS,
+                "propertyNames": { "$ref": "#/$defs/id" },
+                "additionalProperties": { "$ref": "#/$defs/fragment" },
+                "description": "Parts of the graph with parameters, by name; nodes with `use` are replaced by them",
+            },
         },
-        "$defs": { "node": node_schema(), "edge": edge_schema(), "edgeMap": edge_map_schema(), "nodePolicy": node_policy_schema(), "condition": condition_schema(), "id": {
+        "$defs": { "node": node_schema(), "edge": edge_schema(), "edgeMap": edge_map_schema(), "fragment": fragment_schema(), "nodePolicy": node_policy_schema(), "condition": condition_schema(), "id": {
             "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_-]{0,63}$",
         } },
     })
@@ -171,6 +180,12 @@ fn flow_schema() -> Value {
                 "description": "Grants and the policy of nodes that do not set their own",
             },
             "maxPasses": max_passes("Maximum number of passes of each cycle of edges that sets no other"),
+            "vars": {
+                "type": "object",
+                "maxProperties": VARS,
+                "propertyNames": { "pattern": NAME },
+                "description": "Named values, computed once at the start: `{{ vars.NAME }}`",
+            },
             "packs": { "type": "array", "items": { "type": "string" }, "description": "Paths of packs in addition to the catalog" },
             "nodePacks": { "type": "array", "items": { "type": "string" }, "description": "Names of packs" },
             "policy": {
@@ -239,11 +254,14 @@ fn trigger_schema() -> Value {
 fn node_schema() -> Value {
     json!({
         "type": "object",
-        "required": ["id", "type"],
+        "required": ["id"],
+        "oneOf": [{ "required": ["type"] }, { "required": ["use"] }],
         "additionalProperties": false,
         "properties": {
             "id": { "$ref": "#/$defs/id" },
             "type": { "type": "string", "description": "A node type, such as control.if, or acme.greet@1.2" },
+            "use": { "$ref": "#/$defs/id", "description": "In place of `type`: the name of a fragment" },
+            "with": { "type": "object", "description": "With `use`: the values of the fragment's parameters" },
             "after": {
                 "anyOf": [{ "$ref": "#/$defs/id" }, { "type": "array", "items": { "$ref": "#/$defs/id" } }],
                 "description": "Ids of nodes from which an edge leads here",
@@ -275,6 +293,30 @@ fn node_schema() -> Value {
             },
             "bodyOutput": { "description": "Result of one iteration of the body" },
             "undo": { "$ref": "#/$defs/id", "description": "The node that undoes this one if the scope or the flow fails" },
+        },
+    })
+}
+
+/// The names that expressions can use as roots or members.
+const NAME: &str = "^[A-Za-z_][A-Za-z0-9_]{0,63}$";
+
+fn fragment_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["nodes"],
+        "additionalProperties": false,
+        "properties": {
+            "description": { "type": "string", "description": "Purpose of the fragment" },
+            "params": {
+                "type": "object",
+                "maxProperties": FRAGMENT_PARAMS,
+                "propertyNames": { "pattern": NAME },
+                "additionalProperties": { "type": "object", "description": "JSON Schema of the values; with `default` the parameter is optional" },
+                "description": "The parameters, which the nodes read as `{{ params.NAME }}`",
+            },
+            "nodes": { "type": "array", "minItems": 1, "items": { "$ref": "#/$defs/node" } },
+            "edges": { "type": "array", "items": { "$ref": "#/$defs/edge" } },
+            "output": { "description": "The output of a use; by default the output of the last node" },
         },
     })
 }
@@ -345,6 +387,7 @@ fn edge_map_schema() -> Value {
             "to": { "$ref": "#/$defs/id" },
             "on": { "enum": ["success", "error", "end"], "default": "success" },
             "when": { "$ref": "#/$defs/condition" },
+            "inbound": { "type": "boolean", "default": true, "description": "If false, the edge only orders its nodes, and `inbound` and `inbounds` leave its source out" },
             "maxPasses": max_passes("Maximum number of passes of the cycle that this edge closes"),
         },
     })

@@ -223,7 +223,7 @@ fn depends_on_bindings(error: &ValidationError<'_>, at: &Tree) -> bool {
 }
 
 /// Returns true if the value contains a binding.
-fn is_bound(tree: &Tree) -> bool {
+pub(crate) fn is_bound(tree: &Tree) -> bool {
     match &tree.kind {
         Kind::Scalar(json) => json.as_str().is_some_and(|text| text.contains("{{")),
         Kind::List(items) => items.iter().any(is_bound),
@@ -364,6 +364,22 @@ fn check_schema_now(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>
         report_patterns(pattern_errors, schema, diagnostics);
     }
     None
+}
+
+/// Returns the places where the literal parts of a value do not match a schema, with the causes.
+pub(crate) fn misfits(value: &Tree, schema: Option<&Schema>) -> Vec<(Span, String)> {
+    let Some(schema) = schema else { return Vec::new() };
+    let json = value.json();
+    let errors = match schema.errors(&json, Budget::FULL) {
+        Ok(errors) => errors,
+        Err(error) => return vec![(value.span, error.to_string())],
+    };
+    let misfit = |error: &ValidationError<'_>| {
+        let at = value.nearest(error.instance_path().as_str());
+        let cause = || error.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
+        (!depends_on_bindings(error, at)).then(|| (at.span, cause()))
+    };
+    errors.iter().filter_map(misfit).collect()
 }
 
 /// Checks a flow's `inputSchema`, and the defaults of its input against it. Missing members are allowed, because the

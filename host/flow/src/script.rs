@@ -47,7 +47,7 @@ pub(crate) fn lower(
     context: &dyn CheckContext,
     diagnostics: &mut Diagnostics<'_>,
 ) -> Option<Graph> {
-    let start = Span { line: 1, column: 1, len: 0, start: 0 };
+    let start = Span { line: 1, column: 1, ..Span::default() };
     let name = name(source, start, diagnostics)?;
     let outline = match context.outline(source) {
         Ok(outline) => outline,
@@ -84,6 +84,7 @@ pub(crate) fn lower(
         edges: Vec::new(),
         is_agentic: false,
         starts: None,
+        vars: None,
         references: None,
         head: start,
     };

@@ -18,6 +18,8 @@ pub(crate) struct Span {
     pub(crate) len: usize,
     /// Byte offset in the whole text.
     pub(crate) start: usize,
+    /// The copy of a fragment that the value stands in, counted from 1; 0 outside of fragments.
+    pub(crate) copy: u32,
 }
 
 impl From<Location> for Span {
@@ -27,6 +29,7 @@ impl From<Location> for Span {
             column: location.column() as usize,
             len: location.span().len() as usize,
             start: location.span().byte_offset().unwrap_or_default() as usize,
+            copy: 0,
         }
     }
 }
@@ -78,6 +81,14 @@ impl Tree {
         }
     }
 
+    /// Returns the values of a map; no values for any other value.
+    pub(crate) fn values(&self) -> Vec<&Tree> {
+        match &self.kind {
+            Kind::Map(entries) => entries.iter().map(|entry| &entry.value).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     pub(crate) fn member(&self, key: &str) -> Option<&Tree> {
         match &self.kind {
             Kind::Map(entries) => entries.iter().find(|entry| &*entry.key == key).map(|entry| &entry.value),
@@ -101,6 +112,20 @@ impl Tree {
             }
         }
         at
+    }
+
+    /// Returns the value at a JSON Pointer, to change it.
+    pub(crate) fn part_mut(&mut self, pointer: &str) -> Option<&mut Tree> {
+        pointer.split('/').skip(1).try_fold(self, |at, token| {
+            let token = token.replace("~1", "/").replace("~0", "~");
+            match &mut at.kind {
+                Kind::Map(entries) => {
+                    entries.iter_mut().find(|entry| *entry.key == *token).map(|entry| &mut entry.value)
+                }
+                Kind::List(items) => items.get_mut(token.parse::<usize>().ok()?),
+                Kind::Scalar(_) => None,
+            }
+        })
     }
 
     /// Returns the position of the key that a JSON Pointer ends with; `None` if there is no such key.
@@ -133,10 +158,10 @@ pub(crate) struct SyntaxError {
 pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
     if text.len() > limits::DOCUMENT_BYTES {
         let message = format!("the document has {} bytes; the limit is {}", text.len(), limits::DOCUMENT_BYTES);
-        return Err(SyntaxError { span: Span { line: 1, column: 1, len: 0, start: 0 }, message, help: None });
+        return Err(SyntaxError { span: Span { line: 1, column: 1, ..Span::default() }, message, help: None });
     }
     serde_yaml::from_str_with_options(text, options()).map_err(|error| {
-        let span = error.location().map_or(Span { line: 1, column: 1, len: 0, start: 0 }, Span::from);
+        let span = error.location().map_or(Span { line: 1, column: 1, ..Span::default() }, Span::from);
         match is_bare_binding(text, span) {
             true => SyntaxError {
                 span,

@@ -20,7 +20,9 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn catalog() -> Catalog {
-    golden::catalog(&["catalog.yaml", "another-pack.yaml", "http-pack.yaml"].map(folder))
+    golden::catalog(
+        &["catalog.yaml", "another-pack.yaml", "http-pack.yaml", "control-pack.yaml", "data-pack.yaml"].map(folder),
+    )
 }
 
 /// A context in which the test cases are the library of flows.

@@ -341,6 +341,9 @@ impl Viewpoint<'_> {
             flowcell_flow::graph::Join::Any => self.state.task(key).first_fired?,
             _ => self.fired_edges(key).next()?,
         };
+        if self.state.graph.edge(edge).orders_only {
+            return None;
+        }
         Some(edge_value(self.state, key.scope, edge))
     }
 
@@ -362,9 +365,11 @@ impl Viewpoint<'_> {
         is_entry.then(|| self.state.round(key.scope, cycle))
     }
 
-    /// Returns the edges that have fired and that the task waited for, in the order of the file.
+    /// Returns the edges that have fired and that the task waited for, in the order of the file. Leaves out those that only
+    /// order their nodes.
     fn fired_edges(&self, key: TaskKey) -> impl Iterator<Item = EdgeIx> {
-        let incoming = self.state.graph.node(key.node).incoming.iter().copied();
+        let graph = &self.state.graph;
+        let incoming = graph.node(key.node).incoming.iter().copied().filter(|edge| !graph.edge(*edge).orders_only);
         incoming.filter(move |edge| !self.state.goes_back(*edge) && self.fired(key.scope, *edge))
     }
 

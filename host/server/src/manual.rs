@@ -63,7 +63,7 @@ pub const PAGES: &[Page] = pages! {
     HowTo: "run" "test" "runs" "inputs" "eval" "migrate" "bulk" "retry" "loops" "scopes" "approvals" "http-calls" "secret" "files" "trigger" "agents" "services"
         "script" "steps" "chat" "channels" "serve" "monitor" "runbook" "tenant" "processes" "store" "mcp" "node" "packs"
         "embed";
-    Reference: "language" "expressions" "functions" "readiness" "catalog" "cli" "http" "grants" "limits" "errors" "diagnostics";
+    Reference: "language" "fragments" "expressions" "functions" "readiness" "catalog" "cli" "http" "grants" "limits" "errors" "diagnostics";
     Explanation: "durability" "sandbox" "tenancy" "determinism" "gaps";
 };
 

@@ -51,6 +51,8 @@ const EXAMPLES: &[Example] = &[
     Example::new("hello", "graph", &["hello.yaml", "hello.test.yaml"], "", "makes a text from a value"),
     Example::new("triage", "graph", &["triage.yaml", "triage.test.yaml"], "", "takes one of three paths"),
     Example::new("short", "graph", &["short.yaml", "short.test.yaml"], "", "writes its edges in short forms"),
+    Example::new("vars", "graph", &["vars.yaml"], "", "computes named values once"),
+    Example::new("fragments", "graph", &["fragments.yaml"], "", "uses a part with parameters twice"),
     Example::new("parallel", "graph", &["parallel.yaml"], "", "runs three nodes at the same time and joins them"),
     Example::new("orders", "graph", &["orders.yaml"], "", "sorts, groups and merges the orders of two shops"),
     Example::new("race", "graph", &["race.yaml"], "", "takes the first answer and cancels the slow branch"),

@@ -106,7 +106,7 @@ pub fn agent(source: &Source) -> CheckedAgent {
 /// Reads an agent's file. `mode` is the check mode of the flow that uses the agent.
 pub(crate) fn agent_in_mode(source: &Source, mode: CheckMode) -> CheckedAgent {
     let mut diagnostics = Diagnostics::new(&source.name, &source.text, mode);
-    let start = Span { line: 1, column: 1, len: 1, start: 0 };
+    let start = Span { line: 1, column: 1, len: 1, ..Span::default() };
     let id = name::file_stem(&source.name);
     if !is_kebab_case(id) {
         let message = format!("`{}` is not a valid agent name", for_message(id));

@@ -106,7 +106,7 @@ impl<'a> Generator<'a> {
         let step = &self.flow.steps[link.from];
         let rule = rule(step, link)?;
         let values = PlaceholderValues { args: &args_of(&step.id), iteration: self.iteration(link.from) };
-        Some(literal::condition(&rule.when.as_ref()?.condition(values), rule.span))
+        Some(literal::unescaped(&rule.when.as_ref()?.condition(values), rule.span))
     }
 
     fn node(&self, index: usize, reached: &HashSet<usize>) -> GeneratedNode {
@@ -248,6 +248,7 @@ impl Generated<'_> {
             edges: self.edges.iter().map(|edge| self.raw_edge(edge)).collect(),
             is_agentic: true,
             starts: self.starts(),
+            vars: None,
             references: None,
             head: flow.head,
         }
@@ -298,6 +299,7 @@ impl Generated<'_> {
             label: None,
             is_short: false,
             max_passes: self.max_passes(edge.link),
+            orders_only: false,
             span: edge.link.span,
         }
     }

@@ -25,7 +25,9 @@ pub(super) fn suggest(known_input: &KnownInput, shape: &Shape, root: &str) -> Op
             "expressions cannot read secrets; grant the secret to the node that sends it: \
              `grants: { secrets: [{ name: …, header: authorization, prefix: \"Bearer \" }] }`"
         }
-        "input" | "inputs" | "params" | "parameters" | "args" | "vars" => "the run's input is `flow.input`",
+        "vars" => "declare it in `flow: { vars: { … } }`; the run's input is `flow.input`",
+        "params" => "parameters are known inside of fragments; the run's input is `flow.input`",
+        "input" | "inputs" | "parameters" | "args" => "the run's input is `flow.input`",
         "steps" | "node" | "outputs" | "tasks" | "jobs" => "use a node's id for its output",
         "json" | "data" | "prev" | "previous" | "result" => "the output of the preceding node is `inbound`",
         "item" | "index" | "loop" => "inside a body use the owner's id: `each.item`, `each.index`",

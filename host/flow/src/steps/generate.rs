@@ -82,6 +82,7 @@ impl<'a> Generated<'a> {
             edges: steps.windows(2).map(|pair| raw_edge(&pair[0], &pair[1])).collect(),
             is_agentic: false,
             starts: None,
+            vars: None,
             references: Some(&self.references),
             head: self.flow.head,
         }
@@ -121,6 +122,7 @@ fn raw_edge<'s>(from: &RawStep<'_>, to: &RawStep<'_>) -> RawEdge<'s> {
         when: None,
         label: None,
         is_short: false,
+        orders_only: false,
         max_passes: None,
         span,
     }

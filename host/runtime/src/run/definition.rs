@@ -155,6 +155,7 @@ impl Versions<'_> {
                 cycle.map(|cycle| graph.cycle(cycle).max_passes)
             };
             old.on == new.on
+                && old.orders_only == new.orders_only
                 && limit(self.old.0, old) == limit(self.new.0, new)
                 && self.same_ids(&[old.from], &[new.from])
                 && self.same_conditions(old.when.as_ref(), new.when.as_ref())

@@ -153,6 +153,7 @@ fn lower_body(scripted: &mut Scripted, body: &PlannedBody, owner: Option<NodeIx>
     for (slot, (from, to, on)) in body.edges.iter().enumerate() {
         let ix = EdgeIx(scripted.graph.edges.len() as u32);
         let edge = Edge {
+            orders_only: false,
             from: nodes[*from],
             to: nodes[*to],
             on: *on,

@@ -1,0 +1,65 @@
+//! Fragments: parts of a graph with parameters. Each use of a fragment is written out as a `control.scope` whose body is a
+//! copy of the fragment, before the flow is read. So the rest of the check, and the runtime, know nodes only.
+
+mod arguments;
+mod definition;
+mod size;
+mod write_out;
+
+use std::borrow::Cow;
+
+use flowcell_contract::Catalog;
+
+use self::{definition::Fragments, size::is_within_limits, write_out::Writer};
+use crate::{
+    diagnostic::Diagnostics,
+    read::FRAGMENTS_KEY,
+    yaml::{Kind, Tree},
+};
+
+/// The name of the parameters in a fragment: the name under which the scopes in place of the uses give their values.
+pub(crate) const PARAMS: &str = "params";
+/// The key of a node that is a use of a fragment.
+pub(crate) const USE_KEY: &str = "use";
+
+/// Returns a flow with its uses of fragments written out. Reports mistakes in the fragments and their uses. Returns
+/// `None` if the uses cannot be written out.
+pub(crate) fn write_out<'t>(
+    flow: &'t Tree,
+    catalog: &Catalog,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<Cow<'t, Tree>> {
+    if flow.member(FRAGMENTS_KEY).is_none() && uses(flow).is_empty() {
+        return Some(Cow::Borrowed(flow));
+    }
+    let before = diagnostics.error_count();
+    let fragments = Fragments::read(flow, diagnostics);
+    if diagnostics.error_count() > before || !is_within_limits(flow, &fragments, diagnostics) {
+        return None;
+    }
+    fragments.warn_of_unused(flow, diagnostics);
+    let written = Writer::new(&fragments, catalog, diagnostics).flow(flow);
+    (diagnostics.error_count() == before).then_some(Cow::Owned(written))
+}
+
+/// Returns all uses of fragments in a graph and in the bodies that are written in it.
+fn uses(graph: &Tree) -> Vec<&Tree> {
+    nodes(graph).into_iter().filter(|node| node.member(USE_KEY).is_some()).collect()
+}
+
+/// Returns all nodes of a graph, and those in the bodies that are written in it.
+fn nodes(graph: &Tree) -> Vec<&Tree> {
+    let mut found = Vec::new();
+    for node in graph.member("nodes").map(Tree::items).unwrap_or_default() {
+        found.push(node);
+        found.extend(
+            node.member("body").filter(|body| matches!(body.kind, Kind::Map(_))).map(nodes).unwrap_or_default(),
+        );
+    }
+    found
+}
+
+/// Returns the text of a member of a node, or an empty text.
+fn text_of<'t>(node: &'t Tree, key: &str) -> &'t str {
+    node.member(key).and_then(Tree::text).unwrap_or_default()
+}
