@@ -1,23 +1,20 @@
 //! Compiles fields that the manifest marks as conditions or templates, and converts their errors to failures.
 
-use flowcell_expr::{Binding, Condition, ExprError, enable_dates};
+use flowcell_expr::{Binding, Condition, ExprError};
 use flowcell_sdk::prelude::*;
 
 /// Compiles a condition.
 pub(crate) fn condition(raw: &flowcell_expr::Json) -> Result<Condition> {
-    enable_dates();
     Condition::compile(raw).map_err(|errors| refuse(&errors))
 }
 
 /// Compiles a template.
 pub(crate) fn template(raw: &flowcell_expr::Json) -> Result<Binding> {
-    enable_dates();
     Binding::compile(raw).map_err(|errors| refuse(&errors))
 }
 
 /// Compiles one expression.
 pub(crate) fn expression(raw: &flowcell_expr::Json) -> Result<Binding> {
-    enable_dates();
     let text = raw.as_str().ok_or_else(|| Failure::invalid_input("an expression must be a text"))?;
     Binding::expression(text).map_err(|errors| refuse(&errors))
 }

@@ -1,7 +1,7 @@
 //! The table of the functions of expressions: filters, tests and functions that are called. The checks of names, the
 //! suggestions, the manual and the command line all read this table.
 
-pub(crate) mod dates;
+mod dates;
 mod encodings;
 mod foreign;
 mod lists;

@@ -34,7 +34,6 @@ mod tree;
 mod values;
 
 pub use dates::{instant_milliseconds, instant_text};
-pub use environment::enable_dates;
 pub use names::RANDOM;
 pub(crate) use program::Expression;
 pub(crate) use scan::{Piece, pieces, split, whole};

@@ -2,7 +2,7 @@
 
 use super::{Function, filter};
 
-pub(crate) const FUNCTIONS: &[Function] = &[
+pub(super) const FUNCTIONS: &[Function] = &[
     filter(
         &["dateadd"],
         "x | dateadd(duration, zone=null)",

@@ -1,8 +1,8 @@
 //! The MiniJinja environment: no templates, no functions, only the listed filters and tests.
 
-use std::sync::{LazyLock, OnceLock};
+use std::sync::LazyLock;
 
-use minijinja::{Environment, Error, UndefinedBehavior, Value, filters as builtin, tests, value::Rest};
+use minijinja::{Environment, Error, UndefinedBehavior, Value, filters as builtin, tests};
 
 use super::{
     arithmetic,
@@ -15,8 +15,7 @@ use super::{
     lists::{WITH_CASE, as_list, group_by, with_case},
     lookup,
     names::{self, builtin_filters, builtin_tests},
-    operands::{self, invalid},
-    random, searches, shapes,
+    operands, random, searches, shapes,
 };
 use crate::limits;
 
@@ -30,11 +29,7 @@ pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(||
     add_texts(&mut environment);
     add_codes(&mut environment);
     add_values(&mut environment);
-    match DATES.get() {
-        Some(add) => add(&mut environment),
-        None if cfg!(target_family = "wasm") => add_missing_dates(&mut environment),
-        None => add_dates(&mut environment),
-    }
+    add_dates(&mut environment);
     add_functions(&mut environment, random::functions());
     add_tests(&mut environment);
     compare::add(&mut environment);
@@ -277,15 +272,6 @@ fn add_values(environment: &mut Environment<'static>) {
     add_functions(environment, values);
 }
 
-/// The function that adds the functions for dates; a pack sets it with [`enable_dates`].
-static DATES: OnceLock<fn(&mut Environment<'static>)> = OnceLock::new();
-
-/// Lets the expressions of this pack use the functions for dates. They are large, so a pack contains them only if it
-/// calls this, before its first expression. The host always has them.
-pub fn enable_dates() {
-    DATES.get_or_init(|| add_dates);
-}
-
 /// Adds the functions for dates.
 fn add_dates(environment: &mut Environment<'static>) {
     let dates: [(&'static str, Function); 7] = [
@@ -323,16 +309,6 @@ fn add_dates(environment: &mut Environment<'static>) {
         ("durationformat", Function::new(1, false, |_, with| dates::duration_format(with.get(0)?).map(Value::from))),
     ];
     add_functions(environment, dates);
-}
-
-/// Adds filters that only explain that this pack has no functions for dates.
-fn add_missing_dates(environment: &mut Environment<'static>) {
-    for name in names::functions_of_dates() {
-        environment.add_filter(name, move |_: Rest<Value>| -> Result<Value, Error> {
-            let hint = "write the condition on an edge, or compute the date in the input of a node before";
-            Err(invalid(format!("`{name}` does not work in the conditions of this node type: {hint}")))
-        });
-    }
 }
 
 fn add_tests(environment: &mut Environment<'static>) {

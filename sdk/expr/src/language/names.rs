@@ -125,8 +125,3 @@ pub(super) fn filters() -> impl Iterator<Item = &'static str> + Clone {
 pub(super) fn tests() -> impl Iterator<Item = &'static str> + Clone {
     functions::names(FunctionKind::Test)
 }
-
-/// Returns the names of the functions for dates.
-pub(super) fn functions_of_dates() -> impl Iterator<Item = &'static str> {
-    functions::dates::FUNCTIONS.iter().map(functions::Function::name)
-}
