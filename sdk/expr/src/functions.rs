@@ -61,6 +61,12 @@ impl Function {
         self.names.first().copied().unwrap_or_default()
     }
 
+    /// Returns the names of the optional arguments.
+    pub fn optional_arguments(&self) -> impl Iterator<Item = &'static str> {
+        let arguments = self.signature.split_once('(').map_or("", |(_, arguments)| arguments);
+        arguments.split(", ").filter_map(|argument| argument.split_once('=')).map(|(name, _)| name)
+    }
+
     /// Returns the hint for an expression that uses this function in another way. `value` is the operand.
     pub(crate) fn usage(&self, value: &str) -> String {
         let name = self.name();

@@ -13,6 +13,7 @@
 
 mod allowance;
 mod binding;
+mod call;
 mod captured;
 mod condition;
 mod error;
@@ -35,6 +36,7 @@ mod suggest;
 
 pub use allowance::{Metered, metered};
 pub use binding::Binding;
+pub use call::call;
 pub use captured::{Captured, CapturedKind};
 pub use condition::Condition;
 pub use error::ExprError;

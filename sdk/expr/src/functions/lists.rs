@@ -47,8 +47,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ),
     filter(
         &["map"],
-        "list | map(filter, argument…)",
-        "Applies a filter to each item. `map(attribute=name, default=x)` gives one member of each item.",
+        "list | map(filter, argument…, attribute=null, default=null)",
+        "Applies a filter to each item; with `attribute` in place of a filter, gives one member of each item, or `default`.",
         ("orders | map(attribute='id')", "[7,9,3]"),
     ),
     filter(
