@@ -12,6 +12,8 @@
 //! | services | the object `services`: inputs, outputs, and a function for every service |
 //! | calls | calls of services that are in progress |
 //! | console | the object `console` |
+//! | globals | globals whose values are created when a script first uses them |
+//! | functions | the global `fn`, with the functions of expressions |
 //! | web | names of the web platform, such as `URL` and `crypto` |
 //! | rejections | rejected promises without a handler |
 //! | value | conversion between JavaScript values and JSON |
@@ -21,6 +23,8 @@
 mod calls;
 mod console;
 mod declare;
+mod functions;
+mod globals;
 mod input;
 mod outline;
 mod rejections;

@@ -12,7 +12,7 @@ use flowcell_sdk::{Failure, Result, log};
 use serde_json::{Map, Value};
 
 use crate::{
-    console, declare, input::Input, outline::Outline, rejections::Rejections, services, session::Session, syntax,
+    console, declare, functions, input::Input, outline::Outline, rejections::Rejections, services, session::Session, syntax,
     text::Depth, trouble, value, web,
 };
 
@@ -173,6 +173,7 @@ fn new_engine(rejections: &Rc<Rejections>, session: &Rc<Session>) -> Result<Cont
     context.insert_data(session.clone());
     console::install(&mut context)?;
     web::install(&mut context)?;
+    functions::install(&mut context)?;
     Ok(context)
 }
 

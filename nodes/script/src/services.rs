@@ -10,10 +10,7 @@ use boa_engine::{
 };
 use serde_json::{Map, Value};
 
-use crate::{declare::id, session::Session, thrown::error, value};
-
-/// Names that are never services. JavaScript itself looks them up, to recognise a promise or a custom JSON form.
-const RESERVED: [&str; 2] = ["then", "toJSON"];
+use crate::{declare::id, globals::READ_BY_LANGUAGE, session::Session, thrown::error, value};
 
 /// Creates the object with these inputs.
 pub(crate) fn object(inputs: &Map<String, Value>, context: &mut Context) -> JsResult<JsProxy> {
@@ -44,13 +41,13 @@ fn output(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsVa
 }
 
 /// Returns the value of `services.NAME`: the member NAME of the object, own or inherited, or else a function that
-/// calls the service NAME. A name in [`RESERVED`] is never a service.
+/// calls the service NAME. A name in [`READ_BY_LANGUAGE`] is never a service.
 fn member(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let (target, key) = (args.get_or_undefined(0), args.get_or_undefined(1));
     let target = target.as_object().ok_or_else(|| error("`services` is no longer an object"))?;
     let property = key.to_property_key(context)?;
     match key.as_string().and_then(|name| name.to_std_string().ok()) {
-        Some(name) if !RESERVED.contains(&&*name) && !target.has_property(property.clone(), context)? => {
+        Some(name) if !READ_BY_LANGUAGE.contains(&&*name) && !target.has_property(property.clone(), context)? => {
             Ok(service(&name, context).into())
         }
         _ => target.get(property, context),

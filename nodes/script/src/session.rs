@@ -1,8 +1,8 @@
 //! The state of a running script. The functions of the objects `flow` and `services` share it.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
-use boa_engine::{Context, JsResult, object::JsObject};
+use boa_engine::{Context, JsResult, JsValue, object::JsObject};
 use serde_json::{Map, Value};
 
 use crate::{calls::Calls, outline::Outline, thrown::error};
@@ -16,6 +16,8 @@ pub(crate) struct Session {
     pub(crate) inputs: RefCell<Option<JsObject>>,
     /// The outputs, by id.
     pub(crate) outputs: RefCell<Map<String, Value>>,
+    /// The values of the globals that the script has used or set; see `globals.rs`.
+    pub(crate) globals: RefCell<HashMap<&'static str, JsValue>>,
     /// The values of the names of the web platform; `None` until the script uses one.
     pub(crate) web: RefCell<Option<JsObject>>,
     /// The calls of services.

@@ -3,6 +3,7 @@
 
 mod author;
 mod bridge;
+mod functions;
 mod hostile;
 mod manifest;
 mod troubles;

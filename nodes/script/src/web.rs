@@ -1,5 +1,5 @@
 //! The names of the web platform that scripts have, such as `URL` and `crypto`. Their text in `web.js` is evaluated when
-//! a script first uses one of them, so that other scripts start as fast as without them.
+//! a script first uses one of them.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use base64::{
 use boa_engine::{
     Context, JsArgs, JsResult, JsString, JsValue, NativeFunction, Source,
     object::{
-        FunctionObjectBuilder, JsObject, ObjectInitializer,
+        JsObject, ObjectInitializer,
         builtins::{JsArray, JsUint8Array},
     },
-    property::{Attribute, PropertyDescriptor},
+    property::Attribute,
 };
 use hmac_sha2::{Digest, Sha256, Sha384, Sha512};
 use rand::Rng as _;
 use url::{Url, form_urlencoded, quirks};
 
-use crate::{session::Session, thrown::error};
+use crate::{globals, session::Session, thrown::error};
 
 /// A function that `web.js` uses.
 type Native = fn(&JsValue, &[JsValue], &mut Context) -> JsResult<JsValue>;
@@ -42,23 +42,11 @@ const FORGIVING: GeneralPurpose = GeneralPurpose::new(
 /// Maximum number of random bytes in one call; `web.js` has the same limit.
 const MAX_RANDOM_BYTES: usize = 64 << 10;
 
-/// Adds the names to the global object. Each stays an accessor: the engine remembers the place of a global, so a getter must
-/// not replace itself.
+/// Adds the names to the global object.
 pub(crate) fn install(context: &mut Context) -> JsResult<()> {
     for name in NAMES {
-        let get = NativeFunction::from_copy_closure(move |_, _, context| {
-            let values = values(context)?;
-            values.get(JsString::from(name), context)
-        });
-        let set = NativeFunction::from_copy_closure(move |_, args, context| {
-            let values = values(context)?;
-            values.create_data_property_or_throw(JsString::from(name), args.get_or_undefined(0).clone(), context)?;
-            Ok(JsValue::undefined())
-        });
-        let get = FunctionObjectBuilder::new(context.realm(), get).name(JsString::from(name)).build();
-        let set = FunctionObjectBuilder::new(context.realm(), set).name(JsString::from(name)).length(1).build();
-        let accessor = PropertyDescriptor::builder().get(get).set(set).enumerable(false).configurable(true);
-        context.global_object().define_property_or_throw(JsString::from(name), accessor.build(), context)?;
+        let create = |name, context: &mut Context| values(context)?.get(JsString::from(name), context);
+        globals::install(name, create, context)?;
     }
     Ok(())
 }
