@@ -240,6 +240,9 @@ pub enum MarkKind {
     Script,
     /// The literal path of a script beside the flow. The node receives `{ "path": …, "text": … }`.
     File,
+    /// The facts about the run: `{ "run", "flow", "task", "tenant" }`, with the members that expressions see. The host adds
+    /// the field if the flow does not write it, and if the input is not one whole `{{ }}`.
+    Facts,
     /// The number of passes that may fail before a fan-out of the node ends with [`code::TOO_MANY_FAILURES`].
     #[serde(rename = "maxFailures")]
     MaxFailures,

@@ -170,7 +170,8 @@ impl Places {
                 | Reference::Tenant
                 | Reference::Undo
                 | Reference::Now
-                | Reference::Random => reference.clone(),
+                | Reference::Random
+                | Reference::Facts => reference.clone(),
             })
         };
         let references = bound.references.iter().map(reference).collect::<Option<_>>()?;

@@ -121,6 +121,7 @@ impl Graph {
             Reference::Undo => name == "undo",
             Reference::Now => name == "now",
             Reference::Random => name == RANDOM,
+            Reference::Facts => name == FACTS,
         }
     }
 
@@ -201,6 +202,9 @@ pub struct Bound<T> {
     pub references: Vec<Reference>,
 }
 
+/// The root name of [`Reference::Facts`]. Expressions cannot use it.
+pub const FACTS: &str = " facts";
+
 /// The meaning of an expression's root name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reference {
@@ -233,6 +237,8 @@ pub enum Reference {
     Now,
     /// The seed of `uuid()` and other random values. No expression names it.
     Random,
+    /// [`FACTS`]: `{ "run": …, "flow": { "name": …, "version": … }, "task": …, "tenant": … }`. No expression names it.
+    Facts,
 }
 
 /// The flow itself, or a subgraph owned by a node.

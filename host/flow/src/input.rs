@@ -12,6 +12,7 @@ use flowcell_expr::{
 use crate::{
     CheckContext,
     diagnostic::Diagnostics,
+    graph::FACTS,
     literal::is_one_binding,
     outline,
     yaml::{Entry, Kind, Span, Tree},
@@ -149,13 +150,29 @@ impl InputCompiler<'_, '_> {
             Kind::Map(entries) if !marks.is_empty() => {
                 let member =
                     |entry: &Entry| (entry.key.clone(), self.part(&entry.value, &marks_below(marks, &entry.key)));
-                Binding::object(entries.iter().map(member).collect())
+                let mut members: Vec<_> = entries.iter().map(member).collect();
+                members.extend(self.facts(tree, marks));
+                Binding::object(members)
             }
             Kind::List(items) if !marks.is_empty() => {
                 Binding::array(items.iter().map(|item| self.part(item, &marks_below(marks, "*"))).collect())
             }
             _ => plain(tree, &mut self.reads, self.diagnostics),
         }
+    }
+
+    /// Returns the member for the facts about the run, unless no mark asks for it or the flow writes it.
+    fn facts(&mut self, tree: &Tree, marks: &OpenMarks<'_>) -> Option<(Arc<str>, Binding)> {
+        let wanted = marks.iter().find_map(|(mark, rest)| match (mark.kind, rest) {
+            (MarkKind::Facts, [name]) => Some(name),
+            _ => None,
+        })?;
+        if tree.member(wanted).is_some() {
+            return None;
+        }
+        let path = PathUse { path: Path::new(FACTS, []), span: tree.span, is_tested: false };
+        self.reads.push(FieldReads { paths: vec![path], ..FieldReads::default() });
+        Some((wanted.clone(), Binding::root(FACTS)))
     }
 
     /// Compiles a marked field.

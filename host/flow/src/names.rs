@@ -19,7 +19,7 @@ use crate::{
     fields::for_message,
     first_node,
     fragments::PARAMS,
-    graph::{NodeIx, PassRead, Reference, Source},
+    graph::{FACTS, NodeIx, PassRead, Reference, Source},
     input::{FieldReads, PathUse},
     members::{self, MissingMember},
     read::RawFlow,
@@ -167,7 +167,7 @@ impl NameResolver<'_> {
     fn is_known_root(&self, root: &str) -> bool {
         let around =
             |owner: usize| self.flow.nodes[owner].id == root || self.owners[owner].alias.as_deref() == Some(root);
-        matches!(root, "flow" | "nodes" | "inbound" | "inbounds" | RANDOM)
+        matches!(root, "flow" | "nodes" | "inbound" | "inbounds" | RANDOM | FACTS)
             || self.shape.by_id.contains_key(root)
             || self.enclosing_owners().any(around)
     }
@@ -214,6 +214,7 @@ impl NameResolver<'_> {
                 Some(if name == "inbound" { Reference::Inbound } else { Reference::Inbounds })
             }
             RANDOM => Some(Reference::Random),
+            FACTS => Some(Reference::Facts),
             root if self.is_fact(root) => self.fact(path, span, diagnostics),
             root => self.owner(root, member, span, diagnostics).or_else(|| {
                 let alone = path.segments().is_empty();

@@ -9,9 +9,9 @@ mod golden;
 use std::path::Path;
 
 use flowcell_contract::{Catalog, Json};
-use flowcell_expr::NoRoots;
 use flowcell_flow::{
     CheckContext, Checked, Graph, NoContext, Source, about,
+    graph::{FACTS, Reference},
     outline::{Outline, Port, PortKind, ScriptError},
     packs,
     script::script_label,
@@ -197,27 +197,48 @@ fn node(input: &str) -> Checked {
     load("flow.yaml", &format!("flow: {{ name: f }}\nnodes:\n  - id: a\n    type: script.run\n    input: {input}\n"))
 }
 
-/// Renders the input of the flow's only node. This input reads no values.
+/// Renders the input of the flow's only node. This input reads only the facts about the run, which are 7.
 fn rendered(checked: Checked) -> Json {
     assert_eq!(printed(&checked.diagnostics), "");
-    checked.graph.unwrap().nodes[0].input.expr.render(&NoRoots).unwrap()
+    let input = &checked.graph.unwrap().nodes[0].input;
+    assert_eq!(input.references, [Reference::Facts]);
+    input.expr.render(&Json::object([(FACTS, Json::from(7_u64))])).unwrap()
 }
 
 #[test]
 fn a_script_in_a_node_is_literal() {
     let script = "run = () => `{{ flow.input }} {% if %} {# no #}`";
     let input = rendered(node(&format!("{{ source: '{script}' }}")));
-    assert_eq!(input, Json::from(json!({ "source": script })));
+    assert_eq!(input, Json::from(json!({ "source": script, "facts": 7 })));
     let input = rendered(node("{ file: ./lib/good.js }"));
     let file = json!({ "path": "./lib/good.js", "text": "export const run = () => ({{ a: 1 }});" });
-    assert_eq!(input, Json::from(json!({ "file": file })));
+    assert_eq!(input, Json::from(json!({ "file": file, "facts": 7 })));
 }
 
 #[test]
 fn a_script_that_is_one_binding_is_evaluated() {
     let checked = node("{ source: '{{ flow.input.code }}' }");
     assert_eq!(printed(&checked.diagnostics), "");
-    assert_eq!(checked.graph.unwrap().nodes[0].input.references.len(), 1);
+    assert_eq!(checked.graph.unwrap().nodes[0].input.references, [Reference::Flow, Reference::Facts]);
+}
+
+#[test]
+fn a_script_gets_the_facts_unless_the_flow_writes_them_or_computes_the_whole_input() {
+    let source = "source: 'run = () => 1'";
+    for (input, references) in [
+        (format!("{{ {source}, facts: {{ run: {{ id: mine }} }} }}"), vec![]),
+        (format!("{{ {source}, facts: '{{{{ run }}}}' }}"), vec![Reference::Run]),
+        ("'{{ flow.input }}'".to_owned(), vec![Reference::Flow]),
+    ] {
+        let checked = node(&input);
+        assert_eq!(printed(&checked.diagnostics), "", "{input}");
+        assert_eq!(checked.graph.unwrap().nodes[0].input.references, references, "{input}");
+    }
+    // A node with the name of a fact does not hide it from the script.
+    let text = format!("flow: {{ name: f }}\nnodes:\n  - {{ id: run, type: script.run, input: {{ {source} }} }}\n");
+    let checked = load("flow.yaml", &text);
+    assert_eq!(printed(&checked.diagnostics), "");
+    assert_eq!(checked.graph.unwrap().nodes[0].input.references, [Reference::Facts]);
 }
 
 #[test]

@@ -247,18 +247,13 @@ impl Viewpoint<'_> {
             Reference::Inbound => self.inbound(),
             Reference::Inbounds => self.inbounds(),
             Reference::Run => Some(self.run()),
-            Reference::Task => self.task.map(|key| {
-                let cycle = state.cycle_of(key.node);
-                let pass = cycle.map_or(Json::Null, |cycle| Json::from(state.round(key.scope, cycle).pass));
-                Json::object([("id", Json::from(state.address(key))), ("pass", pass)])
-            }),
-            Reference::Tenant => {
-                Some(state.about.as_ref().map_or(Json::Null, |about| Json::from(about.tenant.as_str())))
-            }
+            Reference::Task => self.task(),
+            Reference::Tenant => Some(self.tenant()),
             // The value is known when the undo begins.
             Reference::Undo => Some(Json::Null),
             Reference::Now => Some(instant(self.now)),
             Reference::Random => Some(self.seed()),
+            Reference::Facts => Some(self.facts()),
         };
         if state.graph.strict { value } else { Some(value.unwrap_or_default()) }
     }
@@ -271,6 +266,29 @@ impl Viewpoint<'_> {
             ("id", about.map_or(Json::Null, |about| Json::from(about.run.as_str()))),
             ("started", instant(self.state.began)),
             ("labels", Json::object(labels)),
+        ])
+    }
+
+    fn task(&self) -> Option<Json> {
+        self.task.map(|key| {
+            let cycle = self.state.cycle_of(key.node);
+            let pass = cycle.map_or(Json::Null, |cycle| Json::from(self.state.round(key.scope, cycle).pass));
+            Json::object([("id", Json::from(self.state.address(key))), ("pass", pass)])
+        })
+    }
+
+    fn tenant(&self) -> Json {
+        self.state.about.as_ref().map_or(Json::Null, |about| Json::from(about.tenant.as_str()))
+    }
+
+    /// Returns the facts for nodes that get them as a field of their input.
+    fn facts(&self) -> Json {
+        let flow = |member| (member, self.state.flow_root.get(member).cloned().unwrap_or_default());
+        Json::object([
+            ("run", self.run()),
+            ("flow", Json::object(["name", "version"].map(flow))),
+            ("task", self.task().unwrap_or_default()),
+            ("tenant", self.tenant()),
         ])
     }
 

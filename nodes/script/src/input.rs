@@ -15,6 +15,8 @@ pub(crate) struct Input {
     pub(crate) text: String,
     /// The inputs, by id.
     pub(crate) inputs: Map<String, Value>,
+    /// The facts about the run; null if the host has not added them.
+    pub(crate) facts: Value,
 }
 
 #[derive(Deserialize)]
@@ -23,6 +25,8 @@ struct Raw {
     file: Option<File>,
     #[serde(default)]
     inputs: Map<String, Value>,
+    #[serde(default)]
+    facts: Value,
 }
 
 /// A file beside the flow, read by the host.
@@ -35,10 +39,10 @@ struct File {
 impl Input {
     /// Reads the input of a task.
     pub(crate) fn read(task: &Task) -> Result<Input> {
-        let Raw { source, file, inputs } = task.input()?;
+        let Raw { source, file, inputs, facts } = task.input()?;
         match (source, file) {
-            (Some(text), None) => Ok(Input { name: INLINE.into(), text, inputs }),
-            (None, Some(File { path, text })) => Ok(Input { name: path, text, inputs }),
+            (Some(text), None) => Ok(Input { name: INLINE.into(), text, inputs, facts }),
+            (None, Some(File { path, text })) => Ok(Input { name: path, text, inputs, facts }),
             _ => Err(Failure::invalid_input("give either `source` or `file`")),
         }
     }

@@ -12,8 +12,8 @@ use flowcell_sdk::{Failure, Result, log};
 use serde_json::{Map, Value};
 
 use crate::{
-    console, declare, functions, input::Input, outline::Outline, rejections::Rejections, services, session::Session, syntax,
-    text::Depth, trouble, value, web,
+    console, declare, functions, input::Input, outline::Outline, rejections::Rejections, services, session::Session,
+    syntax, text::Depth, trouble, value, web,
 };
 
 /// Maximum depth of nested function calls in a script. Each call takes memory of the sandbox. Calls that pass through
@@ -71,7 +71,7 @@ impl Script {
         };
         if let Some(setup) = setup {
             let flow = declare::object(&mut self.context);
-            self.call(&setup, flow.into())?;
+            self.call(&setup, &[flow.into()])?;
         }
         Ok(self.session.outline.borrow().clone())
     }
@@ -85,8 +85,10 @@ impl Script {
     pub(crate) fn run(mut self) -> Result<(Value, Map<String, Value>)> {
         let services =
             services::object(&self.input.inputs, &mut self.context).map_err(|error| self.failure_from_error(&error))?;
+        let facts = value::to_js(&self.input.facts, &mut self.context);
+        let facts = facts.map_err(|error| self.failure_from_error(&error))?;
         let run = self.find_run()?;
-        let returned = self.call(&run, services.into())?;
+        let returned = self.call(&run, &[services.into(), facts])?;
         while self.session.calls.settle_next(&mut self.context)? {
             self.run_jobs_of_promises()?;
         }
@@ -103,8 +105,8 @@ impl Script {
     }
 
     /// Calls a function and waits until the promise that it returns has settled.
-    fn call(&mut self, function: &JsObject, argument: JsValue) -> Result<JsValue> {
-        let returned = function.call(&JsValue::undefined(), &[argument], &mut self.context);
+    fn call(&mut self, function: &JsObject, arguments: &[JsValue]) -> Result<JsValue> {
+        let returned = function.call(&JsValue::undefined(), arguments, &mut self.context);
         let returned = returned.map_err(|error| self.failure_from_error(&error))?;
         let promise =
             JsPromise::resolve(returned, &mut self.context).map_err(|error| self.failure_from_error(&error))?;

@@ -11,6 +11,7 @@ use self::node::{Part, with_token};
 use crate::{
     error::ExprError,
     json::{self, Json},
+    language::Expression,
     path::Path,
     path_use::{PathUse, Reads},
     place::Place,
@@ -49,6 +50,11 @@ impl Binding {
         let literals = items.iter().map(|item| item.as_literal().cloned());
         let literal = literals.collect::<Option<Vec<Json>>>().map(|items| Json::Array(Arc::new(items)));
         Binding(Node::Array(items.into(), literal))
+    }
+
+    /// Creates a binding for the whole value of a root, which may have a name that expressions cannot use.
+    pub fn root(name: &str) -> Binding {
+        Binding(Node::Whole(Expression::from_root(name)))
     }
 
     /// Compiles a value; every string in it, at any depth, may contain `{{ }}`. Reports all errors at once.

@@ -11,10 +11,10 @@ use crate::{
 
 /// Draws random numbers, sends them to the endpoint, and waits for the response, twice.
 const DRAWS: &str = "
-const draw = () => ({ random: Math.random(), now: Date.now(), date: new Date().toISOString() });
+const draw = () => ({ random: Math.random(), uuid: fn.uuid(), now: Date.now(), date: new Date().toISOString() });
 
-export async function run(services) {
-  const drawn = [draw()];
+export async function run(services, facts) {
+  const drawn = [{ ...draw(), facts }];
   for (let i = 0; i < 2; i++) {
     await services.img(null, JSON.stringify(drawn.at(-1)));
     drawn.push(draw());
@@ -53,7 +53,10 @@ fn a_killed_script_draws_the_same_numbers_again() {
     assert_eq!((&drawn[0], &drawn[1]), (first, second), "it goes on with what it had");
     assert_eq!(again, second, "the call that was under way is the same call");
     let member = |name: &str| drawn.iter().map(|drawn| &drawn[name]).collect::<Vec<_>>();
-    let (random, now) = (member("random"), member("now"));
-    assert!(random[0] != random[1] && random[1] != random[2] && random[0] != random[2], "{random:?}");
+    let now = member("now");
+    for random in [member("random"), member("uuid")] {
+        assert!(random[0] != random[1] && random[1] != random[2] && random[0] != random[2], "{random:?}");
+    }
+    assert_eq!(drawn[0]["facts"]["run"]["id"], "r");
     assert!(now.is_sorted_by_key(|now| now.as_u64()) && now[0].as_u64() > Some(1_600_000_000_000), "{now:?}");
 }

@@ -199,7 +199,8 @@ impl Versions<'_> {
             | (Reference::Tenant, Reference::Tenant)
             | (Reference::Undo, Reference::Undo)
             | (Reference::Now, Reference::Now)
-            | (Reference::Random, Reference::Random) => true,
+            | (Reference::Random, Reference::Random)
+            | (Reference::Facts, Reference::Facts) => true,
             _ => false,
         };
         old.len() == new.len() && old.iter().zip(new).all(same)

@@ -99,3 +99,30 @@ fn a_run_of_an_older_version_has_its_times_only() {
     });
     assert_eq!(shown["attempts"][0]["input"], input);
 }
+
+#[test]
+fn a_field_for_facts_gets_them() {
+    let process = Process::new(
+        "
+flow: { name: f }
+nodes:
+  - id: run
+    type: t.each
+    input: { list: [1] }
+    body: { nodes: [{ id: i, type: t.told, input: { run: '{{ run.index }}' }, undo: back }, { id: back, type: t.told }] }
+  - { id: fails, type: t.fail }
+edges: [{ from: run, to: fails }]
+",
+    );
+    let result = block(begin(&process, "r").run());
+    assert_eq!(result.status, RunStatus::Failed, "{result:?}");
+    let facts = |task: &str| {
+        format!(
+            r#""of":{{"run":{{"id":"r","started":"1970-01-01T00:00:00.001Z","labels":{{"team":"billing"}}}},"flow":{{"name":"f","version":3}},"task":{{"id":"{task}"}},"tenant":"local"}}}}"#
+        )
+    };
+    assert_eq!(given(&process, "run[0].i", 1).to_text(), format!(r#"{{"run":0,{}"#, facts("run[0].i")));
+    assert_eq!(given(&process, "run[0].back", 1).to_text(), format!("{{{}", facts("run[0].back")));
+    // What is rendered again from the journal is the same.
+    assert!(process.shown(&*process.journal, "r").iter().all(|line| !line.ends_with("Differs")));
+}

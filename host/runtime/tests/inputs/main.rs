@@ -36,6 +36,7 @@ name: t
 version: 1.0.0
 nodes:
   - { type: t.noop, title: Hands its input on, input: { type: object }, config: { type: object } }
+  - { type: t.told, title: Gets facts, input: { type: object, properties: { of: { x-flowcell: { as: facts } } } } }
   - { type: t.fail, title: Fails, input: { type: object } }
   - { type: t.flaky, title: Fails at first, input: { type: object } }
   - { type: t.ask, title: Asks, input: { type: object } }

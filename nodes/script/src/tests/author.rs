@@ -104,6 +104,16 @@ fn a_missing_input_fails_before_the_script_runs() {
 }
 
 #[test]
+fn the_second_argument_of_run_has_the_facts() {
+    let facts = json!({ "run": { "id": "r", "labels": { "__proto__": "x" } }, "tenant": "local" });
+    let source = "export const run = (services, facts) => [facts, typeof globalThis.facts]";
+    let output_with =
+        |facts: &Value| output(&play_on(host, json!({ "source": source, "facts": facts })))["result"].clone();
+    assert_eq!(output_with(&facts), json!([facts, "undefined"]));
+    assert_eq!(output_with(&Value::Null), json!([null, "undefined"]));
+}
+
+#[test]
 fn outputs_store_the_value_at_the_time_of_the_call() {
     let source = "const setup = flow => { flow.outText('x'); flow.outText('never') };\n\
                   export function run(services) {\n\

@@ -84,6 +84,11 @@ impl PartialEq for Expression {
 }
 
 impl Expression {
+    /// Creates an expression that is a root.
+    pub(crate) fn from_root(name: &str) -> Expression {
+        Expression(Kind::Path(Read { path: Path::new(name, []), place: 0..0, is_tested: false }))
+    }
+
     /// Compiles an expression that starts at byte `at` of its text.
     pub(crate) fn compile(source: &str, at: usize) -> Result<Expression, InvalidExpression> {
         let place = at..at + source.len();
