@@ -1,9 +1,10 @@
 //! The steps dialect: calls of tools, one after the other. The parameters of a call refer to the flow's inputs and to
 //! the results of earlier calls.
 //!
-//! Each step becomes a node, with an edge to the next one. A value that is nothing but `$inputs.x` or `$ctx.y` becomes
-//! a binding. All other texts are literal, including `{{`.
+//! Each step becomes a node, with an edge to the next one. A value that is nothing but `$inputs.x`, `$ctx.y` or `$facts.z`
+//! becomes a binding. All other texts are literal, including `{{`.
 
+mod facts;
 mod generate;
 mod label;
 mod read;

@@ -4,6 +4,7 @@
 
 mod commands;
 mod examples;
+mod facts;
 #[path = "../services/fake.rs"]
 #[allow(dead_code, reason = "not every test looks at all of it")]
 mod fake;

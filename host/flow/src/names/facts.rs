@@ -53,7 +53,9 @@ impl NameResolver<'_> {
             _ if self.inbound || matches!(self.visible, Visible::Undone(_)) => Some(Reference::Task),
             _ => {
                 let message = "`task` is not available here, because an output belongs to no task";
-                diagnostics.error("unknown_name", span, message, Some("use `run.id`".into()));
+                let of_steps = self.written_reference(span).is_some();
+                let help = if of_steps { "use `$facts.run.id`" } else { "use `run.id`" };
+                diagnostics.error("unknown_name", span, message, Some(help.into()));
                 None
             }
         }

@@ -1,13 +1,18 @@
-//! Parses the references `$inputs.name` and `$ctx.name.path`.
+//! Parses the references `$inputs.name`, `$ctx.name.path` and `$facts.name.path`.
 
-/// The root name of a reference: `$inputs` or `$ctx`.
+/// The root name of a reference: `$inputs`, `$ctx` or `$facts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Root {
     /// The inputs of the run.
     Inputs,
     /// The saved results of steps.
     Ctx,
+    /// The facts about the run.
+    Facts,
 }
+
+/// The root names as flows write them.
+const ROOTS: [(&str, Root); 3] = [("$inputs.", Root::Inputs), ("$ctx.", Root::Ctx), ("$facts.", Root::Facts)];
 
 /// A parsed reference.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,8 +25,7 @@ pub(super) struct Reference<'t> {
 
 /// Parses a text that consists of a single reference; returns `None` for any other text.
 pub(super) fn parse(text: &str) -> Option<Reference<'_>> {
-    let inputs = text.strip_prefix("$inputs.").map(|rest| (Root::Inputs, rest));
-    let (root, rest) = inputs.or_else(|| Some((Root::Ctx, text.strip_prefix("$ctx.")?)))?;
+    let (root, rest) = ROOTS.iter().find_map(|(written, root)| Some((*root, text.strip_prefix(written)?)))?;
     let mut words = rest.split('.');
     let name = words.next()?;
     let path: Vec<_> = words.collect();
@@ -30,7 +34,7 @@ pub(super) fn parse(text: &str) -> Option<Reference<'_>> {
 }
 
 /// Roots in other spellings, and the Flowcell roots that replace them.
-const FOREIGN_ROOTS: [(&str, &str); 8] = [
+const FOREIGN_ROOTS: [(&str, &str); 12] = [
     ("$input.", "$inputs."),
     ("$args.", "$inputs."),
     ("$params.", "$inputs."),
@@ -38,7 +42,11 @@ const FOREIGN_ROOTS: [(&str, &str); 8] = [
     ("$steps.", "$ctx."),
     ("${inputs.", "$inputs."),
     ("${ctx.", "$ctx."),
+    ("${facts.", "$facts."),
     ("$json.", "$ctx."),
+    ("$run.", "$facts.run."),
+    ("$flow.", "$facts.flow."),
+    ("$task.", "$facts.task."),
 ];
 
 /// Finds a part of a literal text that its author probably meant as a reference. Returns this part and a help text;
@@ -56,7 +64,7 @@ pub(super) fn suggest(text: &str) -> Option<(&str, String)> {
         let rest = found.strip_prefix(other).unwrap_or_default().trim_end_matches('}');
         return Some((found, format!("write `{root}{rest}`, as the whole text")));
     }
-    let at = text.find("$inputs.").or_else(|| text.find("$ctx."))?;
+    let at = ROOTS.iter().find_map(|(written, _)| text.find(written))?;
     let found = word(at);
     let whole = parse(found).is_some();
     whole.then(|| {
@@ -95,6 +103,7 @@ mod tests {
         assert_eq!((read.root, read.name), (Root::Ctx, "raw-data"));
         assert_eq!(read.subscripts(), r#"["rows"][0]["größe"]"#);
         assert_eq!(parse("$inputs.day").unwrap().subscripts(), "");
+        assert_eq!(parse("$facts.run.id").map(|read| (read.root, read.name)), Some((Root::Facts, "run")));
         let literals = [
             "",
             "$",
@@ -115,6 +124,9 @@ mod tests {
             "$ctx.a[0]",
             "$ctx.{{ a }}",
             "$ctx.\"a\"",
+            "$facts",
+            "$facts.",
+            "$fact.run",
         ];
         for literal in literals {
             assert_eq!(parse(literal), None, "{literal}");
@@ -127,6 +139,7 @@ mod tests {
         let write = |found: &str, name: &str| Some(format!("{found}: write `{name}`, as the whole text"));
         assert_eq!(found("$input.a"), write("$input.a", "$inputs.a"));
         assert_eq!(found("${ctx.rows.0}!"), write("${ctx.rows.0}", "$ctx.rows.0"));
+        assert_eq!(found("$run.labels.team"), write("$run.labels.team", "$facts.run.labels.team"));
         assert!(
             found("Total $inputs.a.")
                 .is_some_and(|told| told.starts_with("$inputs.a: a reference must be the whole text"))

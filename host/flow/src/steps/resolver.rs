@@ -5,6 +5,7 @@ use std::{cell::RefCell, collections::HashMap};
 use flowcell_contract::{Json, Mark, MarkKind};
 
 use super::{
+    facts,
     read::{RawStep, RawSteps},
     reference::{self, Reference, Root},
 };
@@ -95,6 +96,13 @@ impl Resolver<'_> {
                 Some(step) => (node_path(step), true),
                 None => return Json::Null,
             },
+            Root::Facts => {
+                let ids = self.flow.steps.iter().map(|step| step.id.as_str());
+                if !facts::check(found, ids, span, diagnostics) {
+                    return Json::Null;
+                }
+                (found.name.to_owned(), true)
+            }
         };
         let path = base + &found.subscripts();
         if is_there && found.path.is_empty() {

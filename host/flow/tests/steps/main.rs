@@ -33,13 +33,18 @@ fn load_text(text: String) -> Checked {
     flowcell_flow::load(&Source { name: "flow.json".into(), text }, &catalog(), &NoContext)
 }
 
-/// Returns the values with which expressions are evaluated: an output for each step, by id, and an input.
+/// Returns the values with which expressions are evaluated: an output for each step, by id, an input, and facts.
 fn roots(graph: &Graph) -> Json {
     let result =
         |id: &str| Json::parse(&format!(r#"{{ "text": "of {id}", "rows": [{{ "text": "row of {id}" }}] }}"#)).unwrap();
     let nodes = graph.nodes.iter().map(|node| (node.id.to_string(), result(node.id.as_str())));
     let input = Json::parse(r#"{ "start_date": "monday", "end_date": null, "day": 1, "name": "Ada" }"#).unwrap();
-    Json::object([("nodes", Json::object(nodes)), ("flow", Json::object([("input", input)]))])
+    let flow = Json::object([("input", input), ("name", Json::from("f")), ("version", Json::from(3_u64))]);
+    let facts = r#"{ "run": { "id": "r", "started": "1970-01-01T00:00:00Z", "labels": { "team": "billing" } },
+        "task": { "id": "t" }, "tenant": "local", "now": "1970-01-01T00:00:01Z" }"#;
+    let facts = Json::parse(facts).unwrap().as_object().unwrap().clone();
+    let facts = facts.into_iter().map(|(name, value)| (name.to_string(), value));
+    Json::object([("nodes".to_owned(), Json::object(nodes)), ("flow".to_owned(), flow)].into_iter().chain(facts))
 }
 
 /// Describes those parts of a graph that the dialect decides, and the rendered inputs of its nodes.
@@ -98,9 +103,12 @@ fn errors_show_missing_values_as_the_flow_writes_them() {
         );
         load_text(text).graph.unwrap()
     };
-    let roots = Json::parse(r#"{ "nodes": { "one": { "null": null, "rows": [] } }, "flow": { "input": { "a": 1 } } }"#);
+    let roots = Json::parse(
+        r#"{ "nodes": { "one": { "null": null, "rows": [] } }, "flow": { "input": { "a": 1 } }, "run": { "labels": {} } }"#,
+    );
     let given = |reference: &str| flow(reference).nodes[1].input.expr.render(roots.as_ref().unwrap());
-    for reference in ["$ctx.one.nothing", "$ctx.one.null.more", "$ctx.one.rows.0", "$inputs.b", "$inputs.a.deeper"] {
+    let missing = ["$ctx.one.nothing", "$ctx.one.null.more", "$ctx.one.rows.0", "$inputs.b", "$inputs.a.deeper"];
+    for reference in missing.into_iter().chain(["$facts.run.labels.team"]) {
         let error = given(reference).unwrap_err();
         assert!(error.message.contains(&format!("`{reference}`")), "{reference}: {error}");
     }
