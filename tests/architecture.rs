@@ -25,6 +25,19 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         &["tokio", "futures-util", "wasmtime", "wasmtime-wasi", "cap-std", "flowcell-engine", "flowcell-runtime"],
     ),
     (
+        "host/assist",
+        &[
+            "tokio",
+            "futures-util",
+            "wasmtime",
+            "cap-std",
+            "lsp-server",
+            "flowcell-engine",
+            "flowcell-runtime",
+            "flowcell-platform",
+        ],
+    ),
+    (
         "host/schema",
         &["tokio", "wasmtime", "wasmtime-wasi", "cap-std", "flowcell-flow", "flowcell-engine", "flowcell-runtime"],
     ),
@@ -104,7 +117,7 @@ fn all_sdks_have_the_version_of_the_workspace() {
 /// on `jsonschema`, except for its tests. Packs may, because the sandbox bounds them.
 #[test]
 fn only_the_schema_crate_builds_validators() {
-    let folders = ["contract", "engine", "flow", "runtime", "services", "platform", "server", "cli"]
+    let folders = ["contract", "assist", "engine", "flow", "runtime", "services", "platform", "server", "cli"]
         .map(|name| format!("host/{name}"));
     for folder in &folders {
         let named = dependencies(&root().join(folder).join("Cargo.toml"));
@@ -141,6 +154,7 @@ fn requests_read_whole_journals_in_turn() {
 fn only_the_engine_names_wasmtime() {
     for folder in [
         "host/contract",
+        "host/assist",
         "host/flow",
         "host/runtime",
         "host/platform",

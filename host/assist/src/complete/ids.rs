@@ -1,0 +1,266 @@
+//! Completions of the ids of nodes: ends of edges, `after`, bodies and `undo`; and of the labels of edges in text.
+
+use std::{cmp::Reverse, collections::HashSet, ops::Range};
+
+use super::{CompletionKind, Context, MARK, MAX_COMPLETIONS, Offer, quoted};
+use crate::{
+    flow::{EdgeText, Flow},
+    locate::{Located, Role, Target},
+    reading::{Style, Value},
+    scalar::Scalar,
+    spots::{self, Visible},
+};
+
+/// Returns the ids that fit the place.
+pub(super) fn ids(context: &Context<'_>, located: &Located<'_>, role: Role) -> Vec<Offer> {
+    let (flow, Target::Value(typed)) = (context.flow, located.target) else { return Vec::new() };
+    let style = typed.style().unwrap_or(Style::Plain);
+    let found = match role {
+        Role::After => located.node.map(|node| sources(flow, node, false, &[])).unwrap_or_default(),
+        Role::Undo => located.node.map(|node| undos(flow, node)).unwrap_or_default(),
+        Role::Body => located.node.map(|node| inner_nodes(flow, node)).unwrap_or_default(),
+        _ => {
+            let Some(edge) = located.around.last() else { return Vec::new() };
+            let end = |name: &str| flow.text(edge.member(name)).and_then(|(id, _)| flow.find(&id));
+            let is_special = edge.member("when").is_some() || edge.member("on").is_some();
+            match (role, end("from"), end("to")) {
+                (Role::EdgeFrom, _, Some(to)) => sources(flow, to, is_special, &named_in(flow, edge)),
+                (Role::EdgeTo, Some(from), _) => targets(flow, from, is_special),
+                _ => any_nodes(flow, located),
+            }
+        }
+    };
+    offers(flow, found, style)
+}
+
+fn offers(flow: &Flow<'_>, nodes: Vec<usize>, style: Style) -> Vec<Offer> {
+    let offer = |node: usize| {
+        let node = &flow.nodes[node];
+        let detail = node.kind.as_ref().map(|kind| kind.name.to_string()).unwrap_or_default();
+        Offer::new(&node.id, CompletionKind::Name, detail).with_insert(quoted(&node.id, style))
+    };
+    nodes
+        .into_iter()
+        .filter(|node| !flow.nodes[*node].id.is_empty() && !flow.nodes[*node].id.contains(MARK))
+        .map(offer)
+        .collect()
+}
+
+/// Returns the ids and labels that fit an edge in text, and the bytes of the word in the text.
+pub(super) fn edge_text(context: &Context<'_>, located: &Located<'_>, scalar: &Scalar) -> (Vec<Offer>, Range<usize>) {
+    let flow = context.flow;
+    let parts = EdgeText::read(&scalar.text);
+    let has_mark = |range: &Range<usize>| scalar.text[range.clone()].contains(MARK);
+    let node = |range: Option<&Range<usize>>| range.and_then(|range| flow.find(&scalar.text[range.clone()]));
+    if let Some(label) = parts.label.clone().filter(has_mark) {
+        let from = node(parts.ids.first());
+        let ports = from.map(|from| ports(flow, from)).unwrap_or_default();
+        let ports = ports.into_iter().map(|port| Offer::new(port, CompletionKind::Value, "a port"));
+        let outcomes =
+            ["error", "end", "success"].map(|outcome| Offer::new(outcome, CompletionKind::Value, "an outcome"));
+        return (ports.chain(outcomes).collect(), label);
+    }
+    let Some(index) = parts.ids.iter().position(has_mark) else { return (Vec::new(), 0..scalar.text.len()) };
+    let before = index.checked_sub(1).and_then(|index| node(parts.ids.get(index)));
+    let after = node(parts.ids.get(index + 1));
+    let is_special = parts.label.is_some();
+    let fitting = match (before, after) {
+        (Some(from), Some(to)) => {
+            let before: HashSet<_> = sources(flow, to, is_special, &[]).into_iter().collect();
+            targets(flow, from, is_special).into_iter().filter(|node| before.contains(node)).collect()
+        }
+        (Some(from), None) => targets(flow, from, is_special),
+        (None, Some(to)) => {
+            let mut found = sources(flow, to, is_special, &[]);
+            if let Some(label) = parts.label.as_ref().map(|label| &scalar.text[label.clone()]) {
+                let has = |node: &usize| ports(flow, *node).iter().any(|port| port == label);
+                if !matches!(label, "error" | "end" | "success") && found.iter().any(has) {
+                    found.retain(has);
+                }
+            }
+            found
+        }
+        (None, None) => any_nodes(flow, located),
+    };
+    (offers(flow, fitting, Style::Plain), parts.ids[index].clone())
+}
+
+fn any_nodes(flow: &Flow<'_>, located: &Located<'_>) -> Vec<usize> {
+    let scope = located.node;
+    let mut found: Vec<_> = flow.scope(scope).filter(|node| flow.nodes[*node].undoes.is_none()).collect();
+    found.sort_by_key(|node| flow.outgoing(*node).count() + flow.incoming(*node).count());
+    found
+}
+
+/// Returns the nodes from which an edge may lead to a node. The condition of the edge reads the nodes `named`.
+fn sources(flow: &Flow<'_>, to: usize, is_special: bool, named: &[usize]) -> Vec<usize> {
+    let missing = missing_ancestors(flow, to);
+    let mut found = linkable(flow, to);
+    let known: HashSet<_> = flow.incoming(to).filter(|_| !is_special).map(|edge| edge.from).collect();
+    found.retain(|from| !known.contains(from));
+    let reached = flow.reached(to, false);
+    let is_loop = |from: usize| reached[from];
+    if !is_special {
+        found.retain(|from| !is_loop(*from));
+    }
+    // An edge from elsewhere would leave the expressions of the node without the values that they read.
+    let gives: Vec<_> = missing.iter().map(|node| flow.reached(*node, false)).collect();
+    let is_needed = |from: &usize| gives.iter().any(|reached| reached[*from]);
+    if found.iter().any(is_needed) {
+        found.retain(|from| is_needed(from) || named.contains(from));
+    }
+    found.sort_by_cached_key(|from| {
+        let is_end = flow.outgoing(*from).next().is_none();
+        (!named.contains(from), !missing.contains(from), is_loop(*from), !is_end, distance(*from, to))
+    });
+    found
+}
+
+/// Returns the nodes to which an edge may lead from a node.
+fn targets(flow: &Flow<'_>, from: usize, is_special: bool) -> Vec<usize> {
+    let mut found = linkable(flow, from);
+    let known: HashSet<_> = flow.outgoing(from).filter(|_| !is_special).map(|edge| edge.to).collect();
+    found.retain(|to| !known.contains(to));
+    let reaching = flow.reached(from, true);
+    let is_loop = |to: usize| reaching[to];
+    if !is_special {
+        found.retain(|to| !is_loop(*to));
+    }
+    let is_start = |to: usize| flow.incoming(to).next().is_none();
+    found.sort_by_key(|to| (!is_start(*to), distance(from, *to)));
+    found.truncate(MAX_COMPLETIONS);
+    found.sort_by_cached_key(|to| {
+        let missing = missing_ancestors(flow, *to);
+        let needs = missing.contains(&from) || missing.iter().any(|node| reaching[*node]);
+        (!needs, is_loop(*to), !is_start(*to), distance(from, *to))
+    });
+    found
+}
+
+/// Orders nodes that stand behind each other in the file before others.
+fn distance(from: usize, to: usize) -> (bool, usize) {
+    (to < from, from.abs_diff(to))
+}
+
+/// Returns the nodes of the same scope that may have edges.
+fn linkable(flow: &Flow<'_>, node: usize) -> Vec<usize> {
+    if flow.nodes[node].undoes.is_some() {
+        return Vec::new();
+    }
+    let is_other = |other: &usize| *other != node && flow.nodes[*other].undoes.is_none();
+    flow.scope(flow.nodes[node].owner).filter(is_other).collect()
+}
+
+/// Returns the nodes that the expressions of a node name although no edges lead from them.
+fn missing_ancestors(flow: &Flow<'_>, node: usize) -> Vec<usize> {
+    let ancestors: HashSet<_> = flow.ancestors(node).into_iter().collect();
+    let mut found = Vec::new();
+    spots::each(flow, Some(&flow.nodes[node].value.range), &mut |spot| {
+        if spot.place.visible != Visible::Before(node) {
+            return;
+        }
+        for path in spot.expression().paths() {
+            let named = spots::named_node(flow, spot.place, &path).and_then(|(id, _)| flow.find(&id));
+            found.extend(named.filter(|named| !ancestors.contains(named) && *named != node));
+        }
+    });
+    found
+}
+
+/// Returns the nodes that the condition of an edge names.
+fn named_in(flow: &Flow<'_>, edge: &Value) -> Vec<usize> {
+    let Some(when) = edge.member("when") else { return Vec::new() };
+    let text = &flow.file[when.range.clone()];
+    let expression = crate::expression::Expression::new(text, 0..text.len());
+    let paths = expression.tokens.iter().enumerate().filter_map(|(index, _)| flow.find(expression.word(index)));
+    let quoted = text.split(['"', '\'', ' ']).flat_map(|part| {
+        let inner = crate::expression::Expression::new(part, 0..part.len());
+        inner.paths().into_iter().filter_map(|path| flow.find(&path.root)).collect::<Vec<_>>()
+    });
+    paths.chain(quoted).collect()
+}
+
+/// Returns the nodes that may stand in the body of a node.
+fn inner_nodes(flow: &Flow<'_>, owner: usize) -> Vec<usize> {
+    let around = flow.owners_from(Some(owner));
+    let scope = flow.nodes[owner].owner;
+    let mut found: Vec<_> = flow.scope(scope).filter(|node| !around.contains(node)).collect();
+    let inside: HashSet<_> = flow.scope(Some(owner)).collect();
+    let names = [Some(flow.nodes[owner].id.as_str()), flow.nodes[owner].alias.as_deref()];
+    let uses_item = |node: usize| {
+        let text = &flow.file[flow.nodes[node].value.range.clone()];
+        let expression = crate::expression::Expression::new(text, 0..text.len());
+        let words = 0..expression.tokens.len();
+        words
+            .into_iter()
+            .any(|index| names.contains(&Some(expression.word(index))) || text_names(expression.word(index), &names))
+    };
+    let is_linked = |node: usize| {
+        flow.incoming(node).any(|edge| inside.contains(&edge.from))
+            || flow.outgoing(node).any(|edge| inside.contains(&edge.to))
+    };
+    let is_free = |node: usize| flow.incoming(node).next().is_none() && flow.outgoing(node).next().is_none();
+    // A node with edges to nodes outside of the body cannot stand in it.
+    let crosses = |node: usize| {
+        let ends = flow.incoming(node).map(|edge| edge.from).chain(flow.outgoing(node).map(|edge| edge.to));
+        ends.filter(|end| !inside.contains(end)).count() > 0
+    };
+    if found.iter().any(|node| !crosses(*node)) {
+        found.retain(|node| !crosses(*node));
+    }
+    found.sort_by_cached_key(|node| {
+        (!is_linked(*node), Reverse(uses_item(*node)), !is_free(*node), distance(owner, *node))
+    });
+    found
+}
+
+/// Returns true if a quoted text contains one of the names as a word.
+fn text_names(text: &str, names: &[Option<&str>]) -> bool {
+    let is_part = |sign: char| !sign.is_ascii_alphanumeric() && !matches!(sign, '_' | '-');
+    text.split(is_part).any(|word| names.contains(&Some(word)))
+}
+
+/// Returns the nodes that may undo a node: those without edges.
+fn undos(flow: &Flow<'_>, node: usize) -> Vec<usize> {
+    let is_free = |other: &usize| {
+        let has_edges = flow.incoming(*other).next().is_some() || flow.outgoing(*other).next().is_some();
+        let value = flow.nodes[*other].value;
+        let has_other = ["body", "when", "join", "undo"].iter().any(|key| value.member(key).is_some());
+        *other != node && !has_edges && !has_other && flow.nodes[*other].undoes.is_none()
+    };
+    let mut found: Vec<_> = flow.scope(flow.nodes[node].owner).filter(is_free).collect();
+    let uses_undo = |node: usize| flow.file[flow.nodes[node].value.range.clone()].contains("undo.");
+    found.sort_by_key(|other| (!uses_undo(*other), distance(node, *other)));
+    found
+}
+
+/// Returns the ports of a node, as the check knows them.
+pub(super) fn ports(flow: &Flow<'_>, node: usize) -> Vec<String> {
+    let node = &flow.nodes[node];
+    let Some(kind) = &node.kind else { return Vec::new() };
+    let is = |pointer: &str, name: &str| kind.output.pointer(pointer).is_some_and(|found| found == name);
+    let texts = |field: &str, member: Option<&str>| {
+        let items =
+            node.value.member("input").and_then(|input| input.member(field)).map(Value::items).unwrap_or_default();
+        let text = |item: &Value| {
+            let item = match member {
+                Some(member) => item.member(member)?,
+                None => item,
+            };
+            flow.text(Some(item)).map(|(text, _)| text).filter(|text| !text.contains("{{"))
+        };
+        items.iter().filter_map(text).collect::<Vec<_>>()
+    };
+    if is("/properties/condition/type", "boolean") {
+        return vec!["then".into(), "else".into()];
+    }
+    if is("/properties/route/type", "string") {
+        let mut routes = texts("cases", Some("route"));
+        routes.push("default".into());
+        return routes;
+    }
+    if is("/properties/response/properties/choice/type", "string") {
+        return texts("choices", None);
+    }
+    Vec::new()
+}

@@ -1,0 +1,225 @@
+//! Completions of keys, and of values that a schema lists.
+
+use flowcell_contract::{NodeType, Trait};
+use serde_json::Value as Json;
+
+use super::{CompletionKind, Context, Offer, quoted};
+use crate::{
+    locate::{Dialect, Located, Role, in_graph},
+    names,
+    reading::{Kind, Member, Style, Value},
+    schemas::{Property, Schema, Step},
+    spots::Place,
+};
+
+/// Returns the keys that a map may have besides those that it has. `at` is the map and the member that is typed; without it
+/// the whole value is the word that is typed.
+pub(super) fn keys(
+    context: &Context<'_>,
+    located: &Located<'_>,
+    schemas: &[Schema<'_>],
+    at: Option<(&Value, &Member)>,
+    role: Role,
+) -> Vec<Offer> {
+    let is_taken = |name: &str| {
+        at.is_some_and(|(map, typed)| map.members().iter().any(|member| member.name == name && member.key != typed.key))
+    };
+    let file = &context.marked.file;
+    let is_json =
+        file.trim_start().starts_with('{') && at.is_none_or(|(_, typed)| !file[..typed.key.start].ends_with('"'));
+    let value = at.map(|(_, typed)| &typed.value).filter(|value| value.kind != Kind::Missing);
+    let has_colon = at.is_some_and(|(_, typed)| typed.has_colon);
+    let kind = located.node_type(context.flow);
+    if role == Role::Grant {
+        return grants(context, kind, value, has_colon).into_iter().filter(|offer| !is_taken(&offer.label)).collect();
+    }
+    let is_node = context.dialect == Dialect::Graph
+        && matches!(in_graph(&located.steps), [Step::Key(list), Step::Item] if list == "nodes");
+    let mut found: Vec<(u8, Offer)> = Vec::new();
+    for schema in schemas {
+        for property in schema.properties() {
+            let is_known = found.iter().any(|(_, offer)| offer.label == property.name);
+            let is_wanted = !is_node || fits_node(&property, located, context, kind);
+            if is_taken(property.name) || is_known || !is_wanted {
+                continue;
+            }
+            if value.is_some_and(|value| !property.schema.may_be(file, value) || is_odd(&property, value, context)) {
+                continue;
+            }
+            let is_required =
+                property.is_required || (is_node && property.name == "input" && needs_input(located, context));
+            let example = kind.and_then(|kind| example(kind, located, property.name));
+            let insert = match (has_colon, is_json) {
+                (true, false) => property.name.to_owned(),
+                (true, true) => format!("\"{}\"", property.name),
+                (false, false) => format!("{}: {}", property.name, new_value(property.schema, example.as_ref())),
+                (false, true) => format!("\"{}\": {}", property.name, new_value(property.schema, example.as_ref())),
+            };
+            let score = u8::from(!is_required) * 2 + u8::from(value.is_some_and(|value| is_vague(&property, value)));
+            let offer = Offer::new(property.name, CompletionKind::Key, property.schema.type_text())
+                .with_documentation(property.schema.description().unwrap_or_default())
+                .with_insert(insert);
+            found.push((score, offer));
+        }
+    }
+    // The value of a member that must be there belongs to it.
+    if value.is_some() && found.iter().any(|(score, _)| *score < 2) {
+        found.retain(|(score, _)| *score < 2);
+    }
+    found.sort_by_key(|(score, _)| *score);
+    found.into_iter().map(|(_, offer)| offer).collect()
+}
+
+/// Returns true if the node's type has a use for a key of nodes.
+fn fits_node(property: &Property<'_>, located: &Located<'_>, context: &Context<'_>, kind: Option<&NodeType>) -> bool {
+    let Some(kind) = kind else { return true };
+    let node = located.node.map(|node| context.flow.nodes[node].value);
+    let has = |name: &str| node.is_some_and(|node| node.member(name).is_some());
+    match property.name {
+        "body" => kind.has(Trait::Body),
+        "bodyOutput" => kind.has(Trait::Body) && has("body"),
+        "config" => !Schema::new(&kind.config).properties().is_empty(),
+        "grants" => !kind.capabilities.is_empty(),
+        "promptFile" => {
+            let names_prompt = Schema::new(&kind.input).properties().iter().any(|property| property.name == "prompt");
+            names_prompt
+                && !node.is_some_and(|node| node.member("input").is_some_and(|input| input.member("prompt").is_some()))
+        }
+        _ => true,
+    }
+}
+
+/// Returns true if the type of the node cannot do without an input.
+fn needs_input(located: &Located<'_>, context: &Context<'_>) -> bool {
+    let Some(kind) = located.node_type(context.flow) else { return false };
+    let has_file = located.node.is_some_and(|node| context.flow.nodes[node].value.member("promptFile").is_some());
+    !has_file && Schema::new(&kind.input).properties().iter().any(|property| property.is_required)
+}
+
+/// Returns true if a value fits the type of a key, but not its purpose.
+fn is_odd(property: &Property<'_>, value: &Value, context: &Context<'_>) -> bool {
+    let flow = context.flow;
+    let is_map = matches!(value.kind, Kind::Map(_));
+    let text = flow.text(Some(value)).map(|(text, _)| text);
+    let node = text.as_deref().and_then(|text| flow.find(text));
+    let has = |name: &str| value.member(name).is_some();
+    let is_computed = text.as_deref().is_some_and(|text| text.contains("{{"));
+    match property.name {
+        "in" => is_map && !has("values"),
+        "matches" => is_map && !has("pattern"),
+        "exists" => is_map && has("value"),
+        "equals" | "gt" | "gte" | "lt" | "lte" => is_map && !has("value"),
+        "id" | "type" | "after" | "join" | "cancelRest" | "policy" | "grants" | "body" | "undo" | "promptFile"
+            if is_computed =>
+        {
+            true
+        }
+        "id" => is_map || node.is_some(),
+        "type" => is_map || !text.is_some_and(|text| text.contains('.')),
+        "when" => value.members().len() > 1 || node.is_some(),
+        "after" => is_map || (text.is_some() && node.is_none()),
+        "undo" => {
+            !node.is_some_and(|node| flow.incoming(node).next().is_none() && flow.outgoing(node).next().is_none())
+        }
+        "promptFile" => is_map || node.is_some(),
+        _ => false,
+    }
+}
+
+/// Returns true if a schema says nothing about a value.
+fn is_vague(property: &Property<'_>, value: &Value) -> bool {
+    let types = property.schema.types();
+    types.is_empty() || (matches!(value.kind, Kind::Map(_)) && property.schema.properties().is_empty())
+}
+
+/// Returns the value of a field in the first example of a node type.
+fn example(kind: &NodeType, located: &Located<'_>, name: &str) -> Option<Json> {
+    let steps = in_graph(&located.steps);
+    let input = &kind.examples.iter().find(|example| example.failure.is_none())?.input;
+    match steps {
+        [_, Step::Item] if name == "input" => {
+            let required = Schema::new(&kind.input).properties().into_iter().filter(|property| property.is_required);
+            let members =
+                required.filter_map(|property| Some((property.name.to_owned(), input.get(property.name)?.clone())));
+            Some(Json::Object(members.collect()))
+        }
+        [_, Step::Item, Step::Key(field)] if field == "input" => input.get(name).cloned(),
+        _ => None,
+    }
+}
+
+/// Writes a value for a new key.
+fn new_value(schema: Schema<'_>, example: Option<&Json>) -> String {
+    if let Some(example) = example {
+        return example.to_string();
+    }
+    if let Some(default) = schema.keyword("default").or_else(|| schema.keyword("enum").and_then(|values| values.get(0)))
+    {
+        return match default.as_str() {
+            Some(text) => quoted(text, Style::Plain),
+            None => default.to_string(),
+        };
+    }
+    let types = schema.types();
+    let least = || schema.keyword("minimum").map_or("1".to_owned(), |least| least.to_string().replace('0', "1"));
+    match types.first().copied() {
+        Some("boolean") => "true".into(),
+        Some("integer" | "number") => least(),
+        Some("array") => "[]".into(),
+        Some("object") => "{}".into(),
+        Some("string") => "\"\"".into(),
+        _ => String::new(),
+    }
+}
+
+fn grants(context: &Context<'_>, kind: Option<&NodeType>, value: Option<&Value>, has_colon: bool) -> Vec<Offer> {
+    let insert = |name: &str| match (has_colon, value) {
+        (true, _) => name.to_owned(),
+        (false, _) => format!("{name}: []"),
+    };
+    let Some(kind) = kind else {
+        let all = &context.document.surroundings.capabilities;
+        return all
+            .iter()
+            .map(|name| Offer::new(name, CompletionKind::Key, "a capability").with_insert(insert(name)))
+            .collect();
+    };
+    let asked = kind.capabilities.iter().map(|request| {
+        Offer::new(&*request.name, CompletionKind::Key, "a capability")
+            .with_documentation(request.reason.clone())
+            .with_insert(insert(&request.name))
+    });
+    let secrets = kind
+        .asks_for("http")
+        .then(|| Offer::new("secrets", CompletionKind::Key, "secrets that it sends").with_insert(insert("secrets")));
+    asked.chain(secrets).collect()
+}
+
+/// Returns the values that a schema lists. For a field of an input without such values, returns the names of values.
+pub(super) fn values(
+    context: &Context<'_>,
+    located: &Located<'_>,
+    schemas: &[Schema<'_>],
+    value: &Value,
+) -> Vec<Offer> {
+    let style = value.style().unwrap_or(Style::Plain);
+    let mut found: Vec<Offer> = Vec::new();
+    for listed in schemas.iter().flat_map(|schema| schema.values()) {
+        let text = listed.as_str().map_or_else(|| listed.to_string(), str::to_owned);
+        let insert = if listed.is_string() { quoted(&text, style) } else { text.clone() };
+        if found.iter().all(|offer| offer.label != text) && (listed.is_string() || style == Style::Plain) {
+            found.push(Offer::new(text, CompletionKind::Value, "").with_insert(insert));
+        }
+    }
+    let is_field = matches!(in_graph(&located.steps), [Step::Key(list), Step::Item, Step::Key(input), _, ..] if list == "nodes" && input == "input");
+    let is_alone = context.marked.file[value.range.clone()].trim_matches(['"', '\'']) == super::MARK;
+    let Some(node) = located.node.filter(|_| found.is_empty() && is_field && is_alone) else { return found };
+    let flow = context.flow;
+    let place = Place::of_input(flow, node);
+    for name in names::names(flow, &place).into_iter().filter(|name| crate::expression::is_plain_name(&name.name)) {
+        let text = format!("{{{{ {} }}}}", name.name);
+        let insert = quoted(&text, style);
+        found.push(Offer::new(text, CompletionKind::Name, name.detail).with_insert(insert));
+    }
+    found
+}

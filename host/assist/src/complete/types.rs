@@ -1,0 +1,162 @@
+//! Completions of node types. A type must fit the rest of the node, and the reads of its output.
+
+use std::collections::{HashMap, HashSet};
+
+use flowcell_contract::{NodeType, Trait};
+
+use super::{CompletionKind, Context, MARK, Offer, quoted};
+use crate::{
+    flow::{EdgeText, Flow},
+    locate::{Located, Target},
+    reading::{Kind, Style, Value},
+    scalar::Scalar,
+    schemas::Schema,
+    spots,
+};
+
+/// Returns the node types. With `@`, returns the versions of the type before it.
+pub(super) fn types(context: &Context<'_>, located: &Located<'_>) -> Vec<Offer> {
+    let Target::Value(typed) = located.target else { return Vec::new() };
+    let word = Scalar::new(&context.marked.file, typed).map(|scalar| scalar.text).unwrap_or_default();
+    let style = typed.style().unwrap_or(Style::Plain);
+    if let Some((name, _)) = word.split_once('@') {
+        let versions = context.document.catalog.types().filter(|kind| &*kind.name == name);
+        return versions.map(|kind| offer(kind, kind.full_name(), style)).collect();
+    }
+    let Some(node) = located.node else { return Vec::new() };
+    let node = &context.flow.nodes[node];
+    let read = members_read(context.flow, &node.id);
+    let mut used: HashMap<&str, usize> = HashMap::new();
+    for other in context.flow.nodes.iter().filter_map(|node| node.kind.as_ref()) {
+        *used.entry(&other.name).or_default() += 1;
+    }
+    let mut last: Option<&str> = None;
+    let mut found = Vec::new();
+    for kind in context.document.catalog.types() {
+        // The first of several versions is the newest.
+        if last == Some(&*kind.name) {
+            continue;
+        }
+        last = Some(&kind.name);
+        if let Some(misfit) = misfit(&context.marked.file, node.value, kind) {
+            let output = Schema::new(&kind.output);
+            let known: HashSet<_> = output.properties().iter().map(|property| property.name.to_owned()).collect();
+            let unknown = read.iter().filter(|name| !known.contains(*name)).count();
+            let is_use_wrong = unknown > 0 && (output.is_closed() || !known.is_empty() || kind.output == false);
+            let vague = usize::from(!read.is_empty() && known.is_empty());
+            let score = (is_use_wrong, misfit + vague, std::cmp::Reverse(used.get(&*kind.name).copied().unwrap_or(0)));
+            found.push((score, offer(kind, kind.name.to_string(), style)));
+        }
+    }
+    // If some types fit the uses of the node, the others do not matter.
+    if found.iter().any(|(score, _)| !score.0) {
+        found.retain(|(score, _)| !score.0);
+    }
+    if found.is_empty() {
+        return context.document.catalog.types().map(|kind| offer(kind, kind.name.to_string(), style)).collect();
+    }
+    found.sort_by_key(|(score, _)| *score);
+    found.into_iter().map(|(_, offer)| offer).collect()
+}
+
+fn offer(kind: &NodeType, label: String, style: Style) -> Offer {
+    let insert = quoted(&label, style);
+    Offer::new(label, CompletionKind::NodeType, kind.title.clone())
+        .with_documentation(kind.description.clone())
+        .with_insert(insert)
+}
+
+/// Returns how badly a type fits the members of a node, from 0. `None`: a member contradicts the type.
+fn misfit(file: &str, node: &Value, kind: &NodeType) -> Option<usize> {
+    let schema = Schema::new(&kind.input);
+    let properties = schema.properties();
+    let required: Vec<_> =
+        properties.iter().filter(|property| property.is_required).map(|property| property.name).collect();
+    let is_built = |input: &Value| matches!(input.kind, Kind::Map(_));
+    let mut misfit = 0;
+    match node.member("input") {
+        Some(input) if is_built(input) => {
+            let lacks = |name: &&str| {
+                input.member(name).is_none() && !(*name == "prompt" && node.member("promptFile").is_some())
+            };
+            if !schema.may_be(file, input) || required.iter().any(lacks) {
+                return None;
+            }
+            let unnamed =
+                input.members().iter().filter(|member| properties.iter().all(|known| known.name != member.name));
+            misfit += 2 * unnamed.count();
+        }
+        Some(_) => {}
+        None if node.member("promptFile").is_some() => {
+            if properties.iter().all(|property| property.name != "prompt") {
+                return None;
+            }
+        }
+        None => misfit += required.len(),
+    }
+    let has_body = node.member("body").is_some();
+    let needs_body = kind.body.as_ref().is_some_and(|body| body.required);
+    if (has_body && !kind.has(Trait::Body)) || (needs_body && !has_body && node.members().len() > 2) {
+        return None;
+    }
+    misfit += usize::from(needs_body && !has_body);
+    if let Some(config) = node.member("config")
+        && !Schema::new(&kind.config).may_be(file, config)
+    {
+        return None;
+    }
+    let granted = node.member("grants").map(Value::members).unwrap_or_default();
+    let is_asked = |name: &str| kind.asks_for(name) || (name == "secrets" && kind.asks_for("http"));
+    if granted.iter().any(|grant| !is_asked(&grant.name)) {
+        return None;
+    }
+    misfit += kind
+        .capabilities
+        .iter()
+        .filter(|ask| !ask.optional && granted.iter().all(|grant| grant.name != *ask.name))
+        .count();
+    Some(misfit)
+}
+
+/// Returns the members of a node's output that the flow reads.
+fn members_read(flow: &Flow<'_>, id: &str) -> HashSet<String> {
+    let mut found = HashSet::new();
+    if id.is_empty() || id.contains(MARK) {
+        return found;
+    }
+    spots::each(flow, None, &mut |spot| {
+        // In its own body a node has variables.
+        let is_inside = flow
+            .find(id)
+            .is_some_and(|node| flow.owners_from(spot.place.scope).contains(&node) || spot.place.own == Some(node));
+        for path in spot.expression().paths().iter().filter(|_| !is_inside) {
+            let steps = usize::from(path.root == "nodes");
+            let is_named = spots::named_node(flow, spot.place, path).is_some_and(|(named, _)| named == id);
+            let member = path.steps.get(steps).filter(|step| is_named && path.root != "inbounds" && !step.is_index);
+            found.extend(member.map(|step| step.name.clone()));
+        }
+    });
+    for item in edge_texts(flow) {
+        let parts = EdgeText::read(&item.text);
+        let label = parts.label.as_ref().map(|label| &item.text[label.clone()]);
+        if let (Some(label), Some(from)) = (label, parts.ids.first())
+            && &item.text[from.clone()] == id
+        {
+            found.extend(match label {
+                "error" | "end" | "success" => None,
+                "then" | "else" => Some("condition".to_owned()),
+                _ => Some("route".to_owned()),
+            });
+        }
+    }
+    for recorded in ["skipped", "cancelled", "failed", "error", "attempts"] {
+        found.remove(recorded);
+    }
+    found
+}
+
+/// Returns the edges in text of the flow itself.
+fn edge_texts(flow: &Flow<'_>) -> Vec<Scalar> {
+    let items = flow.root.member("edges").map(Value::items).unwrap_or_default();
+    items.iter().filter_map(|item| Scalar::new(flow.file, item)).collect()
+}

@@ -1,0 +1,316 @@
+//! A flow of the graph dialect as far as its text can be read: nodes, edges, scopes, and every place that names a node.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    ops::Range,
+    sync::Arc,
+};
+
+use flowcell_contract::{Catalog, Lookup, MarkKind, NodeType, TypeRef};
+
+use crate::{
+    reading::{Kind, Value},
+    scalar::Scalar,
+};
+
+/// A flow.
+pub(crate) struct Flow<'v> {
+    pub(crate) file: &'v str,
+    pub(crate) root: &'v Value,
+    pub(crate) nodes: Vec<Node<'v>>,
+    pub(crate) edges: Vec<Edge<'v>>,
+    /// Every place outside of expressions that names a node.
+    pub(crate) uses: Vec<IdUse>,
+    by_id: HashMap<String, usize>,
+    incoming: Vec<Vec<usize>>,
+    outgoing: Vec<Vec<usize>>,
+    /// The edges that lead back to an ancestor of their source.
+    back: HashSet<usize>,
+}
+
+/// A node.
+pub(crate) struct Node<'v> {
+    pub(crate) id: String,
+    pub(crate) id_range: Range<usize>,
+    pub(crate) value: &'v Value,
+    pub(crate) kind: Option<Arc<NodeType>>,
+    /// The node in whose body this one stands.
+    pub(crate) owner: Option<usize>,
+    /// The node that this one undoes.
+    pub(crate) undoes: Option<usize>,
+    /// The name of the item in the body of the node.
+    pub(crate) alias: Option<String>,
+}
+
+/// An edge between two nodes of the flow.
+pub(crate) struct Edge<'v> {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    /// True if the edge can fire after a failure.
+    pub(crate) after_failure: bool,
+    /// The map of the edge; `None` for an edge in text, and for `after`.
+    pub(crate) map: Option<&'v Value>,
+}
+
+/// A place that names a node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct IdUse {
+    pub(crate) id: String,
+    pub(crate) range: Range<usize>,
+    /// True for the `id` of the node itself.
+    pub(crate) is_definition: bool,
+}
+
+/// The parts of an edge in text, with their bytes.
+pub(crate) struct EdgeText {
+    pub(crate) ids: Vec<Range<usize>>,
+    /// The label behind the colon.
+    pub(crate) label: Option<Range<usize>>,
+}
+
+impl EdgeText {
+    pub(crate) fn read(text: &str) -> EdgeText {
+        let trimmed = |range: Range<usize>| {
+            let part = &text[range.clone()];
+            let start = range.start + (part.len() - part.trim_start().len());
+            start..start + part.trim().len()
+        };
+        let colon = text.find(':');
+        let end = colon.unwrap_or(text.len());
+        let (mut ids, mut start) = (Vec::new(), 0);
+        for (at, arrow) in text[..end].match_indices("->") {
+            ids.push(trimmed(start..at));
+            start = at + arrow.len();
+        }
+        ids.push(trimmed(start..end));
+        EdgeText { ids, label: colon.map(|colon| trimmed(colon + 1..text.len())) }
+    }
+}
+
+/// The ends of an edge as they are written.
+struct RawEdge<'v> {
+    from: String,
+    to: String,
+    after_failure: bool,
+    map: Option<&'v Value>,
+}
+
+impl<'v> Flow<'v> {
+    pub(crate) fn new(file: &'v str, root: &'v Value, catalog: &Catalog) -> Flow<'v> {
+        let mut flow = Flow {
+            file,
+            root,
+            nodes: Vec::new(),
+            edges: Vec::new(),
+            uses: Vec::new(),
+            by_id: HashMap::new(),
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+            back: HashSet::new(),
+        };
+        let mut edges = Vec::new();
+        flow.read_graph(root, None, catalog, &mut edges);
+        for (index, node) in flow.nodes.iter().enumerate() {
+            flow.by_id.entry(node.id.clone()).or_insert(index);
+        }
+        flow.read_links();
+        let found = edges.into_iter().filter_map(|RawEdge { from, to, after_failure, map }| {
+            let (from, to) = (*flow.by_id.get(&from)?, *flow.by_id.get(&to)?);
+            Some(Edge { from, to, after_failure, map })
+        });
+        flow.edges = found.collect();
+        flow.incoming = vec![Vec::new(); flow.nodes.len()];
+        flow.outgoing = vec![Vec::new(); flow.nodes.len()];
+        for (index, edge) in flow.edges.iter().enumerate() {
+            flow.incoming[edge.to].push(index);
+            flow.outgoing[edge.from].push(index);
+        }
+        flow.back = flow.find_back_edges();
+        flow
+    }
+
+    /// Returns the text of a member that is a scalar, and its bytes.
+    pub(crate) fn text(&self, value: Option<&Value>) -> Option<(String, Range<usize>)> {
+        let scalar = Scalar::new(self.file, value?)?;
+        let range = scalar.range_to_file(&(0..scalar.text.len()));
+        Some((scalar.text, range))
+    }
+
+    fn use_id(&mut self, value: Option<&Value>, is_definition: bool) -> Option<String> {
+        let (id, range) = self.text(value)?;
+        self.uses.push(IdUse { id: id.clone(), range, is_definition });
+        Some(id)
+    }
+
+    fn read_graph(&mut self, graph: &'v Value, owner: Option<usize>, catalog: &Catalog, edges: &mut Vec<RawEdge<'v>>) {
+        for value in graph.member("nodes").map(Value::items).unwrap_or_default() {
+            let id = self.use_id(value.member("id"), true).unwrap_or_default();
+            let id_range =
+                self.text(value.member("id")).map_or(value.range.start..value.range.start, |(_, range)| range);
+            let name = self.text(value.member("type")).map(|(name, _)| name).unwrap_or_default();
+            let kind = match catalog.lookup(&TypeRef::parse(&name)) {
+                Lookup::Found(kind) => Some(kind),
+                _ => None,
+            };
+            let after = value.member("after");
+            for before in after
+                .map(|after| if after.items().is_empty() { std::slice::from_ref(after) } else { after.items() })
+                .unwrap_or_default()
+            {
+                if let Some(from) = self.use_id(Some(before), false) {
+                    edges.push(RawEdge { from, to: id.clone(), after_failure: false, map: None });
+                }
+            }
+            let alias = self.alias(value, kind.as_deref());
+            let index = self.nodes.len();
+            self.nodes.push(Node { id, id_range, value, kind, owner, undoes: None, alias });
+            if let Some(body) = value.member("body").filter(|body| matches!(body.kind, Kind::Map(_))) {
+                self.read_graph(body, Some(index), catalog, edges);
+            }
+        }
+        for item in graph.member("edges").map(Value::items).unwrap_or_default() {
+            self.read_edge(item, edges);
+        }
+    }
+
+    fn read_edge(&mut self, item: &'v Value, edges: &mut Vec<RawEdge<'v>>) {
+        if let Some(scalar) = Scalar::new(self.file, item) {
+            let parts = EdgeText::read(&scalar.text);
+            for range in &parts.ids {
+                let id = scalar.text[range.clone()].to_owned();
+                self.uses.push(IdUse { id, range: scalar.range_to_file(range), is_definition: false });
+            }
+            let label = parts.label.map(|label| &scalar.text[label]);
+            for pair in parts.ids.windows(2) {
+                let [from, to] = [&pair[0], &pair[1]].map(|range| scalar.text[range.clone()].to_owned());
+                let after_failure = matches!(label, Some("error" | "end"));
+                edges.push(RawEdge { from, to, after_failure, map: None });
+            }
+            return;
+        }
+        let ends = [self.use_id(item.member("from"), false), self.use_id(item.member("to"), false)];
+        let on = self.text(item.member("on")).map(|(on, _)| on).filter(|on| on != "success");
+        if let [Some(from), Some(to)] = ends {
+            edges.push(RawEdge { from, to, after_failure: on.is_some(), map: Some(item) });
+        }
+    }
+
+    /// Reads the nodes of bodies that are lists, and the nodes that undo others.
+    fn read_links(&mut self) {
+        for index in 0..self.nodes.len() {
+            let value = self.nodes[index].value;
+            for item in value.member("body").map(Value::items).unwrap_or_default() {
+                let id = self.use_id(Some(item), false);
+                if let Some(inner) = id.and_then(|id| self.by_id.get(&id).copied()).filter(|inner| *inner != index) {
+                    self.nodes[inner].owner = Some(index);
+                }
+            }
+            let undo = self.use_id(value.member("undo"), false);
+            if let Some(undo) = undo.and_then(|id| self.by_id.get(&id).copied()) {
+                self.nodes[undo].undoes = Some(index);
+                self.nodes[undo].owner = self.nodes[index].owner;
+            }
+        }
+    }
+
+    /// Returns the name of the item in the body of a node.
+    fn alias(&self, node: &Value, kind: Option<&NodeType>) -> Option<String> {
+        let mark = kind?.marks.iter().find(|mark| mark.kind == MarkKind::Alias)?;
+        let field = mark.path.first()?;
+        let written = node.member("input").and_then(|input| self.text(input.member(field)));
+        let default = || kind?.input.get("properties")?.get(&**field)?.get("default")?.as_str().map(str::to_owned);
+        written.map(|(name, _)| name).or_else(default)
+    }
+
+    fn find_back_edges(&self) -> HashSet<usize> {
+        let mut back = HashSet::new();
+        // 1: on the way, 2: done.
+        let mut state = vec![0u8; self.nodes.len()];
+        let starts = (0..self.nodes.len()).filter(|node| self.incoming[*node].is_empty()).chain(0..self.nodes.len());
+        for start in starts.collect::<Vec<_>>() {
+            if state[start] != 0 {
+                continue;
+            }
+            state[start] = 1;
+            let mut way = vec![(start, 0)];
+            while let Some((node, next)) = way.last_mut() {
+                let Some(edge) = self.outgoing[*node].get(*next).copied() else {
+                    state[*node] = 2;
+                    way.pop();
+                    continue;
+                };
+                *next += 1;
+                let to = self.edges[edge].to;
+                match state[to] {
+                    0 => {
+                        state[to] = 1;
+                        way.push((to, 0));
+                    }
+                    1 => _ = back.insert(edge),
+                    _ => {}
+                }
+            }
+        }
+        back
+    }
+
+    pub(crate) fn find(&self, id: &str) -> Option<usize> {
+        self.by_id.get(id).copied()
+    }
+
+    /// Returns the edges to a node.
+    pub(crate) fn incoming(&self, node: usize) -> impl Iterator<Item = &Edge<'v>> {
+        self.incoming[node].iter().map(|edge| &self.edges[*edge])
+    }
+
+    /// Returns the edges from a node.
+    pub(crate) fn outgoing(&self, node: usize) -> impl Iterator<Item = &Edge<'v>> {
+        self.outgoing[node].iter().map(|edge| &self.edges[*edge])
+    }
+
+    /// Returns the nodes that run before a node in each pass, the nearest first.
+    pub(crate) fn ancestors(&self, node: usize) -> Vec<usize> {
+        let (mut seen, mut found) = (vec![false; self.nodes.len()], Vec::new());
+        seen[node] = true;
+        let mut next = VecDeque::from([node]);
+        while let Some(at) = next.pop_front() {
+            for edge in self.incoming[at].iter().filter(|edge| !self.back.contains(edge)) {
+                let from = self.edges[*edge].from;
+                if self.nodes[from].owner == self.nodes[node].owner && !std::mem::replace(&mut seen[from], true) {
+                    found.push(from);
+                    next.push_back(from);
+                }
+            }
+        }
+        found
+    }
+
+    /// Tells for each node whether edges lead to it from a node, or, with `is_reverse`, from it to the node.
+    pub(crate) fn reached(&self, node: usize, is_reverse: bool) -> Vec<bool> {
+        let (mut seen, mut next) = (vec![false; self.nodes.len()], vec![node]);
+        seen[node] = true;
+        while let Some(at) = next.pop() {
+            let links = if is_reverse { &self.incoming[at] } else { &self.outgoing[at] };
+            let ends =
+                links.iter().map(|edge| &self.edges[*edge]).map(|edge| if is_reverse { edge.from } else { edge.to });
+            next.extend(ends.filter(|end| !std::mem::replace(&mut seen[*end], true)));
+        }
+        seen
+    }
+
+    /// Returns the owners of the bodies around a scope, the innermost first. `scope` is the owner of the scope.
+    pub(crate) fn owners_from(&self, scope: Option<usize>) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut at = scope;
+        while let Some(owner) = at.filter(|owner| !found.contains(owner)) {
+            found.push(owner);
+            at = self.nodes[owner].owner;
+        }
+        found
+    }
+
+    /// Returns the nodes of a scope.
+    pub(crate) fn scope(&self, owner: Option<usize>) -> impl Iterator<Item = usize> {
+        (0..self.nodes.len()).filter(move |node| self.nodes[*node].owner == owner)
+    }
+}

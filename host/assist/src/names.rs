@@ -1,0 +1,258 @@
+//! The names that an expression may use at its place, with the schemas of their values.
+
+use std::borrow::Cow;
+
+use serde_json::{Value as Json, json};
+
+use crate::{
+    expression::{Expression, PathAt, Step as PathStep, braces},
+    flow::Flow,
+    schemas::{Schema, Step, schema_like, to_json},
+    spots::{Place, Visible},
+};
+
+/// A name of a value.
+pub(crate) struct Known<'f> {
+    pub(crate) name: String,
+    /// The meaning in a few words.
+    pub(crate) detail: String,
+    pub(crate) schema: Cow<'f, Json>,
+}
+
+fn known<'f>(name: &str, detail: impl Into<String>, schema: Cow<'f, Json>) -> Known<'f> {
+    Known { name: name.to_owned(), detail: detail.into(), schema }
+}
+
+fn anything<'f>() -> Cow<'f, Json> {
+    Cow::Owned(json!({}))
+}
+
+/// Members that the host records in the output of a node that did not run or did not succeed.
+fn with_recorded(output: &Json) -> Cow<'_, Json> {
+    // An output without members, such as that of a node that always fails, has only these.
+    let Some(members) = output.get("properties").and_then(Json::as_object) else {
+        return Cow::Borrowed(output);
+    };
+    let mut members = members.clone();
+    for (name, schema) in [("error", failure()), ("skipped", json!({ "type": "boolean" }))] {
+        members.entry(name).or_insert(schema);
+    }
+    let mut output = output.clone();
+    output["properties"] = Json::Object(members);
+    Cow::Owned(output)
+}
+
+fn failure() -> Json {
+    json!({
+        "type": "object",
+        "properties": {
+            "code": { "type": "string" }, "message": { "type": "string" }, "retryable": { "type": "boolean" }, "details": {},
+        },
+    })
+}
+
+/// Returns the schema of a flow's input: the one that it declares, or one like its defaults.
+pub(crate) fn input_schema(flow: &Flow<'_>) -> Json {
+    let head = flow.root.member("flow");
+    let declared = head.and_then(|head| head.member("inputSchema")).map(|schema| to_json(flow.file, schema));
+    if let Some(declared) = declared.filter(Json::is_object) {
+        return declared;
+    }
+    let defaults = head.and_then(|head| head.member("input")).map(|input| to_json(flow.file, input));
+    let mut schema = schema_like(&defaults.unwrap_or_else(|| json!({})));
+    if head.is_some_and(|head| head.member("triggers").is_some())
+        && let Some(members) = schema.get_mut("properties").and_then(Json::as_object_mut)
+    {
+        members.insert("trigger".into(), json!({}));
+    }
+    schema
+}
+
+/// Maximum number of inputs of nodes that are read one after the other to find the members of an item.
+const MAX_FOLLOWED_INPUTS: usize = 3;
+
+/// Returns the names that an expression may use, the likeliest first.
+pub(crate) fn names<'f>(flow: &'f Flow<'_>, place: &Place) -> Vec<Known<'f>> {
+    names_to(flow, place, MAX_FOLLOWED_INPUTS)
+}
+
+/// Returns the nodes on a cycle with the one of an expression that run after it. Their outputs are those of the pass before.
+pub(crate) fn names_of_last_pass<'f>(flow: &'f Flow<'_>, place: &Place) -> Vec<Known<'f>> {
+    let Visible::Before(node) = place.visible else { return Vec::new() };
+    let (after, before, now) = (flow.reached(node, false), flow.reached(node, true), flow.ancestors(node));
+    let is_meant = |other: &usize| *other != node && after[*other] && before[*other] && !now.contains(other);
+    flow.scope(place.scope).filter(is_meant).map(|index| output(flow, index)).collect()
+}
+
+fn names_to<'f>(flow: &'f Flow<'_>, place: &Place, depth: usize) -> Vec<Known<'f>> {
+    let mut found: Vec<Known<'f>> = Vec::new();
+    let local = |name: &String| {
+        let schema = match (name.as_str(), place.visible) {
+            ("item", Visible::Before(node)) => Cow::Owned(item_schema(flow, node, depth)),
+            (field, Visible::Before(node)) if field != "index" => Cow::Owned(field_schema(flow, node, field, depth)),
+            ("index", _) => Cow::Owned(json!({ "type": "integer" })),
+            _ => anything(),
+        };
+        known(name, "a value of this node", schema)
+    };
+    found.extend(place.locals.iter().map(local));
+    found.extend(place.own.map(|own| owner(flow, own, depth)));
+    let owners = flow.owners_from(place.scope);
+    for index in &owners {
+        let alias = flow.nodes[*index].alias.as_deref();
+        found.extend(alias.map(|alias| {
+            known(
+                alias,
+                format!("the item of `{}`", flow.nodes[*index].id),
+                Cow::Owned(item_schema(flow, *index, depth)),
+            )
+        }));
+        found.push(owner(flow, *index, depth));
+    }
+    let mut nodes = match place.visible {
+        Visible::All => flow.scope(place.scope).filter(|node| flow.nodes[*node].undoes.is_none()).collect(),
+        Visible::Before(node) => flow.ancestors(node),
+        Visible::Through(node) | Visible::Undone(node) => {
+            let mut through = vec![node];
+            through.extend(flow.ancestors(node));
+            through
+        }
+    };
+    nodes.extend(owners.iter().flat_map(|owner| flow.ancestors(*owner)));
+    found.extend(nodes.into_iter().map(|index| output(flow, index)));
+    let has_inbound = match place.visible {
+        Visible::Before(node) | Visible::Through(node) => flow.incoming(node).next().is_some(),
+        _ => false,
+    };
+    if let Visible::Undone(undone) = place.visible {
+        let output = flow.nodes[undone].kind.as_ref().map_or(json!({}), |kind| kind.output.clone());
+        let input = flow.nodes[undone].kind.as_ref().map_or(json!({}), |kind| kind.input.clone());
+        let schema = json!({ "properties": { "input": input, "output": output, "task": { "type": "string" } } });
+        found.push(known("undo", "the task that this node undoes", Cow::Owned(schema)));
+    }
+    let facts = json!({ "type": "string" });
+    let head = json!({ "type": "object", "properties": {
+        "input": input_schema(flow), "name": facts, "version": { "type": ["integer", "null"] },
+    } });
+    found.push(known("flow", "the flow and its input", Cow::Owned(head)));
+    if has_inbound {
+        found.push(known("inbound", "the output or failure that led here", inbound(flow, place)));
+        let sources = match place.visible {
+            Visible::Before(node) | Visible::Through(node) => flow.incoming(node).map(|edge| edge.from).collect(),
+            _ => Vec::new(),
+        };
+        let members: serde_json::Map<_, _> =
+            sources.iter().map(|source| (flow.nodes[*source].id.clone(), output_of(flow, *source))).collect();
+        let schema = json!({ "type": "object", "properties": members });
+        found.push(known("inbounds", "the outputs that led here, by node", Cow::Owned(schema)));
+    }
+    let run =
+        json!({ "type": "object", "properties": { "id": facts, "started": facts, "labels": { "type": "object" } } });
+    found.push(known("run", "this run", Cow::Owned(run)));
+    if !matches!(place.visible, Visible::All) {
+        let task = json!({ "type": "object", "properties": { "id": facts } });
+        found.push(known("task", "this task", Cow::Owned(task)));
+    }
+    found.push(known("tenant", "the tenant", Cow::Owned(facts.clone())));
+    found.push(known("now", "the present time", Cow::Owned(facts)));
+    // The first name hides later ones.
+    let mut seen = std::collections::HashSet::new();
+    found.retain(|known| !known.name.is_empty() && seen.insert(known.name.clone()));
+    // A node or an item with the name of a fact hides the fact in the whole flow.
+    let is_fact = |name: &str| matches!(name, "run" | "task" | "tenant" | "now" | "undo");
+    found.retain(|known| {
+        !is_fact(&known.name) || flow.find(&known.name).is_none() || known.detail.starts_with("output of")
+    });
+    found
+}
+
+/// Returns the output of a node as a name.
+fn output<'f>(flow: &'f Flow<'_>, index: usize) -> Known<'f> {
+    let node = &flow.nodes[index];
+    let schema = node.kind.as_ref().map_or(anything(), |kind| with_recorded(&kind.output));
+    let title = node.kind.as_ref().map_or_else(|| "a node".to_owned(), |kind| format!("output of `{}`", kind.name));
+    known(&node.id, title, schema)
+}
+
+fn output_of(flow: &Flow<'_>, node: usize) -> Json {
+    flow.nodes[node].kind.as_ref().map_or(json!({}), |kind| kind.output.clone())
+}
+
+/// Returns the schema of the items of a node's field `list`.
+fn item_schema(flow: &Flow<'_>, node: usize, depth: usize) -> Json {
+    let list = field_schema(flow, node, "list", depth);
+    union(Schema::new(&list).below(&Step::Item))
+}
+
+/// Returns the schema of the value of a field of a node's input, if it is written there or if one path names it. `depth` limits
+/// the inputs of other nodes that are read for it.
+fn field_schema(flow: &Flow<'_>, node: usize, field: &str, depth: usize) -> Json {
+    let Some(depth) = depth.checked_sub(1) else { return json!({}) };
+    let Some(value) = flow.nodes[node].value.member("input").and_then(|input| input.member(field)) else {
+        return json!({});
+    };
+    let Some((text, _)) = flow.text(Some(value)) else { return schema_like(&to_json(flow.file, value)) };
+    let parts = braces(&text);
+    let [part] = parts.as_slice() else { return json!({}) };
+    let expression = Expression::new(&text, part.clone());
+    let paths = expression.paths();
+    let [path] = paths.as_slice() else { return json!({}) };
+    if path.end() < expression.tokens.last().map_or(0, |token| token.range.start) {
+        return json!({});
+    }
+    let place = Place::of_input(flow, node);
+    let known = names_to(flow, &place, depth);
+    union(schemas_of(&known, flow, path, path.steps.len()))
+}
+
+/// Returns one schema for several.
+fn union(schemas: Vec<Schema<'_>>) -> Json {
+    match schemas.as_slice() {
+        [] => json!({}),
+        [schema] => schema.to_json(),
+        more => json!({ "anyOf": more.iter().map(|schema| schema.to_json()).collect::<Vec<_>>() }),
+    }
+}
+
+/// Returns the variables of an owner as a name.
+fn owner<'f>(flow: &'f Flow<'_>, index: usize, depth: usize) -> Known<'f> {
+    let node = &flow.nodes[index];
+    let body = node.kind.as_ref().and_then(|kind| kind.body.as_ref());
+    let names = body.map(|body| body.variables.as_slice()).unwrap_or_default();
+    let schema = |name: &str| if name == "item" { item_schema(flow, index, depth) } else { json!({}) };
+    let names = names.iter().map(|name| &**name).chain(["last"]);
+    let members: serde_json::Map<_, _> = names.map(|name| (name.to_owned(), schema(name))).collect();
+    known(&node.id, "the pass of the body", Cow::Owned(json!({ "type": "object", "properties": members })))
+}
+
+fn inbound<'f>(flow: &'f Flow<'_>, place: &Place) -> Cow<'f, Json> {
+    let (Visible::Before(node) | Visible::Through(node)) = place.visible else { return anything() };
+    let mut parts: Vec<Json> = Vec::new();
+    for edge in flow.incoming(node) {
+        parts.push(output_of(flow, edge.from));
+        if edge.after_failure {
+            parts.push(json!({ "type": "object", "properties": { "failed": { "type": "boolean" }, "error": failure(), "input": {} } }));
+        }
+    }
+    Cow::Owned(json!({ "anyOf": parts }))
+}
+
+/// Returns the schemas of the value to which the first `steps` steps of a path lead, and the name of its root.
+pub(crate) fn schemas_of<'k>(known: &'k [Known<'_>], flow: &Flow<'_>, path: &PathAt, steps: usize) -> Vec<Schema<'k>> {
+    let mut steps: Vec<_> = path.steps.iter().take(steps).collect();
+    let mut root = path.root.as_str();
+    if root == "nodes" && !steps.is_empty() {
+        root = &steps.remove(0).name;
+        if flow.find(root).is_none() {
+            return Vec::new();
+        }
+    }
+    let Some(known) = known.iter().find(|known| known.name == root) else { return Vec::new() };
+    let steps: Vec<_> = steps.into_iter().map(to_step).collect();
+    Schema::new(&known.schema).follow(&steps)
+}
+
+/// Returns a step of a path as a step in a schema.
+pub(crate) fn to_step(step: &PathStep) -> Step {
+    if step.is_index { Step::Item } else { Step::Key(step.name.clone()) }
+}
