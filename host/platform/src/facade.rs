@@ -22,6 +22,7 @@ use crate::{
     files::{self, FileError, TenantFiles},
     host::{
         Host, called,
+        editing::Editing,
         error::{Error, LoadError, StartError},
         eval::{self, EvalError, Evaluated},
         events::{self, EventReader},
@@ -59,6 +60,17 @@ impl Host {
     /// Checks a flow and returns all diagnostics. It runs nothing.
     pub fn check_flow(&self, path: impl AsRef<Path>) -> Result<CheckedFlow, Error> {
         loading::check_flow(self, path.as_ref())
+    }
+
+    /// Checks the text of a flow as [`Host::check_flow`] checks a file. The paths of packs and files in the flow are relative to
+    /// the folder in the source's name.
+    pub fn check_source(&self, source: &Source) -> CheckedFlow {
+        loading::check_in(self, source, Arc::new(Folder::of(Path::new(&source.name))), &Default::default())
+    }
+
+    /// Returns the node types and the names around a flow that is being written. Reads the folder of the flow.
+    pub fn edit(&self, source: &Source) -> Editing {
+        Editing::new(self, source)
     }
 
     /// Checks a flow without a folder of its own, such as one from the network: see [`Folder::nowhere`] and

@@ -7,6 +7,7 @@ pub(crate) mod called;
 mod catalog;
 mod checked;
 mod content;
+pub mod editing;
 pub(crate) mod erasure;
 pub mod error;
 pub mod eval;

@@ -105,7 +105,7 @@ fn check_anew(host: &Host, source: &Source, around: Surroundings, start: &Start,
 }
 
 /// Returns the context in which a flow's check looks up files, agents and grants.
-fn surroundings(host: &Host, folder: Arc<Folder>) -> Surroundings {
+pub(super) fn surroundings(host: &Host, folder: Arc<Folder>) -> Surroundings {
     let capabilities = grantable(host);
     let granting = Granting {
         tenant: host.tenant.clone(),
@@ -117,7 +117,7 @@ fn surroundings(host: &Host, folder: Arc<Folder>) -> Surroundings {
 }
 
 /// Returns the node types of the host with those of the packs that a flow names, and the diagnostics of these packs.
-fn catalog_with(
+pub(super) fn catalog_with(
     host: &Host,
     types: &Arc<Catalog>,
     named: &[PackRef],
