@@ -20,6 +20,7 @@ mod help;
 mod init;
 mod inspect;
 mod jobs;
+mod lsp;
 mod mcp;
 mod node;
 mod nodes;
@@ -129,6 +130,8 @@ enum Command {
     Validate(validate::ValidateArgs),
     /// Rewrite the edges of flows in their short or their long form
     Fmt(fmt::FmtArgs),
+    /// Serve an editor that writes flows, on standard input and output
+    Lsp(lsp::LspArgs),
     /// Show the declarations of a script without running it
     Inspect(inspect::InspectArgs),
     /// Draw a flow
@@ -243,6 +246,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Reload(args) => reload::execute(&args),
         Command::Validate(args) => validate::execute(&args, *terminal),
         Command::Fmt(args) => fmt::execute(&args),
+        Command::Lsp(args) => lsp::execute(&args),
         Command::Inspect(args) => inspect::execute(&args),
         Command::Graph(args) => graph::execute(&args),
         Command::Explain(args) => explain::execute(&args),

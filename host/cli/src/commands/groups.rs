@@ -15,6 +15,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "test",
             "validate",
             "fmt",
+            "lsp",
             "inspect",
             "graph",
             "explain",
@@ -56,6 +57,7 @@ const EXAMPLES: &[&str] = &[
     "test order.yaml",
     "validate order.yaml",
     "fmt order.yaml --short",
+    "lsp --packs packs",
     "inspect logo.flow.js",
     "graph order.yaml --format svg",
     "explain order.yaml pay",
@@ -158,11 +160,11 @@ const EXAMPLES: &[&str] = &[
 /// working.
 const UNUSED_OPTIONS: &[(&[&str], &[&str])] = &[
     (
-        &["nodes ", "packs list ", "runs show ", "runs events ", "runs export ", "tenant export "],
+        &["nodes ", "schema ", "packs list ", "runs show ", "runs events ", "runs export ", "tenant export "],
         &["allow_private", "files", "providers", "mcp", "secrets", "secret_key", "services", "simulate"],
     ),
     (
-        &["validate ", "graph ", "explain ", "eval ", "inspect ", "flows create "],
+        &["validate ", "graph ", "explain ", "eval ", "inspect ", "lsp ", "flows create "],
         &["allow_private", "files", "secret_key"],
     ),
 ];
