@@ -1,9 +1,11 @@
 //! `flowcell schema`: prints the JSON schema of flow files, for editors.
 
 use clap::{Args, ValueEnum};
+use flowcell_assist::catalog_schema::with_catalog;
 
 use crate::{
     cli_error::{CliError, Exit},
+    options::PackArgs,
     output::{put, put_json},
 };
 
@@ -13,6 +15,11 @@ pub(crate) struct SchemaArgs {
     /// The dialect of the flow files
     #[arg(long, value_enum, default_value_t)]
     dialect: Dialect,
+    /// Add the node types with their inputs and configs (graph)
+    #[arg(long)]
+    types: bool,
+    #[command(flatten)]
+    packs: PackArgs,
 }
 
 /// A dialect of flow files.
@@ -28,7 +35,12 @@ enum Dialect {
 }
 
 pub(super) fn execute(args: &SchemaArgs) -> Result<Exit, CliError> {
+    if args.types && !matches!(args.dialect, Dialect::Graph) {
+        let hint = "remove `--types`, or write `--dialect graph`";
+        return Err(CliError::wrong("only flows of nodes and edges name node types in their schema").hint(hint));
+    }
     put_json(&match args.dialect {
+        Dialect::Graph if args.types => with_catalog(flowcell::schema(), &args.packs.host()?.catalog()),
         Dialect::Graph => flowcell::schema(),
         Dialect::Agentic => flowcell::agentic_schema(),
         Dialect::Steps => return put(flowcell::steps_schema()).map(|()| Exit::Good),
