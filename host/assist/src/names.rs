@@ -1,7 +1,8 @@
 //! The names that an expression may use at its place, with the schemas of their values.
 
-use std::borrow::Cow;
+use std::{collections::HashMap, sync::Arc};
 
+use flowcell_contract::NodeType;
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -12,34 +13,31 @@ use crate::{
 };
 
 /// A name of a value.
-pub(crate) struct Known<'f> {
+pub(crate) struct Known {
     pub(crate) name: String,
     /// The meaning in a few words.
     pub(crate) detail: String,
-    pub(crate) schema: Cow<'f, Json>,
+    pub(crate) schema: Arc<Json>,
 }
 
-fn known<'f>(name: &str, detail: impl Into<String>, schema: Cow<'f, Json>) -> Known<'f> {
+fn known(name: &str, detail: impl Into<String>, schema: Arc<Json>) -> Known {
     Known { name: name.to_owned(), detail: detail.into(), schema }
 }
 
-fn anything<'f>() -> Cow<'f, Json> {
-    Cow::Owned(json!({}))
+fn anything() -> Arc<Json> {
+    Arc::new(json!({}))
 }
 
-/// Members that the host records in the output of a node that did not run or did not succeed.
-fn with_recorded(output: &Json) -> Cow<'_, Json> {
-    // An output without members, such as that of a node that always fails, has only these.
-    let Some(members) = output.get("properties").and_then(Json::as_object) else {
-        return Cow::Borrowed(output);
-    };
-    let mut members = members.clone();
-    for (name, schema) in [("error", failure()), ("skipped", json!({ "type": "boolean" }))] {
-        members.entry(name).or_insert(schema);
-    }
+/// Returns the schema of an output with the members that the host records for a node that did not run or did not succeed.
+fn with_recorded(output: &Json) -> Json {
     let mut output = output.clone();
-    output["properties"] = Json::Object(members);
-    Cow::Owned(output)
+    // An output without members, such as that of a node that always fails, has only these.
+    if let Some(members) = output.get_mut("properties").and_then(Json::as_object_mut) {
+        for (name, schema) in [("error", failure()), ("skipped", json!({ "type": "boolean" }))] {
+            members.entry(name).or_insert(schema);
+        }
+    }
+    output
 }
 
 fn failure() -> Json {
@@ -72,25 +70,25 @@ pub(crate) fn input_schema(flow: &Flow<'_>) -> Json {
 const MAX_FOLLOWED_INPUTS: usize = 3;
 
 /// Returns the names that an expression may use, the likeliest first.
-pub(crate) fn names<'f>(flow: &'f Flow<'_>, place: &Place) -> Vec<Known<'f>> {
+pub(crate) fn names(flow: &Flow<'_>, place: &Place) -> Vec<Known> {
     names_to(flow, place, MAX_FOLLOWED_INPUTS)
 }
 
 /// Returns the nodes on a cycle with the one of an expression that run after it. Their outputs are those of the pass before.
-pub(crate) fn names_of_last_pass<'f>(flow: &'f Flow<'_>, place: &Place) -> Vec<Known<'f>> {
+pub(crate) fn names_of_last_pass(flow: &Flow<'_>, place: &Place) -> Vec<Known> {
     let Visible::Before(node) = place.visible else { return Vec::new() };
     let (after, before, now) = (flow.reached(node, false), flow.reached(node, true), flow.ancestors(node));
     let is_meant = |other: &usize| *other != node && after[*other] && before[*other] && !now.contains(other);
-    flow.scope(place.scope).filter(is_meant).map(|index| output(flow, index)).collect()
+    outputs(flow, flow.scope(place.scope).filter(is_meant))
 }
 
-fn names_to<'f>(flow: &'f Flow<'_>, place: &Place, depth: usize) -> Vec<Known<'f>> {
-    let mut found: Vec<Known<'f>> = Vec::new();
+fn names_to(flow: &Flow<'_>, place: &Place, depth: usize) -> Vec<Known> {
+    let mut found: Vec<Known> = Vec::new();
     let local = |name: &String| {
         let schema = match (name.as_str(), place.visible) {
-            ("item", Visible::Before(node)) => Cow::Owned(item_schema(flow, node, depth)),
-            (field, Visible::Before(node)) if field != "index" => Cow::Owned(field_schema(flow, node, field, depth)),
-            ("index", _) => Cow::Owned(json!({ "type": "integer" })),
+            ("item", Visible::Before(node)) => Arc::new(item_schema(flow, node, depth)),
+            (field, Visible::Before(node)) if field != "index" => Arc::new(field_schema(flow, node, field, depth)),
+            ("index", _) => Arc::new(json!({ "type": "integer" })),
             _ => anything(),
         };
         known(name, "a value of this node", schema)
@@ -101,11 +99,7 @@ fn names_to<'f>(flow: &'f Flow<'_>, place: &Place, depth: usize) -> Vec<Known<'f
     for index in &owners {
         let alias = flow.nodes[*index].alias.as_deref();
         found.extend(alias.map(|alias| {
-            known(
-                alias,
-                format!("the item of `{}`", flow.nodes[*index].id),
-                Cow::Owned(item_schema(flow, *index, depth)),
-            )
+            known(alias, format!("the item of `{}`", flow.nodes[*index].id), Arc::new(item_schema(flow, *index, depth)))
         }));
         found.push(owner(flow, *index, depth));
     }
@@ -119,7 +113,7 @@ fn names_to<'f>(flow: &'f Flow<'_>, place: &Place, depth: usize) -> Vec<Known<'f
         }
     };
     nodes.extend(owners.iter().flat_map(|owner| flow.ancestors(*owner)));
-    found.extend(nodes.into_iter().map(|index| output(flow, index)));
+    found.extend(outputs(flow, nodes));
     let has_inbound = match place.visible {
         Visible::Before(node) | Visible::Through(node) => flow.incoming(node).next().is_some(),
         _ => false,
@@ -128,13 +122,13 @@ fn names_to<'f>(flow: &'f Flow<'_>, place: &Place, depth: usize) -> Vec<Known<'f
         let output = flow.nodes[undone].kind.as_ref().map_or(json!({}), |kind| kind.output.clone());
         let input = flow.nodes[undone].kind.as_ref().map_or(json!({}), |kind| kind.input.clone());
         let schema = json!({ "properties": { "input": input, "output": output, "task": { "type": "string" } } });
-        found.push(known("undo", "the task that this node undoes", Cow::Owned(schema)));
+        found.push(known("undo", "the task that this node undoes", Arc::new(schema)));
     }
     let facts = json!({ "type": "string" });
     let head = json!({ "type": "object", "properties": {
         "input": input_schema(flow), "name": facts, "version": { "type": ["integer", "null"] },
     } });
-    found.push(known("flow", "the flow and its input", Cow::Owned(head)));
+    found.push(known("flow", "the flow and its input", Arc::new(head)));
     if has_inbound {
         found.push(known("inbound", "the output or failure that led here", inbound(flow, place)));
         let sources = match place.visible {
@@ -144,17 +138,17 @@ fn names_to<'f>(flow: &'f Flow<'_>, place: &Place, depth: usize) -> Vec<Known<'f
         let members: serde_json::Map<_, _> =
             sources.iter().map(|source| (flow.nodes[*source].id.clone(), output_of(flow, *source))).collect();
         let schema = json!({ "type": "object", "properties": members });
-        found.push(known("inbounds", "the outputs that led here, by node", Cow::Owned(schema)));
+        found.push(known("inbounds", "the outputs that led here, by node", Arc::new(schema)));
     }
     let run =
         json!({ "type": "object", "properties": { "id": facts, "started": facts, "labels": { "type": "object" } } });
-    found.push(known("run", "this run", Cow::Owned(run)));
+    found.push(known("run", "this run", Arc::new(run)));
     if !matches!(place.visible, Visible::All) {
         let task = json!({ "type": "object", "properties": { "id": facts } });
-        found.push(known("task", "this task", Cow::Owned(task)));
+        found.push(known("task", "this task", Arc::new(task)));
     }
-    found.push(known("tenant", "the tenant", Cow::Owned(facts.clone())));
-    found.push(known("now", "the present time", Cow::Owned(facts)));
+    found.push(known("tenant", "the tenant", Arc::new(facts.clone())));
+    found.push(known("now", "the present time", Arc::new(facts)));
     // The first name hides later ones.
     let mut seen = std::collections::HashSet::new();
     found.retain(|known| !known.name.is_empty() && seen.insert(known.name.clone()));
@@ -166,12 +160,16 @@ fn names_to<'f>(flow: &'f Flow<'_>, place: &Place, depth: usize) -> Vec<Known<'f
     found
 }
 
-/// Returns the output of a node as a name.
-fn output<'f>(flow: &'f Flow<'_>, index: usize) -> Known<'f> {
-    let node = &flow.nodes[index];
-    let schema = node.kind.as_ref().map_or(anything(), |kind| with_recorded(&kind.output));
-    let title = node.kind.as_ref().map_or_else(|| "a node".to_owned(), |kind| format!("output of `{}`", kind.name));
-    known(&node.id, title, schema)
+/// Returns the outputs of nodes as names.
+fn outputs(flow: &Flow<'_>, nodes: impl IntoIterator<Item = usize>) -> Vec<Known> {
+    let mut schemas: HashMap<*const NodeType, Arc<Json>> = HashMap::new();
+    let output = |index: usize| {
+        let node = &flow.nodes[index];
+        let Some(kind) = &node.kind else { return known(&node.id, "a node", anything()) };
+        let schema = schemas.entry(Arc::as_ptr(kind)).or_insert_with(|| Arc::new(with_recorded(&kind.output)));
+        known(&node.id, format!("output of `{}`", kind.name), schema.clone())
+    };
+    nodes.into_iter().map(output).collect()
 }
 
 fn output_of(flow: &Flow<'_>, node: usize) -> Json {
@@ -215,17 +213,17 @@ fn union(schemas: Vec<Schema<'_>>) -> Json {
 }
 
 /// Returns the variables of an owner as a name.
-fn owner<'f>(flow: &'f Flow<'_>, index: usize, depth: usize) -> Known<'f> {
+fn owner(flow: &Flow<'_>, index: usize, depth: usize) -> Known {
     let node = &flow.nodes[index];
     let body = node.kind.as_ref().and_then(|kind| kind.body.as_ref());
     let names = body.map(|body| body.variables.as_slice()).unwrap_or_default();
     let schema = |name: &str| if name == "item" { item_schema(flow, index, depth) } else { json!({}) };
     let names = names.iter().map(|name| &**name).chain(["last"]);
     let members: serde_json::Map<_, _> = names.map(|name| (name.to_owned(), schema(name))).collect();
-    known(&node.id, "the pass of the body", Cow::Owned(json!({ "type": "object", "properties": members })))
+    known(&node.id, "the pass of the body", Arc::new(json!({ "type": "object", "properties": members })))
 }
 
-fn inbound<'f>(flow: &'f Flow<'_>, place: &Place) -> Cow<'f, Json> {
+fn inbound(flow: &Flow<'_>, place: &Place) -> Arc<Json> {
     let (Visible::Before(node) | Visible::Through(node)) = place.visible else { return anything() };
     let mut parts: Vec<Json> = Vec::new();
     for edge in flow.incoming(node) {
@@ -234,11 +232,11 @@ fn inbound<'f>(flow: &'f Flow<'_>, place: &Place) -> Cow<'f, Json> {
             parts.push(json!({ "type": "object", "properties": { "failed": { "type": "boolean" }, "error": failure(), "input": {} } }));
         }
     }
-    Cow::Owned(json!({ "anyOf": parts }))
+    Arc::new(json!({ "anyOf": parts }))
 }
 
 /// Returns the schemas of the value to which the first `steps` steps of a path lead, and the name of its root.
-pub(crate) fn schemas_of<'k>(known: &'k [Known<'_>], flow: &Flow<'_>, path: &PathAt, steps: usize) -> Vec<Schema<'k>> {
+pub(crate) fn schemas_of<'k>(known: &'k [Known], flow: &Flow<'_>, path: &PathAt, steps: usize) -> Vec<Schema<'k>> {
     let mut steps: Vec<_> = path.steps.iter().take(steps).collect();
     let mut root = path.root.as_str();
     if root == "nodes" && !steps.is_empty() {

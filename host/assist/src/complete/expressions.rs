@@ -94,10 +94,10 @@ pub(super) fn offers(context: &Context<'_>, spot: &Spot<'_>) -> (Vec<Offer>, Ran
 }
 
 /// Returns the names of values. Those whose members fit the steps that follow come first; others are left out if some fit.
-fn roots(known: &[Known<'_>], path: &PathAt, style: Style) -> Vec<Offer> {
+fn roots(known: &[Known], path: &PathAt, style: Style) -> Vec<Offer> {
     let mut found: Vec<(u8, Offer)> = Vec::new();
     // In a text without quotes, brackets may end the text.
-    let fits = |name: &&Known<'_>| !name.name.contains(MARK) && (style != Style::Plain || is_plain_name(&name.name));
+    let fits = |name: &&Known| !name.name.contains(MARK) && (style != Style::Plain || is_plain_name(&name.name));
     for name in known.iter().filter(fits) {
         let misfit = misfit(vec![Schema::new(&name.schema)], &path.steps);
         let quote = if style == Style::Double { '\'' } else { '"' };
@@ -132,10 +132,10 @@ fn misfit(mut schemas: Vec<Schema<'_>>, steps: &[PathStep]) -> u8 {
 }
 
 /// Returns the members of the value to which the first `step` steps of a path lead.
-fn members(context: &Context<'_>, known: &[Known<'_>], path: &PathAt, step: usize, is_quoted: bool) -> Vec<Offer> {
+fn members(context: &Context<'_>, known: &[Known], path: &PathAt, step: usize, is_quoted: bool) -> Vec<Offer> {
     if path.root == "nodes" && step == 0 {
         let is_node =
-            |name: &&Known<'_>| context.flow.find(&name.name).is_some() && (is_quoted || is_plain_name(&name.name));
+            |name: &&Known| context.flow.find(&name.name).is_some() && (is_quoted || is_plain_name(&name.name));
         return known
             .iter()
             .filter(is_node)
@@ -165,7 +165,7 @@ fn members(context: &Context<'_>, known: &[Known<'_>], path: &PathAt, step: usiz
 }
 
 /// Returns the members of the items of the list before a filter, for its argument `attribute`.
-fn attributes(context: &Context<'_>, known: &[Known<'_>], expression: &Expression<'_>, index: usize) -> Vec<Offer> {
+fn attributes(context: &Context<'_>, known: &[Known], expression: &Expression<'_>, index: usize) -> Vec<Offer> {
     let before = |back: usize| index.checked_sub(back).map_or("", |index| expression.word(index));
     let is_attribute = before(1) == "=" && before(2) == "attribute";
     let is_first = before(1) == "(" && matches!(before(2), "groupby" | "selectattr" | "rejectattr" | "attr");
