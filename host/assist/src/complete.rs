@@ -159,7 +159,7 @@ impl Context<'_> {
         if self.dialect == Dialect::Graph {
             let mut found = None;
             spots::each(self.flow, Some(&(inside..inside)), &mut |spot| {
-                let at = spot.scalar.from_file(inside);
+                let at = spot.scalar.offset_of(inside);
                 if found.is_none()
                     && spot.part.start <= at
                     && at <= spot.part.end

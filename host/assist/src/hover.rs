@@ -42,7 +42,7 @@ pub fn hover(document: &Document<'_>, at: usize) -> Option<Hover> {
     if dialect == Dialect::Graph {
         let mut found = None;
         spots::each(&flow, Some(&(at..at)), &mut |spot| {
-            let inside = spot.scalar.from_file(at);
+            let inside = spot.scalar.offset_of(at);
             if found.is_none() && spot.part.start <= inside && inside <= spot.part.end {
                 found = in_expression(&flow, &spot, inside);
             }

@@ -113,7 +113,7 @@ impl Scalar {
     }
 
     /// Returns the byte of the text that stands at a place of the file.
-    pub(crate) fn from_file(&self, at: usize) -> usize {
+    pub(crate) fn offset_of(&self, at: usize) -> usize {
         let next = self.places.partition_point(|(_, file)| *file <= at);
         let Some((text, file)) = next.checked_sub(1).and_then(|index| self.places.get(index)) else { return 0 };
         let end = self.places.get(next).map_or(self.text.len(), |(text, _)| *text);
@@ -148,7 +148,7 @@ mod tests {
             let at = scalar.text.find(part).unwrap();
             let range = scalar.range_to_file(&(at..at + part.len()));
             assert_eq!(&file[range.clone()], part, "{file}");
-            assert_eq!(scalar.from_file(range.start), at);
+            assert_eq!(scalar.offset_of(range.start), at);
         }
     }
 
@@ -157,7 +157,7 @@ mod tests {
         for (file, text) in [("a: \"x\\", "x"), ("a: \"x\\u12", "x12"), ("a: '", ""), ("a: \"\\ud800b\"", "b")] {
             let scalar = scalar(file);
             assert_eq!(scalar.text, text, "{file}");
-            assert!(scalar.to_file(99) <= file.len() && scalar.from_file(99) <= text.len());
+            assert!(scalar.to_file(99) <= file.len() && scalar.offset_of(99) <= text.len());
         }
     }
 }

@@ -83,7 +83,7 @@ fn fits_node(property: &Property<'_>, located: &Located<'_>, context: &Context<'
         "promptFile" => {
             let names_prompt = Schema::new(&kind.input).properties().iter().any(|property| property.name == "prompt");
             names_prompt
-                && !node.is_some_and(|node| node.member("input").is_some_and(|input| input.member("prompt").is_some()))
+                && node.is_none_or(|node| node.member("input").is_none_or(|input| input.member("prompt").is_none()))
         }
         _ => true,
     }
