@@ -108,6 +108,7 @@ pub use defaults::from_defaults;
 use diagnostic::Diagnostics;
 pub use diagnostic::{CheckMode, Diagnostic, Fix, Location, Severity};
 pub use graph::Graph;
+pub use literal::escaped as escape_text;
 use outline::{Outline, ScriptError};
 pub use probe::Probe;
 pub use schema::schema;

@@ -8,7 +8,7 @@ use crate::yaml::{Entry, Kind, Span, Tree};
 const MAX_BRACES: usize = 1_000;
 
 /// Escapes a text so that it renders as itself, even if the caller appends an expression to it.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(open) = rest.find('{') {

@@ -91,9 +91,14 @@ pub(crate) enum RawBody {
 
 /// The member of a flow that has its fragments. They are written out before the flow is read.
 pub(crate) const FRAGMENTS_KEY: &str = "fragments";
+/// The key of flows and nodes that were imported and may not do the same as their source.
+pub(crate) const MARK: &str = "approximated";
+/// Number of characters of a reason that a diagnostic shows.
+const MAX_REASON_CHARS: usize = 300;
 const TOP_LEVEL_KEYS: [&str; 4] = ["flow", "nodes", "edges", FRAGMENTS_KEY];
 const FLOW_KEYS: [&str; 15] = [
     "name",
+    MARK,
     "version",
     "description",
     "input",
@@ -109,9 +114,10 @@ const FLOW_KEYS: [&str; 15] = [
     "packs",
     "nodePacks",
 ];
-const NODE_KEYS: [&str; 14] = [
+const NODE_KEYS: [&str; 15] = [
     "id",
     "type",
+    MARK,
     "after",
     "input",
     "config",
@@ -179,6 +185,7 @@ fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, diagnostics: &mut Diagn
         return;
     }
     flow.name = text(head, "name", diagnostics).map(|(name, _)| name).unwrap_or_default();
+    refuse_marks(head, "the flow", diagnostics);
     match head.member("name") {
         None => {
             let help = Some("add a name of letters, digits, `_` and `-`, at most 64 characters".into());
@@ -253,6 +260,7 @@ fn read_node<'t>(
     if !id.is_empty() {
         check_id(&id, id_span, diagnostics);
     }
+    refuse_marks(tree, &format!("`{}`", for_message(&id)), diagnostics);
     let id = (id, id_span);
     edges::read_after(tree, &id, &mut flow.edges, diagnostics);
     let (type_name, type_span) = required(tree, "type", "node", diagnostics);
@@ -294,6 +302,21 @@ fn read_node<'t>(
     if let Some(body) = body.filter(|_| inline) {
         check_keys(entries(body, "a body", diagnostics), &["nodes", "edges"], diagnostics);
         read_graph(body, Some(flow.nodes.len() - 1), flow, diagnostics);
+    }
+}
+
+/// Reports the marks of an import. A person removes them after comparing the place with its source.
+fn refuse_marks(tree: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) {
+    let Some(mark) = tree.member(MARK) else { return };
+    let reasons: Vec<_> = if mark.text().is_some() { vec![mark] } else { mark.items().iter().collect() };
+    if reasons.is_empty() || reasons.iter().any(|reason| reason.text().is_none()) {
+        let message = format!("`{MARK}` must be a text or a list of texts");
+        return diagnostics.error("wrong_type", mark.span, message, Some(format!("remove `{MARK}`")));
+    }
+    for reason in reasons {
+        let text: String = reason.text().unwrap_or_default().chars().take(MAX_REASON_CHARS).collect();
+        let help = format!("compare it with its source, correct it if needed, and remove this reason from `{MARK}`");
+        diagnostics.error(MARK, reason.span, format!("{what} is approximated: {text}"), Some(help));
     }
 }
 

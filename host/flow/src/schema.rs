@@ -153,6 +153,7 @@ fn flow_schema() -> Value {
         "additionalProperties": false,
         "properties": {
             "name": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "The flow's name" },
+            "approximated": marks("Reasons for which an imported flow may not do the same as its source"),
             "version": { "type": ["integer", "string"], "description": "The flow's version" },
             "description": { "type": "string", "description": "Purpose of the flow" },
             "input": { "type": "object", "description": "Defaults of the input; the caller's members override them" },
@@ -262,6 +263,7 @@ fn node_schema() -> Value {
             "type": { "type": "string", "description": "A node type, such as control.if, or acme.greet@1.2" },
             "use": { "$ref": "#/$defs/id", "description": "In place of `type`: the name of a fragment" },
             "with": { "type": "object", "description": "With `use`: the values of the fragment's parameters" },
+            "approximated": marks("Reasons for which an imported node may not do the same as its source"),
             "after": {
                 "anyOf": [{ "$ref": "#/$defs/id" }, { "type": "array", "items": { "$ref": "#/$defs/id" } }],
                 "description": "Ids of nodes from which an edge leads here",
@@ -319,6 +321,12 @@ fn fragment_schema() -> Value {
             "output": { "description": "The output of a use; by default the output of the last node" },
         },
     })
+}
+
+/// Returns the schema of the marks of an import. A flow with marks is not valid until they are removed.
+fn marks(description: &str) -> Value {
+    let text = json!({ "type": "string" });
+    json!({ "anyOf": [text, { "type": "array", "items": text }], "description": description })
 }
 
 fn node_policy_schema() -> Value {
