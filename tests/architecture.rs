@@ -44,6 +44,19 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("host/engine", &["flowcell-flow", "flowcell-runtime", "flowcell", "rusqlite", "sqlx"]),
     ("host/runtime", &["wasmtime", "wasmtime-wasi", "flowcell-engine", "flowcell"]),
     (
+        "host/import",
+        &[
+            "tokio",
+            "wasmtime",
+            "wasmtime-wasi",
+            "cap-std",
+            "flowcell-engine",
+            "flowcell-runtime",
+            "flowcell-platform",
+            "flowcell",
+        ],
+    ),
+    (
         "host/platform",
         &[
             "wasmtime",
@@ -117,7 +130,8 @@ fn all_sdks_have_the_version_of_the_workspace() {
 /// on `jsonschema`, except for its tests. Packs may, because the sandbox bounds them.
 #[test]
 fn only_the_schema_crate_builds_validators() {
-    let folders = ["contract", "assist", "engine", "flow", "runtime", "services", "platform", "server", "cli"]
+    let folders =
+        ["contract", "assist", "engine", "flow", "import", "runtime", "services", "platform", "server", "cli"]
         .map(|name| format!("host/{name}"));
     for folder in &folders {
         let named = dependencies(&root().join(folder).join("Cargo.toml"));

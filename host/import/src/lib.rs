@@ -1,0 +1,197 @@
+//! Imports workflows of other engines: text in; a flow, its test cases and a report out. The crate does no I/O.
+//!
+//! Parts of the flow that may behave in another way than the source have the key `approximated`. A flow with such marks
+//! is not valid until a person has removed them.
+//!
+//! | module | content |
+//! |---|---|
+//! | document | reads JSON and YAML with limits |
+//! | asl | Amazon States Language |
+//! | n8n | exports of n8n |
+//! | jsonata, script | translate expressions of JSONata and JavaScript; `syntax` parses both |
+//! | order | the order of states, and their cycles |
+//! | draft, names | the flow under construction, and the ids of its nodes |
+//! | expr | writes expressions |
+//! | grants | grants for requests |
+//! | cases | the test cases |
+//! | write | writes YAML |
+//! | report | a result for each construct |
+
+mod asl;
+mod cases;
+mod document;
+mod draft;
+mod expr;
+mod grants;
+mod jsonata;
+mod n8n;
+mod names;
+mod order;
+mod report;
+mod script;
+mod syntax;
+mod write;
+
+use std::fmt;
+
+use flowcell_flow::limits;
+use serde_json::{Map, Value};
+
+pub use report::{Finding, Verdict};
+
+use self::{draft::Draft, report::Report};
+
+/// Maximum size of an imported file in bytes.
+pub const BYTES: usize = limits::DOCUMENT_BYTES;
+/// Maximum nesting of lists and objects in an imported file.
+pub const DEPTH: usize = 48;
+
+/// The format of a workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Amazon States Language.
+    Asl,
+    /// An export of n8n.
+    N8n,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Format; 2] = [Format::Asl, Format::N8n];
+
+    /// Returns the name of the format on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Asl => "asl",
+            Format::N8n => "n8n",
+        }
+    }
+
+    /// Returns the name of the format for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Format::Asl => "Amazon States Language",
+            Format::N8n => "n8n",
+        }
+    }
+
+    fn detect(document: &Value) -> Option<Format> {
+        if asl::is_machine(document) {
+            Some(Format::Asl)
+        } else if n8n::is_workflow(document) {
+            Some(Format::N8n)
+        } else {
+            None
+        }
+    }
+}
+
+/// A workflow that was imported.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The format of the source.
+    pub format: Format,
+    /// The name of the flow.
+    pub name: String,
+    /// The flow, as YAML.
+    pub flow: String,
+    /// The test cases of the flow, as YAML.
+    pub tests: String,
+    /// A result for each construct of the source.
+    pub findings: Vec<Finding>,
+    /// Number of marks in the flow.
+    pub marks: usize,
+}
+
+/// An error: the file cannot be imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportError {
+    /// The cause, with the place.
+    pub message: String,
+    /// Advice.
+    pub help: String,
+}
+
+impl ImportError {
+    fn new(message: impl Into<String>, help: impl Into<String>) -> ImportError {
+        ImportError { message: message.into(), help: help.into() }
+    }
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ImportError {}
+
+/// The result of one format.
+struct Import {
+    draft: Draft,
+    report: Report,
+    /// Cases that the source contains.
+    cases: Vec<cases::Case>,
+}
+
+/// Returns the number of members of all lists and objects under a key.
+fn steps(document: &Value, key: &str) -> usize {
+    match document {
+        Value::Array(items) => items.iter().map(|item| steps(item, key)).sum(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, member)| {
+                let own = member.as_array().map(Vec::len).or_else(|| member.as_object().map(Map::len));
+                steps(member, key) + own.filter(|_| name == key).unwrap_or(0)
+            })
+            .sum(),
+        _ => 0,
+    }
+}
+
+/// Imports a workflow. `name` is the name of the flow, and `format` the format of the text; `None` to detect it.
+///
+/// # Errors
+///
+/// The text cannot be read, has an unknown format, or is too large.
+pub fn import(text: &str, name: &str, format: Option<Format>) -> Result<Imported, ImportError> {
+    let document = document::read(text)?;
+    let format = format.or_else(|| Format::detect(&document)).ok_or_else(|| {
+        let names = Format::ALL.map(|format| format!("`--from {}`", format.name())).join(" or ");
+        ImportError::new("the file has no known format", format!("name the format with {names}"))
+    })?;
+    let Value::Object(members) = &document else {
+        return Err(ImportError::new("the file is not an object", "export the whole workflow"));
+    };
+    let key = if format == Format::Asl { "States" } else { "nodes" };
+    let count = steps(&document, key);
+    if count > limits::NODES {
+        let message = format!("the workflow has {count} steps; the limit is {}", limits::NODES);
+        return Err(ImportError::new(message, "split the workflow"));
+    }
+    let name = names::cleaned(name, "imported");
+    let mut import = match format {
+        Format::Asl => asl::import(members),
+        Format::N8n => n8n::import(members),
+    };
+    let draft = &mut import.draft;
+    for (count, most, word) in
+        [(draft.nodes.len(), limits::NODES, "nodes"), (draft.edges.len(), limits::EDGES, "edges")]
+    {
+        if count > most {
+            let message = format!("the flow would have {count} {word}; the limit is {most}");
+            return Err(ImportError::new(message, "split the workflow"));
+        }
+    }
+    let head = format!("Imported from {}. `flowcell help import` explains the key `approximated`.", format.title());
+    draft.comments.insert(0, head);
+    let marks = import.report.marks.len() + draft.nodes.iter().map(|node| node.marks.len()).sum::<usize>();
+    Ok(Imported {
+        format,
+        flow: write::flow(&name, draft, &import.report.marks),
+        tests: cases::write(draft, &import.cases),
+        name,
+        findings: import.report.findings,
+        marks,
+    })
+}

@@ -1,0 +1,451 @@
+//! The types of n8n nodes that change items and choose ways.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    N8n, Port, calls, conditions, pointer, schedule,
+    values::{self, Place},
+};
+use crate::{
+    draft::Node,
+    expr::{REFUSED, Term, atom, binding, with_member},
+    report::{At, Verdict},
+};
+
+impl N8n<'_> {
+    /// Writes a node.
+    pub(super) fn node(&mut self, node: usize) {
+        if self.is_trigger(node) {
+            return self.trigger(node);
+        }
+        let (list, sources) = self.input(node, 0);
+        let is_disabled = self.nodes[node].get("disabled") == Some(&true.into());
+        let empty = Map::new();
+        let parameters = self.parameters(node).unwrap_or(&empty);
+        match self.kind(node) {
+            _ if is_disabled => {
+                self.report.note(Verdict::Exact, &pointer(node).join("disabled"), "disabled", "it hands its items on");
+                self.hand_on(node, &list, &sources);
+            }
+            "noOp" => self.hand_on(node, &list, &sources),
+            "set" => self.set(node, parameters, &list, &sources),
+            "if" => self.branch(node, parameters, &list, &sources, 2),
+            "filter" => self.branch(node, parameters, &list, &sources, 1),
+            "switch" if parameters.contains_key("rules") => self.switch(node, parameters, &list, &sources),
+            "merge" => self.merge(node, parameters),
+            "limit" => self.limit(node, parameters, &list, &sources),
+            "aggregate" => self.aggregate(node, parameters, &list, &sources),
+            "wait" => self.wait(node, parameters, &list, &sources),
+            "stopAndError" => self.stop(node, parameters, &list, &sources),
+            "httpRequest" => calls::request(self, node, parameters, &list, &sources),
+            "code" => calls::code(self, node, parameters, &list, &sources),
+            _ => calls::missing(self, node, &list, &sources),
+        }
+    }
+
+    /// Sets the only output of a node: the list in a member of the flow node's output.
+    pub(super) fn single(&mut self, node: usize, id: &str, member: &'static str, list: String, may_be_empty: bool) {
+        self.ports.insert(node, vec![Port { list, from: Some(id.to_owned()), may_be_empty }]);
+        self.fields.insert(node, (id.to_owned(), member));
+    }
+
+    fn hand_on(&mut self, node: usize, list: &str, sources: &[Port]) {
+        let id = self.fresh(node);
+        self.add(node, Node::value(&id, binding(list)), sources);
+        self.single(node, &id, "value", format!("{id}.value"), false);
+    }
+
+    fn trigger(&mut self, node: usize) {
+        let at = pointer(node);
+        let id = self.fresh(node);
+        let list = match self.kind(node) {
+            "manualTrigger" | "start" | "executeWorkflowTrigger" => "[flow.input]".to_owned(),
+            "webhook" => {
+                let why =
+                    "posts are signed here; only `body` is known, and no headers and no query; the answer is the run";
+                self.report.note(Verdict::Approximated, &at, "webhook", why);
+                self.declare(json!({ "id": id, "webhook": { "secret": format!("{id}-hook") } }));
+                "[{'body': flow.input.trigger.body}]".to_owned()
+            }
+            "scheduleTrigger" => {
+                let rules =
+                    self.parameters(node).and_then(|parameters| parameters.get("rule")?.get("interval")?.as_array());
+                for (index, rule) in rules.into_iter().flatten().enumerate() {
+                    let at = at.join("parameters").join("rule").join("interval").join(index);
+                    match schedule::cron(rule) {
+                        Some(cron) => {
+                            self.declare(json!({ "id": format!("{id}_{}", index + 1), "cron": cron }));
+                            self.report.note(
+                                Verdict::Approximated,
+                                &at,
+                                "interval",
+                                "compare the times and the time zone of the trigger",
+                            );
+                        }
+                        None => self.report.note(Verdict::Refused, &at, "interval", "write a trigger with `cron`"),
+                    }
+                }
+                "[{'timestamp': run.started}]".to_owned()
+            }
+            kind => {
+                self.report.note(
+                    Verdict::Refused,
+                    &at,
+                    kind,
+                    "nothing starts the flow in this way; see `flowcell help trigger`",
+                );
+                "[flow.input]".to_owned()
+            }
+        };
+        if self.triggers > 1 {
+            let why = "each trigger starts its own way there, and a run goes all ways here; add `when` with `flow.input.trigger.id`";
+            self.report.note(Verdict::Approximated, &at, "several triggers", why);
+        }
+        self.add(node, Node::value(&id, binding(&list)), &[]);
+        self.single(node, &id, "value", format!("{id}.value"), false);
+    }
+
+    /// Adds a trigger to the flow.
+    fn declare(&mut self, trigger: Value) {
+        let triggers = self.draft.head.entry("triggers").or_insert_with(|| json!([]));
+        if let Some(triggers) = triggers.as_array_mut() {
+            match triggers.len() < flowcell_flow::limits::TRIGGERS {
+                true => triggers.push(trigger),
+                false => {
+                    let why = "a flow has at most 16 triggers; bind the others with `flowcell trigger create`";
+                    self.report.note(Verdict::Refused, &At::default(), "triggers", why);
+                }
+            }
+        }
+    }
+
+    /// Writes `data.map` for the node Edit Fields (Set).
+    fn set(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
+        let at = pointer(node).join("parameters");
+        let place = Place { item: Some("item"), index: Some("index"), list };
+        let is_on = |key: &str| parameters.get(key) == Some(&true.into());
+        let raw = parameters.get("mode") == Some(&"raw".into());
+        let mut known = vec!["mode", "options", "duplicateItem"];
+        let (mut fields, mut keeps) = (Vec::new(), is_on("includeOtherFields"));
+        let mut whole = None;
+        if raw {
+            known.extend(["jsonOutput", "includeOtherFields", "include"]);
+            let text = parameters.get("jsonOutput").and_then(Value::as_str).unwrap_or_default();
+            whole = match serde_json::from_str::<Value>(text) {
+                Ok(value @ Value::Object(_)) => Some(Term::Literal(value)),
+                _ => match values::parameter(self, parameters, "jsonOutput", place, &at) {
+                    Some(term @ (Term::Expr(_) | Term::Mixed(..))) => {
+                        let expr = atom(&term.to_expr());
+                        Some(Term::Expr(format!("{expr} | fromjson if {expr} is string else {expr}")))
+                    }
+                    _ => {
+                        self.report.note(
+                            Verdict::Refused,
+                            &at.join("jsonOutput"),
+                            "jsonOutput",
+                            "it is no JSON object; write the template",
+                        );
+                        Some(Term::Expr(REFUSED.into()))
+                    }
+                },
+            };
+        } else if let Some(assignments) = parameters.get("assignments") {
+            known.extend(["assignments", "includeOtherFields", "include"]);
+            let list = assignments.get("assignments").and_then(Value::as_array);
+            for (index, assignment) in list.into_iter().flatten().enumerate() {
+                let at = at.join("assignments").join("assignments").join(index);
+                let text = |key: &str| assignment.get(key).and_then(Value::as_str).unwrap_or_default();
+                let value =
+                    values::term(self, assignment.get("value").unwrap_or(&Value::Null), place, &at.join("value"));
+                let value = self.typed(text("type"), value, &at);
+                fields.push((text("name").to_owned(), value));
+            }
+        } else {
+            known.extend(["values", "keepOnlySet"]);
+            keeps = !is_on("keepOnlySet");
+            for (kind, values) in parameters.get("values").and_then(Value::as_object).into_iter().flatten() {
+                for (index, entry) in values.as_array().into_iter().flatten().enumerate() {
+                    let at = at.join("values").join(kind).join(index);
+                    let value =
+                        values::term(self, entry.get("value").unwrap_or(&Value::Null), place, &at.join("value"));
+                    let value = self.typed(kind, value, &at);
+                    fields.push((entry.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(), value));
+                }
+            }
+        }
+        if parameters.get("include").is_some_and(|include| include != "all") {
+            self.report.note(Verdict::Refused, &at.join("include"), "include", "all fields are kept; remove some");
+        }
+        let has_points =
+            !raw && parameters.get("options").and_then(|options| options.get("dotNotation")) != Some(&false.into());
+        self.options(parameters, &["dotNotation", "ignoreConversionErrors"], &at);
+        self.unknown(parameters, &known, &at);
+        let template = match (whole, keeps) {
+            (Some(whole), false) => whole,
+            (Some(whole), true) => Term::Expr(format!("item | merge({})", whole.to_expr())),
+            (None, keeps) => fields_term(fields, keeps, has_points),
+        };
+        let id = self.fresh(node);
+        let made = Node::new(&id, "data.map", json!({ "list": binding(list), "template": template.to_value() }));
+        self.add(node, made, sources);
+        self.single(node, &id, "list", format!("{id}.list"), false);
+    }
+
+    /// Converts a value to the type of its field.
+    fn typed(&mut self, kind: &str, value: Term, at: &At) -> Term {
+        let computed = matches!(value, Term::Expr(_));
+        let x = atom(&value.to_expr());
+        match (kind, &value) {
+            ("stringValue" | "string", Term::Literal(Value::String(_))) | (_, Term::Mixed(..)) => value,
+            ("string", Term::Literal(Value::Null)) => Term::Literal("".into()),
+            ("string", Term::Literal(literal)) => Term::Literal(literal.to_string().into()),
+            ("string", _) if computed => Term::Expr(format!("{x} | string if {x} is defined else null")),
+            ("number", Term::Literal(Value::String(text))) => match serde_json::from_str::<Value>(text.trim()) {
+                Ok(number @ Value::Number(_)) => Term::Literal(number),
+                _ => {
+                    self.report.note(Verdict::Refused, at, "number", "the value is no number; write one");
+                    Term::Expr(REFUSED.into())
+                }
+            },
+            ("boolean", Term::Literal(Value::String(text))) if text == "true" || text == "false" => {
+                Term::Literal((text == "true").into())
+            }
+            ("array" | "object", Term::Literal(Value::String(text))) => match serde_json::from_str::<Value>(text) {
+                Ok(value) => Term::Literal(value),
+                Err(_) => {
+                    self.report.note(Verdict::Refused, at, kind, "the value is no JSON; write it");
+                    Term::Expr(REFUSED.into())
+                }
+            },
+            ("array" | "object", _) if computed => Term::Expr(format!("{x} | fromjson if {x} is string else {x}")),
+            ("number" | "boolean", _) if computed => {
+                self.report.note(Verdict::Approximated, at, kind, "a text is not converted to this type");
+                value
+            }
+            _ => value,
+        }
+    }
+
+    /// Writes `data.filter` for each output of If and Filter.
+    fn branch(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port], outputs: usize) {
+        let at = pointer(node).join("parameters");
+        let place = Place { item: Some("item"), index: Some("index"), list };
+        let condition = conditions::conditions(
+            self,
+            parameters.get("conditions").unwrap_or(&Value::Null),
+            place,
+            &at.join("conditions"),
+        );
+        self.options(parameters, &["looseTypeValidation", "ignoreCase"], &at);
+        self.unknown(parameters, &["conditions", "options", "combineOperation"], &at);
+        let conditions = [condition.clone(), format!("not ({condition})")];
+        self.filters(node, &conditions[..outputs], list, sources);
+    }
+
+    /// Writes `data.filter` for each rule of Switch.
+    fn switch(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
+        let at = pointer(node).join("parameters");
+        let place = Place { item: Some("item"), index: Some("index"), list };
+        let values = parameters.get("rules").and_then(|rules| rules.get("values")).and_then(Value::as_array);
+        let options = parameters.get("options");
+        let option = |key: &str| options.and_then(|options| options.get(key));
+        let takes_all = option("allMatchingOutputs") == Some(&true.into());
+        let mut conditions: Vec<String> = Vec::new();
+        for (index, rule) in values.into_iter().flatten().enumerate().take(64) {
+            let at = at.join("rules").join("values").join(index).join("conditions");
+            conditions.push(conditions::conditions(self, rule.get("conditions").unwrap_or(&Value::Null), place, &at));
+        }
+        if conditions.is_empty() || values.is_some_and(|values| values.len() > 64) {
+            self.report.note(
+                Verdict::Refused,
+                &at.join("rules"),
+                "rules",
+                "there are none, of an older version, or more than 64",
+            );
+            conditions.push(REFUSED.into());
+        }
+        let none = |before: &[String]| before.iter().map(|condition| format!("not ({condition})")).collect::<Vec<_>>();
+        let mut routes: Vec<String> = Vec::new();
+        for (index, condition) in conditions.iter().enumerate() {
+            let earlier = if takes_all { Vec::new() } else { none(&conditions[..index]) };
+            routes.push(earlier.into_iter().chain([condition.clone()]).collect::<Vec<_>>().join(" and "));
+        }
+        match option("fallbackOutput") {
+            None => {}
+            Some(value) if value == "none" => {}
+            Some(value) if value == "extra" => routes.push(none(&conditions).join(" and ")),
+            Some(_) => self.report.note(
+                Verdict::Refused,
+                &at.join("options"),
+                "fallbackOutput",
+                "write the rule of the other items",
+            ),
+        }
+        if routes.iter().map(String::len).sum::<usize>() > 200_000 {
+            self.report.note(Verdict::Refused, &at.join("rules"), "rules", "the conditions are too long together");
+            routes.truncate(1);
+        }
+        self.options(
+            parameters,
+            &["allMatchingOutputs", "fallbackOutput", "looseTypeValidation", "ignoreCase", "renameFallbackOutput"],
+            &at,
+        );
+        self.unknown(parameters, &["rules", "options", "mode"], &at);
+        if parameters.get("mode").is_some_and(|mode| mode != "rules") {
+            self.report.note(
+                Verdict::Refused,
+                &at.join("mode"),
+                "mode",
+                "only rules are imported; write the conditions",
+            );
+        }
+        self.filters(node, &routes, list, sources);
+    }
+
+    /// Writes a filter for each condition.
+    fn filters(&mut self, node: usize, conditions: &[String], list: &str, sources: &[Port]) {
+        let mut ports = Vec::new();
+        for (index, condition) in conditions.iter().enumerate() {
+            let name = match (conditions.len(), index) {
+                (1, _) => self.name(node).to_owned(),
+                (2, 0) if self.kind(node) == "if" => format!("{}_true", self.name(node)),
+                (2, 1) if self.kind(node) == "if" => format!("{}_false", self.name(node)),
+                _ => format!("{}_{}", crate::names::cleaned(self.name(node), "node"), index + 1),
+            };
+            let id = self.draft.names.fresh(&name);
+            let condition = if condition.len() > 8_000 { REFUSED.to_owned() } else { condition.clone() };
+            let made = Node::new(&id, "data.filter", json!({ "list": binding(list), "when": condition }));
+            self.add(node, made, sources);
+            ports.push(Port { list: format!("{id}.list"), from: Some(id.clone()), may_be_empty: true });
+            if conditions.len() == 1 {
+                self.fields.insert(node, (id, "list"));
+            }
+        }
+        self.ports.insert(node, ports);
+    }
+
+    fn merge(&mut self, node: usize, parameters: &Map<String, Value>) {
+        let at = pointer(node).join("parameters");
+        let inputs = self.incoming[node].iter().map(|link| self.links[*link].input).max().map_or(0, |most| most + 1);
+        let (mut lists, mut sources) = (Vec::new(), Vec::new());
+        for input in 0..inputs.min(64) {
+            let (list, ports) = self.input(node, input);
+            lists.push(format!("({} | default([]))", atom(&list)));
+            sources.extend(ports);
+        }
+        let list = match lists.split_first() {
+            None => "[]".to_owned(),
+            Some((first, [])) => first.clone(),
+            Some((first, others)) => format!("{first} | chain({})", others.join(", ")),
+        };
+        if parameters.get("mode").is_some_and(|mode| mode != "append") || inputs > 64 {
+            return calls::missing(self, node, &list, &sources);
+        }
+        self.unknown(parameters, &["mode", "numberInputs", "options"], &at);
+        self.hand_on(node, &list, &sources);
+    }
+
+    fn limit(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
+        let at = pointer(node).join("parameters");
+        let count = parameters.get("maxItems").map_or(Some(1), Value::as_u64);
+        let Some(count) = count.filter(|count| (1..=1_000_000_000).contains(count)) else {
+            return calls::missing(self, node, list, sources);
+        };
+        self.unknown(parameters, &["maxItems", "keep"], &at);
+        let list = match parameters.get("keep") {
+            Some(keep) if keep == "lastItems" => format!("{}[-{count}:]", atom(list)),
+            _ => format!("{}[:{count}]", atom(list)),
+        };
+        self.hand_on(node, &list, sources);
+    }
+
+    fn aggregate(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
+        if parameters.get("aggregate") != Some(&"aggregateAllItemData".into()) || parameters.contains_key("include") {
+            return calls::missing(self, node, list, sources);
+        }
+        let field = parameters.get("destinationFieldName").and_then(Value::as_str).unwrap_or("data");
+        self.unknown(parameters, &["aggregate", "destinationFieldName", "options"], &pointer(node).join("parameters"));
+        self.options(parameters, &[], &pointer(node).join("parameters"));
+        let list = format!("[{{{}: {list}}}]", crate::expr::quoted(field));
+        self.hand_on(node, &list, sources);
+    }
+
+    fn wait(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
+        let at = pointer(node).join("parameters");
+        let text = |key: &str| parameters.get(key).and_then(Value::as_str);
+        // The default unit was hours in the first version.
+        let is_first = self.nodes[node].get("typeVersion").and_then(Value::as_f64).unwrap_or(1.0) < 1.1;
+        let unit = text("unit").unwrap_or(if is_first { "hours" } else { "seconds" });
+        let factor = [("seconds", 1_000), ("minutes", 60_000), ("hours", 3_600_000), ("days", 86_400_000)];
+        let factor = factor.into_iter().find(|(name, _)| *name == unit).map(|(_, factor)| factor);
+        let amount = parameters.get("amount").map_or(Some(if is_first { 1.0 } else { 5.0 }), Value::as_f64);
+        let input = match (text("resume").unwrap_or("timeInterval"), factor, amount) {
+            ("timeInterval", Some(factor), Some(amount)) if (0.0..=31_536_000.0).contains(&amount) => {
+                let ms = (amount * f64::from(factor)).min(31_536_000_000.0);
+                // The product is not negative, and far below 2^53.
+                json!({ "ms": ms as u64 })
+            }
+            _ => {
+                self.report.note(
+                    Verdict::Refused,
+                    &at,
+                    "resume",
+                    "write `ms`, `at` or `until`; see `control.wait` and `control.gate`",
+                );
+                json!({ "ms": binding(REFUSED) })
+            }
+        };
+        self.unknown(parameters, &["resume", "amount", "unit", "options"], &at);
+        let id = self.fresh(node);
+        self.add(node, Node::new(&id, "control.wait", input), sources);
+        self.ports.insert(node, vec![Port { list: list.to_owned(), from: Some(id), may_be_empty: false }]);
+    }
+
+    fn stop(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
+        let at = pointer(node).join("parameters");
+        let first = format!("({list} | first)");
+        let place = Place { item: Some(&first), index: None, list };
+        let message =
+            values::parameter(self, parameters, "errorMessage", place, &at).unwrap_or(Term::Literal("".into()));
+        let message = self.report.text(message, &at.join("errorMessage"), "errorMessage");
+        self.unknown(parameters, &["errorType", "errorMessage"], &at);
+        let id = self.fresh(node);
+        self.add(node, Node::new(&id, "control.fail", json!({ "message": message.to_value() })), sources);
+        self.ports.insert(node, Vec::new());
+    }
+
+    /// Refuses parameters that are not known.
+    pub(super) fn unknown(&mut self, parameters: &Map<String, Value>, known: &[&str], at: &At) {
+        for key in parameters.keys().filter(|key| !known.contains(&key.as_str())) {
+            self.report.note(
+                Verdict::Refused,
+                &at.join(key),
+                key,
+                "the parameter has no counterpart; see whether it matters",
+            );
+        }
+    }
+
+    /// Refuses members of `options` that are not known.
+    pub(super) fn options(&mut self, parameters: &Map<String, Value>, known: &[&str], at: &At) {
+        if let Some(options) = parameters.get("options").and_then(Value::as_object) {
+            self.unknown(options, known, &at.join("options"));
+        }
+    }
+}
+
+/// Returns the new item of Edit Fields: only the fields, or the old item with them.
+fn fields_term(fields: Vec<(String, Term)>, keeps: bool, has_points: bool) -> Term {
+    let keys = |name: &str| -> Vec<String> {
+        match has_points {
+            true => name.split('.').map(str::to_owned).collect(),
+            false => vec![name.to_owned()],
+        }
+    };
+    let is_flat = fields.iter().all(|(name, _)| keys(name).len() == 1);
+    if !keeps && is_flat {
+        return Term::Object(fields);
+    }
+    let start = if keeps { "item".to_owned() } else { "{}".to_owned() };
+    Term::Expr(fields.iter().fold(start, |object, (name, value)| with_member(&object, &keys(name), &value.to_expr())))
+}

@@ -1,0 +1,148 @@
+//! Imports the files in `asl` and `n8n`, and compares flow, tests and report with the files beside them. `BLESS=1`
+//! rewrites those. Each flow must be valid except for its marks.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use flowcell_contract::{Catalog, Digest, Manifest};
+use flowcell_flow::{NoContext, Severity, Source, load};
+use flowcell_import::{Finding, Imported, Verdict, import};
+
+fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+/// Returns the sources of a format.
+fn sources(format: &str) -> Vec<PathBuf> {
+    let mut found: Vec<_> = fs::read_dir(tests().join(format)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    found.sort();
+    found
+}
+
+/// Returns the catalog of the node types of this repository.
+fn catalog() -> Catalog {
+    let mut catalog = Catalog::default();
+    for (index, pack) in ["control", "data", "http", "query", "script", "system"].iter().enumerate() {
+        let manifest = tests().join("../../../nodes").join(pack).join("node.yaml");
+        let manifest = Manifest::parse(&fs::read_to_string(manifest).unwrap()).unwrap();
+        catalog.add(manifest, &Digest(format!("{index:02}").into()));
+    }
+    catalog
+}
+
+fn imported(path: &Path) -> Imported {
+    let name = path.file_stem().unwrap().to_str().unwrap();
+    import(&fs::read_to_string(path).unwrap(), name, None).unwrap()
+}
+
+/// Returns the errors of a flow, except for its marks.
+fn errors(flow: &str, catalog: &Catalog) -> Vec<String> {
+    let source = Source { name: "flow.yaml".into(), text: flow.into() };
+    let checked = load(&source, catalog, &NoContext);
+    let found = checked.diagnostics.iter();
+    found
+        .filter(|found| found.severity == Severity::Error && found.code != "approximated")
+        .map(ToString::to_string)
+        .collect()
+}
+
+fn report(imported: &Imported) -> String {
+    let line = |finding: &Finding| {
+        let Finding { path, construct, verdict, node, note } = finding;
+        format!("{} {path} [{construct}] {} {note}\n", verdict.word(), node.as_deref().unwrap_or("-"))
+    };
+    imported.findings.iter().map(line).collect()
+}
+
+#[test]
+fn sources_give_the_expected_flows() {
+    let catalog = catalog();
+    let mut wrong = Vec::new();
+    for format in ["asl", "n8n"] {
+        let sources = sources(format);
+        assert!(sources.len() >= 7, "{format}: {}", sources.len());
+        for path in sources {
+            let imported = imported(&path);
+            let shown = path.display();
+            wrong.extend(errors(&imported.flow, &catalog).into_iter().map(|error| format!("{shown}: {error}")));
+            let has_marks = imported.findings.iter().any(|finding| finding.verdict != Verdict::Exact);
+            assert_eq!(has_marks, imported.marks > 0, "{shown}");
+            for (end, given) in
+                [("yaml", &imported.flow), ("test.yaml", &imported.tests), ("report", &report(&imported))]
+            {
+                let golden = path.with_extension(end);
+                if std::env::var_os("BLESS").is_some() {
+                    fs::write(&golden, given).unwrap();
+                }
+                if fs::read_to_string(&golden).unwrap_or_default() != *given {
+                    wrong.push(format!("{}:\n{given}", golden.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// Returns the distance between the places of a document that are changed. With a larger `FLOWCELL_TEST_SCALE` more are.
+fn stride() -> usize {
+    let scale = std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1);
+    (7 / usize::max(scale, 1)).max(1)
+}
+
+/// Replaces values of a document in turn, and calls a function with the changed document.
+fn mutated(document: &serde_json::Value, visit: &mut dyn FnMut(&serde_json::Value)) {
+    fn pointers(value: &serde_json::Value, at: &str, found: &mut Vec<String>) {
+        found.push(at.to_owned());
+        let escape = |key: &str| key.replace('~', "~0").replace('/', "~1");
+        match value {
+            serde_json::Value::Array(items) => {
+                items.iter().enumerate().for_each(|(index, item)| pointers(item, &format!("{at}/{index}"), found));
+            }
+            serde_json::Value::Object(members) => {
+                members.iter().for_each(|(key, member)| pointers(member, &format!("{at}/{}", escape(key)), found));
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    pointers(document, "", &mut found);
+    let odd =
+        serde_json::json!([null, true, -1, 1.5, "", "x", "{{ y }}", "$.a.b", [], {}, ["x"], { "x": 1 }, "States.ALL"]);
+    for (index, pointer) in found.iter().skip(1).enumerate().step_by(stride()) {
+        let mut changed = document.clone();
+        odd[(index / stride()) % 13].clone_into(changed.pointer_mut(pointer).unwrap());
+        visit(&changed);
+    }
+}
+
+#[test]
+fn changed_sources_give_flows_that_are_valid_except_for_their_marks() {
+    let catalog = catalog();
+    let (mut count, mut wrong) = (0, Vec::new());
+    for path in ["asl", "n8n"].into_iter().flat_map(sources) {
+        let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        mutated(&document, &mut |changed| {
+            let Ok(imported) = import(&changed.to_string(), "changed", None) else { return };
+            count += 1;
+            let errors = errors(&imported.flow, &catalog);
+            if !errors.is_empty() {
+                wrong.push(format!("{}: {}\n{changed}", path.display(), errors.join("\n")));
+            }
+        });
+    }
+    assert!(count > 150, "only {count} documents");
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong[..wrong.len().min(5)].join("\n\n"));
+}
+
+#[test]
+fn a_file_of_no_known_format_is_refused() {
+    for text in ["{}", "[]", "{\"a\": 1}", "steps: []", "", "7"] {
+        let error = import(text, "x", None).unwrap_err();
+        assert!(!error.help.is_empty(), "{text}: {error}");
+    }
+}
