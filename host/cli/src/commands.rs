@@ -17,6 +17,7 @@ mod functions;
 mod graph;
 mod groups;
 mod help;
+mod import;
 mod init;
 mod inspect;
 mod jobs;
@@ -132,6 +133,8 @@ enum Command {
     Fmt(fmt::FmtArgs),
     /// Serve an editor that writes flows, on standard input and output
     Lsp(lsp::LspArgs),
+    /// Import a workflow of another engine: a flow, its tests and a report
+    Import(import::ImportArgs),
     /// Show the declarations of a script without running it
     Inspect(inspect::InspectArgs),
     /// Draw a flow
@@ -247,6 +250,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Validate(args) => validate::execute(&args, *terminal),
         Command::Fmt(args) => fmt::execute(&args),
         Command::Lsp(args) => lsp::execute(&args),
+        Command::Import(args) => import::execute(&args, *terminal),
         Command::Inspect(args) => inspect::execute(&args),
         Command::Graph(args) => graph::execute(&args),
         Command::Explain(args) => explain::execute(&args),
