@@ -234,6 +234,11 @@ impl Host {
         eval::in_run(self, runs, run, address, expression)
     }
 
+    /// Returns the child runs of a run.
+    pub fn called_by(&self, run: &RunId) -> Result<Vec<RunId>, StartError> {
+        retention::called_by(self, run)
+    }
+
     /// Deletes ended runs with their child runs, and reserves their ids. Checks all of them first: if one cannot be
     /// deleted, deletes none. Returns when the deletion is on stable storage. [`Host::sweep`] then removes the blobs
     /// that only these runs referred to.

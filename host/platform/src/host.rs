@@ -296,11 +296,6 @@ impl Host {
         self.shared.journal.find(&self.tenant, run)
     }
 
-    /// Returns the child runs of a run.
-    pub fn called_by(&self, run: &RunId) -> Result<Vec<RunId>, StartError> {
-        Ok(self.shared.journal.children_of(&self.tenant, run).map_err(OpenError::Store)?)
-    }
-
     /// Returns the child runs of a run that have not ended.
     pub(crate) fn live_runs_below(&self, run: &RunId) -> Result<Vec<RunId>, StoreError> {
         self.shared.journal.left_below(&self.tenant, run)

@@ -6,6 +6,7 @@
 //! | [`token`] | tokens: shown once, stored as hashes |
 //! | token_use | the last use of tokens, and warnings before they expire |
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
+//! | refusals | which rejected tokens the audit log has |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
 //! | [`deletion`] | the removal of a tenant |
 //! | [`retention`] | the removal of old runs by rules |
@@ -18,22 +19,26 @@ pub mod audit;
 pub mod callers;
 pub mod deletion;
 pub mod operation;
+mod refusals;
 pub mod retention;
 pub mod token;
 mod token_use;
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::{DocumentStore, MaybeStoreError, StoreError};
-use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Host,
     drive::{jobs::JobError, triggers::operation::TriggerError},
     files::FileError,
-    host::{erasure::eraser, granted::grantable, retention::{DeleteError, LabelRunError}},
+    host::{
+        erasure::eraser,
+        granted::grantable,
+        retention::{DeleteError, LabelRunError},
+    },
     operate::{
         audit::{AUDIT, append, key},
         documents::{DocumentError, Documents, read, to_json},
@@ -46,6 +51,7 @@ use crate::{
 };
 use audit::{Act, AuditEntry, Outcome, Verified};
 use operation::Operation;
+use refusals::Refusals;
 pub use token::NewToken;
 use token::Token;
 use token_use::TokenUses;
@@ -174,30 +180,6 @@ impl TenantError {
             TenantError::Label(error) => error.code(),
             TenantError::Store(_) => "store_unavailable",
         }
-    }
-}
-
-/// Minimum milliseconds between two audit entries about the same rejected token.
-const MIN_REFUSAL_INTERVAL_MS: u64 = 60_000;
-/// Maximum number of rejected tokens whose last audit entry is remembered.
-const MAX_REMEMBERED_TOKENS: usize = 1_000;
-
-/// The time of the last audit entry about each rejected token, in milliseconds since 1970.
-#[derive(Default)]
-struct Refusals(Mutex<HashMap<Box<str>, u64>>);
-
-impl Refusals {
-    fn is_due(&self, token: &str, now: u64) -> bool {
-        let mut noted = self.0.lock();
-        if noted.get(token).is_some_and(|last| now < last + MIN_REFUSAL_INTERVAL_MS) {
-            return false;
-        }
-        noted.retain(|_, last| now < *last + MIN_REFUSAL_INTERVAL_MS);
-        let fits = noted.len() < MAX_REMEMBERED_TOKENS;
-        if fits {
-            noted.insert(token.into(), now);
-        }
-        fits
     }
 }
 

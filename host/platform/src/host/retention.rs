@@ -121,6 +121,11 @@ fn names(runs: &[RunId]) -> String {
     names.join(", ")
 }
 
+/// Performs [`Host::called_by`].
+pub(crate) fn called_by(host: &Host, run: &RunId) -> Result<Vec<RunId>, StartError> {
+    Ok(host.shared.journal.children_of(&host.tenant, run).map_err(OpenError::Store)?)
+}
+
 /// Performs [`Host::delete_runs`].
 pub(crate) fn delete_runs(host: &Host, runs: &[RunId]) -> Result<(), DeleteError> {
     let refused: Vec<_> = runs.iter().map(|run| undeletable(host, run)).collect::<Result<_, StoreError>>()?;
