@@ -4,11 +4,13 @@
 //! |---|---|
 //! | frames | the frames of messages on a stream |
 //! | session | open files, requests and diagnostics |
+//! | request | the file that a request is about, and its errors |
 //! | answers | replies to requests about an open file |
 //! | shapes | places, edits and diagnostics as the protocol writes them |
 
 mod answers;
 mod frames;
+mod request;
 mod session;
 mod shapes;
 

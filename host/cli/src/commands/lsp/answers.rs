@@ -19,7 +19,7 @@ use flowcell_assist::{
 use serde_json::{Value, json};
 
 use super::{
-    session::{OpenFile, RequestError},
+    request::{OpenFile, RequestError},
     shapes::{Lines, path_of, uri_of},
 };
 

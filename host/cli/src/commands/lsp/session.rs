@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     answers,
+    request::{OpenFile, RequestError},
     shapes::{Lines, path_of},
 };
 use crate::cli_error::Exit;
@@ -16,12 +17,6 @@ use crate::cli_error::Exit;
 const MAX_OPEN_FILES: usize = 1_000;
 /// Maximum size in bytes of all open files together.
 const MAX_OPEN_BYTES: usize = 256 * 1024 * 1024;
-
-/// An open file.
-pub(super) struct OpenFile {
-    pub(super) text: String,
-    version: Value,
-}
 
 /// The state of a connection.
 pub(super) struct Session {
@@ -34,22 +29,6 @@ pub(super) struct Session {
     is_initialized: bool,
     is_shut_down: bool,
     is_over: bool,
-}
-
-/// An error of a request.
-pub(super) struct RequestError {
-    code: ErrorCode,
-    message: String,
-}
-
-impl RequestError {
-    pub(super) fn parameters(message: impl Into<String>) -> RequestError {
-        RequestError { code: ErrorCode::InvalidParams, message: message.into() }
-    }
-
-    pub(super) fn failed(message: impl Into<String>) -> RequestError {
-        RequestError { code: ErrorCode::RequestFailed, message: message.into() }
-    }
 }
 
 impl Session {
