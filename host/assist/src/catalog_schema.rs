@@ -112,31 +112,32 @@ fn relaxed(schema: Value) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+    use flowcell_contract::Json;
+    use flowcell_schema::{Budget, Schema};
+
     use super::*;
     use crate::kit::{CATALOG, examples};
 
     #[test]
     fn examples_fit_the_schema_and_wrong_inputs_do_not() {
         let schema = with_catalog(flowcell_flow::schema(), &CATALOG);
-        let validator = jsonschema::validator_for(&schema).unwrap();
+        let schema = Schema::compile(&schema).unwrap();
         for source in examples() {
             let value: Value = serde_yaml::from_str(&source.text).unwrap();
-            let errors: Vec<_> =
-                validator.iter_errors(&value).map(|error| format!("{} at {}", error, error.instance_path())).collect();
+            let value = Json::from(value);
+            let errors = schema.errors(&value, Budget::FULL).unwrap();
             assert!(errors.is_empty(), "{}: {errors:#?}", source.name);
         }
         let node = |kind: &str, input: Value| json!({ "flow": { "name": "a" }, "nodes": [{ "id": "x", "type": kind, "input": input }] });
-        assert!(
-            validator
-                .is_valid(&node("control.foreach", json!({ "list": "{{ flow.input.a }}", "concurrency": "{{ 2 }}" })))
-        );
+        let is_valid = |flow: Value| schema.is_valid(&flow.into(), Budget::FULL).unwrap();
+        assert!(is_valid(node("control.foreach", json!({ "list": "{{ flow.input.a }}", "concurrency": "{{ 2 }}" }))));
         for (kind, input) in [
             ("control.foreach", json!({ "list": "a" })),
             ("control.foreach@0.1", json!({ "list": [], "conc": 2 })),
             ("control.iff", json!({})),
             ("control.if", json!({})),
         ] {
-            assert!(!validator.is_valid(&node(kind, input.clone())), "{kind} {input}");
+            assert!(!is_valid(node(kind, input.clone())), "{kind} {input}");
         }
     }
 }

@@ -39,15 +39,18 @@ pub(super) fn keys(
     for schema in schemas {
         for property in schema.properties() {
             let is_known = found.iter().any(|(_, offer)| offer.label == property.name);
-            let is_wanted = !is_node || fits_node(&property, located, context, kind);
+            // People remove the marks of an import, and do not write them.
+            let is_wanted =
+                property.name != "approximated" && (!is_node || fits_node(&property, located, context, kind));
             if is_taken(property.name) || is_known || !is_wanted {
                 continue;
             }
             if value.is_some_and(|value| !property.schema.may_be(file, value) || is_odd(&property, value, context)) {
                 continue;
             }
-            let is_required =
-                property.is_required || (is_node && property.name == "input" && needs_input(located, context));
+            let is_required = property.is_required
+                || (is_node && property.name == "type" && !uses_fragment(located, context))
+                || (is_node && property.name == "input" && needs_input(located, context));
             let example = kind.and_then(|kind| example(kind, located, property.name));
             let insert = match (has_colon, is_json) {
                 (true, false) => property.name.to_owned(),
@@ -89,6 +92,11 @@ fn fits_node(property: &Property<'_>, located: &Located<'_>, context: &Context<'
     }
 }
 
+/// Returns true if a node is the use of a fragment, which has no type.
+fn uses_fragment(located: &Located<'_>, context: &Context<'_>) -> bool {
+    located.node.is_some_and(|node| context.flow.nodes[node].value.member("use").is_some())
+}
+
 /// Returns true if the type of the node cannot do without an input.
 fn needs_input(located: &Located<'_>, context: &Context<'_>) -> bool {
     let Some(kind) = located.node_type(context.flow) else { return false };
@@ -115,6 +123,16 @@ fn is_odd(property: &Property<'_>, value: &Value, context: &Context<'_>) -> bool
             true
         }
         "id" => is_map || node.is_some(),
+        "use" => is_map || node.is_some() || text.is_some_and(|text| text.contains('.')),
+        "with" => !is_map,
+        // Vars read the input of the flow, and no nodes.
+        "vars" => {
+            let reads_node = |member: &Member| {
+                flow.text(Some(&member.value))
+                    .is_some_and(|(text, _)| text.contains("{{") && !text.contains("flow.input"))
+            };
+            !is_map || value.members().iter().any(reads_node)
+        }
         "type" => is_map || !text.is_some_and(|text| text.contains('.')),
         "when" => value.members().len() > 1 || node.is_some(),
         "after" => is_map || (text.is_some() && node.is_none()),

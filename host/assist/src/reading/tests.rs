@@ -1,3 +1,5 @@
+//! The place under the cursor in broken and hostile texts.
+
 use super::*;
 
 /// Writes a tree like JSON, with `~` for missing values.

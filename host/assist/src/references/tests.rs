@@ -1,3 +1,5 @@
+//! References, definitions and renaming of the nodes of all examples.
+
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use super::*;
