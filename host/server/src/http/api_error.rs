@@ -19,7 +19,8 @@ use utoipa::ToSchema;
 
 use super::identity::{AuthError, Scope};
 use flowcell_platform::{
-    AskError, DeleteError, LabelRunError, LibraryError, LoadError, MoveError, NoVersion, QuotaError, RetryError, StartError,
+    AskError, DeleteError, LabelRunError, LibraryError, LoadError, MoveError, NoVersion, QuotaError, RetryError,
+    StartError,
     jobs::JobError,
     shape,
     supervisor::AdmitError,

@@ -90,6 +90,9 @@ pub(crate) async fn evaluate(request: Request, asked: Expression) -> Result<Eval
         if task.is_some() {
             return Err(ApiError::bad_request("`task` needs `runId`, the run of the task"));
         }
+        if version.is_some() && flow.is_none() {
+            return Err(ApiError::bad_request("`version` needs `flow`, the name of a stored flow"));
+        }
         let flow = match &flow {
             Some(flow) => Some(start::load_or_check(&request, flow, version).await?),
             None => None,

@@ -7,7 +7,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flowcell_contract::{Json as Value, NodeId, RunId};
-use flowcell_runtime::{HubError, OpenError, QuestionRef, Repeat, RunCommand, RunOptions, fact::Resolution, ports::LabelChange};
+use flowcell_runtime::{
+    HubError, OpenError, QuestionRef, Repeat, RunCommand, RunOptions, fact::Resolution, ports::LabelChange,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -329,7 +331,8 @@ pub(crate) struct Relabel {
 
 /// Set and remove labels of a run, also of an ended one
 #[utoipa::path(post, path = "/v1/runs/{id}/labels", tag = "runs", operation_id = "label_run",
-    params(("id" = String, Path,)), request_body = Relabel,
+    params(("id" = String, Path,)),
+    request_body(content = Relabel, description = "optional"),
     responses((status = 200, body = RunView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn label(
     request: Request,
