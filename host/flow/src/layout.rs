@@ -125,9 +125,9 @@ impl Block {
     fn add(&mut self, block: Block, (x, y): (f64, f64)) {
         let moved = |(left, top): (f64, f64)| (left + x, top + y);
         self.boxes.extend(block.boxes.into_iter().map(|area| Area { corner: moved(area.corner), ..area }));
-        self.lines.extend(block.lines.into_iter().map(|(kind, points, label)| {
-            (kind, points.into_iter().map(moved).collect(), moved(label))
-        }));
+        for (kind, points, label) in block.lines {
+            self.lines.push((kind, points.into_iter().map(moved).collect(), moved(label)));
+        }
     }
 }
 

@@ -49,13 +49,8 @@ fn goes_through(from: Point, to: Point, area: &NodeBox) -> bool {
 
 /// Checks what holds for every picture.
 fn check(graph: &Graph, picture: &Layout) {
-    let whole = NodeBox {
-        node: NodeIx(0),
-        corner: (0, 0),
-        width: picture.width,
-        height: picture.height,
-        is_open: true,
-    };
+    let whole =
+        NodeBox { node: NodeIx(0), corner: (0, 0), width: picture.width, height: picture.height, is_open: true };
     let owners = |node: NodeIx| {
         let owner = |node: &NodeIx| graph.body(graph.node(*node).body_of).owner;
         std::iter::successors(owner(&node), owner).collect::<Vec<_>>()
@@ -135,7 +130,8 @@ fn write(scope: &Scope, prefix: &str, indent: &str, out: &mut String) {
         match body {
             None => writeln!(out, "{indent}- {{ id: {id}{end}, type: {kind}{undo} }}").unwrap(),
             Some(body) => {
-                writeln!(out, "{indent}- id: {id}{end}\n{indent}  type: test.each\n{indent}  input: {{ list: [] }}").unwrap();
+                writeln!(out, "{indent}- id: {id}{end}\n{indent}  type: test.each\n{indent}  input: {{ list: [] }}")
+                    .unwrap();
                 if !undo.is_empty() {
                     writeln!(out, "{indent}  undo: {id}u{end}").unwrap();
                 }
@@ -202,7 +198,8 @@ fn noops(count: usize) -> String {
 fn hostile_graphs_have_a_picture() {
     let head = "flow: { name: hostile }\nnodes:\n";
     let chain = |count: usize| (1..count).map(|at| format!("- n{} -> n{at}\n", at - 1)).collect::<String>();
-    let skips: String = (2..400).flat_map(|at| (0..at - 1).map(move |from| format!("- n{from} -> n{at}\n"))).take(40_000).collect();
+    let skips: String =
+        (2..400).flat_map(|at| (0..at - 1).map(move |from| format!("- n{from} -> n{at}\n"))).take(40_000).collect();
     for (nodes, edges) in [
         (1, String::from("[]\n")),
         (2_000, String::from("[]\n")),

@@ -23,7 +23,7 @@ const STYLE: &str = "
 .tip{fill:var(--line)}
 .id{font-weight:600;fill:var(--text)}
 .type,.label{fill:var(--soft);font-size:11px}
-.label{paint-order:stroke;stroke:var(--back);stroke-width:4px;stroke-linejoin:round}
+.halo{fill:none;stroke:var(--back);stroke-width:4px;stroke-linejoin:round;font-size:11px}
 ";
 
 /// Draws all nodes. The body of a node is inside the box of the node.
@@ -108,7 +108,10 @@ fn write_label(graph: &Graph, line: &Line, out: &mut String) -> std::fmt::Result
         LineKind::Undo(..) => (line.label, " text-anchor=\"middle\""),
         LineKind::Edge(_) => (line.label, ""),
     };
-    writeln!(out, "<text class=\"label\" x=\"{x}\" y=\"{y}\"{anchor}>{}</text>", escaped(&text))
+    // The halo keeps the label apart from a line behind it.
+    ["halo", "label"].iter().try_for_each(|class| {
+        writeln!(out, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\"{anchor}>{}</text>", escaped(&text))
+    })
 }
 
 /// Returns a text with at most this many characters. A longer one ends in `…`; the title of its box has all of it.
