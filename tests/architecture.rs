@@ -132,7 +132,7 @@ fn all_sdks_have_the_version_of_the_workspace() {
 fn only_the_schema_crate_builds_validators() {
     let folders =
         ["contract", "assist", "engine", "flow", "import", "runtime", "services", "platform", "server", "cli"]
-        .map(|name| format!("host/{name}"));
+            .map(|name| format!("host/{name}"));
     for folder in &folders {
         let named = dependencies(&root().join(folder).join("Cargo.toml"));
         assert!(!named.contains("jsonschema"), "{folder} depends on `jsonschema`; use `flowcell-schema`");

@@ -305,11 +305,11 @@ nodes:
 }
 
 const EVALUATED: &str = "
-flow: { name: sums, input: { n: 2 }, outputs: { all: '{{ each.results }}' } }
+flow: { name: sums, input: { n: 2 }, outputs: { all: '{{ each.items }}' } }
 nodes:
   - { id: first, type: control.noop, input: { value: '{{ flow.input.n * 10 }}' } }
-  - { id: each, type: control.foreach, input: { list: [1, 2], collect: true }, body: [item] }
-  - { id: item, type: control.noop, input: { value: '{{ each.item + first.value }}' } }
+  - { id: each, type: control.foreach, input: { list: [1, 2]}, body: [one] }
+  - { id: one, type: control.noop, input: { value: '{{ each.item + first.value }}' } }
   - { id: ask, type: control.gate, input: { prompt: 'Go on?', choices: [yes] } }
   - { id: never, type: control.noop, when: first.value > 100 }
 edges: [{ from: first, to: each }, { from: first, to: never }, { from: each, to: ask }]
@@ -326,12 +326,12 @@ fn an_expression_is_evaluated_with_the_values_of_a_task() {
     let table = [
         (&["first.value + 1", "--run", "r", "--task", "each"][..], "21"),
         (
-            &["{{ each.item }} of {{ each.index }}: {{ first.value }}", "--run", "r", "--task", "each[1].item"],
+            &["{{ each.item }} of {{ each.index }}: {{ first.value }}", "--run", "r", "--task", "each[1].one"],
             "\"2 of 1: 20\"",
         ),
         (&["first.value > 100", "--run", "r", "--task", "never"], "false"),
         (
-            &["inbound.results", "--run", "r", "--task", "ask"],
+            &["inbound.items", "--run", "r", "--task", "ask"],
             "[\n  {\n    \"value\": 21\n  },\n  {\n    \"value\": 22\n  }\n]",
         ),
         (&["never.skipped", "--run", "r"], "true"),
@@ -346,7 +346,7 @@ fn an_expression_is_evaluated_with_the_values_of_a_task() {
     }
     let refused = [
         (&["first.value", "--flow", "sums.yaml"][..], "has an output only in a run"),
-        (&["item.value", "--run", "r", "--task", "ask"], "expression:1:1"),
+        (&["one.value", "--run", "r", "--task", "ask"], "expression:1:1"),
         (&["fisrt.value", "--run", "r", "--task", "ask"], "did you mean `first`?"),
         (&["1", "--run", "r", "--task", "none"], "has no node at `none`"),
         (&["1", "--run", "none"], "no run `none`"),
@@ -354,7 +354,7 @@ fn an_expression_is_evaluated_with_the_values_of_a_task() {
         (&["1", "--input", "[1]"], "not a JSON object"),
         (&["1", "--input", "@none.json"], "cannot read the input"),
         (&["1", "--flow", "none.yaml"], "none.yaml"),
-        (&["each.item - 'x'", "--run", "r", "--task", "each[0].item"], "the expression"),
+        (&["each.item - 'x'", "--run", "r", "--task", "each[0].one"], "the expression"),
     ];
     for (arguments, why) in refused {
         let output = output_of(folder.path(), &[&["eval"], arguments].concat());

@@ -21,7 +21,7 @@ use crate::{
     schema_check::{self, Part, Schemas},
     shape::Shape,
     triggers,
-    types::node_type,
+    types::{collects, node_type},
     yaml::{Entry, Kind, Span, Tree},
 };
 
@@ -115,23 +115,6 @@ pub(crate) fn lower(
         cycles,
         labels: Default::default(),
     })
-}
-
-/// Returns the name of the output member that lists the results of the passes. Returns `None` if the results are not
-/// wanted: the input field that the type marks `collect` is missing or false.
-fn collects(node: &RawNode<'_>, kind: &NodeType, diagnostics: &mut Diagnostics<'_>) -> Option<Arc<str>> {
-    let member = kind.body.as_ref()?.collects.clone()?;
-    let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Collect)?;
-    let written = mark.path.iter().try_fold(node.input?, |at, step| at.member(step))?;
-    match written.kind {
-        Kind::Scalar(Json::Bool(wanted)) => wanted.then_some(member),
-        _ => {
-            let field = mark.path.join(".");
-            let help = Some(format!("write `{field}: true` or `{field}: false`; an expression cannot set it"));
-            diagnostics.error("bad_value", written.span, format!("`{field}` must be literal"), help);
-            None
-        }
-    }
 }
 
 fn owner_names(node: &RawNode<'_>, kind: Option<&NodeType>) -> OwnerNames {

@@ -96,7 +96,7 @@ pub(crate) const MARK: &str = "approximated";
 /// Number of characters of a reason that a diagnostic shows.
 const MAX_REASON_CHARS: usize = 300;
 const TOP_LEVEL_KEYS: [&str; 4] = ["flow", "nodes", "edges", FRAGMENTS_KEY];
-const FLOW_KEYS: [&str; 15] = [
+const FLOW_KEYS: [&str; 16] = [
     "name",
     MARK,
     "version",

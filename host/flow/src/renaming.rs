@@ -40,8 +40,8 @@ impl<'a> Renaming<'a> {
     }
 
     /// Returns the paths that name no node of the graph, and those that cannot be rewritten.
-    pub(crate) fn finish(self) -> (Vec<(Path, Span)>, Vec<(Path, Span)>) {
-        (self.others.into_inner(), self.refused.into_inner())
+    pub(crate) fn finish(self) -> [Vec<(Path, Span)>; 2] {
+        [self.others.into_inner(), self.refused.into_inner()]
     }
 
     /// Renames a node and the nodes that it names. Leaves the nodes and edges inside a written body.

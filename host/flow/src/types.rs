@@ -1,14 +1,15 @@
-//! Looks up node types by their names in flows.
+//! Looks up node types by their names in flows, and what they say about fields.
 
 use std::sync::Arc;
 
-use flowcell_contract::{Catalog, Lookup, NodeType, TypeRef};
+use flowcell_contract::{Catalog, Json, Lookup, MarkKind, NodeType, TypeRef};
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::for_message,
     key_hints,
     read::RawNode,
+    yaml::Kind,
 };
 
 /// Maximum number of types in a help text.
@@ -55,4 +56,21 @@ pub(crate) fn suggest_type(wanted: &str, catalog: &Catalog) -> Option<String> {
     let names: Vec<_> =
         catalog.names().filter(is_meant).take(MAX_SHOWN_TYPES).map(|name| format!("`{name}`")).collect();
     (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
+}
+
+/// Returns the name of the output member that lists the results of the passes. Returns `None` if the results are not
+/// wanted: the input field that the type marks `collect` is missing or false.
+pub(crate) fn collects(node: &RawNode<'_>, kind: &NodeType, diagnostics: &mut Diagnostics<'_>) -> Option<Arc<str>> {
+    let member = kind.body.as_ref()?.collects.clone()?;
+    let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Collect)?;
+    let written = mark.path.iter().try_fold(node.input?, |at, step| at.member(step))?;
+    match written.kind {
+        Kind::Scalar(Json::Bool(wanted)) => wanted.then_some(member),
+        _ => {
+            let field = mark.path.join(".");
+            let help = Some(format!("write `{field}: true` or `{field}: false`; an expression cannot set it"));
+            diagnostics.error("bad_value", written.span, format!("`{field}` must be literal"), help);
+            None
+        }
+    }
 }

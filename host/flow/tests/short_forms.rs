@@ -209,8 +209,8 @@ fn neighbours_become_chains() {
         ("[\"a -> b\", 'b -> c']\n", "[\"a -> b -> c\"]\n"),
         // A pass of a cycle is no part of a chain: the number belongs to the edge.
         (
-            "\n- { from: a, to: check-it }\n- { from: check-it, to: a, when: check-it.condition, maxPasses: 3 }\n",
-            "\n- a -> check-it\n- { from: check-it, to: a, when: check-it.condition, maxPasses: 3 }\n",
+            "\n- { from: a, to: b }\n- { from: b, to: a, when: flow.input.again, maxPasses: 3 }\n",
+            "\n- a -> b\n- { from: b, to: a, when: flow.input.again, maxPasses: 3 }\n",
         ),
         (
             &format!("\n- {wide} -> a -> b\n- b -> check-it -> c\n- c -> ask\n- ask -> route\n"),

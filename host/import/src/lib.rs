@@ -108,7 +108,7 @@ pub struct Imported {
 pub struct ImportError {
     /// The cause, with the place.
     pub message: String,
-    /// Advice.
+    /// What to do.
     pub help: String,
 }
 

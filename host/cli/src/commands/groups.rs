@@ -86,6 +86,7 @@ const EXAMPLES: &[&str] = &[
     "runs export order-7 --out order-7.json",
     "runs gc --older-than 30d",
     "runs delete order-7",
+    "runs label order-7 --set team=billing --remove tier",
     "runs bulk cancel --status parked -l team=billing --preview",
     "runs bulk resume --status parked --flow order",
     "runs bulk retry --status failed --since 1h --yes",

@@ -101,7 +101,7 @@ nodes:
     type: control.noop
     input: { value: ["{{ inbound.error.message == inbound.input.value.id }}", "{{ inbound.error.details.body.node }}", "{{ inbound.error.details.undone.tasks }}"] }
 edges: ["u -> caught: error"]"#,
-            Ok(json!([true, "u_fail", ["u.u_done"]])),
+            Ok(json!([true, "u_fail", ["u[0].u_done"]])),
         ),
         (
             "a scope gives its body a value, also without a name",

@@ -7,7 +7,7 @@ use crate::pipe::{Client, project_folder};
 /// A flow of a shop. Its node type and one of its names are misspelt.
 const BROKEN: &str = "flow: { name: shop, input: { prices: [1.255, 2] }, outputs: { total: '{{ totl.value }}' } }
 nodes:
-  - { id: total, type: control.nop, input: { value: '{{ flow.input.prices | sum }}' } }
+  - { id: total, type: control.nooop, input: { value: '{{ flow.input.prices | sum }}' } }
 ";
 
 /// Returns the structured result of a tool call that succeeds.
@@ -40,7 +40,7 @@ fn a_client_does_ten_tasks_of_an_author_with_the_tools_alone() {
     try_an_expression(&mut client);
     let flow = mend_a_flow(&mut client);
     understand_a_node(&mut client, &flow);
-    see_what_a_node_may_not_reach(&mut client);
+    see_what_a_node_may_reach(&mut client);
     draw_a_flow(&mut client, &flow);
     test_a_flow(&mut client, &flow);
     store_and_run_a_flow(&mut client, &flow);
@@ -86,7 +86,7 @@ fn mend_a_flow(client: &mut Client) -> String {
         }
         flow = fixed(&flow, &checked["diagnostics"]);
     }
-    assert_eq!(flow, BROKEN.replace("totl", "total").replace("control.nop,", "control.noop,"));
+    assert_eq!(flow, BROKEN.replace("totl", "total").replace("control.nooop,", "control.noop,"));
     flow
 }
 
@@ -97,14 +97,14 @@ fn understand_a_node(client: &mut Client, flow: &str) {
     assert_eq!(node["runs"][0], "It starts at once when the run begins.", "{explained}");
 }
 
-fn see_what_a_node_may_not_reach(client: &mut Client) {
-    let flow =
-        "flow: { name: calls }\nnodes: [{ id: get, type: http.request, input: { url: '{{ flow.input.url }}' } }]\n";
+fn see_what_a_node_may_reach(client: &mut Client) {
+    let flow = "flow: { name: calls }\nnodes: [{ id: get, type: http.request, input: { url: 'https://a.example/x' }, \
+         grants: { http: ['https://a.example'] } }]\n";
     let explained = done(client, "flowcell_explain", json!({ "flow": flow }));
     let reached = explained["nodes"][0]["reaches"].as_array().unwrap();
     let http = reached.iter().find(|reached| reached["capability"] == "http").unwrap();
-    assert!(http["needsGrant"] == true && http["grant"].is_null(), "{explained}");
-    assert!(explained["text"].as_str().unwrap().contains("not granted"), "{explained}");
+    assert_eq!((&http["needsGrant"], &http["grant"]), (&json!(true), &json!(["https://a.example"])), "{explained}");
+    assert!(explained["text"].as_str().unwrap().contains("https://a.example"), "{explained}");
 }
 
 fn draw_a_flow(client: &mut Client, flow: &str) {

@@ -25,7 +25,7 @@ fn a_script_sees_the_facts_about_its_run() {
     let expected = json!({
         "run": { "id": "r", "started": started, "labels": { "team": "billing" } },
         "flow": { "name": "whole", "version": null },
-        "task": { "id": "script" },
+        "task": { "id": "script", "pass": null },
         "tenant": "local",
         "day": format!("{}T00:00:00Z", &started[..10]),
     });

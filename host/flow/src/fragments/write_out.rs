@@ -120,7 +120,7 @@ impl<'a, 'd> Writer<'a, 'd> {
         let renaming = Renaming::new(&copy, &ids, self.catalog);
         let body = self.graph(&copy, Some(Frame { arguments: &arguments, renaming: &renaming }));
         let output = copy.member("output").map(|output| renaming.value(output, &[]));
-        let (others, refused) = renaming.finish();
+        let [others, refused] = renaming.finish();
         for (path, span) in others.iter().filter(|(path, _)| path.root() == PARAMS) {
             arguments.check_path(path, *span, self.diagnostics);
         }

@@ -12,9 +12,9 @@ use crate::{
 /// Values that a JSONata expression may read beside the input.
 #[derive(Clone, Copy, Default)]
 pub(super) struct States<'s> {
-    /// `$states.result`.
+    /// The expression for `$states.result`.
     pub(super) result: Option<&'s str>,
-    /// `$states.errorOutput`.
+    /// The expression for `$states.errorOutput`.
     pub(super) error: Option<&'s str>,
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 pub(super) fn cron(rule: &Value) -> Option<String> {
     let number = |key: &str, default: u64| rule.get(key).map_or(Some(default), Value::as_u64);
     let (minute, hour) = (number("triggerAtMinute", 0)?, number("triggerAtHour", 0)?);
-    let every = |count: u64, whole: u64| (count > 0 && whole % count == 0).then_some(count);
+    let every = |count: u64, whole: u64| (count > 0 && whole.is_multiple_of(count)).then_some(count);
     if minute > 59 || hour > 23 {
         return None;
     }

@@ -178,7 +178,7 @@ fn lower_body(scripted: &mut Scripted, body: &PlannedBody, owner: Option<NodeIx>
     let starts = listed.iter().copied().filter(|ix| scripted.graph.node(*ix).incoming.is_empty()).collect();
     let sinks = listed.iter().copied().filter(|ix| scripted.graph.node(*ix).outgoing.is_empty()).collect();
     let outcome = Outcome::Sinks(sinks);
-    let body_of = Body { owner, nodes: listed, edges, starts, cycles: Vec::new(), outcome };
+    let body_of = Body { owner, nodes: listed, edges, starts, cycles: Vec::new(), outcome, absent: Vec::new() };
     scripted.graph.bodies.push(body_of);
     for (slot, planned) in body.nodes.iter().enumerate() {
         if let Some(inner) = &planned.body {

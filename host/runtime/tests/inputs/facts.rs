@@ -118,7 +118,7 @@ edges: [{ from: run, to: fails }]
     assert_eq!(result.status, RunStatus::Failed, "{result:?}");
     let facts = |task: &str| {
         format!(
-            r#""of":{{"run":{{"id":"r","started":"1970-01-01T00:00:00.001Z","labels":{{"team":"billing"}}}},"flow":{{"name":"f","version":3}},"task":{{"id":"{task}"}},"tenant":"local"}}}}"#
+            r#""of":{{"run":{{"id":"r","started":"1970-01-01T00:00:00.001Z","labels":{{"team":"billing"}}}},"flow":{{"name":"f","version":3}},"task":{{"id":"{task}","pass":null}},"tenant":"local"}}}}"#
         )
     };
     assert_eq!(given(&process, "run[0].i", 1).to_text(), format!(r#"{{"run":0,{}"#, facts("run[0].i")));

@@ -46,7 +46,7 @@ nodes:
   - { type: t.each, title: Runs its body for each item, input: { type: object }, traits: [body],
       body: { variables: [item, index, count] } }
   - { type: t.scope, title: Runs its body and undoes it, input: { type: object }, traits: [body],
-      body: { variables: [item, index, count], undoes: true } }
+      body: { variables: [item], undoes: true } }
   - type: t.loop
     title: Runs its body while it may
     traits: [body]
@@ -83,6 +83,11 @@ impl NodeRunner for Nodes {
     }
 }
 
+/// Returns true if the event that woke an attempt is a failure.
+fn has_failed(attempt: &Attempt) -> bool {
+    attempt.woken.as_ref().is_some_and(|woken| woken.json().get("error").is_some())
+}
+
 fn answer(attempt: &Attempt) -> StepResult {
     let input = attempt.input.json();
     let number = |name: &str| input.get(name).and_then(Json::as_u64).unwrap_or(0);
@@ -95,7 +100,8 @@ fn answer(attempt: &Attempt) -> StepResult {
             pause(Wake::Answer(Question { prompt: "Well?".into(), allow_text: true, ..Question::default() }))
         }
         ("t.flow", None) => pause(Wake::Flow(FlowCall { name: "child".into(), input: input.clone().into() })),
-        ("t.each" | "t.scope", None) => {
+        ("t.scope", None) => pause(Wake::Body(Json::object([("item", Json::from(1_u64))]).into())),
+        ("t.each", None) => {
             let items = Value::from(input.get("list").cloned().unwrap());
             pause(Wake::Each(FanOut { items, concurrency: Some(2), stop_on_failure: true, max_failures: None }))
         }
@@ -103,6 +109,7 @@ fn answer(attempt: &Attempt) -> StepResult {
             let iteration = Json::object([("iteration", Json::from(attempt.resumes))]);
             pause(Wake::Body(iteration.into()))
         }
+        ("t.scope", Some(_)) if has_failed(attempt) => Err(Failure::retryable("planned", "its body fails")),
         (_, Some(value)) => Ok(Step::Done(value.into())),
         _ => Ok(Step::Done(attempt.input.clone())),
     }

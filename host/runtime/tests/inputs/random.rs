@@ -165,7 +165,7 @@ edges: [{ from: undone, to: bad }, { from: kept, to: bad }]
         let of_node = |event: &&flowcell_runtime::Event| {
             event.kind == "task:complete" && event.data.get("nodeId").and_then(|id| id.as_str()) == Some(node)
         };
-        let output = |event: &flowcell_runtime::Event| uuids(&event.data.get("output").unwrap().to_text());
+        let output = |event: &flowcell_runtime::Event| uuids(&event.data.to_text());
         result.events.iter().filter(of_node).map(output).collect()
     };
     let (undone, release, kept) = (outputs("undone"), outputs("release"), outputs("kept"));

@@ -12,10 +12,8 @@ fn cycle() -> String {
 
 #[test]
 fn a_cycle_in_either_version_keeps_the_run_from_moving() {
-    let plain = flow(
-        "  - { id: a, type: t.noop, input: {} }\n  - { id: one, type: t.ask, input: {} }",
-        "{ from: a, to: one }",
-    );
+    let plain =
+        flow("  - { id: a, type: t.noop, input: {} }\n  - { id: one, type: t.ask, input: {} }", "{ from: a, to: one }");
     for versions in [[&cycle(), &plain], [&plain, &cycle()], [&cycle(), &(cycle() + "# the same\n")]] {
         let story = Story::new(&versions.map(String::as_str));
         assert_eq!(story.run(1, "r", &[]).status, RunStatus::Parked);
