@@ -1,6 +1,6 @@
 //! Small graphs made from plans: each node has its behaviour beside it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use flowcell_contract::{
     BodyTrait, Choice, Digest, Failure, FanOut, FlowCall, Json, Manifest, NodeType, Pause, Question, Step, StepResult,
@@ -129,7 +129,7 @@ pub(crate) fn lower(flow: &PlannedBody, policy: FlowPolicy) -> Scripted {
         labels: Default::default(),
     };
     let mut scripted = Scripted { graph, plans: Vec::new() };
-    lower_body(&mut scripted, flow, None, &node_type());
+    lower_body(&mut scripted, flow, None, &NODE_TYPE);
     if let Some(max_passes) = flow.max_passes {
         loops::let_loop(&mut scripted.graph, max_passes);
     }
@@ -312,12 +312,13 @@ fn node(
     }
 }
 
-fn node_type() -> Arc<NodeType> {
+/// Type of all planned nodes, which is read once for the many graphs of a test.
+static NODE_TYPE: LazyLock<Arc<NodeType>> = LazyLock::new(|| {
     let manifest = "name: plan\nversion: 1.0.0\nnodes: [{ type: plan.node, title: A planned node, capabilities: [{ name: outside, reason: To call }] }]";
     let mut node = Manifest::parse(manifest).unwrap().nodes.remove(0);
     node.pack = Some(Digest("00".into()));
     Arc::new(node)
-}
+});
 
 /// Returns the answer of a planned node, or `None` if it hangs.
 pub(crate) fn perform(plan: &Plan, attempt: u32, woken: Option<&Value>, state: Option<&Value>) -> Option<StepResult> {
