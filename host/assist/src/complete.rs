@@ -22,6 +22,7 @@ use crate::{
     locate::{Dialect, Role, Target, locate},
     reading::{Style, Value, read},
     scalar::Scalar,
+    schemas::Schema,
     spots,
 };
 
@@ -135,7 +136,7 @@ pub fn complete(document: &Document<'_>, at: usize) -> Vec<Completion> {
     let at = document.text.floor_char_boundary(at);
     let marked = Marked::new(document.text, at);
     let root = read(&marked.file);
-    let flow = Flow::new(&marked.file, &root, document.catalog);
+    let flow = Flow::at(&marked.file, &root, document.catalog, marked.mark);
     let context = Context { document, marked: &marked, flow: &flow, dialect: Dialect::of(&root) };
     let (offers, word) = context.offers();
     let typed = marked.file[word.start.min(marked.mark)..marked.mark].to_lowercase();
@@ -175,7 +176,11 @@ impl Context<'_> {
         let nothing = || (Vec::new(), self.marked.mark..self.marked.mark + MARK.len());
         let Some(located) = locate(self.flow, inside) else { return nothing() };
         let mut word = located.target.range(&self.marked.file);
-        let schemas = located.schemas(self.flow, self.dialect);
+        let arguments = located.arguments(self.flow);
+        let schemas = match &arguments {
+            Some((schema, steps)) => Schema::new(schema).follow(steps),
+            None => located.schemas(self.flow, self.dialect),
+        };
         let role = if self.dialect == Dialect::Graph { located.role(self.flow) } else { Role::Other };
         match located.target {
             Target::Key(map, member) => (keys::keys(self, &located, &schemas, Some((map, member)), role), word),
@@ -194,6 +199,7 @@ impl Context<'_> {
                     Role::After | Role::Body | Role::Undo | Role::EdgeFrom | Role::EdgeTo => {
                         ids::ids(self, &located, role)
                     }
+                    Role::Fragment => keys::fragments(self, value),
                     Role::FlowName => self.references(&self.document.surroundings.flows, "a flow"),
                     Role::File => self.references(&self.document.surroundings.files, "a file"),
                     Role::Secret => self.references(&self.document.surroundings.secrets, "a secret"),

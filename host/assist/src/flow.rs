@@ -1,4 +1,5 @@
-//! A flow of the graph dialect as far as its text can be read: nodes, edges, scopes, and every place that names a node.
+//! A flow of the graph dialect, or one of its fragments, as far as its text can be read: nodes, edges, scopes, and every
+//! place that names a node.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -7,16 +8,20 @@ use std::{
 };
 
 use flowcell_contract::{Catalog, Lookup, MarkKind, NodeType, TypeRef};
+use serde_json::{Value as Json, json};
 
 use crate::{
-    reading::{Kind, Value},
+    reading::{Kind, Member, Value},
     scalar::Scalar,
+    schemas::to_json,
 };
 
-/// A flow.
+/// A flow, or one of its fragments.
 pub(crate) struct Flow<'v> {
     pub(crate) file: &'v str,
     pub(crate) root: &'v Value,
+    /// The fragment; `None` for the flow itself.
+    pub(crate) fragment: Option<&'v Value>,
     pub(crate) nodes: Vec<Node<'v>>,
     pub(crate) edges: Vec<Edge<'v>>,
     /// Every place outside of expressions that names a node.
@@ -61,6 +66,11 @@ pub(crate) struct IdUse {
     pub(crate) is_definition: bool,
 }
 
+/// Returns the fragments of a text by their names.
+fn fragments(root: &Value) -> &[Member] {
+    root.member("fragments").map(Value::members).unwrap_or_default()
+}
+
 /// The parts of an edge in text, with their bytes.
 pub(crate) struct EdgeText {
     pub(crate) ids: Vec<Range<usize>>,
@@ -96,10 +106,28 @@ struct RawEdge<'v> {
 }
 
 impl<'v> Flow<'v> {
+    /// Reads the flow itself, without its fragments.
     pub(crate) fn new(file: &'v str, root: &'v Value, catalog: &Catalog) -> Flow<'v> {
+        Flow::of(file, root, None, catalog)
+    }
+
+    /// Reads the fragment around a byte, or else the flow itself.
+    pub(crate) fn at(file: &'v str, root: &'v Value, catalog: &Catalog, at: usize) -> Flow<'v> {
+        let contains = |member: &&Member| member.value.range.start <= at && at <= member.value.range.end;
+        Flow::of(file, root, fragments(root).iter().find(contains).map(|member| &member.value), catalog)
+    }
+
+    /// Reads the flow itself, and then each of its fragments.
+    pub(crate) fn all(file: &'v str, root: &'v Value, catalog: &Catalog) -> impl Iterator<Item = Flow<'v>> {
+        let graphs = std::iter::once(None).chain(fragments(root).iter().map(|member| Some(&member.value)));
+        graphs.map(move |fragment| Flow::of(file, root, fragment, catalog))
+    }
+
+    fn of(file: &'v str, root: &'v Value, fragment: Option<&'v Value>, catalog: &Catalog) -> Flow<'v> {
         let mut flow = Flow {
             file,
             root,
+            fragment,
             nodes: Vec::new(),
             edges: Vec::new(),
             uses: Vec::new(),
@@ -109,7 +137,7 @@ impl<'v> Flow<'v> {
             back: HashSet::new(),
         };
         let mut edges = Vec::new();
-        flow.read_graph(root, None, catalog, &mut edges);
+        flow.read_graph(fragment.unwrap_or(root), None, catalog, &mut edges);
         for (index, node) in flow.nodes.iter().enumerate() {
             flow.by_id.entry(node.id.clone()).or_insert(index);
         }
@@ -127,6 +155,38 @@ impl<'v> Flow<'v> {
         }
         flow.back = flow.find_back_edges();
         flow
+    }
+
+    /// Returns the member `flow` of the text.
+    pub(crate) fn head(&self) -> Option<&'v Value> {
+        self.root.member("flow")
+    }
+
+    /// Returns the names of the fragments, without the one that is read.
+    pub(crate) fn fragment_names(&self) -> impl Iterator<Item = &'v str> {
+        let is_other = |member: &&Member| self.fragment.is_none_or(|own| !std::ptr::eq(own, &member.value));
+        fragments(self.root).iter().filter(is_other).map(|member| member.name.as_str())
+    }
+
+    /// Returns the schema of the parameters of the fragment that a node uses.
+    pub(crate) fn arguments(&self, node: usize) -> Option<Json> {
+        let (name, _) = self.text(self.nodes[node].value.member("use"))?;
+        let used = fragments(self.root).iter().find(|member| member.name == name)?;
+        Some(self.parameters(&used.value))
+    }
+
+    /// Returns the schema of the parameters of a fragment.
+    pub(crate) fn parameters(&self, fragment: &Value) -> Json {
+        let params = fragment.member("params").map(Value::members).unwrap_or_default();
+        let named = |param: &Member| Some(param.name.clone()).filter(|name| !name.is_empty());
+        let schemas: serde_json::Map<_, _> = params
+            .iter()
+            .filter_map(|param| Some((named(param)?, to_json(self.file, &param.value))))
+            .map(|(name, schema)| (name, if schema.is_object() { schema } else { json!({}) }))
+            .collect();
+        let is_required = |param: &&Member| param.value.member("default").is_none();
+        let required: Vec<_> = params.iter().filter(is_required).filter_map(named).collect();
+        json!({ "type": "object", "properties": schemas, "required": required, "additionalProperties": false })
     }
 
     /// Returns the text of a member that is a scalar, and its bytes.

@@ -10,7 +10,7 @@ use crate::{
     is_too_large,
     locate::Dialect,
     reading::{Kind, Value, read},
-    spots,
+    spots::{self, Spot},
 };
 
 /// Maximum number of words that are returned of one text.
@@ -61,8 +61,7 @@ pub fn words(text: &str, catalog: &Catalog) -> Vec<(Range<usize>, WordKind)> {
     if Dialect::of(&root) != Dialect::Graph {
         return found;
     }
-    let flow = Flow::new(text, &root, catalog);
-    spots::each(&flow, None, &mut |spot| {
+    let mut add = |spot: Spot<'_>| {
         let expression = spot.expression();
         let steps: Vec<_> =
             expression.paths().into_iter().flat_map(|path| path.steps).map(|step| step.range.start).collect();
@@ -85,7 +84,8 @@ pub fn words(text: &str, catalog: &Catalog) -> Vec<(Range<usize>, WordKind)> {
                 found.push((range, kind));
             }
         }
-    });
+    };
+    Flow::all(text, &root, catalog).for_each(|flow| spots::each(&flow, None, &mut add));
     found.sort_by_key(|(range, _)| range.start);
     // Words that overlap cannot be shown.
     let mut end = 0;

@@ -37,7 +37,7 @@ pub fn hover(document: &Document<'_>, at: usize) -> Option<Hover> {
     }
     let at = document.text.floor_char_boundary(at);
     let root = read(document.text);
-    let flow = Flow::new(document.text, &root, document.catalog);
+    let flow = Flow::at(document.text, &root, document.catalog, at);
     let dialect = Dialect::of(&root);
     if dialect == Dialect::Graph {
         let mut found = None;

@@ -110,6 +110,8 @@ pub(crate) enum Role {
     After,
     Body,
     Undo,
+    /// The name of a fragment.
+    Fragment,
     /// An edge in text.
     EdgeText,
     EdgeFrom,
@@ -124,8 +126,12 @@ pub(crate) enum Role {
     Other,
 }
 
-/// Returns steps from the innermost graph: those behind the last `body`.
+/// Returns steps from the innermost graph: those behind the last `body`, or behind the name of a fragment.
 pub(crate) fn in_graph(steps: &[Step]) -> &[Step] {
+    let steps = match steps {
+        [Step::Key(fragments), Step::Key(_), rest @ ..] if fragments == "fragments" && !rest.is_empty() => rest,
+        steps => steps,
+    };
     let is_body = |window: &[Step]| matches!(window, [Step::Key(body), Step::Key(list)] if body == "body" && matches!(list.as_str(), "nodes" | "edges"));
     let inner = steps.windows(2).rposition(is_body);
     inner.map_or(steps, |at| &steps[at + 1..])
@@ -142,6 +148,7 @@ impl Located<'_> {
             ["nodes", "*", "after"] | ["nodes", "*", "after", "*"] => Role::After,
             ["nodes", "*", "body", "*"] => Role::Body,
             ["nodes", "*", "undo"] => Role::Undo,
+            ["nodes", "*", "use"] => Role::Fragment,
             ["nodes", "*", "promptFile"] => Role::File,
             ["nodes", "*", "grants"] | ["flow", "defaults", "grants"] => Role::Grant,
             ["nodes", "*", "grants", "secrets", "*", "name"] => Role::Secret,
@@ -172,6 +179,16 @@ impl Located<'_> {
             mark.path.len() == path.len() && mark.path.iter().zip(path).all(|(step, name)| &**step == *name)
         };
         marks.iter().find(is_meant).map(|mark| mark.kind)
+    }
+
+    /// Returns the schema of the arguments of a fragment, and the steps from them, for a place in `with`.
+    pub(crate) fn arguments(&self, flow: &Flow<'_>) -> Option<(Json, &[Step])> {
+        match in_graph(&self.steps) {
+            [Step::Key(list), Step::Item, Step::Key(with), rest @ ..] if list == "nodes" && with == "with" => {
+                Some((flow.arguments(self.node?)?, rest))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the schemas that the value follows, or the map with the key.

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::{
     expression::{Expression, PathAt, Step as PathStep, braces},
     flow::Flow,
+    reading::Value,
     schemas::{Schema, Step, schema_like, to_json},
     spots::{Place, Visible},
 };
@@ -51,7 +52,7 @@ fn failure() -> Json {
 
 /// Returns the schema of a flow's input: the one that it declares, or one like its defaults.
 pub(crate) fn input_schema(flow: &Flow<'_>) -> Json {
-    let head = flow.root.member("flow");
+    let head = flow.head();
     let declared = head.and_then(|head| head.member("inputSchema")).map(|schema| to_json(flow.file, schema));
     if let Some(declared) = declared.filter(Json::is_object) {
         return declared;
@@ -103,7 +104,14 @@ fn names_to(flow: &Flow<'_>, place: &Place, depth: usize) -> Vec<Known> {
         }));
         found.push(owner(flow, *index, depth));
     }
+    if let Some(fragment) = flow.fragment {
+        found.push(known("params", "the parameters of the fragment", Arc::new(flow.parameters(fragment))));
+    }
+    if let Some(vars) = flow.head().and_then(|head| head.member("vars")).filter(|_| place.visible != Visible::None) {
+        found.push(known("vars", "values that are computed once", Arc::new(vars_schema(flow, vars))));
+    }
     let mut nodes = match place.visible {
+        Visible::None => Vec::new(),
         Visible::All => flow.scope(place.scope).filter(|node| flow.nodes[*node].undoes.is_none()).collect(),
         Visible::Before(node) => flow.ancestors(node),
         Visible::Through(node) | Visible::Undone(node) => {
@@ -158,6 +166,17 @@ fn names_to(flow: &Flow<'_>, place: &Place, depth: usize) -> Vec<Known> {
         !is_fact(&known.name) || flow.find(&known.name).is_none() || known.detail.starts_with("output of")
     });
     found
+}
+
+/// Returns the schema of the vars of a flow. Nothing is known of a computed one.
+fn vars_schema(flow: &Flow<'_>, vars: &Value) -> Json {
+    let schema = |value: &Value| match flow.text(Some(value)) {
+        Some((text, _)) if text.contains("{{") => json!({}),
+        _ => schema_like(&to_json(flow.file, value)),
+    };
+    let named = vars.members().iter().filter(|member| !member.name.is_empty());
+    let members: serde_json::Map<_, _> = named.map(|member| (member.name.clone(), schema(&member.value))).collect();
+    json!({ "type": "object", "properties": members, "additionalProperties": false })
 }
 
 /// Returns the outputs of nodes as names.

@@ -35,7 +35,7 @@ pub enum Definition {
 
 /// Returns the place where the name at a byte is defined.
 pub fn definition(document: &Document<'_>, at: usize) -> Option<Definition> {
-    with_flow(document, |flow| {
+    with_flow(document, at, |flow| {
         if let Some(found) = id_at(flow, at) {
             let node = flow.find(&found.id)?;
             return Some(Definition::Node(flow.nodes[node].id_range.clone()));
@@ -53,7 +53,7 @@ pub fn definition(document: &Document<'_>, at: usize) -> Option<Definition> {
 
 /// Returns the bytes of all places that name the node at a byte, its definition among them, in the order of the text.
 pub fn references(document: &Document<'_>, at: usize) -> Vec<Range<usize>> {
-    let found = with_flow(document, |flow| {
+    let found = with_flow(document, at, |flow| {
         let id = id_at(flow, at)?.id;
         Some(uses(flow).into_iter().filter(|found| found.id == id).map(|found| found.range).collect::<Vec<_>>())
     });
@@ -62,15 +62,15 @@ pub fn references(document: &Document<'_>, at: usize) -> Vec<Range<usize>> {
 
 /// Returns the id at a byte, and its bytes.
 pub fn node_at(document: &Document<'_>, at: usize) -> Option<(String, Range<usize>)> {
-    with_flow(document, |flow| id_at(flow, at).map(|found| (found.id, found.range)))
+    with_flow(document, at, |flow| id_at(flow, at).map(|found| (found.id, found.range)))
 }
 
-fn with_flow<T>(document: &Document<'_>, find: impl FnOnce(&Flow<'_>) -> Option<T>) -> Option<T> {
+fn with_flow<T>(document: &Document<'_>, at: usize, find: impl FnOnce(&Flow<'_>) -> Option<T>) -> Option<T> {
     if is_too_large(document.text) {
         return None;
     }
     let root = read(document.text);
-    let flow = Flow::new(document.text, &root, document.catalog);
+    let flow = Flow::at(document.text, &root, document.catalog, at);
     if Dialect::of(&root) == Dialect::Graph { find(&flow) } else { None }
 }
 
@@ -110,7 +110,7 @@ pub fn rename(
         return Err("no id of a node at this place; move the cursor to one".into());
     };
     check_id(new_id)?;
-    let renamed = with_flow(document, |flow| {
+    let renamed = with_flow(document, at, |flow| {
         let taken = flow.find(new_id).is_some() && new_id != old;
         Some(if taken {
             Err(format!("the flow has a node `{new_id}` already; choose another id"))

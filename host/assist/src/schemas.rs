@@ -101,6 +101,15 @@ impl<'s> Schema<'s> {
         found
     }
 
+    /// Returns the members of which exactly one must be there.
+    pub(crate) fn one_of(self) -> Vec<&'s str> {
+        let listed = |schema: Schema<'s>| schema.part.get("oneOf").and_then(Json::as_array);
+        let required =
+            |part: &'s Json| part.get("required").filter(|_| part.as_object().is_some_and(|part| part.len() == 1));
+        let parts = self.alternatives().into_iter().filter_map(listed).flatten();
+        parts.filter_map(required).filter_map(Json::as_array).flatten().filter_map(Json::as_str).collect()
+    }
+
     /// Returns true if a member that the schema does not name cannot exist.
     pub(crate) fn is_closed(self) -> bool {
         let alternatives = self.alternatives();

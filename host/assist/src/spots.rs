@@ -22,6 +22,8 @@ pub(crate) enum Visible {
     Undone(usize),
     /// All nodes.
     All,
+    /// No nodes and no vars.
+    None,
 }
 
 /// The place of an expression in a flow.
@@ -66,9 +68,12 @@ impl Spot<'_> {
 pub(crate) fn each(flow: &Flow<'_>, within: Option<&Range<usize>>, visit: &mut dyn FnMut(Spot<'_>)) {
     let mut walk = Walk { flow, within, visit };
     let root = Place { scope: None, visible: Visible::All, own: None, locals: Vec::new(), is_captured: false };
-    if let Some(outputs) = flow.root.member("flow").and_then(|head| head.member("outputs")) {
-        walk.bindings(outputs, &root);
-    }
+    let (outputs, vars) = match flow.fragment {
+        Some(fragment) => (fragment.member("output"), None),
+        None => (flow.head().and_then(|head| head.member("outputs")), flow.head().and_then(|head| head.member("vars"))),
+    };
+    outputs.iter().for_each(|outputs| walk.bindings(outputs, &root));
+    vars.iter().for_each(|vars| walk.bindings(vars, &Place { visible: Visible::None, ..root.clone() }));
     for (index, node) in flow.nodes.iter().enumerate() {
         if !walk.is_wanted(node.value) {
             continue;

@@ -86,7 +86,10 @@ pub(super) fn offers(context: &Context<'_>, spot: &Spot<'_>) -> (Vec<Offer>, Ran
                 known.extend(names_of_last_pass(context.flow, spot.place));
             }
             let mut found = roots(&known, &path, spot.scalar.style);
-            found.extend(calls(spot, is_called, argument));
+            // The values of functions have no members.
+            if path.steps.is_empty() {
+                found.extend(calls(spot, is_called, argument));
+            }
             found
         }
     };
@@ -190,6 +193,13 @@ fn attributes(context: &Context<'_>, known: &[Known], expression: &Expression<'_
 fn table(kind: FunctionKind, is_called: bool, argument: &str) -> Vec<Offer> {
     let mut found: Vec<&Function> = functions().filter(|function| function.kind == kind).collect();
     found.retain(|function| is_plain_name(function.name()));
+    if is_called {
+        let fits = |function: &&Function| match argument {
+            ")" => arguments_of(function).iter().all(|argument| argument.contains('=')),
+            _ => !arguments_of(function).is_empty(),
+        };
+        found.retain(fits);
+    }
     found.sort_by_key(|function| {
         let takes = function.signature.contains('(');
         let needs = arguments_of(function).iter().any(|argument| !argument.contains('='));

@@ -109,6 +109,14 @@ fn sources(flow: &Flow<'_>, to: usize, is_special: bool, named: &[usize]) -> Vec
     if found.iter().any(is_needed) {
         found.retain(|from| is_needed(from) || named.contains(from));
     }
+    // The condition of the edge reads nodes that run before it.
+    let sees = |from: &usize| {
+        let before = flow.ancestors(*from);
+        named.iter().all(|named| named == from || before.contains(named))
+    };
+    if found.iter().any(sees) {
+        found.retain(sees);
+    }
     found.sort_by_cached_key(|from| {
         let is_end = flow.outgoing(*from).next().is_none();
         (!named.contains(from), !missing.contains(from), is_loop(*from), !is_end, distance(*from, to))

@@ -5,6 +5,8 @@ use serde_json::Value as Json;
 
 use super::{CompletionKind, Context, Offer, quoted};
 use crate::{
+    expression::{Expression, braces},
+    flow::Flow,
     locate::{Dialect, Located, Role, in_graph},
     names,
     reading::{Kind, Member, Style, Value},
@@ -35,6 +37,9 @@ pub(super) fn keys(
     }
     let is_node = context.dialect == Dialect::Graph
         && matches!(in_graph(&located.steps), [Step::Key(list), Step::Item] if list == "nodes");
+    // Keys of which a map has one, such as `type` and `use`.
+    let exclusive: Vec<&str> = schemas.iter().flat_map(|schema| schema.one_of()).collect();
+    let has_one = exclusive.iter().any(|name| is_taken(name));
     let mut found: Vec<(u8, Offer)> = Vec::new();
     for schema in schemas {
         for property in schema.properties() {
@@ -42,15 +47,15 @@ pub(super) fn keys(
             // People remove the marks of an import, and do not write them.
             let is_wanted =
                 property.name != "approximated" && (!is_node || fits_node(&property, located, context, kind));
-            if is_taken(property.name) || is_known || !is_wanted {
+            let is_exclusive = exclusive.contains(&property.name);
+            if is_taken(property.name) || is_known || !is_wanted || (is_exclusive && has_one) {
                 continue;
             }
-            if value.is_some_and(|value| !property.schema.may_be(file, value) || is_odd(&property, value, context)) {
+            let is_odd = |value: &Value| is_odd(&property, value, (context, located));
+            if value.is_some_and(|value| !property.schema.may_be(file, value) || is_odd(value)) {
                 continue;
             }
-            let is_required = property.is_required
-                || (is_node && property.name == "type" && !uses_fragment(located, context))
-                || (is_node && property.name == "input" && needs_input(located, context));
+            let is_required = property.is_required || is_exclusive || (is_node && needs(&property, located, context));
             let example = kind.and_then(|kind| example(kind, located, property.name));
             let insert = match (has_colon, is_json) {
                 (true, false) => property.name.to_owned(),
@@ -73,12 +78,16 @@ pub(super) fn keys(
     found.into_iter().map(|(_, offer)| offer).collect()
 }
 
+/// The keys of a node that uses a fragment.
+const KEYS_OF_USES: [&str; 9] = ["id", "use", "with", "after", "when", "join", "cancelRest", "policy", "undo"];
+
 /// Returns true if the node's type has a use for a key of nodes.
 fn fits_node(property: &Property<'_>, located: &Located<'_>, context: &Context<'_>, kind: Option<&NodeType>) -> bool {
-    let Some(kind) = kind else { return true };
     let node = located.node.map(|node| context.flow.nodes[node].value);
     let has = |name: &str| node.is_some_and(|node| node.member(name).is_some());
+    let Some(kind) = kind else { return !has("use") || KEYS_OF_USES.contains(&property.name) };
     match property.name {
+        "with" => false,
         "body" => kind.has(Trait::Body),
         "bodyOutput" => kind.has(Trait::Body) && has("body"),
         "config" => !Schema::new(&kind.config).properties().is_empty(),
@@ -92,20 +101,20 @@ fn fits_node(property: &Property<'_>, located: &Located<'_>, context: &Context<'
     }
 }
 
-/// Returns true if a node is the use of a fragment, which has no type.
-fn uses_fragment(located: &Located<'_>, context: &Context<'_>) -> bool {
-    located.node.is_some_and(|node| context.flow.nodes[node].value.member("use").is_some())
-}
-
-/// Returns true if the type of the node cannot do without an input.
-fn needs_input(located: &Located<'_>, context: &Context<'_>) -> bool {
-    let Some(kind) = located.node_type(context.flow) else { return false };
-    let has_file = located.node.is_some_and(|node| context.flow.nodes[node].value.member("promptFile").is_some());
-    !has_file && Schema::new(&kind.input).properties().iter().any(|property| property.is_required)
+/// Returns true if the type of a node, or the fragment that it uses, cannot do without a key.
+fn needs(property: &Property<'_>, located: &Located<'_>, context: &Context<'_>) -> bool {
+    let (flow, Some(node)) = (context.flow, located.node) else { return false };
+    let requires = |schema: &Json| Schema::new(schema).properties().iter().any(|property| property.is_required);
+    match (property.name, &flow.nodes[node].kind) {
+        ("with", _) => flow.arguments(node).is_some_and(|schema| requires(&schema)),
+        ("body", Some(kind)) => kind.has(Trait::Body),
+        ("input", Some(kind)) => flow.nodes[node].value.member("promptFile").is_none() && requires(&kind.input),
+        _ => false,
+    }
 }
 
 /// Returns true if a value fits the type of a key, but not its purpose.
-fn is_odd(property: &Property<'_>, value: &Value, context: &Context<'_>) -> bool {
+fn is_odd(property: &Property<'_>, value: &Value, (context, located): (&Context<'_>, &Located<'_>)) -> bool {
     let flow = context.flow;
     let is_map = matches!(value.kind, Kind::Map(_));
     let text = flow.text(Some(value)).map(|(text, _)| text);
@@ -115,7 +124,7 @@ fn is_odd(property: &Property<'_>, value: &Value, context: &Context<'_>) -> bool
     match property.name {
         "in" => is_map && !has("values"),
         "matches" => is_map && !has("pattern"),
-        "exists" => is_map && has("value"),
+        "exists" => is_map,
         "equals" | "gt" | "gte" | "lt" | "lte" => is_map && !has("value"),
         "id" | "type" | "after" | "join" | "cancelRest" | "policy" | "grants" | "body" | "undo" | "promptFile"
             if is_computed =>
@@ -123,17 +132,11 @@ fn is_odd(property: &Property<'_>, value: &Value, context: &Context<'_>) -> bool
             true
         }
         "id" => is_map || node.is_some(),
-        "use" => is_map || node.is_some() || text.is_some_and(|text| text.contains('.')),
+        "use" => !text.is_some_and(|text| flow.fragment_names().any(|name| name == text)),
         "with" => !is_map,
-        // Vars read the input of the flow, and no nodes.
-        "vars" => {
-            let reads_node = |member: &Member| {
-                flow.text(Some(&member.value))
-                    .is_some_and(|(text, _)| text.contains("{{") && !text.contains("flow.input"))
-            };
-            !is_map || value.members().iter().any(reads_node)
-        }
+        "vars" => !is_map || !flow.file.contains("vars."),
         "type" => is_map || !text.is_some_and(|text| text.contains('.')),
+        "when" | "input" | "config" if reads_body(flow, located, value) => true,
         "when" => value.members().len() > 1 || node.is_some(),
         "after" => is_map || (text.is_some() && node.is_none()),
         "undo" => {
@@ -142,6 +145,22 @@ fn is_odd(property: &Property<'_>, value: &Value, context: &Context<'_>) -> bool
         "promptFile" => is_map || node.is_some(),
         _ => false,
     }
+}
+
+/// Returns true if a value reads a node in the body of its own node.
+fn reads_body(flow: &Flow<'_>, located: &Located<'_>, value: &Value) -> bool {
+    let Some(owner) = located.node else { return false };
+    let text = &flow.file[value.range.clone()];
+    let expressions = braces(text).into_iter().chain([0..text.len()]);
+    let mut paths = expressions.flat_map(|part| Expression::new(text, part).paths());
+    paths.any(|path| flow.find(&path.root).is_some_and(|node| flow.nodes[node].owner == Some(owner)))
+}
+
+/// Returns the names of the fragments that a node may use.
+pub(super) fn fragments(context: &Context<'_>, value: &Value) -> Vec<Offer> {
+    let style = value.style().unwrap_or(Style::Plain);
+    let names = context.flow.fragment_names().filter(|name| !name.is_empty());
+    names.map(|name| Offer::new(name, CompletionKind::Name, "a fragment").with_insert(quoted(name, style))).collect()
 }
 
 /// Returns true if a schema says nothing about a value.
