@@ -5,10 +5,13 @@ mod svg;
 
 use std::fmt::Write;
 
+use serde::Deserialize;
+
 use crate::graph::{BodyIx, Edge, Graph, NodeIx, On};
 
 /// An output format for drawings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
     /// Source of a Mermaid flowchart.
     Mermaid,

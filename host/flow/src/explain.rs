@@ -7,7 +7,7 @@ mod policy;
 mod sentences;
 mod text;
 
-use std::collections::BTreeMap;
+use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{BuiltIn, Effect, Json};
 use flowcell_expr::{Binding, Path};
@@ -25,7 +25,7 @@ use crate::{
 
 /// Maximum number of members that an explanation lists of an input or an output.
 const MAX_MEMBERS: usize = 40;
-/// Maximum number of ids in a sentence.
+/// Maximum number of ids, edges or values in a sentence.
 const MAX_LISTED: usize = 12;
 /// Maximum number of characters that an explanation shows of a value.
 const MAX_VALUE_CHARS: usize = 120;
@@ -126,7 +126,7 @@ pub fn explain(graph: &Graph, node: Option<&str>) -> Option<Explanation> {
     if node.is_none() {
         flow = sentences::of_flow(graph);
         flow.extend(costs::of_flow(graph));
-        outputs = graph.outputs.iter().flat_map(|bound| fields(graph, None, bound)).collect();
+        outputs = graph.outputs.iter().flat_map(|bound| fields(graph, bound)).collect();
     }
     Some(Explanation { name: graph.name.to_string(), description: graph.description.clone(), flow, outputs, nodes })
 }
@@ -138,8 +138,8 @@ fn explain_node(graph: &Graph, ix: NodeIx) -> NodeExplanation {
         node_type: node.node_type.full_name(),
         title: node.node_type.title.clone(),
         runs: sentences::of_node(graph, ix),
-        input: fields(graph, Some(ix), &node.input),
-        config: fields(graph, Some(ix), &node.config),
+        input: fields(graph, &node.input),
+        config: fields(graph, &node.config),
         output: output(node),
         reaches: reaches(node),
         effect: node.node_type.effect,
@@ -149,33 +149,33 @@ fn explain_node(graph: &Graph, ix: NodeIx) -> NodeExplanation {
     }
 }
 
-/// Returns the members of a value, with their literal values or with the values that they are computed from.
-fn fields(graph: &Graph, node: Option<NodeIx>, bound: &Bound<Binding>) -> Vec<Field> {
+/// Returns the members of a value, with their literal values or with the values that they are computed from. Evaluates
+/// nothing.
+fn fields(graph: &Graph, bound: &Bound<Binding>) -> Vec<Field> {
     let uses = bound.expr.path_uses();
-    let mut computed: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
+    let mut paths: HashMap<String, Vec<&Path>> = HashMap::new();
     for used in &uses {
         // The pointer to an expression begins with the name of its member.
         let member = used.pointer.split('/').nth(1).unwrap_or_default().replace("~1", "/").replace("~0", "~");
-        computed.entry(member).or_default().push(&used.path);
+        paths.entry(member).or_default().push(&used.path);
     }
-    // No run gives values, so only literal members are rendered.
-    let literal = bound.expr.render_members(&Json::Null);
-    let literal = literal.as_object().into_iter().flatten();
-    let literal = literal.filter(|(key, _)| !computed.contains_key(&***key)).map(|(key, value)| Field {
-        field: short(key),
-        value: Some(short(&value.to_text())),
-        reads: Vec::new(),
-    });
-    let computed = computed.iter().map(|(name, paths)| Field {
-        field: short(name),
-        value: None,
-        reads: reads(graph, node, paths),
-    });
-    let mut fields: Vec<_> = literal.chain(computed).collect();
-    let more = fields.len().saturating_sub(MAX_MEMBERS);
-    if more > 0 {
-        fields.truncate(MAX_MEMBERS);
-        fields.push(Field { field: "…".into(), value: Some(format!("{more} more members")), reads: Vec::new() });
+    let computed = |name: &str| {
+        let reads = paths.get(name).map(|paths| reads(graph, &bound.references, paths)).unwrap_or_default();
+        let value = reads.is_empty().then(|| "an expression that reads nothing".to_owned());
+        Field { field: short(name), value, reads }
+    };
+    let field = |(name, member): (&Arc<str>, &Binding)| match member.as_literal() {
+        Some(value) => Field { field: short(name), value: Some(short(&value.to_text())), reads: Vec::new() },
+        None => computed(name),
+    };
+    let count = bound.expr.members().count();
+    let mut fields: Vec<_> = bound.expr.members().take(MAX_MEMBERS).map(field).collect();
+    if count == 0 && !bound.expr.is_literal() {
+        fields.push(computed(""));
+    }
+    if count > MAX_MEMBERS {
+        let more = format!("{} more members", count - MAX_MEMBERS);
+        fields.push(Field { field: "…".into(), value: Some(more), reads: Vec::new() });
     }
     fields
 }
@@ -235,15 +235,19 @@ fn short(text: &str) -> String {
 
 /// Returns a list of ids in a sentence: `a`, `b` and `c`.
 fn listed<'a>(graph: &'a Graph, nodes: impl IntoIterator<Item = &'a NodeIx>) -> String {
-    let mut nodes = nodes.into_iter();
-    let mut ids: Vec<_> = nodes.by_ref().take(MAX_LISTED).map(|ix| format!("`{}`", graph.node(*ix).id)).collect();
-    let more = nodes.count();
+    joined(nodes.into_iter().map(|ix| format!("`{}`", graph.node(*ix).id)), ", ", " and ")
+}
+
+/// Joins the parts of a sentence. Of more than [`MAX_LISTED`] parts, it counts the others.
+fn joined(mut parts: impl Iterator<Item = String>, between: &str, last: &str) -> String {
+    let mut shown: Vec<_> = parts.by_ref().take(MAX_LISTED).collect();
+    let more = parts.count();
     if more > 0 {
-        ids.push(format!("{more} more"));
+        shown.push(format!("{more} more"));
     }
-    match ids.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    match shown.split_last() {
+        Some((end, [])) => end.clone(),
+        Some((end, rest)) => format!("{}{last}{end}", rest.join(between)),
         None => String::new(),
     }
 }

@@ -12,10 +12,10 @@ mod layered;
 use crate::graph::{BodyIx, EdgeIx, Graph, Node, NodeIx, On};
 use layered::{Link, Placement, Shape, place};
 
-/// Height of the box of a node without an open body, in pixels. It is also the height of the head of a box with one.
+/// Height of the box of a node without a body, in pixels. It is also the height of the head of a box with one.
 pub const BOX_HEIGHT: i32 = 44;
-/// Minimum and maximum width of the box of a node without an open body, in pixels.
-pub const BOX_WIDTHS: [i32; 2] = [120, 320];
+/// Minimum and maximum width of the box of a node without a body, in pixels.
+const BOX_WIDTHS: [i32; 2] = [120, 320];
 /// Distance between the content of a box, or of the picture, and its border.
 const PADDING: f64 = 20.0;
 /// Distance between a node and the node that undoes it.
@@ -31,7 +31,7 @@ pub struct Layout {
     pub width: i32,
     /// Height in pixels.
     pub height: i32,
-    /// The boxes of the nodes. A box with an open body precedes the boxes in it.
+    /// The boxes of the nodes. A box with a body precedes the boxes in it.
     pub boxes: Vec<NodeBox>,
     /// The lines between them.
     pub lines: Vec<Line>,
@@ -48,8 +48,6 @@ pub struct NodeBox {
     pub width: i32,
     /// Height in pixels.
     pub height: i32,
-    /// True if the box contains the body of the node.
-    pub is_open: bool,
 }
 
 /// A line between two boxes.
@@ -73,16 +71,15 @@ pub enum LineKind {
     Undo(NodeIx, NodeIx),
 }
 
-/// Places all nodes of a graph. `is_open` says whether the box of a node with a body contains this body; the nodes of
-/// other bodies are not in the picture.
-pub fn layout(graph: &Graph, is_open: &dyn Fn(NodeIx) -> bool) -> Layout {
-    let block = Plan { graph, is_open }.body(BodyIx::ROOT);
+/// Places all nodes of a graph. The box of a node with a body contains this body.
+pub fn layout(graph: &Graph) -> Layout {
+    let block = Plan { graph }.body(BodyIx::ROOT);
     let round = |length: f64| length.round() as i32;
     let point = |(x, y): (f64, f64)| (round(x + PADDING), round(y + PADDING));
     let boxes = block.boxes.into_iter().map(|area| {
         let ((x, y), end) = (point(area.corner), (area.corner.0 + area.width, area.corner.1 + area.height));
         let end = point(end);
-        NodeBox { node: area.node, corner: (x, y), width: end.0 - x, height: end.1 - y, is_open: area.is_open }
+        NodeBox { node: area.node, corner: (x, y), width: end.0 - x, height: end.1 - y }
     });
     let lines = block.lines.into_iter().map(|(kind, points, label)| {
         let mut points: Vec<Point> = points.into_iter().map(point).collect();
@@ -106,7 +103,6 @@ struct Area {
     corner: (f64, f64),
     width: f64,
     height: f64,
-    is_open: bool,
 }
 
 /// A part of the picture, with its own upper left corner as the origin.
@@ -133,7 +129,6 @@ impl Block {
 
 struct Plan<'a> {
     graph: &'a Graph,
-    is_open: &'a dyn Fn(NodeIx) -> bool,
 }
 
 impl Plan<'_> {
@@ -176,10 +171,10 @@ impl Plan<'_> {
         block
     }
 
-    /// Returns the box of a node with its open body.
+    /// Returns the box of a node with its body.
     fn node(&self, ix: NodeIx) -> Block {
         let (node, head) = (self.graph.node(ix), f64::from(BOX_HEIGHT));
-        let inner = node.body.filter(|_| (self.is_open)(ix)).map(|body| self.body(body));
+        let inner = node.body.map(|body| self.body(body));
         let mut width = f64::from(own_width(node));
         let mut height = head;
         if let Some(inner) = &inner {
@@ -187,7 +182,7 @@ impl Plan<'_> {
             height = head + inner.height + PADDING;
         }
         let mut block = Block { width, height, port: width / 2.0, ..Block::default() };
-        block.boxes.push(Area { node: ix, corner: (0.0, 0.0), width, height, is_open: inner.is_some() });
+        block.boxes.push(Area { node: ix, corner: (0.0, 0.0), width, height });
         if let Some(inner) = inner {
             let left = (width - inner.width) / 2.0;
             block.add(inner, (left, head));

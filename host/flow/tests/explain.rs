@@ -121,8 +121,36 @@ fn an_explanation_of_a_wide_flow_is_small() {
     (0..nodes).for_each(|index| _ = writeln!(text, "  - {{ from: n{index}, to: last }}"));
     let graph = graph_of(&text);
     let shown = serde_json::to_string(&explain(&graph, None).unwrap()).unwrap();
-    assert!(shown.contains("`n11` and 1888 more"), "{}", &shown[..400]);
-    assert!(shown.len() < 4_000_000, "{} bytes", shown.len());
+    assert!(shown.contains("`n11` and 1888 more") && shown.contains("`n11` succeeds; 1888 more."), "{}", &shown[..400]);
+    assert!(shown.len() < 1_200_000, "{} bytes", shown.len());
+    // Each node of a cycle names the edges that go back, and a condition names what it reads.
+    let conditions: String = (0..200).map(|index| format!("flow.input.i{index} or ")).collect();
+    let mut text = "flow: { name: round }\nnodes:\n  - { id: entry, type: test.noop }\n".to_owned();
+    (0..400).for_each(|index| _ = writeln!(text, "  - {{ id: n{index}, type: test.noop, when: '{conditions}true' }}"));
+    text += "edges:\n";
+    (0..400).for_each(|index| {
+        _ = writeln!(text, "  - {{ from: entry, to: n{index} }}");
+        _ = writeln!(text, "  - {{ from: n{index}, to: entry, when: flow.input.again }}");
+    });
+    let shown = serde_json::to_string(&explain(&graph_of(&text), None).unwrap()).unwrap();
+    assert!(shown.contains("388 more.") && shown.contains("188 more."), "{}", &shown[..2_000]);
+    assert!(shown.len() < 1_500_000, "{} bytes", shown.len());
+}
+
+/// Nothing is evaluated, so members that would be large or that fail cost nothing, and each is named.
+#[test]
+fn an_explanation_evaluates_nothing() {
+    let members: String = (0..30).map(|index| format!("k{index}: \"{{{{ 'x' | padstart(1000000) }}}}\", ")).collect();
+    let text = format!(
+        "flow: {{ name: costly }}\nnodes:\n  - {{ id: a, type: test.noop, input: {{ value: {{ {members} }} }} }}
+  - {{ id: b, type: test.noop, input: {{ value: \"{{{{ 1 / 0 }}}}\" }} }}\n"
+    );
+    let nodes = explain(&graph_of(&text), None).unwrap().nodes;
+    let value = |node: usize| nodes[node].input[0].value.as_deref();
+    assert_eq!(
+        (value(0), value(1)),
+        (Some("an expression that reads nothing"), Some("an expression that reads nothing"))
+    );
 }
 
 const FLOW: &str = "

@@ -130,6 +130,15 @@ impl Binding {
         }
     }
 
+    /// Returns the members of a binding that is an object; none for any other binding.
+    pub fn members(&self) -> impl Iterator<Item = (&Arc<str>, &Binding)> {
+        let members = match &self.0 {
+            Node::Object(members, _) => &members[..],
+            _ => &[],
+        };
+        members.iter().map(|(name, member)| (name, member))
+    }
+
     /// Returns a member of a binding that is an object; `None` if the member is missing or the binding is not an
     /// object.
     pub fn member(&self, key: &str) -> Option<&Binding> {

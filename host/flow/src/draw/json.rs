@@ -56,7 +56,7 @@ struct DrawnLabel {
 }
 
 pub(super) fn json(graph: &Graph, out: &mut String) -> std::fmt::Result {
-    let picture = layout(graph, &|_| true);
+    let picture = layout(graph);
     let id = |node: NodeIx| graph.node(node).id.as_str();
     let node = |area: &NodeBox| {
         let node = graph.node(area.node);

@@ -28,7 +28,7 @@ const STYLE: &str = "
 
 /// Draws all nodes. The body of a node is inside the box of the node.
 pub(super) fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
-    let picture = layout(graph, &|_| true);
+    let picture = layout(graph);
     let (width, height) = (picture.width, picture.height);
     writeln!(
         out,
@@ -52,8 +52,8 @@ pub(super) fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
 
 fn write_box(graph: &Graph, area: &NodeBox, out: &mut String) -> std::fmt::Result {
     let node = graph.node(area.node);
-    let NodeBox { corner: (x, y), width, height, is_open, .. } = area;
-    let class = if *is_open { "box frame" } else { "box" };
+    let NodeBox { corner: (x, y), width, height, .. } = area;
+    let class = if node.body.is_some() { "box frame" } else { "box" };
     let (id, kind) = (escaped(node.id.as_str()), escaped(&node.node_type.name));
     writeln!(out, "<g><title>{id}: {kind}</title>")?;
     writeln!(out, "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>")?;

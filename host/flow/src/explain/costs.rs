@@ -1,6 +1,6 @@
 //! Sentences about calls that may cost money or change something outside the host.
 
-use flowcell_contract::{Effect, Json, Trait};
+use flowcell_contract::{Effect, Json, MarkKind, Trait};
 
 use super::{owner, sentences::counted};
 use crate::graph::{Graph, Node};
@@ -13,6 +13,9 @@ pub(super) fn of_node(graph: &Graph, node: &Node) -> Vec<String> {
         said.push(budget(node));
     }
     said.extend(effect(node.node_type.effect).map(str::to_owned));
+    if calls_flow(node) {
+        said.push("It runs another flow, whose costs are not counted here.".to_owned());
+    }
     let attempts = node
         .policy
         .retry
@@ -26,9 +29,14 @@ pub(super) fn of_node(graph: &Graph, node: &Node) -> Vec<String> {
         said.push(format!("Each pass of `{}` costs anew.", owner.id));
     }
     if said.is_empty() {
-        said.push("It calls nothing that costs money or changes something outside.".to_owned());
+        said.push("Its type declares no call that costs money or changes something outside.".to_owned());
     }
     said
+}
+
+/// Returns true if a node runs another flow.
+fn calls_flow(node: &Node) -> bool {
+    node.node_type.marks.iter().any(|mark| mark.kind == MarkKind::Flow)
 }
 
 fn model(node: &Node) -> String {
@@ -86,8 +94,15 @@ fn effect(effect: Effect) -> Option<&'static str> {
     }
 }
 
-/// Returns the sum of the nodes that may cost something, for the whole flow.
-pub(super) fn of_flow(graph: &Graph) -> Option<String> {
+/// Returns the sums of the nodes that may cost something, for the whole flow.
+pub(super) fn of_flow(graph: &Graph) -> Vec<String> {
+    let calls = graph.nodes.iter().filter(|node| calls_flow(node)).count();
+    let calls = (calls > 0)
+        .then(|| format!("{} can run other flows, whose costs are not counted here.", counted(calls, "node")));
+    own_of_flow(graph).into_iter().chain(calls).collect()
+}
+
+fn own_of_flow(graph: &Graph) -> Option<String> {
     let agents = graph.nodes.iter().filter(|node| node.node_type.asks_for("model")).count();
     let outside = graph.nodes.iter().filter(|node| node.node_type.effect.is_external()).count();
     match (agents, outside) {

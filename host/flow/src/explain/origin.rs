@@ -6,7 +6,7 @@ use flowcell_expr::{Path, RANDOM, Segment};
 use serde::Serialize;
 
 use super::{MAX_MEMBERS, short};
-use crate::graph::{Bound, Graph, NodeIx, PassRead, Reference};
+use crate::graph::{Graph, NodeIx, PassRead, Reference};
 
 /// A value that an expression reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -17,14 +17,13 @@ pub struct Read {
     pub from: String,
 }
 
-/// Returns the origins of paths, each path once and at most [`MAX_MEMBERS`]. `node` is the node with the expression; `None`
-/// for the outputs.
-pub(super) fn reads(graph: &Graph, node: Option<NodeIx>, paths: &[&Path]) -> Vec<Read> {
+/// Returns the origins of paths, each path once and at most [`MAX_MEMBERS`]. `references` are those of the whole value.
+pub(super) fn reads(graph: &Graph, references: &[Reference], paths: &[&Path]) -> Vec<Read> {
     let mut seen = HashSet::new();
     let distinct: Vec<_> = paths.iter().filter(|path| seen.insert(**path)).collect();
     let read = |path: &&&Path| {
         let written = if path.root() == RANDOM { "random values".to_owned() } else { short(&path.to_string()) };
-        Read { path: written, from: origin(graph, node, path) }
+        Read { path: written, from: origin(graph, references, path) }
     };
     let mut reads: Vec<_> = distinct.iter().take(MAX_MEMBERS).map(read).collect();
     if let Some(more) = distinct.len().checked_sub(MAX_MEMBERS).filter(|more| *more > 0) {
@@ -33,13 +32,13 @@ pub(super) fn reads(graph: &Graph, node: Option<NodeIx>, paths: &[&Path]) -> Vec
     reads
 }
 
-fn origin(graph: &Graph, node: Option<NodeIx>, path: &Path) -> String {
+fn origin(graph: &Graph, references: &[Reference], path: &Path) -> String {
     let first = path.segments().first();
     let key = |segment: Option<&Segment>| match segment {
         Some(Segment::Key(key)) => Some(key.to_string()),
         _ => None,
     };
-    match (path.root(), references(graph, node).find(|reference| graph.is_named(reference, path.root()))) {
+    match (path.root(), references.iter().find(|reference| graph.is_named(reference, path.root()))) {
         ("flow", Some(Reference::Flow)) => match key(first).as_deref() {
             Some("input") => input(graph, key(path.segments().get(1)).as_deref()),
             _ => "a fact about the flow".into(),
@@ -60,22 +59,6 @@ fn origin(graph: &Graph, node: Option<NodeIx>, path: &Path) -> String {
         (_, Some(_)) => "a fact about the run".into(),
         (_, None) => "the node itself, when it evaluates the field".into(),
     }
-}
-
-/// Returns the references of the input, the config and the condition of a node, or those of the outputs.
-fn references(graph: &Graph, node: Option<NodeIx>) -> Box<dyn Iterator<Item = &Reference> + '_> {
-    let Some(ix) = node else {
-        return Box::new(graph.outputs.iter().flat_map(|bound| &bound.references));
-    };
-    let node = graph.node(ix);
-    let when = node.when.iter().flat_map(|bound| &bound.references);
-    let edges = node.incoming.iter().chain(&node.outgoing).filter_map(|edge| graph.edge(*edge).when.as_ref());
-    let bodies = node.body.into_iter().filter_map(|body| match &graph.body(body).outcome {
-        crate::graph::Outcome::Output(bound) => Some(&bound.references),
-        _ => None,
-    });
-    let own = node.input.references.iter().chain(&node.config.references).chain(when);
-    Box::new(own.chain(edges.flat_map(|bound: &Bound<_>| &bound.references)).chain(bodies.flatten()))
 }
 
 fn input(graph: &Graph, member: Option<&str>) -> String {

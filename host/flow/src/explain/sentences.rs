@@ -1,8 +1,8 @@
 //! Sentences about when a node runs.
 
-use flowcell_expr::{Condition, Path};
+use flowcell_expr::Condition;
 
-use super::{listed, owner};
+use super::{joined, listed, owner, short};
 use crate::graph::{BodyIx, Bound, Edge, EdgeIx, Graph, Join, Node, NodeIx, On};
 
 /// Returns sentences about a whole flow.
@@ -76,8 +76,8 @@ fn starts(graph: &Graph, node: &Node) -> Vec<String> {
                 Join::All => "It starts when all of these edges have fired",
                 Join::Any => "It starts when the first of these edges fires",
             };
-            let edges: Vec<_> = edges.iter().map(|edge| fires(graph, edge)).collect();
-            vec![format!("{which}: {}.", edges.join("; "))]
+            let edges = edges.iter().map(|edge| fires(graph, edge));
+            vec![format!("{which}: {}.", joined(edges, "; ", "; "))]
         }
     }
 }
@@ -98,9 +98,9 @@ fn fires(graph: &Graph, edge: &Edge) -> String {
 fn cycle(graph: &Graph, ix: NodeIx) -> Option<String> {
     let cycle = graph.cycle(graph.node(ix).cycle?);
     let entry = &graph.node(cycle.entry).id;
-    let back: Vec<_> = cycle.back.iter().map(|edge: &EdgeIx| fires(graph, graph.edge(*edge))).collect();
+    let back = joined(cycle.back.iter().map(|edge: &EdgeIx| fires(graph, graph.edge(*edge))), "; ", "; ");
     let most = cycle.max_passes;
-    Some(format!("It repeats in the cycle that begins at `{entry}`, at most {most} times: after {}.", back.join("; ")))
+    Some(format!("It repeats in the cycle that begins at `{entry}`, at most {most} times: after {back}."))
 }
 
 fn when(node: &Node) -> Option<String> {
@@ -109,10 +109,13 @@ fn when(node: &Node) -> Option<String> {
 
 /// Names the values that a condition reads.
 fn reading(condition: &Bound<Condition>) -> String {
-    let paths: Vec<_> = condition.expr.paths().iter().map(Path::to_string).collect();
+    let paths = condition.expr.paths();
     match paths.is_empty() {
         true => String::new(),
-        false => format!(", which reads `{}`", paths.join("`, `")),
+        false => {
+            let paths = paths.iter().map(|path| format!("`{}`", short(&path.to_string())));
+            format!(", which reads {}", joined(paths, ", ", ", "))
+        }
     }
 }
 

@@ -24,8 +24,8 @@ const GAP: f64 = 36.0;
 const BEND_GAP: f64 = 18.0;
 /// Height of the space between two rows, in which lines change their columns.
 const ROW_GAP: f64 = 52.0;
-/// Maximum number of bends. Lines that need more take a lane at the right.
-const MAX_BENDS: usize = 40_000;
+/// Maximum number of rows that all lines together pass between their ends. The longest lines take lanes instead.
+const MAX_PASSED: usize = 200_000;
 
 type Point = (f64, f64);
 
@@ -124,7 +124,7 @@ impl Rows {
             sources[link.from] += 1;
             targets[link.to] += 1;
         }
-        let mut bends = HashMap::new();
+        let (mut bends, mut passed) = (HashMap::new(), 0);
         let mut by_length: Vec<usize> = (0..links.len()).filter(|link| !goes_back[*link]).collect();
         by_length.sort_by_key(|link| self.rank[links[*link].to] - self.rank[links[*link].from]);
         let mut chains: Vec<Option<Chain>> = links.iter().map(|_| None).collect();
@@ -133,9 +133,10 @@ impl Rows {
             let by_source = sources[link.from] >= targets[link.to];
             let of = if by_source { link.from } else { link.to };
             let between = self.rank[link.from] + 1..self.rank[link.to];
-            if bends.len() + between.len() > MAX_BENDS {
+            if passed + between.len() > MAX_PASSED {
                 continue;
             }
+            passed += between.len();
             let mut items = vec![link.from as u32];
             for rank in between {
                 let bend = *bends.entry((of, by_source, link.style, rank)).or_insert_with(|| self.add_bend(rank));
