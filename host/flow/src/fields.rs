@@ -78,8 +78,11 @@ pub(crate) fn is_flow_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-/// Returns true for a valid id: `[A-Za-z_][A-Za-z0-9_-]{0,63}`.
-pub(crate) fn is_id(text: &str) -> bool {
+/// The rule for ids, as a help text.
+pub const ID_HELP: &str = "start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters";
+
+/// Returns true for a text of the form of an id: `[A-Za-z_][A-Za-z0-9_-]{0,63}`. A reserved word has this form, too.
+pub fn is_id(text: &str) -> bool {
     let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     first && text.len() <= 64 && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
@@ -89,6 +92,16 @@ pub(crate) const RESERVED: [&str; 15] = [
     "flow", "nodes", "inbound", "inbounds", "true", "false", "null", "none", "not", "and", "or", "in", "is", "if",
     "else",
 ];
+
+/// Checks the id of a node. The error is a message about a text without the form of an id ([`is_id`]), or that is a
+/// reserved word.
+pub fn check_id(text: &str) -> Result<(), String> {
+    match is_id(text) {
+        false => Err(format!("`{}` is not a valid id", for_message(text))),
+        true if RESERVED.contains(&text) => Err(format!("`{text}` is a reserved word in expressions")),
+        true => Ok(()),
+    }
+}
 
 /// Returns true if an expression can use the text as a root name. Reserved words are not allowed.
 pub(crate) fn is_name(text: &str) -> bool {
@@ -199,4 +212,26 @@ pub(crate) fn flag(tree: &Tree, key: &str, diagnostics: &mut Diagnostics<'_>) ->
         diagnostics.error("wrong_type", value.span, message, Some(format!("write `{key}: true` or `{key}: false`")));
     }
     flag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_have_a_form_and_are_no_reserved_words() {
+        let long = "a".repeat(64);
+        for id in ["a", "_", "A-1_b", "flows", &long] {
+            assert_eq!(check_id(id), Ok(()), "{id}");
+        }
+        let too_long = "a".repeat(65);
+        for id in ["", "1a", "-a", "a b", "é", "a.b", &too_long] {
+            assert!(!is_id(id), "{id}");
+            assert!(check_id(id).is_err_and(|message| message.ends_with("` is not a valid id")), "{id}");
+        }
+        for id in RESERVED {
+            assert!(is_id(id), "{id}");
+            assert_eq!(check_id(id), Err(format!("`{id}` is a reserved word in expressions")));
+        }
+    }
 }

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use flowcell_contract::Catalog;
 
+pub use self::write_out::USE_KEYS;
 use self::{definition::Fragments, size::is_within_limits, write_out::Writer};
 use crate::{
     diagnostic::Diagnostics,

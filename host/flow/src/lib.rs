@@ -25,6 +25,7 @@
 //! | grants | checks grants and URLs |
 //! | joins | finds branches that exclude each other |
 //! | calls | checks calls between flows |
+//! | [`ids`] | the rules for ids, uses and bindings that editors apply, too |
 //! | literal | escapes texts for the expression language |
 //! | [`labels`] | names with values by which people find runs |
 //! | [`triggers`] | schedules, webhooks and events that start a flow |
@@ -65,6 +66,7 @@ mod flow_keys;
 mod fragments;
 mod grants;
 pub mod graph;
+pub mod ids;
 mod indentation;
 mod input;
 mod joins;

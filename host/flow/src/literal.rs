@@ -27,7 +27,7 @@ pub fn escaped(text: &str) -> String {
 
 /// Returns true if a text is a single `{{ }}`, whose value keeps its type. If there is other text beside the `{{ }}`,
 /// the result is always a text.
-pub(crate) fn is_one_binding(text: &str) -> bool {
+pub fn is_one_binding(text: &str) -> bool {
     let inside = text.trim().strip_prefix("{{").and_then(|text| text.strip_suffix("}}"));
     inside.is_some_and(|inside| !inside.split_once("}}").is_some_and(|(_, rest)| rest.contains("{{")))
 }

@@ -9,7 +9,8 @@ use crate::{
     diagnostic::Diagnostics,
     edges::{self, RawEdge},
     fields::{
-        RESERVED, check_keys, check_keys_or, entries, flag, for_message, is_flow_name, is_id, list, map, required, text,
+        self, ID_HELP, check_keys, check_keys_or, entries, flag, for_message, is_flow_name, is_id, list, map, required,
+        text,
     },
     flow_keys::MisplacedKeys,
     graph::{FlowPolicy, Join, NodePolicy},
@@ -371,12 +372,10 @@ pub(crate) fn parse_join(join: &str) -> Option<Join> {
 }
 
 fn check_id(id: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
-    if !is_id(id) {
-        let help =
-            Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
-        diagnostics.error("bad_id", span, format!("`{}` is not a valid id", for_message(id)), help);
-    } else if RESERVED.contains(&id) {
-        let help = Some(format!("choose another id, such as `{id}1`"));
-        diagnostics.error("reserved_id", span, format!("`{id}` is a reserved word in expressions"), help);
-    }
+    let Err(message) = fields::check_id(id) else { return };
+    let (code, help) = match is_id(id) {
+        true => ("reserved_id", format!("choose another id, such as `{id}1`")),
+        false => ("bad_id", ID_HELP.to_owned()),
+    };
+    diagnostics.error(code, span, message, Some(help));
 }

@@ -22,8 +22,8 @@ use crate::{
 
 /// The keys of a use that the scope in its place keeps.
 const KEPT_KEYS: [&str; 7] = ["id", "after", "when", "join", "cancelRest", "policy", "undo"];
-/// The keys of a use.
-const USE_KEYS: [&str; 9] = ["id", "use", "with", "after", "when", "join", "cancelRest", "policy", "undo"];
+/// The keys of a node that is a use of a fragment.
+pub const USE_KEYS: [&str; 9] = ["id", "use", "with", "after", "when", "join", "cancelRest", "policy", "undo"];
 /// The keys of a node in a fragment that have to be literal, so that parameters in them are replaced by the check.
 const LITERAL_KEYS: [&str; 6] = ["type", "join", "cancelRest", "policy", "grants", "promptFile"];
 /// The type of the node that a use becomes.

@@ -1,0 +1,7 @@
+//! The rules of the language that editors apply, too: those for ids, for uses of fragments, and for bindings.
+
+pub use crate::{
+    fields::{ID_HELP, check_id, is_id},
+    fragments::USE_KEYS,
+    literal::is_one_binding,
+};
