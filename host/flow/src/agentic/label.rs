@@ -90,8 +90,8 @@ impl SessionLabel {
 pub struct PostponedRule {
     /// Id of the step that the next run starts with.
     pub then: String,
-    /// The condition of the rule over `args` and `step.iteration`: the text of an expression, or an object with `and`, `or` or `not`. With
-    /// `None` the rule always applies.
+    /// The condition of the rule over `args` and `step.iteration`: the text of an expression, or an object with `and`,
+    /// `or` or `not`. With `None` the rule always applies.
     pub when: Option<Json>,
     /// The text of the rule's `if`, as the author wrote it; `when` is its translation to the expression language.
     pub written: Option<String>,
@@ -159,9 +159,9 @@ pub fn step_label(node: &Node) -> Option<StepLabel> {
     parse(node.labels.get(LABEL)?)
 }
 
-/// Returns the steps that the rules of a step postpone to the next run, given the output of the step and the number of its
-/// iteration, from 1. Each of them appears once, even if several rules lead to it. A condition that fails to evaluate counts
-/// as false.
+/// Returns the steps that the rules of a step postpone to the next run, given the output of the step and the number of
+/// its iteration, from 1. Each of them appears once, even if several rules lead to it. A condition that fails to
+/// evaluate counts as false.
 pub fn postponed(label: &StepLabel, output: &Json, iteration: u32) -> Vec<Postponed> {
     let args = output.get("args").cloned().unwrap_or_else(|| Json::object::<&str>([]));
     let step = Json::object([("iteration", Json::from(iteration))]);

@@ -70,9 +70,9 @@ pub(super) fn record_failure(decider: &mut Decider<'_>, key: TaskKey, failure: F
     decider.ended.push_back(key);
 }
 
-/// Returns the input of a failed task, if an edge with `on: error` or `on: end` offers it to its target. If the input could not be rendered, returns those
-/// members that can be. Returns `None` for a task that never became ready, except for the entry of a cycle in a further
-/// pass: its input is the one with which the pass would have begun.
+/// Returns the input of a failed task, if an edge with `on: error` or `on: end` offers it to its target. If the input
+/// could not be rendered, returns those members that can be. Returns `None` for a task that never became ready, except
+/// for the entry of a cycle in a further pass: its input is the one with which the pass would have begun.
 fn input_for_edges(decider: &Decider<'_>, node: NodeIx, key: TaskKey) -> Option<Json> {
     let (state, graph) = (&*decider.state, &decider.state.graph);
     let carries = graph.node(node).outgoing.iter().any(|edge| graph.edge(*edge).on != On::Success);
