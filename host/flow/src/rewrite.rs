@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The number of characters of a line up to which edges are joined to a chain.
-pub const CHAIN_WIDTH: usize = 100;
+const CHAIN_WIDTH: usize = 100;
 
 /// A form of edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,10 @@ pub struct Rewritten {
     pub kept: Vec<usize>,
 }
 
-/// Rewrites all edges in the lists `edges` of a flow and its bodies. In the short form, an edge without a condition that
-/// begins where the one before it ends is joined to it, up to [`CHAIN_WIDTH`]. The key `after` of nodes and the edges of
-/// fragments stay. `graph` is the graph of the flow. The caller checks the new text, and that it gives the
-/// [same graph](is_same). A flow in another dialect stays as it is.
+/// Rewrites all edges in the lists `edges` of a flow and its bodies. In the short form, an edge without a condition
+/// that begins where the one before it ends is joined to it, up to 100 characters in a line. The key `after` of nodes
+/// and the edges of fragments stay. `graph` is the graph of the flow. The caller checks the new text, and that it gives
+/// the [same graph](is_same). A flow in another dialect stays as it is.
 pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritten {
     let mut rewritten = Rewritten { text: String::with_capacity(source.text.len()), changed: 0, kept: Vec::new() };
     let Some(tree) = crate::tree(source).filter(|tree| tree.member("nodes").is_some()) else {
@@ -111,7 +111,8 @@ pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritte
 
 /// Returns true if an edge may be a part of a chain.
 fn may_chain(edge: &RawEdge<'_>) -> bool {
-    edge.when.is_none() && edge.label.is_none() && edge.on == On::Success && edge.max_passes.is_none()
+    let is_plain = edge.when.is_none() && edge.label.is_none() && edge.on == On::Success;
+    is_plain && edge.max_passes.is_none() && !edge.orders_only
 }
 
 /// Joins edges to the chain at the end of `text`, if nothing but the sign between two items stands between them, and if the

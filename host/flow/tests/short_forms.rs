@@ -212,6 +212,15 @@ fn neighbours_become_chains() {
             "\n- { from: a, to: b }\n- { from: b, to: a, when: flow.input.again, maxPasses: 3 }\n",
             "\n- a -> b\n- { from: b, to: a, when: flow.input.again, maxPasses: 3 }\n",
         ),
+        // Nor is an edge that only orders its nodes.
+        (
+            "\n- { from: a, to: b }\n- { from: b, to: c, inbound: false }\n- { from: c, to: route }\n",
+            "\n- a -> b\n- { from: b, to: c, inbound: false }\n- c -> route\n",
+        ),
+        (
+            "\n- { from: a, to: b, inbound: false }\n- { from: b, to: c }\n",
+            "\n- { from: a, to: b, inbound: false }\n- b -> c\n",
+        ),
         (
             &format!("\n- {wide} -> a -> b\n- b -> check-it -> c\n- c -> ask\n- ask -> route\n"),
             &format!("\n- {wide} -> a -> b -> check-it -> c -> ask\n- ask -> route\n"),
