@@ -89,9 +89,10 @@ impl<'a> Generator<'a> {
     /// Returns true if the edge of a link can fire. A step runs only once, except in a loop: so the edge to a step in `begin`
     /// and the edge from a step to itself never fire outside of loops.
     fn can_fire(&self, link: &Link, reached: &HashSet<usize>) -> bool {
-        let leads_on = match self.loops.is_empty() {
-            true => link.from != link.to,
-            false => self.loops.effect(link) != Effect::None,
+        let leads_on = match self.loops.effect(link) {
+            Effect::Back => true,
+            Effect::Onward => link.from != link.to,
+            Effect::None => self.loops.is_empty() && link.from != link.to,
         };
         let starts = self.begin.contains(&link.to) && !self.loops.share(link.from, link.to);
         !link.postponed && leads_on && reached.contains(&link.from) && !starts

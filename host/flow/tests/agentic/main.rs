@@ -292,6 +292,26 @@ fn loops_begin_where_rules_enter_them() {
     assert_eq!(case(&[None, None, None, Some(2)], &apart), Ok(found(&[("s3", "s3", 2)])));
 }
 
+/// The edge from a step to itself never fires outside of loops, even if another part of the flow loops.
+#[test]
+fn only_steps_of_loops_lead_to_themselves() {
+    let steps = |max: &str| {
+        format!(
+            "flow:\n  steps:\n  - {{ id: s0, prompt: go, rules: [{{ then: s1 }}, {{ then: s2 }}, {{ then: s3 }}] }}\n  \
+             - {{ id: s1, prompt: go, rules: [{{ then: s2 }}], fallback: {{ to: s1 }} }}\n  \
+             - {{ id: s2, prompt: go, rules: [{{ then: s1 }}] }}\n  \
+             - {{ id: s3, prompt: go{max}, rules: [{{ if: \"${{args.k}} == 1\", then: s3 }}] }}\n"
+        )
+    };
+    for (max, expected) in [("", &[] as &[&str]), (", maxIterations: 2", &["s3"])] {
+        let source = Source { name: "looping.yaml".into(), text: steps(max) };
+        let graph = flowcell_flow::load(&source, &catalog(), &Agents).graph.unwrap();
+        let own = graph.edges.iter().filter(|edge| edge.from == edge.to);
+        let own: Vec<_> = own.map(|edge| graph.node(edge.from).id.as_str()).collect();
+        assert_eq!(own, expected, "{max}");
+    }
+}
+
 #[test]
 fn many_and_deep_loops_are_checked() {
     let nested = |count: usize| -> String {
