@@ -13,10 +13,14 @@ use crate::{
 
 /// The key of `flow`, and the id of the node that computes the vars.
 pub(crate) const VARS: &str = "vars";
+
 /// The vars of a flow.
 pub(crate) struct Vars<'t> {
     tree: &'t Tree,
+    /// The vars up to the limit.
     entries: &'t [Entry],
+    /// True if the flow has more vars than the limit, which is reported.
+    has_more: bool,
     /// The vars that expressions read.
     read: RefCell<BTreeSet<String>>,
 }
@@ -25,9 +29,11 @@ impl<'t> Vars<'t> {
     /// Reads the vars of a flow; `None` if it has none. Reports names that are not valid.
     pub(crate) fn read(head: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Vars<'t>> {
         let tree = map(head, VARS, diagnostics)?;
-        let entries = entries(tree, "`vars`", diagnostics);
-        if entries.len() > limits::VARS {
-            let message = format!("the flow has {} vars", entries.len());
+        let all = entries(tree, "`vars`", diagnostics);
+        let entries = &all[..all.len().min(limits::VARS)];
+        let has_more = entries.len() < all.len();
+        if has_more {
+            let message = format!("the flow has {} vars", all.len());
             let help = Some(format!("use at most {}; put several into one object", limits::VARS));
             diagnostics.error("too_large", tree.span, message, help);
         }
@@ -36,7 +42,7 @@ impl<'t> Vars<'t> {
             let help = "use letters, digits and `_`, at most 64 characters, and no reserved word such as `flow`";
             diagnostics.error("bad_name", entry.key_span, message, Some(help.into()));
         }
-        (!entries.is_empty()).then(|| Vars { tree, entries, read: RefCell::default() })
+        (!entries.is_empty()).then(|| Vars { tree, entries, has_more, read: RefCell::default() })
     }
 
     /// Returns the place of the first var, for the node that computes them.
@@ -56,7 +62,7 @@ impl<'t> Vars<'t> {
             return self.note_all();
         };
         self.read.borrow_mut().insert(name.to_string());
-        if !names().any(|known| known == &**name) {
+        if !self.has_more && !names().any(|known| known == &**name) {
             let message = format!("unknown var `{}`", for_message(name));
             let help = did_you_mean(name, names())
                 .unwrap_or_else(|| format!("the vars are {}", names().map(for_message).collect::<Vec<_>>().join(", ")));

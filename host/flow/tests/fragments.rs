@@ -192,6 +192,16 @@ fn hostile_fragments_are_refused_in_little_time() {
     assert!(checked.diagnostics[0].message.ends_with(named), "{}", checked.diagnostics[0]);
 }
 
+/// Vars beyond the limit are not looked up, so that their number costs no time, and are not reported as unknown.
+#[test]
+fn vars_beyond_the_limit_are_left_out() {
+    let vars: String = (0..30_000).map(|at| format!("v{at}: 1, ")).collect();
+    let outputs = "'{{ vars.v29999 }}', ".repeat(30_000);
+    let node = "nodes: [{ id: a, type: test.noop }]";
+    let text = format!("flow: {{ name: f, vars: {{ {vars} }}, outputs: [{outputs}] }}\n{node}");
+    assert_eq!(found(&text), [("too_large", 1)]);
+}
+
 #[test]
 fn numbers_of_vars_fragments_and_parameters_are_limited() {
     let nodes = "nodes: [{ id: a, type: test.noop }]";
