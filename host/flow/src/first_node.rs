@@ -92,6 +92,6 @@ fn starts(flow: &RawFlow<'_>) -> Vec<usize> {
 }
 
 /// Returns the vars that the node with an index computes; `None` for any other node.
-pub(crate) fn of_node<'f, 't>(flow: &'f RawFlow<'t>, node: usize) -> Option<&'f Vars<'t>> {
+pub(crate) fn vars_of_node<'f, 't>(flow: &'f RawFlow<'t>, node: usize) -> Option<&'f Vars<'t>> {
     flow.vars.as_ref().filter(|_| node == 0)
 }

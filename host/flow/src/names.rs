@@ -202,12 +202,12 @@ impl NameResolver<'_> {
                     self.check_source(&source, (path, 1), is_tested, span, diagnostics);
                     vec![source]
                 }
-                None if reach::is_refused(self, path.root(), span, diagnostics) => return None,
+                None if reach::refuse_root(self, path.root(), span, diagnostics) => return None,
                 None => self.all_nodes(),
             })),
             name @ ("inbound" | "inbounds") => {
                 match self.inbound {
-                    true if reach::is_refused(self, name, span, diagnostics) => return None,
+                    true if reach::refuse_root(self, name, span, diagnostics) => return None,
                     true => inbound::check(self, path, is_tested, span, diagnostics),
                     false => self.report_no_inbound(name, span, diagnostics),
                 }
@@ -288,7 +288,7 @@ impl NameResolver<'_> {
         span: Span,
         diagnostics: &mut Diagnostics<'_>,
     ) {
-        if let Some(vars) = first_node::of_node(self.flow, source.node.0 as usize) {
+        if let Some(vars) = first_node::vars_of_node(self.flow, source.node.0 as usize) {
             vars.note(path, start, span, diagnostics);
         }
         self.check_output(source.node, (path, 0), start, span, diagnostics);
@@ -423,7 +423,7 @@ impl NameResolver<'_> {
             diagnostics.error("unknown_name", span, format!("unknown name `{}`", for_message(id)), Some(help));
             return None;
         };
-        if reach::is_node_refused(self, node, span, diagnostics) {
+        if reach::refuse_node(self, node, span, diagnostics) {
             return None;
         }
         let source = passes::source(self, node);

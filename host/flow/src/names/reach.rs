@@ -7,11 +7,11 @@ use crate::{diagnostic::Diagnostics, fields::for_message, first_node, yaml::Span
 /// no fragment. The vars of a flow are known everywhere.
 pub(super) fn is_inside(names: &NameResolver<'_>, node: usize, span: Span) -> bool {
     let copy = names.flow.nodes[node].id_span.copy;
-    span.copy == 0 || copy == span.copy || first_node::of_node(names.flow, node).is_some()
+    span.copy == 0 || copy == span.copy || first_node::vars_of_node(names.flow, node).is_some()
 }
 
 /// Reports a node that an expression in a fragment or in `flow.vars` cannot name, and returns true.
-pub(super) fn is_node_refused(
+pub(super) fn refuse_node(
     names: &NameResolver<'_>,
     node: usize,
     span: Span,
@@ -19,7 +19,7 @@ pub(super) fn is_node_refused(
 ) -> bool {
     let id = for_message(&names.flow.nodes[node].id);
     if is_in_vars(names) {
-        let (message, help) = match first_node::of_node(names.flow, node) {
+        let (message, help) = match first_node::vars_of_node(names.flow, node) {
             Some(_) => (
                 "a var cannot read another var".to_owned(),
                 "write the expression of the other var here, too, or compute this value in a node".to_owned(),
@@ -42,7 +42,7 @@ pub(super) fn is_node_refused(
 }
 
 /// Reports `nodes` as a whole in a fragment, and `nodes`, `inbound` and `inbounds` in `flow.vars`, and returns true.
-pub(super) fn is_refused(names: &NameResolver<'_>, root: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> bool {
+pub(super) fn refuse_root(names: &NameResolver<'_>, root: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> bool {
     if is_in_vars(names) {
         let message = format!("`{root}` is not available here, because vars are computed before all nodes");
         diagnostics.error("bad_var", span, message, Some("use `flow.input.…`".into()));
@@ -59,5 +59,5 @@ pub(super) fn is_refused(names: &NameResolver<'_>, root: &str, span: Span, diagn
 
 /// Returns true if the expression stands in `flow.vars`.
 fn is_in_vars(names: &NameResolver<'_>) -> bool {
-    matches!(names.visible, Visible::Before(reader) if first_node::of_node(names.flow, reader).is_some())
+    matches!(names.visible, Visible::Before(reader) if first_node::vars_of_node(names.flow, reader).is_some())
 }
