@@ -9,6 +9,7 @@ use flowcell_contract::{Catalog, Lookup, MarkKind, TypeRef};
 
 use crate::{
     CheckContext,
+    fragments::nodes,
     input::marked_text,
     limits,
     read::FRAGMENTS_KEY,
@@ -100,12 +101,9 @@ impl<'a> Calls<'a> {
 
     /// Adds to `found` the literal names in those fields of nodes that the node types mark as names of flows.
     fn collect(&self, graph: &Tree, found: &mut Vec<String>) {
-        for node in graph.member("nodes").map(Tree::items).unwrap_or_default() {
-            if let Some(name) = self.called_by(node).filter(|name| !found.contains(name)) {
+        for name in nodes(graph).into_iter().filter_map(|node| self.called_by(node)) {
+            if !found.contains(&name) {
                 found.push(name);
-            }
-            if let Some(body) = node.member("body") {
-                self.collect(body, found);
             }
         }
     }

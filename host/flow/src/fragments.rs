@@ -49,7 +49,7 @@ fn uses(graph: &Tree) -> Vec<&Tree> {
 }
 
 /// Returns all nodes of a graph, and those in the bodies that are written in it.
-fn nodes(graph: &Tree) -> Vec<&Tree> {
+pub(crate) fn nodes(graph: &Tree) -> Vec<&Tree> {
     let mut found = Vec::new();
     for node in graph.member("nodes").map(Tree::items).unwrap_or_default() {
         found.push(node);

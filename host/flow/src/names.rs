@@ -12,8 +12,11 @@ use std::{collections::HashSet, iter, sync::Arc};
 use flowcell_contract::NodeType;
 use flowcell_expr::{Path, RANDOM, Segment};
 
-pub(crate) use self::known_input::KnownInput;
 use self::suggest::suggest;
+pub(crate) use self::{
+    facts::{FACT_NAMES, FLOW_MEMBERS},
+    known_input::KnownInput,
+};
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::for_message,
@@ -156,7 +159,7 @@ impl NameResolver<'_> {
             .keys()
             .map(String::as_str)
             .chain(["flow", "nodes", "inbound", "inbounds"])
-            .chain(facts::NAMES);
+            .chain(FACT_NAMES);
         let help = did_you_mean(root, locals.iter().map(|name| &**name).chain(ids));
         let help =
             help.unwrap_or_else(|| format!("add `{}` to `values`, or use `flow.input.…` or a node", for_message(root)));
@@ -174,7 +177,7 @@ impl NameResolver<'_> {
 
     /// Returns true if a root name stands for a fact about the run, because the flow gives the name to nothing else.
     fn is_fact(&self, root: &str) -> bool {
-        facts::NAMES.contains(&root) && !self.is_known_root(root)
+        FACT_NAMES.contains(&root) && !self.is_known_root(root)
     }
 
     fn reference(
@@ -405,7 +408,7 @@ impl NameResolver<'_> {
             };
             let nodes = self.shape.by_id.iter().filter(|(_, node)| reach::is_inside(self, **node, span));
             let ids = nodes.map(|(id, _)| id.as_str()).filter(|id| Some(*id) != own);
-            let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]).chain(facts::NAMES);
+            let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]).chain(FACT_NAMES);
             let help =
                 suggest(self.known_input, self.shape, id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| {
                     match alone {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     CheckContext, CheckMode, Source,
     diagnostic::{Diagnostic, Diagnostics, did_you_mean},
-    fields::{check_keys, entries, for_message, is_flow_name, is_id, map, required, text},
+    fields::{ID_HELP, check_keys, entries, for_message, is_flow_name, is_id, map, required, text},
     labels::{self, Labels},
     limits::{LABELS, SIGNING_KEYS, TRIGGERS},
     yaml::{self, Kind, Span, Tree},
@@ -208,9 +208,7 @@ fn read_one(
     check_keys(entries(tree, "a trigger", diagnostics), &KEYS, diagnostics);
     let (id, span) = required(tree, "id", "trigger", diagnostics);
     if !id.is_empty() && !is_id(&id) {
-        let help =
-            Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
-        diagnostics.error("bad_id", span, format!("`{}` is not a valid id", for_message(&id)), help);
+        diagnostics.error("bad_id", span, format!("`{}` is not a valid id", for_message(&id)), Some(ID_HELP.into()));
     }
     let input = read_input(tree, diagnostics);
     let labels = labels::read(tree, diagnostics);

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use super::{PARAMS, USE_KEY, nodes, text_of, uses};
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::{RESERVED, check_keys, entries, for_message, is_id, is_name, map},
+    fields::{ID_HELP, RESERVED, check_keys, entries, for_message, is_id, is_name, map},
     limits,
     read::FRAGMENTS_KEY,
     schema_check::{check_schema, is_bound, misfits},
@@ -47,9 +47,8 @@ impl<'t> Fragments<'t> {
         }
         for entry in members {
             if !is_id(&entry.key) {
-                let help = "start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters";
                 let message = format!("`{}` is not a valid name of a fragment", for_message(&entry.key));
-                diagnostics.error("bad_name", entry.key_span, message, Some(help.into()));
+                diagnostics.error("bad_name", entry.key_span, message, Some(ID_HELP.into()));
             }
             fragments.0.insert(&entry.key, Fragment { entry, params: read_params(entry, diagnostics) });
             check_nodes(entry, diagnostics);

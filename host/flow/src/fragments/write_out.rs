@@ -13,7 +13,7 @@ use super::{
 use crate::{
     copies::FragmentCopy,
     diagnostic::Diagnostics,
-    fields::{check_keys_or, entries, for_message, is_id},
+    fields::{ID_HELP, check_keys_or, entries, for_message, is_id},
     literal,
     read::FRAGMENTS_KEY,
     renaming::Renaming,
@@ -107,8 +107,7 @@ impl<'a, 'd> Writer<'a, 'd> {
         let use_id = text_of(node, "id");
         if !is_id(use_id) {
             let span = node.member("id").map_or(node.span, |id| id.span);
-            let help = "start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters";
-            self.diagnostics.error("bad_id", span, "a use of a fragment needs a valid `id`", Some(help.into()));
+            self.diagnostics.error("bad_id", span, "a use of a fragment needs a valid `id`", Some(ID_HELP.into()));
             return None;
         }
         let arguments = Arguments::read(node, fragment, outer.map(|frame| frame.arguments), self.diagnostics);

@@ -15,10 +15,10 @@ use crate::{
 };
 
 /// Root names that stand for a fact about the run, unless the flow gives the name to a node or an item.
-pub(super) const NAMES: [&str; 5] = ["run", "task", "tenant", "now", "undo"];
+pub(crate) const FACT_NAMES: [&str; 5] = ["run", "task", "tenant", "now", "undo"];
 
 /// The members of `flow`.
-const FLOW_MEMBERS: [&str; 3] = ["input", "name", "version"];
+pub(crate) const FLOW_MEMBERS: [&str; 3] = ["input", "name", "version"];
 
 /// The schemas of the facts, by root name.
 static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
@@ -38,7 +38,7 @@ static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
 /// Returns the help for a node that cannot be used and has the name of a fact. `None`: no fact has the name.
 pub(super) fn hidden_by(id: &str) -> Option<String> {
     let hides = || format!("the node `{id}` hides the fact `{id}` in the whole flow; give the node another id");
-    NAMES.contains(&id).then(hides)
+    FACT_NAMES.contains(&id).then(hides)
 }
 
 impl NameResolver<'_> {

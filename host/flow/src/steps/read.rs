@@ -6,7 +6,8 @@ use super::reference::is_word;
 use crate::{
     diagnostic::Diagnostics,
     fields::{
-        check_keys, check_keys_or, entries, flow_name, for_message, is_flow_name, is_id, list, map, required, text,
+        ID_HELP, check_keys, check_keys_or, entries, flow_name, for_message, is_flow_name, is_id, list, map, required,
+        text,
     },
     key_hints,
     yaml::{Kind, Span, Tree},
@@ -140,9 +141,8 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
     );
     let (id, id_span) = required(tree, "id", "step", diagnostics);
     if !id.is_empty() && !is_id(&id) {
-        let help =
-            Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
-        diagnostics.error("bad_id", id_span, format!("`{}` is not a valid step id", for_message(&id)), help);
+        let message = format!("`{}` is not a valid step id", for_message(&id));
+        diagnostics.error("bad_id", id_span, message, Some(ID_HELP.into()));
     }
     let save_as = text_or_null(tree, "save_as", diagnostics);
     if let Some((name, span)) = save_as.as_ref().filter(|(name, _)| !is_flow_name(name)) {
