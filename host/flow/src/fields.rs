@@ -9,8 +9,13 @@ use crate::{
 /// Prepares a text from the flow for a message: cuts it to 64 characters, and replaces the characters that
 /// [`sanitized`] replaces.
 pub(crate) fn for_message(text: &str) -> String {
-    let mut short = sanitized(&text.chars().take(64).collect::<String>());
-    if text.chars().nth(64).is_some() {
+    shortened(text, 64)
+}
+
+/// Prepares a text like [`for_message`], but cuts it to `most` characters. A text that is cut ends with `…`.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    let mut short = sanitized(&text.chars().take(most).collect::<String>());
+    if text.chars().nth(most).is_some() {
         short.push('…');
     }
     short
@@ -217,6 +222,13 @@ pub(crate) fn flag(tree: &Tree, key: &str, diagnostics: &mut Diagnostics<'_>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_are_cut_and_end_with_an_ellipsis() {
+        for (text, expected) in [("", ""), ("éab", "éab"), ("éabc", "éab…"), ("\u{7}\nabc", "\u{fffd} a…")] {
+            assert_eq!(shortened(text, 3), expected);
+        }
+    }
 
     #[test]
     fn ids_have_a_form_and_are_no_reserved_words() {

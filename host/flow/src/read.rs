@@ -10,7 +10,7 @@ use crate::{
     edges::{self, RawEdge},
     fields::{
         self, ID_HELP, check_keys, check_keys_or, entries, flag, for_message, is_flow_name, is_id, list, map, required,
-        text,
+        shortened, text,
     },
     flow_keys::MisplacedKeys,
     graph::{FlowPolicy, Join, NodePolicy},
@@ -99,7 +99,6 @@ const MAX_REASON_CHARS: usize = 300;
 const TOP_LEVEL_KEYS: [&str; 4] = ["flow", "nodes", "edges", FRAGMENTS_KEY];
 const FLOW_KEYS: [&str; 16] = [
     "name",
-    MARK,
     "version",
     "description",
     "input",
@@ -114,11 +113,11 @@ const FLOW_KEYS: [&str; 16] = [
     VARS,
     "packs",
     "nodePacks",
+    MARK,
 ];
 const NODE_KEYS: [&str; 15] = [
     "id",
     "type",
-    MARK,
     "after",
     "input",
     "config",
@@ -131,6 +130,7 @@ const NODE_KEYS: [&str; 15] = [
     "body",
     "bodyOutput",
     "undo",
+    MARK,
 ];
 
 /// Reads a flow.
@@ -315,7 +315,7 @@ fn refuse_marks(tree: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) {
         return diagnostics.error("wrong_type", mark.span, message, Some(format!("remove `{MARK}`")));
     }
     for reason in reasons {
-        let text: String = reason.text().unwrap_or_default().chars().take(MAX_REASON_CHARS).collect();
+        let text = shortened(reason.text().unwrap_or_default(), MAX_REASON_CHARS);
         let help = format!("compare it with its source, correct it if needed, and remove this reason from `{MARK}`");
         diagnostics.error(MARK, reason.span, format!("{what} is approximated: {text}"), Some(help));
     }

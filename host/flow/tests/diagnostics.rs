@@ -269,6 +269,17 @@ fn diagnostics_beyond_the_limit_are_counted() {
     assert!(printed(&checked.diagnostics).len() < 100_000);
 }
 
+/// A reason of an import is cut after 300 characters.
+#[test]
+fn long_reasons_of_an_import_are_cut() {
+    for (length, shown) in [(300, "é".repeat(300)), (301, "é".repeat(300) + "…")] {
+        let node = format!("{{ id: a, type: test.noop, approximated: {} }}", "é".repeat(length));
+        let source = Source { name: "reason.yaml".into(), text: format!("flow: {{ name: r }}\nnodes: [{node}]") };
+        let checked = flowcell_flow::load(&source, &catalog(), &CasesAsLibrary(CheckMode::New));
+        assert_eq!(checked.diagnostics[0].message, format!("`a` is approximated: {shown}"));
+    }
+}
+
 proptest! {
     #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
 
