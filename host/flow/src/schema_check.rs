@@ -366,13 +366,27 @@ fn check_schema_now(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>
     None
 }
 
-/// Returns the places where the literal parts of a value do not match a schema, with the causes.
-pub(crate) fn misfits(value: &Tree, schema: Option<&Schema>) -> Vec<(Span, String)> {
+/// Returns the places where the literal parts of a value do not match a schema, with the causes. Reports a schema that
+/// exceeds a limit. `what` names the schema in the message.
+pub(crate) fn misfits(
+    value: &Tree,
+    schema: Option<&Schema>,
+    what: &str,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Vec<(Span, String)> {
     let Some(schema) = schema else { return Vec::new() };
+    let now = |diagnostics: &mut Diagnostics<'_>| misfits_now(value, schema, what, diagnostics);
+    within_schema_time(value.span, diagnostics, now).unwrap_or_default()
+}
+
+fn misfits_now(value: &Tree, schema: &Schema, what: &str, diagnostics: &mut Diagnostics<'_>) -> Vec<(Span, String)> {
     let json = value.json();
     let errors = match schema.errors(&json, Budget::FULL) {
         Ok(errors) => errors,
-        Err(error) => return vec![(value.span, error.to_string())],
+        Err(error) => {
+            report_cost(what, &error, value.span, diagnostics);
+            return Vec::new();
+        }
     };
     let misfit = |error: &ValidationError<'_>| {
         let at = value.nearest(error.instance_path().as_str());

@@ -192,6 +192,25 @@ fn hostile_fragments_are_refused_in_little_time() {
     assert!(checked.diagnostics[0].message.ends_with(named), "{}", checked.diagnostics[0]);
 }
 
+/// A schema that takes too much work has its own code. It is not told as a value that does not match.
+#[test]
+fn costly_schemas_of_parameters_are_reported() {
+    let way = "{ type: object, required: [y], properties: { x: { $ref: '#/$defs/t' } } }, ".repeat(6);
+    let schema = format!(
+        "type: object, properties: {{ x: {{ $ref: '#/$defs/t' }} }}, \
+         $defs: {{ t: {{ oneOf: [{way}{{ type: integer }}] }} }}"
+    );
+    let value = (0..20).fold("s".to_owned(), |inner, _| format!("{{ x: {inner}, y: 1 }}"));
+    for (default, with, line) in
+        [(String::new(), format!(", with: {{ p: {value} }}"), 5), (format!(", default: {value}"), String::new(), 3)]
+    {
+        let part = format!("{{ params: {{ p: {{ {schema}{default} }} }}, nodes: [{{ id: a, type: test.noop }}] }}");
+        let text =
+            format!("flow: {{ name: f }}\nfragments:\n  part: {part}\nnodes:\n  - {{ id: u, use: part{with} }}\n");
+        assert_eq!(found(&text), [("schema_too_costly", line)]);
+    }
+}
+
 /// Vars beyond the limit are not looked up, so that their number costs no time, and are not reported as unknown.
 #[test]
 fn vars_beyond_the_limit_are_left_out() {

@@ -49,7 +49,9 @@ impl<'f> Arguments<'f> {
                 diagnostics.error("wrong_argument", span, message, Some(help));
                 continue;
             };
-            for (span, cause) in given.map(|given| misfits(given, param.schema.as_ref())).unwrap_or_default() {
+            let what = format!("the schema of the parameter `{name}`");
+            let found = given.map(|given| misfits(given, param.schema.as_ref(), &what, diagnostics));
+            for (span, cause) in found.unwrap_or_default() {
                 let message = format!("the argument `{name}` does not match the schema of the parameter: {cause}");
                 diagnostics.error("wrong_argument", span, message, None);
             }

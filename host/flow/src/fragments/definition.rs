@@ -146,7 +146,7 @@ fn check_default(default: &Tree, schema: Option<&Schema>, what: &str, diagnostic
         let help = "leave the default out, and give the value in `with`";
         return diagnostics.error("literal_needed", default.span, message, Some(help.into()));
     }
-    for (span, cause) in misfits(default, schema) {
+    for (span, cause) in misfits(default, schema, &format!("the schema of {what}"), diagnostics) {
         let message = format!("the default does not match the schema of {what}: {cause}");
         diagnostics.error("wrong_default", span, message, Some("change the default, or the schema".into()));
     }
