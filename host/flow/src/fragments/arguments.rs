@@ -134,8 +134,7 @@ impl<'f> Arguments<'f> {
         let Some(param) = self.fragment.params.get(&**name) else {
             return self.report_unknown(name, "unknown_name", span, diagnostics);
         };
-        let schema = param.entry.value.json().to_serde();
-        if let Some(absent) = members::in_schema(&schema, &path.segments()[1..]) {
+        if let Some(absent) = members::in_schema(&param.written, &path.segments()[1..]) {
             let (message, help) = absent.describe(path, 1, None);
             diagnostics.error("unknown_member", span, message, Some(help));
         }

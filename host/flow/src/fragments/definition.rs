@@ -24,6 +24,8 @@ pub(super) struct Fragment<'t> {
 /// A parameter of a fragment.
 pub(super) struct Param<'t> {
     pub(super) entry: &'t Entry,
+    /// The schema as the fragment has it.
+    pub(super) written: serde_json::Value,
     /// `None` if the schema is not valid, which is reported.
     pub(super) schema: Option<Schema>,
     pub(super) default: Option<&'t Tree>,
@@ -135,7 +137,8 @@ fn read_params<'t>(fragment: &'t Entry, diagnostics: &mut Diagnostics<'_>) -> In
         if let Some(default) = default {
             check_default(default, schema.as_ref(), &what, diagnostics);
         }
-        params.insert(&*entry.key, Param { entry, schema, default });
+        let written = entry.value.json().to_serde();
+        params.insert(&*entry.key, Param { entry, written, schema, default });
     }
     params
 }
