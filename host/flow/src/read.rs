@@ -371,7 +371,8 @@ pub(crate) fn parse_join(join: &str) -> Option<Join> {
     }
 }
 
-fn check_id(id: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
+/// Reports the id of a node if it is not valid, or is a reserved word.
+pub(crate) fn check_id(id: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
     let Err(message) = fields::check_id(id) else { return };
     let (code, help) = match is_id(id) {
         true => ("reserved_id", format!("choose another id, such as `{id}1`")),

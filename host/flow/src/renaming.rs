@@ -175,6 +175,13 @@ impl<'a> Renaming<'a> {
         names
     }
 
+    /// Returns the name under which the body of a node reads the item of its pass, and its place.
+    pub(crate) fn item(&self, node: &Tree) -> Option<(String, Span)> {
+        let kind = self.kind(node)?;
+        let (name, tree) = input::marked_text(node.member("input"), &kind, MarkKind::Alias)?;
+        Some((name, tree.map_or(node.span, |tree| tree.span)))
+    }
+
     fn kind(&self, node: &Tree) -> Option<Arc<NodeType>> {
         match self.catalog.lookup(&TypeRef::parse(node.member("type")?.text()?)) {
             Lookup::Found(kind) => Some(kind),

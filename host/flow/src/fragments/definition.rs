@@ -8,7 +8,7 @@ use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::{ID_HELP, RESERVED, check_keys, entries, for_message, is_id, is_name, map},
     limits,
-    read::FRAGMENTS_KEY,
+    read::{self, FRAGMENTS_KEY},
     schema_check::{check_schema, is_bound, misfits},
     yaml::{Entry, Kind, Tree},
 };
@@ -155,7 +155,7 @@ fn check_default(default: &Tree, schema: Option<&Schema>, what: &str, diagnostic
     }
 }
 
-/// Reports a fragment without nodes, and a node with the name of the parameters.
+/// Reports a fragment without nodes, and ids that have another meaning in expressions.
 fn check_nodes(fragment: &Entry, diagnostics: &mut Diagnostics<'_>) {
     let nodes = nodes(&fragment.value);
     if nodes.is_empty() && matches!(fragment.value.kind, Kind::Map(_)) {
@@ -163,8 +163,14 @@ fn check_nodes(fragment: &Entry, diagnostics: &mut Diagnostics<'_>) {
         let help = Some("add `nodes:` and a list of `{ id, type }`".into());
         diagnostics.error("missing_key", fragment.key_span, message, help);
     }
-    let ids = nodes.iter().filter_map(|node| node.member("id")).filter(|id| id.text() == Some(PARAMS));
-    ids.for_each(|id| report_params(id, diagnostics));
+    for id in nodes.iter().filter_map(|node| node.member("id")) {
+        match id.text() {
+            Some(PARAMS) => report_params(id, diagnostics),
+            // The copies of a node get other ids, which are not reserved.
+            Some(text) if is_id(text) => read::check_id(text, id.span, diagnostics),
+            _ => {}
+        }
+    }
 }
 
 fn report_params(id: &Tree, diagnostics: &mut Diagnostics<'_>) {

@@ -90,6 +90,7 @@ impl<'a, 'd> Writer<'a, 'd> {
         }
         if let Some(frame) = frame {
             written = frame.renaming.node(&written);
+            self.check_item(&written, frame);
         }
         if written.member(USE_KEY).is_some() {
             return self.write_use(&written, frame).unwrap_or(written);
@@ -98,6 +99,16 @@ impl<'a, 'd> Writer<'a, 'd> {
             *body = self.graph(&body.clone(), frame);
         }
         written
+    }
+
+    /// Reports an owner in a fragment whose items have the name of the parameters, and so would hide them in its body.
+    fn check_item(&mut self, node: &Tree, frame: Frame<'_>) {
+        let Some((_, span)) = frame.renaming.item(node).filter(|(name, _)| name == PARAMS) else { return };
+        let id = for_message(text_of(node, "id"));
+        let message =
+            format!("`{PARAMS}` stands for the parameters of the fragment, so it cannot be the item of `{id}`");
+        let help = "choose another name of letters, digits and `_`";
+        self.diagnostics.error("alias_taken", span, message, Some(help.into()));
     }
 
     /// Returns the scope that takes the place of a use; `None` if the use has an error.
