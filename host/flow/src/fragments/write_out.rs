@@ -154,10 +154,12 @@ impl<'a, 'd> Writer<'a, 'd> {
             if ids.insert(old.to_owned(), new.clone()).is_some() {
                 continue;
             }
-            let (code, why) = match () {
-                () if !is_id(&new) => ("bad_id", "has more than 64 characters"),
-                () if !self.ids.insert(new.clone()) => ("duplicate_id", "is the id of another node"),
-                () => continue,
+            let (code, why) = if !is_id(&new) {
+                ("bad_id", "has more than 64 characters")
+            } else if !self.ids.insert(new.clone()) {
+                ("duplicate_id", "is the id of another node")
+            } else {
+                continue;
             };
             let message =
                 format!("the node `{old}` of the fragment `{}` gets the id `{new}`, which {why}", fragment.entry.key);
