@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use flowcell_contract::Catalog;
 
 pub use self::write_out::USE_KEYS;
-use self::{definition::Fragments, size::is_within_limits, write_out::Writer};
+use self::{definition::Fragments, size::check_size, write_out::Writer};
 use crate::{
     diagnostic::Diagnostics,
     read::FRAGMENTS_KEY,
@@ -35,11 +35,12 @@ pub(crate) fn write_out<'t>(
     }
     let before = diagnostics.error_count();
     let fragments = Fragments::read(flow, diagnostics);
-    if diagnostics.error_count() > before || !is_within_limits(flow, &fragments, diagnostics) {
+    if diagnostics.error_count() > before {
         return None;
     }
+    let budget = check_size(flow, &fragments, diagnostics)?;
     fragments.warn_of_unused(flow, diagnostics);
-    let written = Writer::new(&fragments, catalog, diagnostics).flow(flow);
+    let written = Writer::new(&fragments, catalog, budget, diagnostics).flow(flow);
     (diagnostics.error_count() == before).then_some(Cow::Owned(written))
 }
 

@@ -169,11 +169,23 @@ fn hostile_fragments_are_refused_in_little_time() {
         checked.diagnostics[0]
     );
     assert_eq!(found(&text), [("too_large", 2)]);
-    // A long chain of fragments is as deep as its bodies.
-    let mut text = format!("{flow}fragments:\n");
-    (0..255).for_each(|at| _ = writeln!(text, "  f{at}: {{ nodes: [{{ id: u, use: f{} }}] }}", at + 1));
-    text += "  f255: { nodes: [{ id: a, type: test.noop }] }\n";
-    assert!(check(&text).graph.is_none());
+    // A chain of fragments is as deep as its bodies.
+    let too_deep = [("too_deep", 2)];
+    for (length, expected) in [(16, &[] as &[_]), (17, &too_deep), (256, &too_deep)] {
+        let mut text = format!("{flow}fragments:\n");
+        (1..length).for_each(|at| _ = writeln!(text, "  f{}: {{ nodes: [{{ id: u, use: f{at} }}] }}", at - 1));
+        let _ = writeln!(text, "  f{}: {{ nodes: [{{ id: a, type: test.noop }}] }}", length - 1);
+        assert_eq!(found(&text), expected, "{length} fragments");
+    }
+    // Bodies in a fragment around a use count, too.
+    for (bodies, expected) in [(14, &[] as &[_]), (15, &too_deep)] {
+        let inner = (0..bodies).fold("{ id: u, use: f1 }".to_owned(), |inner, at| {
+            format!("{{ id: e{at}, type: test.each, input: {{ list: [] }}, body: {{ nodes: [{inner}] }} }}")
+        });
+        let last = "f1: { nodes: [{ id: a, type: test.noop }] }";
+        let text = format!("{flow}fragments:\n  f0: {{ nodes: [{inner}] }}\n  {last}\n");
+        assert_eq!(found(&text), expected, "{bodies} bodies");
+    }
     // A large text in a fragment is copied by each use.
     let uses: String = (0..2_000).map(|at| format!("  - {{ id: u{at}, use: f0 }}\n")).collect();
     let value = "{{ a.value }}".repeat(1_000);
@@ -181,6 +193,20 @@ fn hostile_fragments_are_refused_in_little_time() {
         "flow: {{ name: f }}\nfragments: {{ f0: {{ nodes: [{{ id: a, type: test.noop, input: {{ value: \"{value}\" }} }}] }} }}\nnodes:\n{uses}"
     );
     assert_eq!(found(&text), [("too_large", 4)]);
+    // An argument is copied by each part that must be literal, and so are its keys.
+    let nodes: String = (0..9_900).map(|at| format!("{{ id: a{at}, type: \"{{{{ params.t }}}}\" }}, ")).collect();
+    let key = "k".repeat(900);
+    for argument in [
+        format!("\"{}\"", "t".repeat(3 << 20)),
+        format!("{{ {} }}", (0..1_000).map(|at| format!("{key}{at}: 1, ")).collect::<String>()),
+        format!("[{}]", "1, ".repeat(1_000)),
+    ] {
+        let text = format!(
+            "flow: {{ name: f }}\nfragments: {{ f0: {{ params: {{ t: {{}} }}, nodes: [{nodes}] }} }}\nnodes:\n  \
+             - {{ id: u, use: f0, with: {{ t: {argument} }} }}\n"
+        );
+        assert_eq!(found(&text), [("too_large", 4)]);
+    }
     // As many uses as fit give one diagnostic.
     let uses: String = (0..4_999).map(|at| format!("  - {{ id: u{at}, use: f0 }}\n")).collect();
     let text = format!(

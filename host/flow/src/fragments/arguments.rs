@@ -6,7 +6,7 @@ use flowcell_contract::Json;
 use flowcell_expr::{Binding, Path, Segment};
 use indexmap::IndexMap;
 
-use super::{PARAMS, definition::Fragment};
+use super::{PARAMS, definition::Fragment, size::Budget};
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::{entries, for_message},
@@ -20,6 +20,8 @@ const WITH_KEY: &str = "with";
 
 /// The arguments of a use.
 pub(super) struct Arguments<'f> {
+    /// The node that uses the fragment.
+    using: &'f Tree,
     fragment: &'f Fragment<'f>,
     /// By parameter: the value as the use writes it, and the literal value if it is known.
     values: IndexMap<Arc<str>, (Tree, Option<Json>)>,
@@ -29,12 +31,12 @@ impl<'f> Arguments<'f> {
     /// Reads the arguments of a use, and reports those that are missing, unknown, or do not fit. `outer` has the arguments
     /// of the fragment around the use.
     pub(super) fn read(
-        node: &Tree,
+        node: &'f Tree,
         fragment: &'f Fragment<'f>,
         outer: Option<&Arguments<'_>>,
         diagnostics: &mut Diagnostics<'_>,
     ) -> Arguments<'f> {
-        let mut arguments = Arguments { fragment, values: IndexMap::new() };
+        let mut arguments = Arguments { using: node, fragment, values: IndexMap::new() };
         let written = node.member(WITH_KEY);
         let members = written.map(|tree| entries(tree, "`with`", diagnostics)).unwrap_or_default();
         for entry in members.iter().filter(|entry| !fragment.params.contains_key(&*entry.key)) {
@@ -89,20 +91,24 @@ impl<'f> Arguments<'f> {
         matches!(path.segments().first(), Some(Segment::Key(name)) if self.values.contains_key(name))
     }
 
-    /// Replaces parameters in a part of a node that has to be literal. Reports those whose arguments are computed.
-    pub(super) fn substitute(&self, tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Tree {
+    /// Replaces parameters in a part of a node that has to be literal, as long as the budget lasts. Reports those whose
+    /// arguments are computed.
+    pub(super) fn substitute(&self, tree: &Tree, budget: &mut Budget, diagnostics: &mut Diagnostics<'_>) -> Tree {
         let kind = match &tree.kind {
-            Kind::List(items) => Kind::List(items.iter().map(|item| self.substitute(item, diagnostics)).collect()),
+            Kind::List(items) => {
+                Kind::List(items.iter().map(|item| self.substitute(item, budget, diagnostics)).collect())
+            }
             Kind::Map(entries) => {
                 let mut entries = entries.clone();
-                entries.iter_mut().for_each(|entry| entry.value = self.substitute(&entry.value, diagnostics));
+                entries.iter_mut().for_each(|entry| entry.value = self.substitute(&entry.value, budget, diagnostics));
                 Kind::Map(entries)
             }
             Kind::Scalar(_) if !is_bound(tree) => return tree.clone(),
             Kind::Scalar(_) => {
                 let path = path_of(tree);
                 if let Some(value) = path.as_ref().and_then(|path| self.literal(path)) {
-                    return literal::unescaped(&value, tree.span);
+                    let fits = budget.spend(&value, self.using, diagnostics);
+                    return fits.map_or_else(|| tree.clone(), |()| literal::unescaped(&value, tree.span));
                 }
                 let (message, help) = match path {
                     Some(path) if !self.is_given(&path) => {

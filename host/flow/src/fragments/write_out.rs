@@ -8,7 +8,9 @@ use super::{
     PARAMS, USE_KEY,
     arguments::Arguments,
     definition::{Fragment, Fragments},
-    nodes, text_of,
+    nodes,
+    size::Budget,
+    text_of,
 };
 use crate::{
     copies::FragmentCopy,
@@ -33,6 +35,8 @@ const SCOPE_TYPE: &str = "control.scope";
 pub(super) struct Writer<'a, 'd> {
     fragments: &'a Fragments<'a>,
     catalog: &'a Catalog,
+    /// The size that arguments may still add to the flow.
+    budget: Budget,
     diagnostics: &'a mut Diagnostics<'d>,
     /// All ids of the flow so far.
     ids: HashSet<String>,
@@ -49,9 +53,10 @@ impl<'a, 'd> Writer<'a, 'd> {
     pub(super) fn new(
         fragments: &'a Fragments<'a>,
         catalog: &'a Catalog,
+        budget: Budget,
         diagnostics: &'a mut Diagnostics<'d>,
     ) -> Writer<'a, 'd> {
-        Writer { fragments, catalog, diagnostics, ids: HashSet::new() }
+        Writer { fragments, catalog, budget, diagnostics, ids: HashSet::new() }
     }
 
     /// Returns a flow without fragments.
@@ -85,7 +90,7 @@ impl<'a, 'd> Writer<'a, 'd> {
         let mut written = node.clone();
         if let (Kind::Map(entries), Some(Frame { arguments, .. })) = (&mut written.kind, frame) {
             for entry in entries.iter_mut().filter(|entry| LITERAL_KEYS.contains(&&*entry.key)) {
-                entry.value = arguments.substitute(&entry.value, self.diagnostics);
+                entry.value = arguments.substitute(&entry.value, &mut self.budget, self.diagnostics);
             }
         }
         if let Some(frame) = frame {
