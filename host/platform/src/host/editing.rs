@@ -1,17 +1,27 @@
 //! The node types and the names around a flow that is being written.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use flowcell_contract::Catalog;
 use flowcell_flow::{CheckContext, Source};
 
-use super::{Host, folder::Folder, inspector::Inspector, loading, reading::RecordingContext};
+use super::{
+    Host,
+    folder::{FLOW_ENDINGS, Folder},
+    inspector::Inspector,
+    loading,
+    reading::RecordingContext,
+};
 
-/// The node types and the names that a flow may use, for an editor. They are those of one moment: packs, files and secrets may
-/// change.
+/// The node types and the names that a flow may use, for an editor. They are those of one moment: packs, files and
+/// secrets may change.
 pub struct Editing {
     catalog: Arc<Catalog>,
     context: RecordingContext,
+    folder: PathBuf,
     flows: Vec<String>,
     secrets: Vec<String>,
 }
@@ -26,7 +36,8 @@ impl Editing {
         let secrets = secrets.into_iter().map(|row| row.name).collect();
         let inspector = Inspector::new(host.shared.engine.clone(), catalog.clone(), host.tenant.clone());
         let context = RecordingContext::new(loading::surroundings(host, folder), inspector);
-        Editing { catalog, context, flows, secrets }
+        let folder = Path::new(&source.name).parent().unwrap_or(Path::new("")).to_owned();
+        Editing { catalog, context, folder, flows, secrets }
     }
 
     /// Returns the node types of the host, with those of the packs that the flow names.
@@ -42,6 +53,12 @@ impl Editing {
     /// Returns the names of the flows in the flow's folder.
     pub fn flows(&self) -> &[String] {
         &self.flows
+    }
+
+    /// Returns the paths at which the file of a flow in the folder may be, in the order of the lookup.
+    pub fn paths_of(&self, flow: &str) -> Vec<PathBuf> {
+        let paths = FLOW_ENDINGS.iter().map(|ending| self.folder.join(format!("{flow}.{ending}")));
+        paths.collect()
     }
 
     /// Returns the names of the secrets of the tenant; none if the store cannot be read.

@@ -23,7 +23,7 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024 + 1;
 /// The initial size in bytes of the buffer for reading a flow. Most flows fit into it.
 const USUAL_BYTES: usize = 8 * 1024;
 /// The endings of flow files, in the order of the lookup.
-const ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
+pub(crate) const FLOW_ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
 
 /// The folder of a flow. No path of a file leads out of the folder, neither by `..` nor by a link.
 pub struct Folder {
@@ -130,7 +130,7 @@ impl Folder {
         let files = entries.into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let name = |file: String| {
             let (name, ending) = file.split_once('.')?;
-            (ENDINGS.contains(&ending) && is_flow_name(name)).then(|| name.to_owned())
+            (FLOW_ENDINGS.contains(&ending) && is_flow_name(name)).then(|| name.to_owned())
         };
         let posted = self.posted.iter().flat_map(|posted| match posted.flows() {
             Ok(flows) => flows.keys().cloned().collect(),
@@ -148,7 +148,7 @@ impl Folder {
         if !is_flow_name(name) || self.nowhere {
             return None;
         }
-        let in_folder = ENDINGS.iter().find_map(|ending| {
+        let in_folder = FLOW_ENDINGS.iter().find_map(|ending| {
             let file = format!("{name}.{ending}");
             let text = self.read_below(&file).ok()?;
             Some(Source { name: self.join(&file).display().to_string(), text })
@@ -175,7 +175,7 @@ impl Folder {
     /// If the file of a flow exists and cannot be read, explains why, such as a link that leads out of the folder.
     /// Returns `None` if there is no such file, or if it can be read.
     pub(crate) fn explain_refusal(&self, name: &str) -> Option<String> {
-        ENDINGS.iter().filter(|_| is_flow_name(name)).find_map(|ending| {
+        FLOW_ENDINGS.iter().filter(|_| is_flow_name(name)).find_map(|ending| {
             let file = format!("{name}.{ending}");
             let error = self.read_below(&file).err().filter(|error| error.kind() != io::ErrorKind::NotFound)?;
             Some(format!("cannot read `{file}` next to the calling flow: {error}"))
