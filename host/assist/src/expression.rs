@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use flowcell_expr::limits::EXPRESSION_BYTES;
+
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
@@ -82,7 +84,7 @@ pub(crate) struct PathAt {
 }
 
 impl PathAt {
-    /// Returns the bytes of the whole path.
+    /// Returns the byte behind the path.
     pub(crate) fn end(&self) -> usize {
         self.steps.last().map_or(self.root_range.end, |step| step.range.end)
     }
@@ -130,8 +132,10 @@ pub(crate) struct Expression<'t> {
 }
 
 impl<'t> Expression<'t> {
+    /// Reads an expression. Of one that is larger than the check accepts, only the beginning is read.
     pub(crate) fn new(text: &'t str, part: Range<usize>) -> Expression<'t> {
-        Expression { text, tokens: tokens(text, part) }
+        let end = part.end.min(text.floor_char_boundary(part.start + EXPRESSION_BYTES));
+        Expression { text, tokens: tokens(text, part.start..end) }
     }
 
     pub(crate) fn word(&self, index: usize) -> &'t str {

@@ -1,5 +1,5 @@
-//! A flow of the graph dialect, or one of its fragments, as far as its text can be read: nodes, edges, scopes, and every
-//! place that names a node.
+//! A flow of the graph dialect, or one of its fragments, as far as its text can be read: nodes, edges, scopes, and
+//! every place that names a node.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -8,6 +8,7 @@ use std::{
 };
 
 use flowcell_contract::{Catalog, Lookup, MarkKind, NodeType, TypeRef};
+use flowcell_flow::limits::BODY_DEPTH;
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -53,6 +54,8 @@ pub(crate) struct Edge<'v> {
     pub(crate) to: usize,
     /// True if the edge can fire after a failure.
     pub(crate) after_failure: bool,
+    /// True if the edge only orders its nodes: `inbound: false`.
+    pub(crate) orders_only: bool,
     /// The map of the edge; `None` for an edge in text, and for `after`.
     pub(crate) map: Option<&'v Value>,
 }
@@ -137,14 +140,16 @@ impl<'v> Flow<'v> {
             back: HashSet::new(),
         };
         let mut edges = Vec::new();
-        flow.read_graph(fragment.unwrap_or(root), None, catalog, &mut edges);
+        flow.read_graph(flow.graph(), None, catalog, &mut edges);
         for (index, node) in flow.nodes.iter().enumerate() {
             flow.by_id.entry(node.id.clone()).or_insert(index);
         }
         flow.read_links();
         let found = edges.into_iter().filter_map(|RawEdge { from, to, after_failure, map }| {
             let (from, to) = (*flow.by_id.get(&from)?, *flow.by_id.get(&to)?);
-            Some(Edge { from, to, after_failure, map })
+            let value = map.and_then(|map| map.member("inbound"));
+            let orders_only = flow.text(value).is_some_and(|(text, _)| text == "false");
+            Some(Edge { from, to, after_failure, orders_only, map })
         });
         flow.edges = found.collect();
         flow.incoming = vec![Vec::new(); flow.nodes.len()];
@@ -155,6 +160,20 @@ impl<'v> Flow<'v> {
         }
         flow.back = flow.find_back_edges();
         flow
+    }
+
+    /// Returns true if a byte stands in this graph, and not in another one.
+    pub(crate) fn contains(&self, at: usize) -> bool {
+        let touches = |value: &Value| value.range.start <= at && at <= value.range.end;
+        match self.fragment {
+            Some(fragment) => touches(fragment),
+            None => !self.root.member("fragments").is_some_and(touches),
+        }
+    }
+
+    /// Returns the map with the nodes and edges.
+    pub(crate) fn graph(&self) -> &'v Value {
+        self.fragment.unwrap_or(self.root)
     }
 
     /// Returns the member `flow` of the text.
@@ -347,8 +366,13 @@ impl<'v> Flow<'v> {
 
     /// Tells for each node whether edges lead to it from a node, or, with `is_reverse`, from it to the node.
     pub(crate) fn reached(&self, node: usize, is_reverse: bool) -> Vec<bool> {
-        let (mut seen, mut next) = (vec![false; self.nodes.len()], vec![node]);
-        seen[node] = true;
+        self.reached_from(&[node], is_reverse)
+    }
+
+    /// Tells the same for several nodes: whether edges lead to a node from any of them.
+    pub(crate) fn reached_from(&self, nodes: &[usize], is_reverse: bool) -> Vec<bool> {
+        let (mut seen, mut next) = (vec![false; self.nodes.len()], nodes.to_vec());
+        nodes.iter().for_each(|node| seen[*node] = true);
         while let Some(at) = next.pop() {
             let links = if is_reverse { &self.incoming[at] } else { &self.outgoing[at] };
             let ends =
@@ -358,15 +382,10 @@ impl<'v> Flow<'v> {
         seen
     }
 
-    /// Returns the owners of the bodies around a scope, the innermost first. `scope` is the owner of the scope.
+    /// Returns the owners of the bodies around a scope, the innermost first. `scope` is the owner of the scope. Of more
+    /// bodies than a flow may have, returns only the inner ones.
     pub(crate) fn owners_from(&self, scope: Option<usize>) -> Vec<usize> {
-        let mut found = Vec::new();
-        let mut at = scope;
-        while let Some(owner) = at.filter(|owner| !found.contains(owner)) {
-            found.push(owner);
-            at = self.nodes[owner].owner;
-        }
-        found
+        std::iter::successors(scope, |owner| self.nodes[*owner].owner).take(BODY_DEPTH).collect()
     }
 
     /// Returns the nodes of a scope.

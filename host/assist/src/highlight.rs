@@ -1,6 +1,6 @@
 //! The words of expressions with their kinds, and short notes about values.
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use flowcell_contract::Catalog;
 
@@ -63,7 +63,7 @@ pub fn words(text: &str, catalog: &Catalog) -> Vec<(Range<usize>, WordKind)> {
     }
     let mut add = |spot: Spot<'_>| {
         let expression = spot.expression();
-        let steps: Vec<_> =
+        let steps: HashSet<_> =
             expression.paths().into_iter().flat_map(|path| path.steps).map(|step| step.range.start).collect();
         for (index, token) in expression.tokens.iter().enumerate() {
             let kind = match token.kind {
@@ -97,7 +97,8 @@ pub fn words(text: &str, catalog: &Catalog) -> Vec<(Range<usize>, WordKind)> {
     found
 }
 
-/// Returns a note behind each end of a long edge that tells the type of its node: the byte after which it stands, and its text.
+/// Returns a note behind each end of a long edge that tells the type of its node: the byte after which it stands, and
+/// its text.
 pub fn hints(text: &str, catalog: &Catalog, range: Range<usize>) -> Vec<(usize, String)> {
     if is_too_large(text) {
         return Vec::new();

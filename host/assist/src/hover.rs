@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use flowcell_contract::{Json, NodeType, functions::functions_named};
-use flowcell_expr::Binding;
+use flowcell_expr::{Binding, metered};
 use serde_json::Value as Serde;
 
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
 
 /// Maximum number of fields that an explanation of a node type lists.
 const MAX_FIELDS: usize = 20;
+
+/// Maximum work for the value of an expression, in units of [`flowcell_expr::limits::WORK`].
+const MAX_VALUE_WORK: u64 = 1 << 20;
 
 /// An explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,9 +195,10 @@ fn value_text(flow: &Flow<'_>, expression: &Expression<'_>, part: &Range<usize>)
     if paths.is_empty() || !paths.iter().all(is_input) || is_random {
         return None;
     }
-    let defaults = to_json(flow.file, flow.root.member("flow")?.member("input")?);
+    let defaults = to_json(flow.file, flow.head()?.member("input")?);
     let roots = Json::parse(&Serde::from_iter([("flow", Serde::from_iter([("input", defaults)]))]).to_string()).ok()?;
-    let value = Binding::expression(&expression.text[part.clone()]).ok()?.render(&roots).ok()?;
+    let binding = Binding::expression(&expression.text[part.clone()]).ok()?;
+    let value = metered(MAX_VALUE_WORK, || binding.render(&roots)).result.ok()?;
     Some(format!("With the example input: `{}`", shown(&value.to_serde())))
 }
 
@@ -248,5 +252,15 @@ mod tests {
         assert!(!explained(text).unwrap().0.contains("With the example input"));
         let costly = "flow: { name: a, input: { n: 99999999999 } }\nnodes: [{ id: a, type: control.noop, input: { value: \"{{ 'x' * flow.input.n | le§ngth }}\" } }]";
         assert!(!explained(costly).unwrap().0.contains("With the example input"));
+        let sorted = |items: usize| {
+            let list = vec!["1"; items].join(", ");
+            let text = format!(
+                "flow: {{ name: a, input: {{ l: [{list}] }} }}\nnodes: [{{ id: a, type: control.noop, input: {{ value: \"{{{{ flow.input.l | sort | le§ngth }}}}\" }} }}]"
+            );
+            explained(&text).unwrap().0
+        };
+        assert!(sorted(1_000).contains("With the example input: `1000`"));
+        // The list alone is too much work.
+        assert!(!sorted(MAX_VALUE_WORK as usize / flowcell_expr::limits::ITEM_WORK + 1).contains("With the example"));
     }
 }

@@ -28,6 +28,7 @@ impl Dialect {
     /// Tells the dialect by the keys of a text. A text that shows none is a graph.
     pub(crate) fn of(root: &Value) -> Dialect {
         match root.member("flow") {
+            _ if root.member("nodes").is_some() => Dialect::Graph,
             Some(flow) if flow.member("steps").is_some() || flow.member("args").is_some() => Dialect::Agentic,
             None if root.member("steps").is_some() => Dialect::Steps,
             _ => Dialect::Graph,

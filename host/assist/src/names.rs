@@ -10,7 +10,7 @@ use crate::{
     flow::Flow,
     reading::Value,
     schemas::{Schema, Step, schema_like, to_json},
-    spots::{Place, Visible},
+    spots::{Local, Place, Visible},
 };
 
 /// A name of a value.
@@ -29,13 +29,16 @@ fn anything() -> Arc<Json> {
     Arc::new(json!({}))
 }
 
-/// Returns the schema of an output with the members that the host records for a node that did not run or did not succeed.
+/// Returns the schema of an output with the members that the host records for a node that did not run or did not
+/// succeed.
 fn with_recorded(output: &Json) -> Json {
     let mut output = output.clone();
     // An output without members, such as that of a node that always fails, has only these.
     if let Some(members) = output.get_mut("properties").and_then(Json::as_object_mut) {
-        for (name, schema) in [("error", failure()), ("skipped", json!({ "type": "boolean" }))] {
-            members.entry(name).or_insert(schema);
+        let (flag, count) = (json!({ "type": "boolean" }), json!({ "type": "integer" }));
+        let recorded = [("skipped", &flag), ("cancelled", &flag), ("failed", &flag), ("attempts", &count)];
+        for (name, schema) in recorded.into_iter().chain([("error", &failure())]) {
+            members.entry(name).or_insert_with(|| schema.clone());
         }
     }
     output
@@ -45,7 +48,10 @@ fn failure() -> Json {
     json!({
         "type": "object",
         "properties": {
-            "code": { "type": "string" }, "message": { "type": "string" }, "retryable": { "type": "boolean" }, "details": {},
+            "code": { "type": "string" },
+            "message": { "type": "string" },
+            "retryable": { "type": "boolean" },
+            "details": {},
         },
     })
 }
@@ -75,7 +81,8 @@ pub(crate) fn names(flow: &Flow<'_>, place: &Place) -> Vec<Known> {
     names_to(flow, place, MAX_FOLLOWED_INPUTS)
 }
 
-/// Returns the nodes on a cycle with the one of an expression that run after it. Their outputs are those of the pass before.
+/// Returns the nodes on a cycle with the one of an expression that run after it. Their outputs are those of the pass
+/// before.
 pub(crate) fn names_of_last_pass(flow: &Flow<'_>, place: &Place) -> Vec<Known> {
     let Visible::Before(node) = place.visible else { return Vec::new() };
     let (after, before, now) = (flow.reached(node, false), flow.reached(node, true), flow.ancestors(node));
@@ -85,11 +92,14 @@ pub(crate) fn names_of_last_pass(flow: &Flow<'_>, place: &Place) -> Vec<Known> {
 
 fn names_to(flow: &Flow<'_>, place: &Place, depth: usize) -> Vec<Known> {
     let mut found: Vec<Known> = Vec::new();
-    let local = |name: &String| {
-        let schema = match (name.as_str(), place.visible) {
-            ("item", Visible::Before(node)) => Arc::new(item_schema(flow, node, depth)),
-            (field, Visible::Before(node)) if field != "index" => Arc::new(field_schema(flow, node, field, depth)),
-            ("index", _) => Arc::new(json!({ "type": "integer" })),
+    let local = |Local { name, field }: &Local| {
+        let schema = match (name.as_str(), field, place.visible) {
+            (name, Some(field), Visible::Before(node)) => {
+                Arc::new(field_schema(flow, node, &[field.as_str(), name], depth))
+            }
+            ("item", _, Visible::Before(node)) => Arc::new(item_schema(flow, node, depth)),
+            ("index", None, _) => Arc::new(json!({ "type": "integer" })),
+            (field, _, Visible::Before(node)) => Arc::new(field_schema(flow, node, &[field], depth)),
             _ => anything(),
         };
         known(name, "a value of this node", schema)
@@ -123,7 +133,7 @@ fn names_to(flow: &Flow<'_>, place: &Place, depth: usize) -> Vec<Known> {
     nodes.extend(owners.iter().flat_map(|owner| flow.ancestors(*owner)));
     found.extend(outputs(flow, nodes));
     let has_inbound = match place.visible {
-        Visible::Before(node) | Visible::Through(node) => flow.incoming(node).next().is_some(),
+        Visible::Before(node) | Visible::Through(node) => flow.incoming(node).any(|edge| !edge.orders_only),
         _ => false,
     };
     if let Visible::Undone(undone) = place.visible {
@@ -140,7 +150,9 @@ fn names_to(flow: &Flow<'_>, place: &Place, depth: usize) -> Vec<Known> {
     if has_inbound {
         found.push(known("inbound", "the output or failure that led here", inbound(flow, place)));
         let sources = match place.visible {
-            Visible::Before(node) | Visible::Through(node) => flow.incoming(node).map(|edge| edge.from).collect(),
+            Visible::Before(node) | Visible::Through(node) => {
+                flow.incoming(node).filter(|edge| !edge.orders_only).map(|edge| edge.from).collect()
+            }
             _ => Vec::new(),
         };
         let members: serde_json::Map<_, _> =
@@ -152,7 +164,7 @@ fn names_to(flow: &Flow<'_>, place: &Place, depth: usize) -> Vec<Known> {
         json!({ "type": "object", "properties": { "id": facts, "started": facts, "labels": { "type": "object" } } });
     found.push(known("run", "this run", Arc::new(run)));
     if !matches!(place.visible, Visible::All) {
-        let task = json!({ "type": "object", "properties": { "id": facts } });
+        let task = json!({ "type": "object", "properties": { "id": facts, "pass": { "type": ["integer", "null"] } } });
         found.push(known("task", "this task", Arc::new(task)));
     }
     found.push(known("tenant", "the tenant", Arc::new(facts.clone())));
@@ -170,10 +182,7 @@ fn names_to(flow: &Flow<'_>, place: &Place, depth: usize) -> Vec<Known> {
 
 /// Returns the schema of the vars of a flow. Nothing is known of a computed one.
 fn vars_schema(flow: &Flow<'_>, vars: &Value) -> Json {
-    let schema = |value: &Value| match flow.text(Some(value)) {
-        Some((text, _)) if text.contains("{{") => json!({}),
-        _ => schema_like(&to_json(flow.file, value)),
-    };
+    let schema = |value: &Value| schema_like(&to_json(flow.file, value));
     let named = vars.members().iter().filter(|member| !member.name.is_empty());
     let members: serde_json::Map<_, _> = named.map(|member| (member.name.clone(), schema(&member.value))).collect();
     json!({ "type": "object", "properties": members, "additionalProperties": false })
@@ -197,17 +206,17 @@ fn output_of(flow: &Flow<'_>, node: usize) -> Json {
 
 /// Returns the schema of the items of a node's field `list`.
 fn item_schema(flow: &Flow<'_>, node: usize, depth: usize) -> Json {
-    let list = field_schema(flow, node, "list", depth);
+    let list = field_schema(flow, node, &["list"], depth);
     union(Schema::new(&list).below(&Step::Item))
 }
 
-/// Returns the schema of the value of a field of a node's input, if it is written there or if one path names it. `depth` limits
-/// the inputs of other nodes that are read for it.
-fn field_schema(flow: &Flow<'_>, node: usize, field: &str, depth: usize) -> Json {
+/// Returns the schema of the value at a path in a node's input, if it is written there or if one path names it. `depth`
+/// limits the inputs of other nodes that are read for it.
+fn field_schema(flow: &Flow<'_>, node: usize, path: &[&str], depth: usize) -> Json {
     let Some(depth) = depth.checked_sub(1) else { return json!({}) };
-    let Some(value) = flow.nodes[node].value.member("input").and_then(|input| input.member(field)) else {
-        return json!({});
-    };
+    let input = flow.nodes[node].value.member("input");
+    let value = path.iter().try_fold(input, |value, name| value.map(|value| value.member(name)));
+    let Some(value) = value.flatten() else { return json!({}) };
     let Some((text, _)) = flow.text(Some(value)) else { return schema_like(&to_json(flow.file, value)) };
     let parts = braces(&text);
     let [part] = parts.as_slice() else { return json!({}) };
@@ -245,10 +254,11 @@ fn owner(flow: &Flow<'_>, index: usize, depth: usize) -> Known {
 fn inbound(flow: &Flow<'_>, place: &Place) -> Arc<Json> {
     let (Visible::Before(node) | Visible::Through(node)) = place.visible else { return anything() };
     let mut parts: Vec<Json> = Vec::new();
-    for edge in flow.incoming(node) {
+    for edge in flow.incoming(node).filter(|edge| !edge.orders_only) {
         parts.push(output_of(flow, edge.from));
         if edge.after_failure {
-            parts.push(json!({ "type": "object", "properties": { "failed": { "type": "boolean" }, "error": failure(), "input": {} } }));
+            let members = json!({ "failed": { "type": "boolean" }, "error": failure(), "input": {} });
+            parts.push(json!({ "type": "object", "properties": members }));
         }
     }
     Arc::new(json!({ "anyOf": parts }))

@@ -3,15 +3,13 @@
 use std::ops::Range;
 
 use flowcell_contract::Catalog;
+use flowcell_flow::limits::BODY_DEPTH;
 
 use crate::{
     flow::Flow,
     is_too_large,
     reading::{Kind, Value, read},
 };
-
-/// Maximum depth of symbols.
-const MAX_DEPTH: usize = 16;
 
 /// A named part of a flow.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +48,7 @@ pub fn symbols(text: &str) -> Vec<Symbol> {
 }
 
 fn nodes(flow: &Flow<'_>, list: &Value, depth: usize) -> Vec<Symbol> {
-    if depth >= MAX_DEPTH {
+    if depth > BODY_DEPTH {
         return Vec::new();
     }
     let node = |node: &Value| {
@@ -112,5 +110,18 @@ mod tests {
         let folds: Vec<_> =
             folding(text).into_iter().map(|range| text[range].lines().next().unwrap_or_default()).collect();
         assert_eq!(folds, ["nodes:", "id: each", "body:"]);
+    }
+
+    #[test]
+    fn symbols_know_as_many_bodies_as_a_flow_may_have() {
+        let count = BODY_DEPTH + 3;
+        let text = format!("nodes: [{}{}", "{ id: a, body: { nodes: [".repeat(count), "] } }".repeat(count));
+        let (mut found, mut depth) = (symbols(&text), 0);
+        while let Some(symbol) = found.pop() {
+            found = symbol.children;
+            depth += 1;
+        }
+        // The list `nodes`, its node, and one node for each body.
+        assert_eq!(depth, 2 + BODY_DEPTH);
     }
 }

@@ -21,8 +21,9 @@ impl LineIndex {
         LineIndex { starts: std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect() }
     }
 
-    /// Returns the byte offset of a position in `text`, the text of this index. A position beyond the end of its line is at the
-    /// end of the line, one beyond the last line at the end of the text, and one inside of a character at its start.
+    /// Returns the byte offset of a position in `text`, the text of this index. A position beyond the end of its line
+    /// is at the end of the line, one beyond the last line at the end of the text, and one inside of a character at its
+    /// start.
     pub fn offset(&self, text: &str, position: Position) -> usize {
         let Some(start) = self.starts.get(position.line as usize).copied() else { return text.len() };
         let end = self.starts.get(position.line as usize + 1).map_or(text.len(), |next| next - 1);
@@ -38,8 +39,8 @@ impl LineIndex {
         start + line.len()
     }
 
-    /// Returns the position of a byte offset in `text`, the text of this index. An offset inside of a character counts as its
-    /// start.
+    /// Returns the position of a byte offset in `text`, the text of this index. An offset inside of a character counts
+    /// as its start.
     pub fn position(&self, text: &str, offset: usize) -> Position {
         let offset = text.floor_char_boundary(offset);
         let line = self.starts.partition_point(|start| *start <= offset) - 1;

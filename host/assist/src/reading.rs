@@ -1,8 +1,8 @@
-//! Reads YAML and JSON tolerantly. A broken text still gives a tree: each line belongs to the innermost member above it with
-//! less indentation.
+//! Reads YAML and JSON tolerantly. A broken text still gives a tree: each line belongs to the innermost member above it
+//! with less indentation.
 //!
-//! The reader knows what flows are written in: maps and lists in block and flow style, texts of all styles, and comments. It
-//! does not know tags, anchors and documents. It reports no errors, because the check does.
+//! The reader knows what flows are written in: maps and lists in block and flow style, texts of all styles, and
+//! comments. It does not know tags, anchors and documents. It reports no errors, because the check does.
 
 #[cfg(test)]
 mod tests;
@@ -313,8 +313,8 @@ impl Reader<'_> {
         !content.trim().is_empty() && (line.len() - content.len()) as isize <= floor && !content.starts_with(['}', ']'])
     }
 
-    /// Returns the offset of the next sign in flow style that is neither space nor comment; `None` at the end of the text,
-    /// and before a line that belongs to something else.
+    /// Returns the offset of the next sign in flow style that is neither space nor comment; `None` at the end of the
+    /// text, and before a line that belongs to something else.
     fn skip(&self, mut at: usize, floor: isize) -> Option<usize> {
         let bytes = self.text.as_bytes();
         loop {
@@ -347,7 +347,7 @@ impl Reader<'_> {
         let mut items = Vec::new();
         let mut at = start + 1;
         let end = loop {
-            let Some(next) = self.skip(at, floor) else { break self.end_of_open(at) };
+            let Some(next) = self.skip(at, floor) else { break at.min(self.text.len()) };
             match self.text.as_bytes()[next] {
                 b']' => break next + 1,
                 b'}' => break next,
@@ -366,7 +366,7 @@ impl Reader<'_> {
         let mut members = Vec::new();
         let mut at = start + 1;
         let end = loop {
-            let Some(next) = self.skip(at, floor) else { break self.end_of_open(at) };
+            let Some(next) = self.skip(at, floor) else { break at.min(self.text.len()) };
             match self.text.as_bytes()[next] {
                 b'}' => break next + 1,
                 b']' => break next,
@@ -407,11 +407,6 @@ impl Reader<'_> {
     /// Returns `end`, or the next sign behind `at` if nothing was read.
     fn beyond(&self, at: usize, end: usize) -> usize {
         if end > at { end } else { self.text.ceil_char_boundary(at + 1) }
-    }
-
-    /// Returns the end of the line at which brackets stay open.
-    fn end_of_open(&self, at: usize) -> usize {
-        at.min(self.text.len())
     }
 
     /// Returns the end of a plain text in flow style.

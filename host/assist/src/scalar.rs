@@ -1,5 +1,5 @@
-//! The texts of a tree as a flow sees them: without quotes, escapes and indentation, and with the place of each part in the
-//! file.
+//! The texts of a tree as a flow sees them: without quotes, escapes and indentation, and with the place of each part in
+//! the file.
 
 use std::ops::Range;
 

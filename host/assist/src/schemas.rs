@@ -1,5 +1,7 @@
 //! Reads JSON Schemas: the members, the values and the description of a part of a document.
 
+use std::collections::HashSet;
+
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -87,12 +89,12 @@ impl<'s> Schema<'s> {
 
     /// Returns the named members, those of the first alternatives first.
     pub(crate) fn properties(self) -> Vec<Property<'s>> {
-        let mut found: Vec<Property<'s>> = Vec::new();
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
         for schema in self.alternatives() {
             let required = schema.part.get("required").and_then(Json::as_array);
             let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
             for (name, part) in schema.part.get("properties").and_then(Json::as_object).into_iter().flatten() {
-                if found.iter().all(|known| known.name != name) {
+                if seen.insert(name) {
                     let schema = Schema { part, ..schema };
                     found.push(Property { name, schema, is_required: is_required(name) });
                 }
@@ -248,10 +250,12 @@ pub(crate) fn to_json(file: &str, value: &Value) -> Json {
     }
 }
 
-/// Returns a schema for values like this one. It names the members of objects, and those of the first item of lists.
+/// Returns a schema for values like this one. It names the members of objects, and those of the first item of lists. It
+/// says nothing about texts with `{{ }}`, which may have any value.
 pub(crate) fn schema_like(value: &Json) -> Json {
     match value {
         Json::Null => json!({}),
+        Json::String(text) if text.contains("{{") => json!({}),
         Json::Bool(_) => json!({ "type": "boolean" }),
         Json::Number(number) => json!({ "type": if number.is_f64() { "number" } else { "integer" } }),
         Json::String(_) => json!({ "type": "string" }),

@@ -3,6 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use flowcell_contract::{Mark, MarkKind};
+use flowcell_flow::ids::is_one_binding;
 
 use crate::{
     expression::{Expression, PathAt, braces},
@@ -26,6 +27,14 @@ pub(crate) enum Visible {
     None,
 }
 
+/// A name that a node itself provides.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Local {
+    pub(crate) name: String,
+    /// The field of the input of which this is a member.
+    pub(crate) field: Option<String>,
+}
+
 /// The place of an expression in a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -35,7 +44,7 @@ pub(crate) struct Place {
     /// The node whose own variables the expression may use.
     pub(crate) own: Option<usize>,
     /// The names that the node itself provides.
-    pub(crate) locals: Vec<String>,
+    pub(crate) locals: Vec<Local>,
     /// True if the node evaluates the expression itself.
     pub(crate) is_captured: bool,
 }
@@ -86,7 +95,7 @@ pub(crate) fn each(flow: &Flow<'_>, within: Option<&Range<usize>>, visit: &mut d
                     let marks: Vec<_> = marks.iter().map(|mark| (*mark, mark.path.as_slice())).collect();
                     walk.marked(&member.value, &marks, (index, &place), &member.value);
                 }
-                "config" => walk.bindings(&member.value, &place),
+                "config" | "with" => walk.bindings(&member.value, &place),
                 "when" => walk.condition(&member.value, &place),
                 "bodyOutput" => walk.bindings(&member.value, &Place { scope: Some(index), ..root.clone() }),
                 _ => {}
@@ -173,17 +182,22 @@ impl Walk<'_, '_> {
         if !self.is_wanted(value) {
             return;
         }
-        let here = marks.iter().find(|(mark, rest)| rest.is_empty() && is_expression(mark.kind)).map(|(mark, _)| *mark);
+        let here = marks.iter().find(|(mark, rest)| rest.is_empty() && changes_value(mark.kind)).map(|(mark, _)| *mark);
         if let Some(mark) = here {
-            let place = Place {
+            let captured = || Place {
                 locals: locals(mark, input),
                 own: mark.rebind.then_some(node),
                 is_captured: true,
                 ..place.clone()
             };
             return match mark.kind {
-                MarkKind::Condition => self.condition(value, &place),
-                _ => self.bindings(value, &place),
+                MarkKind::Condition => self.condition(value, &captured()),
+                MarkKind::Template => self.bindings(value, &captured()),
+                // A script is a text without expressions, unless it is one whole `{{ }}`.
+                MarkKind::Script if self.flow.text(Some(value)).is_some_and(|(text, _)| is_one_binding(&text)) => {
+                    self.bindings(value, place)
+                }
+                _ => {}
             };
         }
         match &value.kind {
@@ -212,21 +226,23 @@ fn marks_below<'m>(marks: &[OpenMark<'m>], step: &str) -> Vec<OpenMark<'m>> {
     marks.iter().filter_map(shorten).collect()
 }
 
-fn is_expression(kind: MarkKind) -> bool {
-    matches!(kind, MarkKind::Condition | MarkKind::Template)
+/// Returns true if a field with a mark of this kind is read in another way than a field without a mark.
+fn changes_value(kind: MarkKind) -> bool {
+    matches!(kind, MarkKind::Condition | MarkKind::Template | MarkKind::Script | MarkKind::File)
 }
 
 /// Returns the names that a mark lists, with the members of the input fields that it names.
-fn locals(mark: &Mark, input: &Value) -> Vec<String> {
+fn locals(mark: &Mark, input: &Value) -> Vec<Local> {
     let mut found = Vec::new();
     for local in &mark.locals {
         match local.strip_suffix(".*") {
             Some(field) => {
                 let members = input.member(field).map(Value::members).unwrap_or_default();
-                found.extend(members.iter().map(|member| member.name.clone()));
+                let local = |name: &String| Local { name: name.clone(), field: Some(field.to_owned()) };
+                found.extend(members.iter().map(|member| local(&member.name)));
             }
             None if &**local == "*" => {}
-            None => found.push(local.to_string()),
+            None => found.push(Local { name: local.to_string(), field: None }),
         }
     }
     found
@@ -247,7 +263,7 @@ pub(crate) fn id_uses(flow: &Flow<'_>) -> Vec<IdUse> {
 
 /// Returns the id of the node that a path names, and the bytes of the id.
 pub(crate) fn named_node(flow: &Flow<'_>, place: &Place, path: &PathAt) -> Option<(String, Range<usize>)> {
-    if place.locals.contains(&path.root) {
+    if place.locals.iter().any(|local| local.name == path.root) {
         return None;
     }
     if matches!(path.root.as_str(), "nodes" | "inbounds") {
