@@ -1,8 +1,8 @@
 //! Completions of keys, values, names and expressions.
 //!
-//! The module puts a placeholder into the text at the cursor, so that the reader finds the same tree as if a word were there.
-//! The completions fit the rest of the text: a type fits the input of its node, an end of an edge closes no cycle, and an
-//! expression names visible values only. The likeliest completion comes first.
+//! The module puts a placeholder into the text at the cursor, so that the reader finds the same tree as if a word were
+//! there. The completions fit the rest of the text: a type fits the input of its node, an edge without a condition
+//! closes no cycle, and an expression names visible values only. The likeliest completion comes first.
 
 mod expressions;
 mod ids;
@@ -47,7 +47,7 @@ pub enum CompletionKind {
     Member,
     /// A filter, test or function.
     Function,
-    /// A flow, a file or a secret.
+    /// A flow or a secret.
     Reference,
 }
 
@@ -110,6 +110,14 @@ impl Marked {
         let word = if has_space { format!(" {MARK}") } else { MARK.to_owned() };
         let mark = at + usize::from(has_space);
         Marked { file: format!("{}{word}{}", &text[..at], &text[at..]), mark, added: word.len(), has_space }
+    }
+
+    /// Returns the letters of the word before the cursor, in lower case.
+    fn typed(&self) -> String {
+        let before = &self.file[..self.mark];
+        let is_part = |sign: char| sign.is_alphanumeric() || matches!(sign, '_' | '-');
+        let start = before.trim_end_matches(is_part).len();
+        before[start..].to_lowercase()
     }
 
     /// Returns the bytes of the text without the mark.
@@ -201,7 +209,7 @@ impl Context<'_> {
                     }
                     Role::Fragment => keys::fragments(self, value),
                     Role::FlowName => self.references(&self.document.surroundings.flows, "a flow"),
-                    Role::File => self.references(&self.document.surroundings.files, "a file"),
+                    Role::File => Vec::new(),
                     Role::Secret => self.references(&self.document.surroundings.secrets, "a secret"),
                     Role::Grant | Role::Other => keys::values(self, &located, &schemas, value),
                 };

@@ -1,6 +1,7 @@
 //! Assistance for editors of flows: diagnostics, completions, explanations, references, and the renaming of nodes.
 //!
-//! Each function takes a text, the known node types, and the names around the flow. The text may be broken at the cursor. Places are byte offsets; [`positions`] converts them to those of editors. The language server of the command
+//! Each function takes a text, the known node types, and the names around the flow. The text may be broken at the
+//! cursor. Places are byte offsets; [`positions`] converts them to those of editors. The language server of the command
 //! line uses this crate, and other editors can.
 //!
 //! | module | content |
@@ -49,8 +50,6 @@ pub struct Surroundings {
     pub capabilities: Vec<String>,
     /// The names of the secrets.
     pub secrets: Vec<String>,
-    /// The paths of the files beside the flow.
-    pub files: Vec<String>,
 }
 
 /// A flow's text with all that is known about it.

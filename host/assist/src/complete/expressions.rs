@@ -93,10 +93,17 @@ pub(super) fn offers(context: &Context<'_>, spot: &Spot<'_>) -> (Vec<Offer>, Ran
             found
         }
     };
-    (offers, range)
+    // In a text in quotes, the quotes of an argument are escaped.
+    let style = spot.scalar.style;
+    let escaped = |offer: Offer| match style {
+        Style::Single | Style::Double => Offer { insert: super::quoted(&offer.insert, style), ..offer },
+        _ => offer,
+    };
+    (offers.into_iter().map(escaped).collect(), range)
 }
 
-/// Returns the names of values. Those whose members fit the steps that follow come first; others are left out if some fit.
+/// Returns the names of values. Those whose members fit the steps that follow come first; others are left out if some
+/// fit.
 fn roots(known: &[Known], path: &PathAt, style: Style) -> Vec<Offer> {
     let mut found: Vec<(u8, Offer)> = Vec::new();
     // In a text without quotes, brackets may end the text.
@@ -118,8 +125,8 @@ fn roots(known: &[Known], path: &PathAt, style: Style) -> Vec<Offer> {
     found.into_iter().map(|(_, offer)| offer).collect()
 }
 
-/// Returns how badly steps fit values of these schemas: 0 if the schemas name all of them, 1 if they do not tell, 2 if a
-/// member cannot exist.
+/// Returns how badly steps fit values of these schemas: 0 if the schemas name all of them, 1 if they do not tell, 2 if
+/// a member cannot exist.
 fn misfit(mut schemas: Vec<Schema<'_>>, steps: &[PathStep]) -> u8 {
     for step in steps {
         let properties: Vec<_> = schemas.iter().flat_map(|schema| schema.properties()).collect();
@@ -145,11 +152,13 @@ fn members(context: &Context<'_>, known: &[Known], path: &PathAt, step: usize, i
             .map(|name| Offer::new(&name.name, CompletionKind::Name, &name.detail))
             .collect();
     }
-    let mut found: Vec<(u8, Offer)> = Vec::new();
-    for schema in schemas_of(known, context.flow, path, step) {
+    let (mut found, mut seen) = (Vec::<(u8, Offer)>::new(), HashSet::new());
+    // A name that ends the quotes around it would be another name.
+    let is_writable = |name: &str| is_plain_name(name) || (is_quoted && !name.contains(['"', '\'', '\\', '\n']));
+    let schemas = schemas_of(known, context.flow, path, step);
+    for schema in &schemas {
         for property in schema.properties() {
-            let is_known = found.iter().any(|(_, offer)| offer.label == property.name);
-            if is_known || property.name.contains(MARK) || !(is_quoted || is_plain_name(property.name)) {
+            if property.name.contains(MARK) || !is_writable(property.name) || !seen.insert(property.name) {
                 continue;
             }
             // The steps behind the typed one.
@@ -195,18 +204,17 @@ fn table(kind: FunctionKind, is_called: bool, argument: &str) -> Vec<Offer> {
     found.retain(|function| is_plain_name(function.name()));
     if is_called {
         let fits = |function: &&Function| match argument {
-            ")" => arguments_of(function).iter().all(|argument| argument.contains('=')),
-            _ => !arguments_of(function).is_empty(),
+            ")" => !needs_arguments(function),
+            _ => needs_arguments(function) || function.optional_arguments().next().is_some(),
         };
         found.retain(fits);
     }
     found.sort_by_key(|function| {
-        let takes = function.signature.contains('(');
-        let needs = arguments_of(function).iter().any(|argument| !argument.contains('='));
-        let is_named = arguments_of(function).iter().any(|name| name.split('=').next() == Some(argument))
+        let is_named = function.optional_arguments().any(|name| name == argument)
             || (function.name() == "map" && argument == "attribute");
         let common = COMMON.iter().position(|name| *name == function.name()).unwrap_or(COMMON.len());
-        (is_called && !is_named && is_word(argument), if is_called { !takes } else { needs }, common)
+        let is_unlikely = if is_called { !function.signature.contains('(') } else { needs_arguments(function) };
+        (is_called && !is_named && is_plain_name(argument), is_unlikely, common)
     });
     let offer = |function: &Function| {
         let insert = if is_called { function.name().to_owned() } else { with_arguments(function) };
@@ -230,33 +238,29 @@ fn calls(spot: &Spot<'_>, is_called: bool, argument: &str) -> Vec<Offer> {
     found
 }
 
-fn is_word(argument: &str) -> bool {
-    is_plain_name(argument)
-}
-
-/// Returns the arguments in a signature, such as `length=255`.
-fn arguments_of(function: &Function) -> Vec<&'static str> {
-    let inside =
-        function.signature.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map(|(inside, _)| inside);
-    inside.into_iter().flat_map(|inside| inside.split(", ")).filter(|argument| !argument.is_empty()).collect()
+/// Returns true if each use of a function has an argument: if its signature names one without a value.
+fn needs_arguments(function: &Function) -> bool {
+    let arguments = function.signature.split_once('(').map_or("", |(_, arguments)| arguments);
+    arguments.trim_end_matches(')').split(", ").any(|argument| !argument.is_empty() && !argument.contains('='))
 }
 
 /// Returns the use of a function, with the arguments of its example if it needs some.
 fn with_arguments(function: &Function) -> String {
     let name = function.name();
-    let needs = arguments_of(function).iter().any(|argument| !argument.contains('='));
     let after = || {
         let at = function.example.find(&format!("{name}("))? + name.len();
         let rest = &function.example[at..];
-        let end = rest.find(')')?;
-        let written = &rest[..=end];
+        let expression = Expression::new(rest, 0..rest.len());
+        let close = (0..expression.tokens.len()).find(|index| expression.word(*index) == ")")?;
+        let written = &rest[..expression.tokens[close].range.end];
         // A name in the example is not known here.
-        let expression = Expression::new(written, 0..written.len());
-        (expression.paths().is_empty() && written.matches('(').count() == 1).then_some(written)
+        let inside = Expression::new(written, 0..written.len());
+        let is_nested = (1..close).any(|index| inside.word(index) == "(");
+        (inside.paths().is_empty() && !is_nested).then_some(written)
     };
-    match (needs || function.kind == FunctionKind::Call, function.kind) {
-        (true, _) => format!("{name}{}", after().unwrap_or("()")),
-        (false, _) => name.to_owned(),
+    match needs_arguments(function) || function.kind == FunctionKind::Call {
+        true => format!("{name}{}", after().unwrap_or("()")),
+        false => name.to_owned(),
     }
 }
 
@@ -270,7 +274,7 @@ fn arguments(expression: &Expression<'_>, index: usize) -> Vec<Offer> {
             "(" => {
                 let name = at.checked_sub(1).map_or("", |at| expression.word(at));
                 let of_name = flowcell_contract::functions::functions_named(name);
-                let names = of_name.flat_map(arguments_of).filter_map(|argument| argument.split('=').next());
+                let names = of_name.flat_map(Function::optional_arguments);
                 return names.map(|name| Offer::new(name, CompletionKind::Value, "an argument")).collect();
             }
             _ => {}

@@ -25,7 +25,7 @@ pub(super) fn ids(context: &Context<'_>, located: &Located<'_>, role: Role) -> V
             let is_special = edge.member("when").is_some() || edge.member("on").is_some();
             match (role, end("from"), end("to")) {
                 (Role::EdgeFrom, _, Some(to)) => sources(flow, to, is_special, &named_in(flow, edge)),
-                (Role::EdgeTo, Some(from), _) => targets(flow, from, is_special),
+                (Role::EdgeTo, Some(from), _) => targets(flow, from, is_special, &context.marked.typed()),
                 _ => any_nodes(flow, located),
             }
         }
@@ -67,9 +67,10 @@ pub(super) fn edge_text(context: &Context<'_>, located: &Located<'_>, scalar: &S
     let fitting = match (before, after) {
         (Some(from), Some(to)) => {
             let before: HashSet<_> = sources(flow, to, is_special, &[]).into_iter().collect();
-            targets(flow, from, is_special).into_iter().filter(|node| before.contains(node)).collect()
+            let found = targets(flow, from, is_special, &context.marked.typed());
+            found.into_iter().filter(|node| before.contains(node)).collect()
         }
-        (Some(from), None) => targets(flow, from, is_special),
+        (Some(from), None) => targets(flow, from, is_special, &context.marked.typed()),
         (None, Some(to)) => {
             let mut found = sources(flow, to, is_special, &[]);
             if let Some(label) = parts.label.as_ref().map(|label| &scalar.text[label.clone()]) {
@@ -104,17 +105,17 @@ fn sources(flow: &Flow<'_>, to: usize, is_special: bool, named: &[usize]) -> Vec
         found.retain(|from| !is_loop(*from));
     }
     // An edge from elsewhere would leave the expressions of the node without the values that they read.
-    let gives: Vec<_> = missing.iter().map(|node| flow.reached(*node, false)).collect();
-    let is_needed = |from: &usize| gives.iter().any(|reached| reached[*from]);
+    let gives = flow.reached_from(&missing, false);
+    let is_needed = |from: &usize| gives[*from];
     if found.iter().any(is_needed) {
         found.retain(|from| is_needed(from) || named.contains(from));
     }
     // The condition of the edge reads nodes that run before it.
     let sees = |from: &usize| {
-        let before = flow.ancestors(*from);
+        let before: HashSet<_> = flow.ancestors(*from).into_iter().collect();
         named.iter().all(|named| named == from || before.contains(named))
     };
-    if found.iter().any(sees) {
+    if !named.is_empty() && found.iter().any(sees) {
         found.retain(sees);
     }
     found.sort_by_cached_key(|from| {
@@ -124,8 +125,9 @@ fn sources(flow: &Flow<'_>, to: usize, is_special: bool, named: &[usize]) -> Vec
     found
 }
 
-/// Returns the nodes to which an edge may lead from a node.
-fn targets(flow: &Flow<'_>, from: usize, is_special: bool) -> Vec<usize> {
+/// Returns the nodes to which an edge may lead from a node, and whose ids contain what is typed. Of very many nodes,
+/// only the nearest are ordered by what they read.
+fn targets(flow: &Flow<'_>, from: usize, is_special: bool, typed: &str) -> Vec<usize> {
     let mut found = linkable(flow, from);
     let known: HashSet<_> = flow.outgoing(from).filter(|_| !is_special).map(|edge| edge.to).collect();
     found.retain(|to| !known.contains(to));
@@ -134,10 +136,11 @@ fn targets(flow: &Flow<'_>, from: usize, is_special: bool) -> Vec<usize> {
     if !is_special {
         found.retain(|to| !is_loop(*to));
     }
+    found.retain(|to| flow.nodes[*to].id.to_lowercase().contains(typed));
     let is_start = |to: usize| flow.incoming(to).next().is_none();
     found.sort_by_key(|to| (!is_start(*to), distance(from, *to)));
-    found.truncate(MAX_COMPLETIONS);
-    found.sort_by_cached_key(|to| {
+    let near = MAX_COMPLETIONS.min(found.len());
+    found[..near].sort_by_cached_key(|to| {
         let missing = missing_ancestors(flow, *to);
         let needs = missing.contains(&from) || missing.iter().any(|node| reaching[*node]);
         (!needs, is_loop(*to), !is_start(*to), distance(from, *to))
@@ -172,6 +175,8 @@ fn missing_ancestors(flow: &Flow<'_>, node: usize) -> Vec<usize> {
             found.extend(named.filter(|named| !ancestors.contains(named) && *named != node));
         }
     });
+    found.sort_unstable();
+    found.dedup();
     found
 }
 

@@ -1,6 +1,9 @@
 //! Completions of keys, and of values that a schema lists.
 
+use std::collections::HashSet;
+
 use flowcell_contract::{NodeType, Trait};
+use flowcell_flow::ids::USE_KEYS;
 use serde_json::Value as Json;
 
 use super::{CompletionKind, Context, Offer, quoted};
@@ -14,8 +17,8 @@ use crate::{
     spots::Place,
 };
 
-/// Returns the keys that a map may have besides those that it has. `at` is the map and the member that is typed; without it
-/// the whole value is the word that is typed.
+/// Returns the keys that a map may have besides those that it has. `at` is the map and the member that is typed;
+/// without it the whole value is the word that is typed.
 pub(super) fn keys(
     context: &Context<'_>,
     located: &Located<'_>,
@@ -23,9 +26,11 @@ pub(super) fn keys(
     at: Option<(&Value, &Member)>,
     role: Role,
 ) -> Vec<Offer> {
-    let is_taken = |name: &str| {
-        at.is_some_and(|(map, typed)| map.members().iter().any(|member| member.name == name && member.key != typed.key))
-    };
+    let others = at.into_iter().flat_map(|(map, typed)| {
+        map.members().iter().filter(|member| member.key != typed.key).map(|member| member.name.as_str())
+    });
+    let taken: HashSet<_> = others.collect();
+    let is_taken = |name: &str| taken.contains(name);
     let file = &context.marked.file;
     let is_json =
         file.trim_start().starts_with('{') && at.is_none_or(|(_, typed)| !file[..typed.key.start].ends_with('"'));
@@ -40,10 +45,10 @@ pub(super) fn keys(
     // Keys of which a map has one, such as `type` and `use`.
     let exclusive: Vec<&str> = schemas.iter().flat_map(|schema| schema.one_of()).collect();
     let has_one = exclusive.iter().any(|name| is_taken(name));
-    let mut found: Vec<(u8, Offer)> = Vec::new();
+    let (mut found, mut known) = (Vec::<(u8, Offer)>::new(), HashSet::new());
     for schema in schemas {
         for property in schema.properties() {
-            let is_known = found.iter().any(|(_, offer)| offer.label == property.name);
+            let is_known = known.contains(property.name);
             // People remove the marks of an import, and do not write them.
             let is_wanted =
                 property.name != "approximated" && (!is_node || fits_node(&property, located, context, kind));
@@ -55,6 +60,7 @@ pub(super) fn keys(
             if value.is_some_and(|value| !property.schema.may_be(file, value) || is_odd(value)) {
                 continue;
             }
+            known.insert(property.name);
             let is_required = property.is_required || is_exclusive || (is_node && needs(&property, located, context));
             let example = kind.and_then(|kind| example(kind, located, property.name));
             let insert = match (has_colon, is_json) {
@@ -78,14 +84,11 @@ pub(super) fn keys(
     found.into_iter().map(|(_, offer)| offer).collect()
 }
 
-/// The keys of a node that uses a fragment.
-const KEYS_OF_USES: [&str; 9] = ["id", "use", "with", "after", "when", "join", "cancelRest", "policy", "undo"];
-
 /// Returns true if the node's type has a use for a key of nodes.
 fn fits_node(property: &Property<'_>, located: &Located<'_>, context: &Context<'_>, kind: Option<&NodeType>) -> bool {
     let node = located.node.map(|node| context.flow.nodes[node].value);
     let has = |name: &str| node.is_some_and(|node| node.member(name).is_some());
-    let Some(kind) = kind else { return !has("use") || KEYS_OF_USES.contains(&property.name) };
+    let Some(kind) = kind else { return !has("use") || USE_KEYS.contains(&property.name) };
     match property.name {
         "with" => false,
         "body" => kind.has(Trait::Body),
@@ -240,15 +243,18 @@ pub(super) fn values(
     value: &Value,
 ) -> Vec<Offer> {
     let style = value.style().unwrap_or(Style::Plain);
-    let mut found: Vec<Offer> = Vec::new();
+    let (mut found, mut known) = (Vec::new(), HashSet::new());
     for listed in schemas.iter().flat_map(|schema| schema.values()) {
         let text = listed.as_str().map_or_else(|| listed.to_string(), str::to_owned);
         let insert = if listed.is_string() { quoted(&text, style) } else { text.clone() };
-        if found.iter().all(|offer| offer.label != text) && (listed.is_string() || style == Style::Plain) {
+        if (listed.is_string() || style == Style::Plain) && known.insert(text.clone()) {
             found.push(Offer::new(text, CompletionKind::Value, "").with_insert(insert));
         }
     }
-    let is_field = matches!(in_graph(&located.steps), [Step::Key(list), Step::Item, Step::Key(input), _, ..] if list == "nodes" && input == "input");
+    let is_field = match in_graph(&located.steps) {
+        [Step::Key(list), Step::Item, Step::Key(input), _, ..] => list == "nodes" && input == "input",
+        _ => false,
+    };
     let is_alone = context.marked.file[value.range.clone()].trim_matches(['"', '\'']) == super::MARK;
     let Some(node) = located.node.filter(|_| found.is_empty() && is_field && is_alone) else { return found };
     let flow = context.flow;

@@ -20,8 +20,8 @@ struct Word {
     range: Range<usize>,
 }
 
-/// Finds the words of a flow: keys that a schema names, values that a schema lists, names of nodes and types, and all names in
-/// expressions.
+/// Finds the words of a flow: keys that a schema names, values that a schema lists, names of nodes and types, and all
+/// names in expressions.
 fn words(text: &str) -> Vec<Word> {
     let root = read(text);
     let flows: Vec<_> = Flow::all(text, &root, &CATALOG).collect();
@@ -213,6 +213,152 @@ fn broken_texts_are_completed() {
     assert!(offered("# comm§ent\nflow: { name: a }").is_empty());
 }
 
+const FRAGMENTS: &str = "flow: { name: a, vars: { rate: 2, fee: \"{{ flow.input.x }}\" } }
+fragments:
+  notify:
+    params: { channel: { type: string }, urgent: { enum: [low, high], default: low } }
+    nodes:
+      - { id: line, type: data.template, input: { template: \"{{ params.channel }}\" } }
+      - { id: post, type: control.noop, after: line, input: { value: INSIDE } }
+nodes:
+  - { id: pay, type: control.noop, input: { value: OUTSIDE } }
+  - { id: tell, use: USE, after: pay, with: { ARGUMENTS } }
+";
+
+/// A fragment is a graph of its own, with its parameters, and its uses take them as arguments.
+#[test]
+fn vars_fragments_and_their_uses_are_completed() {
+    let with = |place: &str, word: &str| {
+        let mut text = FRAGMENTS.replace(place, word);
+        for (other, word) in [("INSIDE", "1"), ("OUTSIDE", "1"), ("USE", "notify"), ("ARGUMENTS", "channel: ops")] {
+            text = text.replace(other, word);
+        }
+        offered(&text)
+    };
+    let has = |found: &[String], names: &[&str]| names.iter().all(|name| found.iter().any(|found| found == name));
+    let inside = with("INSIDE", "\"{{ § }}\"");
+    assert!(has(&inside, &["line", "params", "vars", "flow"]) && !has(&inside, &["pay"]), "{inside:?}");
+    let outside = with("OUTSIDE", "\"{{ § }}\"");
+    assert!(has(&outside, &["vars"]) && !has(&outside, &["line"]) && !has(&outside, &["params"]), "{outside:?}");
+    assert_eq!(with("OUTSIDE", "\"{{ vars.§ }}\""), ["rate", "fee"]);
+    assert_eq!(with("INSIDE", "\"{{ params.§ }}\""), ["channel", "urgent"]);
+    assert_eq!(with("USE", "§"), ["notify"]);
+    assert_eq!(with("ARGUMENTS", "§"), ["channel", "urgent"]);
+    assert_eq!(with("ARGUMENTS", "channel: ops, urgent: §"), ["low", "high"]);
+    let keys = offered(&FRAGMENTS.replace("USE, after: pay, with: { ARGUMENTS }", "notify, §").replace("INSIDE", "1"));
+    assert!(keys[0] == "with" && !has(&keys, &["input"]) && !has(&keys, &["type"]), "{keys:?}");
+}
+
+/// What is written into a text in quotes is escaped for them.
+#[test]
+fn functions_are_written_for_the_quotes_around_them() {
+    for (quote, escaped) in [("'", "replace(''"), ("\"", "replace('")] {
+        let text = format!(
+            "flow: {{ name: a }}\nnodes: [{{ id: x, type: control.noop, input: {{ value: {quote}{{{{ flow.input.a | \
+             repl§ }}}}{quote} }} }}]"
+        );
+        let (text, at) = at_cursor(&text);
+        let found = complete(&document(&text), at).into_iter().find(|found| found.label == "replace").unwrap();
+        let written = apply(&text, &[found.edit]);
+        assert!(written.contains(escaped), "{written}");
+        let value: serde_json::Value = serde_yaml::from_str(&written).unwrap();
+        let value = value["nodes"][0]["input"]["value"].as_str().unwrap();
+        assert!(value.starts_with("{{ flow.input.a | replace('") && value.ends_with(" }}"), "{written}");
+    }
+}
+
+/// Returns a flow with an expression in its last node, `x`.
+fn with_expression(nodes: &str, expression: &str) -> String {
+    format!(
+        "flow: {{ name: a, input: {{ q: {{ 'a\"b': 1, \"c'd\": 2, 'e f': 3, plain: 4 }} }} }}\nnodes:\n{nodes}  - {{ id: x, type: \
+         control.noop, input: {{ value: '{{{{ {expression} }}}}' }} }}\n"
+    )
+}
+
+#[test]
+fn names_that_would_end_their_quotes_are_not_offered() {
+    assert_eq!(offered(&with_expression("", "flow.input.q[\"§\"]")), ["e f", "plain"]);
+    assert_eq!(offered(&with_expression("", "flow.input.q.§")), ["plain"]);
+}
+
+#[test]
+fn only_optional_arguments_are_offered_by_their_names() {
+    assert_eq!(offered(&with_expression("", "flow.input.q | truncate(§=1)")), ["length", "end", "words"]);
+    assert_eq!(offered(&with_expression("", "1 | money(\"EUR\", §=1)")), ["point", "group"]);
+    // The default value of the separator has a comma and a space.
+    let found = complete_at(&with_expression("", "[1] | joi§"));
+    assert_eq!(found[0].edit.text, "join");
+}
+
+/// Returns what is offered at `§`.
+fn complete_at(text: &str) -> Vec<Completion> {
+    let (text, at) = at_cursor(text);
+    complete(&document(&text), at)
+}
+
+#[test]
+fn facts_and_recorded_members_are_offered_where_they_have_values() {
+    let node = "  - { id: a, type: control.if, input: { condition: true } }\n";
+    let after = |expression: &str| with_expression(node, expression).replace("id: x,", "id: x, after: a,");
+    let members = offered(&after("a.§"));
+    for name in ["condition", "skipped", "cancelled", "failed", "attempts", "error"] {
+        assert!(members.iter().any(|member| member == name), "{name} of {members:?}");
+    }
+    assert_eq!(offered(&after("task.§")), ["id", "pass"]);
+    assert!(offered(&after("§")).contains(&"inbound".to_owned()));
+    // An edge that only orders its nodes leads no value to them.
+    let ordered = |inbound: bool| {
+        let edge = format!("edges: [{{ from: a, to: x, inbound: {inbound} }}]\n");
+        offered(&(with_expression(node, "§") + &edge))
+    };
+    assert!(ordered(true).contains(&"inbounds".to_owned()));
+    let found = ordered(false);
+    assert!(found.contains(&"a".to_owned()) && !found.iter().any(|name| name.starts_with("inbound")), "{found:?}");
+}
+
+#[test]
+fn the_members_of_a_template_have_the_schemas_of_their_values() {
+    let text = |template: &str| {
+        format!(
+            "nodes:\n  - {{ id: a, type: control.if, input: {{ condition: true }} }}\n  - {{ id: b, type: data.template, after: \
+             a, input: {{ template: '{{{{ {template} }}}}', values: {{ own: {{ first: 1 }}, of: '{{{{ a }}}}', template: {{ \
+             t: 1 }}, plain: x }} }} }}\n"
+        )
+    };
+    assert_eq!(offered(&text("own.§")), ["first"]);
+    assert_eq!(offered(&text("of.cond§")), ["condition"]);
+    assert_eq!(offered(&text("values.own.§")), ["first"]);
+    // The field of the same name is another value.
+    assert_eq!(offered(&text("template.§")), ["t"]);
+    assert!(offered(&text("§")).starts_with(&["values".into(), "own".into(), "of".into()]));
+    assert!(offered(&text("plain.§")).is_empty());
+}
+
+#[test]
+fn expressions_that_are_too_large_are_read_up_to_the_limit() {
+    let long = "é".repeat(flowcell_expr::limits::EXPRESSION_BYTES);
+    let (text, at) = at_cursor(&with_expression("", &format!("\"{long}\" ~ flow.§")));
+    assert!(complete(&document(&text), at).is_empty());
+    let short = "é".repeat(1_000);
+    assert_eq!(offered(&with_expression("", &format!("\"{short}\" ~ flow.inp§"))), ["input"]);
+}
+
+/// All ids fit at first, and one of them after further letters.
+#[test]
+fn ends_of_edges_beyond_the_limit_are_found_by_their_letters() {
+    let count = MAX_COMPLETIONS + 150;
+    let nodes: Vec<_> = (0..count).map(|number| format!("{{ id: n{number}, type: control.noop }}")).collect();
+    let text = |edge: &str| format!("nodes: [{}]\nedges: [{edge}]\n", nodes.join(", "));
+    let last = format!("n{}", count - 1);
+    for edge in ["{ from: n0, to: § }", "'n0 -> §'", "{ from: n0, to: n§ }"] {
+        assert_eq!(offered(&text(edge)).len(), MAX_COMPLETIONS, "{edge}");
+    }
+    for edge in ["{ from: n0, to: N34§ }", "'n0 -> n34§'", "'n0 -> n34§ -> n1'"] {
+        let found = offered(&text(edge));
+        assert!(found.contains(&last) && found.len() == 11, "{edge}: {found:?}");
+    }
+}
+
 #[test]
 fn hostile_texts_and_places_offer_nothing_or_something() {
     let deep = "{ a: ".repeat(5_000);
@@ -231,6 +377,34 @@ fn hostile_texts_and_places_offer_nothing_or_something() {
             complete(&document(text), at);
         }
     }
+    // Many members, parameters, owners and conditions.
+    let many = |part: &dyn Fn(usize) -> String| (0..20_000).map(part).collect::<Vec<_>>().join(", ");
+    let members = many(&|number| format!("m{number}: 1"));
+    let params = format!("fragments: {{ f: {{ params: {{ {members} }}, nodes: [] }} }}\n");
+    let texts = [
+        format!("{params}nodes: [{{ id: a, use: f, with: {{ {members}, § }} }}]"),
+        format!("{params}nodes: [{{ id: a, use: f, with: {{ § }} }}]"),
+        format!(
+            "fragments: {{ f: {{ nodes: [{{ id: a, type: control.noop, input: {{ value: '{{{{ params.§ }}}}' }} }}], params: {{ {members} }} }} }}"
+        ),
+        format!(
+            "flow: {{ input: {{ {members} }} }}\nnodes: [{{ id: a, type: control.noop, input: {{ value: '{{{{ flow.input.§ }}}}' }} }}]"
+        ),
+        format!(
+            "fragments: {{ f: {{ params: {{ p: {{ enum: [{}] }} }}, nodes: [] }} }}\nnodes: [{{ id: a, use: f, with: {{ p: § }} }}]",
+            many(&|number| format!("e{number}"))
+        ),
+    ];
+    for text in texts {
+        let (text, at) = at_cursor(&text);
+        complete(&document(&text), at);
+    }
+    let owners =
+        many(&|number| format!("{{ id: n{number}, type: control.scope, body: [n{}], when: 'n1.x' }}", number + 1));
+    let (text, at) = at_cursor(&format!(
+        "nodes: [{owners}, {{ id: n20000, type: control.noop, input: {{ value: '{{{{ § }}}}' }} }}]"
+    ));
+    complete(&document(&text), at);
     let huge = "a".repeat(flowcell_flow::limits::DOCUMENT_BYTES + 1);
     assert!(complete(&document(&huge), 5).is_empty());
 }
@@ -246,7 +420,8 @@ fn beginnings_of_examples_are_completed() {
     }
 }
 
-/// Prints the times of requests in flows of three lengths: `cargo test -p flowcell-assist --release -- --ignored --nocapture`.
+/// Prints the times of requests in flows of three lengths: `cargo test -p flowcell-assist --release -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn times_of_requests() {

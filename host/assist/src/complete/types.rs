@@ -155,8 +155,8 @@ fn members_read(flow: &Flow<'_>, id: &str) -> HashSet<String> {
     found
 }
 
-/// Returns the edges in text of the flow itself.
+/// Returns the edges in text outside of bodies.
 fn edge_texts(flow: &Flow<'_>) -> Vec<Scalar> {
-    let items = flow.root.member("edges").map(Value::items).unwrap_or_default();
+    let items = flow.graph().member("edges").map(Value::items).unwrap_or_default();
     items.iter().filter_map(|item| Scalar::new(flow.file, item)).collect()
 }

@@ -8,7 +8,8 @@ use flowcell::{
 };
 use flowcell_assist::{
     Document, Edit, Surroundings,
-    complete::{CompletionKind, complete},
+    complete::{CompletionKind, MAX_COMPLETIONS, complete},
+    diagnose,
     fixes::{fixes, marked},
     highlight::{self, WordKind},
     hover::hover,
@@ -102,7 +103,6 @@ impl About<'_> {
             flows: editing.flows().to_vec(),
             capabilities: editing.capabilities(),
             secrets: editing.secrets().to_vec(),
-            files: Vec::new(),
         };
         let document = Document { text: &self.source.text, catalog: editing.catalog(), surroundings: &surroundings };
         answer(&document, &edit)
@@ -141,7 +141,7 @@ fn completion(about: &About<'_>, _: &mut Vec<String>) -> Result<Value, RequestEr
         item
     };
     let items: Vec<_> = found.iter().enumerate().map(item).collect();
-    Ok(json!({ "isIncomplete": false, "items": items }))
+    Ok(json!({ "isIncomplete": found.len() == MAX_COMPLETIONS, "items": items }))
 }
 
 fn explain(about: &About<'_>, _: &mut Vec<String>) -> Result<Value, RequestError> {
