@@ -1,12 +1,19 @@
 //! Definitions and references of nodes, flows and files, and the renaming of nodes.
 
+mod written_out;
+
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
-use flowcell_contract::Catalog;
-use flowcell_flow::{CheckContext, Graph, Source, graph::Reference};
+use flowcell_flow::{
+    CheckContext, Graph, Severity, Source,
+    graph::Reference,
+    ids::{self, ID_HELP},
+};
+
+use self::written_out::renamed_ids;
 
 use crate::{
     Document, Edit, apply,
@@ -97,8 +104,8 @@ pub struct Renamed {
     pub left: Vec<Range<usize>>,
 }
 
-/// Renames the node at a byte: its id, and every edge, body, condition and expression that names it. A flow without errors
-/// keeps its graph. The error says why the node cannot get the name.
+/// Renames the node at a byte: its id, and every edge, body, condition and expression that names it. A flow without
+/// errors keeps its graph. The error says why the node cannot get the name.
 pub fn rename(
     document: &Document<'_>,
     name: &str,
@@ -109,41 +116,42 @@ pub fn rename(
     let Some((old, _)) = node_at(document, at) else {
         return Err("no id of a node at this place; move the cursor to one".into());
     };
-    check_id(new_id)?;
+    ids::check_id(new_id).map_err(|message| match ids::is_id(new_id) {
+        true => format!("{message}; choose another id"),
+        false => format!("{message}: {ID_HELP}"),
+    })?;
+    let has_other_meaning =
+        || format!("`{new_id}` has another meaning in this flow, so that expressions would read other values");
     let renamed = with_flow(document, at, |flow| {
-        let taken = flow.find(new_id).is_some() && new_id != old;
-        Some(if taken {
-            Err(format!("the flow has a node `{new_id}` already; choose another id"))
-        } else {
-            Ok(edits(flow, &old, new_id))
+        // These names are refused here, too, because a flow with errors is not checked below.
+        let is_root = match new_id {
+            "params" => flow.root.member("fragments").is_some(),
+            "vars" => flow.head().is_some_and(|head| head.member("vars").is_some()),
+            _ => false,
+        };
+        Some(match () {
+            () if flow.find(new_id).is_some() && new_id != old => {
+                Err(format!("the flow has a node `{new_id}` already; choose another id"))
+            }
+            () if is_root => Err(format!("{}; choose another id", has_other_meaning())),
+            () => Ok(edits(flow, at, &old, new_id)),
         })
     });
     let renamed = renamed.unwrap_or_else(|| Err("this text is no flow of nodes and edges".into()))?;
-    let before = graph(name, document.text, document.catalog, context);
-    let after = graph(name, &apply(document.text, &renamed.edits), document.catalog, context);
-    match (before, after) {
+    let check = |text: String| flowcell_flow::load(&Source { name: name.to_owned(), text }, document.catalog, context);
+    let before = check(document.text.to_owned());
+    let after = check(apply(document.text, &renamed.edits));
+    match (before.graph, after.graph) {
         (Some(before), Some(after)) if shape(&before) == shape(&after) => Ok(renamed),
-        (Some(_), _) => {
-            let why =
-                format!("`{new_id}` has another meaning in this flow, so that expressions would read other values");
-            Err(format!("{why}; choose another id"))
+        (Some(_), Some(_)) => Err(format!("{}; choose another id", has_other_meaning())),
+        (Some(_), None) => {
+            let error = after.diagnostics.into_iter().find(|found| found.severity == Severity::Error);
+            let why = error.map_or_else(String::new, |error| format!(": {}", error.message));
+            Err(format!("with the id `{new_id}` the flow has an error{why}; choose another id"))
         }
         // A flow with errors has no graph to compare with.
         (None, _) => Ok(renamed),
     }
-}
-
-fn check_id(id: &str) -> Result<(), String> {
-    let is_start = |sign: char| sign.is_ascii_alphabetic() || sign == '_';
-    let is_part = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '-');
-    match id.starts_with(is_start) && id.len() <= 64 && id.chars().all(is_part) {
-        true => Ok(()),
-        false => Err("an id starts with a letter or `_`, and has at most 64 letters, digits, `_` and `-`".into()),
-    }
-}
-
-fn graph(name: &str, text: &str, catalog: &Catalog, context: &dyn CheckContext) -> Option<Graph> {
-    flowcell_flow::load(&Source { name: name.to_owned(), text: text.to_owned() }, catalog, context).graph
 }
 
 /// Returns the nodes, the edges and the values that expressions read, without any id.
@@ -180,7 +188,7 @@ fn shape(graph: &Graph) -> String {
     format!("{:?} {outputs:?}", nodes.chain(edges).chain(bodies).collect::<Vec<_>>())
 }
 
-fn edits(flow: &Flow<'_>, old: &str, new: &str) -> Renamed {
+fn edits(flow: &Flow<'_>, at: usize, old: &str, new: &str) -> Renamed {
     let mut edits: Vec<Edit> = Vec::new();
     for found in flow.uses.iter().filter(|found| found.id == old) {
         edits.push(Edit { range: found.range.clone(), text: new.to_owned() });
@@ -215,30 +223,40 @@ fn edits(flow: &Flow<'_>, old: &str, new: &str) -> Renamed {
     });
     edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
     edits.dedup();
-    Renamed { left: left(flow.file, old, &edits), edits }
+    Renamed { left: left(flow, old, &renamed_ids(flow.file, at, old, new), &edits), edits }
 }
 
-/// Returns the places of an id, as a word, that no edit changes.
-fn left(text: &str, id: &str, edits: &[Edit]) -> Vec<Range<usize>> {
+/// Returns the places of an id, as a word, that no edit changes, and those of the ids that its node has where a
+/// fragment is used. `edits` are in the order of the text.
+fn left(flow: &Flow<'_>, id: &str, renamed: &HashMap<String, String>, edits: &[Edit]) -> Vec<Range<usize>> {
+    let text = flow.file;
     let is_part = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '-');
-    let places = text.match_indices(id).map(|(at, found)| at..at + found.len()).filter(|range| {
-        let before = text[..range.start].chars().next_back().is_some_and(is_part);
-        let after = text[range.end..].chars().next().is_some_and(is_part);
+    let mut at = 0;
+    let words = text.split_inclusive(|sign| !is_part(sign)).map(|piece| {
+        let (start, word) = (at, piece.trim_end_matches(|sign| !is_part(sign)));
+        at += piece.len();
+        (word, start..start + word.len())
+    });
+    let places = words.filter(|(word, range)| {
+        let is_meant = if *word == id { flow.contains(range.start) } else { renamed.contains_key(*word) };
         // A key of this name is a member of something else.
         let is_key = text[range.end..].starts_with(':');
-        let is_edited = edits.iter().any(|edit| edit.range.start <= range.start && range.end <= edit.range.end);
-        !before && !after && !is_key && !is_edited
+        let last = edits.partition_point(|edit| edit.range.start <= range.start).checked_sub(1);
+        let is_edited = last.is_some_and(|last| range.end <= edits[last].range.end);
+        is_meant && !is_key && !is_edited
     });
-    places.take(MAX_LEFT).collect()
+    places.map(|(_, range)| range).take(MAX_LEFT).collect()
 }
 
-/// Renames a node in the test cases of its flow: in `answers`, `given`, `calls` and `route`, and in `outputs` if the flow
-/// declares none, so that they are the outputs of its nodes.
-pub fn rename_in_cases(text: &str, old: &str, new: &str, has_outputs: bool) -> Vec<Edit> {
-    if is_too_large(text) {
+/// Renames a node in the test cases of its flow: in `answers`, `given`, `calls` and `route`, and in `outputs` if the
+/// flow declares none, so that they are the outputs of its nodes. `flow` is the text of the flow before the renaming,
+/// with a byte in the graph of the node. Of a use of a fragment, the nodes inside get other ids, too.
+pub fn rename_in_cases(text: &str, (flow, at): (&str, usize), old: &str, new: &str) -> Vec<Edit> {
+    if is_too_large(text) || is_too_large(flow) {
         return Vec::new();
     }
-    let root = read(text);
+    let (root, renamed) = (read(text), renamed_ids(flow, at, old, new));
+    let has_outputs = read(flow).member("flow").is_some_and(|head| head.member("outputs").is_some());
     let mut edits = Vec::new();
     for case in root.member("cases").map(Value::items).unwrap_or_default() {
         let mut addresses: Vec<Range<usize>> = Vec::new();
@@ -257,27 +275,23 @@ pub fn rename_in_cases(text: &str, old: &str, new: &str, has_outputs: bool) -> V
             .filter(|outputs| !has_outputs && matches!(outputs.kind, Kind::Map(_)));
         addresses.extend(outputs.map(Value::members).unwrap_or_default().iter().map(|member| member.key.clone()));
         for range in addresses {
-            edits.extend(
-                in_address(&text[range.clone()], old)
-                    .map(|at| Edit { range: range.start + at..range.start + at + old.len(), text: new.to_owned() }),
-            );
+            for (place, id) in in_address(&text[range.clone()]) {
+                let start = range.start + place;
+                let edit = |new: &String| Edit { range: start..start + id.len(), text: new.clone() };
+                edits.extend(renamed.get(id).map(edit));
+            }
         }
     }
     edits
 }
 
-/// Returns the places of an id in an address such as `each[3].pay`. Behind `/` stand nodes of called flows.
-fn in_address<'a>(address: &'a str, id: &'a str) -> impl Iterator<Item = usize> + 'a {
+/// Returns the ids in an address such as `each[3].pay`, with their places. Behind `/` stand nodes of called flows.
+fn in_address(address: &str) -> impl Iterator<Item = (usize, &str)> {
     let own = address.split('/').next().unwrap_or_default();
     let mut at = 0;
-    own.split('.').filter_map(move |part| {
+    own.split('.').map(move |part| {
         let start = at;
         at += part.len() + 1;
-        (part.split(['[', '#']).next() == Some(id)).then_some(start)
+        (start, part.split(['[', '#']).next().unwrap_or_default())
     })
-}
-
-/// Returns true if a flow declares its outputs.
-pub fn has_outputs(text: &str) -> bool {
-    read(text).member("flow").is_some_and(|flow| flow.member("outputs").is_some())
 }

@@ -5,8 +5,17 @@
 use super::*;
 use crate::kit::{CATALOG, Examples, at_cursor, document, examples};
 
+fn graph(name: &str, text: &str) -> Option<Graph> {
+    flowcell_flow::load(&Source { name: name.to_owned(), text: text.to_owned() }, &CATALOG, &Examples).graph
+}
+
 fn checked(name: &str, text: &str) -> Graph {
-    graph(name, text, &CATALOG, &Examples).unwrap_or_else(|| panic!("{name} has errors:\n{text}"))
+    graph(name, text).unwrap_or_else(|| panic!("{name} has errors:\n{text}"))
+}
+
+/// Returns the byte behind a part of a text.
+fn behind(text: &str, part: &str) -> usize {
+    text.find(part).unwrap() + part.len()
 }
 
 /// Returns the ids of a flow with the byte of each definition.
@@ -20,9 +29,8 @@ fn ids(text: &str) -> Vec<(String, usize)> {
 fn a_renamed_node_keeps_the_graph_of_every_example() {
     let mut renamed_nodes = 0;
     for source in examples() {
-        let before = graph(&source.name, &source.text, &CATALOG, &Examples);
         // An example that names a file or a secret of another place has errors here.
-        let Some(before) = before else { continue };
+        let Some(before) = graph(&source.name, &source.text) else { continue };
         for (id, at) in ids(&source.text) {
             // An id of the same length keeps the places in expressions, so that whole graphs can be compared.
             let same_length = format!("Zq{}", "j".repeat(id.len().saturating_sub(2)));
@@ -107,15 +115,24 @@ fn ids_that_mean_something_else_are_refused() {
     let at = FLOW.find("id: say").unwrap() + 5;
     let refused = |new: &str| rename(&document(FLOW), "a.yaml", at, new, &Examples).unwrap_err();
     assert!(refused("last").contains("already"));
-    assert!(refused("flow").contains("another meaning"));
+    for new in ["flow", "nodes", "inbound", "in", "none"] {
+        assert!(refused(new).contains("reserved word"), "{new}");
+    }
     for new in ["", "1a", "a b", "ä", "\u{202e}a", &"a".repeat(65)] {
-        assert!(refused(new).contains("starts with a letter"), "{new}");
+        assert!(refused(new).contains("start with a letter"), "{new}");
     }
     assert!(rename(&document(FLOW), "a.yaml", 0, "x", &Examples).unwrap_err().contains("no id of a node"));
     let (text, at) = at_cursor(
         "flow: { name: a }\nnodes:\n  - { id: e§ach, type: control.foreach, input: { list: [1] }, body: [inner], bodyOutput: '{{ each.index }}' }\n  - { id: inner, type: control.noop, input: { value: '{{ item }}' } }\n",
     );
     assert!(rename(&document(&text), "a.yaml", at, "item", &Examples).is_err(), "the item has this name");
+    // The check says nothing about a flow with errors.
+    let broken = "flow: { name: a, vars: { x: 1 } }\nfragments: {}\nnodes: [{ id: a, type: unknown }]\n";
+    let renamed = |text: &str, new: &str| rename(&document(text), "a.yaml", behind(text, "id: "), new, &Examples);
+    for new in ["params", "vars"] {
+        assert!(renamed(broken, new).unwrap_err().contains("another meaning"), "{new}");
+    }
+    assert!(renamed("nodes: [{ id: a, type: unknown }]\n", "vars").is_ok());
 }
 
 #[test]
@@ -138,10 +155,141 @@ fn definitions_are_nodes_flows_and_files() {
 
 #[test]
 fn test_cases_are_renamed_by_their_addresses() {
-    let text = "cases:\n  - answers: { say: 'yes', 'each[1].say': 'no', other/say: x }\n    given: { say: { output: { say: 1 } } }\n    calls: [{ node: say, method: GET }]\n    expect: { route: [say, 'say', saying], outputs: { say: say } }\n";
-    let renamed = |has_outputs| apply(text, &rename_in_cases(text, "say", "speak", has_outputs));
-    let expected = "cases:\n  - answers: { speak: 'yes', 'each[1].speak': 'no', other/say: x }\n    given: { speak: { output: { say: 1 } } }\n    calls: [{ node: speak, method: GET }]\n    expect: { route: [speak, 'speak', saying], outputs: { say: say } }\n";
-    assert_eq!(renamed(true), expected);
-    assert_eq!(renamed(false), expected.replace("outputs: { say:", "outputs: { speak:"));
-    assert!(rename_in_cases("cases: [{ given: [", "say", "speak", true).is_empty());
+    let text = "cases:
+  - answers: { say: 'yes', 'each[1].say': 'no', other/say: x }
+    given: { say: { output: { say: 1 } } }
+    calls: [{ node: say, method: GET }]
+    expect: { route: [say, 'say', saying], outputs: { say: say } }
+";
+    let flow = |head: &str| format!("flow: {{ name: a{head} }}\nnodes: [{{ id: say, type: control.noop }}]\n");
+    let renamed = |flow: &str| apply(text, &rename_in_cases(text, (flow, behind(flow, "id: ")), "say", "speak"));
+    let expected = text
+        .replace("{ say: 'yes', 'each[1].say'", "{ speak: 'yes', 'each[1].speak'")
+        .replace("given: { say:", "given: { speak:")
+        .replace("node: say", "node: speak")
+        .replace("[say, 'say',", "[speak, 'speak',");
+    let with = flow(", outputs: { a: 1 }");
+    assert_eq!(renamed(&with), expected);
+    assert_eq!(renamed(&flow("")), expected.replace("outputs: { say:", "outputs: { speak:"));
+    assert!(rename_in_cases("cases: [{ given: [", (&with, behind(&with, "id: ")), "say", "speak").is_empty());
+}
+
+const USES: &str = "flow: { name: a, outputs: { x: \"{{ nodes['tell-it'] }}\" } }
+fragments:
+  outer:
+    nodes: [{ id: in-use, use: inner }, { id: post, type: control.noop }]
+  inner:
+    nodes: [{ id: line, type: control.noop }]
+nodes:
+  - { id: tell-it, use: outer }
+  - { id: more, use: inner, after: tell-it }
+  - { id: line, type: control.noop, after: more, input: { value: \"{{ nodes['tell-it'].tell_it_post }}\" } }
+  - { id: tell_it_own, type: control.noop }
+";
+
+/// The nodes in the use of a fragment have ids that begin with that of the use, also if fragments use others.
+#[test]
+fn test_cases_follow_the_ids_in_uses_of_fragments() {
+    let cases = "cases: [{ given: { tell-it: 1, 'tell-it[0].tell_it_post': 2, tell_it_in_use_line: 3, \
+                 tell_it_own: 4, 'more.more_line': 5, line: 6, tell_it_unknown: 7 } }]";
+    let renamed = |part: &str, old: &str, new: &str| {
+        let edits = rename_in_cases(cases, (USES, behind(USES, part)), old, new);
+        let given = apply(cases, &edits);
+        given.trim_start_matches("cases: [{ given: { ").trim_end_matches(" } }]").to_owned()
+    };
+    assert_eq!(
+        renamed("- { id: tell-it", "tell-it", "say-it"),
+        "say-it: 1, 'say-it[0].say_it_post': 2, say_it_in_use_line: 3, tell_it_own: 4, 'more.more_line': 5, line: 6, \
+         tell_it_unknown: 7"
+    );
+    // The flow and the fragment have a node with the same id.
+    assert_eq!(
+        renamed("inner:\n    nodes: [{ id: line", "line", "text"),
+        "tell-it: 1, 'tell-it[0].tell_it_post': 2, tell_it_in_use_text: 3, tell_it_own: 4, 'more.more_text': 5, \
+         line: 6, tell_it_unknown: 7"
+    );
+    assert_eq!(
+        renamed("- { id: line", "line", "text"),
+        "tell-it: 1, 'tell-it[0].tell_it_post': 2, tell_it_in_use_line: 3, tell_it_own: 4, 'more.more_line': 5, \
+         text: 6, tell_it_unknown: 7"
+    );
+    assert_eq!(
+        renamed("nodes: [{ id: in-use", "in-use", "b"),
+        "tell-it: 1, 'tell-it[0].tell_it_post': 2, tell_it_b_line: 3, tell_it_own: 4, 'more.more_line': 5, line: 6, \
+         tell_it_unknown: 7"
+    );
+}
+
+#[test]
+fn ids_in_uses_that_stay_are_listed_and_those_of_other_graphs_are_not() {
+    let left = |part: &str, new: &str| {
+        let renamed = rename(&document(USES), "a.yaml", behind(USES, part), new, &Examples).unwrap();
+        renamed.left.into_iter().map(|range| &USES[range]).collect::<Vec<_>>()
+    };
+    assert_eq!(left("- { id: tell-it", "say-it"), ["tell_it_post"]);
+    assert_eq!(left("id: post", "send"), ["tell_it_post"]);
+    assert!(left("inner:\n    nodes: [{ id: line", "text").is_empty());
+    assert!(left("- { id: line", "text").is_empty());
+}
+
+#[test]
+fn fragments_that_use_each_other_many_times_end() {
+    let uses =
+        |name: &str| (0..20).map(|number| format!("{{ id: u{number}, use: {name} }}")).collect::<Vec<_>>().join(", ");
+    let flow = format!(
+        "fragments: {{ a: {{ nodes: [{}] }}, b: {{ nodes: [{}] }} }}\nnodes: [{}]\n",
+        uses("b"),
+        uses("a"),
+        uses("a")
+    );
+    let cases = "cases: [{ given: { u3: 1 } }]";
+    // The ids in the uses change, and that of the flow's own node does not.
+    let edits = rename_in_cases(cases, (&flow, flow.find("u3").unwrap()), "u3", "x");
+    assert_eq!(edits, []);
+    let edits = rename_in_cases(cases, (&flow, flow.rfind("u3").unwrap()), "u3", "x");
+    assert_eq!(apply(cases, &edits), cases.replace("u3", "x"));
+}
+
+const SCRIPTS: &str = "flow: { name: a }
+fragments:
+  notify:
+    params: { text: {} }
+    nodes:
+      - { id: say, type: data.template, input: { template: \"{{ params.text }}\" } }
+      - { id: log, type: control.noop, after: say, input: { value: \"{{ say.text }}\" } }
+nodes:
+  - { id: say, type: control.noop, input: { value: 1 } }
+  - { id: tell, use: notify, with: { text: \"{{ say.value }}\" }, after: say }
+  - { id: run, type: script.run, after: say, input: { source: \"export function run() { return `{{ say }}` }\" } }
+  - { id: own_log, type: control.noop }
+";
+
+/// Arguments of fragments are renamed, scripts are not, and each fragment has ids of its own.
+#[test]
+fn arguments_are_renamed_and_scripts_stay() {
+    let renamed = |text: &str, part: &str| {
+        let renamed = rename(&document(text), "a.yaml", behind(text, part), "speak", &Examples).unwrap();
+        apply(text, &renamed.edits)
+    };
+    let expected = SCRIPTS
+        .replace("- { id: say, type: control.noop", "- { id: speak, type: control.noop")
+        .replace("{{ say.value }}\" }, after: say", "{{ speak.value }}\" }, after: speak")
+        .replace("after: say, input: { source", "after: speak, input: { source");
+    assert_eq!(renamed(SCRIPTS, "\nnodes:\n  - { id: "), expected);
+    let expected = SCRIPTS
+        .replace("- { id: say, type: data", "- { id: speak, type: data")
+        .replace("after: say, input: { value: \"{{ say.text", "after: speak, input: { value: \"{{ speak.text");
+    assert_eq!(renamed(SCRIPTS, "nodes:\n      - { id: "), expected);
+    // A script may come from another node, and a file may not.
+    let text = "nodes: [{ id: a, type: control.noop }, { id: b, type: script.run, after: a, input: { source: \"{{ a.x }}\" } }]";
+    assert!(renamed(text, "id: ").contains("\"{{ speak.x }}\""));
+    let text = text.replace("source:", "file:");
+    assert!(renamed(&text, "id: ").contains("\"{{ a.x }}\""));
+}
+
+#[test]
+fn a_renaming_names_the_error_that_it_would_make() {
+    let at = behind(SCRIPTS, "- { id: tell");
+    let refused = rename(&document(SCRIPTS), "a.yaml", at, "own", &Examples).unwrap_err();
+    assert!(refused.contains("the flow has an error: ") && refused.contains("`own_log`"), "{refused}");
 }

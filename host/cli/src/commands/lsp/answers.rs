@@ -20,6 +20,7 @@ use flowcell_assist::{
 use serde_json::{Value, json};
 
 use super::{
+use super::super::test::cases_path;
     request::{OpenFile, RequestError},
     shapes::{Lines, path_of, uri_of},
 };
@@ -192,8 +193,7 @@ fn rename(about: &About<'_>, notes: &mut Vec<String>) -> Result<Value, RequestEr
     let Renamed { edits, left } = renamed.map_err(RequestError::failed)?;
     let mut changes = json!({ about.uri: about.lines.edits(&edits) });
     if let Some((uri, text)) = cases_of(about) {
-        let has_outputs = references::has_outputs(&about.source.text);
-        let edits = references::rename_in_cases(&text, &old, new, has_outputs);
+        let edits = references::rename_in_cases(&text, (&about.source.text, at), &old, new);
         if !edits.is_empty() {
             changes[uri] = Lines::new(&text).edits(&edits);
         }
@@ -202,7 +202,7 @@ fn rename(about: &About<'_>, notes: &mut Vec<String>) -> Result<Value, RequestEr
         let line = |range: &Range<usize>| (about.lines.position(range.start).line + 1).to_string();
         let shown: Vec<_> = left.iter().take(MAX_SHOWN_LINES).map(line).collect();
         let more = if left.len() > MAX_SHOWN_LINES { ", …" } else { "" };
-        notes.push(format!("`{old}` stays in plain text: line {}{more}", shown.join(", ")));
+        notes.push(format!("the rename leaves `{old}` as it is in line {}{more}", shown.join(", ")));
     }
     Ok(json!({ "changes": changes }))
 }
@@ -210,7 +210,7 @@ fn rename(about: &About<'_>, notes: &mut Vec<String>) -> Result<Value, RequestEr
 /// Returns the test cases beside a flow: their URI, and their text as the editor or the disk has it.
 fn cases_of(about: &About<'_>) -> Option<(String, String)> {
     let path = path_of(about.uri)?;
-    let cases = path.with_extension("test.yaml");
+    let cases = cases_path(&path);
     let uri = uri_of(&cases)?;
     let text = about.files.get(&uri).map(|file| file.text.clone()).or_else(|| fs::read_to_string(&cases).ok())?;
     Some((uri, text))

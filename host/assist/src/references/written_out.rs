@@ -1,0 +1,51 @@
+//! The ids of nodes after the uses of fragments are written out: the node `post` of the use `tell` has the id
+//! `tell_post`.
+
+use std::collections::HashMap;
+
+use flowcell_contract::Catalog;
+use flowcell_flow::limits::{BODY_DEPTH, NODES};
+
+use crate::{
+    flow::Flow,
+    reading::{Value, read},
+};
+
+/// Returns the ids that change if a node gets another id, with the new ones. The node is in the graph at a byte: in the
+/// flow itself, or in a fragment. Of more nodes than a flow may have, the result knows only some.
+pub(super) fn renamed_ids(text: &str, at: usize, old: &str, new: &str) -> HashMap<String, String> {
+    let (root, catalog) = (read(text), Catalog::default());
+    let flows: Vec<_> = Flow::all(text, &root, &catalog).collect();
+    // The flow itself comes first, and then the fragments.
+    let names = root.member("fragments").map(Value::members).unwrap_or_default();
+    let fragments: HashMap<_, _> = names.iter().zip(1..).map(|(member, index)| (member.name.as_str(), index)).collect();
+    let here = flows.iter().rposition(|flow| flow.contains(at));
+    let mut renamed = HashMap::new();
+    // The graphs to read, with the beginnings of their old and new ids, and the number of uses around them.
+    let mut next = vec![(0, String::new(), String::new(), 0)];
+    let mut count = 0;
+    while let Some((index, old_start, new_start, depth)) = next.pop() {
+        let Some(flow) = flows.get(index) else { continue };
+        for node in &flow.nodes {
+            count += 1;
+            if count > NODES {
+                return renamed;
+            }
+            let id = if here == Some(index) && node.id == old { new } else { node.id.as_str() };
+            let (old_id, new_id) = (format!("{old_start}{}", node.id), format!("{new_start}{id}"));
+            let used = flow.text(node.value.member("use")).and_then(|(name, _)| fragments.get(name.as_str()).copied());
+            if let Some(used) = used.filter(|_| depth < BODY_DEPTH) {
+                next.push((used, start_of_copies(&old_id), start_of_copies(&new_id), depth + 1));
+            }
+            if old_id != new_id {
+                renamed.insert(old_id, new_id);
+            }
+        }
+    }
+    renamed
+}
+
+/// Returns the beginning of the ids of the nodes in a use of a fragment.
+fn start_of_copies(id: &str) -> String {
+    id.replace('-', "_") + "_"
+}
