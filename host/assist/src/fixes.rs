@@ -5,7 +5,7 @@ use std::ops::Range;
 use flowcell_contract::Catalog;
 use flowcell_flow::{CheckContext, Diagnostic, Source};
 
-use crate::{Edit, apply, positions::LineIndex};
+use crate::{Edit, apply, diagnose, positions::LineIndex};
 
 /// Maximum number of corrections of one diagnostic.
 const MAX_FIXES: usize = 8;
@@ -27,19 +27,28 @@ pub fn marked(text: &str, index: &LineIndex, diagnostic: &Diagnostic) -> Range<u
     start..end.max(start)
 }
 
-/// Returns the corrections that the help of a diagnostic names. Each of them was tried: without this diagnostic, and without
-/// new errors.
-pub fn fixes(source: &Source, diagnostic: &Diagnostic, catalog: &Catalog, context: &dyn CheckContext) -> Vec<Fix> {
+/// Returns the corrections of a diagnostic: the one that it carries, and those that its help names. Each of them was
+/// tried: the text has this diagnostic no more, and no new errors. `before` are all diagnostics of the text, as
+/// [`diagnose`] returns them.
+pub fn fixes(
+    source: &Source,
+    (diagnostic, before): (&Diagnostic, &[Diagnostic]),
+    catalog: &Catalog,
+    context: &dyn CheckContext,
+) -> Vec<Fix> {
     let index = LineIndex::new(&source.text);
     let range = marked(&source.text, &index, diagnostic);
-    let before = errors(source, catalog, context);
+    let carried = diagnostic.fix.as_ref().map(|fix| {
+        let [start, end] =
+            [fix.column, fix.column + fix.len].map(|at| index.offset_of_column(&source.text, fix.line, at));
+        Edit { range: start..end.max(start), text: fix.text.clone() }
+    });
+    let named = candidates(&source.text, range, diagnostic).into_iter().filter(|edit| Some(edit) != carried.as_ref());
+    let candidates: Vec<_> = carried.iter().cloned().chain(named).take(MAX_FIXES).collect();
     let mut found = Vec::new();
-    for edit in candidates(&source.text, range, diagnostic).into_iter().take(MAX_FIXES) {
-        let after = errors(
-            &Source { text: apply(&source.text, std::slice::from_ref(&edit)), ..source.clone() },
-            catalog,
-            context,
-        );
+    for edit in candidates {
+        let corrected = Source { text: apply(&source.text, std::slice::from_ref(&edit)), ..source.clone() };
+        let after = diagnose(&corrected, catalog, context);
         let is_same = |other: &Diagnostic| other.code == diagnostic.code && other.message == diagnostic.message;
         let count = |list: &[Diagnostic]| list.iter().filter(|other| is_same(other)).count();
         let is_new = |other: &Diagnostic| {
@@ -47,19 +56,15 @@ pub fn fixes(source: &Source, diagnostic: &Diagnostic, catalog: &Catalog, contex
         };
         // A text that YAML cannot read shows its other errors only afterwards.
         let may_add = diagnostic.code == "syntax";
-        if count(&after) < count(&before) && (may_add || !after.iter().any(is_new)) {
+        if count(&after) < count(before) && (may_add || !after.iter().any(is_new)) {
             found.push(Fix { title: format!("Write `{}`", edit.text.trim()), edit });
         }
     }
     found
 }
 
-fn errors(source: &Source, catalog: &Catalog, context: &dyn CheckContext) -> Vec<Diagnostic> {
-    flowcell_flow::load(source, catalog, context).diagnostics
-}
-
-/// Returns the changes that the help of a diagnostic may mean: each word in backquotes in place of the marked text, and a line
-/// in place of the whole line.
+/// Returns the changes that the help of a diagnostic may mean: each word in backquotes in place of the marked text, and
+/// a line in place of the whole line.
 fn candidates(text: &str, range: Range<usize>, diagnostic: &Diagnostic) -> Vec<Edit> {
     let Some(help) = diagnostic.help.as_deref() else { return Vec::new() };
     let words: Vec<&str> = help.split('`').skip(1).step_by(2).filter(|word| !word.contains('…')).collect();
@@ -99,7 +104,8 @@ fn part_edits(text: &str, range: &Range<usize>, word: &str) -> Vec<Edit> {
     if parts.len() < 2 || word.contains('.') { Vec::new() } else { parts.into_iter().rev().collect() }
 }
 
-/// Returns the change that replaces a line by a corrected one, with the indentation of the line unless the new one has its own.
+/// Returns the change that replaces a line by a corrected one, with the indentation of the line unless the new one has
+/// its own.
 fn line_edit(text: &str, at: usize, line: &str) -> Option<Edit> {
     let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let end = text[at..].find('\n').map_or(text.len(), |end| at + end);
@@ -124,7 +130,7 @@ mod tests {
     fn fixed(text: &str) -> Vec<String> {
         let source = Source { name: "a.yaml".into(), text: text.into() };
         let found = diagnose("a.yaml", text);
-        let fixes = found.iter().flat_map(|found| fixes(&source, found, &CATALOG, &Examples));
+        let fixes = found.iter().flat_map(|one| fixes(&source, (one, &found), &CATALOG, &Examples));
         fixes.map(|fix| apply(text, &[fix.edit])).collect()
     }
 
@@ -139,6 +145,36 @@ mod tests {
         let right = "flow:\n  name: a\nnodes:\n  - id: x\n    type: control.noop\n    input:\n      value: 1\n";
         let wrong = right.replace("  - id:", "  -id:");
         assert!(fixed(&wrong).contains(&right.to_owned()), "{:?}", fixed(&wrong));
+    }
+
+    #[test]
+    fn the_correction_that_a_diagnostic_carries_comes_first_and_is_tried() {
+        let text = "flow: { name: a }\nnodes: [{ id: x, type: control.nop }]\n";
+        let source = Source { name: "a.yaml".into(), text: text.into() };
+        let before = diagnose("a.yaml", text);
+        let texts = |diagnostic: &Diagnostic, before: &[Diagnostic]| {
+            let found = fixes(&source, (diagnostic, before), &CATALOG, &Examples);
+            found.into_iter().map(|fix| apply(text, &[fix.edit])).collect::<Vec<_>>()
+        };
+        let right = text.replace("control.nop", "control.noop");
+        let column = text.lines().nth(1).unwrap().find("control.nop").unwrap() + 1;
+        let carried = flowcell_flow::Fix { line: 2, column, len: "control.nop".len(), text: "control.noop".into() };
+        let with = |fix: flowcell_flow::Fix, help: Option<String>| {
+            let mut diagnostic = before[0].clone();
+            (diagnostic.fix, diagnostic.help) = (Some(fix), help);
+            diagnostic
+        };
+        assert_eq!(texts(&with(carried.clone(), None), &before), [right.clone()]);
+        let help = Some("write `control.if`, `control.noop` or `unknown`".to_owned());
+        let found = texts(&with(carried.clone(), help), &before);
+        assert_eq!(found[0], right);
+        assert_eq!(found.iter().filter(|text| **text == right).count(), 1, "the same correction is offered once");
+        // One beyond the text, one that breaks the text, and one of a diagnostic of something else than the text.
+        let wrong = |line, text: &str| flowcell_flow::Fix { line, text: text.into(), ..carried.clone() };
+        assert!(texts(&with(wrong(99, "control.noop"), None), &before).is_empty());
+        assert!(texts(&with(wrong(2, "}} {"), None), &before).is_empty());
+        assert!(texts(&with(flowcell_flow::Fix { column: 9_999, ..carried.clone() }, None), &before).is_empty());
+        assert!(texts(&before[0], &[]).is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fs, ops::Range, path::Path};
 
 use flowcell::{
     Host, Source,
+    host::editing::Editing,
     rewrite::{EdgeForm, is_same, rewrite_edges},
 };
 use flowcell_assist::{
@@ -19,14 +20,12 @@ use flowcell_assist::{
 };
 use serde_json::{Value, json};
 
-use super::{
 use super::super::test::cases_path;
+use super::{
     request::{OpenFile, RequestError},
     shapes::{Lines, path_of, uri_of},
 };
 
-/// The endings of flow files, in the order of the lookup.
-const ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
 /// Maximum number of lines that a message about a renaming lists.
 const MAX_SHOWN_LINES: usize = 10;
 /// Maximum number of diagnostics of a place whose corrections are tried.
@@ -94,19 +93,15 @@ impl About<'_> {
     }
 
     /// Calls `answer` with the text and everything around it.
-    fn with_document<T>(
-        &self,
-        answer: impl FnOnce(&Document<'_>, &dyn Fn() -> flowcell::host::editing::Editing) -> T,
-    ) -> T {
-        let edit = || self.host.edit(self.source);
-        let editing = edit();
+    fn with_document<T>(&self, answer: impl FnOnce(&Document<'_>, &Editing) -> T) -> T {
+        let editing = self.host.edit(self.source);
         let surroundings = Surroundings {
             flows: editing.flows().to_vec(),
             capabilities: editing.capabilities(),
             secrets: editing.secrets().to_vec(),
         };
         let document = Document { text: &self.source.text, catalog: editing.catalog(), surroundings: &surroundings };
-        answer(&document, &edit)
+        answer(&document, &editing)
     }
 
     fn folder(&self) -> &Path {
@@ -159,15 +154,12 @@ fn definition(about: &About<'_>, _: &mut Vec<String>) -> Result<Value, RequestEr
         let uri = path.is_file().then(|| uri_of(path)).flatten()?;
         Some(json!({ "uri": uri, "range": start() }))
     };
-    Ok(match about.with_document(|document, _| references::definition(document, at)) {
+    Ok(about.with_document(|document, editing| match references::definition(document, at) {
         None => Value::Null,
         Some(Definition::Node(range)) => json!({ "uri": about.uri, "range": about.lines.range(&range) }),
         Some(Definition::File(path)) => file(&about.folder().join(path)).unwrap_or_default(),
-        Some(Definition::Flow(name)) => {
-            let paths = ENDINGS.map(|ending| about.folder().join(format!("{name}.{ending}")));
-            paths.iter().find_map(|path| file(path)).unwrap_or_default()
-        }
-    })
+        Some(Definition::Flow(name)) => editing.paths_of(&name).iter().find_map(|path| file(path)).unwrap_or_default(),
+    }))
 }
 
 fn find_references(about: &About<'_>, _: &mut Vec<String>) -> Result<Value, RequestError> {
@@ -186,9 +178,9 @@ fn rename(about: &About<'_>, notes: &mut Vec<String>) -> Result<Value, RequestEr
     let at = about.place()?;
     let new = about.params.get("newName").and_then(Value::as_str);
     let new = new.ok_or_else(|| RequestError::parameters("`newName` is missing"))?;
-    let (old, renamed) = about.with_document(|document, edit| {
+    let (old, renamed) = about.with_document(|document, editing| {
         let old = references::node_at(document, at).map(|(id, _)| id).unwrap_or_default();
-        (old, references::rename(document, &about.source.name, at, new, edit().context()))
+        (old, references::rename(document, &about.source.name, at, new, editing.context()))
     });
     let Renamed { edits, left } = renamed.map_err(RequestError::failed)?;
     let mut changes = json!({ about.uri: about.lines.edits(&edits) });
@@ -220,28 +212,29 @@ fn actions(about: &About<'_>, _: &mut Vec<String>) -> Result<Value, RequestError
     let wanted = about.params.get("range").and_then(|range| about.lines.bytes(range));
     let wanted = wanted.ok_or_else(|| RequestError::parameters("`range` is missing or malformed"))?;
     let index = LineIndex::new(&about.source.text);
-    let found = about.host.check_source(about.source).diagnostics;
     let is_here = |range: Range<usize>| range.start <= wanted.end && wanted.start <= range.end;
-    let here = found.iter().filter(|found| {
-        found.help.is_some()
-            && found.location.file == about.source.name
-            && is_here(marked(&about.source.text, &index, found))
-    });
-    let mut actions = Vec::new();
-    for diagnostic in here.take(MAX_TRIED) {
-        let fixes =
-            about.with_document(|document, edit| fixes(about.source, diagnostic, document.catalog, edit().context()));
-        for (number, fix) in fixes.into_iter().enumerate() {
-            actions.push(json!({
-                "title": fix.title,
-                "kind": "quickfix",
-                "diagnostics": [about.lines.diagnostic(diagnostic)],
-                "isPreferred": number == 0,
-                "edit": { "changes": { about.uri: [about.lines.edit(&fix.edit)] } },
-            }));
+    Ok(about.with_document(|document, editing| {
+        let found = diagnose(about.source, document.catalog, editing.context());
+        let here = found.iter().filter(|found| {
+            found.help.is_some()
+                && found.location.file == about.source.name
+                && is_here(marked(&about.source.text, &index, found))
+        });
+        let mut actions = Vec::new();
+        for diagnostic in here.take(MAX_TRIED) {
+            let fixes = fixes(about.source, (diagnostic, &found), document.catalog, editing.context());
+            for (number, fix) in fixes.into_iter().enumerate() {
+                actions.push(json!({
+                    "title": fix.title,
+                    "kind": "quickfix",
+                    "diagnostics": [about.lines.diagnostic(diagnostic)],
+                    "isPreferred": number == 0,
+                    "edit": { "changes": { about.uri: [about.lines.edit(&fix.edit)] } },
+                }));
+            }
         }
-    }
-    Ok(actions.into())
+        actions.into()
+    }))
 }
 
 fn symbols(about: &About<'_>, _: &mut Vec<String>) -> Result<Value, RequestError> {
