@@ -222,6 +222,52 @@ fn a_quick_fix_writes_the_meant_word() {
 }
 
 #[test]
+fn scripts_have_diagnostics_only_and_other_files_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::initialized(folder.path());
+    let methods = ["completion", "hover", "definition", "prepareRename"];
+    let text = "flow: { name: a }\nnodes: [{ id: x, type: control.nop }]\n";
+    let mut has_diagnostics = |name: &str, text: &str| {
+        let uri = uri(&folder.path().join(name));
+        server.open(&uri, text);
+        for method in methods {
+            let reply = server.ask_at(&format!("textDocument/{method}"), &uri, text, "x", json!({}));
+            assert_eq!(reply, Value::Null, "{method} in {name}");
+        }
+        !server.diagnostics(&uri).is_empty()
+    };
+    for name in ["a.test.yaml", "a.test.yml", "flow.schema.json", "agent.md", "yaml"] {
+        assert!(!has_diagnostics(name, text), "{name}");
+    }
+    assert!(has_diagnostics("a.flow.js", "export function run( { x\n"));
+    let uri = uri(&folder.path().join("a.yml"));
+    server.open(&uri, text);
+    assert_eq!(server.diagnostics(&uri)[0]["code"], "unknown_type");
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn called_flows_are_found_and_long_lists_go_on_after_further_letters() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("child.json"), "{}").unwrap();
+    let nodes: Vec<_> = (0..300).map(|number| format!("{{ id: n{number}, type: control.noop }}")).collect();
+    let call = "{ id: call, type: control.subflow, input: { name: child } }";
+    let text = format!("flow: {{ name: a }}\nnodes: [{call}, {}]\nedges: [{{ from: n0, to: n }}]\n", nodes.join(", "));
+    let uri_of_flow = uri(&folder.path().join("a.yaml"));
+    let mut server = Server::initialized(folder.path());
+    server.open(&uri_of_flow, &text);
+    let found = server.ask_at("textDocument/definition", &uri_of_flow, &text, "name: child", json!({}));
+    assert_eq!(found["uri"], uri(&folder.path().join("child.json")));
+    let offered = server.ask_at("textDocument/completion", &uri_of_flow, &text, "to: n", json!({}));
+    assert_eq!((offered["items"].as_array().unwrap().len(), &offered["isIncomplete"]), (200, &json!(true)));
+    let further = text.replace("to: n ", "to: n29 ");
+    server.open(&uri_of_flow, &further);
+    let offered = server.ask_at("textDocument/completion", &uri_of_flow, &further, "to: n29", json!({}));
+    assert_eq!((offered["items"].as_array().unwrap().len(), &offered["isIncomplete"]), (11, &json!(false)));
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
 fn hostile_messages_get_errors_and_the_server_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flowcell::{Host, Source, rewrite::EdgeForm};
+use flowcell::{Host, Source, rewrite::EdgeForm, script::is_script};
 use lsp_server::{ErrorCode, Message, Notification, Request, Response};
 use serde_json::{Value, json};
 
@@ -105,6 +105,10 @@ impl Session {
         let uri = uri.ok_or_else(|| RequestError::parameters("`textDocument.uri` is missing"))?;
         let file = self.files.get(uri).ok_or_else(|| RequestError::failed("the file is not open"))?;
         let source = source_of(uri, file);
+        // Scripts have diagnostics only, and other files nothing.
+        if FileKind::of(&source.name) != FileKind::Flow {
+            return Ok(Value::Null);
+        }
         let request = answers::About {
             host: &self.host,
             files: &self.files,
@@ -167,7 +171,8 @@ impl Session {
             self.files.remove(&uri);
             self.unchecked.remove(&uri);
             let limits = format!("{MAX_OPEN_FILES} files with {} MiB", MAX_OPEN_BYTES >> 20);
-            return vec![show(format!("Flowcell serves at most {limits}; close some to go on with {uri}")).into()];
+            let said = format!("Flowcell serves at most {limits}; close some, and open {uri} again");
+            return vec![published(&uri, &Value::Null, json!([])), show(said).into()];
         }
         self.files.insert(uri.clone(), OpenFile { text, version });
         self.unchecked.insert(uri);
@@ -180,15 +185,35 @@ impl Session {
         let Some(file) = self.files.get(&uri) else { return Vec::new() };
         let source = source_of(&uri, file);
         let lines = Lines::new(&file.text);
-        let found = if is_flow(&source.name) { self.host.check_source(&source).diagnostics } else { Vec::new() };
+        let found = match FileKind::of(&source.name) {
+            FileKind::Other => Vec::new(),
+            FileKind::Flow | FileKind::Script => self.host.check_source(&source).diagnostics,
+        };
         let found = found.iter().filter(|found| found.location.file == source.name);
         vec![published(&uri, &file.version, found.map(|found| lines.diagnostic(found)).collect())]
     }
 }
 
-/// Returns true for a file that may be a flow, and is not a file of test cases.
-fn is_flow(name: &str) -> bool {
-    !name.ends_with(".test.yaml") && !name.ends_with(".test.yml")
+/// The kind of a file, by its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileKind {
+    Flow,
+    Script,
+    /// A file of test cases, an agent, a schema, or another file.
+    Other,
+}
+
+impl FileKind {
+    fn of(name: &str) -> FileKind {
+        let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
+        if is_script(name) {
+            FileKind::Script
+        } else if ends(&[".yaml", ".yml", ".json"]) && !ends(&[".test.yaml", ".test.yml", ".schema.json"]) {
+            FileKind::Flow
+        } else {
+            FileKind::Other
+        }
+    }
 }
 
 fn source_of(uri: &str, file: &OpenFile) -> Source {
