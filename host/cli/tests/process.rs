@@ -118,6 +118,16 @@ fn the_schema_is_a_valid_json_schema_2020_12() {
 }
 
 #[test]
+fn a_schema_without_node_types_takes_no_packs() {
+    for arguments in [&["schema", "--packs", "."][..], &["schema", "--dialect", "agentic", "--packs", "."]] {
+        let output = flowcell(Path::new("."), arguments).wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("remove `--packs`") && output.stdout.is_empty(), "{said}");
+    }
+}
+
+#[test]
 fn the_schema_in_the_folder_of_agentic_flows_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/agentic/flow.schema.json");
     assert_eq!(stdout(&["schema", "--dialect", "agentic"]), std::fs::read_to_string(path).unwrap());

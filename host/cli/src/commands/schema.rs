@@ -39,6 +39,13 @@ pub(super) fn execute(args: &SchemaArgs) -> Result<Exit, CliError> {
         let hint = "remove `--types`, or write `--dialect graph`";
         return Err(CliError::wrong("only flows of nodes and edges name node types in their schema").hint(hint));
     }
+    if !args.types && !args.packs.packs.is_empty() {
+        let hint = match args.dialect {
+            Dialect::Graph => "add `--types`, or remove `--packs`",
+            Dialect::Agentic | Dialect::Steps => "remove `--packs`",
+        };
+        return Err(CliError::wrong("without `--types`, the schema names no node types of packs").hint(hint));
+    }
     put_json(&match args.dialect {
         Dialect::Graph if args.types => with_catalog(flowcell::schema(), &args.packs.host()?.catalog()),
         Dialect::Graph => flowcell::schema(),
