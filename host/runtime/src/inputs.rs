@@ -141,13 +141,17 @@ impl Visited<'_> {
 }
 
 /// The address of a task in two parts: the pass, and the node in it.
-struct TaskPosition<'a> {
-    scope: &'a str,
-    node: &'a str,
+#[derive(Clone, Copy, Debug)]
+pub struct TaskPosition<'a> {
+    /// The address of the pass, such as `process[3]`. Empty for a task of the flow itself.
+    pub scope: &'a str,
+    /// The id of the node.
+    pub node: &'a str,
 }
 
 impl<'a> TaskPosition<'a> {
-    fn parse(address: &'a str) -> TaskPosition<'a> {
+    /// Parses an address such as `process[3].pay`.
+    pub fn parse(address: &'a str) -> TaskPosition<'a> {
         let (scope, node) = address.rsplit_once('.').unwrap_or(("", address));
         TaskPosition { scope, node }
     }
@@ -167,21 +171,35 @@ pub fn each_attempt(
 ) -> Result<(), StoreError> {
     let state = graphs.state(record.policy.clone());
     let mut walk = Walk { state, now: 0, node, open: HashMap::new(), visit };
-    let mut from = 0;
-    'journal: while from < end {
+    if fold_units(journal, graphs, (tenant, run), end, &mut |unit| walk.unit(unit))?.is_continue() {
+        walk.visit_unended();
+    }
+    Ok(())
+}
+
+/// Passes the units of a journal to `fold` until it breaks. Stops before the event with the number `end`, and before a
+/// move to a version that `graphs` does not have: the run has moved since the caller read its record.
+fn fold_units(
+    journal: &dyn Journal,
+    graphs: &RunGraphs,
+    (tenant, run): (&Tenant, &RunId),
+    end: u64,
+    fold: &mut dyn FnMut(&Unit) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, StoreError> {
+    let (mut from, mut moves) = (0, graphs.moves());
+    while from < end {
         let units = journal.read(tenant, run, from, MAX_READ_UNITS)?;
         let Some(last) = units.last() else { break };
         from = last.next_seq();
         for unit in units.iter().filter(|unit| unit.first_seq < end) {
-            // The run has moved to another version since the caller read its record.
-            if walk.state.later.is_empty() && unit.facts.iter().any(|fact| matches!(fact, Fact::Migrated { .. })) {
-                break 'journal;
-            }
+            let moved = unit.facts.iter().filter(|fact| matches!(fact, Fact::Migrated { .. })).count();
+            let Some(left) = moves.checked_sub(moved) else { return Ok(ControlFlow::Continue(())) };
+            moves = left;
             // The fold panics on facts that do not fit the state. The panic becomes an error of this run alone.
-            let folded = panic::catch_unwind(AssertUnwindSafe(|| walk.unit(unit)));
+            let folded = panic::catch_unwind(AssertUnwindSafe(|| fold(unit)));
             match folded {
                 Ok(ControlFlow::Continue(())) => {}
-                Ok(ControlFlow::Break(())) => return Ok(()),
+                Ok(ControlFlow::Break(())) => return Ok(ControlFlow::Break(())),
                 Err(_) => {
                     let why = format!("the journal of run `{run}` does not fit its flow");
                     return Err(StoreError::damaged(why));
@@ -189,8 +207,7 @@ pub fn each_attempt(
             }
         }
     }
-    walk.visit_unended();
-    Ok(())
+    Ok(ControlFlow::Continue(()))
 }
 
 /// The fold of a journal, with the attempts that have begun and not ended.

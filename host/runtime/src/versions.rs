@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use flowcell_contract::{Failure, code};
 use flowcell_flow::{
     combine_versions,
-    graph::{FlowPolicy, Graph},
+    graph::{FlowPolicy, Graph, NodeIx},
 };
 
 use crate::{
@@ -49,6 +49,23 @@ impl RunGraphs {
     /// Returns the graph that the run uses now.
     pub fn last(&self) -> &Arc<Graph> {
         self.moved.back().unwrap_or(&self.first)
+    }
+
+    /// Returns the number of moves to another version.
+    pub(crate) fn moves(&self) -> usize {
+        self.moved.len()
+    }
+
+    /// Returns the version in which a node has its definition: the first version that has the node. A node that stays
+    /// when the run moves keeps its definition. Versions count from 0, in the order in which the run has used them.
+    pub(crate) fn version_of(&self, node: NodeIx) -> usize {
+        let has = |graph: &Arc<Graph>| (node.0 as usize) < graph.nodes.len();
+        std::iter::once(&self.first).chain(&self.moved).position(has).unwrap_or_default()
+    }
+
+    /// Returns the version that a run in this state uses, counted as by [`RunGraphs::version_of`].
+    pub(crate) fn version_in(&self, state: &RunState) -> usize {
+        self.moved.len() - state.later.len()
     }
 
     /// Returns the state of the run before its first fact.

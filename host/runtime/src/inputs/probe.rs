@@ -3,23 +3,18 @@
 //! The expression stands in the graph in place of the input of a node, or of the outputs of the flow (see
 //! [`flowcell_flow::Probe`]). So the fold of the journal captures its values as it captures those of an input.
 
-use std::{
-    ops::ControlFlow,
-    panic::{self, AssertUnwindSafe},
-    sync::Arc,
-};
+use std::{ops::ControlFlow, sync::Arc};
 
 use flowcell_contract::{Failure, Json, RunId, Tenant};
 use flowcell_expr::Binding;
 use flowcell_flow::graph::{Bound, Graph, NodeIx, Reference};
 use serde::Serialize;
 
-use super::{TaskPosition, Visited, each_attempt};
+use super::{TaskPosition, Visited, each_attempt, fold_units};
 use crate::{
     capture,
-    driver::each_unit,
     fact::{AboutRun, Fact, ScopeId},
-    ports::{Journal, Record, StoreError},
+    ports::{Journal, Record, StoreError, Unit},
     state::RunState,
     versions::RunGraphs,
 };
@@ -31,6 +26,7 @@ pub struct ProbedValues {
     node: Option<NodeIx>,
     values: Box<[Option<Json>]>,
     moment: Moment,
+    version: usize,
 }
 
 /// The moment of a run whose values an expression reads.
@@ -70,7 +66,7 @@ impl ProbedValues {
         let mut found = None;
         let mut visit = |visited: &Visited<'_>| {
             if visited.is_at(&place) {
-                found = Some(ProbedValues::at_task(visited));
+                found = Some(ProbedValues::at_task(visited, graphs));
             }
             ControlFlow::Continue(())
         };
@@ -84,10 +80,11 @@ impl ProbedValues {
         let mut state = RunState::new(graph.clone(), graph.policy.clone());
         let about = Some(Box::new(about));
         state.apply(&Fact::RunStarted { input, seed: now, deadline: None, about, loops: false }, now);
-        ProbedValues { values: capture::look_up_outputs(&state, now), graph, node: None, moment: Moment::Start }
+        let values = capture::look_up_outputs(&state, now);
+        ProbedValues { values, graph, node: None, moment: Moment::Start, version: 0 }
     }
 
-    fn at_task(visited: &Visited<'_>) -> ProbedValues {
+    fn at_task(visited: &Visited<'_>, graphs: &RunGraphs) -> ProbedValues {
         let Visited { state, key, status, now, ended_without_attempt, .. } = *visited;
         let captured = match ended_without_attempt {
             true => capture::capture(state, key, now),
@@ -98,12 +95,19 @@ impl ProbedValues {
             false => Moment::Task { attempt: visited.number().0, status },
         };
         let values = captured.map(|captured| captured.input.clone()).unwrap_or_default();
-        ProbedValues { graph: state.graph.clone(), node: Some(key.node), values, moment }
+        let version = graphs.version_of(key.node);
+        ProbedValues { graph: state.graph.clone(), node: Some(key.node), values, moment, version }
     }
 
     /// Returns the moment of the values.
     pub fn moment(&self) -> &Moment {
         &self.moment
+    }
+
+    /// Returns the version of the flow in which the expression stands. Versions count from 0, in the order in which the
+    /// run has used them. A node that stayed when the run moved has its input from the version before the move.
+    pub fn version(&self) -> usize {
+        self.version
     }
 
     /// Returns the ids of the nodes whose outputs the expression reads.
@@ -136,7 +140,7 @@ fn at_end(
     journal: &dyn Journal,
     graphs: &RunGraphs,
     record: &Record,
-    (tenant, run): (&Tenant, &RunId),
+    of: (&Tenant, &RunId),
 ) -> Result<Option<ProbedValues>, StoreError> {
     let (mut state, mut found, mut last) = (graphs.state(record.policy.clone()), None, 0);
     let look = |state: &RunState, now: u64| ProbedValues {
@@ -144,20 +148,19 @@ fn at_end(
         node: None,
         values: capture::look_up_outputs(state, now),
         moment: Moment::End,
+        version: graphs.version_in(state),
     };
-    // The fold panics on facts that do not fit the state. The panic becomes an error of this run alone.
-    let folded = panic::catch_unwind(AssertUnwindSafe(|| {
-        each_unit(journal, tenant, run, |unit| {
-            for fact in &unit.facts {
-                if matches!(fact, Fact::RunEnded { .. }) {
-                    found = Some(look(&state, unit.ts));
-                }
-                state.apply(fact, unit.ts);
+    let mut fold = |unit: &Unit| {
+        for fact in &unit.facts {
+            if matches!(fact, Fact::RunEnded { .. }) {
+                found = Some(look(&state, unit.ts));
             }
-            last = unit.ts;
-        })?;
-        let has_begun = state.scopes.contains_key(&ScopeId::ROOT);
-        Ok(found.take().or_else(|| has_begun.then(|| look(&state, last))))
-    }));
-    folded.unwrap_or_else(|_| Err(StoreError::damaged(format!("the journal of run `{run}` does not fit its flow"))))
+            state.apply(fact, unit.ts);
+        }
+        last = unit.ts;
+        ControlFlow::Continue(())
+    };
+    _ = fold_units(journal, graphs, of, u64::MAX, &mut fold)?;
+    let has_begun = state.scopes.contains_key(&ScopeId::ROOT);
+    Ok(found.or_else(|| has_begun.then(|| look(&state, last))))
 }

@@ -3,6 +3,7 @@
 
 mod edges;
 mod policy;
+mod probed;
 
 use std::{
     collections::HashMap,
