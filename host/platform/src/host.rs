@@ -213,7 +213,7 @@ impl Host {
     /// Prepares a run as [`Host::runner`] does, with an input that the flow has already checked. Any input in the
     /// options is replaced.
     pub fn runner_of(&self, input: CheckedInput<'_>, options: RunOptions) -> Result<FlowRunner, StartError> {
-        let CheckedInput { flow, given } = input;
+        let CheckedInput { flow, given, .. } = input;
         flow.check_enabled()?;
         let options = RunOptions { input: given, version: flow.version, ..options };
         // An existing run continues as it began, even if its files have changed since.

@@ -10,14 +10,15 @@ use flowcell_flow::{Diagnostic, Probe, ProbeError, Probed, Source};
 use flowcell_runtime::{
     OpenError, RunGraphs,
     fact::AboutRun,
-    inputs::{Moment, ProbedValues, Window},
+    inputs::{Moment, ProbedValues, TaskPosition, Window},
     ports::{Pin, Runs},
 };
 
 use super::{
     Host,
     error::{ErrorList, InputError, StartError},
-    loaded::LoadedFlow,
+    folder::Folder,
+    loaded::{CheckedInput, LoadedFlow},
     loading, pin,
     task_inputs::{self, run_at},
 };
@@ -77,35 +78,44 @@ pub(crate) fn alone(
     expression: &str,
 ) -> Result<Evaluated, EvalError> {
     let probe = probe_at(None, expression)?;
-    let empty = match flow {
-        Some(_) => None,
+    let empty;
+    let flow = match flow {
+        Some(flow) => flow,
         None => {
-            let source = Source { name: NO_RUN.into(), text: NO_FLOW.into() };
-            Some(loading::load_source(host, &source).map_err(|error| match error {
-                super::error::LoadError::Invalid(found) => EvalError::Flow(found),
-                super::error::LoadError::Host(error) => EvalError::NoTask(error.to_string()),
-            })?)
+            empty = empty_flow(host)?;
+            &empty
         }
     };
-    let Some(flow) = flow.or(empty.as_ref()) else { return Err(EvalError::NeedsRun(NO_RUN.into())) };
-    let input = host.computing(flow.graph(), || flow.check_input(input))?.given;
+    // The checks of the flow and of the input charge the tenant themselves.
+    let input = host.computing(flow.graph(), || flow.check_input(input))?;
+    host.charged(|| with_input(host, input, &probe))
+}
+
+/// Evaluates an expression in place of the outputs of a flow.
+fn with_input(host: &Host, input: CheckedInput<'_>, probe: &Probe) -> Result<Evaluated, EvalError> {
+    let CheckedInput { flow, whole, .. } = input;
     let content = &flow.content;
     let catalog = catalog_of(host, flow);
-    let probed = flowcell_flow::probe(&content.source(), &catalog, &**content, &content.start, &probe);
+    let probed = flowcell_flow::probe(&content.source(), &catalog, &**content, &content.start, probe);
     let Probed { graph, warnings } = probed.map_err(refused)?;
-    let members = [&flow.graph.input, &input].into_iter().filter_map(Json::as_object).flatten();
-    let input = Json::object(members.map(|(key, value)| (key.clone(), value.clone())));
     let about = AboutRun {
         run: RunId::from(NO_RUN),
         tenant: host.tenant.clone(),
         version: flow.version,
         labels: graph.run_labels.clone(),
     };
-    let values = ProbedValues::at_start(Arc::new(graph), input, about, host.now());
+    let values = ProbedValues::at_start(Arc::new(graph), whole, about, host.now());
     if let Some(node) = values.sources().first() {
         return Err(EvalError::NeedsRun((*node).to_owned()));
     }
     evaluated(&values, warnings)
+}
+
+/// Loads the flow of an evaluation without a flow.
+fn empty_flow(host: &Host) -> Result<LoadedFlow, EvalError> {
+    let source = Source { name: NO_RUN.into(), text: NO_FLOW.into() };
+    let checked = loading::check_alone(host, &source, Folder::nowhere());
+    checked.flow.ok_or(EvalError::Flow(checked.diagnostics))
 }
 
 /// Performs [`Host::eval_in_run`].
@@ -125,52 +135,52 @@ pub(crate) fn in_run(
             (run.clone(), Some(task.ok_or_else(missing)?))
         }
     };
-    let node = task.map(|task| task.rsplit_once('.').map_or(task, |(_, node)| node));
+    let node = task.map(|task| TaskPosition::parse(task).node);
     let probe = probe_at(node, expression)?;
     let record = host.record(&run).map_err(unreadable)?;
     let record = record.ok_or_else(|| StartError::from(OpenError::Unknown(run.clone())))?;
-    let (mut found, mut error) = (None, None);
+    // The expression may have errors in some of the versions that the run has used.
+    let mut checks = Vec::new();
     let graphs = RunGraphs::load(&record, |pin: &Pin| {
         let content = pin::content_of(host, pin)?;
         let catalog = pin::catalog_of(host, &content)?;
         match flowcell_flow::probe(&content.source(), &catalog, &content, &content.start, &probe) {
             Ok(Probed { graph, warnings }) => {
-                found = Some(warnings);
+                checks.push(Ok(warnings));
                 Ok(Arc::new(graph))
             }
-            // The node is not in this version of the flow.
-            Err(ProbeError::UnknownNode) => pin::pinned(host, pin),
-            Err(reason) => {
-                let failure = Failure::new(flowcell_contract::code::BINDING_ERROR, "the expression has errors");
-                error = Some(refused(reason));
-                Err(failure)
+            Err(error) => {
+                checks.push(Err(refused(error)));
+                pin::pinned(host, pin)
             }
         }
     });
-    let graphs = graphs.map_err(|failure| error.unwrap_or_else(|| StartError::from(OpenError::Pin(failure)).into()))?;
-    let values = match &found {
-        Some(_) => {
-            let of = (&host.tenant, &run);
-            ProbedValues::read(&*host.shared.journal, &graphs, &record, of, task).map_err(unreadable)?
-        }
-        None => None,
-    };
-    match values {
-        Some(values) => evaluated(&values, found.unwrap_or_default()),
-        None => Err(EvalError::NoTask(absence(host, runs, &run, task)?)),
+    let graphs = graphs.map_err(|failure| StartError::from(OpenError::Pin(failure)))?;
+    if checks.iter().all(Result::is_err) {
+        let mut errors = checks.into_iter().rev().filter_map(Result::err);
+        let wrong = errors.find(|error| matches!(error, EvalError::Expression(_)));
+        return Err(wrong.unwrap_or_else(|| absence(host, runs, &run, task)));
+    }
+    let of = (&host.tenant, &run);
+    match ProbedValues::read(&*host.shared.journal, &graphs, &record, of, task).map_err(unreadable)? {
+        Some(values) => evaluated(&values, checks.swap_remove(values.version())?),
+        None => Err(absence(host, runs, &run, task)),
     }
 }
 
-/// Returns a sentence that says why a run has no values at a task.
-fn absence(host: &Host, runs: Option<&dyn Runs>, run: &RunId, task: Option<&str>) -> Result<String, EvalError> {
-    let Some(task) = task else { return Ok(format!("the run `{run}` has not begun")) };
+/// Returns the error that says why a run has no values at a task.
+fn absence(host: &Host, runs: Option<&dyn Runs>, run: &RunId, task: Option<&str>) -> EvalError {
+    let Some(task) = task else { return EvalError::NoTask(format!("the run `{run}` has not begun")) };
     let window = Window { from: 0, limit: 1, bytes: 0 };
-    let inputs = task_inputs::read(host, runs, run, task, window)?;
+    let inputs = match task_inputs::read(host, runs, run, task, window) {
+        Ok(inputs) => inputs,
+        Err(error) => return error.into(),
+    };
     let mut why = inputs.missing().unwrap_or_else(|| format!("the run `{run}` has no values at `{task}`"));
     if !inputs.elsewhere.is_empty() {
         why += &format!("; the addresses of the node include {}", inputs.elsewhere.join(", "));
     }
-    Ok(why)
+    EvalError::NoTask(why)
 }
 
 fn evaluated(values: &ProbedValues, warnings: Vec<Diagnostic>) -> Result<Evaluated, EvalError> {

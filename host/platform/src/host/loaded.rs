@@ -76,8 +76,9 @@ impl LoadedFlow {
             return Err(not_an_object(&given));
         }
         let members = [&self.graph.input, &given].into_iter().filter_map(Json::as_object).flatten();
-        check_whole(&self.graph, &Json::object(members.map(|(key, value)| (key.clone(), value.clone()))))?;
-        Ok(CheckedInput { flow: self, given })
+        let whole = Json::object(members.map(|(key, value)| (key.clone(), value.clone())));
+        check_whole(&self.graph, &whole)?;
+        Ok(CheckedInput { flow: self, given, whole })
     }
 
     /// Checks a test's fixture for a node's output against the output schema of the node type. The fixture may omit
@@ -106,7 +107,10 @@ fn mismatches(error: InputError) -> Vec<String> {
 /// once.
 pub struct CheckedInput<'a> {
     pub(super) flow: &'a LoadedFlow,
+    /// The input of the caller.
     pub(super) given: Json,
+    /// The input of the caller, merged over the defaults of the flow.
+    pub(super) whole: Json,
 }
 
 /// Checks the whole input of a run, including defaults, against the flow's `inputSchema`. It may block for about 2 s.

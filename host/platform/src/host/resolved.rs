@@ -1,7 +1,7 @@
 //! Checks the outputs that people record for blocked tasks.
 
 use flowcell_contract::RunId;
-use flowcell_runtime::{HubError, OpenError, RunCommand, fact::Resolution};
+use flowcell_runtime::{HubError, OpenError, RunCommand, fact::Resolution, inputs::TaskPosition};
 
 use super::Host;
 use crate::host::{blocking::computing, error::StartError, loaded::check_whole_output, task_inputs::run_at};
@@ -15,7 +15,7 @@ pub(crate) fn check(host: &Host, run: &RunId, command: &RunCommand) -> Result<Re
     let children = |run: &RunId| host.shared.journal.children_of(&host.tenant, run);
     let (run, Some(task)) = run_at(run, task, children).map_err(OpenError::Store)? else { return Ok(Ok(())) };
     let graph = host.graph_of_run(&run)?;
-    let id = task.rsplit_once('.').map_or(task, |(_, id)| id);
+    let id = TaskPosition::parse(task).node;
     // In the graph of a run that has moved, a node of the present version comes after one that it replaces.
     let Some(node) = graph.nodes.iter().rfind(|node| node.id.as_str() == id) else { return Ok(Ok(())) };
     let check = || check_whole_output(&node.node_type, output.json());

@@ -98,9 +98,7 @@ pub(crate) async fn evaluate(request: Request, asked: Expression) -> Result<Eval
             None => None,
         };
         let input = input.unwrap_or_default();
-        let evaluated = request.computing(move |request| {
-            Ok(request.host.charged(|| request.host.eval(flow.as_ref(), input, &expression)))
-        });
+        let evaluated = request.computing(move |request| Ok(request.host.eval(flow.as_ref(), input, &expression)));
         return Evaluation::new(evaluated.await?);
     };
     if flow.is_some() || version.is_some() || input.is_some() {

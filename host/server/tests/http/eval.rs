@@ -154,3 +154,60 @@ fn a_token_that_reads_flows_only_evaluates_no_values_of_runs() {
     assert_eq!(eval(&of_run).json()["error"]["details"]["scope"], "run:read");
     assert_eq!(eval(&json!({ "expression": "1", "runId": "none" })).fault(), (403, "forbidden".into()), "no oracle");
 }
+
+/// An expression has the names of the version that its place had. Its errors in the other versions do not count.
+#[test]
+fn an_expression_in_a_moved_run_has_the_names_of_the_version_of_its_place() {
+    let served = Served::local();
+    let version = |more: Value, pay: &str, edges: Value| {
+        json!({
+            "flow": { "name": "moves", "input": { "n": 2 } },
+            "nodes": [
+                { "id": "ask", "type": "control.gate", "input": { "prompt": "Go on?", "choices": ["yes", "no"] } },
+                { "id": "pay", "type": "control.noop", "input": { "value": pay } },
+                more,
+            ],
+            "edges": edges,
+        })
+    };
+    let node = |id: &str| json!({ "id": id, "type": "control.noop", "input": { "value": 3 } });
+    let versions = [
+        version(node("old"), "{{ flow.input.n }}", json!([{ "from": "ask", "to": "pay" }])),
+        version(
+            node("fee"),
+            "{{ fee.value }}",
+            json!([{ "from": "ask", "to": "fee" }, { "from": "fee", "to": "pay" }]),
+        ),
+    ];
+    for flow in versions {
+        assert_eq!(served.post("/v1/flows", &json!({ "flow": flow })).status, 201);
+    }
+    let begun = served.post("/v1/runs?wait=true", &json!({ "flow": "moves", "version": 1, "runId": "r" }));
+    assert_eq!(begun.json()["status"], "parked", "{begun:?}");
+    let moved = served.post("/v1/runs/r/migrate", &json!({ "to": 2 }));
+    assert_eq!(moved.status, 200, "{moved:?}");
+    assert_eq!(served.post("/v1/runs/r/gates/ask/reply", &json!({ "answer": "yes" })).status, 200);
+    let status = || served.get("/v1/runs/r").json()["status"].clone();
+    assert!(std::iter::repeat_with(status).take(10_000).any(|status| status == "succeeded"));
+    for (expression, task, value, code) in [
+        ("fee.value + 1", Some("pay"), json!(4), Value::Null),
+        ("fee.value", None, json!(3), Value::Null),
+        ("flow.input.n", Some("ask"), json!(2), Value::Null),
+        ("{{ pay.value }}", None, json!(3), Value::Null),
+        // The version before the move has this node, and the run has ended in the one after it.
+        ("old.value", None, Value::Null, json!("unknown_name")),
+        ("fei.value", Some("pay"), Value::Null, json!("unknown_name")),
+    ] {
+        let mut body = json!({ "expression": expression, "runId": "r" });
+        if let Some(task) = task {
+            body["task"] = task.into();
+        }
+        let answer = served.post("/v1/eval", &body).json();
+        assert_eq!((&answer["value"], &answer["diagnostics"][0]["code"]), (&value, &code), "{expression}: {answer}");
+    }
+    let misspelt = served.post("/v1/eval", &json!({ "expression": "fei.value", "runId": "r", "task": "pay" })).json();
+    let help = misspelt["diagnostics"][0]["help"].as_str().unwrap_or_default();
+    assert!(help.contains("`fee`"), "the errors are those of the version that knows `fee`: {misspelt}");
+    let missing = json!({ "expression": "1", "runId": "r", "task": "none" });
+    assert_eq!(served.post("/v1/eval", &missing).fault(), (404, "task_not_found".into()));
+}
