@@ -104,7 +104,7 @@ pub use flowcell_services::{
 };
 pub use host::error::{Error, InputError, LoadError, StartError};
 pub use host::eval::{EvalError, Evaluated, MAX_EXPRESSION_BYTES};
-pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow};
+pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow, UnknownNode};
 pub use host::retention::{DeleteError, LabelRunError, Removal, Undeletable};
 pub use host::stores::{open_shared_runs, open_whole_shared_store};
 pub use host::{Host, HostBuilder, agentic};

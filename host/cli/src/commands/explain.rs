@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use flowcell::{explain::explain, similar};
 
 use crate::{
     cli_error::{CliError, Exit},
@@ -30,15 +29,12 @@ pub(crate) struct ExplainArgs {
 
 pub(super) fn execute(args: &ExplainArgs) -> Result<Exit, CliError> {
     let flow = args.packs.checking_host(&args.beside)?.load_flow(&args.flow)?;
-    let graph = flow.graph();
-    let Some(explanation) = explain(graph, args.node.as_deref()) else {
-        let node = args.node.as_deref().unwrap_or_default();
-        let problem = CliError::wrong(format!("the flow has no node `{node}`"));
-        return Err(match similar(node, graph.nodes.iter().map(|node| node.id.as_str())) {
-            Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
-            None => problem.hint("`flowcell graph FLOW --format text` lists the nodes"),
-        });
-    };
+    let explanation = flow.explain(args.node.as_deref()).map_err(|error| {
+        CliError::wrong(error.to_string()).hint(match error.similar {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "`flowcell graph FLOW --format text` lists the nodes".to_owned(),
+        })
+    })?;
     match args.json {
         true => put_json(&explanation)?,
         false => put(&explanation.to_string())?,

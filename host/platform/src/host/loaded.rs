@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Json, NodeType, Tenant};
-use flowcell_flow::{Diagnostic, Severity, agentic::flow_label, graph::Graph};
+use flowcell_contract::{Json, NodeType, Tenant, similar};
+use flowcell_flow::{
+    Diagnostic, Severity,
+    agentic::flow_label,
+    explain::{Explanation, explain},
+    graph::Graph,
+};
 use flowcell_schema::{Budget, Schema, SchemaError, ValidationError};
 
 use serde_json::Value;
@@ -45,6 +50,16 @@ pub struct LoadedFlow {
     pub(crate) warnings: Arc<[Diagnostic]>,
 }
 
+/// The flow has no node with an id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the flow has no node `{node}`")]
+pub struct UnknownNode {
+    /// The id.
+    pub node: String,
+    /// The id of a node that may be meant.
+    pub similar: Option<String>,
+}
+
 impl LoadedFlow {
     /// Returns the flow's name.
     pub fn name(&self) -> &str {
@@ -59,6 +74,15 @@ impl LoadedFlow {
     /// Returns the warnings of the check, in the order of their places.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
+    }
+
+    /// Explains the flow, or the only node with an id.
+    pub fn explain(&self, node: Option<&str>) -> Result<Explanation, UnknownNode> {
+        explain(&self.graph, node).ok_or_else(|| {
+            let node = node.unwrap_or_default();
+            let similar = similar(node, self.graph.nodes.iter().map(|node| node.id.as_str()));
+            UnknownNode { node: node.to_owned(), similar: similar.map(str::to_owned) }
+        })
     }
 
     /// Refuses to run a flow whose file disables it.

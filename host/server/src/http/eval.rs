@@ -2,7 +2,7 @@
 
 use axum::Json;
 use flowcell_contract::Json as Data;
-use flowcell_flow::{Diagnostic, explain::explain as explain_graph};
+use flowcell_flow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use utoipa::ToSchema;
@@ -14,7 +14,7 @@ use super::{
     intake::{Body, parse_path_id},
     start,
 };
-use flowcell_platform::{EvalError, Evaluated, shape};
+use flowcell_platform::{EvalError, Evaluated, UnknownNode, shape};
 
 /// Maximum size in bytes of the value of an expression as JSON text.
 pub(crate) const MAX_EVAL_BYTES: u64 = 1 << 20;
@@ -166,15 +166,20 @@ pub(crate) async fn explain(request: Request, Body(body): Body<Unexplained>) -> 
 pub(crate) async fn explain_flow(request: Request, asked: Unexplained) -> Result<Value, ApiError> {
     let Unexplained { flow, version, node } = asked;
     let flow = start::load_or_check(&request, &flow, version).await?;
-    let explained = request.computing(move |_| {
-        let missing = || {
-            let node = node.as_deref().unwrap_or_default();
-            ApiError::not_found("node_not_found", format!("the flow has no node `{node}`"))
-        };
-        let explanation = explain_graph(flow.graph(), node.as_deref()).ok_or_else(missing)?;
-        let mut value = serde_json::to_value(&explanation).map_err(ApiError::internal)?;
-        value["text"] = json!(explanation.to_string());
-        Ok(value)
+    let explained = request.computing(move |request| {
+        request.host.charged(|| {
+            let explanation = flow.explain(node.as_deref())?;
+            let mut value = serde_json::to_value(&explanation).map_err(ApiError::internal)?;
+            value["text"] = json!(explanation.to_string());
+            Ok(value)
+        })
     });
     explained.await
+}
+
+impl From<UnknownNode> for ApiError {
+    fn from(error: UnknownNode) -> ApiError {
+        let hint = error.similar.as_ref().map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+        ApiError::not_found("node_not_found", format!("{error}{hint}"))
+    }
 }

@@ -93,6 +93,8 @@ fn requests_without_a_sense_are_refused() {
     }
     let explain = |body: Value| served.post("/v1/explain", &body);
     assert_eq!(explain(json!({ "flow": flow(), "node": "none" })).fault(), (404, "node_not_found".into()));
+    let similar = explain(json!({ "flow": flow(), "node": "secnd" })).json();
+    assert!(similar["error"]["message"].as_str().unwrap().contains("did you mean `second`?"), "{similar}");
     assert_eq!(explain(json!({ "flow": { "flow": { "name": "x" } } })).fault(), (422, "invalid_flow".into()));
     assert_eq!(explain(json!({ "flow": "none" })).fault(), (404, "flow_not_found".into()));
     let second = explain(json!({ "flow": flow(), "node": "second" })).json();
