@@ -291,6 +291,10 @@ fn a_flow_is_inspected_and_tested_without_being_stored() {
     let wrong = client.call("flowcell_test_flow", json!({ "flow": flow, "simulate": ["imgs"] }));
     assert_eq!(wrong["isError"], true, "{wrong}");
     assert!(wrong["content"][0]["text"].as_str().unwrap().contains("did you mean `img`?"), "{wrong}");
+    // The names of outputs need no values.
+    let costly = json!({ "flow": { "name": "x", "outputs": { "big": "{{ range(10000000000) | list | length }}" } }, "nodes": [] });
+    let seen = client.call("flowcell_inspect_flow", json!({ "flow": costly }));
+    assert_eq!(seen["structuredContent"]["outputs"], json!(["big"]), "{seen}");
     let invalid = client.call("flowcell_inspect_flow", json!({ "flow": { "flow": { "name": "x" } } }));
     assert_eq!(invalid["structuredContent"]["error"]["code"], "invalid_flow", "{invalid}");
     assert_eq!(client.leave(), Some(0));

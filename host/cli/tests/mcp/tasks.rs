@@ -110,6 +110,9 @@ fn see_what_a_node_may_reach(client: &mut Client) {
 fn draw_a_flow(client: &mut Client, flow: &str) {
     let text = client.call("flowcell_graph", json!({ "flow": flow }));
     assert_eq!(text["content"][0]["text"], "total (control.noop)\n", "{text}");
+    let places = client.call("flowcell_graph", json!({ "flow": flow, "format": "json" }));
+    let places: Value = serde_json::from_str(places["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert!(places["width"].is_number() && places.to_string().contains("total"), "{places}");
     let picture = client.call("flowcell_graph", json!({ "flow": flow, "format": "svg" }));
     assert_eq!(
         (&picture["content"][0]["type"], &picture["content"][0]["mimeType"]),

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{Json, functions};
 use flowcell_flow::{
-    draw,
+    draw::{Format, draw as drawn},
     graph::{BodyIx, Edge, Graph, Node},
     script::script_label,
 };
@@ -97,18 +97,7 @@ fn outputs(graph: &Graph) -> BTreeSet<String> {
     let Some(outputs) = &graph.outputs else {
         return graph.body(BodyIx::ROOT).nodes.iter().map(|node| graph.node(*node).id.to_string()).collect();
     };
-    // There is no run, so outputs whose expressions need values of a run are not rendered. The pointers of these
-    // expressions contain the names of their outputs.
-    let rendered = outputs.expr.render_members(&Json::Null);
-    let computed =
-        outputs.expr.path_uses().into_iter().filter_map(|place| place.pointer.split('/').nth(1).map(str::to_owned));
-    rendered
-        .as_object()
-        .into_iter()
-        .flat_map(|members| members.keys())
-        .map(ToString::to_string)
-        .chain(computed)
-        .collect()
+    outputs.expr.members().map(|(name, _)| name.to_string()).collect()
 }
 
 fn described_node(graph: &Graph, node: &Node) -> Value {
@@ -129,34 +118,19 @@ fn described_edge(graph: &Graph, edge: &Edge) -> Value {
 pub(super) struct Drawing {
     flow: Box<RawValue>,
     version: Option<u32>,
-    #[serde(default)]
+    #[serde(default = "text")]
     format: Format,
 }
 
-/// The format of a drawing.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Format {
-    #[default]
-    Text,
-    Mermaid,
-    Dot,
-    Svg,
+fn text() -> Format {
+    Format::Text
 }
 
 /// Draws a flow. A picture is an image; the other formats are texts.
 pub(super) async fn draw(request: Request, asked: Drawing) -> Result<CallToolResult, ApiError> {
     let Drawing { flow, version, format } = asked;
     let flow = start::load_or_check(&request, &flow, version).await?;
-    let drawing = request.computing(move |_| {
-        let format = match format {
-            Format::Text => draw::Format::Text,
-            Format::Mermaid => draw::Format::Mermaid,
-            Format::Dot => draw::Format::Dot,
-            Format::Svg => draw::Format::Svg,
-        };
-        Ok(draw::draw(flow.graph(), format))
-    });
+    let drawing = request.computing(move |request| Ok(request.host.charged(|| drawn(flow.graph(), format))));
     let drawing = drawing.await?;
     Ok(CallToolResult::success(vec![match format {
         Format::Svg => ContentBlock::image(STANDARD.encode(drawing), "image/svg+xml"),

@@ -86,8 +86,10 @@ pub(super) fn eval() -> Value {
 /// Returns the schemas of the arguments of a drawing.
 pub(super) fn graph() -> Value {
     let (flow, version) = flow_and_version();
-    let formats = ["text", "mermaid", "dot", "svg"];
-    let format =
-        json!({ "type": "string", "enum": formats, "description": "The format; text by default, svg is a picture" });
+    let format = json!({
+        "type": "string",
+        "enum": ["text", "mermaid", "dot", "svg", "json"],
+        "description": "The format; text by default, svg is a picture, json has the places of all nodes and edges",
+    });
     json!({ "flow": flow, "version": version, "format": format })
 }
