@@ -19,7 +19,7 @@ use axum::{
 use flowcell_contract::Tenant;
 use flowcell_engine::Permit;
 use utoipa::openapi::{
-    OpenApi, Required, SecurityRequirement,
+    OpenApi, RefOr, Required, Schema, SecurityRequirement,
     extensions::ExtensionsBuilder,
     path::{Operation, PathItem},
 };
@@ -183,7 +183,8 @@ pub(super) fn router(app: &Arc<App>) -> (Router, OpenApi) {
         let admit = middleware::from_fn_with_state((app.clone(), access), admit);
         all = all.routes((schemas, paths, methods.route_layer(admit)));
     }
-    let (router, document) = all.split_for_parts();
+    let (router, mut document) = all.split_for_parts();
+    need_members(&mut document);
     let admit = middleware::from_fn_with_state((app.clone(), Access::Needs(mcp::SCOPE)), admit);
     let router = router.route(mcp::PATH, mcp::routes(app).route_layer(admit));
     let router = router.fallback(unknown_route).method_not_allowed_fallback(not_allowed).with_state(app.clone());
@@ -204,6 +205,20 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operati
 
 /// The description of a body without required members in the document. An empty body counts as such a body.
 const OPTIONAL_BODY: &str = "optional";
+
+/// Bodies whose members are optional, and that need at least one of them.
+const NEED_A_MEMBER: [&str; 1] = ["Relabel"];
+
+/// Says in the schemas of [`NEED_A_MEMBER`] that they need a member. The derive of utoipa 5.5 would write
+/// `min_properties` as `maxProperties`.
+fn need_members(document: &mut OpenApi) {
+    let Some(components) = &mut document.components else { return };
+    for name in NEED_A_MEMBER {
+        if let Some(RefOr::T(Schema::Object(schema))) = components.schemas.get_mut(name) {
+            schema.min_properties = Some(1);
+        }
+    }
+}
 
 /// Adds the needed scope to an operation of the document, and the bearer token if the server requires tokens. Says that a
 /// body need not be sent if it is optional.

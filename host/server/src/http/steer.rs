@@ -317,7 +317,7 @@ pub(crate) async fn resume(
     view(request, run).await.map(Json)
 }
 
-/// A change of the labels of a run.
+/// A change of the labels of a run. It sets or removes at least one label.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Relabel {
@@ -332,7 +332,7 @@ pub(crate) struct Relabel {
 /// Set and remove labels of a run, also of an ended one
 #[utoipa::path(post, path = "/v1/runs/{id}/labels", tag = "runs", operation_id = "label_run",
     params(("id" = String, Path,)),
-    request_body(content = Relabel, description = "optional"),
+    request_body = Relabel,
     responses((status = 200, body = RunView), (status = "default", body = ErrorBody)))]
 pub(crate) async fn label(
     request: Request,
