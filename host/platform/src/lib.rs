@@ -92,7 +92,8 @@ pub use flowcell_runtime::{
     rows,
     shared::{Offer, SharedRuns},
     sqlite::{
-        BackupError, Compacted, FreeRoom, NewCopy, OpenStoreError, Reader, SqliteStore, release_reserve, stop_process,
+        BackupError, Compacted, FreeRoom, NewCopy, OpenStoreError, Reader, SqliteStore, release_reserve, remove_store,
+        stop_process,
     },
 };
 pub use flowcell_services::{

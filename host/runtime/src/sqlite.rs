@@ -293,6 +293,18 @@ fn lock_owner_file(folder: &Path) -> Result<File, OpenStoreError> {
     Ok(file)
 }
 
+/// Removes the folder of a store, with everything in it. Does nothing if the folder is missing. Fails if a process owns the
+/// store.
+pub fn remove_store(folder: &Path) -> Result<(), OpenStoreError> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    // No process opens the store before it is gone.
+    let _owner = lock_owner_file(folder)?;
+    std::fs::remove_dir_all(folder)
+        .map_err(|error| OpenStoreError::Unusable { path: folder.to_owned(), error: error.to_string() })
+}
+
 impl Drop for SqliteStore {
     /// Writes the queued items.
     fn drop(&mut self) {

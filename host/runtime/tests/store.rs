@@ -32,7 +32,7 @@ use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
     FlowRunner, OpenError, Pinned, RunOptions, RunResult, RunStatus, World,
     ports::{Filter, Journal, Pin, Runs, StateStore, Timers, Unit},
-    sqlite::{OpenStoreError, Reader, SqliteStore, stop_process},
+    sqlite::{OpenStoreError, Reader, SqliteStore, remove_store, stop_process},
 };
 use futures_util::future::BoxFuture;
 
@@ -96,6 +96,21 @@ fn a_parked_run_goes_on_in_another_process_and_a_finished_one_is_not_repeated() 
     assert_eq!((again.status, &again.outputs, again.events.len()), (ended.status, &ended.outputs, ended.events.len()));
     let state = open(folder.path()).get(&tenant(), "f", "count").unwrap();
     assert_eq!(state.map(|(value, version)| (value.text().to_owned(), version)), Some(("1".to_owned(), 1)));
+}
+
+#[test]
+fn a_store_with_an_owner_is_not_removed() {
+    let outside = tempfile::tempdir().unwrap();
+    let folder = outside.path().join("store");
+    remove_store(&folder).unwrap();
+    assert!(!folder.exists(), "a missing folder stays missing");
+    let owner = open(&folder);
+    run(&owner, COUNTS, options("r"));
+    assert!(matches!(remove_store(&folder), Err(OpenStoreError::Owned { .. })));
+    assert!(!everything(owner.reader(), "r").is_empty());
+    drop(owner);
+    remove_store(&folder).unwrap();
+    assert!(!folder.exists());
 }
 
 #[test]

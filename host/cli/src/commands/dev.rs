@@ -1,10 +1,12 @@
-//! `flowcell dev`: runs a flow again after each change of the flow or of its packs. After each run it shows the tasks, runs the
-//! test cases beside the flow, and shows the input of a task that failed.
+//! `flowcell dev`: runs a flow again after each change of the flow or of its packs. After each run it shows the tasks,
+//! runs the test cases beside the flow, and shows the input of a task that failed.
+
+mod store;
 
 use std::{
     env,
     ffi::OsString,
-    fs, io,
+    io,
     path::{Path, PathBuf},
     process::{Child, Command},
     sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
@@ -12,9 +14,10 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{RunEnd, RunId};
+use flowcell::{OpenStoreError, Reader, RunEnd, RunId, Runs};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher, event::ModifyKind};
 
+use self::store::DevStore;
 use super::{node, test::cases_path};
 use crate::{
     cli_error::{CliError, Exit},
@@ -27,8 +30,6 @@ use crate::{
 const QUIET_TIME: Duration = Duration::from_millis(100);
 /// The capacity of the queue of file events.
 const EVENT_QUEUE_CAPACITY: usize = 1_024;
-/// The folder of the stores, one for each flow.
-const STORES: &str = ".flowcell/dev";
 /// Folders that only tools and runs write to. Changes in them are ignored.
 const IGNORED_FOLDERS: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".flowcell", ".git"];
 
@@ -52,18 +53,18 @@ pub(crate) struct DevArgs {
 pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, CliError> {
     // Watch before reading any file, so that no change is missed.
     let changes = Changes::watch(args)?;
-    let state = args.empty_store()?;
+    let store = DevStore::empty(&args.flow)?;
     let mut number = 0;
     loop {
         number += 1;
-        let pass = Pass { args, state: &state, run: format!("dev-{number}"), terminal };
+        let pass = Pass { args, state: store.folder(), run: format!("dev-{number}"), terminal };
         let mut running = pass.begin().map_err(|problem| problem.print(terminal)).ok();
         let changed = loop {
             match changes.wait(running.as_mut())? {
                 Next::Changed(path) => break path,
                 Next::Ended => {
                     running = None;
-                    pass.finish().unwrap_or_else(|problem| problem.print(terminal));
+                    pass.finish();
                 }
             }
         };
@@ -73,19 +74,6 @@ pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, CliErr
             let _ = child.wait();
         }
         terminal.say(&terminal.paint().faint(&format!("{} has changed", inert(&changed.display().to_string()))));
-    }
-}
-
-impl DevArgs {
-    /// Returns the folder of the runs, without the runs of an earlier command for the same flow.
-    fn empty_store(&self) -> Result<PathBuf, CliError> {
-        let state = Path::new(STORES).join(self.flow.file_name().unwrap_or_default());
-        match fs::remove_dir_all(&state) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(CliError::wrong(format!("cannot empty the folder {}", state.display())).because(&error))
-            }
-            _ => Ok(state),
-        }
     }
 }
 
@@ -111,31 +99,38 @@ impl Pass<'_> {
         command.spawn().map_err(unable)
     }
 
-    /// Shows the tasks of the run, runs the test cases beside the flow, and shows the input of the task that failed.
-    fn finish(&self) -> Result<(), CliError> {
-        let store = StoreArgs { state: self.state.to_owned(), store: None };
-        let run = RunId::from(self.run.as_str());
-        // A flow with errors has no run, and the child has reported them.
-        let Ok(reader) = store.reader() else { return Ok(()) };
-        let found = reader.run(&local_tenant(), &run).map_err(|error| unreadable(&error))?;
-        if let Some((_, next)) = found {
-            self.show(&["runs", "show", &self.run], true)?;
-            if let Some(RunEnd::Failed { task: Some(task), .. }) =
-                PackArgs::default().reading_host(&store)?.end_of(&run, next)?
-            {
-                self.show(&["runs", "show", &self.run, &task], true)?;
-                let said = format!(
-                    "`flowcell eval EXPRESSION --state {} --run {} --task '{}'` evaluates with the values of the task",
-                    self.state.display(),
-                    self.run,
-                    inert(&task),
-                );
-                self.terminal.say(&self.terminal.paint().faint(&said));
-            }
-        }
+    /// Shows the tasks of the run, and the input of the task that failed. Runs the test cases beside the flow, also if
+    /// the run cannot be shown. Prints errors.
+    fn finish(&self) {
+        let print = |done: Result<(), CliError>| done.unwrap_or_else(|problem| problem.print(self.terminal));
+        print(self.show_run());
         if cases_path(&self.args.flow).exists() {
-            self.show(&["test", &self.args.flow.display().to_string()], false)?;
+            print(self.show(&["test", &self.args.flow.display().to_string()], false));
         }
+    }
+
+    fn show_run(&self) -> Result<(), CliError> {
+        let reader = match Reader::open(self.state) {
+            // A flow with errors has no run, and the child has reported them.
+            Err(OpenStoreError::Missing(_)) => return Ok(()),
+            reader => reader.map_err(flowcell::Error::Store)?,
+        };
+        let run = RunId::from(self.run.as_str());
+        let Some((_, next)) = reader.run(&local_tenant(), &run).map_err(|error| unreadable(&error))? else {
+            return Ok(());
+        };
+        self.show(&["runs", "show", &self.run], true)?;
+        let store = StoreArgs { state: self.state.to_owned(), store: None };
+        let end = PackArgs::default().reading_host(&store)?.end_of(&run, next)?;
+        let Some(RunEnd::Failed { task: Some(task), .. }) = end else { return Ok(()) };
+        self.show(&["runs", "show", &self.run, &task], true)?;
+        let said = format!(
+            "`flowcell eval EXPRESSION --state '{}' --run {} --task '{}'` evaluates with the values of the task",
+            inert(&self.state.display().to_string()),
+            self.run,
+            inert(&task),
+        );
+        self.terminal.say(&self.terminal.paint().faint(&said));
         Ok(())
     }
 

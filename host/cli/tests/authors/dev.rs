@@ -3,12 +3,19 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Lines},
-    process::{ChildStdout, Stdio},
+    path::Path,
+    process::{Child, ChildStdout, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
 };
 
 use serde_json::{Value, json};
 
-use crate::language::{Language, done, flowcell, project};
+use crate::{
+    kit,
+    language::{Language, done, flowcell, project},
+};
 
 const FLOW: &str = "flow: { name: greeting, input: { name: Ada } }
 nodes:
@@ -50,4 +57,98 @@ fn a_flow_runs_again_after_it_or_one_of_its_nodes_is_saved() {
     let wrong = flowcell(folder.path()).args(["dev", "nowhere/flow.yaml"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
     done(flowcell(folder.path()).args(["node", "inspect", "shop/dist/shop.wasm"]));
+}
+
+const FAILS: &str = "flow: { name: order, input: { sum: 7 } }
+nodes:
+  - { id: price, type: control.noop, input: { value: '{{ flow.input.sum + 1 }}' } }
+  - { id: pay, type: control.fail, input: { message: 'no money for {{ price.value }}' } }
+edges: [{ from: price, to: pay }]
+";
+const CASES: &str = "cases: [{ name: it has no money, expect: { status: failed } }]\n";
+
+/// A `flowcell dev` that runs until the value is dropped, with the lines of its standard error.
+struct Dev {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Dev {
+    fn start(folder: &Path, flow: &str) -> Dev {
+        let mut command = flowcell(folder);
+        command.args(["dev", flow, "--", "--quiet"]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (tell, lines) = channel();
+        let read = BufReader::new(child.stderr.take().unwrap()).lines();
+        thread::spawn(move || read.map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        Dev { child, lines }
+    }
+
+    /// Returns the lines up to one that contains `end`.
+    fn read_to(&self, end: &str) -> String {
+        let mut text = String::new();
+        while !text.contains(end) {
+            let line = self.lines.recv_timeout(Duration::from_secs(120));
+            text += &line.unwrap_or_else(|_| panic!("{end:?} is missing:\n{text}"));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_failing_flow_shows_its_tasks_its_cases_and_the_input_that_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for place in ["east", "west"] {
+        fs::create_dir(folder.join(place)).unwrap();
+        fs::write(folder.join(place).join("order.yaml"), FAILS).unwrap();
+    }
+    fs::write(folder.join("east/order.test.yaml"), CASES).unwrap();
+    let state = ".flowcell/dev/east/order.yaml";
+    let hint = format!("`flowcell eval EXPRESSION --state '{state}' --run dev-1 --task 'pay'`");
+    let price =
+        || done(flowcell(folder).args(["eval", "price.value", "--state", state, "--run", "dev-1", "--task", "pay"]));
+    let refused = || {
+        let output = flowcell(folder).args(["dev", "east/../east/order.yaml"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert_eq!(price(), "8\n", "the runs stay");
+        kit::stderr(&output)
+    };
+
+    let east = Dev::start(folder, "east/order.yaml");
+    let shown = east.read_to("1 case, 0 failed");
+    for part in ["price", "pay", "\"message\": \"no money for 8\"", &hint, "it has no money  ok"] {
+        assert!(shown.contains(part), "{part} is missing:\n{shown}");
+    }
+    assert_eq!(price(), "8\n");
+    // A second command for the flow would remove the runs of the first one.
+    let second = refused();
+    assert!(second.contains("another `flowcell dev` uses the store"), "{second}");
+    // A flow with the same name in another folder has its own runs.
+    let west = Dev::start(folder, "west/order.yaml");
+    west.read_to("--state '.flowcell/dev/west/order.yaml' --run dev-1 --task 'pay'`");
+    assert_eq!(price(), "8\n");
+    // A store that cannot be read is reported, and the cases run all the same.
+    fs::write(folder.join(state).join("flowcell.db"), "no database".repeat(1_000)).unwrap();
+    fs::write(folder.join("east/order.yaml"), FAILS.replace("order,", "orders,")).unwrap();
+    let broken = east.read_to("1 case, 0 failed");
+    assert!(broken.matches("cannot use the store").count() >= 2, "the run and its report fail: {broken}");
+    drop(east);
+
+    // The runs of a command that has ended make room, unless another process drives them.
+    let again = Dev::start(folder, "east/order.yaml");
+    again.read_to(&hint);
+    assert_eq!(price(), "8\n");
+    drop(again);
+    let _owner = kit::Owner::start(folder, &["drive", "--state", state], "driving the runs");
+    let owned = refused();
+    assert!(owned.contains("another process (process "), "{owned}");
 }
