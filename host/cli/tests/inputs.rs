@@ -390,3 +390,24 @@ fn expressions_are_read_from_lines() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.code() == Some(2) && stderr(&output).contains("use at most"), "{}", stderr(&output));
 }
+
+/// An unreadable store ends the command with the exit code of the store, whatever standard input has.
+#[test]
+fn an_unreadable_store_ends_the_evaluation_of_lines() {
+    use std::{io::Write, process::Stdio};
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("sums.yaml"), EVALUATED).unwrap();
+    output_of(folder.path(), &["run", "sums.yaml", "--run-id", "r", "--quiet"]);
+    let database = rusqlite::Connection::open(folder.path().join(".flowcell/flowcell.db")).unwrap();
+    assert_eq!(database.execute("UPDATE runs SET record = '{' WHERE run = 'r'", []).unwrap(), 1);
+    drop(database);
+    for lines in ["flow.input.n\nflow.input.n\n", "{{ bad\nflow.input.n\n"] {
+        let mut command = flowcell(folder.path());
+        command.args(["eval", "--run", "r"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        _ = child.stdin.take().unwrap().write_all(lines.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let shown = stderr(&output);
+        assert_eq!((output.status.code(), shown.matches("cannot read").count()), (Some(74), 1), "{lines}: {shown}");
+    }
+}

@@ -83,7 +83,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// Evaluates each line of standard input. On a terminal an error does not end the command.
+/// Evaluates each line of standard input. On a terminal the error of an expression does not end the command.
 fn each_line(evaluator: &Evaluator<'_>, terminal: Terminal) -> Result<Exit, CliError> {
     let mut input = io::stdin().lock();
     let is_terminal = input.is_terminal();
@@ -104,7 +104,10 @@ fn each_line(evaluator: &Evaluator<'_>, terminal: Terminal) -> Result<Exit, CliE
             continue;
         }
         match evaluator.print(expression, terminal) {
-            Err(problem) if expression.len() > MAX_EXPRESSION_BYTES => return Err(problem),
+            // The rest of a line that is too long, and an unreadable store, give no values.
+            Err(problem) if expression.len() > MAX_EXPRESSION_BYTES || problem.exit() != Exit::Wrong => {
+                return Err(problem);
+            }
             Err(problem) => {
                 problem.print(terminal);
                 exit = if is_terminal { Exit::Good } else { Exit::Wrong };
