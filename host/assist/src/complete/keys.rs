@@ -154,7 +154,7 @@ fn is_odd(property: &Property<'_>, value: &Value, (context, located): (&Context<
 fn reads_body(flow: &Flow<'_>, located: &Located<'_>, value: &Value) -> bool {
     let Some(owner) = located.node else { return false };
     let text = &flow.file[value.range.clone()];
-    let expressions = braces(text).into_iter().chain([0..text.len()]);
+    let expressions = braces(text).into_iter().chain(std::iter::once(0..text.len()));
     let mut paths = expressions.flat_map(|part| Expression::new(text, part).paths());
     paths.any(|path| flow.find(&path.root).is_some_and(|node| flow.nodes[node].owner == Some(owner)))
 }
