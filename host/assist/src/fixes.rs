@@ -164,7 +164,7 @@ mod tests {
             (diagnostic.fix, diagnostic.help) = (Some(fix), help);
             diagnostic
         };
-        assert_eq!(texts(&with(carried.clone(), None), &before), [right.clone()]);
+        assert_eq!(texts(&with(carried.clone(), None), &before), std::slice::from_ref(&right));
         let help = Some("write `control.if`, `control.noop` or `unknown`".to_owned());
         let found = texts(&with(carried.clone(), help), &before);
         assert_eq!(found[0], right);
