@@ -79,7 +79,7 @@ pub(crate) fn check_keys_or(
 }
 
 /// Returns true for a valid flow name: 1 to 64 ASCII letters, digits, `_` and `-`.
-pub(crate) fn is_flow_name(name: &str) -> bool {
+pub fn is_flow_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
@@ -93,7 +93,7 @@ pub fn is_id(text: &str) -> bool {
 }
 
 /// Names that cannot be ids, because they have another meaning in expressions.
-pub(crate) const RESERVED: [&str; 15] = [
+pub const RESERVED: [&str; 15] = [
     "flow", "nodes", "inbound", "inbounds", "true", "false", "null", "none", "not", "and", "or", "in", "is", "if",
     "else",
 ];

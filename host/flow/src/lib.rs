@@ -109,12 +109,15 @@ pub use combined::combine_versions;
 pub use defaults::from_defaults;
 use diagnostic::Diagnostics;
 pub use diagnostic::{CheckMode, Diagnostic, Fix, Location, Severity};
+pub use fields::{RESERVED, is_flow_name};
 pub use graph::Graph;
 pub use literal::escaped as escape_text;
+pub use names::FACT_NAMES;
 use outline::{Outline, ScriptError};
 pub use probe::Probe;
 pub use schema::schema;
 use script::document;
+pub use yaml::read_value;
 
 /// The text of a flow, an agent or a script.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,11 +12,9 @@ use std::{collections::HashSet, iter, sync::Arc};
 use flowcell_contract::NodeType;
 use flowcell_expr::{Path, RANDOM, Segment};
 
+pub use self::facts::FACT_NAMES;
 use self::suggest::suggest;
-pub(crate) use self::{
-    facts::{FACT_NAMES, FLOW_MEMBERS},
-    known_input::KnownInput,
-};
+pub(crate) use self::{facts::FLOW_MEMBERS, known_input::KnownInput};
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::for_message,

@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use flowcell_contract::Json;
-use flowcell_expr::json::{Number, digits::whole_number};
+use flowcell_expr::json::{
+    Number,
+    digits::{TOO_LONG, whole_number},
+};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Options, Spanned};
 
@@ -171,6 +174,22 @@ pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
             false => SyntaxError { span, message: first_line(&error.to_string()), help: None },
         }
     })
+}
+
+/// Reads a document to a value, with the limits of flows.
+///
+/// # Errors
+///
+/// The text is no YAML, is too large, has anchors or a key twice, or has a number that would lose digits. The error
+/// names the line.
+pub fn read_value(text: &str) -> Result<Json, String> {
+    let tree = parse(text).map_err(|error| format!("line {}: {}", error.span.line, error.message))?;
+    let mut long = Vec::new();
+    long_numbers(&tree, text, &mut long);
+    match long.first() {
+        Some((span, _)) => Err(format!("line {}: a whole number {TOO_LONG}", span.line)),
+        None => Ok(tree.json()),
+    }
 }
 
 /// Returns true if an error is about an unquoted `{{` at the position of the error or just before it.

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Root names that stand for a fact about the run, unless the flow gives the name to a node or an item.
-pub(crate) const FACT_NAMES: [&str; 5] = ["run", "task", "tenant", "now", "undo"];
+pub const FACT_NAMES: [&str; 5] = ["run", "task", "tenant", "now", "undo"];
 
 /// The members of `flow`.
 pub(crate) const FLOW_MEMBERS: [&str; 3] = ["input", "name", "version"];
