@@ -59,6 +59,21 @@ fn a_flow_with_marks_is_not_valid_until_they_are_removed() {
 }
 
 #[test]
+fn the_name_of_a_flow_must_be_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"{ "StartAt": "A", "States": { "A": { "Type": "Succeed" } } }"#;
+    fs::write(folder.path().join("2nd order.asl.json"), source).unwrap();
+    let output = output_of(folder.path(), &["import", "2nd order.asl.json", "--name", "my flow"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("not a valid name of a flow"), "{}", stderr(&output));
+    for (arguments, file) in [(vec!["--name", "2nd-order"], "2nd-order.yaml"), (vec![], "imported_2nd_order.yaml")] {
+        let output = flowcell(folder.path()).args(["import", "2nd order.asl.json"]).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(folder.path().join(file).exists(), "{file}: {}", stdout(&output));
+    }
+}
+
+#[test]
 fn existing_files_are_kept_without_force() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.json"), r#"{ "StartAt": "A", "States": { "A": { "Type": "Succeed" } } }"#).unwrap();
@@ -77,7 +92,7 @@ fn a_file_that_cannot_be_imported_says_why() {
     for (text, arguments, expected) in [
         ("{}", vec![], "no known format"),
         ("{", vec![], "neither JSON nor YAML"),
-        ("{\"a\": 1, \"a\": 2}", vec!["--from", "asl"], "stands twice"),
+        ("{\"a\": 1, \"a\": 2}", vec!["--from", "asl"], "occurs twice"),
         ("[]", vec!["--from", "n8n"], "not an object"),
     ] {
         fs::write(folder.path().join("x.json"), text).unwrap();

@@ -1,16 +1,13 @@
 //! Reads a foreign file, JSON or YAML, to a value. The limits are those of flows.
 
-use std::fmt;
+use flowcell_contract::Json;
+use flowcell_flow::{limits, read_value};
+use serde_json::Value;
 
-use flowcell_flow::limits;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
-use serde_yaml::{DuplicateKeyPolicy, MergeKeyPolicy, Options};
+use crate::ImportError;
 
-use crate::{DEPTH, ImportError};
-
-/// A value in which no object has the same key twice.
-struct Unique(Value);
+/// Maximum nesting of lists and objects in an imported file.
+const DEPTH: usize = 48;
 
 /// Reads a text as JSON, or as YAML if it does not begin with `{`.
 pub(crate) fn read(text: &str) -> Result<Value, ImportError> {
@@ -20,11 +17,12 @@ pub(crate) fn read(text: &str) -> Result<Value, ImportError> {
         return Err(ImportError::new(message, "export a part of it"));
     }
     let read = match text.trim_start().starts_with('{') {
-        true => serde_json::from_str::<Unique>(text).map_err(|error| error.to_string()),
-        false => serde_yaml::from_str_with_options(text, options()).map_err(|error| first_line(&error.to_string())),
+        true => Json::parse(text).map_err(|error| error.to_string()),
+        false => read_value(text),
     };
-    let Unique(value) = read
-        .map_err(|cause| ImportError::new(format!("the file is neither JSON nor YAML: {cause}"), "export it again"))?;
+    let value = read
+        .map_err(|cause| ImportError::new(format!("the file is neither JSON nor YAML: {cause}"), "export it again"))?
+        .to_serde();
     let mut left = limits::DOCUMENT_NODES;
     check(&value, DEPTH, &mut left)?;
     Ok(value)
@@ -47,107 +45,6 @@ fn check(value: &Value, depth: usize, left: &mut usize) -> Result<(), ImportErro
     }
 }
 
-fn options() -> Options {
-    serde_yaml::options! {
-        duplicate_keys: DuplicateKeyPolicy::Error,
-        merge_keys: MergeKeyPolicy::Error,
-        strict_booleans: true,
-        reject_unsupported_tags: true,
-        with_snippet: false,
-        emit_comments: false,
-        budget: serde_yaml::budget! {
-            max_depth: limits::DOCUMENT_DEPTH,
-            flow_nesting_limit: limits::DOCUMENT_DEPTH,
-            max_nodes: limits::DOCUMENT_NODES,
-            max_events: limits::DOCUMENT_NODES * 2,
-            max_aliases: 0,
-            max_anchors: 0,
-            max_documents: 1,
-        },
-    }
-}
-
-fn first_line(message: &str) -> String {
-    let line = message.lines().next().unwrap_or(message).trim_start_matches("error: ");
-    match line.contains("Anchors") || line.contains("Aliases") {
-        true => "anchors and aliases are not allowed".into(),
-        false => line.split(", set ").next().unwrap_or(line).to_owned(),
-    }
-}
-
-impl<'de> Deserialize<'de> for Unique {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Unique, D::Error> {
-        deserializer.deserialize_any(UniqueVisitor).map(Unique)
-    }
-}
-
-struct UniqueVisitor;
-
-impl<'de> Visitor<'de> for UniqueVisitor {
-    type Value = Value;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        Unique::deserialize(deserializer).map(|value| value.0)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        // A whole number beyond 64 bits arrives as a float, and would lose digits.
-        let exact = value.is_finite() && (value.fract() != 0.0 || value.abs() < 9_007_199_254_740_992.0);
-        match exact {
-            true => Ok(value.into()),
-            false => Err(E::custom("a number has more digits than 64 bits hold")),
-        }
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(Unique(item)) = seq.next_element()? {
-            items.push(item);
-        }
-        Ok(items.into())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut members = Map::new();
-        while let Some(key) = map.next_key::<String>()? {
-            let Unique(value) = map.next_value()?;
-            if members.contains_key(&key) {
-                return Err(A::Error::custom(format!("the key {} stands twice", Value::from(key))));
-            }
-            members.insert(key, value);
-        }
-        Ok(members.into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
@@ -161,7 +58,7 @@ mod tests {
         let long = " ".repeat(limits::DOCUMENT_BYTES + 1);
         let many = format!("{{\"a\":[{}0]}}", "0,".repeat(limits::DOCUMENT_NODES));
         let cases = [
-            ("{\"a\":1,\"a\":2}", "stands twice"),
+            ("{\"a\":1,\"a\":2}", "occurs twice"),
             ("a: 1\na: 2", "duplicate"),
             ("a: &x [1]\nb: *x", "anchors and aliases are not allowed"),
             ("a: !!python/object 1", "tag"),

@@ -37,14 +37,13 @@ use std::fmt;
 use flowcell_flow::limits;
 use serde_json::{Map, Value};
 
+pub use flowcell_flow::is_flow_name;
 pub use report::{Finding, Verdict};
 
 use self::{draft::Draft, report::Report};
 
 /// Maximum size of an imported file in bytes.
 pub const BYTES: usize = limits::DOCUMENT_BYTES;
-/// Maximum nesting of lists and objects in an imported file.
-pub const DEPTH: usize = 48;
 
 /// The format of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +148,8 @@ fn steps(document: &Value, key: &str) -> usize {
     }
 }
 
-/// Imports a workflow. `name` is the name of the flow, and `format` the format of the text; `None` to detect it.
+/// Imports a workflow. `name` is the name of the flow, which is changed if it is not valid. `format` is the format of the
+/// text; `None` to detect it.
 ///
 /// # Errors
 ///
@@ -169,7 +169,7 @@ pub fn import(text: &str, name: &str, format: Option<Format>) -> Result<Imported
         let message = format!("the workflow has {count} steps; the limit is {}", limits::NODES);
         return Err(ImportError::new(message, "split the workflow"));
     }
-    let name = names::cleaned(name, "imported");
+    let name = if is_flow_name(name) { name.to_owned() } else { names::cleaned(name, "imported") };
     let mut import = match format {
         Format::Asl => asl::import(members),
         Format::N8n => n8n::import(members),
@@ -186,9 +186,14 @@ pub fn import(text: &str, name: &str, format: Option<Format>) -> Result<Imported
     let head = format!("Imported from {}. `flowcell help import` explains the key `approximated`.", format.title());
     draft.comments.insert(0, head);
     let marks = import.report.marks.len() + draft.nodes.iter().map(|node| node.marks.len()).sum::<usize>();
+    let flow = write::flow(&name, draft, &import.report.marks);
+    if flow.len() > limits::DOCUMENT_BYTES {
+        let message = format!("the flow would have {} bytes; the limit is {}", flow.len(), limits::DOCUMENT_BYTES);
+        return Err(ImportError::new(message, "split the workflow"));
+    }
     Ok(Imported {
         format,
-        flow: write::flow(&name, draft, &import.report.marks),
+        flow,
         tests: cases::write(draft, &import.cases),
         name,
         findings: import.report.findings,

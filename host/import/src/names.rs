@@ -2,31 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// Words that have a meaning in expressions or as labels of edges, and so cannot be ids.
-const RESERVED: [&str; 41] = [
-    "flow",
-    "nodes",
-    "inbound",
-    "inbounds",
-    "true",
-    "false",
-    "null",
-    "none",
-    "not",
-    "and",
-    "or",
-    "in",
-    "is",
-    "if",
-    "else",
+use flowcell_flow::{FACT_NAMES, RESERVED};
+
+/// Other words with a meaning in expressions or as labels of edges.
+const TAKEN: [&str; 21] = [
     "True",
     "False",
     "None",
-    "run",
-    "task",
-    "tenant",
-    "now",
-    "undo",
     "item",
     "index",
     "value",
@@ -95,7 +77,8 @@ pub(crate) fn cleaned(name: &str, fallback: &str) -> String {
         Some(first) if first.is_ascii_digit() => format!("{fallback}_{clean}"),
         Some(_) => clean.to_owned(),
     };
-    if RESERVED.contains(&&*clean) { format!("{clean}_1") } else { clean }
+    let is_taken = [&RESERVED[..], &FACT_NAMES, &TAKEN].iter().any(|words| words.contains(&&*clean));
+    if is_taken { format!("{clean}_1") } else { clean }
 }
 
 #[cfg(test)]
@@ -114,6 +97,8 @@ mod tests {
             ("\u{202e}", "node_2"),
             ("2nd", "node_2nd"),
             ("flow", "flow_1"),
+            ("undo", "undo_1"),
+            ("item", "item_1"),
             ("Ümläut", "ml_ut"),
         ];
         for (name, id) in cases {

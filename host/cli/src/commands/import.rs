@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, ValueEnum, ValueHint};
 use flowcell::Error;
-use flowcell_import::{Finding, Format, ImportError, Imported, Verdict};
+use flowcell_import::{Finding, Format, ImportError, Imported, Verdict, is_flow_name};
 use serde_json::json;
 
 use crate::{
@@ -60,6 +60,10 @@ impl SourceFormat {
 }
 
 pub(super) fn execute(args: &ImportArgs, terminal: Terminal) -> Result<Exit, CliError> {
+    if let Some(name) = args.name.as_deref().filter(|name| !is_flow_name(name)) {
+        let message = format!("{name:?} is not a valid name of a flow");
+        return Err(CliError::wrong(message).hint("use 1 to 64 ASCII letters, digits, `_` and `-`"));
+    }
     let text = read(&args.file)?;
     let stem = args.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("imported");
     let stem = stem.strip_suffix(".asl").unwrap_or(stem);
