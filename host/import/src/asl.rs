@@ -7,12 +7,18 @@
 //! | tasks | the services that a `Task` calls |
 //! | choice | the state `Choice` |
 //! | bounds | the bounds of the state `Map` |
-//! | policy | `Retry`, `Catch` and the names of errors |
+//! | policy | `Retry` and time limits |
+//! | catch | `Catch` |
+//! | errors | the names of errors |
+//! | keys | the keys of states |
 //! | template | values with paths, functions or JSONata in them |
 //! | path | paths and intrinsic functions |
 
 mod bounds;
+mod catch;
 mod choice;
+mod errors;
+mod keys;
 mod path;
 mod policy;
 mod scope;
@@ -49,6 +55,16 @@ enum Target {
     NoMatch,
     /// A state that the machine does not have.
     Missing(String),
+}
+
+/// The ways through a machine, as far as they are written.
+struct Ways {
+    /// Ends that lead to a state without a join.
+    arrived: HashMap<usize, Exit>,
+    /// States with a join that an end leads to.
+    joined: HashSet<usize>,
+    /// Ends of the machine.
+    ends: Vec<Exit>,
 }
 
 /// An import in progress.
@@ -110,24 +126,15 @@ pub(crate) fn import(document: &Map<String, Value>) -> Import {
 
 impl Asl {
     /// Writes the states of a machine. Returns the expression of its result; `None` if it never ends with success.
-    fn machine(&mut self, machine: &Map<String, Value>, prefix: &str, mut start: Exit, at: &At) -> Option<String> {
+    fn machine(&mut self, machine: &Map<String, Value>, prefix: &str, start: Exit, at: &At) -> Option<String> {
         let Some(states) = machine.get("States").and_then(Value::as_object) else {
-            self.report.note(Verdict::Refused, &at.join("States"), "States", "it must be an object of states");
-            self.refused_node(&format!("{prefix}states"), "States", &mut start);
-            return None;
+            return self.no_machine("States", "it must be an object of states", prefix, start, at);
         };
         let index: HashMap<&str, usize> =
             states.keys().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
         let first = machine.get("StartAt").and_then(Value::as_str).and_then(|name| index.get(name).copied());
         let Some(first) = first else {
-            self.report.note(
-                Verdict::Refused,
-                &at.join("StartAt"),
-                "StartAt",
-                "it names no state; correct it and import again",
-            );
-            self.refused_node(&format!("{prefix}start"), "StartAt", &mut start);
-            return None;
+            return self.no_machine("StartAt", "it names no state; correct it and import again", prefix, start, at);
         };
         let mut scope = Scope { index, assigned: assigned(states), joins: HashMap::new(), outer: start.env.clone() };
         let next: Vec<_> = states.values().map(|state| transitions(state, &scope.index)).collect();
@@ -140,74 +147,71 @@ impl Asl {
         if order.has_cycle() {
             self.draft.head.insert("maxPasses".into(), MAX_PASSES.into());
         }
-        let mut arrived: HashMap<usize, Exit> = [(first, start)].into();
-        let mut ends = Vec::new();
+        let mut ways = Ways { arrived: [(first, start)].into(), joined: HashSet::new(), ends: Vec::new() };
         for state in &order.states {
             let name = names[*state];
             let at = at.join("States").join(name);
-            let mut exit = match scope.joins.get(state) {
-                Some(id) => {
-                    // Only the first state has an end that was not led to its join.
-                    let start = arrived.remove(state);
-                    let begins = start.as_ref().is_some_and(|start| start.from.is_none());
-                    if let Some(start) = start.filter(|_| !begins) {
-                        scope.lead_to_join(&mut self.draft, start, id);
-                    }
-                    self.draft.nodes.push(Node::value(id, scope.join_value(begins)));
-                    let from = Some((id.clone(), On::Success));
-                    Exit { from, env: scope.behind(id), carries: scope.assigned.is_empty() }
-                }
-                None => arrived.remove(state).unwrap_or_else(|| Exit::start(&scope.outer)),
+            let Some(mut exit) = self.enter(&scope, *state, &mut ways) else {
+                let why = "no transition that was imported leads to it, so it is left out";
+                self.report.mark_flow(Verdict::Refused, &at, "state", why);
+                continue;
             };
             exit.env.state.clone_from(name);
             if exit.env.data.len() > LONG {
                 self.materialize(&mut exit);
             }
             for (target, exit) in self.state(&scope, &states[name], &at, exit) {
-                self.lead(&scope, &order, *state, target, exit, &mut arrived, &mut ends, &at);
+                let is_cut = matches!(target, Target::State(to) if order.is_into_middle(*state, to));
+                self.lead(&scope, is_cut, target, exit, &mut ways, &at);
             }
         }
         let reached: HashSet<usize> = order.states.iter().copied().collect();
-        for (index, name) in names.iter().enumerate() {
-            if !reached.contains(&index) {
-                self.report.exact(
-                    &at.join("States").join(name),
-                    "state",
-                    None,
-                    "no transition leads to it, so it is left out",
-                );
-            }
+        for (_, name) in names.iter().enumerate().filter(|(index, _)| !reached.contains(index)) {
+            let why = "no transition leads to it, so it is left out";
+            self.report.exact(&at.join("States").join(name), "state", None, why);
         }
-        self.end(&scope, ends, prefix)
+        self.end(&scope, ways.ends, prefix)
+    }
+
+    /// Writes a node that fails in the place of a machine that is not imported.
+    fn no_machine(&mut self, key: &str, why: &str, prefix: &str, mut start: Exit, at: &At) -> Option<String> {
+        self.report.note(Verdict::Refused, &at.join(key), key, why);
+        self.refused_node(&format!("{prefix}{}", key.trim_end_matches("At").to_lowercase()), key, &mut start);
+        None
+    }
+
+    /// Returns the beginning of a state, behind its join if it has one; `None` if no way leads to it.
+    fn enter(&mut self, scope: &Scope<'_>, state: usize, ways: &mut Ways) -> Option<Exit> {
+        let arrived = ways.arrived.remove(&state);
+        let Some(id) = scope.joins.get(&state) else { return arrived };
+        if arrived.is_none() && !ways.joined.contains(&state) {
+            return None;
+        }
+        // Only the first state has an end that was not led to its join.
+        let begins = arrived.as_ref().is_some_and(|start| start.from.is_none());
+        if let Some(start) = arrived.filter(|_| !begins) {
+            scope.lead_to_join(&mut self.draft, start, id);
+        }
+        self.draft.nodes.push(Node::value(id, scope.join_value(begins)));
+        let from = Some((id.clone(), On::Success));
+        Some(Exit { from, env: scope.behind(id), carries: scope.assigned.is_empty() })
     }
 
     /// Leads the end of a state to the target of its transition.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one loop")]
-    fn lead(
-        &mut self,
-        scope: &Scope<'_>,
-        order: &Order,
-        from: usize,
-        target: Target,
-        mut exit: Exit,
-        arrived: &mut HashMap<usize, Exit>,
-        ends: &mut Vec<Exit>,
-        at: &At,
-    ) {
+    fn lead(&mut self, scope: &Scope<'_>, is_cut: bool, target: Target, mut exit: Exit, ways: &mut Ways, at: &At) {
         match target {
-            Target::End => ends.push(exit),
-            Target::State(to) if order.is_into_middle(from, to) => {
-                self.report.note(
-                    Verdict::Refused,
-                    at,
-                    "Next",
-                    "this transition leads into the middle of a cycle; move the beginning of the cycle",
-                );
+            Target::End => ways.ends.push(exit),
+            Target::State(_) if is_cut => {
+                let why = "this transition leads into the middle of a cycle; move the beginning of the cycle";
+                self.report.note(Verdict::Refused, at, "Next", why);
                 self.refused_node("into_cycle", "Next", &mut exit);
             }
             Target::State(to) => match scope.joins.get(&to) {
-                Some(id) => scope.lead_to_join(&mut self.draft, exit, id),
-                None => _ = arrived.insert(to, exit),
+                Some(id) => {
+                    scope.lead_to_join(&mut self.draft, exit, id);
+                    ways.joined.insert(to);
+                }
+                None => _ = ways.arrived.insert(to, exit),
             },
             Target::NoMatch => {
                 let id = self.draft.names.fresh("no_match");
@@ -216,12 +220,8 @@ impl Asl {
                 exit.push(&mut self.draft, Node::new(&id, "control.fail", input));
             }
             Target::Missing(name) => {
-                self.report.note(
-                    Verdict::Refused,
-                    at,
-                    "Next",
-                    &format!("the state {} does not exist", Value::from(name)),
-                );
+                let why = format!("the state {} does not exist", Value::from(name));
+                self.report.note(Verdict::Refused, at, "Next", &why);
                 self.refused_node("missing_state", "Next", &mut exit);
             }
         }
@@ -285,7 +285,7 @@ impl Asl {
 
     /// Refuses the keys of an inner machine that are unknown.
     fn check_machine_keys(&mut self, machine: &Value, at: &At) {
-        self.check_keys(machine, &["StartAt", "States", "Comment", "ProcessorConfig", "QueryLanguage"], at);
+        self.check_keys(machine, &["StartAt", "States", "Comment", "ProcessorConfig"], at);
         if let Some(config) = machine.get("ProcessorConfig") {
             self.check_keys(config, &["Mode", "ExecutionType"], &at.join("ProcessorConfig"));
         }
@@ -347,7 +347,7 @@ fn transitions(state: &Value, index: &HashMap<&str, usize>) -> Vec<usize> {
         }
         kind => {
             let catches = matches!(kind, Some("Task" | "Parallel" | "Map"));
-            let caught = items("Catch").filter(|_| catches).filter_map(target);
+            let caught = catch::used(state).iter().filter(|_| catches).filter_map(target);
             let is_end = state.get("End") == Some(&true.into());
             target(state).filter(|_| !is_end).into_iter().chain(caught).collect()
         }

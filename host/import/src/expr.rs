@@ -10,6 +10,11 @@ const WORDS: [&str; 14] =
 /// Expression of a value that is not imported. It fails, so that nobody takes it for the value.
 pub(crate) const REFUSED: &str = "null | required";
 
+/// Maximum length of an expression in bytes. The translations check it after each step, since some write a part twice.
+pub(crate) const LONGEST: usize = 8_000;
+/// Maximum nesting of brackets in an expression, below that of the language.
+const NESTING: usize = 28;
+
 /// A value whose parts may be computed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Term {
@@ -105,6 +110,29 @@ pub(crate) fn literal(value: &Value) -> String {
     }
 }
 
+/// Returns an expression if it is within the limits of expressions.
+pub(crate) fn bounded(expr: String) -> Result<String, String> {
+    if expr.len() > LONGEST {
+        return Err(format!("the expression would have more than {LONGEST} bytes"));
+    }
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut in_text = false;
+    let mut letters = expr.bytes();
+    while let Some(letter) = letters.next() {
+        match letter {
+            b'\\' if in_text => _ = letters.next(),
+            b'\'' => in_text = !in_text,
+            b'[' | b'(' | b'{' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b')' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    if deepest > NESTING { Err("the expression would be nested too deep".into()) } else { Ok(expr) }
+}
+
 /// Returns an expression that a point, an index or a filter may follow.
 pub(crate) fn atom(expr: &str) -> String {
     let mut depth = 0_i32;
@@ -137,10 +165,15 @@ pub(crate) fn member(expr: &str, key: &str) -> String {
 
 /// Returns the object of an expression with one more member, which replaces an earlier one of its name.
 pub(crate) fn with_member(object: &str, keys: &[String], value: &str) -> String {
+    format!("{}{}", atom(object), added_member(keys, value))
+}
+
+/// Returns the filters behind the expression of an object that give it one more member.
+pub(crate) fn added_member(keys: &[String], value: &str) -> String {
     let nested =
         |value: &str| keys.iter().rev().fold(value.to_owned(), |inner, key| format!("{{{}: {inner}}}", quoted(key)));
     // `merge` merges objects under the same key, unless null stands there.
-    format!("{} | merge({}) | merge({})", atom(object), nested("null"), nested(value))
+    format!(" | merge({}) | merge({})", nested("null"), nested(value))
 }
 
 /// Returns an object with these members.
@@ -173,6 +206,20 @@ mod tests {
             let expected = json!({ "x": value, text: [] });
             assert_eq!(rendered(&term.to_value()), expected, "{text:?}");
             assert_eq!(rendered(&binding(&term.to_expr())), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn long_and_deep_expressions_are_refused() {
+        let deep = |depth: usize| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
+        for (expr, fits) in [
+            ("a".repeat(LONGEST), true),
+            ("a".repeat(LONGEST + 1), false),
+            (deep(NESTING), true),
+            (deep(NESTING + 1), false),
+            (quoted(&"([".repeat(100)), true),
+        ] {
+            assert_eq!(bounded(expr.clone()).is_ok(), fits, "{expr:.40}");
         }
     }
 

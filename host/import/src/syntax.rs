@@ -28,6 +28,8 @@ pub(crate) enum Ast {
 pub(crate) const LONGEST: usize = 4_096;
 /// Maximum nesting of an expression.
 const DEPTH: usize = 24;
+/// Maximum number of operators in a row, and of members and calls in a row.
+const CHAIN: usize = 24;
 
 /// The operators with their precedences, the longest first.
 const JAVASCRIPT: [(&str, u8); 17] = [
@@ -169,6 +171,11 @@ fn quoted(text: &str, quote: char) -> Result<(String, usize), String> {
     Err("a text has no end".into())
 }
 
+/// Returns the length of a chain with one more part. Each part is one level of the parsed expression.
+fn lengthened(chain: usize) -> Result<usize, String> {
+    if chain < CHAIN { Ok(chain + 1) } else { Err(format!("more than {CHAIN} parts follow each other")) }
+}
+
 struct Parser {
     /// The tokens that remain, the next one last.
     tokens: Vec<Token>,
@@ -191,6 +198,7 @@ impl Parser {
     fn expression(&mut self, least: u8, depth: usize) -> Result<Ast, String> {
         let depth = depth.checked_sub(1).ok_or("the expression is nested too deep")?;
         let mut left = self.unary(depth)?;
+        let mut chain = 0;
         let operators: &[(&str, u8)] = if self.language == Language::JavaScript { &JAVASCRIPT } else { &JSONATA };
         while let Some(Token::Sign(sign)) = self.tokens.last() {
             let Some((operator, precedence)) = operators.iter().find(|(operator, _)| operator == sign) else { break };
@@ -198,6 +206,7 @@ impl Parser {
                 break;
             }
             self.tokens.pop();
+            chain = lengthened(chain)?;
             let right = self.expression(precedence + 1, depth)?;
             left = Ast::Binary(operator, Box::new(left), Box::new(right));
         }
@@ -218,6 +227,7 @@ impl Parser {
             }
         }
         let mut value = self.primary(depth)?;
+        let mut chain = 0;
         loop {
             if self.take(".") || self.take("?.") {
                 let Some(Token::Name(name)) = self.tokens.pop() else { return Err("a name is missing".into()) };
@@ -236,6 +246,7 @@ impl Parser {
             } else {
                 return Ok(value);
             }
+            chain = lengthened(chain)?;
         }
     }
 
@@ -291,9 +302,11 @@ mod tests {
         let deep = "(".repeat(2_000);
         let bangs = "!".repeat(2_000);
         let long = "a+".repeat(LONGEST);
+        let sum = format!("a{}", "+a".repeat(CHAIN + 1));
+        let members = format!("a{}", ".a".repeat(CHAIN + 1));
         for text in [
             "", "a b", "'a", "a.", "a[", "1e999", "0x1g", "a => b", "a ? b", "{a", "{1: 2}", "`${a}`", "#", &deep,
-            &bangs, &long,
+            &bangs, &long, &sum, &members,
         ] {
             assert!(parse(text, Language::JavaScript).is_err(), "{text:.20}");
         }
@@ -307,6 +320,7 @@ mod tests {
         assert_eq!(parse("a + b * c", Language::JavaScript), Ok(sum.clone()));
         let equal = Ast::Binary("=", Box::new(sum), name("d"));
         assert_eq!(parse("a + b * c = d", Language::Jsonata), Ok(equal));
+        assert!(parse(&format!("a{}", "+a".repeat(CHAIN)), Language::JavaScript).is_ok());
         let minus = Ast::Binary("-", Box::new(Ast::Binary("-", name("a"), name("b"))), name("c"));
         assert_eq!(parse("a - b - c", Language::JavaScript), Ok(minus));
     }

@@ -46,9 +46,16 @@ pub(super) fn set(
     if let Some(batcher) = state.get("ItemBatcher") {
         let at = at.join("ItemBatcher");
         match batcher.get("MaxItemsPerBatch").and_then(Value::as_u64).filter(|size| *size > 0) {
-            Some(size) => _ = input.insert("batchSize".into(), size.into()),
+            Some(size) => {
+                input.insert("batchSize".into(), size.into());
+                asl.report.note(Verdict::Exact, &at, "ItemBatcher", "`batchSize`");
+            }
             None => asl.report.note(Verdict::Refused, &at, "ItemBatcher", "set `batchSize` of the node"),
         }
         asl.check_keys(batcher, &["MaxItemsPerBatch"], &at);
+        if state.contains_key("ItemSelector") || state.contains_key("Parameters") {
+            let why = "the selector is for a batch here, and for each of its items there; select in a node of the body";
+            asl.report.note(Verdict::Refused, &at, "ItemSelector", why);
+        }
     }
 }

@@ -9,14 +9,12 @@ use super::{
 };
 use crate::{
     draft::{Node, On},
-    expr::{REFUSED, atom, binding, literal, quoted},
+    expr::{LONGEST, REFUSED, atom, binding, bounded, literal, quoted},
     report::{At, Verdict},
 };
 
 /// Maximum nesting of `And`, `Or` and `Not`.
 const DEPTH: usize = 8;
-/// Maximum length of a condition. Longer ones would exceed the limits of expressions.
-const LONGEST: usize = 8_000;
 /// Length from which a pattern exceeds the limit of expressions.
 const LONGEST_PATTERN: usize = 1_000;
 /// A time as RFC 3339 has it, as far as a pattern can tell.
@@ -47,21 +45,12 @@ pub(super) fn choice(
     for (index, rule) in rules.iter().enumerate() {
         let at = at.join("Choices").join(index);
         let mut context = Times { data: data.clone(), id: times_id.clone(), found: &mut times };
-        let when = match asl.is_jsonata {
-            true => {
-                let condition = rule.get("Condition").cloned().unwrap_or_default();
-                template::query(asl, &condition, &env, States::default(), &at.join("Condition")).to_expr()
-            }
-            false => condition(asl, rule, &env, &at, &mut context, DEPTH).unwrap_or_else(|why| {
-                asl.report.note(Verdict::Refused, &at, "rule", &format!("{why}; write the condition"));
-                REFUSED.into()
-            }),
-        };
+        let when = when(asl, rule, &env, &at, &mut context);
         let target = asl.target(scope, rule.get("Next"), &at.join("Next"));
         let assigned = rule.get("Assign").filter(|_| rule.is_object()).cloned();
         let route = route(&mut routes, &target, assigned, rule.get("Output").cloned(), &at);
         cases.push(json!({ "when": when, "route": route }));
-        asl.check_keys(rule, &RULE_KEYS, &at);
+        asl.check_keys(rule, if asl.is_jsonata { &JSONATA_KEYS } else { &RULE_KEYS }, &at);
     }
     let fallback = match state.get("Default") {
         Some(next) => asl.target(scope, Some(next), &at.join("Default")),
@@ -80,7 +69,6 @@ pub(super) fn choice(
     env.data = data;
     env.data = asl.output_path(state, &env, at);
     let carries = scope.assigned.is_empty() && state.get("OutputPath").is_none() && state.get("Output").is_none();
-    let mut ends = Vec::new();
     let fallback = Route {
         name: "default".into(),
         target: fallback,
@@ -88,18 +76,36 @@ pub(super) fn choice(
         output: state.get("Output").cloned(),
         at: at.clone(),
     };
-    for route in routes.into_iter().chain([fallback]) {
-        let mut exit = Exit { from: Some((id.clone(), On::Route(route.name))), env: env.clone(), carries };
-        if let Some(output) = route.output.filter(|_| asl.is_jsonata) {
-            exit.env.data = template::query(asl, &output, &env, States::default(), &route.at.join("Output")).to_expr();
-            exit.carries = false;
-        }
-        if let Some(assigned) = route.assigned {
-            asl.assign(&mut exit, &assigned, &env, States::default(), &route.at);
-        }
-        ends.push((route.target, exit));
+    routes.push(fallback);
+    routes.into_iter().map(|route| way(asl, route, &id, &env, carries)).collect()
+}
+
+/// Returns the condition of a rule.
+fn when(asl: &mut Asl, rule: &Value, env: &Env, at: &At, times: &mut Times<'_>) -> String {
+    if !asl.is_jsonata {
+        return condition(asl, rule, env, at, times, DEPTH).unwrap_or_else(|why| {
+            asl.report.note(Verdict::Refused, at, "rule", &format!("{why}; write the condition"));
+            REFUSED.into()
+        });
     }
-    ends
+    let condition = rule.get("Condition").cloned().unwrap_or_default();
+    if condition.is_null() {
+        asl.report.note(Verdict::Refused, at, "rule", "it has no `Condition`; write the condition");
+    }
+    template::query(asl, &condition, env, States::default(), &at.join("Condition")).to_expr()
+}
+
+/// Returns the transition of a route with the end of the way to it.
+fn way(asl: &mut Asl, route: Route, id: &str, env: &Env, carries: bool) -> (Target, Exit) {
+    let mut exit = Exit { from: Some((id.to_owned(), On::Route(route.name))), env: env.clone(), carries };
+    if let Some(output) = route.output.filter(|_| asl.is_jsonata) {
+        exit.env.data = template::query(asl, &output, env, States::default(), &route.at.join("Output")).to_expr();
+        exit.carries = false;
+    }
+    if let Some(assigned) = route.assigned {
+        asl.assign(&mut exit, &assigned, env, States::default(), &route.at);
+    }
+    (route.target, exit)
 }
 
 /// Returns the name of the route to a target. Rules without variables and output of their own share it.
@@ -127,15 +133,21 @@ fn condition(
     let rule = rule.as_object().ok_or("a rule must be an object")?;
     for (key, word) in [("And", " and "), ("Or", " or ")] {
         if let Some(parts) = rule.get(key).and_then(Value::as_array) {
-            let mut conditions = Vec::new();
+            let mut whole = String::new();
             for (index, part) in parts.iter().enumerate() {
-                conditions.push(condition(asl, part, env, &at.join(key).join(index), times, depth)?);
+                if index > 0 {
+                    whole.push_str(word);
+                }
+                whole.push_str(&condition(asl, part, env, &at.join(key).join(index), times, depth)?);
+                if whole.len() > LONGEST {
+                    return Err(format!("`{key}` has too many parts"));
+                }
             }
-            if conditions.is_empty() || conditions.iter().map(String::len).sum::<usize>() > LONGEST {
-                return Err(format!("`{key}` has no parts or too many"));
+            if whole.is_empty() {
+                return Err(format!("`{key}` has no parts"));
             }
             asl.report.note(Verdict::Exact, &at.join(key), key, "");
-            return Ok(format!("({})", conditions.join(word)));
+            return Ok(format!("({whole})"));
         }
     }
     if let Some(part) = rule.get("Not") {
@@ -144,7 +156,9 @@ fn condition(
         return Ok(format!("(not {inner})"));
     }
     let variable = rule.get("Variable").and_then(Value::as_str).ok_or("the rule has no `Variable`")?;
-    let is_operator = |(key, _): &(&String, &Value)| !RULE_KEYS.contains(&key.as_str());
+    let is_operator = |(key, _): &(&String, &Value)| {
+        !RULE_KEYS.contains(&key.as_str()) && !JSONATA_KEYS.contains(&key.as_str()) && *key != "QueryLanguage"
+    };
     let (operator, operand) = rule.iter().find(is_operator).ok_or("the rule has no operator")?;
     if rule.iter().filter(is_operator).count() > 1 {
         return Err("the rule has several operators".into());
@@ -175,17 +189,7 @@ fn test(
     }
     let read = path::path(variable, env)?;
     let x = atom(&read.expr);
-    let is_type = |test: &str| format!("({x} is {test})");
-    let simple = match operator {
-        // A comparison within a list does not count as a test, so a missing value still fails.
-        "IsNull" => Some(format!("([{x}] == [null])")),
-        "IsString" => Some(is_type("string")),
-        "IsNumeric" => Some(is_type("number")),
-        "IsBoolean" => Some(is_type("boolean")),
-        "IsTimestamp" => Some(format!("({x} is string and {x} is matches({}))", quoted(TIMESTAMP))),
-        _ => None,
-    };
-    if let Some(simple) = simple {
+    if let Some(simple) = type_test(operator, &x) {
         match operator == "IsTimestamp" {
             true => {
                 asl.report.note(Verdict::Approximated, &at, operator, "days that a month does not have are accepted")
@@ -205,19 +209,12 @@ fn test(
     };
     let kinds = ["String", "Numeric", "Timestamp", "Boolean"];
     let kind = kinds.into_iter().find(|kind| name.starts_with(kind)).ok_or_else(|| unknown(operator))?;
-    let sign = match &name[kind.len()..] {
-        "Equals" => "==",
-        "LessThan" => "<",
-        "GreaterThan" => ">",
-        "LessThanEquals" => "<=",
-        "GreaterThanEquals" => ">=",
-        "Matches" if kind == "String" && !by_path => {
-            let pattern = operand.as_str().ok_or("`StringMatches` must be a text")?;
-            asl.report.note(Verdict::Exact, &at, operator, "");
-            return Ok(format!("({x} is string and {x} is matches({}))", quoted(&wildcards(pattern)?)));
-        }
-        _ => return Err(unknown(operator)),
-    };
+    if operator == "StringMatches" {
+        let pattern = operand.as_str().ok_or("`StringMatches` must be a text")?;
+        asl.report.note(Verdict::Exact, &at, operator, "");
+        return Ok(format!("({x} is string and {x} is matches({}))", quoted(&wildcards(pattern)?)));
+    }
+    let sign = sign(&name[kind.len()..]).ok_or_else(|| unknown(operator))?;
     let fits = match (by_path, kind) {
         (true, _) => true,
         (_, "Numeric") => operand.is_number(),
@@ -239,6 +236,31 @@ fn test(
         return time_test(variable, operand, by_path, sign, env, times);
     }
     Ok(format!("({types} and {x} {sign} {other})"))
+}
+
+/// Returns the test of a value's type; `None` if an operator is none.
+fn type_test(operator: &str, x: &str) -> Option<String> {
+    match operator {
+        // A comparison within a list does not count as a test, so a missing value still fails.
+        "IsNull" => Some(format!("([{x}] == [null])")),
+        "IsString" => Some(format!("({x} is string)")),
+        "IsNumeric" => Some(format!("({x} is number)")),
+        "IsBoolean" => Some(format!("({x} is boolean)")),
+        "IsTimestamp" => Some(format!("({x} is string and {x} is matches({}))", quoted(TIMESTAMP))),
+        _ => None,
+    }
+}
+
+/// Returns the sign of a comparison.
+fn sign(comparison: &str) -> Option<&'static str> {
+    match comparison {
+        "Equals" => Some("=="),
+        "LessThan" => Some("<"),
+        "GreaterThan" => Some(">"),
+        "LessThanEquals" => Some("<="),
+        "GreaterThanEquals" => Some(">="),
+        _ => None,
+    }
 }
 
 /// Adds a comparison of times to the node before the switch, and returns the condition that reads it.
@@ -268,7 +290,7 @@ fn time_test(
     };
     let compared = format!("{} and ({x} | datediff({other})) {sign} 0", tests.join(" and "));
     // Null stands for a missing value, and fails only if the rule is reached.
-    times.found.push(format!("({compared}) if {} else null", present.join(" and ")));
+    times.found.push(bounded(format!("({compared}) if {} else null", present.join(" and ")))?);
     Ok(format!("({}.value[{}] | required)", times.id, times.found.len() - 1))
 }
 
@@ -296,8 +318,10 @@ impl Route {
     }
 }
 
-const RULE_KEYS: [&str; 10] =
-    ["Variable", "Next", "Comment", "And", "Or", "Not", "Assign", "Output", "Condition", "QueryLanguage"];
+/// Keys of a rule in JSONPath.
+const RULE_KEYS: [&str; 7] = ["Variable", "Next", "Comment", "And", "Or", "Not", "Assign"];
+/// Keys of a rule in JSONata.
+const JSONATA_KEYS: [&str; 5] = ["Next", "Comment", "Condition", "Assign", "Output"];
 
 fn unknown(operator: &str) -> Refused {
     format!("the operator {} is unknown", Value::from(operator))

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::scope::Env;
-use crate::expr::{atom, member, quoted};
+use crate::expr::{LONGEST, atom, bounded, member, quoted};
 
 /// An expression for a part of the source, and the reason if it does not do exactly the same.
 pub(super) struct Converted {
@@ -121,6 +121,7 @@ pub(super) fn path(text: &str, env: &Env) -> Result<Converted, String> {
         if matches!(step, Step::Slice(..)) && steps.peek().is_some() {
             return Err(format!("the path {} has a form that is not supported", Value::from(text)));
         }
+        expr = bounded(expr)?;
     }
     Ok(Converted { expr, differs })
 }
@@ -136,7 +137,7 @@ fn root_of<'s>(root: &Root, steps: &'s [Step], env: &Env) -> Result<(String, Opt
         Root::Context => {
             let keys = |count: usize| {
                 let keys = steps.iter().take(count).map(|step| match step {
-                    Step::Key(key) => key.as_str(),
+                    Step::Key(key) if !key.contains('.') => key.as_str(),
                     _ => "",
                 });
                 keys.collect::<Vec<_>>().join(".")
@@ -148,7 +149,7 @@ fn root_of<'s>(root: &Root, steps: &'s [Step], env: &Env) -> Result<(String, Opt
                     ("run.id".to_owned(), other("ids of runs have another form"), 2)
                 }
                 ("Execution.StartTime", _) => ("run.started".to_owned(), None, 2),
-                ("StateMachine.Name", _) => ("flow.name".to_owned(), None, 2),
+                ("StateMachine.Name", _) => ("flow.name".to_owned(), other("the flow has a name of its own"), 2),
                 ("State.EnteredTime", _) => ("now".to_owned(), None, 2),
                 ("State.Name", _) => (quoted(&env.state), None, 2),
                 (_, "Map.Item.Value") if env.item.is_some() => (env.item.clone().unwrap_or_default().0, None, 3),
@@ -164,22 +165,28 @@ fn root_of<'s>(root: &Root, steps: &'s [Step], env: &Env) -> Result<(String, Opt
 pub(super) fn presence(text: &str, env: &Env) -> Result<String, String> {
     let (root, steps) = parse(text)?;
     let (mut expr, _, steps) = root_of(&root, &steps, env)?;
-    let mut tests = Vec::new();
+    let mut tests = String::new();
     for step in steps {
+        if !tests.is_empty() {
+            tests.push_str(" and ");
+        }
         let whole = format!("({expr} | default(null))");
         match step {
             Step::Key(key) => {
-                tests.push(format!("{whole} is mapping and {} in {expr}", quoted(key)));
+                tests.push_str(&format!("{whole} is mapping and {} in {expr}", quoted(key)));
                 expr = member(&expr, key);
             }
             Step::Index(index) if *index >= 0 => {
-                tests.push(format!("{whole} is sequence and {} | length > {index}", atom(&expr)));
+                tests.push_str(&format!("{whole} is sequence and {} | length > {index}", atom(&expr)));
                 expr = format!("{}[{index}]", atom(&expr));
             }
             _ => return Err(format!("the path {} has a form that is not supported", Value::from(text))),
         }
+        if tests.len() > LONGEST {
+            return Err("the path is too long".into());
+        }
     }
-    Ok(if tests.is_empty() { "true".into() } else { format!("({})", tests.join(" and ")) })
+    Ok(if tests.is_empty() { "true".into() } else { format!("({tests})") })
 }
 
 /// Converts a text behind a key that ends with `.$`: a path or a call of an intrinsic function.
@@ -223,7 +230,7 @@ impl<'t> Parser<'t> {
             let arguments = self.arguments(depth)?;
             let Converted { expr, differs } = call(word, &arguments)?;
             self.differs = differs.or(self.differs.take());
-            return Ok(expr);
+            return bounded(expr);
         }
         match serde_json::from_str::<Value>(word) {
             Ok(value @ (Value::Number(_) | Value::Bool(_) | Value::Null)) => Ok(value.to_string()),
@@ -322,7 +329,7 @@ fn call(name: &str, arguments: &[String]) -> Result<Converted, String> {
         ("States.JsonMerge", [_, over, deep]) if deep == "false" => {
             differs(format!("{a} | merge({over})"), "objects under the same key are merged here, and replaced there")
         }
-        ("States.MathAdd", [_, b]) => exact(format!("{a} + {}", atom(b))),
+        ("States.MathAdd", [a, b]) => exact(format!("{} + {}", whole(a), whole(b))),
         ("States.MathRandom", [_, to]) => exact(format!("random({} - {a}) + {a}", atom(to))),
         ("States.MathRandom", [_, to, _]) => {
             differs(format!("random({} - {a}) + {a}", atom(to)), "the seed has no effect")
@@ -332,6 +339,14 @@ fn call(name: &str, arguments: &[String]) -> Result<Converted, String> {
         }
         ("States.UUID", []) => exact("uuid()".into()),
         _ => refused(),
+    }
+}
+
+/// Returns the operand of a sum of whole numbers. Others are rounded.
+fn whole(number: &str) -> String {
+    match number.parse::<i64>() {
+        Ok(_) => atom(number),
+        Err(_) => format!("({} | round | int)", atom(number)),
     }
 }
 
@@ -392,7 +407,7 @@ mod tests {
             ("$$.State.Name", "'S'"),
             ("$.a[*].b", "((d.value.a | values if d.value.a is mapping else d.value.a) | map(attribute='b'))"),
             ("States.Array($.a, 'x, y', States.UUID(), 3)", "[d.value.a, 'x, y', uuid(), 3]"),
-            ("States.MathAdd($.n, -1)", "d.value.n + (-1)"),
+            ("States.MathAdd($.n, -1)", "(d.value.n | round | int) + (-1)"),
             ("States.Format('{}', $.a)", "(d.value.a if d.value.a is string else d.value.a | tojson) ~ ''"),
             (r"States.Format('it\'s {}!', 'x')", r"'it\'s ' ~ 'x' ~ '!'"),
         ];
@@ -404,6 +419,9 @@ mod tests {
     #[test]
     fn odd_paths_are_refused() {
         let deep = format!("{}1{}", "States.Array(".repeat(1_000), ")".repeat(1_000));
+        // Each call writes its value three times.
+        let tripled = format!("{}$.a{}", "States.Format('{}', ".repeat(9), ")".repeat(9));
+        let long = format!("${}", ".a".repeat(LONGEST));
         let odd = [
             "",
             "a",
@@ -426,11 +444,22 @@ mod tests {
             "States.UUID() x",
             "$.a b",
             "$.a[*][0]",
+            "$$['Execution.Input']",
+            "$$['Execution.Input'].a",
+            "$$.Map['Item.Value']",
             &deep,
+            &tripled,
+            &long,
         ];
         for text in odd {
             let expr = dynamic(text, &env()).map(|converted| converted.expr);
             assert!(expr.is_err(), "{text}: {expr:?}");
         }
+    }
+
+    #[test]
+    fn the_presence_of_a_long_path_is_not_tested() {
+        assert!(presence("$.a.b[0]", &env()).is_ok());
+        assert!(presence(&format!("${}", ".a".repeat(100_000)), &env()).is_err());
     }
 }

@@ -1,112 +1,24 @@
-//! `Retry`, `Catch` and the names of errors.
+//! `Retry` and `TimeoutSeconds`: the policy of a node.
 
-use serde_json::{Map, Value, json};
+use flowcell_flow::limits;
+use serde_json::{Map, Value};
 
 use super::{
-    Asl, Target,
-    scope::{Exit, Scope},
-    template::{self, States},
+    Asl,
+    errors::{self, Codes, NO_NAMES, TIMEOUTS, WIDER, codes},
 };
 use crate::{
-    draft::{Node, On},
-    expr::{Term, object, quoted, with_member},
+    draft::Node,
+    expr::object,
     report::{At, Verdict},
 };
 
 /// Longest delay that a policy may name: 365 days in milliseconds.
 const LONGEST_DELAY: f64 = 31_536_000_000.0;
-/// Codes of failures that an expression causes.
-const RUNTIME: [&str; 4] = ["binding_error", "missing_value", "condition_error", "expression_error"];
-
-/// The failures that a list of error names stands for.
-#[derive(Debug, PartialEq)]
-enum Codes {
-    /// Every failure.
-    Any,
-    /// Every failure but that of a time limit.
-    NoTimeout,
-    /// Failures with these codes.
-    List(Vec<String>),
-}
-
-/// Returns the failures that error names stand for, and the names that have no counterpart.
-fn codes(names: &Value) -> (Codes, Vec<String>) {
-    let (mut found, mut unknown) = (Vec::new(), Vec::new());
-    let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if names.contains(&"States.ALL") || names.contains(&"States.BranchFailed") {
-        return (Codes::Any, unknown);
-    }
-    if names.contains(&"States.TaskFailed") {
-        let timeout = names.contains(&"States.Timeout");
-        return (if timeout { Codes::Any } else { Codes::NoTimeout }, unknown);
-    }
-    for name in names {
-        match name {
-            "States.Timeout" | "States.HeartbeatTimeout" => {
-                found.extend(["timeout", "total_timeout", "http_timeout"].map(str::to_owned));
-            }
-            "States.ExceedToleratedFailureThreshold" => found.push("too_many_failures".into()),
-            "States.Permissions" => found.push("denied".into()),
-            "States.Runtime"
-            | "States.ParameterPathFailure"
-            | "States.QueryEvaluationError"
-            | "States.IntrinsicFailure" => {
-                found.extend(RUNTIME.map(str::to_owned));
-            }
-            name if name.starts_with("States.") && name != "States.NoChoiceMatched" => unknown.push(name.to_owned()),
-            name => found.push(code(name)),
-        }
-    }
-    found.dedup();
-    (Codes::List(found), unknown)
-}
-
-/// Returns an error name as the code of a failure.
-pub(super) fn code(name: &str) -> String {
-    let mut code: String = name
-        .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() || "_.-".contains(letter) { letter } else { '_' })
-        .collect();
-    if !code.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        code.insert_str(0, "error_");
-    }
-    code.truncate(64);
-    code
-}
-
-impl Codes {
-    /// Returns the condition that a code is one of these; `None` if it always is.
-    fn condition(&self, code: &str) -> Option<String> {
-        match self {
-            Codes::Any => None,
-            Codes::NoTimeout => Some(format!("{code} not in ['timeout', 'total_timeout', 'http_timeout']")),
-            Codes::List(codes) => {
-                let codes: Vec<_> = codes.iter().map(|code| quoted(code)).collect();
-                Some(format!("{code} in [{}]", codes.join(", ")))
-            }
-        }
-    }
-}
 
 /// Converts `Retry` and `TimeoutSeconds` to a policy.
 pub(super) fn policy(asl: &mut Asl, state: &Map<String, Value>, node: &mut Node, at: &At) {
-    if let Some(seconds) = state.get("TimeoutSeconds") {
-        match seconds.as_u64().filter(|seconds| (1..=31_536_000).contains(seconds)) {
-            Some(seconds) if node.kind == "http.request" => {
-                node.policy.insert("timeoutMs".into(), (seconds * 1_000).into());
-                asl.report.exact(&at.join("TimeoutSeconds"), "TimeoutSeconds", Some(&node.id), "`policy.timeoutMs`");
-            }
-            Some(seconds) => {
-                node.policy.insert("totalTimeoutMs".into(), (seconds * 1_000).into());
-                let note = "`policy.totalTimeoutMs` bounds all attempts together, and there each attempt";
-                asl.report.mark(Verdict::Approximated, &at.join("TimeoutSeconds"), "TimeoutSeconds", node, note);
-            }
-            None => {
-                let note = "the time limit is not imported; set `policy.timeoutMs`";
-                asl.report.mark(Verdict::Refused, &at.join("TimeoutSeconds"), "TimeoutSeconds", node, note);
-            }
-        }
-    }
+    timeout(asl, state, node, at);
     let at = at.join("Retry");
     let Some(Value::Array(retriers)) = state.get("Retry") else {
         if state.contains_key("Retry") {
@@ -114,30 +26,25 @@ pub(super) fn policy(asl: &mut Asl, state: &Map<String, Value>, node: &mut Node,
         }
         return;
     };
-    let mut rules = Vec::new();
+    let mut rules = Rules::default();
     for (index, retrier) in retriers.iter().enumerate() {
         let at = at.join(index);
-        let (codes, unknown) = codes(retrier.get("ErrorEquals").unwrap_or(&Value::Null));
+        let names = retrier.get("ErrorEquals").unwrap_or(&Value::Null);
+        let (codes, unknown) = codes(names);
         for name in unknown {
-            asl.report.mark(
-                Verdict::Refused,
-                &at,
-                &name,
-                node,
-                "no failure has this meaning; remove it or name a code",
-            );
+            let why = "no failure has this meaning; remove it or name a code";
+            asl.report.mark(Verdict::Refused, &at, &name, node, why);
         }
-        let mut rule = retry_rule(asl, retrier, node, &at);
-        match codes {
-            Codes::Any => rule.insert("on".into(), "any".into()),
-            Codes::NoTimeout => {
-                rules.push(json!({ "on": ["timeout", "total_timeout", "http_timeout"], "maxAttempts": 1 }));
-                rule.insert("on".into(), "any".into())
-            }
-            Codes::List(codes) if codes.is_empty() => continue,
-            Codes::List(codes) => rule.insert("on".into(), codes.into()),
-        };
-        rules.push(rule.into());
+        if !errors::are_names(names) {
+            asl.report.mark(Verdict::Refused, &at, "ErrorEquals", node, NO_NAMES);
+        }
+        if codes.is_wide() {
+            asl.report.mark(Verdict::Approximated, &at.join("ErrorEquals"), "ErrorEquals", node, WIDER);
+        }
+        let rule = retry_rule(asl, retrier, node, &at);
+        if let Err(why) = rules.add(codes, rule) {
+            asl.report.mark(Verdict::Refused, &at, "Retry", node, why);
+        }
     }
     if retriers.len() > 1 {
         let note = "`maxAttempts` counts the attempts of all rules together, and there each retrier counts its own";
@@ -145,8 +52,93 @@ pub(super) fn policy(asl: &mut Asl, state: &Map<String, Value>, node: &mut Node,
     } else {
         asl.report.exact(&at, "Retry", Some(&node.id), "`policy.retry`");
     }
-    if let Some(retry) = retry(rules) {
+    if let Some(retry) = rules.retry() {
         node.policy.insert("retry".into(), retry);
+    }
+}
+
+/// Converts `TimeoutSeconds`.
+fn timeout(asl: &mut Asl, state: &Map<String, Value>, node: &mut Node, at: &At) {
+    let Some(seconds) = state.get("TimeoutSeconds") else { return };
+    let at = at.join("TimeoutSeconds");
+    match seconds.as_u64().filter(|seconds| (1..=31_536_000).contains(seconds)) {
+        Some(seconds) if node.kind == "http.request" => {
+            node.policy.insert("timeoutMs".into(), (seconds * 1_000).into());
+            asl.report.exact(&at, "TimeoutSeconds", Some(&node.id), "`policy.timeoutMs`");
+        }
+        Some(seconds) => {
+            node.policy.insert("totalTimeoutMs".into(), (seconds * 1_000).into());
+            let note = "`policy.totalTimeoutMs` bounds all attempts together, and there each attempt";
+            asl.report.mark(Verdict::Approximated, &at, "TimeoutSeconds", node, note);
+        }
+        None => {
+            let note = "the time limit is not imported; set `policy.timeoutMs`";
+            asl.report.mark(Verdict::Refused, &at, "TimeoutSeconds", node, note);
+        }
+    }
+}
+
+/// The settings of `retry`, and its rules for certain codes. In both formats the first one with a code decides.
+#[derive(Default)]
+struct Rules {
+    /// The settings for the failures without a rule.
+    base: Option<Map<String, Value>>,
+    rules: Vec<Map<String, Value>>,
+    /// True if the settings are not for timeouts.
+    without_timeouts: bool,
+}
+
+impl Rules {
+    /// Adds the settings of a retrier, as far as none before it has its codes.
+    fn add(&mut self, codes: Codes, mut rule: Map<String, Value>) -> Result<(), &'static str> {
+        let mut codes = match (codes, self.base.is_some()) {
+            (codes @ (Codes::Any | Codes::NoTimeout), false) => {
+                rule.insert("on".into(), "any".into());
+                self.base = Some(rule);
+                self.without_timeouts = codes == Codes::NoTimeout;
+                return Ok(());
+            }
+            (Codes::Any, true) => TIMEOUTS.map(str::to_owned).to_vec(),
+            (Codes::NoTimeout, true) => Vec::new(),
+            (Codes::List(codes), _) => codes,
+        };
+        if self.base.is_some() {
+            codes.retain(|code| self.without_timeouts && TIMEOUTS.contains(&code.as_str()));
+        }
+        codes.retain(|code| !self.has(code));
+        if codes.is_empty() {
+            return Ok(());
+        }
+        // One rule is left for the timeouts.
+        if codes.len() > limits::RETRY_CODES || self.rules.len() + 1 >= limits::RETRY_RULES {
+            return Err("a node has at most 16 rules of 64 codes; this one is left out");
+        }
+        rule.insert("on".into(), codes.into());
+        self.rules.push(rule);
+        Ok(())
+    }
+
+    /// Returns true if a rule is for a code.
+    fn has(&self, code: &str) -> bool {
+        let lists = self.rules.iter().filter_map(|rule| rule.get("on")).filter_map(Value::as_array);
+        lists.flatten().any(|known| known == code)
+    }
+
+    /// Returns the `retry` of the policy; `None` if nothing is retried.
+    fn retry(mut self) -> Option<Value> {
+        let timeouts: Vec<&str> = TIMEOUTS.into_iter().filter(|code| !self.has(code)).collect();
+        if self.without_timeouts && !timeouts.is_empty() {
+            self.rules.push(object([("on", timeouts.into()), ("maxAttempts", 1.into())]));
+        }
+        let mut retry = match self.base {
+            Some(base) => base,
+            None if self.rules.len() < 2 => return self.rules.pop().map(Value::from),
+            None => object([("maxAttempts", 1.into())]),
+        };
+        if !self.rules.is_empty() {
+            retry.insert("rules".into(), self.rules.into_iter().map(Value::from).collect());
+        }
+        Some(retry.into())
     }
 }
 
@@ -168,7 +160,9 @@ fn retry_rule(asl: &mut Asl, retrier: &Value, node: &mut Node, at: &At) -> Map<S
     }
     let attempts = attempts.min(999.0).floor();
     let rate = rate.clamp(1.0, 100.0);
-    let backoff = (interval * 1_000.0).min(LONGEST_DELAY);
+    // A policy allows more than ten attempts only with a delay between them.
+    let least = if attempts > 9.0 { 1.0 } else { 0.0 };
+    let backoff = (interval * 1_000.0).clamp(least, LONGEST_DELAY);
     let longest = (backoff * rate.powf((attempts - 1.0).max(0.0))).min(LONGEST_DELAY);
     let longest = match retrier.get("MaxDelaySeconds").and_then(Value::as_f64) {
         Some(seconds) => (seconds * 1_000.0).clamp(backoff, LONGEST_DELAY),
@@ -197,129 +191,58 @@ fn retry_rule(asl: &mut Asl, retrier: &Value, node: &mut Node, at: &At) -> Map<S
     ])
 }
 
-/// Converts `Catch`: an error edge from each of the nodes to a node that has the caught error in its value.
-pub(super) fn catch(
-    asl: &mut Asl,
-    scope: &Scope<'_>,
-    state: &Map<String, Value>,
-    sources: &[String],
-    before: &Exit,
-    at: &At,
-) -> Vec<(Target, Exit)> {
-    let mut ends = Vec::new();
-    let Some(Value::Array(catchers)) = state.get("Catch") else { return ends };
-    let mut earlier: Vec<Codes> = Vec::new();
-    for (index, catcher) in catchers.iter().enumerate() {
-        let at = at.join("Catch").join(index);
-        let (codes, unknown) = codes(catcher.get("ErrorEquals").unwrap_or(&Value::Null));
-        let id = asl.draft.names.fresh(&format!("{}_caught", sources[0]));
-        for source in sources {
-            let code = format!("{source}.error.code");
-            let not_earlier = earlier.iter().filter_map(|codes| Some(format!("not ({})", codes.condition(&code)?)));
-            let conditions: Vec<_> = codes.condition(&code).into_iter().chain(not_earlier).collect();
-            let condition = (!conditions.is_empty()).then(|| conditions.join(" and "));
-            asl.draft.edge(source, &id, On::Error(condition));
-        }
-        let error = Term::Object(vec![
-            ("Error".into(), Term::Expr(error_name("inbound.error.code"))),
-            ("Cause".into(), Term::Expr("inbound.error.message".into())),
-        ]);
-        let mut env = before.env.clone();
-        let value = match (asl.is_jsonata, catcher.get("Output"), catcher.get("ResultPath")) {
-            (true, Some(output), _) => {
-                let error = error.to_expr();
-                let states = States { error: Some(&error), ..States::default() };
-                template::query(asl, output, &env, states, &at.join("Output"))
-            }
-            (false, _, Some(Value::Null)) => Term::Expr(env.data.clone()),
-            (false, _, Some(path)) if path.as_str() != Some("$") => match reference_path(asl, path, &at) {
-                Some(keys) => Term::Expr(with_member(&env.data, &keys, &error.to_expr())),
-                None => error.clone(),
-            },
-            _ => error.clone(),
-        };
-        let mut node = Node::value(&id, value.to_value());
-        for name in unknown {
-            asl.report.mark(
-                Verdict::Refused,
-                &at,
-                &name,
-                &mut node,
-                "no failure has this meaning; remove it or name a code",
-            );
-        }
-        asl.check_keys(catcher, &["ErrorEquals", "Next", "ResultPath", "Comment", "Output", "Assign"], &at);
-        asl.report.settle(&mut node);
-        asl.report.exact(&at, "Catch", Some(&id), "an error edge");
-        asl.draft.nodes.push(node);
-        let is_last = codes == Codes::Any;
-        earlier.push(codes);
-        env.data = format!("{id}.value");
-        let mut exit = Exit { from: Some((id, On::Success)), env, carries: scope.assigned.is_empty() };
-        if catcher.get("Assign").is_some() {
-            let why = "the variables of a catcher are not set; read them from the node itself";
-            asl.report.note(Verdict::Refused, &at.join("Assign"), "Assign", why);
-            asl.materialize(&mut exit);
-        }
-        ends.push((asl.target(scope, catcher.get("Next"), &at.join("Next")), exit));
-        if is_last {
-            break;
-        }
-    }
-    ends
-}
-
-/// Returns the keys of a path such as `$.a.b`, at which a result is placed.
-pub(super) fn reference_path(asl: &mut Asl, path: &Value, at: &At) -> Option<Vec<String>> {
-    let keys = path.as_str().and_then(|path| path.strip_prefix("$.")).map(|path| path.split('.'));
-    let keys: Option<Vec<String>> = keys.map(|keys| keys.map(str::to_owned).collect());
-    let keys = keys.filter(|keys| keys.iter().all(|key| !key.is_empty() && !key.contains(['[', '*', '(', '@'])));
-    if keys.is_none() {
-        asl.report.note(Verdict::Refused, &at.join("ResultPath"), "ResultPath", "only names of members are supported");
-    }
-    keys
-}
-
-/// Returns the policy of some rules. The last one becomes the policy itself if it is for every failure.
-fn retry(mut rules: Vec<Value>) -> Option<Value> {
-    let mut retry = match rules.last().and_then(|rule| rule.get("on")) {
-        None => return None,
-        Some(on) if on == "any" => rules.pop().and_then(|rule| rule.as_object().cloned()).unwrap_or_default(),
-        Some(_) if rules.len() == 1 => return rules.pop(),
-        Some(_) => object([("maxAttempts", 1.into())]),
-    };
-    if !rules.is_empty() {
-        retry.insert("rules".into(), rules.into());
-    }
-    Some(retry.into())
-}
-
-/// Returns the expression of an error name for a code.
-fn error_name(code: &str) -> String {
-    let timeout = format!("'States.Timeout' if {code} in ['timeout', 'total_timeout', 'http_timeout']");
-    let runtime: Vec<_> = RUNTIME.iter().map(|code| quoted(code)).collect();
-    format!("{timeout} else 'States.Runtime' if {code} in [{}] else {code}", runtime.join(", "))
-}
-
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use serde_json::json;
+
     use super::*;
 
-    #[test]
-    fn error_names_stand_for_codes() {
-        let list = |codes: &[&str]| Codes::List(codes.iter().map(|code| (*code).to_owned()).collect());
-        let cases = [
-            (json!(["States.ALL"]), Codes::Any, 0),
-            (json!(["States.TaskFailed"]), Codes::NoTimeout, 0),
-            (json!(["States.TaskFailed", "States.Timeout"]), Codes::Any, 0),
-            (json!(["Custom.Error", "no stock!"]), list(&["Custom.Error", "no_stock_"]), 0),
-            (json!(["States.ItemReaderFailed"]), list(&[]), 1),
-            (json!("States.ALL"), list(&[]), 0),
-            (json!(["9"]), list(&["error_9"]), 0),
-        ];
-        for (names, expected, unknown) in cases {
-            let (codes, left) = codes(&names);
-            assert_eq!((codes, left.len()), (expected, unknown), "{names}");
+    /// Returns the `retry` of retriers, each with the number of its attempts.
+    fn retry(retriers: &[(&[&str], u32)]) -> Value {
+        let mut rules = Rules::default();
+        for (names, attempts) in retriers {
+            rules.add(codes(&json!(names)).0, object([("maxAttempts", (*attempts).into())])).unwrap();
         }
+        rules.retry().unwrap()
+    }
+
+    #[test]
+    fn the_first_retrier_with_a_code_decides() {
+        let timeouts = json!(TIMEOUTS);
+        assert_eq!(
+            retry(&[(&["X"], 2), (&["States.ALL"], 3), (&["Y"], 4), (&["States.ALL"], 5)]),
+            json!({ "maxAttempts": 3, "on": "any", "rules": [{ "maxAttempts": 2, "on": ["X"] }] }),
+        );
+        assert_eq!(
+            retry(&[(&["States.TaskFailed"], 2), (&["States.Timeout", "X"], 3), (&["States.ALL"], 4)]),
+            json!({ "maxAttempts": 2, "on": "any", "rules": [{ "maxAttempts": 3, "on": timeouts }] }),
+        );
+        assert_eq!(
+            retry(&[(&["States.TaskFailed"], 2), (&["States.ALL"], 4)]),
+            json!({ "maxAttempts": 2, "on": "any", "rules": [{ "maxAttempts": 4, "on": timeouts }] }),
+        );
+        assert_eq!(
+            retry(&[(&["timeout"], 5), (&["States.TaskFailed"], 2)]),
+            json!({ "maxAttempts": 2, "on": "any", "rules": [
+                { "maxAttempts": 5, "on": ["timeout"] },
+                { "on": ["total_timeout", "http_timeout"], "maxAttempts": 1 },
+            ] }),
+        );
+        assert_eq!(retry(&[(&["X"], 2)]), json!({ "maxAttempts": 2, "on": ["X"] }));
+        assert_eq!(
+            retry(&[(&["X"], 2), (&["X", "Y"], 3)]),
+            json!({ "maxAttempts": 1, "rules": [{ "maxAttempts": 2, "on": ["X"] }, { "maxAttempts": 3, "on": ["Y"] }] }),
+        );
+    }
+
+    #[test]
+    fn more_rules_than_a_policy_has_are_refused() {
+        let mut rules = Rules::default();
+        let names: Vec<String> = (0..100).map(|number| format!("E{number}")).collect();
+        assert!(rules.add(Codes::List(names.clone()), Map::new()).is_err());
+        let added = names.into_iter().filter(|name| rules.add(Codes::List(vec![name.clone()]), Map::new()).is_ok());
+        assert_eq!(added.count(), limits::RETRY_RULES - 1);
     }
 }

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Asl, Target, bounds, choice, policy,
+    Asl, Target, bounds,
+    catch::{self, reference_path},
+    choice, errors, keys, policy,
     scope::{Env, Exit, Scope},
     tasks,
     template::{self, States},
@@ -14,9 +16,6 @@ use crate::{
     report::{At, Verdict},
 };
 
-/// Keys that every state may have.
-const COMMON: [&str; 9] =
-    ["Type", "Comment", "Next", "End", "InputPath", "OutputPath", "QueryLanguage", "Assign", "Output"];
 /// Length from which the expression of a result gets a node of its own.
 const LONG_RESULT: usize = 200;
 
@@ -56,46 +55,11 @@ impl Asl {
             node.comment = Some(comment.to_owned());
             self.report.note(Verdict::Exact, &at.join("Comment"), "Comment", "a comment");
         }
-        let own: &[&str] = match kind {
-            "Pass" => &["Result", "ResultPath", "Parameters"],
-            "Wait" => &["Seconds", "Timestamp", "SecondsPath", "TimestampPath"],
-            "Fail" => &["Error", "Cause", "ErrorPath", "CausePath"],
-            "Choice" => &["Choices", "Default"],
-            "Succeed" => &[],
-            "Task" => &[
-                "Resource",
-                "Parameters",
-                "Arguments",
-                "ResultSelector",
-                "ResultPath",
-                "Retry",
-                "Catch",
-                "TimeoutSeconds",
-            ],
-            "Parallel" => &["Branches", "Parameters", "Arguments", "ResultSelector", "ResultPath", "Retry", "Catch"],
-            _ => &[
-                "ItemProcessor",
-                "Iterator",
-                "ItemsPath",
-                "Items",
-                "ItemSelector",
-                "Parameters",
-                "MaxConcurrency",
-                "MaxConcurrencyPath",
-                "ToleratedFailureCount",
-                "ToleratedFailurePercentage",
-                "ItemBatcher",
-                "ResultSelector",
-                "ResultPath",
-                "Retry",
-                "Catch",
-                "Label",
-            ],
-        };
         self.report.note(Verdict::Exact, at, kind, &format!("`{}`", node.kind));
-        for key in state.keys().filter(|key| !COMMON.contains(&key.as_str()) && !own.contains(&key.as_str())) {
-            let why = "the key has no counterpart here; see whether it matters";
-            self.report.note(Verdict::Refused, &at.join(key), key, why);
+        for key in state.keys() {
+            if let Some(why) = keys::refusal(kind, key, self.is_jsonata) {
+                self.report.note(Verdict::Refused, &at.join(key), key, why);
+            }
         }
         self.report.settle(node);
     }
@@ -150,7 +114,7 @@ impl Asl {
         }
         let placed = match state.get("ResultPath") {
             Some(Value::Null) => Term::Expr(env.data.clone()),
-            Some(path) if path != "$" => match policy::reference_path(self, path, at) {
+            Some(path) if path != "$" => match reference_path(self, path, at) {
                 Some(keys) => Term::Expr(with_member(&env.data, &keys, &result.to_expr())),
                 None => result,
             },
@@ -309,7 +273,7 @@ impl Asl {
         input.insert("message".into(), cause.map_or_else(|| "".into(), |cause| cause.to_value()));
         match error {
             Some(Term::Literal(Value::String(name))) => {
-                let code = policy::code(&name);
+                let code = errors::code(&name);
                 if code != name {
                     let note = format!("a code has letters, digits, `_`, `.` and `-`, so it is `{code}`");
                     self.report.note(Verdict::Approximated, &at.join("Error"), "Error", &note);
@@ -472,7 +436,7 @@ impl Asl {
         if !self.report.notes.is_empty() {
             self.materialize(&mut exit);
         }
-        let mut ends = policy::catch(self, scope, state, &sources, before, at);
+        let mut ends = catch::catch(self, scope, state, &sources, before, at);
         ends.push((self.next(scope, state, at), exit));
         ends
     }
