@@ -6,6 +6,7 @@
 //! | module | content |
 //! |---|---|
 //! | nodes | the types of nodes |
+//! | fields | Edit Fields (Set) |
 //! | calls | requests, code, loops, and nodes that are not imported |
 //! | values | parameters with expressions |
 //! | conditions | the conditions of If, Filter and Switch |
@@ -13,6 +14,7 @@
 
 mod calls;
 mod conditions;
+mod fields;
 mod nodes;
 mod schedule;
 mod values;
@@ -64,6 +66,8 @@ struct N8n<'d> {
     ports: HashMap<usize, Vec<Port>>,
     /// The field of a node's output that has its items: the id of the node, and the name of the member.
     fields: HashMap<usize, (String, &'static str)>,
+    /// The innermost loop whose body has a node.
+    loops: HashMap<usize, usize>,
     /// Number of triggers.
     triggers: usize,
     depth: usize,
@@ -95,6 +99,7 @@ pub(crate) fn import(document: &Map<String, Value>) -> Import {
         outgoing: Vec::new(),
         ports: HashMap::new(),
         fields: HashMap::new(),
+        loops: HashMap::new(),
         triggers: 0,
         depth: 0,
     };
@@ -202,7 +207,11 @@ impl<'d> N8n<'d> {
         for (key, value) in document.get("settings").and_then(Value::as_object).into_iter().flatten() {
             let at = at.join(key);
             match (key.as_str(), value.as_str(), value.as_i64()) {
-                ("executionOrder", Some("v1"), _) | ("timezone" | "callerPolicy", ..) => {
+                ("timezone", ..) => {
+                    let why = "the triggers have no time zone here; add `timeZone`";
+                    self.report.mark_flow(Verdict::Approximated, &at, key, why);
+                }
+                ("executionOrder", Some("v1"), _) | ("callerPolicy", ..) => {
                     self.report.exact(&at, key, None, "it does not change results");
                 }
                 (key, ..) if key.starts_with("save") => self.report.exact(&at, key, None, "all runs are kept"),
@@ -287,8 +296,9 @@ impl<'d> N8n<'d> {
             }
             if self.kind(*node) == "splitInBatches" {
                 let body: Vec<usize> = calls::loop_body(self, *node, order);
-                bodies.extend(body.iter().copied());
-                calls::batches(self, *node, &body);
+                if calls::batches(self, *node, &body) {
+                    bodies.extend(body);
+                }
             } else {
                 self.node(*node);
             }
@@ -300,7 +310,7 @@ impl<'d> N8n<'d> {
     fn refuse_links_back(&mut self, node: usize) {
         for link in self.outgoing[node].clone() {
             let Link { output, to, .. } = self.links[link];
-            let is_of_body = self.kind(to) == "splitInBatches"
+            let is_of_body = self.loops.get(&node) == Some(&to)
                 || (self.kind(node) == "splitInBatches" && output == calls::loop_output(self, node));
             if !self.ports.contains_key(&to) || is_of_body {
                 continue;
@@ -361,10 +371,14 @@ impl<'d> N8n<'d> {
                 "executeOnce" => self.report.note(Verdict::Exact, &at, key, "only the first item"),
                 "onError" if *value == "stopWorkflow" => self.report.note(Verdict::Exact, &at, key, "the run fails"),
                 "retryOnFail" => {
-                    let number = |key: &str, default: u64| raw.get(key).and_then(Value::as_u64).unwrap_or(default);
-                    let (tries, wait) = (number("maxTries", 3).clamp(1, 1_000), number("waitBetweenTries", 1_000));
-                    let retry = json!({ "maxAttempts": tries, "backoffMs": wait.min(31_536_000_000), "factor": 1,
-                        "maxBackoffMs": wait.clamp(1, 31_536_000_000), "jitter": "none", "on": "any" });
+                    let number = |key: &str, default: u64| {
+                        raw.get(key).and_then(Value::as_u64).filter(|number| *number > 0).unwrap_or(default)
+                    };
+                    // The bounds are those of n8n, which takes the default for 0.
+                    let (tries, wait) =
+                        (number("maxTries", 3).clamp(2, 5), number("waitBetweenTries", 1_000).min(5_000));
+                    let retry = json!({ "maxAttempts": tries, "backoffMs": wait, "factor": 1,
+                        "maxBackoffMs": wait, "jitter": "none", "on": "any" });
                     made.policy.insert("retry".into(), retry);
                     self.report.note(Verdict::Exact, &at, key, "`policy.retry`");
                 }
@@ -449,12 +463,10 @@ impl<'d> N8n<'d> {
                     given.insert(id.clone(), json!({ "output": output }));
                     self.report.exact(&at, "pinData", Some(&id), "the output of the node in a test case");
                 }
-                _ => self.report.exact(
-                    &at,
-                    "pinData",
-                    None,
-                    "the node has several outputs or does not run; left out of the tests",
-                ),
+                _ => {
+                    let why = "the node has several outputs or does not run; left out of the tests";
+                    self.report.mark_flow(Verdict::Approximated, &at, "pinData", why);
+                }
             }
         }
         if given.is_empty() {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    expr::{atom, literal, member, quoted},
+    expr::{atom, bounded, literal, member, quoted},
     syntax::{Ast, Language, parse},
 };
 
@@ -34,6 +34,14 @@ pub(crate) fn convert(text: &str, names: &Names<'_>) -> Result<Converted, String
     Ok(Converted { expr, differs: writer.differs })
 }
 
+/// The difference of operators for numbers.
+const TYPES: &str = "values of other types than numbers are not converted, and texts are ordered by code points";
+
+/// Returns true for a number in the text.
+fn is_number(ast: &Ast) -> bool {
+    matches!(ast, Ast::Literal(Value::Number(_)))
+}
+
 struct Writer<'n> {
     names: &'n Names<'n>,
     differs: Vec<&'static str>,
@@ -51,6 +59,10 @@ impl Writer<'_> {
     }
 
     fn write(&mut self, ast: &Ast) -> Result<String, String> {
+        bounded(self.step(ast)?)
+    }
+
+    fn step(&mut self, ast: &Ast) -> Result<String, String> {
         if let Some(items) = self.items(ast)? {
             return Ok(items);
         }
@@ -64,7 +76,12 @@ impl Writer<'_> {
                 self.truth(value);
                 Ok(format!("not {}", self.operand(value)?))
             }
-            Ast::Unary(sign, value) => Ok(format!("{sign}{}", self.operand(value)?)),
+            Ast::Unary(sign, value) => {
+                if !is_number(value) {
+                    self.differs(TYPES);
+                }
+                Ok(format!("{sign}{}", self.operand(value)?))
+            }
             Ast::Binary(sign, left, right) => self.binary(sign, left, right),
             Ast::Conditional(parts) => {
                 let [condition, then, other] = &**parts;
@@ -148,11 +165,19 @@ impl Writer<'_> {
     fn member(&mut self, value: &Ast, key: &str) -> Result<String, String> {
         match (value, key) {
             (Ast::Name(name), "id") if name == "$execution" => Ok("run.id".into()),
-            (Ast::Name(name), "name") if name == "$workflow" => Ok("flow.name".into()),
+            (Ast::Name(name), "name") if name == "$workflow" => {
+                self.differs("the flow has a name of its own");
+                Ok("flow.name".into())
+            }
             (Ast::Name(name), _) if name.starts_with('$') && name != "$json" => {
                 Err(format!("`{name}.{key}` has no counterpart here"))
             }
-            (value, "length") => Ok(format!("{} | length", self.operand(value)?)),
+            // The item is an object, and this is its member.
+            (Ast::Name(_), "length") => Ok(member(&self.write(value)?, key)),
+            (value, "length") => {
+                self.differs("`length` counts characters and members, and there 16-bit units or a member of this name");
+                Ok(format!("{} | length", self.operand(value)?))
+            }
             (value, key) => Ok(member(&self.write(value)?, key)),
         }
     }
@@ -219,13 +244,19 @@ impl Writer<'_> {
 
     fn binary(&mut self, sign: &str, left: &Ast, right: &Ast) -> Result<String, String> {
         let is_text = |ast: &Ast| matches!(ast, Ast::Literal(Value::String(_)));
-        let is_number = |ast: &Ast| matches!(ast, Ast::Literal(Value::Number(_)));
+        let is_null = |ast: &Ast| matches!(ast, Ast::Literal(Value::Null));
+        let is_plain = |ast: &Ast| matches!(ast, Ast::Literal(value) if !value.is_null());
+        let are_numbers = is_number(left) && is_number(right);
         let (a, b) = (self.operand(left)?, self.operand(right)?);
         let sign = match sign {
-            "===" => "==",
-            "!==" => "!=",
+            "===" | "!==" => {
+                if !is_plain(left) && !is_plain(right) {
+                    self.differs("objects and lists are compared by their content, and a missing value is null");
+                }
+                if sign == "===" { "==" } else { "!=" }
+            }
             "==" | "!=" => {
-                if !is_text(left) && !is_text(right) {
+                if !are_numbers && !is_null(left) && !is_null(right) {
                     self.differs("`==` compares without converting types");
                 }
                 sign
@@ -240,13 +271,16 @@ impl Writer<'_> {
                 self.differs("an object, a list or a missing value is written in another way");
                 return Ok(format!("{a} ~ {b}"));
             }
-            "+" => {
-                if !is_number(left) && !is_number(right) {
-                    self.differs("`+` does not convert types");
-                }
-                "+"
+            "in" => {
+                self.differs("`in` searches the items of a list, and there its indices");
+                sign
             }
-            sign => sign,
+            sign => {
+                if !are_numbers {
+                    self.differs(TYPES);
+                }
+                sign
+            }
         };
         Ok(format!("{a} {sign} {b}"))
     }
@@ -286,9 +320,21 @@ mod tests {
             ("$json.a === 1 && !$json.b.includes('x')", Some("(item.a == 1) and (not ('x' in item.b))"), 0),
             ("$json.a ? 1 : 2", Some("1 if item.a else 2"), 1),
             ("'n: ' + $json.n", Some("'n: ' ~ item.n"), 1),
-            ("$json.n * 2 + 1", Some("(item.n * 2) + 1"), 0),
+            ("$json.n * 2 + 1", Some("(item.n * 2) + 1"), 1),
+            ("2 * 3 - 1", Some("(2 * 3) - 1"), 1),
+            ("2 < 3", Some("2 < 3"), 0),
+            ("$json.n > 3", Some("item.n > 3"), 1),
+            ("'2' < '10'", Some("'2' < '10'"), 1),
+            ("-$json.n", Some("-item.n"), 1),
+            ("$json.n == '3'", Some("item.n == '3'"), 1),
+            ("$json.n == null", Some("item.n == null"), 0),
+            ("$json.n === null", Some("item.n == null"), 1),
+            ("$json.a !== $json.b", Some("item.a != item.b"), 1),
+            ("'a' in $json", Some("'a' in item"), 1),
+            ("$workflow.name", Some("flow.name"), 1),
             ("$json.name.toUpperCase()", Some("item.name | upper"), 0),
-            ("$json.list.length", Some("item.list | length"), 0),
+            ("$json.list.length", Some("item.list | length"), 1),
+            ("$json.length", Some("item.length"), 0),
             ("$('C').first().json.x", None, 0),
             ("$env.KEY", None, 0),
             ("$vars.key", None, 0),
@@ -297,7 +343,9 @@ mod tests {
             ("$input.all()", None, 0),
             ("constructor.constructor('return 1')()", None, 0),
         ];
-        for (text, expected, differences) in cases {
+        let long = format!("a{}", "+a".repeat(2_047));
+        let chain = format!("$json{}", ".a".repeat(2_000));
+        for (text, expected, differences) in cases.into_iter().chain([(&*long, None, 0), (&*chain, None, 0)]) {
             let given = convert(text, &names);
             match (given, expected) {
                 (Ok(given), Some(expected)) => {

@@ -139,6 +139,45 @@ fn changed_sources_give_flows_that_are_valid_except_for_their_marks() {
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong[..wrong.len().min(5)].join("\n\n"));
 }
 
+/// Returns the length of the flow of a source.
+fn length(source: &serde_json::Value) -> usize {
+    import(&source.to_string(), "long", None).unwrap().flow.len()
+}
+
+#[test]
+fn small_files_do_not_give_huge_flows() {
+    // Each layer takes the items of both nodes of the layer before.
+    let name = |layer: usize, side: usize| format!("W{layer}_{side}");
+    let node = |name: &str, kind: &str, parameters: serde_json::Value| serde_json::json!({ "name": name, "type": format!("n8n-nodes-base.{kind}"), "parameters": parameters });
+    let mut nodes = vec![node("Start", "manualTrigger", serde_json::json!({}))];
+    let mut connections = serde_json::Map::new();
+    let to =
+        |names: [String; 2]| serde_json::json!({ "main": [names.map(|name| serde_json::json!({ "node": name }))] });
+    connections.insert("Start".into(), to([name(0, 0), name(0, 1)]));
+    for layer in 0..40 {
+        for side in 0..2 {
+            nodes.push(node(&name(layer, side), "wait", serde_json::json!({ "amount": 1 })));
+            if layer < 39 {
+                connections.insert(name(layer, side), to([name(layer + 1, 0), name(layer + 1, 1)]));
+            }
+        }
+    }
+    assert!(length(&serde_json::json!({ "nodes": nodes, "connections": connections })) < 100_000);
+    // The condition of each catcher excludes those before it.
+    let catcher = |number: usize| serde_json::json!({ "ErrorEquals": [format!("E{number}")], "Next": "B" });
+    let catchers: Vec<_> = (0..3_000).map(catcher).collect();
+    let machine = serde_json::json!({ "StartAt": "A", "States": {
+        "A": { "Type": "Task", "Resource": "x", "Catch": catchers, "End": true }, "B": { "Type": "Succeed" },
+    } });
+    assert!(length(&machine) < 2_000_000);
+    let parts: Vec<_> =
+        (0..5_000).map(|_| serde_json::json!({ "Variable": "$.a.b.c.d.e.f", "IsPresent": true })).collect();
+    let machine = serde_json::json!({ "StartAt": "A", "States": {
+        "A": { "Type": "Choice", "Choices": [{ "Or": parts, "Next": "B" }], "Default": "B" }, "B": { "Type": "Succeed" },
+    } });
+    assert!(length(&machine) < 50_000);
+}
+
 #[test]
 fn a_file_of_no_known_format_is_refused() {
     for text in ["{}", "[]", "{\"a\": 1}", "steps: []", "", "7"] {

@@ -46,29 +46,7 @@ pub(super) fn request(n8n: &mut N8n<'_>, node: usize, parameters: &Map<String, V
     }
     if is_on("sendBody") {
         known.extend(["contentType", "specifyBody", "bodyParameters", "jsonBody"]);
-        let is_json = parameters.get("contentType").is_none_or(|kind| kind == "json");
-        let body = match parameters.get("specifyBody") {
-            Some(way) if way == "json" => match values::parameter(n8n, parameters, "jsonBody", place, &at) {
-                Some(Term::Literal(Value::String(text))) => match serde_json::from_str::<Value>(&text) {
-                    Ok(value) => Term::Literal(value),
-                    Err(_) => refused(n8n, &at.join("jsonBody"), "jsonBody", "it is no JSON"),
-                },
-                Some(Term::Mixed(_, expr)) => Term::Expr(format!("({expr}) | fromjson")),
-                Some(Term::Expr(expr)) => {
-                    Term::Expr(format!("({expr}) | fromjson if ({expr}) is string else ({expr})"))
-                }
-                _ => refused(n8n, &at.join("jsonBody"), "jsonBody", "it is missing"),
-            },
-            _ => pairs(n8n, parameters.get("bodyParameters"), place, &at.join("bodyParameters"), false),
-        };
-        if !is_json {
-            n8n.report.note(
-                Verdict::Refused,
-                &at.join("contentType"),
-                "contentType",
-                "the body is sent as JSON; write `text` and a header",
-            );
-        }
+        let body = body(n8n, parameters, place, &at);
         input.insert("json".into(), body.to_value());
     }
     if parameters.get("authentication").is_some_and(|way| way != "none") {
@@ -93,6 +71,30 @@ pub(super) fn request(n8n: &mut N8n<'_>, node: usize, parameters: &Map<String, V
     n8n.add(node, owner, sources);
     n8n.draft.nodes.push(inner);
     n8n.single(node, &id, "items", format!("({id}.items | flatten(1))"), true);
+}
+
+/// Converts the body of a request.
+fn body(n8n: &mut N8n<'_>, parameters: &Map<String, Value>, place: Place<'_>, at: &At) -> Term {
+    if parameters.get("contentType").is_some_and(|kind| kind != "json") {
+        let why = "the body is sent as JSON; write `text` and a header";
+        n8n.report.note(Verdict::Refused, &at.join("contentType"), "contentType", why);
+    }
+    if parameters.get("specifyBody") != Some(&"json".into()) {
+        return pairs(n8n, parameters.get("bodyParameters"), place, &at.join("bodyParameters"), false);
+    }
+    let at_json = at.join("jsonBody");
+    match values::parameter(n8n, parameters, "jsonBody", place, at) {
+        Some(Term::Literal(Value::String(text))) => match serde_json::from_str::<Value>(&text) {
+            Ok(value) => Term::Literal(value),
+            Err(_) => refused(n8n, &at_json, "jsonBody", "it is no JSON"),
+        },
+        Some(Term::Mixed(_, expr)) => values::within(n8n, format!("({expr}) | fromjson"), &at_json),
+        Some(Term::Expr(expr)) => {
+            let body = format!("({expr}) | fromjson if ({expr}) is string else ({expr})");
+            values::within(n8n, body, &at_json)
+        }
+        _ => refused(n8n, &at_json, "jsonBody", "it is missing"),
+    }
 }
 
 /// Converts a list of names and values.
@@ -161,8 +163,8 @@ pub(super) fn loop_output(n8n: &N8n<'_>, node: usize) -> usize {
     usize::from(version >= 3.0)
 }
 
-/// Writes a `control.foreach` with the nodes of the loop as its body.
-pub(super) fn batches(n8n: &mut N8n<'_>, node: usize, body: &[usize]) {
+/// Writes a `control.foreach` with the nodes of the loop as its body. Returns false if the loop is not imported.
+pub(super) fn batches(n8n: &mut N8n<'_>, node: usize, body: &[usize]) -> bool {
     let at = pointer(node).join("parameters");
     let empty = Map::new();
     let parameters = n8n.parameters(node).unwrap_or(&empty);
@@ -171,13 +173,16 @@ pub(super) fn batches(n8n: &mut N8n<'_>, node: usize, body: &[usize]) {
     let size =
         parameters.get("batchSize").map_or(Some(1), Value::as_u64).filter(|size| (1..=4_294_967_295).contains(size));
     let inner: HashSet<usize> = body.iter().copied().collect();
+    let output = loop_output(n8n, node);
+    let leads_to_itself = n8n.outgoing[node].iter().any(|link| n8n.links[*link].to == node);
     let enters_elsewhere = body.iter().any(|inside| {
-        let mut before = n8n.incoming[*inside].iter().map(|link| n8n.links[*link].from);
-        before.any(|from| from != node && !inner.contains(&from))
+        let mut before = n8n.incoming[*inside].iter().map(|link| n8n.links[*link]);
+        before.any(|link| !inner.contains(&link.from) && (link.from != node || link.output != output))
     });
-    let (Some(size), false, false) = (size, body.is_empty() || enters_elsewhere, n8n.depth + 2 > limits::BODY_DEPTH)
-    else {
-        return missing(n8n, node, &list, &sources);
+    let is_other = body.is_empty() || enters_elsewhere || leads_to_itself;
+    let (Some(size), false, false) = (size, is_other, n8n.depth + 2 > limits::BODY_DEPTH) else {
+        missing(n8n, node, &list, &sources);
+        return false;
     };
     n8n.options(parameters, &[], &at);
     n8n.unknown(parameters, &["batchSize", "options"], &at);
@@ -186,22 +191,15 @@ pub(super) fn batches(n8n: &mut N8n<'_>, node: usize, body: &[usize]) {
     let owner = n8n.draft.nodes.len();
     n8n.add(node, Node::new(&id, "control.foreach", input), &sources);
     let start = Port { list: format!("{id}.item"), from: None, may_be_empty: false };
-    let output = loop_output(n8n, node);
     let done = Port { list: format!("({id}.items | flatten(1))"), from: Some(id.clone()), may_be_empty: true };
     let mut ports = vec![done.clone(), done];
     ports[output] = start;
     n8n.ports.insert(node, ports.clone());
+    n8n.loops.extend(body.iter().map(|inside| (*inside, node)));
     n8n.depth += 1;
     n8n.region(body);
     n8n.depth -= 1;
-    let back: Vec<String> = {
-        let links = n8n.incoming[node].iter().map(|link| n8n.links[*link]).filter(|link| inner.contains(&link.from));
-        links.filter_map(|link| Some(n8n.ports.get(&link.from)?.get(link.output)?.list.clone())).collect()
-    };
-    let mut lists = back.iter().map(|list| format!("({list} | default([]))"));
-    let first = lists.next().unwrap_or_else(|| "[]".into());
-    let others: Vec<_> = lists.collect();
-    let output_list = if others.is_empty() { first } else { format!("{first} | chain({})", others.join(", ")) };
+    let output_list = led_back(n8n, node, owner);
     let ids = n8n.draft.outer_ids(owner + 1..n8n.draft.nodes.len());
     if ids.is_empty() {
         let rest = n8n.draft.names.fresh(&format!("{id}_item"));
@@ -213,6 +211,32 @@ pub(super) fn batches(n8n: &mut N8n<'_>, node: usize, body: &[usize]) {
     n8n.draft.nodes[owner].body_output = Some(binding(&output_list));
     ports[output] = Port { list: "[]".into(), from: None, may_be_empty: true };
     n8n.ports.insert(node, ports);
+    true
+}
+
+/// Returns the expression of the items that come back from the body of a loop. Marks the loop if n8n would end it early.
+fn led_back(n8n: &mut N8n<'_>, node: usize, owner: usize) -> String {
+    let links = n8n.incoming[node].iter().map(|link| n8n.links[*link]);
+    let links = links.filter(|link| n8n.loops.get(&link.from) == Some(&node));
+    let back: Vec<Port> = links.filter_map(|link| n8n.ports.get(&link.from)?.get(link.output).cloned()).collect();
+    let why = match back.as_slice() {
+        [] => Some("no connection leads back from the body, so only the first batch runs there"),
+        ports if ports.iter().all(|port| port.may_be_empty) => {
+            Some("a batch that leaves no items ends the loop there, and the next one runs here")
+        }
+        ports if ports.len() > 1 => Some("several connections lead back, and each begins the next batch there"),
+        _ => None,
+    };
+    if let Some(why) = why {
+        let made = &mut n8n.draft.nodes[owner];
+        n8n.report.mark(Verdict::Approximated, &pointer(node), "connections", made, why);
+    }
+    let lists: Vec<_> = back.iter().map(|port| format!("({} | default([]))", port.list)).collect();
+    match lists.split_first() {
+        None => "[]".into(),
+        Some((first, [])) => first.clone(),
+        Some((first, others)) => format!("{first} | chain({})", others.join(", ")),
+    }
 }
 
 /// Writes a scope with a node that fails, in the place of a node that is not imported.

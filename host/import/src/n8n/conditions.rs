@@ -7,12 +7,9 @@ use super::{
     values::{self, Place},
 };
 use crate::{
-    expr::{REFUSED, Term, atom},
+    expr::{LONGEST, REFUSED, Term, atom},
     report::{At, Verdict},
 };
-
-/// Length from which a condition would exceed the limits of expressions.
-const LONGEST: usize = 8_000;
 
 /// Converts the conditions of a node of version 2 or later to an expression.
 pub(super) fn conditions(n8n: &mut N8n<'_>, conditions: &Value, place: Place<'_>, at: &At) -> String {

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    N8n, Port, calls, conditions, pointer, schedule,
+    N8n, Port, calls, conditions, fields, pointer, schedule,
     values::{self, Place},
 };
 use crate::{
-    draft::Node,
-    expr::{REFUSED, Term, atom, binding, with_member},
+    draft::{Node, On},
+    expr::{REFUSED, Term, atom, binding, bounded},
     report::{At, Verdict},
 };
 
@@ -28,7 +28,7 @@ impl N8n<'_> {
                 self.hand_on(node, &list, &sources);
             }
             "noOp" => self.hand_on(node, &list, &sources),
-            "set" => self.set(node, parameters, &list, &sources),
+            "set" => fields::set(self, node, parameters, &list, &sources),
             "if" => self.branch(node, parameters, &list, &sources, 2),
             "filter" => self.branch(node, parameters, &list, &sources, 1),
             "switch" if parameters.contains_key("rules") => self.switch(node, parameters, &list, &sources),
@@ -57,19 +57,27 @@ impl N8n<'_> {
 
     fn trigger(&mut self, node: usize) {
         let at = pointer(node);
+        let empty = Map::new();
+        let parameters = self.parameters(node).unwrap_or(&empty);
         let id = self.fresh(node);
         let list = match self.kind(node) {
-            "manualTrigger" | "start" | "executeWorkflowTrigger" => "[flow.input]".to_owned(),
+            "manualTrigger" | "start" | "executeWorkflowTrigger" => {
+                self.unknown(parameters, &[], &at.join("parameters"));
+                "[flow.input]".to_owned()
+            }
             "webhook" => {
                 let why =
                     "posts are signed here; only `body` is known, and no headers and no query; the answer is the run";
                 self.report.note(Verdict::Approximated, &at, "webhook", why);
+                // The address and the method are those of the trigger here.
+                self.unknown(parameters, &["path", "httpMethod", "options"], &at.join("parameters"));
+                self.options(parameters, &[], &at.join("parameters"));
                 self.declare(json!({ "id": id, "webhook": { "secret": format!("{id}-hook") } }));
                 "[{'body': flow.input.trigger.body}]".to_owned()
             }
             "scheduleTrigger" => {
-                let rules =
-                    self.parameters(node).and_then(|parameters| parameters.get("rule")?.get("interval")?.as_array());
+                self.unknown(parameters, &["rule"], &at.join("parameters"));
+                let rules = parameters.get("rule").and_then(|rule| rule.get("interval")?.as_array());
                 for (index, rule) in rules.into_iter().flatten().enumerate() {
                     let at = at.join("parameters").join("rule").join("interval").join(index);
                     match schedule::cron(rule) {
@@ -116,113 +124,6 @@ impl N8n<'_> {
                     self.report.note(Verdict::Refused, &At::default(), "triggers", why);
                 }
             }
-        }
-    }
-
-    /// Writes `data.map` for the node Edit Fields (Set).
-    fn set(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
-        let at = pointer(node).join("parameters");
-        let place = Place { item: Some("item"), index: Some("index"), list };
-        let is_on = |key: &str| parameters.get(key) == Some(&true.into());
-        let raw = parameters.get("mode") == Some(&"raw".into());
-        let mut known = vec!["mode", "options", "duplicateItem"];
-        let (mut fields, mut keeps) = (Vec::new(), is_on("includeOtherFields"));
-        let mut whole = None;
-        if raw {
-            known.extend(["jsonOutput", "includeOtherFields", "include"]);
-            let text = parameters.get("jsonOutput").and_then(Value::as_str).unwrap_or_default();
-            whole = match serde_json::from_str::<Value>(text) {
-                Ok(value @ Value::Object(_)) => Some(Term::Literal(value)),
-                _ => match values::parameter(self, parameters, "jsonOutput", place, &at) {
-                    Some(term @ (Term::Expr(_) | Term::Mixed(..))) => {
-                        let expr = atom(&term.to_expr());
-                        Some(Term::Expr(format!("{expr} | fromjson if {expr} is string else {expr}")))
-                    }
-                    _ => {
-                        self.report.note(
-                            Verdict::Refused,
-                            &at.join("jsonOutput"),
-                            "jsonOutput",
-                            "it is no JSON object; write the template",
-                        );
-                        Some(Term::Expr(REFUSED.into()))
-                    }
-                },
-            };
-        } else if let Some(assignments) = parameters.get("assignments") {
-            known.extend(["assignments", "includeOtherFields", "include"]);
-            let list = assignments.get("assignments").and_then(Value::as_array);
-            for (index, assignment) in list.into_iter().flatten().enumerate() {
-                let at = at.join("assignments").join("assignments").join(index);
-                let text = |key: &str| assignment.get(key).and_then(Value::as_str).unwrap_or_default();
-                let value =
-                    values::term(self, assignment.get("value").unwrap_or(&Value::Null), place, &at.join("value"));
-                let value = self.typed(text("type"), value, &at);
-                fields.push((text("name").to_owned(), value));
-            }
-        } else {
-            known.extend(["values", "keepOnlySet"]);
-            keeps = !is_on("keepOnlySet");
-            for (kind, values) in parameters.get("values").and_then(Value::as_object).into_iter().flatten() {
-                for (index, entry) in values.as_array().into_iter().flatten().enumerate() {
-                    let at = at.join("values").join(kind).join(index);
-                    let value =
-                        values::term(self, entry.get("value").unwrap_or(&Value::Null), place, &at.join("value"));
-                    let value = self.typed(kind, value, &at);
-                    fields.push((entry.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(), value));
-                }
-            }
-        }
-        if parameters.get("include").is_some_and(|include| include != "all") {
-            self.report.note(Verdict::Refused, &at.join("include"), "include", "all fields are kept; remove some");
-        }
-        let has_points =
-            !raw && parameters.get("options").and_then(|options| options.get("dotNotation")) != Some(&false.into());
-        self.options(parameters, &["dotNotation", "ignoreConversionErrors"], &at);
-        self.unknown(parameters, &known, &at);
-        let template = match (whole, keeps) {
-            (Some(whole), false) => whole,
-            (Some(whole), true) => Term::Expr(format!("item | merge({})", whole.to_expr())),
-            (None, keeps) => fields_term(fields, keeps, has_points),
-        };
-        let id = self.fresh(node);
-        let made = Node::new(&id, "data.map", json!({ "list": binding(list), "template": template.to_value() }));
-        self.add(node, made, sources);
-        self.single(node, &id, "list", format!("{id}.list"), false);
-    }
-
-    /// Converts a value to the type of its field.
-    fn typed(&mut self, kind: &str, value: Term, at: &At) -> Term {
-        let computed = matches!(value, Term::Expr(_));
-        let x = atom(&value.to_expr());
-        match (kind, &value) {
-            ("stringValue" | "string", Term::Literal(Value::String(_))) | (_, Term::Mixed(..)) => value,
-            ("string", Term::Literal(Value::Null)) => Term::Literal("".into()),
-            ("string", Term::Literal(literal)) => Term::Literal(literal.to_string().into()),
-            ("string", _) if computed => Term::Expr(format!("{x} | string if {x} is defined else null")),
-            ("number", Term::Literal(Value::String(text))) => match serde_json::from_str::<Value>(text.trim()) {
-                Ok(number @ Value::Number(_)) => Term::Literal(number),
-                _ => {
-                    self.report.note(Verdict::Refused, at, "number", "the value is no number; write one");
-                    Term::Expr(REFUSED.into())
-                }
-            },
-            ("boolean", Term::Literal(Value::String(text))) if text == "true" || text == "false" => {
-                Term::Literal((text == "true").into())
-            }
-            ("array" | "object", Term::Literal(Value::String(text))) => match serde_json::from_str::<Value>(text) {
-                Ok(value) => Term::Literal(value),
-                Err(_) => {
-                    self.report.note(Verdict::Refused, at, kind, "the value is no JSON; write it");
-                    Term::Expr(REFUSED.into())
-                }
-            },
-            ("array" | "object", _) if computed => Term::Expr(format!("{x} | fromjson if {x} is string else {x}")),
-            ("number" | "boolean", _) if computed => {
-                self.report.note(Verdict::Approximated, at, kind, "a text is not converted to this type");
-                value
-            }
-            _ => value,
         }
     }
 
@@ -313,7 +214,11 @@ impl N8n<'_> {
                 _ => format!("{}_{}", crate::names::cleaned(self.name(node), "node"), index + 1),
             };
             let id = self.draft.names.fresh(&name);
-            let condition = if condition.len() > 8_000 { REFUSED.to_owned() } else { condition.clone() };
+            let condition = bounded(condition.clone()).unwrap_or_else(|why| {
+                let why = format!("{why}; write the condition");
+                self.report.note(Verdict::Refused, &pointer(node), "conditions", &why);
+                REFUSED.to_owned()
+            });
             let made = Node::new(&id, "data.filter", json!({ "list": binding(list), "when": condition }));
             self.add(node, made, sources);
             ports.push(Port { list: format!("{id}.list"), from: Some(id.clone()), may_be_empty: true });
@@ -341,6 +246,7 @@ impl N8n<'_> {
         if parameters.get("mode").is_some_and(|mode| mode != "append") || inputs > 64 {
             return calls::missing(self, node, &list, &sources);
         }
+        self.options(parameters, &[], &at);
         self.unknown(parameters, &["mode", "numberInputs", "options"], &at);
         self.hand_on(node, &list, &sources);
     }
@@ -395,10 +301,15 @@ impl N8n<'_> {
                 json!({ "ms": binding(REFUSED) })
             }
         };
+        self.options(parameters, &[], &at);
         self.unknown(parameters, &["resume", "amount", "unit", "options"], &at);
         let id = self.fresh(node);
         self.add(node, Node::new(&id, "control.wait", input), sources);
-        self.ports.insert(node, vec![Port { list: list.to_owned(), from: Some(id), may_be_empty: false }]);
+        // A node of its own has the items, so that the expressions of nodes behind it stay short.
+        let out = self.draft.names.fresh(&format!("{id}_out"));
+        self.draft.edge(&id, &out, On::Success);
+        self.draft.nodes.push(Node::value(&out, binding(list)));
+        self.single(node, &out, "value", format!("{out}.value"), false);
     }
 
     fn stop(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
@@ -432,20 +343,4 @@ impl N8n<'_> {
             self.unknown(options, known, &at.join("options"));
         }
     }
-}
-
-/// Returns the new item of Edit Fields: only the fields, or the old item with them.
-fn fields_term(fields: Vec<(String, Term)>, keeps: bool, has_points: bool) -> Term {
-    let keys = |name: &str| -> Vec<String> {
-        match has_points {
-            true => name.split('.').map(str::to_owned).collect(),
-            false => vec![name.to_owned()],
-        }
-    };
-    let is_flat = fields.iter().all(|(name, _)| keys(name).len() == 1);
-    if !keeps && is_flat {
-        return Term::Object(fields);
-    }
-    let start = if keeps { "item".to_owned() } else { "{}".to_owned() };
-    Term::Expr(fields.iter().fold(start, |object, (name, value)| with_member(&object, &keys(name), &value.to_expr())))
 }

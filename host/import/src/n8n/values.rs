@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::N8n;
 use crate::{
-    expr::{REFUSED, Term, atom, quoted},
+    expr::{REFUSED, Term, atom, bounded, quoted},
     report::{At, Verdict},
     script::{self, Names},
 };
@@ -49,9 +49,20 @@ pub(super) fn parameter(
     Some(term(n8n, value, place, &at.join(key)))
 }
 
+/// Returns an expression, or one that fails if it is too long.
+pub(super) fn within(n8n: &mut N8n<'_>, expr: String, at: &At) -> Term {
+    match bounded(expr) {
+        Ok(expr) => Term::Expr(expr),
+        Err(why) => {
+            n8n.report.note(Verdict::Refused, at, "expression", &format!("{why}; write the value as an expression"));
+            Term::Expr(REFUSED.into())
+        }
+    }
+}
+
 fn with_scripts(n8n: &mut N8n<'_>, text: &str, place: Place<'_>, at: &At) -> Term {
-    let inner = text.trim();
-    let whole = inner.strip_prefix("{{").and_then(|inner| inner.strip_suffix("}}"));
+    // With a space or a line around it, the value is a text.
+    let whole = text.strip_prefix("{{").and_then(|inner| inner.strip_suffix("}}"));
     if let Some(script) = whole.filter(|script| !script.contains("{{") && !script.contains("}}")) {
         return convert_script(n8n, script, place, at);
     }
