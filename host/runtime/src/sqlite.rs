@@ -293,8 +293,8 @@ fn lock_owner_file(folder: &Path) -> Result<File, OpenStoreError> {
     Ok(file)
 }
 
-/// Removes the folder of a store, with everything in it. Does nothing if the folder is missing. Fails if a process owns the
-/// store.
+/// Removes the folder of a store, with everything in it. Does nothing if the folder is missing. Fails if a process owns
+/// the store.
 pub fn remove_store(folder: &Path) -> Result<(), OpenStoreError> {
     if !folder.exists() {
         return Ok(());
