@@ -187,3 +187,17 @@ fn values_and_texts_have_the_same_depth_limit() {
     }
     assert_eq!(nested(1_000).measure(1 << 20), Err(SizeError::Depth));
 }
+
+/// A flow may have thousands of expressions that read nothing and have a large result.
+#[test]
+fn large_results_of_constants_are_computed_with_each_rendering() {
+    let compile = |length: usize| {
+        let text = format!("{{{{ 'x' | padstart({length}) }}}}");
+        Binding::compile(&Json::from(text)).unwrap()
+    };
+    // The quotes count.
+    let longest = limits::FOLDED_BYTES - 2;
+    assert!(compile(longest).is_literal() && !compile(longest + 1).is_literal());
+    let rendered = compile(limits::TEXT_BYTES).render(&Json::object::<&str>([])).unwrap();
+    assert_eq!(rendered.as_str().map(str::len), Some(limits::TEXT_BYTES));
+}

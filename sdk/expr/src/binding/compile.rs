@@ -108,13 +108,13 @@ impl Compiler {
 }
 
 /// Replaces an expression that reads no value with its result. An expression that fails is kept, so that it fails when
-/// rendered.
+/// rendered. So is one with a large result: a flow has thousands of expressions.
 fn fold_constant(expression: Expression) -> Node {
     if !expression.reads().is_empty() {
         return Node::Whole(expression);
     }
     match expression.evaluate(&Strict(NoRoots), Place::at("")) {
-        Ok(value) => Binding::literal(value).0,
-        Err(_) => Node::Whole(expression),
+        Ok(value) if value.to_text().len() <= limits::FOLDED_BYTES => Binding::literal(value).0,
+        _ => Node::Whole(expression),
     }
 }
