@@ -49,7 +49,7 @@ fn follow(folder: &Path, commands: &str) -> String {
 
 #[test]
 fn the_recipes_install_the_versions_of_the_tests() {
-    let ci = fs::read_to_string(kit::root().join(".ci/run")).unwrap();
+    let tools = fs::read_to_string(kit::root().join(".ci/tools")).unwrap();
     for language in [Language::C, Language::Go] {
         let workflow = format!("sdk/templates/{}/.github/workflows/ci.yml", language.name());
         let workflow = fs::read_to_string(kit::root().join(workflow)).unwrap();
@@ -57,7 +57,7 @@ fn the_recipes_install_the_versions_of_the_tests() {
         assert_eq!(installed.len(), 2, "{installed:?}");
         for line in installed {
             let pinned = line.split_whitespace().find(|word| word.contains("==") || word.contains('@')).unwrap();
-            assert!(ci.contains(pinned) && workflow.contains(&line), "{language:?}: {line}");
+            assert!(tools.contains(pinned) && workflow.contains(&line), "{language:?}: {line}");
         }
     }
 }
