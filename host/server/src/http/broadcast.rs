@@ -12,7 +12,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -91,6 +91,8 @@ struct Broadcast {
     next: Mutex<HashMap<RunId, u64>>,
     /// The number of [`Forwarder`]s attached to the run. It is 0 if this process does not drive the run.
     forwarders: AtomicUsize,
+    /// The time of the latest look at the store, and the number of the next event in it.
+    looked: tokio::sync::Mutex<Option<(Instant, u64)>>,
 }
 
 impl Broadcasts {
@@ -113,6 +115,7 @@ impl Broadcasts {
             ring: Arc::new(Ring::new(tenant.clone(), self.rings.clone())),
             next: Mutex::new(HashMap::from([(run.clone(), from)])),
             forwarders: AtomicUsize::new(0),
+            looked: tokio::sync::Mutex::default(),
         });
         all.insert((tenant.clone(), run.clone()), Arc::downgrade(&broadcast));
         broadcast
@@ -130,6 +133,22 @@ impl Broadcasts {
 }
 
 impl Broadcast {
+    /// Returns the number of the next event in the store. One subscriber looks at a time, and the others take its result
+    /// for half of [`POLL_INTERVAL`]: each look blocks a thread, and thousands may listen to a parked run.
+    async fn next_in_store(&self, host: &Host) -> u64 {
+        let mut looked = self.looked.lock().await;
+        if let Some((time, next)) = *looked
+            && time.elapsed() < POLL_INTERVAL / 2
+        {
+            return next;
+        }
+        let (host, run) = (host.clone(), self.run.clone());
+        let row = move || host.runs().and_then(|runs| runs.run(host.tenant(), &run).ok().flatten());
+        let next = tokio::task::spawn_blocking(row).await.ok().flatten().map_or(0, |(_, next)| next);
+        *looked = Some((Instant::now(), next));
+        next
+    }
+
     /// Records the number of an event. Returns false if the event was already sent.
     fn is_new(&self, event: &Event) -> bool {
         let mut next = self.next.lock();
@@ -381,9 +400,7 @@ impl Subscriber {
     /// attached.
     async fn poll_store(&mut self) {
         if self.broadcast.forwarders.load(Ordering::Acquire) == 0 {
-            let (host, run) = (self.host.clone(), self.run.clone());
-            let row = move || host.runs().and_then(|runs| runs.run(host.tenant(), &run).ok().flatten());
-            let next = tokio::task::spawn_blocking(row).await.ok().flatten().map_or(0, |(_, next)| next);
+            let next = self.broadcast.next_in_store(&self.host).await;
             self.caught_up = next <= self.next;
             self.listen().await;
         }
