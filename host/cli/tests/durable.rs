@@ -10,6 +10,7 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use kit::{flowcell, numbered, output_of, scale, stderr, stdout};
@@ -64,33 +65,39 @@ fn check_inputs(folder: &Path) {
     }
 }
 
+/// Kills the process of an example at all kill points. Returns the number of killed processes.
+fn kill_anywhere(flow: &Path) -> usize {
+    let expected = fs::read_to_string(flow.with_extension("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    let mut kills = 0;
+    for events in (1..).step_by((STEP / scale()).max(1)) {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut seen, killed) = killed_after(folder.path(), flow, events);
+        seen.extend(killed_after(folder.path(), flow, events.div_ceil(2)).0);
+        let output = example(folder.path(), flow).output().unwrap();
+        assert!(output.status.success(), "{} after {events} events: {}", flow.display(), stderr(&output));
+        let given: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(given, expected, "{} after {events} events", flow.display());
+        check_inputs(folder.path());
+        let kept = numbered(folder.path(), "r");
+        assert!(kept.keys().copied().eq(0..kept.len() as u64), "the numbers have gaps");
+        for event in seen.iter().filter(|event| event["runId"] == "r") {
+            let seq = event["seq"].as_u64().unwrap();
+            assert_eq!(kept.get(&seq), Some(event), "{}: what was told is not what is kept", flow.display());
+        }
+        if !killed {
+            break;
+        }
+        kills += 2;
+    }
+    kills
+}
+
 #[test]
 fn every_example_survives_being_killed_anywhere() {
-    let mut kills = 0;
-    for flow in flows() {
-        let expected = fs::read_to_string(flow.with_extension("expected.json")).unwrap();
-        let expected: Value = serde_json::from_str(&expected).unwrap();
-        for events in (1..).step_by((STEP / scale()).max(1)) {
-            let folder = tempfile::tempdir().unwrap();
-            let (mut seen, killed) = killed_after(folder.path(), &flow, events);
-            seen.extend(killed_after(folder.path(), &flow, events.div_ceil(2)).0);
-            let output = example(folder.path(), &flow).output().unwrap();
-            assert!(output.status.success(), "{} after {events} events: {}", flow.display(), stderr(&output));
-            let given: Value = serde_json::from_slice(&output.stdout).unwrap();
-            assert_eq!(given, expected, "{} after {events} events", flow.display());
-            check_inputs(folder.path());
-            let kept = numbered(folder.path(), "r");
-            assert!(kept.keys().copied().eq(0..kept.len() as u64), "the numbers have gaps");
-            for event in seen.iter().filter(|event| event["runId"] == "r") {
-                let seq = event["seq"].as_u64().unwrap();
-                assert_eq!(kept.get(&seq), Some(event), "{}: what was told is not what is kept", flow.display());
-            }
-            if !killed {
-                break;
-            }
-            kills += 2;
-        }
-    }
+    let kills = AtomicUsize::new(0);
+    kit::for_each_at_once(&flows(), |flow| _ = kills.fetch_add(kill_anywhere(flow), Ordering::Relaxed));
+    let kills = kills.into_inner();
     assert!(kills > 40, "only {kills} processes were killed");
 }
 

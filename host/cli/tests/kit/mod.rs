@@ -5,8 +5,11 @@
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader},
+    panic,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 use serde_json::Value;
@@ -19,6 +22,23 @@ pub(crate) fn root() -> PathBuf {
 /// Returns the factor of `FLOWCELL_TEST_SCALE`, by default 1.
 pub(crate) fn scale() -> usize {
     std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
+}
+
+/// Does the work for all items, several at once.
+pub(crate) fn for_each_at_once<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let take = || {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(item);
+        }
+    };
+    thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(2, usize::from);
+        let running: Vec<_> = (0..2 * cores).map(|_| scope.spawn(take)).collect();
+        for thread in running {
+            thread.join().unwrap_or_else(|why| panic::resume_unwind(why));
+        }
+    });
 }
 
 /// Returns whether a test can use this program. If the program is missing, prints the test as skipped, and fails if
