@@ -8,6 +8,7 @@ use std::io::Write;
 use flowcell_contract::{Failure, Json};
 use hyper::header::HeaderMap;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use rustix::time::{ClockId, clock_gettime};
 use zeroize::Zeroizing;
 
 use super::*;
@@ -396,9 +397,12 @@ fn the_time_of_a_search_is_bounded() {
         gzip(b"").repeat(1 << 13),
         gzip(&gzip(&vec![0; 200 << 20])),
     ];
+    // The processor time of this thread, which other work on the machine does not lengthen.
+    let spent = || clock_gettime(ClockId::ThreadCPUTime).tv_sec;
     for (number, bytes) in hostile.into_iter().enumerate() {
-        let begun = std::time::Instant::now();
+        let begun = spent();
         let hidden = redaction(&almost).bytes(bytes);
-        assert!(begun.elapsed().as_secs() < 60 && !hidden.is_empty(), "{number}: {:?}", begun.elapsed());
+        let seconds = spent() - begun;
+        assert!(seconds < 60 && !hidden.is_empty(), "{number}: {seconds} s");
     }
 }
