@@ -7,6 +7,8 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 use serde_json::Value;
@@ -19,6 +21,8 @@ use crate::{
 
 /// Interval in commits between two kill points. `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 2;
+/// Flows whose processes die at the same time.
+const WORKERS: usize = 4;
 /// Minimum number of flows that the tests use.
 const FLOWS: usize = 10;
 /// Node types of the tests. They call capabilities that no node type of the catalog uses.
@@ -82,17 +86,28 @@ fn die_at_commit(case: &Case, library: &Path, number: usize, wrong: &mut Vec<Str
 fn r1_a_run_survives_the_end_of_its_process_at_every_commit() {
     let library = guests::bad_machine();
     let step = STEP.div_ceil(scale());
-    let (mut kills, mut wrong) = (0, Vec::new());
     let cases = reference();
-    for (index, case) in cases.iter().enumerate() {
-        // Each flow dies at other commits.
-        for number in (1 + index % step..).step_by(step) {
-            if !die_at_commit(case, &library, number, &mut wrong) {
-                break;
+    let next = AtomicUsize::new(0);
+    let die_everywhere = || {
+        let (mut kills, mut wrong) = (0, Vec::new());
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = cases.get(index) else { return (kills, wrong) };
+            // Each flow dies at other commits.
+            for number in (1 + index % step..).step_by(step) {
+                if !die_at_commit(case, &library, number, &mut wrong) {
+                    break;
+                }
+                kills += 1;
             }
-            kills += 1;
         }
-    }
+    };
+    let results: Vec<_> = thread::scope(|scope| {
+        let running: Vec<_> = (0..WORKERS).map(|_| scope.spawn(die_everywhere)).collect();
+        running.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    let kills: usize = results.iter().map(|(kills, _)| kills).sum();
+    let wrong: Vec<_> = results.into_iter().flat_map(|(_, wrong)| wrong).collect();
     println!("{kills} processes killed at a commit in {} flows, {} violations", cases.len(), wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(kills > 5 * FLOWS);
