@@ -257,7 +257,8 @@ fn a_job_moves_the_runs_of_a_flow_and_reports_each_refusal() {
     let failure = &job["errors"][0];
     assert_eq!((&failure["run"], &failure["code"]), (&json!("r3"), &json!("in_progress")), "{job}");
     assert!(failure["message"].as_str().unwrap().contains("`ask`: it is waiting"), "{job}");
-    // The moved runs may still go on until they wait again.
+    // The moved runs may still go on until they wait again, and a batch that was cut at its time limit counts runs that
+    // have the version already as done.
     let ended = |job: &Value| job["skipped"]["same_version"] == 2;
     let job = std::iter::repeat_with(|| execute(&migrate(2))).find(ended).unwrap();
     assert_eq!(amounts(&job)[3], json!({ "run_not_active": 1, "same_version": 2 }), "{job}");
