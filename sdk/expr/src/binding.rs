@@ -130,6 +130,14 @@ impl Binding {
         }
     }
 
+    /// Returns the text of a [captured field](Binding::captured), without evaluating it; `None` for any other binding.
+    pub fn as_captured(&self) -> Option<&Json> {
+        match &self.0 {
+            Node::Captured(field) => Some(&field.raw),
+            _ => None,
+        }
+    }
+
     /// Returns the members of a binding that is an object; none for any other binding.
     pub fn members(&self) -> impl Iterator<Item = (&Arc<str>, &Binding)> {
         let members = match &self.0 {

@@ -61,10 +61,20 @@ impl Function {
         self.names.first().copied().unwrap_or_default()
     }
 
+    /// Returns the arguments as the signature has them, such as `separator=''`.
+    fn arguments(&self) -> impl Iterator<Item = &'static str> {
+        let arguments = self.signature.split_once('(').map_or("", |(_, arguments)| arguments);
+        arguments.trim_end_matches(')').split(", ").filter(|argument| !argument.is_empty())
+    }
+
+    /// Returns true if each use has an argument: if the signature names one without a value.
+    pub fn needs_arguments(&self) -> bool {
+        self.arguments().any(|argument| !argument.contains('='))
+    }
+
     /// Returns the names of the optional arguments.
     pub fn optional_arguments(&self) -> impl Iterator<Item = &'static str> {
-        let arguments = self.signature.split_once('(').map_or("", |(_, arguments)| arguments);
-        arguments.split(", ").filter_map(|argument| argument.split_once('=')).map(|(name, _)| name)
+        self.arguments().filter_map(|argument| argument.split_once('=')).map(|(name, _)| name)
     }
 
     /// Returns the hint for an expression that uses this function in another way. `value` is the operand.

@@ -26,8 +26,8 @@ pub const EVALUATION_WORK: u64 = 1_024;
 /// Maximum size in bytes of a text that an expression or a template creates. Existing texts may be longer.
 pub const TEXT_BYTES: usize = 1 << 20;
 
-/// Maximum size in bytes of a result that a binding stores as JSON text in place of its expression, if the expression reads
-/// nothing. A larger result is computed with each rendering.
+/// Maximum size in bytes, as JSON text, of a constant that a binding stores in place of the expression that gives it. A
+/// larger one is computed with each rendering.
 pub const FOLDED_BYTES: usize = 4 * 1024;
 
 /// Maximum number of new values in the result of an expression. A list or an object that already existed counts as one.

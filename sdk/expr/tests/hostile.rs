@@ -198,6 +198,9 @@ fn large_results_of_constants_are_computed_with_each_rendering() {
     // The quotes count.
     let longest = limits::FOLDED_BYTES - 2;
     assert!(compile(longest).is_literal() && !compile(longest + 1).is_literal());
+    // Shared texts are measured without writing them: this result would have 10 GB of text.
+    let shared = Json::from("{{ [1] | batch(10000, 'x' | padstart(1000000)) }}");
+    assert!(!Binding::compile(&shared).unwrap().is_literal());
     let rendered = compile(limits::TEXT_BYTES).render(&Json::object::<&str>([])).unwrap();
     assert_eq!(rendered.as_str().map(str::len), Some(limits::TEXT_BYTES));
 }

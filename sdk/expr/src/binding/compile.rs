@@ -114,7 +114,7 @@ fn fold_constant(expression: Expression) -> Node {
         return Node::Whole(expression);
     }
     match expression.evaluate(&Strict(NoRoots), Place::at("")) {
-        Ok(value) if value.to_text().len() <= limits::FOLDED_BYTES => Binding::literal(value).0,
+        Ok(value) if value.measure(limits::FOLDED_BYTES as u64).is_ok() => Binding::literal(value).0,
         _ => Node::Whole(expression),
     }
 }
