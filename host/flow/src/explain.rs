@@ -1,5 +1,5 @@
-//! Explains what a flow does: when each node runs, the origin of its input, its output, what it reaches and may cost. Runs
-//! nothing, and knows only the graph.
+//! Explains what a flow does: when each node runs, the origin of its input, its output, what it reaches and may cost.
+//! Runs nothing, and knows only the graph.
 
 mod costs;
 mod origin;
@@ -87,7 +87,8 @@ pub struct NodeExplanation {
 pub struct Field {
     /// The name of the member. It is empty if the whole value is one expression.
     pub field: String,
-    /// A literal value. A long one is cut, and ends with `…`.
+    /// A literal value, or a sentence about an expression that reads no value of the flow. A long one is cut, and ends
+    /// with `…`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// The values that the member is computed from.
@@ -154,21 +155,28 @@ fn explain_node(graph: &Graph, ix: NodeIx) -> NodeExplanation {
 fn fields(graph: &Graph, bound: &Bound<Binding>) -> Vec<Field> {
     let uses = bound.expr.path_uses();
     let mut paths: HashMap<String, Vec<&Path>> = HashMap::new();
+    let count = bound.expr.members().count();
     for used in &uses {
-        // The pointer to an expression begins with the name of its member.
-        let member = used.pointer.split('/').nth(1).unwrap_or_default().replace("~1", "/").replace("~0", "~");
+        // The pointer to an expression begins with the name of its member. A value that is no object is one field.
+        let member = match count {
+            0 => String::new(),
+            _ => used.pointer.split('/').nth(1).unwrap_or_default().replace("~1", "/").replace("~0", "~"),
+        };
         paths.entry(member).or_default().push(&used.path);
     }
     let computed = |name: &str| {
         let reads = paths.get(name).map(|paths| reads(graph, &bound.references, paths)).unwrap_or_default();
-        let value = reads.is_empty().then(|| "an expression that reads nothing".to_owned());
+        let value = reads.is_empty().then(|| "an expression that reads no value of the flow".to_owned());
         Field { field: short(name), value, reads }
     };
-    let field = |(name, member): (&Arc<str>, &Binding)| match member.as_literal() {
-        Some(value) => Field { field: short(name), value: Some(short(&value.to_text())), reads: Vec::new() },
-        None => computed(name),
+    let field = |(name, member): (&Arc<str>, &Binding)| {
+        // A template or condition that reads only names of its own is shown as the flow has it.
+        let captured = || member.as_captured().filter(|_| !paths.contains_key(&**name));
+        match member.as_literal().or_else(captured) {
+            Some(value) => Field { field: short(name), value: Some(short(&value.to_text())), reads: Vec::new() },
+            None => computed(name),
+        }
     };
-    let count = bound.expr.members().count();
     let mut fields: Vec<_> = bound.expr.members().take(MAX_MEMBERS).map(field).collect();
     if count == 0 && !bound.expr.is_literal() {
         fields.push(computed(""));

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use flowcell_contract::Catalog;
 
-pub use self::write_out::USE_KEYS;
+pub use self::write_out::{USE_KEYS, id_in_use};
 use self::{definition::Fragments, size::check_size, write_out::Writer};
 use crate::{
     diagnostic::Diagnostics,
@@ -51,12 +51,17 @@ fn uses(graph: &Tree) -> Vec<&Tree> {
 
 /// Returns all nodes of a graph, and those in the bodies that are written in it.
 pub(crate) fn nodes(graph: &Tree) -> Vec<&Tree> {
+    nodes_with_levels(graph, 0).into_iter().map(|(_, node)| node).collect()
+}
+
+/// Returns the nodes of a graph and of the bodies that are written in it, each with the number of these bodies around
+/// it. `level` is the number for the graph itself.
+fn nodes_with_levels(graph: &Tree, level: usize) -> Vec<(usize, &Tree)> {
     let mut found = Vec::new();
     for node in graph.member("nodes").map(Tree::items).unwrap_or_default() {
-        found.push(node);
-        found.extend(
-            node.member("body").filter(|body| matches!(body.kind, Kind::Map(_))).map(nodes).unwrap_or_default(),
-        );
+        found.push((level, node));
+        let body = node.member("body").filter(|body| matches!(body.kind, Kind::Map(_)));
+        found.extend(body.map(|body| nodes_with_levels(body, level + 1)).unwrap_or_default());
     }
     found
 }

@@ -2,6 +2,6 @@
 
 pub use crate::{
     fields::{ID_HELP, check_id, is_id},
-    fragments::USE_KEYS,
+    fragments::{USE_KEYS, id_in_use},
     literal::is_one_binding,
 };

@@ -13,7 +13,7 @@ use crate::graph::{BodyIx, EdgeIx, Graph, Node, NodeIx, On};
 use layered::{Link, Placement, Shape, place};
 
 /// Height of the box of a node without a body, in pixels. It is also the height of the head of a box with one.
-pub const BOX_HEIGHT: i32 = 44;
+pub(crate) const BOX_HEIGHT: i32 = 44;
 /// Minimum and maximum width of the box of a node without a body, in pixels.
 const BOX_WIDTHS: [i32; 2] = [120, 320];
 /// Distance between the content of a box, or of the picture, and its border.

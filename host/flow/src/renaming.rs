@@ -56,7 +56,7 @@ impl<'a> Renaming<'a> {
             "when" => self.condition(value, &hidden),
             "config" | "with" => self.value(value, &hidden),
             "bodyOutput" => {
-                let item = kind.as_ref().and_then(|kind| item_name(node, kind));
+                let item = self.item(node).map(|(name, _)| name.into());
                 self.value(value, &hidden.iter().cloned().chain(item).collect::<Vec<_>>())
             }
             "input" => {
@@ -169,7 +169,7 @@ impl<'a> Renaming<'a> {
         // Bodies that contain each other have an error of their own.
         for _ in 0..=self.owners.len() {
             let Some(owner) = at else { break };
-            names.extend(self.kind(owner).and_then(|kind| item_name(owner, &kind)));
+            names.extend(self.item(owner).map(|(name, _)| name.into()));
             at = owner.member("id").and_then(Tree::text).and_then(|id| self.owners.get(id));
         }
         names
@@ -188,11 +188,6 @@ impl<'a> Renaming<'a> {
             _ => None,
         }
     }
-}
-
-/// Returns the name under which the body of an owner reads the item of its pass.
-fn item_name(owner: &Tree, kind: &NodeType) -> Option<Arc<str>> {
-    input::marked_text(owner.member("input"), kind, MarkKind::Alias).map(|(name, _)| name.into())
 }
 
 /// Collects the owners of the bodies of a graph, by the ids of the nodes in the bodies.

@@ -110,6 +110,28 @@ nodes:
     assert!(!shown.contains(['\u{202e}', '\u{1b}']), "{shown}");
 }
 
+/// A template without names of the flow is shown as it stands, and outputs that are a list have one line.
+#[test]
+fn templates_and_lists_are_explained_with_what_they_read() {
+    let graph = graph_of(
+        "flow: { name: texts, outputs: ['{{ plain.text }}', '{{ reads.text }}'] }
+nodes:
+  - { id: plain, type: test.template, input: { template: Hello } }
+  - { id: local, type: test.template, input: { template: '{{ name }}', values: { name: Ada } } }
+  - { id: reads, type: test.template, input: { template: 'a {{ plain.text }}' } }
+edges: [{ from: plain, to: local }, { from: plain, to: reads }]
+",
+    );
+    let whole = explain(&graph, None).unwrap();
+    let value = |node: usize| whole.nodes[node].input[0].value.as_deref();
+    assert_eq!([value(0), value(1), value(2)], [Some("\"Hello\""), Some("\"{{ name }}\""), None]);
+    let sources: Vec<_> = whole.nodes[2].input[0].reads.iter().map(|read| &*read.path).collect();
+    assert_eq!(sources, ["plain.text"]);
+    let [outputs] = &whole.outputs[..] else { panic!("{:?}", whole.outputs) };
+    let sources: Vec<_> = outputs.reads.iter().map(|read| &*read.path).collect();
+    assert_eq!(sources, ["plain.text", "reads.text"]);
+}
+
 /// A sentence lists at most 12 ids, so that the text grows with the size of the flow only.
 #[test]
 fn an_explanation_of_a_wide_flow_is_small() {
@@ -137,7 +159,7 @@ fn an_explanation_of_a_wide_flow_is_small() {
     assert!(shown.len() < 1_500_000, "{} bytes", shown.len());
 }
 
-/// Nothing is evaluated, so members that would be large or that fail cost nothing, and each is named.
+/// Nothing is evaluated, so members that would be large or that fail cost nothing.
 #[test]
 fn an_explanation_evaluates_nothing() {
     let members: String = (0..30).map(|index| format!("k{index}: \"{{{{ 'x' | padstart(1000000) }}}}\", ")).collect();
@@ -149,7 +171,7 @@ fn an_explanation_evaluates_nothing() {
     let value = |node: usize| nodes[node].input[0].value.as_deref();
     assert_eq!(
         (value(0), value(1)),
-        (Some("an expression that reads nothing"), Some("an expression that reads nothing"))
+        (Some("an expression that reads no value of the flow"), Some("an expression that reads no value of the flow"))
     );
 }
 

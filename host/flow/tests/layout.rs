@@ -20,10 +20,6 @@ fn load(text: &str) -> Graph {
     checked.graph.unwrap_or_else(|| panic!("{text}\n{:?}", checked.diagnostics))
 }
 
-fn open(graph: &Graph) -> Layout {
-    layout(graph)
-}
-
 fn ends(area: &NodeBox) -> (Point, Point) {
     (area.corner, (area.corner.0 + area.width, area.corner.1 + area.height))
 }
@@ -178,9 +174,9 @@ proptest! {
         let mut text = String::from("flow: { name: random }\n");
         write(&scope, "n", "", &mut text);
         let graph = load(&text);
-        let picture = open(&graph);
+        let picture = layout(&graph);
         check(&graph, &picture);
-        prop_assert_eq!(&picture, &open(&load(&text)), "the same text gives the same picture");
+        prop_assert_eq!(&picture, &layout(&load(&text)), "the same text gives the same picture");
     }
 }
 
@@ -206,7 +202,7 @@ fn hostile_graphs_have_a_picture() {
         (8_000, format!("\n{}{}", chain(8_000), (2..8_000).map(|at| format!("- n0 -> n{at}\n")).collect::<String>())),
     ] {
         let graph = load(&format!("{head}{}edges: {edges}", noops(nodes)));
-        let picture = open(&graph);
+        let picture = layout(&graph);
         assert!(picture.width < 20_000, "{} wide for {nodes} nodes", picture.width);
         let points: usize = picture.lines.iter().map(|line| line.points.len()).sum();
         assert!(points < 1_000_000, "{points} points");
@@ -224,7 +220,7 @@ fn a_small_flow_has_the_expected_picture() {
          - { id: b, type: test.noop }\n- { id: c, type: test.noop }\n- { id: met, type: test.noop }\n\
          edges:\n- route -> a -> met\n- route -> b -> met\n- route -> c -> met\n",
     );
-    let picture = open(&graph);
+    let picture = layout(&graph);
     let corner = |id: &str| {
         picture.boxes.iter().find(|area| graph.node(area.node).id.as_str() == id).map(|area| area.corner).unwrap()
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flowcell_contract::Json;
 
-use super::{USE_KEY, definition::Fragments, text_of};
+use super::{USE_KEY, definition::Fragments, nodes_with_levels, text_of};
 use crate::{
     diagnostic::Diagnostics,
     fields::for_message,
@@ -175,18 +175,6 @@ fn own_size(graph: &Tree) -> Size {
     let (values, bytes) = values(graph);
     let nodes = nodes_with_levels(graph, 0);
     Size { nodes: nodes.len(), values, bytes, depth: nodes.iter().map(|(level, _)| *level).max().unwrap_or_default() }
-}
-
-/// Returns the nodes of a graph and of the bodies that are written in it, each with the number of these bodies around
-/// it. `level` is the number for the graph itself.
-fn nodes_with_levels(graph: &Tree, level: usize) -> Vec<(usize, &Tree)> {
-    let mut found = Vec::new();
-    for node in graph.member("nodes").map(Tree::items).unwrap_or_default() {
-        found.push((level, node));
-        let body = node.member("body").filter(|body| matches!(body.kind, Kind::Map(_)));
-        found.extend(body.map(|body| nodes_with_levels(body, level + 1)).unwrap_or_default());
-    }
-    found
 }
 
 /// Returns the number of values in a tree, and the bytes of its texts.

@@ -151,11 +151,10 @@ impl<'a, 'd> Writer<'a, 'd> {
     /// Returns the ids of the nodes of a copy, by the ids in the fragment. Reports ids that are too long or taken.
     fn new_ids(&mut self, node: &Tree, fragment: &Fragment<'_>) -> HashMap<String, String> {
         let mut ids = HashMap::new();
-        // A name without dashes can be the root of an expression, as the variables of an owner need it.
-        let prefix = text_of(node, "id").replace('-', "_");
+        let of_use = text_of(node, "id");
         let span = node.member("id").map_or(node.span, |id| id.span);
         for old in nodes(&fragment.entry.value).into_iter().map(|node| text_of(node, "id")).filter(|id| is_id(id)) {
-            let new = format!("{prefix}_{old}");
+            let new = id_in_use(of_use, old);
             if ids.insert(old.to_owned(), new.clone()).is_some() {
                 continue;
             }
@@ -224,4 +223,10 @@ fn help_for_key(entry: &Entry) -> Option<String> {
         _ => return None,
     };
     Some(help.to_owned())
+}
+
+/// Returns the id that a node of a fragment has in a use. An id without dashes can be the root of an expression, as the
+/// variables of an owner need it.
+pub fn id_in_use(of_use: &str, id: &str) -> String {
+    format!("{}_{id}", of_use.replace('-', "_"))
 }
