@@ -10,6 +10,7 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use flowcell_contract::{Tenant, host_files::TENANTS_FOLDER};
+pub use flowcell_flow::is_flow_name;
 use flowcell_flow::{CheckContext, CheckMode, Source};
 
 use crate::{
@@ -266,12 +267,6 @@ pub(crate) fn library_of(folder: &Path, tenant: &Tenant) -> PathBuf {
         true => folder.to_owned(),
         false => folder.join(TENANTS_FOLDER).join(tenant.as_str()).join("flows"),
     }
-}
-
-/// Returns whether a name is a plain file name of 1 to 64 letters, digits, `_` and `-`.
-pub fn is_flow_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    (1..=64).contains(&name.len()) && name.bytes().all(plain)
 }
 
 #[cfg(test)]
