@@ -280,20 +280,24 @@ fn ready(connection: &Connection) -> Result<(), rusqlite::Error> {
 /// A function that derives columns from the journals, within the transaction of a migration.
 pub(super) type Backfill = fn(&Connection) -> Result<(), rusqlite::Error>;
 
-/// Upgrades an older file to the present version. Returns the version of the file after that.
+/// Upgrades an older file to the present version, in one transaction: a process that dies meanwhile leaves the file as
+/// it was. Returns the version of the file after that.
 pub(super) fn migrate(connection: &mut Connection, backfill: Backfill) -> Result<u32, rusqlite::Error> {
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if found >= VERSION {
+        return Ok(found);
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(migration)?;
         if index + 1 == SEARCH_VERSION {
             backfill(&transaction)?;
         }
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", index as u32 + 1)?;
-        transaction.commit()?;
     }
-    Ok(found.max(VERSION))
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()?;
+    Ok(VERSION)
 }
 
 #[cfg(test)]
@@ -329,5 +333,15 @@ mod tests {
         let units = "SELECT run, units.first_seq, checksum FROM places JOIN units USING (run, place) ORDER BY 1, 2";
         assert_eq!(all(units), [[1, 0, 7], [1, 2, 9], [2, 0, 7]]);
         assert_eq!(all("SELECT id, next_seq, upto FROM runs, noted"), [[1, 4, 3], [2, 3, 3], [3, 0, 3]]);
+    }
+
+    #[test]
+    fn a_migration_that_fails_changes_nothing() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let failed = migrate(&mut connection, |_| Err(rusqlite::Error::InvalidQuery));
+        assert_eq!(failed, Err(rusqlite::Error::InvalidQuery));
+        let count = |sql: &str| connection.query_one(sql, (), |row| row.get::<_, u32>(0)).unwrap();
+        assert_eq!(count("SELECT count(*) FROM sqlite_schema"), 0);
+        assert_eq!(count("PRAGMA user_version"), 0);
     }
 }
