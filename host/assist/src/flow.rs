@@ -364,6 +364,22 @@ impl<'v> Flow<'v> {
         found
     }
 
+    /// Tells for each node whether a node of its scope runs before it in each pass, or is the node itself.
+    pub(crate) fn after(&self, node: usize) -> Vec<bool> {
+        let mut seen = vec![false; self.nodes.len()];
+        seen[node] = true;
+        let mut next = vec![node];
+        while let Some(at) = next.pop() {
+            for edge in self.outgoing[at].iter().filter(|edge| !self.back.contains(edge)) {
+                let to = self.edges[*edge].to;
+                if self.nodes[to].owner == self.nodes[node].owner && !std::mem::replace(&mut seen[to], true) {
+                    next.push(to);
+                }
+            }
+        }
+        seen
+    }
+
     /// Tells for each node whether edges lead to it from a node, or, with `is_reverse`, from it to the node.
     pub(crate) fn reached(&self, node: usize, is_reverse: bool) -> Vec<bool> {
         self.reached_from(&[node], is_reverse)
@@ -383,9 +399,14 @@ impl<'v> Flow<'v> {
     }
 
     /// Returns the owners of the bodies around a scope, the innermost first. `scope` is the owner of the scope. Of more
-    /// bodies than a flow may have, returns only the inner ones.
+    /// bodies than a flow may have, returns only the inner ones, and of owners that contain each other each one once.
     pub(crate) fn owners_from(&self, scope: Option<usize>) -> Vec<usize> {
-        std::iter::successors(scope, |owner| self.nodes[*owner].owner).take(BODY_DEPTH).collect()
+        let (mut found, mut at) = (Vec::new(), scope);
+        while let Some(owner) = at.filter(|owner| found.len() < BODY_DEPTH && !found.contains(owner)) {
+            found.push(owner);
+            at = self.nodes[owner].owner;
+        }
+        found
     }
 
     /// Returns the nodes of a scope.

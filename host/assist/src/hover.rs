@@ -126,7 +126,10 @@ fn node_text(flow: &Flow<'_>, node: usize) -> String {
     let node = &flow.nodes[node];
     match &node.kind {
         Some(kind) => format!("`{}`: {}", node.id, type_text(kind)),
-        None => format!("`{}`: a node of unknown type", node.id),
+        None => match flow.text(node.value.member("use")) {
+            Some((name, _)) => format!("`{}`: a use of the fragment `{name}`", node.id),
+            None => format!("`{}`: a node of unknown type", node.id),
+        },
     }
 }
 

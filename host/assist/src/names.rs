@@ -1,6 +1,6 @@
 //! The names that an expression may use at its place, with the schemas of their values.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{cell::LazyCell, collections::HashMap, sync::Arc};
 
 use flowcell_contract::NodeType;
 use serde_json::{Value as Json, json};
@@ -105,14 +105,15 @@ fn names_to(flow: &Flow<'_>, place: &Place, depth: usize) -> Vec<Known> {
         known(name, "a value of this node", schema)
     };
     found.extend(place.locals.iter().map(local));
-    found.extend(place.own.map(|own| owner(flow, own, depth)));
+    found.extend(place.own.map(|own| owner(flow, own, &|| item_schema(flow, own, depth))));
     let owners = flow.owners_from(place.scope);
     for index in &owners {
+        let item = LazyCell::new(|| Arc::new(item_schema(flow, *index, depth)));
         let alias = flow.nodes[*index].alias.as_deref();
-        found.extend(alias.map(|alias| {
-            known(alias, format!("the item of `{}`", flow.nodes[*index].id), Arc::new(item_schema(flow, *index, depth)))
-        }));
-        found.push(owner(flow, *index, depth));
+        found.extend(
+            alias.map(|alias| known(alias, format!("the item of `{}`", flow.nodes[*index].id), Arc::clone(&item))),
+        );
+        found.push(owner(flow, *index, &|| Json::clone(&item)));
     }
     if let Some(fragment) = flow.fragment {
         found.push(known("params", "the parameters of the fragment", Arc::new(flow.parameters(fragment))));
@@ -241,11 +242,11 @@ fn union(schemas: Vec<Schema<'_>>) -> Json {
 }
 
 /// Returns the variables of an owner as a name.
-fn owner(flow: &Flow<'_>, index: usize, depth: usize) -> Known {
+fn owner(flow: &Flow<'_>, index: usize, item: &dyn Fn() -> Json) -> Known {
     let node = &flow.nodes[index];
     let body = node.kind.as_ref().and_then(|kind| kind.body.as_ref());
     let names = body.map(|body| body.variables.as_slice()).unwrap_or_default();
-    let schema = |name: &str| if name == "item" { item_schema(flow, index, depth) } else { json!({}) };
+    let schema = |name: &str| if name == "item" { item() } else { json!({}) };
     let names = names.iter().map(|name| &**name).chain(["last"]);
     let members: serde_json::Map<_, _> = names.map(|name| (name.to_owned(), schema(name))).collect();
     known(&node.id, "the pass of the body", Arc::new(json!({ "type": "object", "properties": members })))

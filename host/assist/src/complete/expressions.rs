@@ -204,8 +204,8 @@ fn table(kind: FunctionKind, is_called: bool, argument: &str) -> Vec<Offer> {
     found.retain(|function| is_plain_name(function.name()));
     if is_called {
         let fits = |function: &&Function| match argument {
-            ")" => !needs_arguments(function),
-            _ => needs_arguments(function) || function.optional_arguments().next().is_some(),
+            ")" => !function.needs_arguments(),
+            _ => function.needs_arguments() || function.optional_arguments().next().is_some(),
         };
         found.retain(fits);
     }
@@ -213,7 +213,7 @@ fn table(kind: FunctionKind, is_called: bool, argument: &str) -> Vec<Offer> {
         let is_named = function.optional_arguments().any(|name| name == argument)
             || (function.name() == "map" && argument == "attribute");
         let common = COMMON.iter().position(|name| *name == function.name()).unwrap_or(COMMON.len());
-        let is_unlikely = if is_called { !function.signature.contains('(') } else { needs_arguments(function) };
+        let is_unlikely = if is_called { !function.signature.contains('(') } else { function.needs_arguments() };
         (is_called && !is_named && is_plain_name(argument), is_unlikely, common)
     });
     let offer = |function: &Function| {
@@ -238,12 +238,6 @@ fn calls(spot: &Spot<'_>, is_called: bool, argument: &str) -> Vec<Offer> {
     found
 }
 
-/// Returns true if each use of a function has an argument: if its signature names one without a value.
-fn needs_arguments(function: &Function) -> bool {
-    let arguments = function.signature.split_once('(').map_or("", |(_, arguments)| arguments);
-    arguments.trim_end_matches(')').split(", ").any(|argument| !argument.is_empty() && !argument.contains('='))
-}
-
 /// Returns the use of a function, with the arguments of its example if it needs some.
 fn with_arguments(function: &Function) -> String {
     let name = function.name();
@@ -258,7 +252,7 @@ fn with_arguments(function: &Function) -> String {
         let is_nested = (1..close).any(|index| inside.word(index) == "(");
         (inside.paths().is_empty() && !is_nested).then_some(written)
     };
-    match needs_arguments(function) || function.kind == FunctionKind::Call {
+    match function.needs_arguments() || function.kind == FunctionKind::Call {
         true => format!("{name}{}", after().unwrap_or("()")),
         false => name.to_owned(),
     }

@@ -1,6 +1,10 @@
 //! Completions of the ids of nodes: ends of edges, `after`, bodies and `undo`; and of the labels of edges in text.
 
-use std::{cmp::Reverse, collections::HashSet, ops::Range};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashSet},
+    ops::Range,
+};
 
 use super::{CompletionKind, Context, MARK, MAX_COMPLETIONS, Offer, quoted};
 use crate::{
@@ -10,6 +14,9 @@ use crate::{
     scalar::Scalar,
     spots::{self, Visible},
 };
+
+/// Maximum number of nodes of a condition whose later nodes are looked up.
+const MAX_NAMED: usize = 16;
 
 /// Returns the ids that fit the place.
 pub(super) fn ids(context: &Context<'_>, located: &Located<'_>, role: Role) -> Vec<Offer> {
@@ -111,11 +118,10 @@ fn sources(flow: &Flow<'_>, to: usize, is_special: bool, named: &[usize]) -> Vec
         found.retain(|from| is_needed(from) || named.contains(from));
     }
     // The condition of the edge reads nodes that run before it.
-    let sees = |from: &usize| {
-        let before: HashSet<_> = flow.ancestors(*from).into_iter().collect();
-        named.iter().all(|named| named == from || before.contains(named))
-    };
-    if !named.is_empty() && found.iter().any(sees) {
+    let distinct: BTreeSet<_> = named.iter().take(MAX_NAMED).collect();
+    let walks: Vec<_> = distinct.into_iter().map(|named| flow.after(*named)).collect();
+    let sees = |from: &usize| walks.iter().all(|after| after[*from]);
+    if found.iter().any(sees) {
         found.retain(sees);
     }
     found.sort_by_cached_key(|from| {

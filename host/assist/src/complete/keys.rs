@@ -137,9 +137,9 @@ fn is_odd(property: &Property<'_>, value: &Value, (context, located): (&Context<
         "id" => is_map || node.is_some(),
         "use" => !text.is_some_and(|text| flow.fragment_names().any(|name| name == text)),
         "with" => !is_map,
-        "vars" => !is_map || !flow.file.contains("vars."),
+        "vars" => !is_map || !["vars.", "vars["].iter().any(|reads| flow.file.contains(reads)),
         "type" => is_map || !text.is_some_and(|text| text.contains('.')),
-        "when" | "input" | "config" if reads_body(flow, located, value) => true,
+        "when" | "input" | "config" if reads_body(flow, located, (property.name, value)) => true,
         "when" => value.members().len() > 1 || node.is_some(),
         "after" => is_map || (text.is_some() && node.is_none()),
         "undo" => {
@@ -151,10 +151,11 @@ fn is_odd(property: &Property<'_>, value: &Value, (context, located): (&Context<
 }
 
 /// Returns true if a value reads a node in the body of its own node.
-fn reads_body(flow: &Flow<'_>, located: &Located<'_>, value: &Value) -> bool {
+fn reads_body(flow: &Flow<'_>, located: &Located<'_>, (key, value): (&str, &Value)) -> bool {
     let Some(owner) = located.node else { return false };
     let text = &flow.file[value.range.clone()];
-    let expressions = braces(text).into_iter().chain(std::iter::once(0..text.len()));
+    // `when` is an expression without braces, too.
+    let expressions = braces(text).into_iter().chain((key == "when").then_some(0..text.len()));
     let mut paths = expressions.flat_map(|part| Expression::new(text, part).paths());
     paths.any(|path| flow.find(&path.root).is_some_and(|node| flow.nodes[node].owner == Some(owner)))
 }

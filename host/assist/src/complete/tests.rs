@@ -285,7 +285,7 @@ fn names_that_would_end_their_quotes_are_not_offered() {
 fn only_optional_arguments_are_offered_by_their_names() {
     assert_eq!(offered(&with_expression("", "flow.input.q | truncate(§=1)")), ["length", "end", "words"]);
     assert_eq!(offered(&with_expression("", "1 | money(\"EUR\", §=1)")), ["point", "group"]);
-    // The default value of the separator has a comma and a space.
+    // All arguments of `join` are optional.
     let found = complete_at(&with_expression("", "[1] | joi§"));
     assert_eq!(found[0].edit.text, "join");
 }
@@ -405,6 +405,22 @@ fn hostile_texts_and_places_offer_nothing_or_something() {
         "nodes: [{owners}, {{ id: n20000, type: control.noop, input: {{ value: '{{{{ § }}}}' }} }}]"
     ));
     complete(&document(&text), at);
+    // Owners that contain each other, whose lists are followed through each other.
+    let each = |id: &str, body: &str| {
+        format!(
+            "{{ id: {id}, type: control.foreach, input: {{ list: '{{{{ flow.input.x }}}}', as: {id}i }}, body: [{body}] }}"
+        )
+    };
+    let (text, at) = at_cursor(&format!(
+        "flow: {{ name: a, input: {{ x: [1] }} }}\nnodes: [{}, {}, {{ id: q, type: control.noop, input: {{ value: '{{{{ § }}}}' }} }}]",
+        each("a0", "a1"),
+        each("a1", "a0, q"),
+    ));
+    complete(&document(&text), at);
+    let root = crate::reading::read(&text);
+    let flow = crate::flow::Flow::all(&text, &root, &CATALOG).next().unwrap();
+    let inner = flow.nodes[flow.find("q").unwrap()].owner;
+    assert_eq!(flow.owners_from(inner).len(), 2, "each owner once");
     let huge = "a".repeat(flowcell_flow::limits::DOCUMENT_BYTES + 1);
     assert!(complete(&document(&huge), 5).is_empty());
 }

@@ -4,7 +4,10 @@
 use std::collections::HashMap;
 
 use flowcell_contract::Catalog;
-use flowcell_flow::limits::{BODY_DEPTH, NODES};
+use flowcell_flow::{
+    ids,
+    limits::{BODY_DEPTH, NODES},
+};
 
 use crate::{
     flow::Flow,
@@ -21,10 +24,10 @@ pub(super) fn renamed_ids(text: &str, at: usize, old: &str, new: &str) -> HashMa
     let fragments: HashMap<_, _> = names.iter().zip(1..).map(|(member, index)| (member.name.as_str(), index)).collect();
     let here = flows.iter().rposition(|flow| flow.contains(at));
     let mut renamed = HashMap::new();
-    // The graphs to read, with the beginnings of their old and new ids, and the number of uses around them.
-    let mut next = vec![(0, String::new(), String::new(), 0)];
+    // The graphs to read, with the old and the new id of their use, and the number of uses around them.
+    let mut next: Vec<(_, Option<(String, String)>, _)> = vec![(0, None, 0)];
     let mut count = 0;
-    while let Some((index, old_start, new_start, depth)) = next.pop() {
+    while let Some((index, of_use, depth)) = next.pop() {
         let Some(flow) = flows.get(index) else { continue };
         for node in &flow.nodes {
             count += 1;
@@ -32,10 +35,17 @@ pub(super) fn renamed_ids(text: &str, at: usize, old: &str, new: &str) -> HashMa
                 return renamed;
             }
             let id = if here == Some(index) && node.id == old { new } else { node.id.as_str() };
-            let (old_id, new_id) = (format!("{old_start}{}", node.id), format!("{new_start}{id}"));
+            let (old_id, new_id) = match &of_use {
+                Some((old_use, new_use)) => (ids::id_in_use(old_use, &node.id), ids::id_in_use(new_use, id)),
+                None => (node.id.clone(), id.to_owned()),
+            };
+            // An id of another form has an error in the flow, and no test case names it.
+            if !ids::is_id(&old_id) {
+                continue;
+            }
             let used = flow.text(node.value.member("use")).and_then(|(name, _)| fragments.get(name.as_str()).copied());
             if let Some(used) = used.filter(|_| depth < BODY_DEPTH) {
-                next.push((used, start_of_copies(&old_id), start_of_copies(&new_id), depth + 1));
+                next.push((used, Some((old_id.clone(), new_id.clone())), depth + 1));
             }
             if old_id != new_id {
                 renamed.insert(old_id, new_id);
@@ -43,9 +53,4 @@ pub(super) fn renamed_ids(text: &str, at: usize, old: &str, new: &str) -> HashMa
         }
     }
     renamed
-}
-
-/// Returns the beginning of the ids of the nodes in a use of a fragment.
-fn start_of_copies(id: &str) -> String {
-    id.replace('-', "_") + "_"
 }

@@ -194,7 +194,7 @@ fn rename(about: &About<'_>, notes: &mut Vec<String>) -> Result<Value, RequestEr
         let line = |range: &Range<usize>| (about.lines.position(range.start).line + 1).to_string();
         let shown: Vec<_> = left.iter().take(MAX_SHOWN_LINES).map(line).collect();
         let more = if left.len() > MAX_SHOWN_LINES { ", …" } else { "" };
-        notes.push(format!("the rename leaves `{old}` as it is in line {}{more}", shown.join(", ")));
+        notes.push(format!("the rename leaves `{old}`, or an id with it, as it is in line {}{more}", shown.join(", ")));
     }
     Ok(json!({ "changes": changes }))
 }
