@@ -1,5 +1,6 @@
 //! Writes expressions, and values with expressions in them.
 
+use flowcell_expr::Binding;
 use flowcell_flow::escape_text;
 use serde_json::{Map, Value};
 
@@ -12,8 +13,6 @@ pub(crate) const REFUSED: &str = "null | required";
 
 /// Maximum length of an expression in bytes. The translations check it after each step, since some write a part twice.
 pub(crate) const LONGEST: usize = 8_000;
-/// Maximum nesting of brackets in an expression, below that of the language.
-const NESTING: usize = 28;
 
 /// A value whose parts may be computed.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,22 +114,10 @@ pub(crate) fn bounded(expr: String) -> Result<String, String> {
     if expr.len() > LONGEST {
         return Err(format!("the expression would have more than {LONGEST} bytes"));
     }
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let mut in_text = false;
-    let mut letters = expr.bytes();
-    while let Some(letter) = letters.next() {
-        match letter {
-            b'\\' if in_text => _ = letters.next(),
-            b'\'' => in_text = !in_text,
-            b'[' | b'(' | b'{' if !in_text => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b')' | b'}' if !in_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
+    match Binding::expression(&expr) {
+        Ok(_) => Ok(expr),
+        Err(errors) => Err(errors.first().map_or_else(|| "the expression is not valid".into(), ToString::to_string)),
     }
-    if deepest > NESTING { Err("the expression would be nested too deep".into()) } else { Ok(expr) }
 }
 
 /// Returns an expression that a point, an index or a filter may follow.
@@ -164,8 +151,8 @@ pub(crate) fn member(expr: &str, key: &str) -> String {
 }
 
 /// Returns the object of an expression with one more member, which replaces an earlier one of its name.
-pub(crate) fn with_member(object: &str, keys: &[String], value: &str) -> String {
-    format!("{}{}", atom(object), added_member(keys, value))
+pub(crate) fn with_member(object: &str, keys: &[String], value: &str) -> Result<String, String> {
+    bounded(format!("{}{}", atom(object), added_member(keys, value)))
 }
 
 /// Returns the filters behind the expression of an object that give it one more member.
@@ -186,6 +173,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use flowcell_contract::Json;
+    use flowcell_expr::limits;
     use serde_json::json;
 
     use super::*;
@@ -215,8 +203,10 @@ mod tests {
         for (expr, fits) in [
             ("a".repeat(LONGEST), true),
             ("a".repeat(LONGEST + 1), false),
-            (deep(NESTING), true),
-            (deep(NESTING + 1), false),
+            (deep(limits::NESTING), true),
+            (deep(limits::NESTING + 1), false),
+            ("a + ".repeat(limits::TOKENS / 2 - 1) + "a", true),
+            ("a + ".repeat(limits::TOKENS / 2) + "a", false),
             (quoted(&"([".repeat(100)), true),
         ] {
             assert_eq!(bounded(expr.clone()).is_ok(), fits, "{expr:.40}");
@@ -247,7 +237,7 @@ mod tests {
         ];
         for (keys, expected) in cases {
             let keys: Vec<String> = keys.into_iter().map(str::to_owned).collect();
-            assert_eq!(rendered(&binding(&with_member(object, &keys, "{'y': 2}"))), expected);
+            assert_eq!(rendered(&binding(&with_member(object, &keys, "{'y': 2}").unwrap())), expected);
         }
     }
 }

@@ -414,7 +414,7 @@ impl<'d> N8n<'d> {
         if self.nodes[node].get("executeOnce") == Some(&true.into()) {
             list = format!("{}[:1]", atom(&list));
         }
-        (list, sources)
+        (values::within(self, list, &pointer(node)).to_expr(), sources)
     }
 
     /// Returns the targets of a node, each once.

@@ -139,9 +139,12 @@ fn changed_sources_give_flows_that_are_valid_except_for_their_marks() {
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong[..wrong.len().min(5)].join("\n\n"));
 }
 
-/// Returns the length of the flow of a source.
+/// Returns the length of the flow of a source. The flow is valid except for its marks.
 fn length(source: &serde_json::Value) -> usize {
-    import(&source.to_string(), "long", None).unwrap().flow.len()
+    let flow = import(&source.to_string(), "long", None).unwrap().flow;
+    let errors = errors(&flow, &catalog());
+    assert!(errors.is_empty(), "{}", errors.join("\n"));
+    flow.len()
 }
 
 #[test]
@@ -176,6 +179,62 @@ fn small_files_do_not_give_huge_flows() {
         "A": { "Type": "Choice", "Choices": [{ "Or": parts, "Next": "B" }], "Default": "B" }, "B": { "Type": "Succeed" },
     } });
     assert!(length(&machine) < 50_000);
+}
+
+/// Sources whose expressions would have more tokens, or be deeper, than an expression may.
+#[test]
+fn large_expressions_are_refused_by_the_import_and_not_by_the_check() {
+    let machine = |state: serde_json::Value| serde_json::json!({ "StartAt": "A", "States": { "A": state, "B": { "Type": "Succeed" } } });
+    let workflow = |nodes: Vec<serde_json::Value>, connections: serde_json::Value| {
+        let nodes: Vec<_> = nodes
+            .into_iter()
+            .map(|mut node| {
+                node["type"] = format!("n8n-nodes-base.{}", node["type"].as_str().unwrap()).into();
+                node
+            })
+            .collect();
+        serde_json::json!({ "nodes": nodes, "connections": connections })
+    };
+    let parts: Vec<_> =
+        (0..77).map(|part| serde_json::json!({ "Variable": "$.a", "StringEquals": format!("p{part}") })).collect();
+    let choice = serde_json::json!({ "Type": "Choice", "Choices": [{ "Or": parts, "Next": "B" }], "Default": "B" });
+    let catchers: Vec<_> =
+        (0..33).map(|number| serde_json::json!({ "ErrorEquals": [format!("E{number}")], "Next": "B" })).collect();
+    let task = serde_json::json!({ "Type": "Task", "Resource": "x", "Catch": catchers, "End": true });
+    let path = format!("${}", ".a".repeat(40));
+    let pass = serde_json::json!({ "Type": "Pass", "Result": 1, "ResultPath": path, "End": true });
+    let fields: Vec<_> =
+        (0..70).map(|field| serde_json::json!({ "name": format!("f{field}"), "type": "number", "value": 1 })).collect();
+    let start = || serde_json::json!({ "name": "Start", "type": "manualTrigger", "parameters": {} });
+    let set = serde_json::json!({ "name": "Set", "type": "set", "typeVersion": 3.4,
+        "parameters": { "assignments": { "assignments": fields }, "includeOtherFields": true } });
+    let after_start = |names: &[String]| {
+        let ends: Vec<_> =
+            names.iter().map(|name| serde_json::json!({ "node": name, "type": "main", "index": 0 })).collect();
+        serde_json::json!({ "main": [ends] })
+    };
+    let waits: Vec<String> = (0..600).map(|number| format!("W{number}")).collect();
+    let mut many = vec![start(), serde_json::json!({ "name": "End", "type": "noOp", "parameters": {} })];
+    many.extend(waits.iter().map(|name| serde_json::json!({ "name": name, "type": "noOp", "parameters": {} })));
+    let mut connections: serde_json::Map<_, _> =
+        waits.iter().map(|name| (name.clone(), after_start(&["End".into()]))).collect();
+    connections.insert("Start".into(), after_start(&waits));
+    // An input beyond all numbers.
+    let merge = serde_json::json!({ "name": "Merge", "type": "merge", "parameters": {} });
+    let beyond = serde_json::json!({ "Start": { "main": [[{ "node": "Merge", "type": "main", "index": u64::MAX }]] } });
+    let sources = [
+        machine(choice),
+        machine(task),
+        machine(pass),
+        workflow(vec![start(), set], serde_json::json!({ "Start": after_start(&["Set".into()]) })),
+        workflow(many, connections.into()),
+        workflow(vec![start(), merge], beyond),
+    ];
+    for (number, source) in sources.iter().enumerate() {
+        length(source);
+        let marks = import(&source.to_string(), "large", None).unwrap().marks;
+        assert!(marks > 0, "the source {number} has no mark");
+    }
 }
 
 #[test]

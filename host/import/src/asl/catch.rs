@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     draft::{Node, On},
-    expr::{LONGEST, Term, with_member},
+    expr::{LONGEST, REFUSED, Term, bounded, with_member},
     report::{At, Verdict},
 };
 
@@ -51,7 +51,7 @@ pub(super) fn catch(
         }
         let (codes, unknown) = errors::codes(catcher.get("ErrorEquals").unwrap_or(&Value::Null));
         let Some(conditions) = conditions(&codes, &earlier, sources) else {
-            let why = "the names of this catcher and those before it are too long together; write the error edges";
+            let why = "this catcher and all behind it are left out, since their names are too long together; write the error edges";
             asl.report.mark_flow(Verdict::Refused, &at, "Catch", why);
             break;
         };
@@ -80,7 +80,10 @@ fn conditions(codes: &Codes, earlier: &[Codes], sources: &[String]) -> Option<Ve
                 break;
             }
         }
-        (whole.len() <= LONGEST).then(|| Some(whole).filter(|whole| !whole.is_empty()))
+        match whole.is_empty() {
+            true => Some(None),
+            false => bounded(whole).ok().map(Some),
+        }
     };
     sources.iter().map(condition).collect()
 }
@@ -139,11 +142,19 @@ fn caught(asl: &mut Asl, catcher: &Value, before: &Exit, at: &At) -> Term {
         }
         (false, _, Some(Value::Null)) => Term::Expr(data.clone()),
         (false, _, Some(path)) if path.as_str() != Some("$") => match reference_path(asl, path, at) {
-            Some(keys) => Term::Expr(with_member(data, &keys, &error.to_expr())),
+            Some(keys) => placed(asl, data, &keys, &error, at),
             None => error,
         },
         _ => error,
     }
+}
+
+/// Returns the data with a result at these keys.
+pub(super) fn placed(asl: &mut Asl, data: &str, keys: &[String], result: &Term, at: &At) -> Term {
+    Term::Expr(with_member(data, keys, &result.to_expr()).unwrap_or_else(|why| {
+        asl.report.note(Verdict::Refused, &at.join("ResultPath"), "ResultPath", &format!("{why}; write the value"));
+        REFUSED.into()
+    }))
 }
 
 /// Returns the keys of a path such as `$.a.b`, at which a result is placed.

@@ -88,11 +88,11 @@ fn when(asl: &mut Asl, rule: &Value, env: &Env, at: &At, times: &mut Times<'_>) 
             REFUSED.into()
         });
     }
-    let condition = rule.get("Condition").cloned().unwrap_or_default();
-    if condition.is_null() {
+    let Some(condition) = rule.get("Condition").filter(|condition| !condition.is_null()) else {
         asl.report.note(Verdict::Refused, at, "rule", "it has no `Condition`; write the condition");
-    }
-    template::query(asl, &condition, env, States::default(), &at.join("Condition")).to_expr()
+        return REFUSED.into();
+    };
+    template::query(asl, condition, env, States::default(), &at.join("Condition")).to_expr()
 }
 
 /// Returns the transition of a route with the end of the way to it.
@@ -147,13 +147,13 @@ fn condition(
                 return Err(format!("`{key}` has no parts"));
             }
             asl.report.note(Verdict::Exact, &at.join(key), key, "");
-            return Ok(format!("({whole})"));
+            return bounded(format!("({whole})"));
         }
     }
     if let Some(part) = rule.get("Not") {
         let inner = condition(asl, part, env, &at.join("Not"), times, depth)?;
         asl.report.note(Verdict::Exact, &at.join("Not"), "Not", "");
-        return Ok(format!("(not {inner})"));
+        return bounded(format!("(not {inner})"));
     }
     let variable = rule.get("Variable").and_then(Value::as_str).ok_or("the rule has no `Variable`")?;
     let is_operator = |(key, _): &(&String, &Value)| {
@@ -163,11 +163,7 @@ fn condition(
     if rule.iter().filter(is_operator).count() > 1 {
         return Err("the rule has several operators".into());
     }
-    let found = test(asl, variable, operator, operand, env, at, times)?;
-    if found.len() > LONGEST {
-        return Err("the condition is too long".into());
-    }
-    Ok(found)
+    bounded(test(asl, variable, operator, operand, env, at, times)?)
 }
 
 /// Converts a comparison.

@@ -66,6 +66,10 @@ pub(super) fn are_names(names: &Value) -> bool {
 /// Returns the failures that error names stand for, and the names that have no counterpart.
 pub(super) fn codes(names: &Value) -> (Codes, Vec<String>) {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
+    // The caller reports a list that is none of names.
+    if !are_names(names) {
+        return (Codes::List(found), unknown);
+    }
     let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if names.contains(&"States.ALL") || names.contains(&"States.BranchFailed") {
         return (Codes::Any, unknown);
@@ -122,6 +126,7 @@ mod tests {
             (json!(["States.ItemReaderFailed"]), list(&[]), 1),
             (json!(["States.HeartbeatTimeout"]), list(&TIMEOUTS), 0),
             (json!("States.ALL"), list(&[]), 0),
+            (json!(["States.ALL", 1]), list(&[]), 0),
             (json!(["9"]), list(&["error_9"]), 0),
         ];
         for (names, expected, unknown) in cases {

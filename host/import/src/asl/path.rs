@@ -186,7 +186,7 @@ pub(super) fn presence(text: &str, env: &Env) -> Result<String, String> {
             return Err("the path is too long".into());
         }
     }
-    Ok(if tests.is_empty() { "true".into() } else { format!("({tests})") })
+    if tests.is_empty() { Ok("true".into()) } else { bounded(format!("({tests})")) }
 }
 
 /// Converts a text behind a key that ends with `.$`: a path or a call of an intrinsic function.

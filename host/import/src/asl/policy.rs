@@ -111,7 +111,7 @@ impl Rules {
         }
         // One rule is left for the timeouts.
         if codes.len() > limits::RETRY_CODES || self.rules.len() + 1 >= limits::RETRY_RULES {
-            return Err("a node has at most 16 rules of 64 codes; this one is left out");
+            return Err("an import writes at most 15 rules of 64 codes; this one is left out");
         }
         rule.insert("on".into(), codes.into());
         self.rules.push(rule);

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Asl, Target, bounds,
-    catch::{self, reference_path},
+    catch::{self, placed, reference_path},
     choice, errors, keys, policy,
     scope::{Env, Exit, Scope},
     tasks,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     draft::Node,
-    expr::{REFUSED, Term, atom, binding, with_member},
+    expr::{REFUSED, Term, atom, binding},
     report::{At, Verdict},
 };
 
@@ -115,7 +115,7 @@ impl Asl {
         let placed = match state.get("ResultPath") {
             Some(Value::Null) => Term::Expr(env.data.clone()),
             Some(path) if path != "$" => match reference_path(self, path, at) {
-                Some(keys) => Term::Expr(with_member(&env.data, &keys, &result.to_expr())),
+                Some(keys) => placed(self, &env.data, &keys, &result, at),
                 None => result,
             },
             _ => result,

@@ -219,24 +219,26 @@ fn led_back(n8n: &mut N8n<'_>, node: usize, owner: usize) -> String {
     let links = n8n.incoming[node].iter().map(|link| n8n.links[*link]);
     let links = links.filter(|link| n8n.loops.get(&link.from) == Some(&node));
     let back: Vec<Port> = links.filter_map(|link| n8n.ports.get(&link.from)?.get(link.output).cloned()).collect();
+    let leaves_out =
+        |inside: &usize| n8n.ports.get(inside).is_some_and(|ports| ports.iter().any(|port| port.may_be_empty));
+    let may_end = n8n.loops.iter().any(|(inside, owner)| *owner == node && leaves_out(inside));
     let why = match back.as_slice() {
         [] => Some("no connection leads back from the body, so only the first batch runs there"),
-        ports if ports.iter().all(|port| port.may_be_empty) => {
-            Some("a batch that leaves no items ends the loop there, and the next one runs here")
-        }
-        ports if ports.len() > 1 => Some("several connections lead back, and each begins the next batch there"),
-        _ => None,
+        _ if may_end => Some("a batch that leaves no items ends the loop there, and the next one runs here"),
+        [_, _, ..] => Some("several connections lead back, and each begins the next batch there"),
+        [_] => None,
     };
     if let Some(why) = why {
         let made = &mut n8n.draft.nodes[owner];
         n8n.report.mark(Verdict::Approximated, &pointer(node), "connections", made, why);
     }
     let lists: Vec<_> = back.iter().map(|port| format!("({} | default([]))", port.list)).collect();
-    match lists.split_first() {
+    let list = match lists.split_first() {
         None => "[]".into(),
         Some((first, [])) => first.clone(),
         Some((first, others)) => format!("{first} | chain({})", others.join(", ")),
-    }
+    };
+    values::within(n8n, list, &pointer(node)).to_expr()
 }
 
 /// Writes a scope with a node that fails, in the place of a node that is not imported.

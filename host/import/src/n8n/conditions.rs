@@ -7,7 +7,7 @@ use super::{
     values::{self, Place},
 };
 use crate::{
-    expr::{LONGEST, REFUSED, Term, atom},
+    expr::{REFUSED, Term, atom, bounded},
     report::{At, Verdict},
 };
 
@@ -63,11 +63,10 @@ pub(super) fn conditions(n8n: &mut N8n<'_>, conditions: &Value, place: Place<'_>
         [test] => test.clone(),
         tests => format!("({})", tests.join(word)),
     };
-    if whole.len() > LONGEST {
-        n8n.report.note(Verdict::Refused, at, "conditions", "the condition is too long; write it in parts");
-        return REFUSED.into();
-    }
-    whole
+    bounded(whole).unwrap_or_else(|why| {
+        n8n.report.note(Verdict::Refused, at, "conditions", &format!("{why}; write it in parts"));
+        REFUSED.into()
+    })
 }
 
 /// Returns the expression of a comparison; `None` if the operation is unknown.

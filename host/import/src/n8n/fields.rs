@@ -14,10 +14,10 @@ use crate::{
 
 /// The fields of the new item.
 enum Fields {
-    /// Names with values. The first member is false if the other fields of the item are left out.
-    Named(bool, Vec<(String, Term)>),
-    /// A computed object. The first member is false if the other fields of the item are left out.
-    Computed(bool, Term),
+    /// Names with values.
+    Named(Vec<(String, Term)>),
+    /// A computed object.
+    Computed(Term),
 }
 
 /// Writes `data.map`.
@@ -25,26 +25,25 @@ pub(super) fn set(n8n: &mut N8n<'_>, node: usize, parameters: &Map<String, Value
     let at = pointer(node).join("parameters");
     let place = Place { item: Some("item"), index: Some("index"), list };
     let includes = parameters.get("includeOtherFields") == Some(&true.into());
-    let (fields, known) = if parameters.get("mode") == Some(&"raw".into()) {
-        (from_json(n8n, parameters, includes, place, &at), ["jsonOutput", "includeOtherFields", "include"])
+    // Whether the other fields of the item stay.
+    let (keeps, fields, known): (bool, Fields, &[&str]) = if parameters.get("mode") == Some(&"raw".into()) {
+        let fields = from_json(n8n, parameters, place, &at);
+        (includes, fields, &["jsonOutput", "includeOtherFields", "include"])
     } else if let Some(assignments) = parameters.get("assignments") {
         let fields = assigned(n8n, assignments, place, &at.join("assignments"));
-        (Fields::Named(includes, fields), ["assignments", "includeOtherFields", "include"])
+        (includes, Fields::Named(fields), &["assignments", "includeOtherFields", "include"])
     } else {
-        let keeps = parameters.get("keepOnlySet") != Some(&true.into());
-        (
-            Fields::Named(keeps, by_type(n8n, parameters, place, &at.join("values"))),
-            ["values", "keepOnlySet", "keepOnlySet"],
-        )
+        let fields = by_type(n8n, parameters, place, &at.join("values"));
+        (parameters.get("keepOnlySet") != Some(&true.into()), Fields::Named(fields), &["values", "keepOnlySet"])
     };
     if parameters.get("include").is_some_and(|include| include != "all") {
         n8n.report.note(Verdict::Refused, &at.join("include"), "include", "all fields are kept; remove some");
     }
     let has_points = parameters.get("options").and_then(|options| options.get("dotNotation")) != Some(&false.into());
     n8n.options(parameters, &["dotNotation", "ignoreConversionErrors"], &at);
-    n8n.unknown(parameters, &[&known[..], &["mode", "options", "duplicateItem"]].concat(), &at);
+    n8n.unknown(parameters, &[known, &["mode", "options", "duplicateItem"]].concat(), &at);
     let template = match fields {
-        Fields::Named(keeps, fields) => {
+        Fields::Named(fields) => {
             if has_points && fields.iter().any(|(name, _)| name.contains('[')) {
                 let why = "a name with brackets is one name here, and a place in a list there";
                 n8n.report.note(Verdict::Approximated, &at, "name", why);
@@ -52,7 +51,7 @@ pub(super) fn set(n8n: &mut N8n<'_>, node: usize, parameters: &Map<String, Value
             fields_term(fields, keeps, has_points)
                 .unwrap_or_else(|why| refused(n8n, &at, "fields", &format!("{why}; write the template")))
         }
-        Fields::Computed(keeps, object) => {
+        Fields::Computed(object) => {
             let why = "objects under the same name are merged, and replaced there; a name with points is one name";
             n8n.report.note(Verdict::Approximated, &at.join("jsonOutput"), "jsonOutput", why);
             let object = object.to_expr();
@@ -71,28 +70,21 @@ fn refused(n8n: &mut N8n<'_>, at: &At, construct: &str, why: &str) -> Term {
 }
 
 /// Reads the fields from a JSON text, which may be computed.
-fn from_json(n8n: &mut N8n<'_>, parameters: &Map<String, Value>, keeps: bool, place: Place<'_>, at: &At) -> Fields {
-    let object = |text: &str| match serde_json::from_str::<Value>(text) {
-        Ok(Value::Object(members)) => {
-            Some(members.into_iter().map(|(name, value)| (name, Term::Literal(value))).collect())
-        }
-        _ => None,
-    };
-    let text = parameters.get("jsonOutput").and_then(Value::as_str).unwrap_or_default();
-    if let Some(fields) = object(text) {
-        return Fields::Named(keeps, fields);
+fn from_json(n8n: &mut N8n<'_>, parameters: &Map<String, Value>, place: Place<'_>, at: &At) -> Fields {
+    let term = values::parameter(n8n, parameters, "jsonOutput", place, at);
+    if let Some(Term::Literal(Value::String(text))) = &term
+        && let Ok(Value::Object(members)) = serde_json::from_str(text)
+    {
+        return Fields::Named(members.into_iter().map(|(name, value)| (name, Term::Literal(value))).collect());
     }
-    match values::parameter(n8n, parameters, "jsonOutput", place, at) {
-        Some(Term::Literal(Value::String(text))) if object(&text).is_some() => {
-            Fields::Named(keeps, object(&text).unwrap_or_default())
-        }
+    match term {
         Some(term @ (Term::Expr(_) | Term::Mixed(..))) => {
             let expr = atom(&term.to_expr());
-            Fields::Computed(keeps, Term::Expr(format!("{expr} | fromjson if {expr} is string else {expr}")))
+            Fields::Computed(Term::Expr(format!("{expr} | fromjson if {expr} is string else {expr}")))
         }
         _ => {
             let why = "it is no JSON object; write the template";
-            Fields::Computed(keeps, refused(n8n, &at.join("jsonOutput"), "jsonOutput", why))
+            Fields::Computed(refused(n8n, &at.join("jsonOutput"), "jsonOutput", why))
         }
     }
 }

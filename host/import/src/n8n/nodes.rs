@@ -231,7 +231,11 @@ impl N8n<'_> {
 
     fn merge(&mut self, node: usize, parameters: &Map<String, Value>) {
         let at = pointer(node).join("parameters");
-        let inputs = self.incoming[node].iter().map(|link| self.links[*link].input).max().map_or(0, |most| most + 1);
+        let inputs = self.incoming[node]
+            .iter()
+            .map(|link| self.links[*link].input)
+            .max()
+            .map_or(0, |most| most.saturating_add(1));
         let (mut lists, mut sources) = (Vec::new(), Vec::new());
         for input in 0..inputs.min(64) {
             let (list, ports) = self.input(node, input);
@@ -243,6 +247,7 @@ impl N8n<'_> {
             Some((first, [])) => first.clone(),
             Some((first, others)) => format!("{first} | chain({})", others.join(", ")),
         };
+        let list = values::within(self, list, &pointer(node)).to_expr();
         if parameters.get("mode").is_some_and(|mode| mode != "append") || inputs > 64 {
             return calls::missing(self, node, &list, &sources);
         }
