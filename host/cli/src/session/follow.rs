@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::ControlFlow,
     path::Path,
     sync::Arc,
     thread,
@@ -294,9 +295,22 @@ impl<'a> Follower<'a> {
     }
 
     /// Returns true if this process stops following a run with this status. It follows a parked run further if it can
-    /// answer questions, or if a timer resumes the run at the time `due`.
+    /// answer questions, if a timer resumes the run at the time `due`, or if the run has gone on since then.
     fn is_over(&self, status: RunStatus, due: Option<u64>) -> bool {
-        status != RunStatus::Parked || !self.answers() && !due.is_some_and(|due| self.is_resumed_at(due))
+        let goes_on =
+            || self.answers() || due.is_some_and(|due| self.is_resumed_at(due)) || self.is_woken().unwrap_or(false);
+        status != RunStatus::Parked || !goes_on()
+    }
+
+    /// Returns true if something has woken the run after the last event that arrived here, such as an answer that the
+    /// owner took before this process has seen that the run parked.
+    fn is_woken(&self) -> Result<bool, CliError> {
+        let mut is_woken = false;
+        self.plan.packs.reading_host(&self.plan.store)?.each_event(&self.run, self.next, |event| {
+            is_woken = matches!(event.kind, "session:reply" | "task:woken" | "harness:resumed");
+            if is_woken { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(is_woken)
     }
 
     /// Returns true if a timer resumes the run at the time `due`. Returns false if an agent's question expires at that
