@@ -55,6 +55,17 @@ fn terminal_of(plain: &Command, folder: &Path, arguments: &str) -> Option<Child>
     has_program("script").then(|| terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
 }
 
+/// Reads the screen until it shows a text. Returns what it showed meanwhile.
+fn hear(screen: &mut impl Read, seen: &mut String, says: &str) -> String {
+    let (from, mut piece) = (seen.len(), [0; 1024]);
+    while !seen[from..].contains(says) {
+        let length = screen.read(&mut piece).unwrap();
+        assert_ne!(length, 0, "it never said {says:?}: {seen}");
+        seen.push_str(&String::from_utf8_lossy(&piece[..length]));
+    }
+    seen[from..].to_owned()
+}
+
 /// Runs `flowcell` at a terminal with these typed lines.
 fn at_a_terminal(folder: &Path, arguments: &str, lines: &str) -> Option<Output> {
     let mut terminal = terminal(folder, arguments)?;
@@ -115,15 +126,7 @@ fn a_begun_line_answers_no_other_question() {
     let Some(mut terminal) = terminal(folder.path(), "run passes.yaml --run-id r") else { return };
     let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
     let mut seen = String::new();
-    let mut hear = |says: &str| {
-        let (from, mut piece) = (seen.len(), [0; 1024]);
-        while !seen[from..].contains(says) {
-            let length = screen.read(&mut piece).unwrap();
-            assert_ne!(length, 0, "it never said {says:?}: {seen}");
-            seen.push_str(&String::from_utf8_lossy(&piece[..length]));
-        }
-        seen[from..].to_owned()
-    };
+    let mut hear = |says: &str| hear(&mut screen, &mut seen, says);
     // The lines above the prompt name both questions. The last one names the shown question.
     let heard = hear("yes|no >");
     let (shown, _) = heard.split_once("yes|no >").unwrap();
@@ -151,15 +154,47 @@ fn compiling_is_announced_at_the_terminal() {
     let mut plain = flowcell(folder.path());
     plain.env("FLOWCELL_CACHE", folder.path().join("cold"));
     let Some(mut terminal) = terminal_of(&plain, folder.path(), "run asks.yaml --run-id r") else { return };
-    let (mut screen, mut seen, mut piece) = (terminal.stdout.take().unwrap(), String::new(), [0; 1024]);
-    while !seen.contains("compiling components for their first run") {
-        let length = screen.read(&mut piece).unwrap();
-        assert_ne!(length, 0, "it was not announced: {seen}");
-        seen.push_str(&String::from_utf8_lossy(&piece[..length]));
-        assert!(!seen.contains("yes|no >"), "it was not announced before the question: {seen}");
-    }
+    let (mut screen, mut seen) = (terminal.stdout.take().unwrap(), String::new());
+    hear(&mut screen, &mut seen, "compiling components for their first run");
+    assert!(!seen.contains("yes|no >"), "it was not announced before the question: {seen}");
     terminal.kill().unwrap();
     terminal.wait().unwrap();
+}
+
+/// A person evaluates expressions with the values of a run. Tab completes nodes and members, and Ctrl-D ends the command.
+#[test]
+fn expressions_are_completed_at_the_terminal() {
+    const PAYS: &str = "
+flow: { name: pays, outputs: { paid: '{{ pay.value.amount }}' } }
+nodes: [{ id: pay, type: control.noop, input: { value: { amount: 12 } } }]
+";
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("pays.yaml"), PAYS).unwrap();
+    let ran = output_of(folder.path(), &["run", "pays.yaml", "--run-id", "r"]);
+    assert!(ran.status.success(), "{}", stderr(&ran));
+    let mut plain = flowcell(folder.path());
+    plain.env("TERM", "xterm");
+    let Some(mut terminal) = terminal_of(&plain, folder.path(), "eval --run r") else { return };
+    let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
+    let mut seen = String::new();
+    let mut hear = |says: &str| hear(&mut screen, &mut seen, says);
+    hear("> ");
+    typed.write_all(b"pa\t").unwrap();
+    hear("pay");
+    typed.write_all(b".va\t").unwrap();
+    hear(".value");
+    typed.write_all(b".am\t * 2\n").unwrap();
+    hear("24");
+    hear("> ");
+    typed.write_all(b"pax\n").unwrap();
+    hear("unknown name `pax`");
+    hear("> ");
+    // The arrow brings back the lines before.
+    typed.write_all(b"\x1b[A\x1b[A + 1\n").unwrap();
+    hear("25");
+    hear("> ");
+    typed.write_all(b"\x04").unwrap();
+    assert!(terminal.wait().unwrap().success());
 }
 
 /// The printed times are those of the journal, and not those of the process that prints them.

@@ -1,5 +1,7 @@
 //! `flowcell eval`: prints the value of an expression.
 
+mod prompt;
+
 use std::{
     fs,
     io::{self, BufRead, IsTerminal, Read},
@@ -45,6 +47,7 @@ pub(super) fn execute(args: &EvalArgs, terminal: Terminal) -> Result<Exit, CliEr
     let evaluator = Evaluator::new(args)?;
     match &args.expression {
         Some(expression) => evaluator.print(expression, terminal).map(|()| Exit::Good),
+        None if io::stdin().is_terminal() && terminal.shows_output() => prompt::ask(&evaluator, terminal),
         None => each_line(&evaluator, terminal),
     }
 }
@@ -83,14 +86,10 @@ impl Evaluator<'_> {
     }
 }
 
-/// Evaluates each line of standard input. On a terminal the error of an expression does not end the command.
+/// Evaluates each line of standard input.
 fn each_line(evaluator: &Evaluator<'_>, terminal: Terminal) -> Result<Exit, CliError> {
     let mut input = io::stdin().lock();
-    let is_terminal = input.is_terminal();
     let mut exit = Exit::Good;
-    if is_terminal {
-        terminal.say("Write one expression in a line. Ctrl-D ends.");
-    }
     loop {
         let mut line = String::new();
         // One byte more than an expression may have, so that a longer line is refused and not cut.
@@ -110,7 +109,7 @@ fn each_line(evaluator: &Evaluator<'_>, terminal: Terminal) -> Result<Exit, CliE
             }
             Err(problem) => {
                 problem.print(terminal);
-                exit = if is_terminal { Exit::Good } else { Exit::Wrong };
+                exit = Exit::Wrong;
             }
             Ok(()) => {}
         }
