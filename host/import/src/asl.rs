@@ -2,7 +2,6 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | scope | the way of the data through the states of a machine |
 //! | states | the states, except `Choice` |
 //! | tasks | the services that a `Task` calls |
 //! | choice | the state `Choice` |
@@ -21,51 +20,28 @@ mod errors;
 mod keys;
 mod path;
 mod policy;
-mod scope;
 mod states;
 mod tasks;
 mod template;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use flowcell_flow::limits;
 use serde_json::{Map, Value};
 
-use self::scope::{Env, Exit, Scope};
 use crate::{
     Import,
-    draft::{Draft, Node, On},
+    draft::{Draft, Node},
     expr::{Term, binding},
-    order::Order,
     report::{At, Report, Verdict},
+    scope::{Env, Exit, Scope},
+    walk::{self, Machine, Parts, Target},
 };
 
 /// Greatest number of passes of a cycle: a state machine ends after 25,000 events, so the flow never ends before it.
 const MAX_PASSES: u32 = 25_000;
 /// Length from which an expression gets a node of its own.
 const LONG: usize = 300;
-
-/// The state to which a transition leads.
-#[derive(Clone, Debug, PartialEq)]
-enum Target {
-    State(usize),
-    /// The end of the machine.
-    End,
-    /// No rule of a `Choice` holds.
-    NoMatch,
-    /// A state that the machine does not have.
-    Missing(String),
-}
-
-/// The ways through a machine, as far as they are written.
-struct Ways {
-    /// Ends that lead to a state without a join.
-    arrived: HashMap<usize, Exit>,
-    /// States with a join that an end leads to.
-    joined: HashSet<usize>,
-    /// Ends of the machine.
-    ends: Vec<Exit>,
-}
 
 /// An import in progress.
 struct Asl {
@@ -136,41 +112,22 @@ impl Asl {
         let Some(first) = first else {
             return self.no_machine("StartAt", "it names no state; correct it and import again", prefix, start, at);
         };
-        let mut scope = Scope { index, assigned: assigned(states), joins: HashMap::new(), outer: start.env.clone() };
-        let next: Vec<_> = states.values().map(|state| transitions(state, &scope.index)).collect();
-        let order = Order::new(&next, first);
-        let names: Vec<&String> = states.keys().collect();
-        for state in order.states.iter().filter(|state| order.is_join(**state)) {
-            let id = self.draft.names.fresh(&format!("{}_in", crate::names::cleaned(names[*state], "state")));
-            scope.joins.insert(*state, id);
-        }
-        if order.has_cycle() {
-            self.draft.head.insert("maxPasses".into(), MAX_PASSES.into());
-        }
-        let mut ways = Ways { arrived: [(first, start)].into(), joined: HashSet::new(), ends: Vec::new() };
-        for state in &order.states {
-            let name = names[*state];
-            let at = at.join("States").join(name);
-            let Some(mut exit) = self.enter(&scope, *state, &mut ways) else {
-                let why = "no transition that was imported leads to it, so it is left out";
-                self.report.mark_flow(Verdict::Refused, &at, "state", why);
-                continue;
-            };
-            exit.env.state.clone_from(name);
+        let machine = Machine {
+            names: states.keys().map(String::as_str).collect(),
+            next: states.values().map(|state| transitions(state, &index)).collect(),
+            first,
+            assigned: assigned(states),
+            max_passes: MAX_PASSES,
+            transition: "Next",
+        };
+        let places: Vec<At> = machine.names.iter().map(|name| at.join("States").join(name)).collect();
+        walk::machine(self, &machine, prefix, start, &places, &mut |asl, scope, state, mut exit| {
             if exit.env.data.len() > LONG {
-                self.materialize(&mut exit);
+                asl.materialize(&mut exit);
             }
-            for (target, exit) in self.state(&scope, &states[name], &at, exit) {
-                let is_cut = matches!(target, Target::State(to) if order.is_into_middle(*state, to));
-                self.lead(&scope, is_cut, target, exit, &mut ways, &at);
-            }
-        }
-        let reached: HashSet<usize> = order.states.iter().copied().collect();
-        for (_, name) in names.iter().enumerate().filter(|(index, _)| !reached.contains(index)) {
-            let why = "no transition leads to it, so it is left out";
-            self.report.exact(&at.join("States").join(name), "state", None, why);
-        }
-        self.end(&scope, ways.ends, prefix)
+            asl.state(scope, &states[machine.names[state]], &places[state], exit)
+        })
+        .map(|exit| exit.env.data)
     }
 
     /// Writes a node that fails in the place of a machine that is not imported.
@@ -178,66 +135,6 @@ impl Asl {
         self.report.note(Verdict::Refused, &at.join(key), key, why);
         self.refused_node(&format!("{prefix}{}", key.trim_end_matches("At").to_lowercase()), key, &mut start);
         None
-    }
-
-    /// Returns the beginning of a state, behind its join if it has one; `None` if no way leads to it.
-    fn enter(&mut self, scope: &Scope<'_>, state: usize, ways: &mut Ways) -> Option<Exit> {
-        let arrived = ways.arrived.remove(&state);
-        let Some(id) = scope.joins.get(&state) else { return arrived };
-        if arrived.is_none() && !ways.joined.contains(&state) {
-            return None;
-        }
-        // Only the first state has an end that was not led to its join.
-        let begins = arrived.as_ref().is_some_and(|start| start.from.is_none());
-        if let Some(start) = arrived.filter(|_| !begins) {
-            scope.lead_to_join(&mut self.draft, start, id);
-        }
-        self.draft.nodes.push(Node::value(id, scope.join_value(begins)));
-        let from = Some((id.clone(), On::Success));
-        Some(Exit { from, env: scope.behind(id), carries: scope.assigned.is_empty() })
-    }
-
-    /// Leads the end of a state to the target of its transition.
-    fn lead(&mut self, scope: &Scope<'_>, is_cut: bool, target: Target, mut exit: Exit, ways: &mut Ways, at: &At) {
-        match target {
-            Target::End => ways.ends.push(exit),
-            Target::State(_) if is_cut => {
-                let why = "this transition leads into the middle of a cycle; move the beginning of the cycle";
-                self.report.note(Verdict::Refused, at, "Next", why);
-                self.refused_node("into_cycle", "Next", &mut exit);
-            }
-            Target::State(to) => match scope.joins.get(&to) {
-                Some(id) => {
-                    scope.lead_to_join(&mut self.draft, exit, id);
-                    ways.joined.insert(to);
-                }
-                None => _ = ways.arrived.insert(to, exit),
-            },
-            Target::NoMatch => {
-                let id = self.draft.names.fresh("no_match");
-                let input =
-                    serde_json::json!({ "message": "no rule of the state holds", "code": "States.NoChoiceMatched" });
-                exit.push(&mut self.draft, Node::new(&id, "control.fail", input));
-            }
-            Target::Missing(name) => {
-                let why = format!("the state {} does not exist", Value::from(name));
-                self.report.note(Verdict::Refused, at, "Next", &why);
-                self.refused_node("missing_state", "Next", &mut exit);
-            }
-        }
-    }
-
-    /// Joins the ends of a machine. Returns the expression of its result.
-    fn end(&mut self, scope: &Scope<'_>, mut ends: Vec<Exit>, prefix: &str) -> Option<String> {
-        if ends.len() < 2 {
-            return ends.pop().map(|exit| exit.env.data);
-        }
-        let id = self.draft.names.fresh(&format!("{prefix}result"));
-        for exit in ends {
-            scope.lead_to_join(&mut self.draft, exit, &id);
-        }
-        self.draft.nodes.push(Node::value(&id, binding("inbound.value")));
-        Some(scope.behind(&id).data)
     }
 
     /// Returns the target of a transition.
@@ -254,21 +151,12 @@ impl Asl {
 
     /// Adds a node that has the data in its value, and the marks of the noted findings.
     fn materialize(&mut self, exit: &mut Exit) {
-        let id = self.draft.names.fresh(&format!("{}_data", crate::names::cleaned(&exit.env.state, "state")));
-        let mut node = Node::value(&id, binding(&exit.env.data));
-        self.report.settle(&mut node);
-        exit.push(&mut self.draft, node);
-        exit.env.data = format!("{id}.value");
+        exit.materialize(&mut self.draft, &mut self.report);
     }
 
     /// Adds a node that fails in the place of a construct that is not imported, with the marks of the noted findings.
     fn refused_node(&mut self, name: &str, construct: &str, exit: &mut Exit) {
-        let id = self.draft.names.fresh(name);
-        let message = format!("`{construct}` was not imported");
-        let mut node =
-            Node::new(&id, "control.fail", serde_json::json!({ "message": message, "code": "not_imported" }));
-        self.report.settle(&mut node);
-        exit.push(&mut self.draft, node);
+        exit.refuse(&mut self.draft, &mut self.report, name, construct);
     }
 
     /// Refuses the keys of an object that are not known.
@@ -319,10 +207,9 @@ impl Asl {
     }
 }
 
-impl Exit {
-    /// Returns the beginning of a machine.
-    fn start(env: &Env) -> Exit {
-        Exit { from: None, env: env.clone(), carries: false }
+impl Parts for Asl {
+    fn parts(&mut self) -> (&mut Draft, &mut Report) {
+        (&mut self.draft, &mut self.report)
     }
 }
 

@@ -9,7 +9,7 @@
 //! | asl | Amazon States Language |
 //! | n8n | exports of n8n |
 //! | jsonata, script | translate expressions of JSONata and JavaScript; `syntax` parses both |
-//! | order | the order of states, and their cycles |
+//! | walk, scope, order | the order of states, their joins and cycles, and the way of the data through them |
 //! | draft, names | the flow under construction, and the ids of its nodes |
 //! | expr | writes expressions |
 //! | grants | grants for requests |
@@ -28,8 +28,10 @@ mod n8n;
 mod names;
 mod order;
 mod report;
+mod scope;
 mod script;
 mod syntax;
+mod walk;
 mod write;
 
 use std::fmt;

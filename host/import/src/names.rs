@@ -81,6 +81,19 @@ pub(crate) fn cleaned(name: &str, fallback: &str) -> String {
     if is_taken { format!("{clean}_1") } else { clean }
 }
 
+/// Returns the name of an error as the code of a failure.
+pub(crate) fn error_code(name: &str) -> String {
+    let mut code: String = name
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || "_.-".contains(letter) { letter } else { '_' })
+        .collect();
+    if !code.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        code.insert_str(0, "error_");
+    }
+    code.truncate(64);
+    code
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::{Asl, scope::Env, template};
-use crate::report::{At, Verdict};
+use super::{Asl, template};
+use crate::{
+    report::{At, Verdict},
+    scope::Env,
+};
 
 /// Converts the bounds of a `Map`.
 pub(super) fn set(

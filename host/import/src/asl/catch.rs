@@ -3,15 +3,16 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Asl, Target,
+    Asl,
     errors::{self, Codes},
-    scope::{Env, Exit, Scope},
     template::{self, States},
 };
 use crate::{
     draft::{Node, On},
     expr::{LONGEST, REFUSED, Term, bounded, with_member},
     report::{At, Verdict},
+    scope::{Env, Exit, Scope},
+    walk::Target,
 };
 
 /// Returns the catchers that can catch a failure: those up to the first one for every failure.

@@ -3,14 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Asl, Target, path,
-    scope::{Env, Exit, Scope},
+    Asl, path,
     template::{self, States},
 };
 use crate::{
     draft::{Node, On},
     expr::{LONGEST, REFUSED, atom, binding, bounded, literal, quoted},
     report::{At, Verdict},
+    scope::{Env, Exit, Scope},
+    walk::Target,
 };
 
 /// Maximum nesting of `And`, `Or` and `Not`.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::expr::quoted;
+use crate::{expr::quoted, names::error_code};
 
 /// Codes of failures by a time limit.
 pub(super) const TIMEOUTS: [&str; 3] = ["timeout", "total_timeout", "http_timeout"];
@@ -83,24 +83,11 @@ pub(super) fn codes(names: &Value) -> (Codes, Vec<String>) {
         match NAMES.iter().find(|(known, _)| *known == same) {
             Some((_, codes)) => found.extend(codes.iter().map(|code| (*code).to_owned())),
             None if name.starts_with("States.") && name != "States.NoChoiceMatched" => unknown.push(name.to_owned()),
-            None => found.push(code(name)),
+            None => found.push(error_code(name)),
         }
     }
     found.dedup();
     (Codes::List(found), unknown)
-}
-
-/// Returns an error name as the code of a failure.
-pub(super) fn code(name: &str) -> String {
-    let mut code: String = name
-        .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() || "_.-".contains(letter) { letter } else { '_' })
-        .collect();
-    if !code.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        code.insert_str(0, "error_");
-    }
-    code.truncate(64);
-    code
 }
 
 /// Returns the expression of an error name for a code.

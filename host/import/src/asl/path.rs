@@ -2,8 +2,10 @@
 
 use serde_json::Value;
 
-use super::scope::Env;
-use crate::expr::{LONGEST, atom, bounded, member, quoted};
+use crate::{
+    expr::{LONGEST, atom, bounded, member, quoted},
+    scope::Env,
+};
 
 /// An expression for a part of the source, and the reason if it does not do exactly the same.
 pub(super) struct Converted {

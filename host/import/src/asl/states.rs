@@ -3,17 +3,18 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Asl, Target, bounds,
+    Asl, bounds,
     catch::{self, placed, reference_path},
-    choice, errors, keys, policy,
-    scope::{Env, Exit, Scope},
-    tasks,
+    choice, keys, policy, tasks,
     template::{self, States},
 };
 use crate::{
     draft::Node,
     expr::{REFUSED, Term, atom, binding},
+    names::error_code,
     report::{At, Verdict},
+    scope::{Env, Exit, Scope},
+    walk::Target,
 };
 
 /// Length from which the expression of a result gets a node of its own.
@@ -273,7 +274,7 @@ impl Asl {
         input.insert("message".into(), cause.map_or_else(|| "".into(), |cause| cause.to_value()));
         match error {
             Some(Term::Literal(Value::String(name))) => {
-                let code = errors::code(&name);
+                let code = error_code(&name);
                 if code != name {
                     let note = format!("a code has letters, digits, `_`, `.` and `-`, so it is `{code}`");
                     self.report.note(Verdict::Approximated, &at.join("Error"), "Error", &note);

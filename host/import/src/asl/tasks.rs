@@ -3,15 +3,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    Asl, Target, policy,
-    scope::{Exit, Scope},
-};
+use super::{Asl, policy};
 use crate::{
     draft::Node,
     expr::{Term, escaped},
     grants::{SET_GRANT, http_grant},
     report::{At, Verdict},
+    scope::{Exit, Scope},
+    walk::Target,
 };
 
 /// The service that requests over HTTP.

@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::{Asl, path, scope::Env};
+use super::{Asl, path};
 use crate::{
     expr::{REFUSED, Term},
     jsonata,
     report::{At, Verdict},
+    scope::Env,
 };
 
 /// Values that a JSONata expression may read beside the input.

@@ -1,4 +1,4 @@
-//! The way of the data through the states of one machine.
+//! The way of the data through the states of one machine: the states of a state machine, or the tasks of a list.
 //!
 //! A state reads its input from the node that has it: an earlier state, the flow's input, or the item of a loop. Where
 //! several transitions meet, or a cycle begins, the nodes before hand the data on as `value`, and a node `…_in` takes
@@ -6,39 +6,45 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     draft::{Draft, Node, On},
     expr::{binding, member, quoted},
+    report::Report,
 };
 
 /// The values that a state can read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Env {
+pub(crate) struct Env {
     /// Expression of the state's input.
-    pub(super) data: String,
+    pub(crate) data: String,
     /// Expressions of the variables.
-    pub(super) vars: BTreeMap<String, String>,
+    pub(crate) vars: BTreeMap<String, String>,
     /// Expressions of the item and the index of the innermost loop.
-    pub(super) item: Option<(String, String)>,
+    pub(crate) item: Option<(String, String)>,
     /// Name of the state.
-    pub(super) state: String,
+    pub(crate) state: String,
 }
 
 /// The end of a way through the nodes, where the next node begins.
 #[derive(Clone, Debug)]
-pub(super) struct Exit {
+pub(crate) struct Exit {
     /// The node from which an edge leads on; `None` at the beginning of a machine.
-    pub(super) from: Option<(String, On)>,
-    pub(super) env: Env,
+    pub(crate) from: Option<(String, On)>,
+    pub(crate) env: Env,
     /// True if the output of the node has the data, and all variables, as `value`.
-    pub(super) carries: bool,
+    pub(crate) carries: bool,
 }
 
 impl Exit {
+    /// Returns the beginning of a machine.
+    pub(crate) fn start(env: &Env) -> Exit {
+        Exit { from: None, env: env.clone(), carries: false }
+    }
+
     /// Adds a node behind this end, and moves the end behind the node.
-    pub(super) fn push(&mut self, draft: &mut Draft, node: Node) {
+    pub(crate) fn push(&mut self, draft: &mut Draft, node: Node) {
         self.lead_to(draft, &node.id);
         self.from = Some((node.id.clone(), On::Success));
         self.carries = false;
@@ -46,28 +52,46 @@ impl Exit {
     }
 
     /// Adds an edge from this end to a node.
-    pub(super) fn lead_to(&self, draft: &mut Draft, id: &str) {
+    pub(crate) fn lead_to(&self, draft: &mut Draft, id: &str) {
         if let Some((from, on)) = &self.from {
             draft.edge(from, id, on.clone());
         }
     }
+
+    /// Adds a node that has the data in its value, and the marks of the noted findings.
+    pub(crate) fn materialize(&mut self, draft: &mut Draft, report: &mut Report) {
+        let id = draft.names.fresh(&format!("{}_data", crate::names::cleaned(&self.env.state, "state")));
+        let mut node = Node::value(&id, binding(&self.env.data));
+        report.settle(&mut node);
+        self.push(draft, node);
+        self.env.data = format!("{id}.value");
+    }
+
+    /// Adds a node that fails in the place of a construct that is not imported, with the marks of the noted findings.
+    pub(crate) fn refuse(&mut self, draft: &mut Draft, report: &mut Report, name: &str, construct: &str) {
+        let id = draft.names.fresh(name);
+        let message = format!("`{construct}` was not imported");
+        let mut node = Node::new(&id, "control.fail", json!({ "message": message, "code": "not_imported" }));
+        report.settle(&mut node);
+        self.push(draft, node);
+    }
 }
 
 /// The states of one machine, and the nodes where their transitions meet.
-pub(super) struct Scope<'s> {
+pub(crate) struct Scope<'s> {
     /// Indices of the states by their names.
-    pub(super) index: HashMap<&'s str, usize>,
+    pub(crate) index: HashMap<&'s str, usize>,
     /// Variables that the states of this machine assign.
-    pub(super) assigned: Vec<String>,
+    pub(crate) assigned: Vec<String>,
     /// Ids of the nodes that take the data from `inbound`, by the states that they begin.
-    pub(super) joins: HashMap<usize, String>,
+    pub(crate) joins: HashMap<usize, String>,
     /// The values that the first state can read.
-    pub(super) outer: Env,
+    pub(crate) outer: Env,
 }
 
 impl Scope<'_> {
     /// Returns the expression of the data together with the variables, as joins hand them on.
-    pub(super) fn record(&self, env: &Env) -> String {
+    pub(crate) fn record(&self, env: &Env) -> String {
         if self.assigned.is_empty() {
             return env.data.clone();
         }
@@ -77,19 +101,24 @@ impl Scope<'_> {
     }
 
     /// Returns the values behind a join, whose node hands on the record.
-    pub(super) fn behind(&self, id: &str) -> Env {
+    pub(crate) fn behind(&self, id: &str) -> Env {
+        self.read(&format!("{id}.value"))
+    }
+
+    /// Returns the values of a record.
+    pub(crate) fn read(&self, record: &str) -> Env {
         let mut env = self.outer.clone();
-        env.data = format!("{id}.value");
+        env.data = record.to_owned();
         if !self.assigned.is_empty() {
-            env.data = format!("{id}.value.data");
-            let vars = format!("{id}.value.vars");
+            env.data = format!("{record}.data");
+            let vars = format!("{record}.vars");
             env.vars.extend(self.assigned.iter().map(|name| (name.clone(), member(&vars, name))));
         }
         env
     }
 
     /// Leads an end to a join. Adds a node that hands the data on if the last one does not.
-    pub(super) fn lead_to_join(&self, draft: &mut Draft, mut exit: Exit, id: &str) {
+    pub(crate) fn lead_to_join(&self, draft: &mut Draft, mut exit: Exit, id: &str) {
         if let (Some((from, _)), false) = (&exit.from, exit.carries) {
             let out = draft.names.fresh(&format!("{from}_out"));
             let node = Node::value(&out, binding(&self.record(&exit.env)));
@@ -99,7 +128,7 @@ impl Scope<'_> {
     }
 
     /// Returns the value of a join: that of the node before, or at the beginning of the machine the first input.
-    pub(super) fn join_value(&self, is_start: bool) -> Value {
+    pub(crate) fn join_value(&self, is_start: bool) -> Value {
         match is_start {
             false => binding("inbound.value"),
             true => binding(&format!("inbound.value if inbound is defined else {}", self.record(&self.outer))),
