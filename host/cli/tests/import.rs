@@ -14,7 +14,7 @@ use kit::{flowcell, output_of, root, stderr, stdout};
 /// Returns the sources with cases, which are written after the specification of their format, in files
 /// with this ending.
 fn sources(ending: &str) -> Vec<PathBuf> {
-    let folders = ["asl", "n8n"].map(|format| root().join("host/import/tests").join(format));
+    let folders = ["asl", "n8n", "serverless"].map(|format| root().join("host/import/tests").join(format));
     let entries = folders.into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
     let mut found: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     found.retain(|path| path.with_extension(ending).exists() && path.extension().is_some_and(|end| end == "json"));
@@ -57,12 +57,12 @@ fn remove_marks(path: &Path) {
 
 #[test]
 fn imported_flows_give_the_outputs_of_their_sources() {
-    run_cases("cases.yaml", false, 19);
+    run_cases("cases.yaml", false, 28);
 }
 
 #[test]
 fn flows_with_marks_give_the_outputs_of_their_sources_where_they_agree() {
-    run_cases("marked.cases.yaml", true, 7);
+    run_cases("marked.cases.yaml", true, 9);
 }
 
 #[test]

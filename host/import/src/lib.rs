@@ -8,6 +8,7 @@
 //! | document | reads JSON and YAML with limits |
 //! | asl | Amazon States Language |
 //! | n8n | exports of n8n |
+//! | serverless | Serverless Workflow |
 //! | jsonata, script | translate expressions of JSONata and JavaScript; `syntax` parses both |
 //! | walk, scope, order | the order of states, their joins and cycles, and the way of the data through them |
 //! | draft, names | the flow under construction, and the ids of its nodes |
@@ -30,6 +31,7 @@ mod order;
 mod report;
 mod scope;
 mod script;
+mod serverless;
 mod syntax;
 mod walk;
 mod write;
@@ -54,17 +56,20 @@ pub enum Format {
     Asl,
     /// An export of n8n.
     N8n,
+    /// Serverless Workflow 1.0.
+    ServerlessWorkflow,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 2] = [Format::Asl, Format::N8n];
+    pub const ALL: [Format; 3] = [Format::Asl, Format::N8n, Format::ServerlessWorkflow];
 
     /// Returns the name of the format on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Format::Asl => "asl",
             Format::N8n => "n8n",
+            Format::ServerlessWorkflow => "serverless",
         }
     }
 
@@ -73,6 +78,7 @@ impl Format {
         match self {
             Format::Asl => "Amazon States Language",
             Format::N8n => "n8n",
+            Format::ServerlessWorkflow => "Serverless Workflow",
         }
     }
 
@@ -81,6 +87,8 @@ impl Format {
             Some(Format::Asl)
         } else if n8n::is_workflow(document) {
             Some(Format::N8n)
+        } else if serverless::is_workflow(document) {
+            Some(Format::ServerlessWorkflow)
         } else {
             None
         }
@@ -165,7 +173,11 @@ pub fn import(text: &str, name: &str, format: Option<Format>) -> Result<Imported
     let Value::Object(members) = &document else {
         return Err(ImportError::new("the file is not an object", "export the whole workflow"));
     };
-    let key = if format == Format::Asl { "States" } else { "nodes" };
+    let key = match format {
+        Format::Asl => "States",
+        Format::N8n => "nodes",
+        Format::ServerlessWorkflow => "do",
+    };
     let count = steps(&document, key);
     if count > limits::NODES {
         let message = format!("the workflow has {count} steps; the limit is {}", limits::NODES);
@@ -175,6 +187,7 @@ pub fn import(text: &str, name: &str, format: Option<Format>) -> Result<Imported
     let mut import = match format {
         Format::Asl => asl::import(members),
         Format::N8n => n8n::import(members),
+        Format::ServerlessWorkflow => serverless::import(members),
     };
     let draft = &mut import.draft;
     for (count, most, word) in

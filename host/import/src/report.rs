@@ -58,6 +58,12 @@ impl At {
     }
 }
 
+impl std::fmt::Display for At {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
 /// Collects the findings of an import.
 #[derive(Default)]
 pub(crate) struct Report {

@@ -1,4 +1,4 @@
-//! Imports the files in `asl` and `n8n`, and compares flow, tests and report with the files beside them. `BLESS=1`
+//! Imports the files in `asl`, `n8n` and `serverless`, and compares flow, tests and report with the files beside them. `BLESS=1`
 //! rewrites those. Each flow must be valid except for its marks.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
@@ -63,7 +63,7 @@ fn report(imported: &Imported) -> String {
 fn sources_give_the_expected_flows() {
     let catalog = catalog();
     let mut wrong = Vec::new();
-    for format in ["asl", "n8n"] {
+    for format in ["asl", "n8n", "serverless"] {
         let sources = sources(format);
         assert!(sources.len() >= 7, "{format}: {}", sources.len());
         for path in sources {
@@ -124,7 +124,7 @@ fn mutated(document: &serde_json::Value, visit: &mut dyn FnMut(&serde_json::Valu
 fn changed_sources_give_flows_that_are_valid_except_for_their_marks() {
     let catalog = catalog();
     let (mut count, mut wrong) = (0, Vec::new());
-    for path in ["asl", "n8n"].into_iter().flat_map(sources) {
+    for path in ["asl", "n8n", "serverless"].into_iter().flat_map(sources) {
         let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         mutated(&document, &mut |changed| {
             let Ok(imported) = import(&changed.to_string(), "changed", None) else { return };

@@ -48,6 +48,8 @@ enum SourceFormat {
     /// An export of n8n
     #[value(name = "n8n")]
     N8n,
+    /// Serverless Workflow
+    Serverless,
 }
 
 impl SourceFormat {
@@ -55,6 +57,7 @@ impl SourceFormat {
         match self {
             SourceFormat::Asl => Format::Asl,
             SourceFormat::N8n => Format::N8n,
+            SourceFormat::Serverless => Format::ServerlessWorkflow,
         }
     }
 }

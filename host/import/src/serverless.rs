@@ -1,0 +1,143 @@
+//! Imports workflows in Serverless Workflow 1.0.
+//!
+//! A task becomes a node with its name, and the data of a task are the `value` of its last node. Runtime expressions are
+//! not translated: they are queries in jq, and a node `data.query` runs them as they stand. A value with several
+//! expressions is one query that makes the whole value. The query reads the data as `.`, and `$context`, `$input` and
+//! the variables of loops and catches as `vars`. So `set` is one `data.query`, and `switch` is one that gives the name
+//! of the case. A task list inside `do` has its nodes among those around it; `for`, `fork` and `try` have bodies. The
+//! context is a variable that joins hand on, as those of a state machine.
+//!
+//! | module | content |
+//! |---|---|
+//! | head | the members of the document beside its tasks |
+//! | tasks | tasks, and what all tasks have |
+//! | calls | HTTP requests and waits |
+//! | bodies | tasks with bodies: `for`, `fork` and `try` |
+//! | query | values with expressions |
+//! | jq | reads expressions |
+//! | duration | durations |
+
+mod bodies;
+mod calls;
+mod duration;
+mod head;
+mod jq;
+mod query;
+mod tasks;
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    Import,
+    draft::{Draft, Node},
+    expr::binding,
+    report::{At, Report, Verdict},
+    scope::{Env, Exit, Scope},
+    walk::{self, Parts},
+};
+
+/// Greatest number of passes of a cycle, which is that of flows. The source has no limit.
+const MAX_PASSES: u32 = 1_000_000;
+/// Name of the variable that has the context.
+const CONTEXT: &str = "context";
+
+/// An import in progress.
+struct Serverless<'d> {
+    draft: Draft,
+    report: Report,
+    /// The member `use` of the document.
+    uses: Map<String, Value>,
+    /// Variables that joins hand on: the context, if a task exports it.
+    assigned: Vec<String>,
+    /// True if the first task exports the context, so that every other task reads an exported one.
+    is_exported: bool,
+    /// Ends of the workflow by `then: end`.
+    ends: Vec<Exit>,
+    /// Nesting of bodies.
+    depth: usize,
+    document: &'d Map<String, Value>,
+}
+
+/// Returns true if a document is a workflow of this format.
+pub(crate) fn is_workflow(document: &Value) -> bool {
+    document.pointer("/document/dsl").is_some()
+}
+
+/// Imports a workflow.
+pub(crate) fn import(document: &Map<String, Value>) -> Import {
+    let tasks = document.get("do").unwrap_or(&Value::Null);
+    let has_exports = has_key(tasks, "export");
+    let first = tasks.get(0).and_then(Value::as_object).and_then(|item| item.values().next());
+    let mut serverless = Serverless {
+        draft: Draft::default(),
+        report: Report::default(),
+        uses: document.get("use").and_then(Value::as_object).cloned().unwrap_or_default(),
+        assigned: if has_exports { vec![CONTEXT.to_owned()] } else { Vec::new() },
+        is_exported: first.is_some_and(|task| task.pointer("/export/as").is_some() && task.get("if").is_none()),
+        ends: Vec::new(),
+        depth: 0,
+        document,
+    };
+    serverless.workflow();
+    Import { draft: serverless.draft, report: serverless.report, cases: Vec::new() }
+}
+
+/// Returns true if an object in a value has a key.
+fn has_key(value: &Value, key: &str) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(|item| has_key(item, key)),
+        Value::Object(members) => members.iter().any(|(name, member)| name == key || has_key(member, key)),
+        _ => false,
+    }
+}
+
+impl Parts for Serverless<'_> {
+    fn parts(&mut self) -> (&mut Draft, &mut Report) {
+        (&mut self.draft, &mut self.report)
+    }
+}
+
+impl Serverless<'_> {
+    fn workflow(&mut self) {
+        let at = At::default();
+        self.draft.head.insert("strict".into(), true.into());
+        self.head(&at);
+        let mut start = Exit::start(&Env { data: "flow.input".into(), ..Env::default() });
+        self.workflow_input(&mut start, &at);
+        start.env.vars.insert(CONTEXT.into(), start.env.data.clone());
+        let outer = start.env.clone();
+        let list = self.document.get("do").cloned().unwrap_or_default();
+        let end = self.tasks(&list, "", start, &at.join("do"));
+        let mut ends = std::mem::take(&mut self.ends);
+        ends.extend(end);
+        let scope = Scope { index: HashMap::new(), assigned: self.assigned.clone(), joins: HashMap::new(), outer };
+        if let Some(mut end) = walk::join(&mut self.draft, &scope, ends, "") {
+            self.workflow_output(&mut end, &at);
+            self.draft.head.insert("outputs".into(), binding(&end.env.data));
+        }
+        if self.draft.nodes.is_empty() {
+            self.draft.nodes.push(Node::value("start", binding("flow.input")));
+        }
+        self.report.settle_flow();
+    }
+
+    /// Refuses the keys of an object that are not known.
+    fn check_keys(&mut self, value: &Value, known: &[&str], at: &At) {
+        for key in value.as_object().into_iter().flat_map(Map::keys).filter(|key| !known.contains(&key.as_str())) {
+            self.report.note(
+                Verdict::Refused,
+                &at.join(key),
+                key,
+                "the key has no counterpart here; see whether it matters",
+            );
+        }
+    }
+
+    /// Adds a node with the marks of the noted findings behind an end.
+    fn push(&mut self, exit: &mut Exit, mut node: Node) {
+        self.report.settle(&mut node);
+        exit.push(&mut self.draft, node);
+    }
+}
