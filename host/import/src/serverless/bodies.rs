@@ -16,17 +16,23 @@ use crate::{
 };
 
 /// Makes the error of the source from the failure of a node. `$flowcell_at` is the place of the task.
-const ERROR: &str = "($flowcell_failure | if (.details | type) == \"object\" and (.details | has(\"type\") and has(\"status\")) \
-    then .details | { type, status, title, detail, instance } | with_entries(if .value == null then empty else . end) \
+const ERROR: &str = "($flowcell_failure \
+    | if (.details | type) == \"object\" and (.details | has(\"type\") and has(\"status\")) \
+    then .details | { type, status, title, detail, instance } \
+    | with_entries(if .value == null then empty else . end) \
     else (if .code | startswith(\"http_\") and . != \"http_timeout\" then [\"communication\", 500] \
     elif .code | endswith(\"timeout\") then [\"timeout\", 408] \
     elif .code == \"denied\" then [\"authorization\", 403] \
-    elif .code == \"query_failed\" or .code == \"invalid_query\" or .code == \"binding_error\" or .code == \"missing_value\" \
-    or .code == \"condition_error\" then [\"expression\", 400] \
+    elif .code == \"query_failed\" or .code == \"invalid_query\" or .code == \"binding_error\" \
+    or .code == \"missing_value\" or .code == \"condition_error\" then [\"expression\", 400] \
     elif .code == \"invalid_input\" then [\"validation\", 400] else [\"runtime\", 500] end) as $kind \
     | { type: \"https://serverlessworkflow.io/spec/1.0.0/errors/\\($kind[0])\", \
-    status: (if (.details | type) == \"object\" and (.details | has(\"status\")) then .details.status else $kind[1] end), \
+    status: (if (.details | type) == \"object\" and (.details | has(\"status\")) then .details.status \
+    else $kind[1] end), \
     title: .code, detail: .message, instance: $flowcell_at } end)";
+/// Names of variables that no task may give to another value.
+const TAKEN: [&str; 10] =
+    ["ENV", "authorization", "context", "flowcell_error", "input", "output", "runtime", "secrets", "task", "workflow"];
 
 impl Serverless<'_> {
     /// Returns true if one more body may stand inside the present one. Refuses the task otherwise.
@@ -56,10 +62,7 @@ impl Serverless<'_> {
         self.check_keys(settings, &["each", "in", "at"], &at_for);
         let mut name = |key: &str, default: &str| {
             let name = settings.get(key).map_or(Some(default), Value::as_str).unwrap_or_default();
-            let is_name = name.bytes().all(|sign| sign.is_ascii_alphanumeric() || sign == b'_')
-                && name.starts_with(|first: char| first.is_ascii_alphabetic());
-            let is_taken = ["context", "input", "output", "task", "workflow", "runtime", "secrets", "authorization"];
-            if !is_name || is_taken.contains(&name) {
+            if !is_variable(name) {
                 self.report.note(Verdict::Refused, &at_for.join(key), key, "it is no name of a variable");
             }
             name.to_owned()
@@ -177,15 +180,14 @@ impl Serverless<'_> {
             let why = "nothing is tried again here; set `policy.retry` of the node";
             self.report.note(Verdict::Refused, &at.join("retry"), "retry", why);
         }
-        let why = "failures of nodes get the type that fits their code, and tasks of `catch` begin with the input of the `try`";
+        let why = "failures of nodes get the type that fits their code, and tasks of `catch` begin with the input of \
+            the `try`";
         self.report.note(Verdict::Approximated, at, "catch", why);
         let name = catch.get("as").map_or(Some("error"), Value::as_str).unwrap_or_default();
-        let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
-            && name.bytes().all(|sign| sign.is_ascii_alphanumeric() || sign == b'_');
-        if !is_name {
+        if !is_variable(name) {
             self.report.note(Verdict::Refused, &at.join("as"), "as", "it is no name of a variable");
         }
-        let name = if is_name { name } else { "error" };
+        let name = if is_variable(name) { name } else { "error" };
         let mut env = outer.clone();
         // The query itself computes the error.
         env.vars.insert(name.to_owned(), "null".into());
@@ -242,4 +244,11 @@ impl Serverless<'_> {
         };
         end.map(|end| left(end, outer))
     }
+}
+
+/// Returns true if the variable of a loop or of a catch can have a name.
+fn is_variable(name: &str) -> bool {
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.bytes().all(|sign| sign.is_ascii_alphanumeric() || sign == b'_');
+    is_name && !TAKEN.contains(&name)
 }

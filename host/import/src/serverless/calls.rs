@@ -140,7 +140,8 @@ impl Serverless<'_> {
         exit.push(&mut self.draft, node);
         exit.env.data = id.to_owned();
         let message = format!("the task `{kind}` was not imported");
-        let details = json!({ "data": binding(&exit.env.vars.get("input").cloned().unwrap_or_default()), "task": escaped(&members[kind]) });
+        let data = exit.env.vars.get("input").cloned().unwrap_or_default();
+        let details = json!({ "data": binding(&data), "task": escaped(&members[kind]) });
         let input = json!({ "message": message, "code": "not_imported", "details": details });
         self.draft.nodes.push(Node::new(&call, "control.fail", input));
     }

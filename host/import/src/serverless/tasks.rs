@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{CONTEXT, MAX_PASSES, Serverless, duration};
+use super::{CONTEXT, MAX_PASSES, Serverless, duration, jq};
 use crate::{
     draft::{Node, On},
     expr::{Term, escaped, quoted},
@@ -413,7 +413,12 @@ impl Serverless<'_> {
                 (crate::expr::binding(&value), crate::expr::binding(&format!("{value}.{message} | string")))
             }
         };
-        let code = error_code(kind.rsplit('/').next().unwrap_or_default());
+        let last = kind.rsplit('/').next().unwrap_or_default();
+        let code = error_code(last);
+        if code != last || jq::inner(&kind).is_some() {
+            let why = format!("the code is the last part of the type as it is written: `{code}`");
+            self.report.note(Verdict::Approximated, &at_error.join("type"), "type", &why);
+        }
         let mut node = Node::new(id, "control.fail", json!({ "message": message, "code": code, "details": details }));
         self.settle(task, &mut node);
         exit.push(&mut self.draft, node);
