@@ -103,7 +103,7 @@ impl<'s> Schema<'s> {
         found
     }
 
-    /// Returns the members of which exactly one must be there.
+    /// Returns the members that exclude each other; one of them is required.
     pub(crate) fn one_of(self) -> Vec<&'s str> {
         let listed = |schema: Schema<'s>| schema.part.get("oneOf").and_then(Json::as_array);
         let required =

@@ -31,7 +31,7 @@ pub(crate) enum Visible {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Local {
     pub(crate) name: String,
-    /// The field of the input of which this is a member.
+    /// The field of the input that contains this member.
     pub(crate) field: Option<String>,
 }
 

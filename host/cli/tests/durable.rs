@@ -281,7 +281,7 @@ edges: [{{ from: ask, to: late }}, {{ from: late, to: pay }}]
         let kept = migrate(&["--keep-answers"]);
         assert!(stderr(&kept).contains("the run started with the answer `yes` for `late`"), "{}", stderr(&kept));
         let moved = migrate(&[]);
-        // An owner takes answers only to open questions. It refuses the one to `late` unless that is asked by then.
+        // An owner takes answers only to open questions. It refuses the answer to `late` if that is not open yet.
         if has_owner && !moved.status.success() {
             assert!(stderr(&moved).contains("gate_closed"), "{}", stderr(&moved));
             assert!(stdout(&output_of(folder, &["runs", "events", "r"])).contains("harness:migrated"));

@@ -55,7 +55,7 @@ fn terminal_of(plain: &Command, folder: &Path, arguments: &str) -> Option<Child>
     has_program("script").then(|| terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
 }
 
-/// Reads the screen until it shows a text. Returns what it showed meanwhile.
+/// Reads the screen until it shows a text. Returns the text that it read.
 fn hear(screen: &mut impl Read, seen: &mut String, says: &str) -> String {
     let (from, mut piece) = (seen.len(), [0; 1024]);
     while !seen[from..].contains(says) {

@@ -1,4 +1,4 @@
-//! Explains what a flow does: when each node runs, the origin of its input, its output, what it reaches and may cost.
+//! Explains a flow: when each node runs, the origin of its input, its output, its capabilities, and its possible cost.
 //! Runs nothing, and knows only the graph.
 
 mod costs;

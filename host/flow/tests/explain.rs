@@ -145,7 +145,7 @@ fn an_explanation_of_a_wide_flow_is_small() {
     let shown = serde_json::to_string(&explain(&graph, None).unwrap()).unwrap();
     assert!(shown.contains("`n11` and 1888 more") && shown.contains("`n11` succeeds; 1888 more."), "{}", &shown[..400]);
     assert!(shown.len() < 1_500_000, "{} bytes", shown.len());
-    // Each node of a cycle names the edges that go back, and a condition names what it reads.
+    // Each node of a cycle names the edges that go back, and a condition names the values that it reads.
     let conditions: String = (0..150).map(|index| format!("flow.input.i{index} or ")).collect();
     let mut text = "flow: { name: round }\nnodes:\n  - { id: entry, type: test.noop }\n".to_owned();
     (0..400).for_each(|index| _ = writeln!(text, "  - {{ id: n{index}, type: test.noop, when: '{conditions}true' }}"));

@@ -159,7 +159,7 @@ fn lead(
     }
 }
 
-/// Joins the ends of a machine; `None` if there is none.
+/// Joins the ends of a machine. Returns `None` without ends.
 pub(crate) fn join(draft: &mut Draft, scope: &Scope<'_>, mut ends: Vec<Exit>, prefix: &str) -> Option<Exit> {
     if ends.len() < 2 {
         return ends.pop();

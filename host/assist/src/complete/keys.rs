@@ -42,7 +42,7 @@ pub(super) fn keys(
     }
     let is_node = context.dialect == Dialect::Graph
         && matches!(in_graph(&located.steps), [Step::Key(list), Step::Item] if list == "nodes");
-    // Keys of which a map has one, such as `type` and `use`.
+    // Keys that exclude each other, such as `type` and `use`.
     let exclusive: Vec<&str> = schemas.iter().flat_map(|schema| schema.one_of()).collect();
     let has_one = exclusive.iter().any(|name| is_taken(name));
     let (mut found, mut known) = (Vec::<(u8, Offer)>::new(), HashSet::new());

@@ -249,7 +249,7 @@ fn vars_fragments_and_their_uses_are_completed() {
     assert!(keys[0] == "with" && !has(&keys, &["input"]) && !has(&keys, &["type"]), "{keys:?}");
 }
 
-/// What is written into a text in quotes is escaped for them.
+/// Completions in a quoted text are escaped.
 #[test]
 fn functions_are_written_for_the_quotes_around_them() {
     for (quote, escaped) in [("'", "replace(''"), ("\"", "replace('")] {
@@ -290,7 +290,7 @@ fn only_optional_arguments_are_offered_by_their_names() {
     assert_eq!(found[0].edit.text, "join");
 }
 
-/// Returns what is offered at `§`.
+/// Returns the completions at `§`.
 fn complete_at(text: &str) -> Vec<Completion> {
     let (text, at) = at_cursor(text);
     complete(&document(&text), at)

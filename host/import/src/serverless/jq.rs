@@ -119,7 +119,7 @@ const ABSENT: [&str; 26] = [
 /// A variable that an expression reads, with the first members behind it, such as `workflow` and `[input]`.
 pub(super) type Read = (String, Vec<String>);
 
-/// What an expression reads, and how sure its results are.
+/// The reads of an expression, and whether its results are certain.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     /// The variables of the workflow that the expression may read.

@@ -138,7 +138,7 @@ impl Serverless<'_> {
         ways
     }
 
-    /// Writes what a task does. Returns its ends.
+    /// Writes the nodes of a task. Returns its ends.
     fn work(&mut self, task: &Task<'_>, mut exit: Exit) -> Vec<Exit> {
         let Task { id, kind, members, at } = *task;
         let end = match kind {
@@ -259,7 +259,7 @@ impl Serverless<'_> {
         skipped
     }
 
-    /// Writes `input.from`, so that the task reads what it gives.
+    /// Writes `input.from`, whose value the task reads.
     fn input(&mut self, task: &Task<'_>, exit: &mut Exit) {
         if let Some(input) = task.members.get("input") {
             let at = task.at.join("input");

@@ -74,8 +74,8 @@ impl Highlighter for Names<'_> {}
 impl Validator for Names<'_> {}
 impl Helper for Names<'_> {}
 
-/// Returns what can be written at a byte of a line, and the byte from which on it replaces the line. `value` gives the
-/// value of an expression, if it has one.
+/// Returns the completions at a byte of a line, and the byte at which they begin. `value` gives the value of an
+/// expression, if it has one.
 fn completions(line: &str, at: usize, value: impl Fn(&str) -> Option<Json>) -> (usize, Vec<Pair>) {
     let before = &line[..at];
     let word = before.trim_end_matches(is_letter).len();
