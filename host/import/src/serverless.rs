@@ -29,6 +29,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
+use self::tasks::Task;
 use crate::{
     Import,
     draft::{Draft, Node},
@@ -103,9 +104,9 @@ impl Serverless<'_> {
     fn workflow(&mut self) {
         let at = At::default();
         self.draft.head.insert("strict".into(), true.into());
-        self.head(&at);
+        head::head(self, &at);
         let mut start = Exit::start(&Env { data: "flow.input".into(), ..Env::default() });
-        self.workflow_input(&mut start, &at);
+        head::workflow_input(self, &mut start, &at);
         start.env.vars.insert(CONTEXT.into(), start.env.data.clone());
         let outer = start.env.clone();
         let list = self.document.get("do").cloned().unwrap_or_default();
@@ -114,7 +115,7 @@ impl Serverless<'_> {
         ends.extend(end);
         let scope = Scope { index: HashMap::new(), assigned: self.assigned.clone(), joins: HashMap::new(), outer };
         if let Some(mut end) = walk::join(&mut self.draft, &scope, ends, "") {
-            self.workflow_output(&mut end, &at);
+            head::workflow_output(self, &mut end, &at);
             self.draft.head.insert("outputs".into(), binding(&end.env.data));
         }
         if self.draft.nodes.is_empty() {
@@ -133,6 +134,48 @@ impl Serverless<'_> {
                 "the key has no counterpart here; see whether it matters",
             );
         }
+    }
+
+    /// Writes the nodes of a task. Returns its ends.
+    fn work(&mut self, task: &Task<'_>, mut exit: Exit) -> Vec<Exit> {
+        let Task { id, kind, members, at } = *task;
+        let end = match kind {
+            "set" => {
+                let (env, at) = (exit.env.clone(), at.join("set"));
+                let query = if members["set"].is_string() || members["set"].is_object() {
+                    query::of(self, &members["set"], &env, &at)
+                } else {
+                    query::refused(self, "it must be an object or an expression", &at)
+                };
+                let mut node = query::node(self, id, query, &env, &at);
+                self.settle(task, &mut node);
+                exit.push(&mut self.draft, node);
+                exit.env.data = format!("{id}.value");
+                exit.carries = self.assigned.is_empty();
+                Some(exit)
+            }
+            "do" => {
+                self.note(task, "its tasks stand among the others");
+                self.report.settle_flow();
+                let outer = exit.env.clone();
+                let end = self.tasks(&members["do"], &format!("{id}_"), exit, &at.join("do"));
+                end.map(|exit| tasks::left(exit, &outer))
+            }
+            "wait" => Some(calls::wait(self, task, exit)),
+            "raise" => {
+                self.raise(task, exit);
+                None
+            }
+            "for" => bodies::for_each(self, task, exit),
+            "fork" => bodies::fork(self, task, exit),
+            "try" => return bodies::attempt(self, task, exit),
+            "call" if members["call"] == "http" => Some(calls::request(self, task, exit)),
+            _ => {
+                calls::missing(self, task, &mut exit);
+                Some(exit)
+            }
+        };
+        end.into_iter().collect()
     }
 
     /// Adds a node with the marks of the noted findings behind an end.

@@ -33,113 +33,117 @@ pub(super) struct Query {
     pub(super) is_identity: bool,
 }
 
-impl Serverless<'_> {
-    /// Reads a value whose texts `${ … }` are expressions.
-    pub(super) fn value(&mut self, value: &Value, env: &Env, at: &At) -> Query {
-        match value {
-            Value::String(text) => match jq::inner(text) {
-                Some(inner) => self.expression(inner, env, at),
-                None => {
-                    if text.contains("${") {
-                        let why = "an expression within a text is a part of the text here";
-                        self.report.note(Verdict::Approximated, at, "text", why);
-                    }
-                    literal(value)
+/// Reads a value whose texts `${ … }` are expressions.
+pub(super) fn of(import: &mut Serverless<'_>, value: &Value, env: &Env, at: &At) -> Query {
+    match value {
+        Value::String(text) => match jq::inner(text) {
+            Some(inner) => expression(import, inner, env, at),
+            None => {
+                if text.contains("${") {
+                    let why = "an expression within a text is a part of the text here";
+                    import.report.note(Verdict::Approximated, at, "text", why);
                 }
-            },
-            Value::Array(items) => {
-                let items: Vec<Query> =
-                    items.iter().enumerate().map(|(index, item)| self.value(item, env, &at.join(index))).collect();
-                let texts = items.iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(", ");
-                combined(format!("[{texts}]"), items, value)
+                literal(value)
             }
-            Value::Object(members) => {
-                let members: Vec<(&String, Query)> =
-                    members.iter().map(|(key, member)| (key, self.value(member, env, &at.join(key)))).collect();
-                let texts =
-                    members.iter().map(|(key, member)| format!("{}: {}", Value::from(key.as_str()), member.text));
-                let text = format!("{{{}}}", texts.collect::<Vec<_>>().join(", "));
-                combined(text, members.into_iter().map(|(_, member)| member).collect(), value)
-            }
-            plain => literal(plain),
+        },
+        Value::Array(items) => {
+            let items: Vec<Query> =
+                items.iter().enumerate().map(|(index, item)| of(import, item, env, &at.join(index))).collect();
+            let texts = items.iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(", ");
+            combined(format!("[{texts}]"), items, value)
         }
-    }
-
-    /// Reads the value of a field that is an expression also without `${ }`, or an object with expressions.
-    pub(super) fn field(&mut self, value: &Value, env: &Env, at: &At) -> Query {
-        match value {
-            Value::String(text) => self.expression(jq::inner(text).unwrap_or(text), env, at),
-            other => self.value(other, env, at),
+        Value::Object(members) => {
+            let members: Vec<(&String, Query)> =
+                members.iter().map(|(key, member)| (key, of(import, member, env, &at.join(key)))).collect();
+            let texts = members.iter().map(|(key, member)| format!("{}: {}", Value::from(key.as_str()), member.text));
+            let text = format!("{{{}}}", texts.collect::<Vec<_>>().join(", "));
+            combined(text, members.into_iter().map(|(_, member)| member).collect(), value)
         }
+        plain => literal(plain),
     }
+}
 
-    /// Reads an expression, and notes its verdict.
-    fn expression(&mut self, text: &str, env: &Env, at: &At) -> Query {
-        let reading = match jq::read(text) {
-            Ok(reading) => reading,
-            Err(why) => return self.refused(&why, at),
+/// Reads the value of a field that is an expression also without `${ }`, or an object with expressions.
+pub(super) fn field(import: &mut Serverless<'_>, value: &Value, env: &Env, at: &At) -> Query {
+    match value {
+        Value::String(text) => expression(import, jq::inner(text).unwrap_or(text), env, at),
+        other => of(import, other, env, at),
+    }
+}
+
+/// Reads an expression, and notes its verdict.
+fn expression(import: &mut Serverless<'_>, text: &str, env: &Env, at: &At) -> Query {
+    let reading = match jq::read(text) {
+        Ok(reading) => reading,
+        Err(why) => return refused(import, &why, at),
+    };
+    for (name, keys) in &reading.reads {
+        let Some(value) = variable(name, keys, env) else {
+            let path = format!("${name}{}", keys.iter().map(|key| format!(".{key}")).collect::<String>());
+            return refused(import, &format!("{} has no counterpart", Value::from(path)), at);
         };
-        for (name, keys) in &reading.reads {
-            let Some(value) = variable(name, keys, env) else {
-                let path = format!("${name}{}", keys.iter().map(|key| format!(".{key}")).collect::<String>());
-                return self.refused(&format!("{} has no counterpart", Value::from(path)), at);
-            };
-            let is_initial = name == CONTEXT && !value.ends_with("_context.value") && !self.is_exported;
-            if is_initial {
-                let why = "before the first export the context is the input here, and may be empty there";
-                self.report.note(Verdict::Approximated, at, "$context", why);
-            }
-        }
-        match &reading.differs {
-            Some(why) => self.report.note(Verdict::Approximated, at, "expression", why),
-            None => self.report.note(Verdict::Exact, at, "expression", ""),
-        }
-        let text = text.trim();
-        Query {
-            text: format!("({text})"),
-            reads: reading.reads,
-            literal: None,
-            beginning: reading.beginning,
-            is_identity: reading.is_identity,
+        let is_initial = name == CONTEXT && !value.ends_with("_context.value") && !import.is_exported;
+        if is_initial {
+            let why = "before the first export the context is the input here, and may be empty there";
+            import.report.note(Verdict::Approximated, at, "$context", why);
         }
     }
+    match &reading.differs {
+        Some(why) => import.report.note(Verdict::Approximated, at, "expression", why),
+        None => import.report.note(Verdict::Exact, at, "expression", ""),
+    }
+    let text = text.trim();
+    Query {
+        text: format!("({text})"),
+        reads: reading.reads,
+        literal: None,
+        beginning: reading.beginning,
+        is_identity: reading.is_identity,
+    }
+}
 
-    /// Notes an expression that is not imported, and returns one that fails.
-    pub(super) fn refused(&mut self, why: &str, at: &At) -> Query {
-        self.report.note(Verdict::Refused, at, "expression", &format!("{why}; write the value"));
-        Query { text: "error(\"not imported\")".into(), ..Query::default() }
-    }
+/// Notes an expression that is not imported, and returns one that fails.
+pub(super) fn refused(import: &mut Serverless<'_>, why: &str, at: &At) -> Query {
+    import.report.note(Verdict::Refused, at, "expression", &format!("{why}; write the value"));
+    Query { text: "error(\"not imported\")".into(), ..Query::default() }
+}
 
-    /// Returns a node that gives a value as its `value`.
-    pub(super) fn node(&mut self, id: &str, query: Query, env: &Env, at: &At) -> Node {
-        if let Some(literal) = &query.literal {
-            return Node::value(id, Term::Literal(literal.clone()).to_value());
-        }
-        let query = match query.text.len() > LONGEST {
-            true => self.refused(&format!("the query would have more than {LONGEST} bytes"), at),
-            false => query,
-        };
-        let mut input = Map::new();
-        input.insert("input".into(), binding(&env.data));
-        // A query is no template, so its braces stay.
-        input.insert("query".into(), Term::Literal(query.text.as_str().into()).to_value());
-        let vars = vars(&query.reads, env);
-        if !vars.is_empty() {
-            input.insert("vars".into(), vars.into());
-        }
-        Node::new(id, "data.query", input.into())
+/// Returns a node that gives a value as its `value`.
+pub(super) fn node(import: &mut Serverless<'_>, id: &str, query: Query, env: &Env, at: &At) -> Node {
+    if let Some(literal) = &query.literal {
+        return Node::value(id, Term::Literal(literal.clone()).to_value());
     }
+    let query = match query.text.len() > LONGEST {
+        true => refused(import, &format!("the query would have more than {LONGEST} bytes"), at),
+        false => query,
+    };
+    let mut input = Map::new();
+    input.insert("input".into(), binding(&env.data));
+    // A query is no template, so its braces stay.
+    input.insert("query".into(), Term::Literal(query.text.as_str().into()).to_value());
+    let vars = vars(&query.reads, env);
+    if !vars.is_empty() {
+        input.insert("vars".into(), vars.into());
+    }
+    Node::new(id, "data.query", input.into())
+}
 
-    /// Adds a node that gives a value, unless the value is the data themselves. Returns the expression of the value.
-    pub(super) fn computed(&mut self, exit: &mut Exit, query: Query, env: &Env, name: &str, at: &At) -> String {
-        if query.is_identity {
-            return env.data.clone();
-        }
-        let id = self.draft.names.fresh(name);
-        let node = self.node(&id, query, env, at);
-        self.push(exit, node);
-        format!("{id}.value")
+/// Adds a node that gives a value, unless the value is the data themselves. Returns the expression of the value.
+pub(super) fn computed(
+    import: &mut Serverless<'_>,
+    exit: &mut Exit,
+    query: Query,
+    env: &Env,
+    name: &str,
+    at: &At,
+) -> String {
+    if query.is_identity {
+        return env.data.clone();
     }
+    let id = import.draft.names.fresh(name);
+    let node = node(import, &id, query, env, at);
+    import.push(exit, node);
+    format!("{id}.value")
 }
 
 fn literal(value: &Value) -> Query {

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{CONTEXT, MAX_PASSES, Serverless, duration, jq};
+use super::{
+    CONTEXT, MAX_PASSES, Serverless, duration, jq,
+    query::{self, Query},
+};
 use crate::{
     draft::{Node, On},
     expr::{Term, escaped, quoted},
@@ -138,47 +141,6 @@ impl Serverless<'_> {
         ways
     }
 
-    /// Writes the nodes of a task. Returns its ends.
-    fn work(&mut self, task: &Task<'_>, mut exit: Exit) -> Vec<Exit> {
-        let Task { id, kind, members, at } = *task;
-        let end = match kind {
-            "set" => {
-                let (env, at) = (exit.env.clone(), at.join("set"));
-                let query = if members["set"].is_string() || members["set"].is_object() {
-                    self.value(&members["set"], &env, &at)
-                } else {
-                    self.refused("it must be an object or an expression", &at)
-                };
-                let mut node = self.node(id, query, &env, &at);
-                self.settle(task, &mut node);
-                exit.push(&mut self.draft, node);
-                exit.env.data = format!("{id}.value");
-                exit.carries = self.assigned.is_empty();
-                Some(exit)
-            }
-            "do" => {
-                self.note(task, "its tasks stand among the others");
-                self.report.settle_flow();
-                let outer = exit.env.clone();
-                self.tasks(&members["do"], &format!("{id}_"), exit, &at.join("do")).map(|exit| left(exit, &outer))
-            }
-            "wait" => Some(self.wait(task, exit)),
-            "raise" => {
-                self.raise(task, exit);
-                None
-            }
-            "for" => self.for_each(task, exit),
-            "fork" => self.fork(task, exit),
-            "try" => return self.attempt(task, exit),
-            "call" if members["call"] == "http" => Some(self.request(task, exit)),
-            _ => {
-                self.missing(task, &mut exit);
-                Some(exit)
-            }
-        };
-        end.into_iter().collect()
-    }
-
     /// Notes the keys that are the same for all tasks.
     fn common(&mut self, task: &Task<'_>) {
         let Task { kind, members, at, .. } = *task;
@@ -239,7 +201,7 @@ impl Serverless<'_> {
     /// Writes the condition of a task. Returns the end of the way around the task.
     fn condition(&mut self, condition: &Value, task: &Task<'_>, exit: &mut Exit) -> Exit {
         let (env, at) = (exit.env.clone(), task.at.join("if"));
-        let mut query = self.field(condition, &env, &at);
+        let mut query = query::field(self, condition, &env, &at);
         query.text = format!("if {} then true else false end", query.text);
         (query.literal, query.is_identity) = (None, false);
         let members = task.members;
@@ -251,7 +213,7 @@ impl Serverless<'_> {
             self.report.note(Verdict::Exact, &at, "if", "a node and two edges");
         }
         let id = self.draft.names.fresh(&format!("{}_if", task.id));
-        let node = self.node(&id, query, &env, &at);
+        let node = query::node(self, &id, query, &env, &at);
         self.push(exit, node);
         let mut skipped = exit.clone();
         skipped.from = Some((id.clone(), On::When(format!("not {id}.value"))));
@@ -266,8 +228,8 @@ impl Serverless<'_> {
             self.schema(input, &["from"], &at);
             if let Some(from) = input.get("from") {
                 let (env, at) = (exit.env.clone(), at.join("from"));
-                let query = self.field(from, &env, &at);
-                exit.env.data = self.computed(exit, query, &env, &format!("{}_input", task.id), &at);
+                let query = query::field(self, from, &env, &at);
+                exit.env.data = query::computed(self, exit, query, &env, &format!("{}_input", task.id), &at);
                 exit.carries = false;
             }
         }
@@ -288,14 +250,14 @@ impl Serverless<'_> {
             if key == "output" {
                 env.vars.remove("output");
             }
-            let query = self.field(value, &env, &at);
+            let query = query::field(self, value, &env, &at);
             if key == "output" {
-                exit.env.data = self.computed(exit, query, &env, &format!("{}_output", task.id), &at);
+                exit.env.data = query::computed(self, exit, query, &env, &format!("{}_output", task.id), &at);
                 env.data.clone_from(&exit.env.data);
                 exit.carries = exit.carries && self.assigned.is_empty();
             } else {
                 let id = self.draft.names.fresh(&format!("{}_context", cleaned(task.id, "task")));
-                let node = self.node(&id, query, &env, &at);
+                let node = query::node(self, &id, query, &env, &at);
                 self.push(exit, node);
                 exit.env.vars.insert(CONTEXT.into(), format!("{id}.value"));
             }
@@ -334,7 +296,7 @@ impl Serverless<'_> {
                 self.report.note(Verdict::Refused, &at.join(key), key, why);
             }
         }
-        let mut whole = super::query::Query { text: "\"none\"".into(), ..Default::default() };
+        let mut whole = Query { text: "\"none\"".into(), ..Default::default() };
         let mut ways = vec![("none".to_owned(), members.get("then"))];
         let mut texts = Vec::new();
         let mut has_default = false;
@@ -344,7 +306,7 @@ impl Serverless<'_> {
             self.check_keys(case, &["when", "then"], &at);
             match case.get("when") {
                 Some(when) => {
-                    let query = self.field(when, &env, &at.join("when"));
+                    let query = query::field(self, when, &env, &at.join("when"));
                     texts.push(format!("if {} then {} else ", query.text, Value::from(route.as_str())));
                     whole.reads.extend(query.reads);
                 }
@@ -365,9 +327,9 @@ impl Serverless<'_> {
         whole.text = format!("{}{}{}", texts.concat(), whole.text, " end".repeat(texts.len()));
         // A long chain of conditions is as deep as it is long.
         if texts.len() > 60 {
-            whole = self.refused("a switch may have 60 conditions here", &at_cases);
+            whole = query::refused(self, "a switch may have 60 conditions here", &at_cases);
         }
-        let mut node = self.node(id, whole, &env, &at_cases);
+        let mut node = query::node(self, id, whole, &env, &at_cases);
         self.settle(task, &mut node);
         exit.push(&mut self.draft, node);
         let way = |(route, then): (String, Option<&'t Value>)| {
@@ -380,7 +342,7 @@ impl Serverless<'_> {
     }
 
     /// Writes `raise`.
-    fn raise(&mut self, task: &Task<'_>, mut exit: Exit) {
+    pub(super) fn raise(&mut self, task: &Task<'_>, mut exit: Exit) {
         let Task { id, members, at, .. } = *task;
         let (env, at_error) = (exit.env.clone(), at.join("raise").join("error"));
         self.check_keys(&members["raise"], &["error"], &at.join("raise"));
@@ -403,13 +365,13 @@ impl Serverless<'_> {
             self.report.note(Verdict::Approximated, &at_error.join("instance"), "instance", why);
         }
         members.entry("instance").or_insert_with(|| at.to_string().into());
-        let query = self.value(&error, &env, &at_error);
+        let query = query::of(self, &error, &env, &at_error);
         let message = ["detail", "title", "type"].iter().find(|key| error.get(**key).is_some_and(Value::is_string));
         let message = *message.unwrap_or(&"type");
         let (details, message) = match query.literal {
             Some(_) => (escaped(&error), Term::Literal(error[message].clone()).to_value()),
             None => {
-                let value = self.computed(&mut exit, query, &env, &format!("{id}_error"), &at_error);
+                let value = query::computed(self, &mut exit, query, &env, &format!("{id}_error"), &at_error);
                 (crate::expr::binding(&value), crate::expr::binding(&format!("{value}.{message} | string")))
             }
         };
