@@ -101,7 +101,7 @@ impl PathAt {
 }
 
 /// Returns true if a name can stand in an expression without brackets.
-pub(crate) fn is_plain_name(name: &str) -> bool {
+pub fn is_plain_name(name: &str) -> bool {
     let is_start = |sign: u8| sign.is_ascii_alphabetic() || sign == b'_';
     name.bytes().next().is_some_and(is_start) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

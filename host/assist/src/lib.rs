@@ -41,6 +41,8 @@ use std::ops::Range;
 use flowcell_contract::Catalog;
 use flowcell_flow::{CheckContext, Diagnostic, Source};
 
+pub use expression::is_plain_name;
+
 /// The names around a flow that its text may use.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {

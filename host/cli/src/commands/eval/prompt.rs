@@ -4,6 +4,7 @@ use flowcell::{Json, contract::Catalog};
 use flowcell_assist::{
     Document, Surroundings,
     complete::{CompletionKind, complete},
+    is_plain_name,
 };
 use rustyline::{
     Config, Context, Editor, Helper,
@@ -91,7 +92,7 @@ fn completions(line: &str, at: usize, value: impl Fn(&str) -> Option<Json>) -> (
 /// Returns the members of an object that begin with the typed letters, with the dot or the brackets before them.
 fn members(object: &Json, typed: &str) -> Vec<Pair> {
     let found = keys(object).filter(|name| name.starts_with(typed));
-    found.map(|name| pair(name, if is_name(name) { format!(".{name}") } else { in_brackets(name) })).collect()
+    found.map(|name| pair(name, if is_plain_name(name) { format!(".{name}") } else { in_brackets(name) })).collect()
 }
 
 /// Returns the nodes that have a value here, and the names of the language.
@@ -105,7 +106,7 @@ fn names(line: &str, at: usize, word: usize, nodes: Option<&Json>) -> Vec<Pair> 
     // Nodes can stand where other values can: inside of the braces, and not behind `|` or `is`.
     let is_value = known.iter().any(|known| known.kind == CompletionKind::Name);
     let nodes = nodes.filter(|_| is_value).into_iter().flat_map(keys);
-    let node = |id| (id, if is_name(id) { id.to_owned() } else { format!("nodes{}", in_brackets(id)) });
+    let node = |id| (id, if is_plain_name(id) { id.to_owned() } else { format!("nodes{}", in_brackets(id)) });
     let known = known.iter().map(|known| (known.label.as_str(), known.edit.text.clone()));
     let found = nodes.map(node).chain(known).filter(|(name, _)| name.starts_with(typed));
     found.map(|(name, replacement)| pair(name, replacement)).collect()
@@ -144,12 +145,6 @@ fn is_letter(sign: char) -> bool {
     sign.is_alphanumeric() || sign == '_'
 }
 
-/// Returns true if a name can stand in an expression without brackets.
-fn is_name(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && !name.starts_with(|sign: char| sign.is_numeric())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
@@ -161,7 +156,7 @@ mod tests {
         let at = line.find('§').unwrap();
         let line = line.replace('§', "");
         let values = Json::parse(
-            r#"{ "nodes": { "pay": 1, "plan-b": 2 }, "pay": { "body": { "items": [{ "id": 1 }], "it em": 2, "\u001b[2J": 3 } },
+            r#"{ "nodes": { "pay": 1, "plan-b": 2 }, "pay": { "body": { "items": [{ "id": 1 }], "it em": 2, "": 4, "\u001b[2J": 3 } },
                 "pay.body.items[0]": { "id": 1 }, "flow": { "input": 1 } }"#,
         );
         let values = values.unwrap();
@@ -178,7 +173,8 @@ mod tests {
         assert_eq!(completed("{{ pay.body.it§ }}"), ["{{ pay.body.items }}", "{{ pay.body[\"it em\"] }}"]);
         assert_eq!(completed("pay.body.items[0].§"), ["pay.body.items[0].id"]);
         assert_eq!(completed("pay.body.x§"), [""; 0]);
-        assert_eq!(completed("pay.body.§").len(), 3);
+        assert_eq!(completed("pay.body.§").len(), 4);
+        assert!(completed("pay.body.§").contains(&"pay.body[\"\"]".to_owned()));
         assert!(completed("pay.body.§").iter().all(|line| !line.contains('\u{1b}')));
         for line in ["unknown.§", "3.§", ".§", "].§", "[[[.§", "pay(§", "'§", "é.§"] {
             assert!(completed(line).iter().all(|line| !line.contains("pay.")), "{line}");
