@@ -15,11 +15,13 @@
 //! | expr | writes expressions |
 //! | grants | grants for requests |
 //! | cases | the test cases |
+//! | cron | cron expressions |
 //! | write | writes YAML |
 //! | report | a result for each construct |
 
 mod asl;
 mod cases;
+mod cron;
 mod document;
 mod draft;
 mod expr;

@@ -12,11 +12,8 @@ pub(super) fn cron(rule: &Value) -> Option<String> {
     }
     match rule.get("field").and_then(Value::as_str).unwrap_or("days") {
         "cronExpression" => {
-            let expression =
-                rule.get("expression")?.as_str()?.strip_prefix('=').unwrap_or(rule.get("expression")?.as_str()?);
-            let fields: Vec<&str> = expression.split_whitespace().collect();
-            let is_plain = |field: &&str| field.bytes().all(|sign| sign.is_ascii_digit() || b"*/,-".contains(&sign));
-            (fields.len() == 5 && fields.iter().all(is_plain)).then(|| fields.join(" "))
+            let expression = rule.get("expression")?.as_str()?;
+            crate::cron::plain(expression.strip_prefix('=').unwrap_or(expression))
         }
         "minutes" => Some(format!("*/{} * * * *", every(number("minutesInterval", 5)?, 60)?)),
         "hours" => Some(format!("{minute} */{} * * *", every(number("hoursInterval", 1)?, 24)?)),

@@ -31,8 +31,8 @@ const ERROR: &str = "($flowcell_failure \
     else $kind[1] end), \
     title: .code, detail: .message, instance: $flowcell_at } end)";
 /// Names of variables that no task may give to another value.
-const TAKEN: [&str; 10] =
-    ["ENV", "authorization", "context", "flowcell_error", "input", "output", "runtime", "secrets", "task", "workflow"];
+const TAKEN: [&str; 9] =
+    ["ENV", "authorization", "context", "input", "output", "runtime", "secrets", "task", "workflow"];
 
 /// Returns true if one more body may stand inside the present one. Refuses the task otherwise.
 fn may_nest(import: &mut Serverless<'_>, task: &Task<'_>) -> bool {
@@ -248,5 +248,21 @@ fn catch(import: &mut Serverless<'_>, task: &Task<'_>, catch: &Value, outer: &En
 fn is_variable(name: &str) -> bool {
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.bytes().all(|sign| sign.is_ascii_alphanumeric() || sign == b'_');
-    is_name && !TAKEN.contains(&name)
+    // The importer's own variables begin with `flowcell_`.
+    is_name && !TAKEN.contains(&name) && !name.starts_with("flowcell_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_hide_no_names_of_the_workflow() {
+        for name in ["item", "a1", "my_error", "error", "flowcell"] {
+            assert!(is_variable(name), "{name}");
+        }
+        for name in ["", "1", "_a", "a-b", "a b", "é", "context", "input", "ENV", "__loc__", "flowcell_at"] {
+            assert!(!is_variable(name), "{name}");
+        }
+    }
 }

@@ -101,11 +101,7 @@ fn components(import: &mut Serverless<'_>, uses: &Value, at: &At) {
 
 fn schedule(import: &mut Serverless<'_>, schedule: &Value, at: &At) {
     let cron = match (schedule.get("cron").and_then(Value::as_str), schedule.get("every")) {
-        (Some(cron), _) => {
-            let fields: Vec<&str> = cron.split_whitespace().collect();
-            let is_plain = |field: &&str| field.bytes().all(|sign| sign.is_ascii_digit() || b"*/,-".contains(&sign));
-            (fields.len() == 5 && fields.iter().all(is_plain)).then(|| fields.join(" "))
-        }
+        (Some(cron), _) => crate::cron::plain(cron),
         (None, Some(every)) => duration::millis(every).and_then(cron_of),
         (None, None) => None,
     };

@@ -87,7 +87,7 @@ const COLLECT: [&str; 12] = [
     "add",
 ];
 /// Functions that queries do not have.
-const ABSENT: [&str; 26] = [
+const ABSENT: [&str; 25] = [
     "date",
     "dateadd",
     "datesub",
@@ -96,7 +96,6 @@ const ABSENT: [&str; 26] = [
     "fromdate",
     "fromdateiso8601",
     "get_search_list",
-    "getpath_stream",
     "gmtime",
     "halt",
     "halt_error",
