@@ -10,6 +10,9 @@ use std::{
     io::{Read, Write},
     path::Path,
     process::{Child, Command, Output, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::Duration,
 };
 
 use kit::{Owner, flowcell, has_program, output_of, stderr, stdout};
@@ -55,15 +58,46 @@ fn terminal_of(plain: &Command, folder: &Path, arguments: &str) -> Option<Child>
     has_program("script").then(|| terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
 }
 
-/// Reads the screen until it shows a text. Returns the text that it read.
-fn hear(screen: &mut impl Read, seen: &mut String, says: &str) -> String {
-    let (from, mut piece) = (seen.len(), [0; 1024]);
-    while !seen[from..].contains(says) {
-        let length = screen.read(&mut piece).unwrap();
-        assert_ne!(length, 0, "it never said {says:?}: {seen}");
-        seen.push_str(&String::from_utf8_lossy(&piece[..length]));
+/// Maximum time that a program may take to show a text.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a terminal shows.
+struct Screen {
+    pieces: Receiver<Vec<u8>>,
+    seen: String,
+    /// The end of the last text that was waited for.
+    heard: usize,
+}
+
+impl Screen {
+    fn of(terminal: &mut Child) -> Self {
+        let (mut output, (send, pieces)) = (terminal.stdout.take().unwrap(), mpsc::channel());
+        thread::spawn(move || {
+            let mut piece = [0; 1024];
+            while let Ok(length @ 1..) = output.read(&mut piece) {
+                if send.send(piece[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { pieces, seen: String::new(), heard: 0 }
     }
-    seen[from..].to_owned()
+
+    /// Reads until a text comes behind the last one that was heard. Returns what was between them.
+    fn hear(&mut self, says: &str) -> String {
+        loop {
+            let new = &self.seen[self.heard..];
+            if let Some(at) = new.find(says) {
+                let between = new[..at].to_owned();
+                self.heard += at + says.len();
+                return between;
+            }
+            match self.pieces.recv_timeout(PATIENCE) {
+                Ok(piece) => self.seen.push_str(&String::from_utf8_lossy(&piece)),
+                Err(end) => panic!("it never said {says:?} ({end}): {}", self.seen),
+            }
+        }
+    }
 }
 
 /// Runs `flowcell` at a terminal with these typed lines.
@@ -124,24 +158,21 @@ fn a_begun_line_answers_no_other_question() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("passes.yaml"), PASSES).unwrap();
     let Some(mut terminal) = terminal(folder.path(), "run passes.yaml --run-id r") else { return };
-    let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
-    let mut seen = String::new();
-    let mut hear = |says: &str| hear(&mut screen, &mut seen, says);
+    let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), Screen::of(&mut terminal));
     // The lines above the prompt name both questions. The last one names the shown question.
-    let heard = hear("yes|no >");
-    let (shown, _) = heard.split_once("yes|no >").unwrap();
+    let shown = screen.hear("yes|no >");
     let first = if shown[shown.rfind("each[").unwrap()..].starts_with("each[0].ask") { 0 } else { 1 };
     typed.write_all(b"ye").unwrap();
     // The terminal echoes the received text.
-    hear("ye");
+    screen.hear("ye");
     let answered = output_of(folder.path(), &["answer", "r", &format!("each[{first}].ask"), "no"]);
     assert!(answered.status.success(), "{}", stderr(&answered));
-    hear("yes|no >");
+    screen.hear("yes|no >");
     typed.write_all(b"s\n").unwrap();
-    hear("the line `yes` is ignored, because you began it before");
+    screen.hear("the line `yes` is ignored, because you began it before");
     typed.write_all(b"yes\n").unwrap();
     let expected = if first == 0 { "no and yes" } else { "yes and no" };
-    hear(expected);
+    screen.hear(expected);
     drop(typed);
     assert!(terminal.wait().unwrap().success());
 }
@@ -154,9 +185,8 @@ fn compiling_is_announced_at_the_terminal() {
     let mut plain = flowcell(folder.path());
     plain.env("FLOWCELL_CACHE", folder.path().join("cold"));
     let Some(mut terminal) = terminal_of(&plain, folder.path(), "run asks.yaml --run-id r") else { return };
-    let (mut screen, mut seen) = (terminal.stdout.take().unwrap(), String::new());
-    hear(&mut screen, &mut seen, "compiling components for their first run");
-    assert!(!seen.contains("yes|no >"), "it was not announced before the question: {seen}");
+    let before = Screen::of(&mut terminal).hear("compiling components for their first run");
+    assert!(!before.contains("yes|no >"), "it was not announced before the question: {before}");
     terminal.kill().unwrap();
     terminal.wait().unwrap();
 }
@@ -164,6 +194,8 @@ fn compiling_is_announced_at_the_terminal() {
 /// A person evaluates expressions with the values of a run. Tab completes nodes and members, and Ctrl-D ends the command.
 #[test]
 fn expressions_are_completed_at_the_terminal() {
+    // Behind it the terminal is in raw mode. An arrow of an error message is no prompt.
+    const PROMPT: &str = "\x1b[K> ";
     const PAYS: &str = "
 flow: { name: pays, outputs: { paid: '{{ pay.value.amount }}' } }
 nodes: [{ id: pay, type: control.noop, input: { value: { amount: 12 } } }]
@@ -175,24 +207,22 @@ nodes: [{ id: pay, type: control.noop, input: { value: { amount: 12 } } }]
     let mut plain = flowcell(folder.path());
     plain.env("TERM", "xterm");
     let Some(mut terminal) = terminal_of(&plain, folder.path(), "eval --run r") else { return };
-    let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
-    let mut seen = String::new();
-    let mut hear = |says: &str| hear(&mut screen, &mut seen, says);
-    hear("> ");
+    let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), Screen::of(&mut terminal));
+    screen.hear(PROMPT);
     typed.write_all(b"pa\t").unwrap();
-    hear("pay");
+    screen.hear("pay");
     typed.write_all(b".va\t").unwrap();
-    hear(".value");
-    typed.write_all(b".am\t * 2\n").unwrap();
-    hear("24");
-    hear("> ");
+    screen.hear(".value");
+    typed.write_all(b".am\t * 99\n").unwrap();
+    screen.hear("1188");
+    screen.hear(PROMPT);
     typed.write_all(b"pax\n").unwrap();
-    hear("unknown name `pax`");
-    hear("> ");
+    screen.hear("unknown name `pax`");
+    screen.hear(PROMPT);
     // The arrow brings back the lines before.
     typed.write_all(b"\x1b[A\x1b[A + 1\n").unwrap();
-    hear("25");
-    hear("> ");
+    screen.hear("1189");
+    screen.hear(PROMPT);
     typed.write_all(b"\x04").unwrap();
     assert!(terminal.wait().unwrap().success());
 }
