@@ -63,12 +63,15 @@ fn run_with_each_fault(what: &str, case: &Case, step: usize) -> (usize, Vec<Stri
 }
 
 #[cfg(target_os = "linux")]
+fn run_flows_with_each_fault(what: &str, flows: [&str; 2], step: usize) -> (usize, Vec<String>) {
+    let told = flows.map(|flow| run_with_each_fault(what, &case(flow), step));
+    told.into_iter().fold((0, Vec::new()), |(faults, wrong), (more, found)| (faults + more, [wrong, found].concat()))
+}
+
+#[cfg(target_os = "linux")]
 #[test]
 fn r7_a_disk_that_becomes_full_loses_nothing() {
-    let step = 9_usize.div_ceil(scale());
-    let told: Vec<_> = ["ask.yaml", "pay.yaml"].map(|flow| run_with_each_fault("write", &case(flow), step)).into();
-    let faults: usize = told.iter().map(|(faults, _)| faults).sum();
-    let wrong: Vec<_> = told.into_iter().flat_map(|(_, wrong)| wrong).collect();
+    let (faults, wrong) = run_flows_with_each_fault("write", ["ask.yaml", "pay.yaml"], 9_usize.div_ceil(scale()));
     println!("{faults} processes with a disk that became full, {} violations", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(faults > 10);
@@ -77,7 +80,7 @@ fn r7_a_disk_that_becomes_full_loses_nothing() {
 #[cfg(target_os = "linux")]
 #[test]
 fn r8_a_disk_that_fails_to_make_durable_loses_nothing() {
-    let (faults, wrong) = run_with_each_fault("sync", &case("send.yaml"), 1);
+    let (faults, wrong) = run_flows_with_each_fault("sync", ["ask.yaml", "send.yaml"], 1);
     println!("{faults} processes with a disk that failed, {} violations", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(faults > 10);
