@@ -212,13 +212,7 @@ fn test(
         return Ok(format!("({x} is string and {x} is matches({}))", quoted(&wildcards(pattern)?)));
     }
     let sign = sign(&name[kind.len()..]).ok_or_else(|| unknown(operator))?;
-    let fits = match (by_path, kind) {
-        (true, _) => true,
-        (_, "Numeric") => operand.is_number(),
-        (_, "Boolean") => operand.is_boolean(),
-        _ => operand.is_string(),
-    };
-    if !fits || (kind == "Boolean" && sign != "==") {
+    if !(by_path || fits(kind, operand)) || (kind == "Boolean" && sign != "==") {
         return Err(format!("`{operator}` has an operand of another type"));
     }
     asl.report.note(Verdict::Exact, &at, operator, "");
@@ -233,6 +227,15 @@ fn test(
         return time_test(variable, operand, by_path, sign, env, times);
     }
     Ok(format!("({types} and {x} {sign} {other})"))
+}
+
+/// Returns true if an operand has the type of its operator.
+fn fits(kind: &str, operand: &Value) -> bool {
+    match kind {
+        "Numeric" => operand.is_number(),
+        "Boolean" => operand.is_boolean(),
+        _ => operand.is_string(),
+    }
 }
 
 /// Returns the test of a value's type; `None` if an operator is none.

@@ -76,16 +76,7 @@ fn request(
     if grant.is_none() {
         asl.report.note(Verdict::Approximated, &at_input.join("ApiEndpoint"), "ApiEndpoint", SET_GRANT);
     }
-    let known = ["ApiEndpoint", "Method", "Headers", "QueryParameters", "RequestBody"];
-    for (key, _) in members.iter().filter(|(key, _)| !known.contains(&key.as_str())) {
-        let why = match key.as_str() {
-            "Authentication" | "InvocationConfig" => {
-                "store the credentials with `flowcell secret set`, and name them in `grants.secrets`"
-            }
-            _ => "the key has no counterpart here; see whether it matters",
-        };
-        asl.report.note(Verdict::Refused, &at_input.join(key), key, why);
-    }
+    unknown(asl, members, &at_input);
     let why = "headers of the answer are texts here, and lists of texts there; errors have other names";
     asl.report.note(Verdict::Approximated, at, "HTTP request", why);
     // A service waits a minute for the answer.
@@ -96,6 +87,20 @@ fn request(
     policy::policy(asl, state, &mut node, at);
     exit.push(&mut asl.draft, node);
     format!("{{'ResponseBody': {id}.body, 'StatusCode': {id}.status, 'Headers': {id}.headers}}")
+}
+
+/// Refuses the members of a request that are not known.
+fn unknown(asl: &mut Asl, members: &[(String, Term)], at_input: &At) {
+    let known = ["ApiEndpoint", "Method", "Headers", "QueryParameters", "RequestBody"];
+    for (key, _) in members.iter().filter(|(key, _)| !known.contains(&key.as_str())) {
+        let why = match key.as_str() {
+            "Authentication" | "InvocationConfig" => {
+                "store the credentials with `flowcell secret set`, and name them in `grants.secrets`"
+            }
+            _ => "the key has no counterpart here; see whether it matters",
+        };
+        asl.report.note(Verdict::Refused, &at_input.join(key), key, why);
+    }
 }
 
 /// Writes a scope with a node that fails, in the place of a service that the flow cannot call.

@@ -217,17 +217,7 @@ impl Reader {
         match term {
             Term::Id | Term::Num(_) => true,
             Term::Recurse => false,
-            Term::Str(format, parts) => {
-                if let Some(format) = format.filter(|format| !["@text", "@json", "@base64", "@uri"].contains(format)) {
-                    self.differ(format!("`{format}` may write another text"));
-                }
-                let terms = parts.iter().filter_map(|part| match part {
-                    StrPart::Term(term) => Some(term),
-                    _ => None,
-                });
-                let singles: Vec<bool> = terms.map(|term| self.term(term, bound)).collect();
-                singles.iter().all(|single| *single)
-            }
+            Term::Str(format, parts) => self.text(*format, parts, bound),
             Term::Arr(inner) => {
                 if let Some(inner) = inner {
                     self.term(inner, bound);
@@ -256,11 +246,7 @@ impl Reader {
             Term::Path(start, path) => self.path(start, &path.0, bound),
             Term::Fold(kind, list, pattern, parts) => {
                 self.term(list, bound);
-                let count = bound.len();
-                names(pattern, bound);
-                let singles: Vec<bool> = parts.iter().map(|part| self.term(part, bound)).collect();
-                bound.truncate(count);
-                *kind == "reduce" && singles.iter().all(|single| *single)
+                self.fold(pattern, parts, bound) && *kind == "reduce"
             }
             Term::Label(_, inner) => {
                 self.term(inner, bound);
@@ -283,6 +269,33 @@ impl Reader {
                 false
             }
         }
+    }
+
+    /// Reads a text with terms in it.
+    fn text<'t>(
+        &mut self,
+        format: Option<&'t str>,
+        parts: &[StrPart<&'t str, Query<'t>>],
+        bound: &mut Vec<&'t str>,
+    ) -> bool {
+        if let Some(format) = format.filter(|format| !["@text", "@json", "@base64", "@uri"].contains(format)) {
+            self.differ(format!("`{format}` may write another text"));
+        }
+        let terms = parts.iter().filter_map(|part| match part {
+            StrPart::Term(term) => Some(term),
+            _ => None,
+        });
+        let singles: Vec<bool> = terms.map(|term| self.term(term, bound)).collect();
+        singles.iter().all(|single| *single)
+    }
+
+    /// Reads the parts of `reduce` or `foreach`, in which the pattern binds its names.
+    fn fold<'t>(&mut self, pattern: &Pattern<&'t str>, parts: &[Query<'t>], bound: &mut Vec<&'t str>) -> bool {
+        let count = bound.len();
+        names(pattern, bound);
+        let singles: Vec<bool> = parts.iter().map(|part| self.term(part, bound)).collect();
+        bound.truncate(count);
+        singles.iter().all(|single| *single)
     }
 
     fn definition<'t>(&mut self, definition: &Def<&'t str, Query<'t>>, bound: &mut Vec<&'t str>) {
