@@ -57,12 +57,12 @@ fn remove_marks(path: &Path) {
 
 #[test]
 fn imported_flows_give_the_outputs_of_their_sources() {
-    run_cases("cases.yaml", false, 28);
+    run_cases("cases.yaml", false, 31);
 }
 
 #[test]
 fn flows_with_marks_give_the_outputs_of_their_sources_where_they_agree() {
-    run_cases("marked.cases.yaml", true, 9);
+    run_cases("marked.cases.yaml", true, 13);
 }
 
 #[test]

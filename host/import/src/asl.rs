@@ -35,7 +35,7 @@ use crate::{
     expr::{Term, binding},
     report::{At, Report, Verdict},
     scope::{Env, Exit, Scope},
-    walk::{self, Machine, Parts, Target},
+    walk::{self, Machine, Parts, Target, Transition},
 };
 
 /// Greatest number of passes of a cycle: a state machine ends after 25,000 events, so the flow never ends before it.
@@ -125,7 +125,9 @@ impl Asl {
             if exit.env.data.len() > LONG {
                 asl.materialize(&mut exit);
             }
-            asl.state(scope, &states[machine.names[state]], &places[state], exit)
+            let at = &places[state];
+            let ways = asl.state(scope, &states[machine.names[state]], at, exit).into_iter();
+            ways.map(|(target, exit)| Transition { target, exit, at: at.clone() }).collect()
         })
         .map(|exit| exit.env.data)
     }

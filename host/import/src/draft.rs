@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, ops::Range};
 
+use flowcell_flow::limits;
 use serde_json::{Map, Value, json};
 
 use crate::names::Names;
@@ -18,6 +19,8 @@ pub(crate) struct Node {
     pub(crate) input: Map<String, Value>,
     pub(crate) grants: Option<Value>,
     pub(crate) policy: Map<String, Value>,
+    /// True if the first edge that fires runs the node, and cancels the other ways to it.
+    pub(crate) is_race: bool,
     /// Ids of the nodes in its body.
     pub(crate) body: Option<Vec<String>>,
     pub(crate) body_output: Option<Value>,
@@ -71,6 +74,8 @@ pub(crate) struct Draft {
     pub(crate) names: Names,
     pub(crate) nodes: Vec<Node>,
     pub(crate) edges: Vec<Edge>,
+    /// Bytes of the source that stand in the flow once for each use of their name.
+    pub(crate) copied: usize,
     /// Members of `flow`, beside its name and its marks.
     pub(crate) head: Map<String, Value>,
     /// Texts of the source for people, written as comments at the top.
@@ -85,6 +90,11 @@ impl Draft {
         if !self.edges.iter().rev().take(NEAR).any(|other| *other == edge) {
             self.edges.push(edge);
         }
+    }
+
+    /// Returns true if the flow has more nodes than a flow may have, so that the import is refused.
+    pub(crate) fn is_full(&self) -> bool {
+        self.nodes.len() > limits::NODES || self.edges.len() > limits::EDGES || self.copied > limits::DOCUMENT_BYTES
     }
 
     /// Returns the ids of the nodes in a range that no other node of the range owns.

@@ -145,19 +145,49 @@ struct Import {
     cases: Vec<cases::Case>,
 }
 
-/// Returns the number of members of all lists and objects under a key.
-fn steps(document: &Value, key: &str) -> usize {
+/// Returns the number of members of all lists and objects under some keys.
+fn steps(document: &Value, keys: &[&str]) -> usize {
     match document {
-        Value::Array(items) => items.iter().map(|item| steps(item, key)).sum(),
+        Value::Array(items) => items.iter().map(|item| steps(item, keys)).sum(),
         Value::Object(members) => members
             .iter()
             .map(|(name, member)| {
                 let own = member.as_array().map(Vec::len).or_else(|| member.as_object().map(Map::len));
-                steps(member, key) + own.filter(|_| name == key).unwrap_or(0)
+                steps(member, keys) + own.filter(|_| keys.contains(&name.as_str())).unwrap_or(0)
             })
             .sum(),
         _ => 0,
     }
+}
+
+/// Checks the number of steps of a workflow before it is imported.
+fn check_steps(document: &Value, format: Format) -> Result<(), ImportError> {
+    let keys: &[&str] = match format {
+        Format::Asl => &["States"],
+        Format::N8n => &["nodes"],
+        Format::ServerlessWorkflow => &["do", "try", "branches"],
+    };
+    let count = steps(document, keys);
+    if count > limits::NODES {
+        let message = format!("the workflow has {count} steps; the limit is {}", limits::NODES);
+        return Err(ImportError::new(message, "split the workflow"));
+    }
+    Ok(())
+}
+
+/// Checks the size of a flow. A format stops to write one that is full.
+fn check_draft(draft: &Draft) -> Result<(), ImportError> {
+    for (count, most, word) in [
+        (draft.nodes.len(), limits::NODES, "nodes"),
+        (draft.edges.len(), limits::EDGES, "edges"),
+        (draft.copied, limits::DOCUMENT_BYTES, "bytes"),
+    ] {
+        if count > most {
+            let message = format!("the flow would have more than {most} {word}, which is the limit");
+            return Err(ImportError::new(message, "split the workflow"));
+        }
+    }
+    Ok(())
 }
 
 /// Imports a workflow. `name` is the name of the flow, which is changed if it is not valid. `format` is the format of the
@@ -175,16 +205,7 @@ pub fn import(text: &str, name: &str, format: Option<Format>) -> Result<Imported
     let Value::Object(members) = &document else {
         return Err(ImportError::new("the file is not an object", "export the whole workflow"));
     };
-    let key = match format {
-        Format::Asl => "States",
-        Format::N8n => "nodes",
-        Format::ServerlessWorkflow => "do",
-    };
-    let count = steps(&document, key);
-    if count > limits::NODES {
-        let message = format!("the workflow has {count} steps; the limit is {}", limits::NODES);
-        return Err(ImportError::new(message, "split the workflow"));
-    }
+    check_steps(&document, format)?;
     let name = if is_flow_name(name) { name.to_owned() } else { names::cleaned(name, "imported") };
     let mut import = match format {
         Format::Asl => asl::import(members),
@@ -192,14 +213,7 @@ pub fn import(text: &str, name: &str, format: Option<Format>) -> Result<Imported
         Format::ServerlessWorkflow => serverless::import(members),
     };
     let draft = &mut import.draft;
-    for (count, most, word) in
-        [(draft.nodes.len(), limits::NODES, "nodes"), (draft.edges.len(), limits::EDGES, "edges")]
-    {
-        if count > most {
-            let message = format!("the flow would have {count} {word}; the limit is {most}");
-            return Err(ImportError::new(message, "split the workflow"));
-        }
-    }
+    check_draft(draft)?;
     let head = format!("Imported from {}. `flowcell help import` explains the key `approximated`.", format.title());
     draft.comments.insert(0, head);
     let marks = import.report.marks.len() + draft.nodes.iter().map(|node| node.marks.len()).sum::<usize>();

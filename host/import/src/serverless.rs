@@ -11,18 +11,26 @@
 //! |---|---|
 //! | head | the members of the document beside its tasks |
 //! | tasks | tasks, and what all tasks have |
+//! | switch, fork | the tasks of these names |
 //! | calls | HTTP requests and waits |
-//! | bodies | tasks with bodies: `for`, `fork` and `try` |
+//! | functions | calls of functions in `use` |
+//! | bodies | the bodies of tasks, and `for` |
+//! | catch, retry | `try`, and its retry policies |
 //! | query | values with expressions |
 //! | jq | reads expressions |
 //! | duration | durations |
 
 mod bodies;
 mod calls;
+mod catch;
 mod duration;
+mod fork;
+mod functions;
 mod head;
 mod jq;
 mod query;
+mod retry;
+mod switch;
 mod tasks;
 
 use std::collections::HashMap;
@@ -41,6 +49,8 @@ use crate::{
 
 /// Greatest number of passes of a cycle, which is that of flows. The source has no limit.
 const MAX_PASSES: u32 = 1_000_000;
+/// Greatest number of functions that call each other.
+const CALLS: usize = 8;
 /// Name of the variable that has the context.
 const CONTEXT: &str = "context";
 
@@ -54,8 +64,12 @@ struct Serverless<'d> {
     assigned: Vec<String>,
     /// True if the first task exports the context, so that every other task reads an exported one.
     is_exported: bool,
-    /// Ends of the workflow by `then: end`.
+    /// Ends by `then: end` of the workflow, or of the innermost body.
     ends: Vec<Exit>,
+    /// True if a task may end the workflow.
+    may_end: bool,
+    /// The functions that are being written.
+    calls: Vec<String>,
     /// Nesting of bodies.
     depth: usize,
     document: &'d Map<String, Value>,
@@ -78,6 +92,8 @@ pub(crate) fn import(document: &Map<String, Value>) -> Import {
         assigned: if has_exports { vec![CONTEXT.to_owned()] } else { Vec::new() },
         is_exported: first.is_some_and(|task| task.pointer("/export/as").is_some() && task.get("if").is_none()),
         ends: Vec::new(),
+        may_end: true,
+        calls: Vec::new(),
         depth: 0,
         document,
     };
@@ -124,6 +140,13 @@ impl Serverless<'_> {
         self.report.settle_flow();
     }
 
+    /// Returns a copy of a member of `use`. The flow is full if there are too many.
+    fn used(&mut self, kind: &str, name: &str) -> Option<Value> {
+        let value = self.uses.get(kind)?.get(name)?.clone();
+        self.draft.copied += value.to_string().len();
+        Some(value)
+    }
+
     /// Refuses the keys of an object that are not known.
     fn check_keys(&mut self, value: &Value, known: &[&str], at: &At) {
         for key in value.as_object().into_iter().flat_map(Map::keys).filter(|key| !known.contains(&key.as_str())) {
@@ -167,9 +190,10 @@ impl Serverless<'_> {
                 None
             }
             "for" => bodies::for_each(self, task, exit),
-            "fork" => bodies::fork(self, task, exit),
-            "try" => return bodies::attempt(self, task, exit),
+            "fork" => fork::fork(self, task, exit),
+            "try" => return catch::attempt(self, task, exit),
             "call" if members["call"] == "http" => Some(calls::request(self, task, exit)),
+            "call" => functions::call(self, task, exit),
             _ => {
                 calls::missing(self, task, &mut exit);
                 Some(exit)

@@ -45,11 +45,23 @@ pub(crate) trait Parts {
     fn parts(&mut self) -> (&mut Draft, &mut Report);
 }
 
-/// Writes a state. Returns its transitions, each with the end of the way to it.
-pub(crate) type Write<'w, P> = &'w mut dyn FnMut(&mut P, &Scope<'_>, usize, Exit) -> Vec<(Target, Exit)>;
+/// One way out of a state.
+pub(crate) struct Transition {
+    pub(crate) target: Target,
+    /// The end of the way to the target.
+    pub(crate) exit: Exit,
+    /// The place in the source of the state, or of the key that names the target.
+    pub(crate) at: At,
+}
+
+/// Writes a state. Returns its transitions.
+pub(crate) type Write<'w, P> = &'w mut dyn FnMut(&mut P, &Scope<'_>, usize, Exit) -> Vec<Transition>;
 
 /// The ways through a machine, as far as they are written.
-struct Ways {
+struct Ways<'w> {
+    machine: &'w Machine<'w>,
+    scope: &'w Scope<'w>,
+    order: &'w Order,
     /// Ends that lead to a state without a join.
     arrived: HashMap<usize, Exit>,
     /// States with a join that an end leads to.
@@ -59,7 +71,7 @@ struct Ways {
 }
 
 /// Writes the states of a machine, whose places in the source are `places`. Returns the end of the machine; `None` if it
-/// never ends with success.
+/// never ends with success, or if the flow is full.
 pub(crate) fn machine<P: Parts>(
     import: &mut P,
     machine: &Machine<'_>,
@@ -80,18 +92,20 @@ pub(crate) fn machine<P: Parts>(
     if order.has_cycle() {
         draft.head.insert("maxPasses".into(), machine.max_passes.into());
     }
-    let mut ways = Ways { arrived: [(machine.first, start)].into(), joined: HashSet::new(), ends: Vec::new() };
+    let arrived = [(machine.first, start)].into();
+    let mut ways = Ways { machine, scope: &scope, order: &order, arrived, joined: HashSet::new(), ends: Vec::new() };
     for state in &order.states {
-        let at = &places[*state];
-        let Some(mut exit) = enter(import.parts().0, &scope, *state, &mut ways) else {
+        if import.parts().0.is_full() {
+            return None;
+        }
+        let Some(mut exit) = ways.enter(import.parts().0, *state) else {
             let why = "no transition that was imported leads to it, so it is left out";
-            import.parts().1.mark_flow(Verdict::Refused, at, "state", why);
+            import.parts().1.mark_flow(Verdict::Refused, &places[*state], "state", why);
             continue;
         };
         machine.names[*state].clone_into(&mut exit.env.state);
-        for (target, exit) in write(import, &scope, *state, exit) {
-            let is_cut = matches!(target, Target::State(to) if order.is_into_middle(*state, to));
-            lead(import.parts(), machine, &scope, is_cut, target, exit, &mut ways, at);
+        for transition in write(import, &scope, *state, exit) {
+            ways.lead(import.parts(), *state, transition);
         }
     }
     let reached: HashSet<usize> = order.states.iter().copied().collect();
@@ -102,59 +116,52 @@ pub(crate) fn machine<P: Parts>(
     join(import.parts().0, &scope, ways.ends, prefix)
 }
 
-/// Returns the beginning of a state, behind its join if it has one; `None` if no way leads to it.
-fn enter(draft: &mut Draft, scope: &Scope<'_>, state: usize, ways: &mut Ways) -> Option<Exit> {
-    let arrived = ways.arrived.remove(&state);
-    let Some(id) = scope.joins.get(&state) else { return arrived };
-    if arrived.is_none() && !ways.joined.contains(&state) {
-        return None;
+impl Ways<'_> {
+    /// Returns the beginning of a state, behind its join if it has one; `None` if no way leads to it.
+    fn enter(&mut self, draft: &mut Draft, state: usize) -> Option<Exit> {
+        let arrived = self.arrived.remove(&state);
+        let Some(id) = self.scope.joins.get(&state) else { return arrived };
+        if arrived.is_none() && !self.joined.contains(&state) {
+            return None;
+        }
+        // Only the first state has an end that was not led to its join.
+        let begins = arrived.as_ref().is_some_and(|start| start.from.is_none());
+        if let Some(start) = arrived.filter(|_| !begins) {
+            self.scope.lead_to_join(draft, start, id);
+        }
+        draft.nodes.push(Node::value(id, self.scope.join_value(begins)));
+        let from = Some((id.clone(), On::Success));
+        Some(Exit { from, env: self.scope.behind(id), carries: self.scope.assigned.is_empty() })
     }
-    // Only the first state has an end that was not led to its join.
-    let begins = arrived.as_ref().is_some_and(|start| start.from.is_none());
-    if let Some(start) = arrived.filter(|_| !begins) {
-        scope.lead_to_join(draft, start, id);
-    }
-    draft.nodes.push(Node::value(id, scope.join_value(begins)));
-    let from = Some((id.clone(), On::Success));
-    Some(Exit { from, env: scope.behind(id), carries: scope.assigned.is_empty() })
-}
 
-/// Leads the end of a state to the target of its transition.
-#[expect(clippy::too_many_arguments, reason = "the parts of one transition")]
-fn lead(
-    (draft, report): (&mut Draft, &mut Report),
-    machine: &Machine<'_>,
-    scope: &Scope<'_>,
-    is_cut: bool,
-    target: Target,
-    mut exit: Exit,
-    ways: &mut Ways,
-    at: &At,
-) {
-    let key = machine.transition;
-    match target {
-        Target::End => ways.ends.push(exit),
-        Target::State(_) if is_cut => {
-            let why = "this transition leads into the middle of a cycle; move the beginning of the cycle";
-            report.note(Verdict::Refused, at, key, why);
-            exit.refuse(draft, report, "into_cycle", key);
-        }
-        Target::State(to) => match scope.joins.get(&to) {
-            Some(id) => {
-                scope.lead_to_join(draft, exit, id);
-                ways.joined.insert(to);
+    /// Leads the end of a state to the target of a transition.
+    fn lead(&mut self, (draft, report): (&mut Draft, &mut Report), state: usize, transition: Transition) {
+        let Transition { target, mut exit, at } = transition;
+        let key = self.machine.transition;
+        match target {
+            Target::End => self.ends.push(exit),
+            Target::State(to) if self.order.is_into_middle(state, to) => {
+                let why = "this transition leads into the middle of a cycle; move the beginning of the cycle";
+                report.note(Verdict::Refused, &at, key, why);
+                exit.refuse(draft, report, "into_cycle", key);
             }
-            None => _ = ways.arrived.insert(to, exit),
-        },
-        Target::NoMatch => {
-            let id = draft.names.fresh("no_match");
-            let input = json!({ "message": "no rule of the state holds", "code": "States.NoChoiceMatched" });
-            exit.push(draft, Node::new(&id, "control.fail", input));
-        }
-        Target::Missing(name) => {
-            let why = format!("the state {} does not exist", Value::from(name));
-            report.note(Verdict::Refused, at, key, &why);
-            exit.refuse(draft, report, "missing_state", key);
+            Target::State(to) => match self.scope.joins.get(&to) {
+                Some(id) => {
+                    self.scope.lead_to_join(draft, exit, id);
+                    self.joined.insert(to);
+                }
+                None => _ = self.arrived.insert(to, exit),
+            },
+            Target::NoMatch => {
+                let id = draft.names.fresh("no_match");
+                let input = json!({ "message": "no rule of the state holds", "code": "States.NoChoiceMatched" });
+                exit.push(draft, Node::new(&id, "control.fail", input));
+            }
+            Target::Missing(name) => {
+                let why = format!("the state {} does not exist", Value::from(name));
+                report.note(Verdict::Refused, &at, key, &why);
+                exit.refuse(draft, report, "missing_state", key);
+            }
         }
     }
 }

@@ -56,6 +56,10 @@ fn node(text: &mut String, node: &Node) {
     if !node.marks.is_empty() {
         members.insert("approximated".into(), marks_value(&node.marks));
     }
+    if node.is_race {
+        members.insert("join".into(), "any".into());
+        members.insert("cancelRest".into(), true.into());
+    }
     if !node.input.is_empty() {
         members.insert("input".into(), node.input.clone().into());
     }

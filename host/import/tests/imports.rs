@@ -65,7 +65,7 @@ fn sources_give_the_expected_flows() {
     let mut wrong = Vec::new();
     for format in ["asl", "n8n", "serverless"] {
         let sources = sources(format);
-        assert!(sources.len() >= 7, "{format}: {}", sources.len());
+        assert!(sources.len() >= 16, "{format}: {}", sources.len());
         for path in sources {
             let imported = imported(&path);
             let shown = path.display();
@@ -234,6 +234,45 @@ fn large_expressions_are_refused_by_the_import_and_not_by_the_check() {
         length(source);
         let marks = import(&source.to_string(), "large", None).unwrap().marks;
         assert!(marks > 0, "the source {number} has no mark");
+    }
+}
+
+/// Sources whose flows would be so large that the import could not write them in any time. It stops at the limit.
+#[test]
+fn huge_sources_are_refused_with_the_limit() {
+    let workflow = |tasks: serde_json::Value, functions: serde_json::Value| serde_json::json!({ "document": { "dsl": "1.0.3" }, "use": { "functions": functions }, "do": tasks });
+    let mut forks = serde_json::json!({ "set": {} });
+    let mut machine = serde_json::json!({ "Type": "Succeed" });
+    for _ in 0..9 {
+        let branches: Vec<_> = (0..3).map(|number| serde_json::json!({ format!("b{number}"): forks })).collect();
+        forks = serde_json::json!({ "fork": { "branches": branches } });
+    }
+    for _ in 0..7 {
+        let branch = serde_json::json!({ "StartAt": "A", "States": { "A": machine } });
+        machine = serde_json::json!({ "Type": "Parallel", "Branches": vec![branch; 4], "End": true });
+    }
+    // Each function calls the next one ten times.
+    let calls = |name: String| -> serde_json::Value {
+        (0..10).map(|number| serde_json::json!({ format!("c{number}"): { "call": name } })).collect()
+    };
+    let mut functions = serde_json::Map::new();
+    for level in 0..8 {
+        functions.insert(format!("f{level}"), serde_json::json!({ "do": calls(format!("f{}", level + 1)) }));
+    }
+    let large = serde_json::json!({ "f": { "set": { "x": "x".repeat(1_000_000) } } });
+    let many: Vec<_> = (0..9_000).map(|number| serde_json::json!({ format!("c{number}"): { "call": "f" } })).collect();
+    let tried: Vec<_> = (0..10_001).map(|number| serde_json::json!({ format!("t{number}"): { "set": {} } })).collect();
+    let sources = [
+        (workflow(serde_json::json!([{ "a": forks }]), serde_json::Value::Null), "limit is 10000"),
+        (serde_json::json!({ "StartAt": "A", "States": { "A": machine } }), "limit is 10000"),
+        (workflow(calls("f0".into()), functions.into()), "more than 10000 nodes"),
+        (workflow(many.into(), large), "more than 4194304 bytes"),
+        (workflow(serde_json::json!([{ "a": { "try": tried } }]), serde_json::Value::Null), "limit is 10000"),
+    ];
+    for (source, expected) in sources {
+        let error = import(&source.to_string(), "huge", None).unwrap_err();
+        assert!(error.message.contains(expected), "{error}");
+        assert_eq!(error.help, "split the workflow");
     }
 }
 

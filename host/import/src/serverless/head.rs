@@ -86,7 +86,9 @@ fn components(import: &mut Serverless<'_>, uses: &Value, at: &At) {
     for key in uses.as_object().into_iter().flat_map(serde_json::Map::keys) {
         let at = at.join(key);
         match key.as_str() {
-            "errors" | "timeouts" => import.report.exact(&at, key, None, "they stand where they are named"),
+            "errors" | "timeouts" | "functions" | "retries" => {
+                import.report.exact(&at, key, None, "they stand where they are named")
+            }
             "secrets" | "authentications" => {
                 let why = "store them with `flowcell secret set`, and name them in `grants.secrets`";
                 import.report.mark_flow(Verdict::Refused, &at, key, why);

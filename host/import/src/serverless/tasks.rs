@@ -4,17 +4,14 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    CONTEXT, MAX_PASSES, Serverless, duration, jq,
-    query::{self, Query},
-};
+use super::{CONTEXT, MAX_PASSES, Serverless, duration, jq, query, switch};
 use crate::{
     draft::{Node, On},
-    expr::{Term, escaped, quoted},
+    expr::{Term, escaped},
     names::{cleaned, error_code},
     report::{At, Verdict},
     scope::{Env, Exit, Scope},
-    walk::{self, Machine, Target},
+    walk::{self, Machine, Target, Transition},
 };
 
 /// The keys that tell the kind of a task.
@@ -30,6 +27,15 @@ pub(super) struct Task<'t> {
     pub(super) kind: &'t str,
     pub(super) members: &'t Map<String, Value>,
     pub(super) at: &'t At,
+}
+
+/// A way out of a task.
+pub(super) struct Way<'t> {
+    /// The directive; `None` to go on with the next task.
+    pub(super) then: Option<&'t Value>,
+    /// The place of the directive.
+    pub(super) at: At,
+    pub(super) exit: Exit,
 }
 
 impl Serverless<'_> {
@@ -72,41 +78,32 @@ impl Serverless<'_> {
         };
         let places: Vec<At> = items.iter().enumerate().map(|(index, (name, _))| at.join(index).join(name)).collect();
         walk::machine(self, &machine, prefix, start, &places, &mut |import, scope, position, exit| {
-            let (ways, at) = (import.task(items[position].1, &places[position], exit), &places[position]);
-            let ways = ways
-                .into_iter()
-                .filter_map(|(directive, exit)| import.directed(directive, position, &scope.index, exit, at));
-            ways.collect()
+            let ways = import.task(items[position].1, &places[position], exit).into_iter();
+            ways.filter_map(|way| import.directed(way, position, &scope.index)).collect()
         })
     }
 
-    /// Returns the target of a directive. Leads `end` to the end of the workflow.
-    fn directed(
-        &mut self,
-        directive: Option<&Value>,
-        position: usize,
-        index: &HashMap<&str, usize>,
-        mut exit: Exit,
-        at: &At,
-    ) -> Option<(Target, Exit)> {
-        if directive.is_some() {
-            self.report.exact(&at.join("then"), "then", None, "an edge");
+    /// Returns the transition of a directive. Leads `end` to the end of the workflow.
+    fn directed(&mut self, way: Way<'_>, position: usize, index: &HashMap<&str, usize>) -> Option<Transition> {
+        let Way { then, at, mut exit } = way;
+        if then.is_some() {
+            self.report.exact(&at, "then", None, "an edge");
         }
-        if directive.and_then(Value::as_str) != Some("end") {
-            return Some((target(directive, position, index), exit));
+        if then.and_then(Value::as_str) != Some("end") {
+            return Some(Transition { target: target(then, position, index), exit, at });
         }
-        if self.depth == 0 {
+        if self.may_end {
             self.ends.push(exit);
         } else {
-            let why = "the workflow cannot end inside a body of a loop, a fork or a `try`";
-            self.report.note(Verdict::Refused, &at.join("then"), "end", why);
-            exit.refuse(&mut self.draft, &mut self.report, "end_in_body", "end");
+            let why = "the workflow cannot end inside a fork; raise an error, or end it behind the fork";
+            self.report.note(Verdict::Refused, &at, "end", why);
+            exit.refuse(&mut self.draft, &mut self.report, "end_in_fork", "end");
         }
         None
     }
 
-    /// Writes a task. Returns its directives, each with the end of the way to it.
-    fn task<'t>(&mut self, members: &'t Map<String, Value>, at: &At, mut exit: Exit) -> Vec<(Option<&'t Value>, Exit)> {
+    /// Writes a task. Returns its ways out.
+    pub(super) fn task<'t>(&mut self, members: &'t Map<String, Value>, at: &At, mut exit: Exit) -> Vec<Way<'t>> {
         let name = exit.env.state.clone();
         let id = self.draft.names.fresh(&cleaned(&name, "task"));
         let kinds: Vec<&str> = KINDS.into_iter().filter(|kind| members.contains_key(*kind)).collect();
@@ -123,20 +120,20 @@ impl Serverless<'_> {
         let task = Task { id: &id, kind, members, at };
         self.common(&task);
         let mut ways = Vec::new();
+        let (then, at_then) = (members.get("then"), at.join("then"));
         if let Some(condition) = members.get("if") {
-            let skipped = self.condition(condition, &task, &mut exit);
-            ways.push((None, skipped));
+            let exit = self.condition(condition, &task, &mut exit);
+            ways.push(Way { then: None, at: at_then.clone(), exit });
         }
         self.input(&task, &mut exit);
-        let then = members.get("then");
         if kind == "switch" {
-            ways.extend(self.switch(&task, members, exit));
+            ways.extend(switch::switch(self, &task, members, exit));
             return ways;
         }
         let before = exit.env.clone();
-        for mut end in self.work(&task, exit) {
-            self.output(&task, &before, &mut end);
-            ways.push((then, end));
+        for mut exit in self.work(&task, exit) {
+            self.output(&task, &before, &mut exit);
+            ways.push(Way { then, at: at_then.clone(), exit });
         }
         ways
     }
@@ -281,73 +278,13 @@ impl Serverless<'_> {
         }
     }
 
-    /// Writes `switch`: a query gives the number of the first case that holds.
-    fn switch<'t>(
-        &mut self,
-        task: &Task<'_>,
-        members: &'t Map<String, Value>,
-        mut exit: Exit,
-    ) -> Vec<(Option<&'t Value>, Exit)> {
-        let Task { id, at, .. } = *task;
-        let (env, at_cases) = (exit.env.clone(), at.join("switch"));
-        for key in ["output", "export"] {
-            if members.contains_key(key) {
-                let why = "a switch hands its data on as they are; put it at the next task";
-                self.report.note(Verdict::Refused, &at.join(key), key, why);
-            }
-        }
-        let mut whole = Query { text: "\"none\"".into(), ..Default::default() };
-        let mut ways = vec![("none".to_owned(), members.get("then"))];
-        let mut texts = Vec::new();
-        let mut has_default = false;
-        for (number, (name, case)) in cases(&members["switch"]).enumerate() {
-            let at = at_cases.join(number).join(name);
-            let route = format!("case{}", number + 1);
-            self.check_keys(case, &["when", "then"], &at);
-            match case.get("when") {
-                Some(when) => {
-                    let query = query::field(self, when, &env, &at.join("when"));
-                    texts.push(format!("if {} then {} else ", query.text, Value::from(route.as_str())));
-                    whole.reads.extend(query.reads);
-                }
-                None if has_default => {
-                    self.report.note(Verdict::Refused, &at, "case", "only one case may have no condition");
-                }
-                None => {
-                    has_default = true;
-                    whole.text = Value::from(route.as_str()).to_string();
-                    ways.remove(0);
-                }
-            }
-            ways.push((route, case.get("then")));
-        }
-        if texts.is_empty() && !has_default || !members["switch"].is_array() {
-            self.report.note(Verdict::Refused, &at_cases, "switch", "it must be a list of cases");
-        }
-        whole.text = format!("{}{}{}", texts.concat(), whole.text, " end".repeat(texts.len()));
-        // A long chain of conditions is as deep as it is long.
-        if texts.len() > 60 {
-            whole = query::refused(self, "a switch may have 60 conditions here", &at_cases);
-        }
-        let mut node = query::node(self, id, whole, &env, &at_cases);
-        self.settle(task, &mut node);
-        exit.push(&mut self.draft, node);
-        let way = |(route, then): (String, Option<&'t Value>)| {
-            let mut way = exit.clone();
-            way.from = Some((id.to_owned(), On::When(format!("{id}.value == {}", quoted(&route)))));
-            way.env.vars.remove("input");
-            (then, way)
-        };
-        ways.into_iter().map(way).collect()
-    }
-
     /// Writes `raise`.
     pub(super) fn raise(&mut self, task: &Task<'_>, mut exit: Exit) {
         let Task { id, members, at, .. } = *task;
         let (env, at_error) = (exit.env.clone(), at.join("raise").join("error"));
         self.check_keys(&members["raise"], &["error"], &at.join("raise"));
         let error = members["raise"].get("error").cloned().unwrap_or_default();
-        let named = error.as_str().and_then(|name| self.uses.get("errors")?.get(name)).cloned();
+        let named = error.as_str().and_then(|name| self.used("errors", name));
         let mut error = named.unwrap_or(error);
         self.check_keys(&error, &["type", "status", "title", "detail", "instance"], &at_error);
         let kind = error.get("type").and_then(Value::as_str).map(str::to_owned);
@@ -401,7 +338,7 @@ fn single(item: &Value) -> Option<(&String, &Value)> {
 }
 
 /// Returns the cases of a switch with their names.
-fn cases(switch: &Value) -> impl Iterator<Item = (&String, &Value)> {
+pub(super) fn cases(switch: &Value) -> impl Iterator<Item = (&String, &Value)> {
     switch.as_array().into_iter().flatten().filter_map(single)
 }
 
