@@ -7,17 +7,28 @@
 //! |---|---|
 //! | nodes | the types of nodes |
 //! | fields | Edit Fields (Set) |
+//! | lists, merge, dates | nodes that change lists of items |
+//! | switch | Switch |
 //! | calls | requests, code, loops, and nodes that are not imported |
+//! | workflows | calls of other workflows |
+//! | failures | the settings of nodes, and their failures |
 //! | values | parameters with expressions |
-//! | conditions | the conditions of If, Filter and Switch |
+//! | conditions, old | the conditions of If, Filter and Switch, and those of old versions |
 //! | schedule | the intervals of the Schedule Trigger |
 
 mod calls;
 mod conditions;
+mod dates;
+mod failures;
 mod fields;
+mod lists;
+mod merge;
 mod nodes;
+mod old;
 mod schedule;
+mod switch;
 mod values;
+mod workflows;
 
 use std::collections::{HashMap, HashSet};
 
@@ -41,6 +52,8 @@ struct Port {
     from: Option<String>,
     /// True if there may be no items. Then the nodes behind do not run.
     may_be_empty: bool,
+    /// True if the nodes behind run when the node fails.
+    fails: bool,
 }
 
 /// A connection between two nodes.
@@ -68,6 +81,8 @@ struct N8n<'d> {
     fields: HashMap<usize, (String, &'static str)>,
     /// The innermost loop whose body has a node.
     loops: HashMap<usize, usize>,
+    /// Nodes that belong to another one, such as the models and tools of an agent.
+    parts: HashSet<usize>,
     /// Number of triggers.
     triggers: usize,
     depth: usize,
@@ -100,6 +115,7 @@ pub(crate) fn import(document: &Map<String, Value>) -> Import {
         ports: HashMap::new(),
         fields: HashMap::new(),
         loops: HashMap::new(),
+        parts: HashSet::new(),
         triggers: 0,
         depth: 0,
     };
@@ -138,6 +154,7 @@ impl<'d> N8n<'d> {
                 continue;
             };
             for kind in kinds.as_object().into_iter().flat_map(Map::keys).filter(|kind| *kind != "main") {
+                self.parts.insert(from);
                 let why = "connections of this kind have no counterpart; see `flowcell help agents`";
                 self.report.mark_flow(Verdict::Refused, &at.join(kind), kind, why);
             }
@@ -248,7 +265,7 @@ impl<'d> N8n<'d> {
                     self.parameters(node).and_then(|parameters| parameters.get("content")).and_then(Value::as_str);
                 self.draft.comments.push(text.unwrap_or_default().to_owned());
                 self.report.exact(&nodes.join(node), "stickyNote", None, "a comment");
-            } else if !runs.contains(&node) {
+            } else if !runs.contains(&node) && !self.parts.contains(&node) {
                 self.report.exact(
                     &nodes.join(node),
                     self.kind(node),
@@ -272,8 +289,11 @@ impl<'d> N8n<'d> {
         let ports = ends.iter().filter_map(|end| self.ports.get(end)).flatten();
         let lists = ports.filter_map(|port| Some((port.from.clone()?, port.list.clone())));
         let lists: Vec<_> = lists.filter(|(id, _)| !inner.contains(id)).collect();
+        let is_called = (0..self.nodes.len()).any(|node| self.kind(node) == "executeWorkflowTrigger");
         let outputs: Option<Value> = match lists.as_slice() {
             [] => None,
+            // Another flow that calls this one gets an object.
+            [(_, list)] if is_called => Some(json!({ "items": binding(&format!("{} | default([])", atom(list))) })),
             [(_, list)] => Some(binding(&format!("{} | default([])", atom(list)))),
             lists => Some(
                 lists
@@ -291,7 +311,7 @@ impl<'d> N8n<'d> {
     fn region(&mut self, order: &[usize]) {
         let mut bodies: HashSet<usize> = HashSet::new();
         for node in order {
-            if bodies.contains(node) || self.ports.contains_key(node) {
+            if bodies.contains(node) || self.ports.contains_key(node) || self.draft.is_full() {
                 continue;
             }
             if self.kind(*node) == "splitInBatches" {
@@ -302,6 +322,7 @@ impl<'d> N8n<'d> {
             } else {
                 self.node(*node);
             }
+            failures::always_output(self, *node);
             self.refuse_links_back(*node);
         }
     }
@@ -355,44 +376,8 @@ impl<'d> N8n<'d> {
 
     /// Adds the node of the flow that stands for a node: its notes, its settings, and its edges.
     pub(super) fn add(&mut self, node: usize, mut made: Node, sources: &[Port]) {
-        let (raw, at) = (self.nodes[node], pointer(node));
-        self.report.note(Verdict::Exact, &at, self.kind(node), &format!("`{}`", made.kind));
-        for (key, value) in raw.iter().filter(|(key, _)| !SILENT.contains(&key.as_str())) {
-            let at = at.join(key);
-            let is_off = *value == Value::Bool(false);
-            match key.as_str() {
-                "notes" => {
-                    made.comment = value.as_str().map(str::to_owned);
-                    self.report.note(Verdict::Exact, &at, key, "a comment");
-                }
-                "disabled" | "continueOnFail" | "retryOnFail" | "alwaysOutputData" | "executeOnce" if is_off => {}
-                // The caller has noted it.
-                "disabled" => {}
-                "executeOnce" => self.report.note(Verdict::Exact, &at, key, "only the first item"),
-                "onError" if *value == "stopWorkflow" => self.report.note(Verdict::Exact, &at, key, "the run fails"),
-                "retryOnFail" => {
-                    let number = |key: &str, default: u64| {
-                        raw.get(key).and_then(Value::as_u64).filter(|number| *number > 0).unwrap_or(default)
-                    };
-                    // The bounds are those of n8n, which takes the default for 0.
-                    let (tries, wait) =
-                        (number("maxTries", 3).clamp(2, 5), number("waitBetweenTries", 1_000).min(5_000));
-                    let retry = json!({ "maxAttempts": tries, "backoffMs": wait, "factor": 1,
-                        "maxBackoffMs": wait, "jitter": "none", "on": "any" });
-                    made.policy.insert("retry".into(), retry);
-                    self.report.note(Verdict::Exact, &at, key, "`policy.retry`");
-                }
-                "maxTries" | "waitBetweenTries" => {}
-                "credentials" => {
-                    let why = "store the credentials with `flowcell secret set`, and name them in `grants.secrets`";
-                    self.report.note(Verdict::Refused, &at, key, why);
-                }
-                "onError" | "continueOnFail" => {
-                    self.report.note(Verdict::Refused, &at, key, "write an error edge, or `policy.continueOnError`");
-                }
-                _ => self.report.note(Verdict::Refused, &at, key, "the key has no counterpart; see whether it matters"),
-            }
-        }
+        self.report.note(Verdict::Exact, &pointer(node), self.kind(node), &format!("`{}`", made.kind));
+        failures::settings(self, node, &mut made);
         self.report.settle(&mut made);
         self.connect(sources, &made.id);
         self.draft.nodes.push(made);
@@ -433,8 +418,11 @@ impl<'d> N8n<'d> {
     fn connect(&mut self, ports: &[Port], id: &str) {
         for port in ports {
             let Some(from) = &port.from else { continue };
-            let on =
-                if port.may_be_empty { On::When(format!("{} | length > 0", atom(&port.list))) } else { On::Success };
+            let on = match port.may_be_empty {
+                _ if port.fails => On::Error(None),
+                true => On::When(format!("{} | length > 0", atom(&port.list))),
+                false => On::Success,
+            };
             self.draft.edge(from, id, on);
         }
     }

@@ -6,7 +6,7 @@ use flowcell_flow::limits;
 use serde_json::{Map, Value, json};
 
 use super::{
-    N8n, Port, pointer,
+    N8n, Port, failures, pointer,
     values::{self, Place},
 };
 use crate::{
@@ -54,12 +54,10 @@ pub(super) fn request(n8n: &mut N8n<'_>, node: usize, parameters: &Map<String, V
         n8n.report.note(Verdict::Refused, &at.join("authentication"), "authentication", why);
         known.extend(["genericAuthType", "nodeCredentialType"]);
     }
-    n8n.options(parameters, &[], &at);
+    input.insert("timeoutMs".into(), request_options(n8n, parameters, &at).into());
     n8n.unknown(parameters, &known, &at);
     let why = "redirects are not followed; a text becomes `data`; a list becomes several items";
     n8n.report.note(Verdict::Approximated, &pointer(node), "httpRequest", why);
-    // A request waits five minutes for its answer.
-    input.insert("timeoutMs".into(), 300_000.into());
     let call = n8n.draft.names.fresh(&format!("{id}_call"));
     let mut inner = Node::new(&call, "http.request", input.into());
     inner.grants = Some(json!({ "http": [grant.unwrap_or_else(|| UNKNOWN.into())] }));
@@ -67,10 +65,35 @@ pub(super) fn request(n8n: &mut N8n<'_>, node: usize, parameters: &Map<String, V
     owner.body = Some(vec![call.clone()]);
     let body = format!("{call}.body");
     let output = format!("{body} if {body} is mapping or {body} is sequence else {{'data': {body}}}");
-    owner.body_output = Some(binding(&output));
+    failures::loop_outputs(n8n, node, &mut owner, &output);
     n8n.add(node, owner, sources);
     n8n.draft.nodes.push(inner);
-    n8n.single(node, &id, "items", format!("({id}.items | flatten(1))"), true);
+    failures::loop_ports(n8n, node, &id);
+}
+
+/// Reads the options of a request. Returns the time that it waits for its answer, in milliseconds.
+fn request_options(n8n: &mut N8n<'_>, parameters: &Map<String, Value>, at: &At) -> u64 {
+    let options = parameters.get("options");
+    let at_options = at.join("options");
+    if options.is_some_and(|options| options.get("pagination").is_some()) {
+        let why = "only the first page is read; write a `control.loop`, see `flowcell init --example pages`";
+        n8n.report.note(Verdict::Refused, &at_options.join("pagination"), "pagination", why);
+    }
+    let timeout = options.and_then(|options| options.get("timeout"));
+    n8n.options(parameters, &["pagination", "timeout"], at);
+    // A request waits five minutes for its answer.
+    let Some(timeout) = timeout else { return 300_000 };
+    match timeout.as_u64().filter(|millis| (1..=300_000).contains(millis)) {
+        Some(millis) => {
+            n8n.report.note(Verdict::Exact, &at_options.join("timeout"), "timeout", "`timeoutMs`");
+            millis
+        }
+        None => {
+            let why = "it must be a number of milliseconds up to 300,000; write `timeoutMs`";
+            n8n.report.note(Verdict::Refused, &at_options.join("timeout"), "timeout", why);
+            300_000
+        }
+    }
 }
 
 /// Converts the body of a request.
@@ -128,19 +151,23 @@ fn refused(n8n: &mut N8n<'_>, at: &At, construct: &str, why: &str) -> Term {
 pub(super) fn code(n8n: &mut N8n<'_>, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
     let at = pointer(node).join("parameters");
     let is_script = parameters.get("language").is_none_or(|language| language == "javaScript");
-    let Some(code) = parameters.get("jsCode").and_then(Value::as_str).filter(|_| is_script) else {
+    // The node Function is the Code of old versions.
+    let key = if n8n.kind(node) == "function" { "functionCode" } else { "jsCode" };
+    let Some(code) = parameters.get(key).and_then(Value::as_str).filter(|_| is_script) else {
         return missing(n8n, node, list, sources);
     };
-    n8n.unknown(parameters, &["mode", "language", "jsCode"], &at);
+    n8n.unknown(parameters, &["mode", "language", key], &at);
     let why =
         "the script has `$input`, `$json` and `items`, and no other names of n8n; it has no network and no modules";
-    n8n.report.note(Verdict::Approximated, &at.join("jsCode"), "jsCode", why);
+    n8n.report.note(Verdict::Approximated, &at.join(key), key, why);
     let for_each = parameters.get("mode") == Some(&"runOnceForEachItem".into());
     let id = n8n.fresh(node);
     let source = script(code, for_each);
     let input = json!({ "source": source, "inputs": { "items": binding(list) } });
-    n8n.add(node, Node::new(&id, "script.run", input), sources);
-    n8n.single(node, &id, "result", format!("{id}.result"), true);
+    let mut made = Node::new(&id, "script.run", input);
+    failures::go_on(n8n, node, &mut made);
+    n8n.add(node, made, sources);
+    failures::whole_ports(n8n, node, &id, format!("{id}.result"));
 }
 
 /// Returns the nodes that the loop's own output leads to, in their order.
@@ -190,8 +217,13 @@ pub(super) fn batches(n8n: &mut N8n<'_>, node: usize, body: &[usize]) -> bool {
     let input = json!({ "list": binding(&list), "batchSize": size, "concurrency": 1 });
     let owner = n8n.draft.nodes.len();
     n8n.add(node, Node::new(&id, "control.foreach", input), &sources);
-    let start = Port { list: format!("{id}.item"), from: None, may_be_empty: false };
-    let done = Port { list: format!("({id}.items | flatten(1))"), from: Some(id.clone()), may_be_empty: true };
+    let start = Port { list: format!("{id}.item"), from: None, may_be_empty: false, fails: false };
+    let done = Port {
+        list: format!("({id}.items | default([]) | flatten(1))"),
+        from: Some(id.clone()),
+        may_be_empty: true,
+        fails: false,
+    };
     let mut ports = vec![done.clone(), done];
     ports[output] = start;
     n8n.ports.insert(node, ports.clone());
@@ -209,7 +241,7 @@ pub(super) fn batches(n8n: &mut N8n<'_>, node: usize, body: &[usize]) -> bool {
         n8n.draft.nodes[owner].body = Some(ids);
     }
     n8n.draft.nodes[owner].body_output = Some(binding(&output_list));
-    ports[output] = Port { list: "[]".into(), from: None, may_be_empty: true };
+    ports[output] = Port { list: "[]".into(), from: None, may_be_empty: true, fails: false };
     n8n.ports.insert(node, ports);
     true
 }
@@ -244,9 +276,9 @@ fn led_back(n8n: &mut N8n<'_>, node: usize, owner: usize) -> String {
 /// Writes a scope with a node that fails, in the place of a node that is not imported.
 pub(super) fn missing(n8n: &mut N8n<'_>, node: usize, list: &str, sources: &[Port]) {
     let kind = n8n.nodes[node].get("type").and_then(Value::as_str).unwrap_or_default();
-    let hint = match n8n.kind(node) {
+    let hint = match kind.rsplit('.').next().unwrap_or_default() {
         "executeWorkflow" => "import the other workflow, and call it with `control.subflow`",
-        "respondToWebhook" => "a webhook answers with the id of the run; remove the node, or write a request",
+        "agent" | "chainLlm" => "write an `agent.run`, and give it its model and its tools; see `flowcell help agents`",
         _ => "replace the node by nodes that give a list of items",
     };
     let at = pointer(node);
@@ -265,7 +297,7 @@ pub(super) fn missing(n8n: &mut N8n<'_>, node: usize, list: &str, sources: &[Por
     n8n.fields.insert(node, (id.clone(), ""));
     let outputs =
         n8n.outgoing[node].iter().map(|link| n8n.links[*link].output).max().map_or(1, |most| most.min(63) + 1);
-    let port = Port { list: id.clone(), from: Some(id), may_be_empty: true };
+    let port = Port { list: id.clone(), from: Some(id), may_be_empty: true, fails: false };
     n8n.ports.insert(node, vec![port; outputs]);
 }
 

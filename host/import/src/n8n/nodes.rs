@@ -3,12 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    N8n, Port, calls, conditions, fields, pointer, schedule,
+    N8n, Port, calls, conditions, dates, fields, lists, merge, old, pointer, schedule, switch,
     values::{self, Place},
+    workflows,
 };
 use crate::{
     draft::{Node, On},
-    expr::{REFUSED, Term, atom, binding, bounded},
+    expr::{REFUSED, Term, binding, bounded},
     report::{At, Verdict},
 };
 
@@ -31,28 +32,41 @@ impl N8n<'_> {
             "set" => fields::set(self, node, parameters, &list, &sources),
             "if" => self.branch(node, parameters, &list, &sources, 2),
             "filter" => self.branch(node, parameters, &list, &sources, 1),
-            "switch" if parameters.contains_key("rules") => self.switch(node, parameters, &list, &sources),
-            "merge" => self.merge(node, parameters),
-            "limit" => self.limit(node, parameters, &list, &sources),
-            "aggregate" => self.aggregate(node, parameters, &list, &sources),
+            "switch" => switch::switch(self, node, parameters, &list, &sources),
+            "merge" => merge::merge(self, node, parameters),
+            "limit" => lists::limit(self, node, parameters, &list, &sources),
+            "aggregate" => lists::aggregate(self, node, parameters, &list, &sources),
+            "sort" => lists::sort(self, node, parameters, &list, &sources),
+            "splitOut" => lists::split_out(self, node, parameters, &list, &sources),
+            "removeDuplicates" => lists::unique(self, node, parameters, &list, &sources),
+            "dateTime" => dates::date(self, node, parameters, &list, &sources),
+            "executeWorkflow" => workflows::call(self, node, parameters, &list, &sources),
+            "respondToWebhook" => self.respond(node, &list, &sources),
             "wait" => self.wait(node, parameters, &list, &sources),
             "stopAndError" => self.stop(node, parameters, &list, &sources),
             "httpRequest" => calls::request(self, node, parameters, &list, &sources),
-            "code" => calls::code(self, node, parameters, &list, &sources),
+            "code" | "function" => calls::code(self, node, parameters, &list, &sources),
             _ => calls::missing(self, node, &list, &sources),
         }
     }
 
     /// Sets the only output of a node: the list in a member of the flow node's output.
     pub(super) fn single(&mut self, node: usize, id: &str, member: &'static str, list: String, may_be_empty: bool) {
-        self.ports.insert(node, vec![Port { list, from: Some(id.to_owned()), may_be_empty }]);
+        self.ports.insert(node, vec![Port { list, from: Some(id.to_owned()), may_be_empty, fails: false }]);
         self.fields.insert(node, (id.to_owned(), member));
     }
 
-    fn hand_on(&mut self, node: usize, list: &str, sources: &[Port]) {
+    pub(super) fn hand_on(&mut self, node: usize, list: &str, sources: &[Port]) {
         let id = self.fresh(node);
         self.add(node, Node::value(&id, binding(list)), sources);
         self.single(node, &id, "value", format!("{id}.value"), false);
+    }
+
+    /// Hands the items on. A webhook answers with the id of the run.
+    fn respond(&mut self, node: usize, list: &str, sources: &[Port]) {
+        let why = "a webhook answers with the id of the run here; read the result of the run, or write a request";
+        self.report.note(Verdict::Refused, &pointer(node).join("parameters"), "respondToWebhook", why);
+        self.hand_on(node, list, sources);
     }
 
     fn trigger(&mut self, node: usize) {
@@ -62,7 +76,12 @@ impl N8n<'_> {
         let id = self.fresh(node);
         let list = match self.kind(node) {
             "manualTrigger" | "start" | "executeWorkflowTrigger" => {
-                self.unknown(parameters, &[], &at.join("parameters"));
+                // The fields of the input and their types are a hint for the editor there.
+                let known: &[&str] = match self.kind(node) {
+                    "executeWorkflowTrigger" => &["inputSource", "workflowInputs", "jsonExample"],
+                    _ => &[],
+                };
+                self.unknown(parameters, known, &at.join("parameters"));
                 "[flow.input]".to_owned()
             }
             "webhook" => {
@@ -77,22 +96,7 @@ impl N8n<'_> {
             }
             "scheduleTrigger" => {
                 self.unknown(parameters, &["rule"], &at.join("parameters"));
-                let rules = parameters.get("rule").and_then(|rule| rule.get("interval")?.as_array());
-                for (index, rule) in rules.into_iter().flatten().enumerate() {
-                    let at = at.join("parameters").join("rule").join("interval").join(index);
-                    match schedule::cron(rule) {
-                        Some(cron) => {
-                            self.declare(json!({ "id": format!("{id}_{}", index + 1), "cron": cron }));
-                            self.report.note(
-                                Verdict::Approximated,
-                                &at,
-                                "interval",
-                                "compare the times and the time zone of the trigger",
-                            );
-                        }
-                        None => self.report.note(Verdict::Refused, &at, "interval", "write a trigger with `cron`"),
-                    }
-                }
+                self.schedule(&id, parameters, &at);
                 "[{'timestamp': run.started}]".to_owned()
             }
             kind => {
@@ -113,6 +117,26 @@ impl N8n<'_> {
         self.single(node, &id, "value", format!("{id}.value"), false);
     }
 
+    /// Adds a trigger for each interval of a Schedule Trigger.
+    fn schedule(&mut self, id: &str, parameters: &Map<String, Value>, at: &At) {
+        let rules = parameters.get("rule").and_then(|rule| rule.get("interval")?.as_array());
+        for (index, rule) in rules.into_iter().flatten().enumerate() {
+            let at = at.join("parameters").join("rule").join("interval").join(index);
+            match schedule::cron(rule) {
+                Some(cron) => {
+                    self.declare(json!({ "id": format!("{id}_{}", index + 1), "cron": cron }));
+                    self.report.note(
+                        Verdict::Approximated,
+                        &at,
+                        "interval",
+                        "compare the times and the time zone of the trigger",
+                    );
+                }
+                None => self.report.note(Verdict::Refused, &at, "interval", "write a trigger with `cron`"),
+            }
+        }
+    }
+
     /// Adds a trigger to the flow.
     fn declare(&mut self, trigger: Value) {
         let triggers = self.draft.head.entry("triggers").or_insert_with(|| json!([]));
@@ -131,80 +155,24 @@ impl N8n<'_> {
     fn branch(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port], outputs: usize) {
         let at = pointer(node).join("parameters");
         let place = Place { item: Some("item"), index: Some("index"), list };
-        let condition = conditions::conditions(
-            self,
-            parameters.get("conditions").unwrap_or(&Value::Null),
-            place,
-            &at.join("conditions"),
-        );
+        let (conditions, at_conditions) = (parameters.get("conditions").unwrap_or(&Value::Null), at.join("conditions"));
+        // Version 2 has a list of conditions.
+        let condition = match conditions.get("conditions") {
+            Some(_) => conditions::conditions(self, conditions, place, &at_conditions),
+            None => {
+                let word = parameters.get("combineOperation").or_else(|| parameters.get("combineConditions"));
+                let is_any = word.is_some_and(|word| word == "any" || word == "OR");
+                old::conditions(self, conditions, is_any, place, &at_conditions)
+            }
+        };
         self.options(parameters, &["looseTypeValidation", "ignoreCase"], &at);
-        self.unknown(parameters, &["conditions", "options", "combineOperation"], &at);
+        self.unknown(parameters, &["conditions", "options", "combineOperation", "combineConditions"], &at);
         let conditions = [condition.clone(), format!("not ({condition})")];
         self.filters(node, &conditions[..outputs], list, sources);
     }
 
-    /// Writes `data.filter` for each rule of Switch.
-    fn switch(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
-        let at = pointer(node).join("parameters");
-        let place = Place { item: Some("item"), index: Some("index"), list };
-        let values = parameters.get("rules").and_then(|rules| rules.get("values")).and_then(Value::as_array);
-        let options = parameters.get("options");
-        let option = |key: &str| options.and_then(|options| options.get(key));
-        let takes_all = option("allMatchingOutputs") == Some(&true.into());
-        let mut conditions: Vec<String> = Vec::new();
-        for (index, rule) in values.into_iter().flatten().enumerate().take(64) {
-            let at = at.join("rules").join("values").join(index).join("conditions");
-            conditions.push(conditions::conditions(self, rule.get("conditions").unwrap_or(&Value::Null), place, &at));
-        }
-        if conditions.is_empty() || values.is_some_and(|values| values.len() > 64) {
-            self.report.note(
-                Verdict::Refused,
-                &at.join("rules"),
-                "rules",
-                "there are none, of an older version, or more than 64",
-            );
-            conditions.push(REFUSED.into());
-        }
-        let none = |before: &[String]| before.iter().map(|condition| format!("not ({condition})")).collect::<Vec<_>>();
-        let mut routes: Vec<String> = Vec::new();
-        for (index, condition) in conditions.iter().enumerate() {
-            let earlier = if takes_all { Vec::new() } else { none(&conditions[..index]) };
-            routes.push(earlier.into_iter().chain([condition.clone()]).collect::<Vec<_>>().join(" and "));
-        }
-        match option("fallbackOutput") {
-            None => {}
-            Some(value) if value == "none" => {}
-            Some(value) if value == "extra" => routes.push(none(&conditions).join(" and ")),
-            Some(_) => self.report.note(
-                Verdict::Refused,
-                &at.join("options"),
-                "fallbackOutput",
-                "write the rule of the other items",
-            ),
-        }
-        if routes.iter().map(String::len).sum::<usize>() > 200_000 {
-            self.report.note(Verdict::Refused, &at.join("rules"), "rules", "the conditions are too long together");
-            routes.truncate(1);
-        }
-        self.options(
-            parameters,
-            &["allMatchingOutputs", "fallbackOutput", "looseTypeValidation", "ignoreCase", "renameFallbackOutput"],
-            &at,
-        );
-        self.unknown(parameters, &["rules", "options", "mode"], &at);
-        if parameters.get("mode").is_some_and(|mode| mode != "rules") {
-            self.report.note(
-                Verdict::Refused,
-                &at.join("mode"),
-                "mode",
-                "only rules are imported; write the conditions",
-            );
-        }
-        self.filters(node, &routes, list, sources);
-    }
-
     /// Writes a filter for each condition.
-    fn filters(&mut self, node: usize, conditions: &[String], list: &str, sources: &[Port]) {
+    pub(super) fn filters(&mut self, node: usize, conditions: &[String], list: &str, sources: &[Port]) {
         let mut ports = Vec::new();
         for (index, condition) in conditions.iter().enumerate() {
             let name = match (conditions.len(), index) {
@@ -221,64 +189,12 @@ impl N8n<'_> {
             });
             let made = Node::new(&id, "data.filter", json!({ "list": binding(list), "when": condition }));
             self.add(node, made, sources);
-            ports.push(Port { list: format!("{id}.list"), from: Some(id.clone()), may_be_empty: true });
+            ports.push(Port { list: format!("{id}.list"), from: Some(id.clone()), may_be_empty: true, fails: false });
             if conditions.len() == 1 {
                 self.fields.insert(node, (id, "list"));
             }
         }
         self.ports.insert(node, ports);
-    }
-
-    fn merge(&mut self, node: usize, parameters: &Map<String, Value>) {
-        let at = pointer(node).join("parameters");
-        let inputs = self.incoming[node]
-            .iter()
-            .map(|link| self.links[*link].input)
-            .max()
-            .map_or(0, |most| most.saturating_add(1));
-        let (mut lists, mut sources) = (Vec::new(), Vec::new());
-        for input in 0..inputs.min(64) {
-            let (list, ports) = self.input(node, input);
-            lists.push(format!("({} | default([]))", atom(&list)));
-            sources.extend(ports);
-        }
-        let list = match lists.split_first() {
-            None => "[]".to_owned(),
-            Some((first, [])) => first.clone(),
-            Some((first, others)) => format!("{first} | chain({})", others.join(", ")),
-        };
-        let list = values::within(self, list, &pointer(node)).to_expr();
-        if parameters.get("mode").is_some_and(|mode| mode != "append") || inputs > 64 {
-            return calls::missing(self, node, &list, &sources);
-        }
-        self.options(parameters, &[], &at);
-        self.unknown(parameters, &["mode", "numberInputs", "options"], &at);
-        self.hand_on(node, &list, &sources);
-    }
-
-    fn limit(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
-        let at = pointer(node).join("parameters");
-        let count = parameters.get("maxItems").map_or(Some(1), Value::as_u64);
-        let Some(count) = count.filter(|count| (1..=1_000_000_000).contains(count)) else {
-            return calls::missing(self, node, list, sources);
-        };
-        self.unknown(parameters, &["maxItems", "keep"], &at);
-        let list = match parameters.get("keep") {
-            Some(keep) if keep == "lastItems" => format!("{}[-{count}:]", atom(list)),
-            _ => format!("{}[:{count}]", atom(list)),
-        };
-        self.hand_on(node, &list, sources);
-    }
-
-    fn aggregate(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
-        if parameters.get("aggregate") != Some(&"aggregateAllItemData".into()) || parameters.contains_key("include") {
-            return calls::missing(self, node, list, sources);
-        }
-        let field = parameters.get("destinationFieldName").and_then(Value::as_str).unwrap_or("data");
-        self.unknown(parameters, &["aggregate", "destinationFieldName", "options"], &pointer(node).join("parameters"));
-        self.options(parameters, &[], &pointer(node).join("parameters"));
-        let list = format!("[{{{}: {list}}}]", crate::expr::quoted(field));
-        self.hand_on(node, &list, sources);
     }
 
     fn wait(&mut self, node: usize, parameters: &Map<String, Value>, list: &str, sources: &[Port]) {
