@@ -262,6 +262,35 @@ fn r1_a_killed_job_moves_each_run_once() {
 }
 
 #[test]
+fn a_preview_of_a_move_names_the_runs_that_would_not_move_and_moves_none() {
+    let folder = park_runs_of_first_version(52);
+    let folder = folder.path();
+    let gate = json!({ "id": "ok", "type": "control.gate", "input": { "prompt": "Really?" } });
+    let asks_otherwise = json!({ "flow": { "name": "asks" }, "nodes": [gate] }).to_string();
+    FlowLibrary::open(folder.join("flows")).append(&host(folder), &asks_otherwise).unwrap();
+    let migrate = |to: &str, options: &[&str]| {
+        let arguments = ["runs", "bulk", "migrate", "--to", to, "--flow", "asks"];
+        run_until_exit(folder, 0, &[&arguments, options].concat()).0
+    };
+    let seen = migrate("2", &["--preview"]);
+    assert!(seen.ends_with("\n0 of 50 checked runs would not move\n2 others were not checked\n"), "{seen}");
+    let seen = migrate("2", &["--preview", "--max-runs", "1"]);
+    assert!(seen.ends_with("\n0 of 1 checked run would not move\n"), "{seen}");
+    let seen = migrate("3", &["--preview"]);
+    assert!(seen.contains("\n50 of 50 checked runs would not move\n      50  in_progress\n"), "{seen}");
+    assert_eq!(seen.matches("`ok`: it is waiting and would have to start anew").count(), 20, "{seen}");
+    assert!(seen.ends_with("\n  and 30 others\n2 others were not checked\n"), "{seen}");
+    let seen: Value = serde_json::from_str(&migrate("3", &["--preview", "--json"])).unwrap();
+    let moves = &seen["moves"];
+    assert_eq!((&moves["checked"], &moves["unchecked"]), (&json!(50), &json!(2)), "{seen}");
+    assert_eq!(moves["first"].as_array().unwrap().len(), 20, "{seen}");
+    // The preview has moved no run, and holds none of them.
+    assert!(list_runs(&host(folder), "parked").iter().all(|row| row.version == Some(1)));
+    let done = migrate("2", &["--yes"]);
+    assert!(done.contains("52 done, 0 skipped, 0 failed"), "{done}");
+}
+
+#[test]
 fn a_migrate_job_waits_for_a_run_that_another_caller_has() {
     let folder = park_runs_of_first_version(3);
     let host = host(folder.path());

@@ -23,11 +23,13 @@
 //! | `store` | the documents of jobs |
 //! | [`operation`] | the requests of operators |
 //! | `act` | the actions on runs |
+//! | [`moves`] | the runs that cannot move, for previews |
 //! | `agenda` | the times of the next batches |
 //! | [`worker`] | the execution of jobs |
 
 mod act;
 mod agenda;
+pub mod moves;
 pub mod operation;
 pub mod record;
 pub mod request;
@@ -37,19 +39,20 @@ pub mod worker;
 use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::{
     limits::MAX_COUNTED,
-    ports::{Group, Runs, StoreError},
+    ports::{Counts, Group, Runs, StoreError},
 };
 use serde::{Deserialize, Serialize};
 
 pub use self::act::RETRY_PREFIX;
-use self::{record::StoredJob, store::JobStore};
 pub use self::{
+    moves::{CHECKED_MOVES, MovesPreview},
     record::{Creator, Job, JobReason, JobState},
     request::{
         DEFAULT_MAX_RUNS, DEFAULT_RUNS_PER_SECOND, JobAction, JobFilter, JobParams, JobRequest, MAX_JOB_REQUEST_BYTES,
         MAX_JOB_RUNS, MAX_RUNS_PER_SECOND,
     },
 };
+use self::{record::StoredJob, store::JobStore};
 use crate::{
     Host,
     operate::{
@@ -126,6 +129,9 @@ pub struct Preview {
     pub by_status: std::collections::BTreeMap<String, u64>,
     /// The ids of the first runs, at most [`PREVIEWED_RUNS`].
     pub first: Vec<RunId>,
+    /// For `migrate`: the runs that would not move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<MovesPreview>,
 }
 
 /// A request to steer a job.
@@ -176,31 +182,41 @@ impl Jobs<'_> {
         self.host.runs().ok_or(JobError::NoStore)
     }
 
-    /// Checks a request, and returns the runs that its job would select. Changes nothing.
+    /// Checks a request, and returns the runs that its job would select. Changes nothing. For `migrate` it also returns
+    /// which of the first runs would not move, and why.
     pub fn preview(&self, request: &JobRequest) -> Result<Preview, JobError> {
+        let counts = self.count(request)?;
+        let migrates = request.action == JobAction::Migrate;
+        let limit = if migrates { CHECKED_MOVES.max(PREVIEWED_RUNS) } else { PREVIEWED_RUNS };
+        let rows = self.runs()?.runs(self.tenant(), &request.filter.of_store(self.host.now(), None, limit))?;
+        let shown = |status: Option<String>| match status.as_deref() {
+            Some("active") | None => "running".to_owned(),
+            Some(other) => other.to_owned(),
+        };
+        let runs = sum(&counts);
+        Ok(Preview {
+            runs,
+            more: counts.more,
+            moves: migrates.then(|| MovesPreview::of(self.host, request, &rows, runs)),
+            by_status: counts.values.into_iter().map(|(status, runs)| (shown(status), runs)).collect(),
+            first: rows.into_iter().map(|row| row.run_id).take(PREVIEWED_RUNS).collect(),
+        })
+    }
+
+    /// Checks a request, and counts the runs that its job would select, by their statuses.
+    fn count(&self, request: &JobRequest) -> Result<Counts, JobError> {
         if request.is_too_large() {
             return Err(JobError::TooLarge);
         }
         request.check().map_err(JobError::Request)?;
         let filter = request.filter.of_store(self.host.now(), None, PREVIEWED_RUNS);
-        let counts = self.runs()?.count(self.tenant(), &filter, &Group::Status)?;
-        let first = self.runs()?.runs(self.tenant(), &filter)?;
-        let shown = |status: Option<String>| match status.as_deref() {
-            Some("active") | None => "running".to_owned(),
-            Some(other) => other.to_owned(),
-        };
-        Ok(Preview {
-            runs: counts.values.iter().map(|(_, runs)| runs).sum(),
-            more: counts.more,
-            by_status: counts.values.into_iter().map(|(status, runs)| (shown(status), runs)).collect(),
-            first: first.into_iter().map(|row| row.run_id).collect(),
-        })
+        Ok(self.runs()?.count(self.tenant(), &filter, &Group::Status)?)
     }
 
     /// Creates a job with the rights of its creator, and writes it to the audit log. Returns when the job is on stable
     /// storage. A worker of any process on the store then executes it.
     pub fn create(&self, request: JobRequest, creator: &Creator, scopes: Scopes) -> Result<Job, JobError> {
-        let Preview { runs: expected, more: expected_more, .. } = self.preview(&request)?;
+        let counts = self.count(&request)?;
         let _creating = self.host.job_signals().lock_creation();
         let live = self.store.all_of(self.tenant())?.into_iter().filter(|stored| !stored.job.state.has_ended());
         if live.count() >= MAX_LIVE_JOBS {
@@ -220,8 +236,8 @@ impl Jobs<'_> {
             updated: created,
             state: JobState::Running,
             reason: None,
-            expected,
-            expected_more,
+            expected: sum(&counts),
+            expected_more: counts.more,
             matched: 0,
             done: 0,
             skipped: Default::default(),
@@ -347,6 +363,10 @@ impl Jobs<'_> {
         let act = Act { actor: actor.to_owned(), action: action.to_owned(), subject, outcome: Outcome::Done };
         audit::append(self.host.documents(), self.tenant(), self.host.now(), &act)
     }
+}
+
+fn sum(counts: &Counts) -> u64 {
+    counts.values.iter().map(|(_, runs)| runs).sum()
 }
 
 const _: () = assert!(MAX_COUNTED == 10_000, "the documentation of jobs names the limit");

@@ -18,7 +18,7 @@ use super::{
     start::MAX_WAIT,
     steer::Nothing,
 };
-use flowcell_platform::jobs::{Creator, Job, JobCommand, JobRequest, JobState, Jobs, Preview};
+use flowcell_platform::jobs::{Creator, Job, JobAction, JobCommand, JobRequest, JobState, Jobs, Preview};
 
 /// The interval between two checks of a job that a request waits for.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -85,7 +85,8 @@ fn check_scopes(request: &Request, job: &JobRequest) -> Result<(), ApiError> {
 ///
 /// Besides `run:read`, the token needs the scope of the action: `run:control` for `cancel`, `resume` and `label`,
 /// `run:create` for `retry` and `migrate`, `gate:decide` for `answer` and for `keepAnswers`, `run:delete` for `delete`.
-/// The job stops if the token becomes invalid.
+/// The job stops if the token becomes invalid. The preview of `migrate` has `moves`: `checked`, `unchecked`, `refused` (the
+/// numbers of runs that would not move, by code) and `first` (20 of them: `run`, `code`, `message`).
 #[utoipa::path(post, path = "/v1/jobs", tag = "jobs", operation_id = "create_job", params(Previews),
     request_body = NewJob,
     responses((status = 202, body = Object, headers(("location" = String))),
@@ -103,10 +104,15 @@ pub(crate) async fn create(
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(job)).into_response())
 }
 
-/// Returns the runs that a job would select. Returns 403 if the caller does not have the scopes of its action.
+/// Returns the runs that a job would select, and for `migrate` those that would not move. Returns 403 if the caller does not have the scopes of its action.
 pub(crate) async fn preview_job(request: Request, job: JobRequest) -> Result<Preview, ApiError> {
     check_scopes(&request, &job)?;
-    request.blocking(move |request| Ok(Jobs::of(&request.host).preview(&job)?)).await
+    let reads_journals = job.action == JobAction::Migrate;
+    let preview = move |request: &Request| Ok(Jobs::of(&request.host).preview(&job)?);
+    match reads_journals {
+        true => request.reading(preview).await,
+        false => request.blocking(preview).await,
+    }
 }
 
 /// Creates a job. Returns 403 if the caller does not have the scopes of its action.

@@ -124,8 +124,8 @@ const ALL: [(Builtin, &str, Scope, &str); 22] = [
         CreateJob,
         "create_job",
         Scope::RunRead,
-        "Acts on all runs of a filter in the background, or with `preview` only names them. It needs the scope of the \
-         action, too.",
+        "Acts on all runs of a filter in the background, or with `preview` only names them, and for migrate those that \
+         would not move. It needs the scope of the action, too.",
     ),
     (ListJobs, "list_jobs", Scope::RunRead, "Lists the jobs, the latest first."),
     (GetJob, "get_job", Scope::RunRead, "Shows the progress of a job."),

@@ -215,6 +215,48 @@ fn h1_a_parked_run_moves_to_another_version_of_its_flow() {
 }
 
 #[test]
+fn a_preview_names_the_runs_that_would_not_move_and_moves_none() {
+    let weak = Mutex::new(String::new());
+    let (served, [token, other]) = served_with_token(&weak);
+    let weak = weak.into_inner().unwrap();
+    let caller = Caller(&served, &token);
+    for (value, prompt) in [(1, "Go on?"), (2, "Really?")] {
+        caller.post("/v1/flows", &json!({ "flow": asks(value, prompt) }), 201);
+    }
+    for (run, version) in [("old", 1), ("new", 2), ("done", 1)] {
+        let begun = json!({ "flow": "asks", "version": version, "runId": run });
+        assert_eq!(caller.post("/v1/runs?wait=true", &begun, 201)["status"], "parked");
+    }
+    let view = |run: &str| call(&served, &token, "GET", &format!("/v1/runs/{run}"), &Value::Null).json();
+    caller.post("/v1/runs/done/gates/ask/reply", &json!({ "answer": "yes" }), 200);
+    std::iter::repeat_with(|| view("done")).find(|view| view["status"] == "succeeded").unwrap();
+    let migrate = |to: u32| json!({ "action": "migrate", "filter": { "flow": "asks" }, "params": { "to": to } });
+    let preview = |to: u32| caller.post("/v1/jobs?preview=true", &migrate(to), 200)["moves"].clone();
+    let named = |moves: &Value| {
+        let first = moves["first"].as_array().unwrap().iter();
+        first.map(|refused| (refused["run"].clone(), refused["code"].clone())).collect::<Vec<_>>()
+    };
+    let refused = |reasons: [(&str, &str); 3]| reasons.map(|(run, code)| (json!(run), json!(code))).to_vec();
+    // `old` asks another question in version 2, and `new` has that version.
+    let to_2 = preview(2);
+    assert_eq!(named(&to_2), refused([("done", "run_not_active"), ("new", "same_version"), ("old", "in_progress")]));
+    assert!(to_2["first"][2]["message"].as_str().unwrap().contains("`ask`: it is waiting"), "{to_2}");
+    assert_eq!((&to_2["checked"], &to_2["unchecked"]), (&json!(3), &json!(0)));
+    assert_eq!(to_2["refused"], json!({ "run_not_active": 1, "same_version": 1, "in_progress": 1 }));
+    let nowhere = preview(9);
+    let unknown = refused([("done", "run_not_active"), ("new", "flow_not_found"), ("old", "flow_not_found")]);
+    assert_eq!(named(&nowhere), unknown);
+    assert_eq!(["old", "new", "done"].map(|run| view(run)["version"].clone()), [1, 2, 1].map(Value::from));
+    // Other actions check no moves, another tenant has no such runs, and a token without the scope sees none.
+    let cancel = json!({ "action": "cancel", "filter": { "flow": "asks" } });
+    assert!(caller.post("/v1/jobs?preview=true", &cancel, 200).get("moves").is_none());
+    let strange = call(&served, &other, "POST", "/v1/jobs?preview=true", &migrate(2)).json();
+    assert_eq!(strange["moves"], json!({ "checked": 0, "unchecked": 0, "refused": {}, "first": [] }));
+    let weakly = call(&served, &weak, "POST", "/v1/jobs?preview=true", &migrate(2));
+    assert_eq!(weakly.fault(), (403, "forbidden".to_owned()));
+}
+
+#[test]
 fn a_job_moves_the_runs_of_a_flow_and_reports_each_refusal() {
     let weak = Mutex::new(String::new());
     let (served, [token, other]) = served_with_token(&weak);

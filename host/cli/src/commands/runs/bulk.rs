@@ -7,7 +7,7 @@ use flowcell::{
     LabelChange,
     jobs::{
         DEFAULT_MAX_RUNS, DEFAULT_RUNS_PER_SECOND, Job, JobAction, JobParams, JobRequest, MAX_JOB_RUNS,
-        MAX_RUNS_PER_SECOND, Preview, operation::JobOperation,
+        MAX_RUNS_PER_SECOND, MovesPreview, Preview, operation::JobOperation, record::RunFailure,
     },
 };
 
@@ -18,7 +18,7 @@ use crate::{
     options::{TenantArgs, filter::FilterArgs},
     output::{put, put_json},
     session::answers,
-    terminal::{Terminal, inert},
+    terminal::{Terminal, counted, inert},
 };
 
 /// Actions on all runs that a filter selects.
@@ -53,7 +53,7 @@ pub(crate) struct BulkArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_RUNS_PER_SECOND,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RUNS_PER_SECOND)))]
     rate: u32,
-    /// Print the runs that the filter selects, and do nothing
+    /// Print the runs that the filter selects, and for `migrate` those that would not move; do nothing
     #[arg(long)]
     preview: bool,
     /// Do not ask for confirmation
@@ -155,12 +155,12 @@ fn perform(args: &BulkArgs, action: JobAction, params: JobParams, terminal: Term
         return Err(CliError::wrong("no other process owns the store, so none would execute the job")
             .hint("leave out `--detach`, or start `flowcell serve` or `flowcell drive` first"));
     }
-    let preview: Preview = client.ask(JobOperation::Preview { request: Box::new(request.clone()) })?;
-    if args.preview && args.json {
-        put_json(&preview)?;
-        return Ok(Exit::Good);
-    }
-    if args.preview || !args.yes {
+    if !args.yes {
+        let preview: Preview = client.ask(JobOperation::Preview { request: Box::new(request.clone()) })?;
+        if args.preview && args.json {
+            put_json(&preview)?;
+            return Ok(Exit::Good);
+        }
         put(&preview_text(&preview, &request))?;
     }
     if args.preview {
@@ -210,6 +210,29 @@ fn preview_text(preview: &Preview, request: &JobRequest) -> String {
     }
     if preview.more || preview.runs > request.max_runs {
         text.push_str(&format!("the job takes the latest {} of them at most (`--max-runs`)\n", request.max_runs));
+    }
+    preview.moves.iter().for_each(|moves| text.push_str(&moves_text(moves, preview.more)));
+    text
+}
+
+/// Returns the lines about the runs that would not move to the other version. `more`: the job may have more runs than
+/// were counted.
+fn moves_text(moves: &MovesPreview, more: bool) -> String {
+    let refused = moves.refused_runs();
+    let mut text = format!("{refused} of {} would not move\n", counted(moves.checked as usize, "checked run"));
+    for (code, runs) in &moves.refused {
+        text.push_str(&format!("{runs:>8}  {}\n", inert(code)));
+    }
+    for RunFailure { run, reason } in &moves.first {
+        text.push_str(&format!("  {}: {}\n", inert(run.as_str()), inert(&reason.message)));
+    }
+    let left = refused.saturating_sub(moves.first.len() as u64);
+    if left > 0 {
+        text.push_str(&format!("  and {left} others\n"));
+    }
+    if moves.unchecked > 0 {
+        let more = if more { " or more" } else { "" };
+        text.push_str(&format!("{}{more} others were not checked\n", moves.unchecked));
     }
     text
 }

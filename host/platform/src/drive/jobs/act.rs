@@ -155,6 +155,11 @@ async fn migrate(host: &Host, request: &JobRequest, run: &RunId, is_repeated: bo
     if is_repeated && host.record(run).is_ok_and(|record| record.is_some_and(|record| record.version == Some(to))) {
         return Acted::Done;
     }
+    not_moved(host, run, error)
+}
+
+/// Returns the result for a run that did not move.
+pub(super) fn not_moved(host: &Host, run: &RunId, error: MoveError) -> Acted {
     match error {
         MoveError::Refused(plan) => refused_move(&plan),
         // Nobody drives the run: a process that ended has claimed it, or this one has lost its claim, perhaps before the
