@@ -7,6 +7,8 @@
 #[path = "stores/backups.rs"]
 mod backups;
 mod called;
+#[path = "stores/damaged.rs"]
+mod damaged;
 mod kit;
 #[path = "stores/outages.rs"]
 mod outages;

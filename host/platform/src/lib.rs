@@ -88,7 +88,7 @@ pub use flowcell_runtime::{
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     limits::MAX_COUNTED,
-    ports::{Counts, Filter, Group, LabelChange, RunRow, Runs, Swept},
+    ports::{Counts, Filter, Group, LabelChange, MaybeStoreError, RunRow, Runs, Swept},
     rows,
     shared::{Offer, SharedRuns},
     sqlite::{

@@ -1,5 +1,6 @@
 //! The errors of stores within other errors.
 
+use flowcell_contract::code;
 use flowcell_runtime::{
     OpenError,
     ports::{MaybeStoreError, StoreError},
@@ -34,6 +35,19 @@ impl MaybeStoreError for LookError {
         match self {
             LookError::Store(error) => Some(error),
             LookError::Flows(error) => error.store_error(),
+        }
+    }
+}
+
+impl StartError {
+    /// Returns the reason why a part of a stored run is unknown, if its other parts can be read: the run is damaged, or the
+    /// flow that it began with cannot be used.
+    pub fn unknown_part(&self) -> Option<String> {
+        match self {
+            StartError::Open(OpenError::Pin(failure)) if failure.code != code::STORE_FAILED => {
+                Some(failure.message.clone())
+            }
+            error => error.damage(),
         }
     }
 }

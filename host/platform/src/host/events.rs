@@ -8,7 +8,7 @@ use flowcell_runtime::{
     Event, OpenError,
     fact::{Fact, RunEnd},
     limits::MAX_READ_UNITS,
-    ports::Unit,
+    ports::{MaybeStoreError, Unit},
     publish::Projector,
 };
 
@@ -24,6 +24,8 @@ pub struct EventReader {
     at: u64,
     /// Units that were read from the store and not yet converted to events.
     units: VecDeque<Arc<Unit>>,
+    /// Maximum number of units that are read at a time. 1 after damage was found, so that all units before it are read.
+    page: usize,
     /// Events of the last unit that the caller has not taken.
     events: VecDeque<Event>,
 }
@@ -75,7 +77,8 @@ pub(crate) fn each(
 pub(crate) fn open(host: &Host, run: &RunId) -> Result<EventReader, StartError> {
     let projector = Projector::new(host.tenant.clone(), run.clone(), graph_of(host, run)?);
     let (units, events) = (VecDeque::new(), VecDeque::new());
-    Ok(EventReader { host: host.clone(), run: run.clone(), projector, at: 0, units, events })
+    let page = MAX_READ_UNITS;
+    Ok(EventReader { host: host.clone(), run: run.clone(), projector, at: 0, units, page, events })
 }
 
 impl EventReader {
@@ -102,9 +105,13 @@ impl EventReader {
 
     fn next_unit(&mut self) -> Result<Option<Arc<Unit>>, StartError> {
         if self.units.is_empty() {
-            let journal = &self.host.shared.journal;
-            let page = journal.read(&self.host.tenant, &self.run, self.at, MAX_READ_UNITS);
-            self.units = page.map_err(OpenError::Store)?.into();
+            let read = |page| self.host.shared.journal.read(&self.host.tenant, &self.run, self.at, page);
+            let mut units = read(self.page);
+            if units.as_ref().is_err_and(|error| error.damage().is_some()) && self.page > 1 {
+                self.page = 1;
+                units = read(self.page);
+            }
+            self.units = units.map_err(OpenError::Store)?.into();
         }
         Ok(self.units.pop_front())
     }

@@ -93,11 +93,25 @@ impl Tree {
     /// Builds the tree of a run from the store.
     pub fn of(host: &Host, run: &RunId) -> Result<Tree, StartError> {
         let mut tree = Tree::default();
-        host.each_event(run, 0, |event| {
-            tree.add(&event);
-            ControlFlow::Continue(())
-        })?;
+        tree.read(host, run)?;
         Ok(tree)
+    }
+
+    /// Builds the tree of a run from the store. If a part of the run is unknown, the tree has the tasks before it, and the
+    /// second result is the reason.
+    pub fn of_known(host: &Host, run: &RunId) -> Result<(Tree, Option<String>), StartError> {
+        let mut tree = Tree::default();
+        match tree.read(host, run) {
+            Ok(()) => Ok((tree, None)),
+            Err(error) => Ok((tree, Some(error.unknown_part().ok_or(error)?))),
+        }
+    }
+
+    fn read(&mut self, host: &Host, run: &RunId) -> Result<(), StartError> {
+        host.each_event(run, 0, |event| {
+            self.add(&event);
+            ControlFlow::Continue(())
+        })
     }
 
     /// Returns the number of tasks that did not fit into [`PAGE_BYTES`]. They are the tasks that began last.

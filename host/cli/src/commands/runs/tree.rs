@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flowcell::{Event, Json, shape::time};
+use flowcell::{Event, Json, RunRow, shape::time};
 
 use crate::{
     duration,
@@ -88,6 +88,16 @@ impl Tree {
         if status == "active" && self.tail.starts_with("parked") {
             self.tail = "active: continue it with `flowcell drive` or `flowcell runs resume`".into();
         }
+    }
+
+    /// Completes the tree of a run whose later events cannot be read: sets its first line, and the present status as its
+    /// last line.
+    pub(super) fn set_cut(&mut self, run: &RunRow) {
+        if self.head.is_empty() {
+            self.head = format!("{}  {}", run.run_id, run.flow);
+        }
+        let status = if run.status == "active" { "running" } else { &run.status };
+        self.tail = format!("{status}; further tasks are unknown");
     }
 
     /// Counts an external call of a task. If a person has to allow the call, records its question.
