@@ -102,6 +102,39 @@ fn sources_give_the_expected_flows() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
+/// The state machines that a crate carries for its tests, valid and invalid ones. They are read where `.ci/tools` puts them.
+#[test]
+fn state_machines_of_others_give_flows_that_are_valid_except_for_their_marks() {
+    let folder = tests().join("../../../target/tools/asl/tests/test-data/asl-validator");
+    if !folder.is_dir() {
+        let needed = std::env::var("FLOWCELL_TEST_NEEDS").unwrap_or_default();
+        assert!(
+            !needed.split(',').any(|needed| needed == "asl"),
+            "the state machines in {} are missing",
+            folder.display()
+        );
+        eprintln!("skipped: the state machines in {} are missing", folder.display());
+        return;
+    }
+    let catalog = catalog();
+    let (mut valid, mut wrong) = (0, Vec::new());
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let is_valid = path.file_name().unwrap().to_str().unwrap().starts_with("valid-");
+        match import(&fs::read_to_string(&path).unwrap(), "machine", None) {
+            Ok(imported) => {
+                let errors = errors(&imported.flow, &catalog);
+                wrong.extend(errors.into_iter().map(|error| format!("{}: {error}", path.display())));
+            }
+            Err(error) if is_valid => wrong.push(format!("{}: {error:?}", path.display())),
+            Err(_) => {}
+        }
+        valid += usize::from(is_valid);
+    }
+    assert!(valid >= 40, "{valid} valid ones");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Returns the distance between the places of a document that are changed. With a larger `FLOWCELL_TEST_SCALE` more are.
 fn stride() -> usize {
     let scale = std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1);
