@@ -5,8 +5,10 @@
 //! closes no cycle, and an expression names visible values only. The likeliest completion comes first.
 
 mod expressions;
-mod ids;
+mod files;
 mod keys;
+mod links;
+mod steps;
 mod types;
 
 #[cfg(test)]
@@ -19,7 +21,7 @@ use crate::{
     expression::is_plain_name,
     flow::Flow,
     is_too_large,
-    locate::{Dialect, Role, Target, locate},
+    locate::{Role, Target, locate},
     reading::{Style, Value, read},
     scalar::Scalar,
     schemas::Schema,
@@ -47,8 +49,10 @@ pub enum CompletionKind {
     Member,
     /// A filter, test or function.
     Function,
-    /// A flow or a secret.
+    /// A flow, a secret or an agent.
     Reference,
+    /// A file.
+    File,
 }
 
 /// Something that can be written at a place.
@@ -133,7 +137,6 @@ struct Context<'c> {
     document: &'c Document<'c>,
     marked: &'c Marked,
     flow: &'c Flow<'c>,
-    dialect: Dialect,
 }
 
 /// Returns what can be written at a byte of a flow's text, the likeliest first.
@@ -145,7 +148,7 @@ pub fn complete(document: &Document<'_>, at: usize) -> Vec<Completion> {
     let marked = Marked::new(document.text, at);
     let root = read(&marked.file);
     let flow = Flow::at(&marked.file, &root, document.catalog, marked.mark);
-    let context = Context { document, marked: &marked, flow: &flow, dialect: Dialect::of(&root) };
+    let context = Context { document, marked: &marked, flow: &flow };
     let (offers, word) = context.offers();
     let typed = marked.file[word.start.min(marked.mark)..marked.mark].to_lowercase();
     let range = marked.original(&word);
@@ -165,21 +168,8 @@ impl Context<'_> {
     /// Returns what can be written, and the bytes of the word in the marked text that it replaces.
     fn offers(&self) -> (Vec<Offer>, Range<usize>) {
         let inside = self.marked.mark + 1;
-        if self.dialect == Dialect::Graph {
-            let mut found = None;
-            spots::each(self.flow, Some(&(inside..inside)), &mut |spot| {
-                let at = spot.scalar.offset_of(inside);
-                if found.is_none()
-                    && spot.part.start <= at
-                    && at <= spot.part.end
-                    && spot.scalar.text[spot.part.clone()].contains(MARK)
-                {
-                    found = Some(expressions::offers(self, &spot));
-                }
-            });
-            if let Some(found) = found {
-                return found;
-            }
+        if let Some(found) = self.in_expression(inside).or_else(|| steps::in_reference(self, inside)) {
+            return found;
         }
         let nothing = || (Vec::new(), self.marked.mark..self.marked.mark + MARK.len());
         let Some(located) = locate(self.flow, inside) else { return nothing() };
@@ -187,9 +177,9 @@ impl Context<'_> {
         let arguments = located.arguments(self.flow);
         let schemas = match &arguments {
             Some((schema, steps)) => Schema::new(schema).follow(steps),
-            None => located.schemas(self.flow, self.dialect),
+            None => located.schemas(self.flow),
         };
-        let role = if self.dialect == Dialect::Graph { located.role(self.flow) } else { Role::Other };
+        let role = located.role(self.flow);
         match located.target {
             Target::Key(map, member) => (keys::keys(self, &located, &schemas, Some((map, member)), role), word),
             Target::Value(value) => {
@@ -200,17 +190,20 @@ impl Context<'_> {
                     Role::NodeType => types::types(self, &located),
                     Role::EdgeText => {
                         let Some(scalar) = Scalar::new(&self.marked.file, value) else { return nothing() };
-                        let (offers, part) = ids::edge_text(self, &located, &scalar);
+                        let (offers, part) = links::edge_text(self, &located, &scalar);
                         word = scalar.range_to_file(&part);
                         offers
                     }
                     Role::After | Role::Body | Role::Undo | Role::EdgeFrom | Role::EdgeTo => {
-                        ids::ids(self, &located, role)
+                        links::ids(self, &located, role)
                     }
                     Role::Fragment => keys::fragments(self, value),
-                    Role::FlowName => self.references(&self.document.surroundings.flows, "a flow"),
-                    Role::File => Vec::new(),
-                    Role::Secret => self.references(&self.document.surroundings.secrets, "a secret"),
+                    Role::FlowName => references(self.document.surroundings.flows(), "a flow"),
+                    Role::File => files::files(self, &located, value),
+                    Role::Secret => references(self.document.surroundings.secrets(), "a secret"),
+                    Role::Tool => types::tools(self, &located),
+                    Role::Agent => steps::agents(self),
+                    Role::NextStep => steps::next_steps(self, &located),
                     Role::Grant | Role::Other => keys::values(self, &located, &schemas, value),
                 };
                 // A bare word may be the first key of a map.
@@ -223,9 +216,22 @@ impl Context<'_> {
         }
     }
 
-    fn references(&self, names: &[String], detail: &str) -> Vec<Offer> {
-        names.iter().map(|name| Offer::new(name, CompletionKind::Reference, detail)).collect()
+    /// Returns what can be written in the `{{ }}` or the condition at a byte.
+    fn in_expression(&self, inside: usize) -> Option<(Vec<Offer>, Range<usize>)> {
+        let mut found = None;
+        spots::each(self.flow, Some(&(inside..inside)), &mut |spot| {
+            let at = spot.scalar.offset_of(inside);
+            let is_here = spot.part.start <= at && at <= spot.part.end;
+            if found.is_none() && is_here && spot.scalar.text[spot.part.clone()].contains(MARK) {
+                found = Some(expressions::offers(self, &spot));
+            }
+        });
+        found
     }
+}
+
+fn references(names: Vec<String>, detail: &str) -> Vec<Offer> {
+    names.into_iter().map(|name| Offer::new(name, CompletionKind::Reference, detail)).collect()
 }
 
 /// Returns true if the mark stands behind a value, as in a comment.

@@ -1,5 +1,7 @@
-//! A flow of the graph dialect, or one of its fragments, as far as its text can be read: nodes, edges, scopes, and
-//! every place that names a node.
+//! A flow, or one of its fragments, as far as its text can be read: nodes, edges, scopes, and every place that names a
+//! node. The steps of other dialects are read as nodes, too.
+
+mod steps;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -12,6 +14,7 @@ use flowcell_flow::limits::BODY_DEPTH;
 use serde_json::{Value as Json, json};
 
 use crate::{
+    dialect::Dialect,
     reading::{Kind, Member, Value},
     scalar::Scalar,
     schemas::to_json,
@@ -21,11 +24,12 @@ use crate::{
 pub(crate) struct Flow<'v> {
     pub(crate) file: &'v str,
     pub(crate) root: &'v Value,
+    pub(crate) dialect: Dialect,
     /// The fragment; `None` for the flow itself.
     pub(crate) fragment: Option<&'v Value>,
     pub(crate) nodes: Vec<Node<'v>>,
     pub(crate) edges: Vec<Edge<'v>>,
-    /// Every place outside of expressions that names a node.
+    /// Every place outside of `{{ }}` that names a node, and in flows of steps also other names.
     pub(crate) uses: Vec<IdUse>,
     by_id: HashMap<String, usize>,
     incoming: Vec<Vec<usize>>,
@@ -60,13 +64,34 @@ pub(crate) struct Edge<'v> {
     pub(crate) map: Option<&'v Value>,
 }
 
-/// A place that names a node.
+/// A place that names a node, or another value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct IdUse {
     pub(crate) id: String,
     pub(crate) range: Range<usize>,
-    /// True for the `id` of the node itself.
+    pub(crate) kind: NameKind,
+    /// True for the place that introduces the name, such as the `id` of the node itself.
     pub(crate) is_definition: bool,
+}
+
+impl IdUse {
+    /// Returns true if both places name the same value.
+    pub(crate) fn is_same(&self, other: &IdUse) -> bool {
+        self.kind == other.kind && self.id == other.id
+    }
+}
+
+/// The kind of a name. Names of different kinds may be equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameKind {
+    /// A node or a step.
+    Node,
+    /// The result of a step, which a list of tools reads as `$ctx.name`.
+    Result,
+    /// An input, which a list of tools reads as `$inputs.name`.
+    Input,
+    /// An argument, which an agentic flow reads as `${args.name}`.
+    Argument,
 }
 
 /// Returns the fragments of a text by their names.
@@ -130,6 +155,7 @@ impl<'v> Flow<'v> {
         let mut flow = Flow {
             file,
             root,
+            dialect: Dialect::of(root),
             fragment,
             nodes: Vec::new(),
             edges: Vec::new(),
@@ -140,7 +166,10 @@ impl<'v> Flow<'v> {
             back: HashSet::new(),
         };
         let mut edges = Vec::new();
-        flow.read_graph(flow.graph(), None, catalog, &mut edges);
+        match flow.dialect {
+            Dialect::Graph => flow.read_graph(flow.graph(), None, catalog, &mut edges),
+            Dialect::Agentic | Dialect::Steps => flow.read_steps(catalog, &mut edges),
+        }
         for (index, node) in flow.nodes.iter().enumerate() {
             flow.by_id.entry(node.id.clone()).or_insert(index);
         }
@@ -187,11 +216,15 @@ impl<'v> Flow<'v> {
         fragments(self.root).iter().filter(is_other).map(|member| member.name.as_str())
     }
 
+    /// Returns the fragment that a node uses.
+    pub(crate) fn used_fragment(&self, node: usize) -> Option<&'v Member> {
+        let (name, _) = self.text(self.nodes[node].value.member("use"))?;
+        fragments(self.root).iter().find(|member| member.name == name)
+    }
+
     /// Returns the schema of the parameters of the fragment that a node uses.
     pub(crate) fn arguments(&self, node: usize) -> Option<Json> {
-        let (name, _) = self.text(self.nodes[node].value.member("use"))?;
-        let used = fragments(self.root).iter().find(|member| member.name == name)?;
-        Some(self.parameters(&used.value))
+        Some(self.parameters(&self.used_fragment(node)?.value))
     }
 
     /// Returns the schema of the parameters of a fragment.
@@ -216,8 +249,12 @@ impl<'v> Flow<'v> {
     }
 
     fn use_id(&mut self, value: Option<&Value>, is_definition: bool) -> Option<String> {
+        self.add_use(value, NameKind::Node, is_definition)
+    }
+
+    fn add_use(&mut self, value: Option<&Value>, kind: NameKind, is_definition: bool) -> Option<String> {
         let (id, range) = self.text(value)?;
-        self.uses.push(IdUse { id: id.clone(), range, is_definition });
+        self.uses.push(IdUse { id: id.clone(), range, kind, is_definition });
         Some(id)
     }
 
@@ -257,7 +294,8 @@ impl<'v> Flow<'v> {
             let parts = EdgeText::read(&scalar.text);
             for range in &parts.ids {
                 let id = scalar.text[range.clone()].to_owned();
-                self.uses.push(IdUse { id, range: scalar.range_to_file(range), is_definition: false });
+                let range = scalar.range_to_file(range);
+                self.uses.push(IdUse { id, range, kind: NameKind::Node, is_definition: false });
             }
             let label = parts.label.map(|label| &scalar.text[label]);
             for pair in parts.ids.windows(2) {

@@ -5,10 +5,10 @@ use std::{collections::HashSet, ops::Range};
 use flowcell_contract::Catalog;
 
 use crate::{
+    dialect::Dialect,
     expression::{NameUse, TokenKind},
     flow::Flow,
     is_too_large,
-    locate::Dialect,
     reading::{Kind, Value, read},
     spots::{self, Spot},
 };

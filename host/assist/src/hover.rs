@@ -4,16 +4,18 @@ use std::ops::Range;
 
 use flowcell_contract::{Json, NodeType, functions::functions_named};
 use flowcell_expr::{Binding, metered};
+use flowcell_flow::agentic::{DEFAULT_AGENT, built_in_agent};
 use serde_json::Value as Serde;
 
 use crate::{
     Document,
+    dialect::Dialect,
     expression::{Expression, NameUse, PathAt, TokenKind},
-    flow::Flow,
+    flow::{Flow, IdUse, NameKind},
     is_too_large,
-    locate::{Dialect, Role, Target, locate},
+    locate::{Located, Role, Target, locate},
     names::{names, schemas_of},
-    reading::read,
+    reading::{Value, read},
     schemas::{Schema, Step, shown, to_json},
     spots::{self, Spot},
 };
@@ -41,41 +43,81 @@ pub fn hover(document: &Document<'_>, at: usize) -> Option<Hover> {
     let at = document.text.floor_char_boundary(at);
     let root = read(document.text);
     let flow = Flow::at(document.text, &root, document.catalog, at);
-    let dialect = Dialect::of(&root);
-    if dialect == Dialect::Graph {
-        let mut found = None;
-        spots::each(&flow, Some(&(at..at)), &mut |spot| {
-            let inside = spot.scalar.offset_of(at);
-            if found.is_none() && spot.part.start <= inside && inside <= spot.part.end {
-                found = in_expression(&flow, &spot, inside);
-            }
-        });
-        if found.is_some() {
-            return found;
+    let mut found = in_reference(&flow, at);
+    spots::each(&flow, Some(&(at..at)), &mut |spot| {
+        let inside = spot.scalar.offset_of(at);
+        if found.is_none() && spot.part.start <= inside && inside <= spot.part.end {
+            found = in_expression(&flow, &spot, inside);
         }
-        let id =
-            flow.uses.iter().find(|found| found.range.start <= at && at <= found.range.end && !found.is_definition);
-        if let Some(node) = id.and_then(|found| flow.find(&found.id)) {
-            return Some(Hover { text: node_text(&flow, node), range: id?.range.clone() });
-        }
+    });
+    if found.is_some() {
+        return found;
+    }
+    let is_here = |found: &&IdUse| found.range.start <= at && at <= found.range.end && !found.is_definition;
+    let id = flow.uses.iter().find(|found| is_here(found) && found.kind == NameKind::Node);
+    if let Some(node) = id.and_then(|found| flow.find(&found.id)) {
+        return Some(Hover { text: node_text(&flow, node), range: id?.range.clone() });
     }
     let located = locate(&flow, at)?;
     let range = located.target.range(document.text);
+    let arguments = located.arguments(&flow);
+    let schemas = match &arguments {
+        Some((schema, steps)) => Schema::new(schema).follow(steps),
+        None => located.schemas(&flow),
+    };
     let text = match located.target {
         Target::Key(_, member) => {
             let below = Step::Key(member.name.clone());
-            let schemas: Vec<_> =
-                located.schemas(&flow, dialect).iter().flat_map(|schema| schema.below(&below)).collect();
-            let schema = schemas.first()?;
-            field_text(&member.name, *schema)
-        }
-        Target::Value(_) if dialect == Dialect::Graph && located.role(&flow) == Role::NodeType => {
-            type_text(located.node_type(&flow)?)
+            let mut known = schemas.iter().flat_map(|schema| schema.below(&below));
+            // There can be no other members beside those of the schema.
+            field_text(&member.name, known.find(|schema| schema.to_json() != false)?)
         }
         Target::Value(_) if range.is_empty() || located.steps.is_empty() => return None,
-        Target::Value(_) => located.schemas(&flow, dialect).iter().find_map(|schema| schema.description())?.to_owned(),
+        Target::Value(value) => match (named_text(&flow, &located, value), located.role(&flow)) {
+            (Some(text), _) => text,
+            (None, Role::NodeType | Role::Tool | Role::Fragment) => return None,
+            (None, _) => schemas.iter().find_map(|schema| schema.description())?.to_owned(),
+        },
     };
     Some(Hover { text, range })
+}
+
+/// Explains what a text names: a node type, a tool, a fragment or a built-in agent.
+fn named_text(flow: &Flow<'_>, located: &Located<'_>, value: &Value) -> Option<String> {
+    match located.role(flow) {
+        Role::NodeType | Role::Tool => located.node_type(flow).map(type_text),
+        Role::Fragment => {
+            let used = flow.used_fragment(located.node?)?;
+            let schema = flow.parameters(&used.value);
+            let mut text = format!("`{}`: a fragment\n", used.name);
+            fields(&mut text, "Parameters", Schema::new(&schema), true);
+            Some(text)
+        }
+        Role::Agent => {
+            let (name, _) = flow.text(Some(value))?;
+            let agent = built_in_agent(&name)?;
+            Some(format!("`{name}`: the built-in agent, unless a file has this name\n\n{}", agent.description?))
+        }
+        _ => None,
+    }
+}
+
+/// Explains a reference of a flow of steps, such as `${args.key}`, up to the word at a byte.
+fn in_reference(flow: &Flow<'_>, at: usize) -> Option<Hover> {
+    let mut found = None;
+    flow.each_reference(&mut |step, reference| {
+        let Some(last) = reference.word_at(at) else { return };
+        let words = &reference.words[..=last];
+        let values = flow.referred_values(step);
+        let steps: Vec<_> = words.iter().map(|(word, _)| Step::in_reference(word)).collect();
+        let schemas = Schema::new(&values).follow(&steps);
+        let name = words.iter().map(|(word, _)| word.as_str()).collect::<Vec<_>>().join(".");
+        found = schemas.first().map(|schema| {
+            let text = field_text(&name, *schema);
+            Hover { text, range: words[0].1.start..words[last].1.end }
+        });
+    });
+    found
 }
 
 fn field_text(name: &str, schema: Schema<'_>) -> String {
@@ -97,21 +139,8 @@ fn field_text(name: &str, schema: Schema<'_>) -> String {
 /// Explains a node type: its purpose, its fields, and its output.
 fn type_text(kind: &NodeType) -> String {
     let mut text = format!("**{}** `{}`\n\n{}\n", kind.title, kind.full_name(), kind.description.trim());
-    for (title, schema) in [("Input", &kind.input), ("Output", &kind.output)] {
-        let properties = Schema::new(schema).properties();
-        if properties.is_empty() {
-            continue;
-        }
-        text += &format!("\n{title}:\n\n");
-        for property in properties.iter().take(MAX_FIELDS) {
-            let required = if property.is_required && title == "Input" { ", required" } else { "" };
-            let description = property.schema.description().map(|text| format!(". {text}")).unwrap_or_default();
-            text += &format!("- `{}`: {}{required}{description}\n", property.name, property.schema.type_text());
-        }
-        if properties.len() > MAX_FIELDS {
-            text += &format!("- and {} more\n", properties.len() - MAX_FIELDS);
-        }
-    }
+    fields(&mut text, "Input", Schema::new(&kind.input), true);
+    fields(&mut text, "Output", Schema::new(&kind.output), false);
     if !kind.capabilities.is_empty() {
         text += "\nGrants:\n\n";
         for request in &kind.capabilities {
@@ -122,10 +151,32 @@ fn type_text(kind: &NodeType) -> String {
     text
 }
 
+/// Adds the fields of a schema as a list. `is_given` is true if a flow writes the fields.
+fn fields(text: &mut String, title: &str, schema: Schema<'_>, is_given: bool) {
+    let properties = schema.properties();
+    if properties.is_empty() {
+        return;
+    }
+    *text += &format!("\n{title}:\n\n");
+    for property in properties.iter().take(MAX_FIELDS) {
+        let required = if property.is_required && is_given { ", required" } else { "" };
+        let description = property.schema.description().map(|text| format!(". {text}")).unwrap_or_default();
+        *text += &format!("- `{}`: {}{required}{description}\n", property.name, property.schema.type_text());
+    }
+    if properties.len() > MAX_FIELDS {
+        *text += &format!("- and {} more\n", properties.len() - MAX_FIELDS);
+    }
+}
+
 fn node_text(flow: &Flow<'_>, node: usize) -> String {
     let node = &flow.nodes[node];
     match &node.kind {
         Some(kind) => format!("`{}`: {}", node.id, type_text(kind)),
+        None if flow.dialect == Dialect::Agentic => {
+            let agent =
+                flow.text(node.value.member("agent")).map_or_else(|| DEFAULT_AGENT.to_owned(), |(name, _)| name);
+            format!("`{}`: a step of the agent `{agent}`", node.id)
+        }
         None => match flow.text(node.value.member("use")) {
             Some((name, _)) => format!("`{}`: a use of the fragment `{name}`", node.id),
             None => format!("`{}`: a node of unknown type", node.id),
@@ -245,6 +296,25 @@ mod tests {
         let edges = "nodes: [{ id: a, type: control.if }, { id: b, type: control.noop, when: 'a.condi§tion' }]\nedges: [a -> b]";
         has(edges, "a.condition", &["boolean"]);
         has("nodes: [{ id: a, type: control.if }]\nedges: [a§ -> b]", "a", &["control.if"]);
+    }
+
+    #[test]
+    fn uses_of_fragments_and_their_arguments_are_explained() {
+        let text = |with: &str| {
+            format!(
+                "fragments: {{ tell: {{ params: {{ who: {{ type: string, description: A person }}, n: {{ type: integer, default: 3 }} }}, \
+                 nodes: [] }} }}\nnodes: [{{ id: a, {with} }}]"
+            )
+        };
+        let (found, range) = explained(&text("use: tell, with: { w§ho: Ada }")).unwrap();
+        assert_eq!((found.as_str(), range.as_str()), ("`who`: text\n\nA person", "who"));
+        assert_eq!(explained(&text("use: tell, with: { n§: 4 }")).unwrap().0, "`n`: integer, by default `3`");
+        // A value has the explanation of its parameter.
+        assert_eq!(explained(&text("use: tell, with: { who: A§da }")).unwrap().0, "A person");
+        let (found, _) = explained(&text("use: te§ll")).unwrap();
+        assert!(found.contains("- `who`: text, required. A person\n- `n`: integer\n"), "{found}");
+        assert_eq!(explained(&text("use: tell, with: { other§: 4 }")), None);
+        assert_eq!(explained(&text("use: unkn§own, with: { other: 4 }")), None);
     }
 
     #[test]

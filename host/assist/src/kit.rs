@@ -11,7 +11,7 @@ use std::{
 use flowcell_contract::{Catalog, Digest, Manifest};
 use flowcell_flow::{CheckContext, Diagnostic, Source};
 
-use crate::{Document, Surroundings};
+use crate::{Document, Files, Surroundings};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -28,15 +28,37 @@ pub(crate) static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
 });
 
 /// The names around the examples.
-pub(crate) static AROUND: LazyLock<Surroundings> = LazyLock::new(|| {
-    let flows = examples().into_iter().map(|source| source.name.trim_end_matches(".yaml").to_owned());
-    Surroundings { flows: flows.collect(), ..Surroundings::default() }
-});
+struct Around;
+
+impl Surroundings for Around {
+    fn flows(&self) -> Vec<String> {
+        examples().into_iter().map(|source| source.name.trim_end_matches(".yaml").to_owned()).collect()
+    }
+
+    fn agents(&self) -> Vec<String> {
+        vec!["coder".into(), "translator".into()]
+    }
+
+    /// Lists some files, and those of a host that answers with hostile names.
+    fn files(&self, folder: &str) -> Files {
+        let files =
+            ["ask.md", "a b.md", "prompts/say.txt", "scripts/sum.js", "data.csv", "x\u{202e}dm.md", "{{ x }}.md"];
+        let paths = files.iter().filter(|path| path.starts_with(folder)).map(|path| (*path).to_owned());
+        Files { paths: paths.collect(), is_cut: folder.is_empty() }
+    }
+}
 
 /// Returns the examples of the graph dialect.
 pub(crate) fn examples() -> Vec<Source> {
+    let found = flows_in("flows/graph");
+    assert!(found.len() >= 20, "the examples have moved");
+    found
+}
+
+/// Returns the flows in a folder of this repository.
+pub(crate) fn flows_in(folder: &str) -> Vec<Source> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(root().join("flows/graph")).unwrap() {
+    for entry in fs::read_dir(root().join(folder)).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if name.ends_with(".yaml") && !name.ends_with(".test.yaml") {
@@ -44,7 +66,6 @@ pub(crate) fn examples() -> Vec<Source> {
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
-    assert!(found.len() >= 20, "the examples have moved");
     found
 }
 
@@ -68,7 +89,7 @@ pub(crate) fn diagnose(name: &str, text: &str) -> Vec<Diagnostic> {
 
 /// Returns a text as a document.
 pub(crate) fn document(text: &str) -> Document<'_> {
-    Document { text, catalog: &CATALOG, surroundings: &AROUND }
+    Document { text, catalog: &CATALOG, surroundings: &Around }
 }
 
 /// Splits a text with `§` at the cursor.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`positions`] | lines and UTF-16 units |
 //! | reading, scalar | the tree of a broken text, and its texts |
+//! | dialect | the dialect of a flow, and its schema |
 //! | flow, expression, spots | nodes and edges, expressions, and the expressions of a flow |
 //! | schemas, names | members by JSON Schemas, and the names that an expression may use |
 //! | locate | the key or value at a place |
@@ -21,6 +22,7 @@
 
 pub mod catalog_schema;
 pub mod complete;
+mod dialect;
 mod expression;
 pub mod fixes;
 mod flow;
@@ -43,16 +45,48 @@ use flowcell_flow::{CheckContext, Diagnostic, Source};
 
 pub use expression::is_plain_name;
 
-/// The names around a flow that its text may use.
-#[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// The names of the flows in the folder.
-    pub flows: Vec<String>,
-    /// The names of the capabilities that can be granted.
-    pub capabilities: Vec<String>,
-    /// The names of the secrets.
-    pub secrets: Vec<String>,
+/// Looks up the names around a flow that its text may use. Each is looked up only where it is offered.
+pub trait Surroundings {
+    /// Returns the names of the flows in the folder.
+    fn flows(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the names of the capabilities that can be granted.
+    fn capabilities(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the names of the secrets.
+    fn secrets(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the names of the agents that have a file.
+    fn agents(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the files in and below a folder. The folder is a relative path with `/` at its end, or empty for the
+    /// flow's own folder.
+    fn files(&self, _folder: &str) -> Files {
+        Files::default()
+    }
 }
+
+/// Files beside a flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// The paths, relative to the flow's folder.
+    pub paths: Vec<String>,
+    /// True if there are more files than are listed.
+    pub is_cut: bool,
+}
+
+/// Surroundings without any names.
+pub struct NoSurroundings;
+
+impl Surroundings for NoSurroundings {}
 
 /// A flow's text with all that is known about it.
 #[derive(Clone, Copy)]
@@ -62,7 +96,7 @@ pub struct Document<'a> {
     /// The node types that the flow may use.
     pub catalog: &'a Catalog,
     /// The names around the flow.
-    pub surroundings: &'a Surroundings,
+    pub surroundings: &'a dyn Surroundings,
 }
 
 /// A change of a text.

@@ -1,48 +1,16 @@
 //! Finds the key or value at a place of a flow, the way to it, and its schemas.
 
-use std::{ops::Range, sync::LazyLock};
+use std::ops::Range;
 
 use flowcell_contract::{MarkKind, NodeType};
 use serde_json::Value as Json;
 
 use crate::{
+    dialect::Dialect,
     flow::Flow,
     reading::{Kind, Member, Value, inner},
     schemas::{Schema, Step},
 };
-
-static GRAPH: LazyLock<Json> = LazyLock::new(flowcell_flow::schema);
-static AGENTIC: LazyLock<Json> = LazyLock::new(flowcell_flow::schema::agentic);
-static STEPS: LazyLock<Json> =
-    LazyLock::new(|| serde_json::from_str(flowcell_flow::schema::steps()).unwrap_or(Json::Bool(true)));
-
-/// The dialect of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    Graph,
-    Agentic,
-    Steps,
-}
-
-impl Dialect {
-    /// Tells the dialect by the keys of a text. A text that shows none is a graph.
-    pub(crate) fn of(root: &Value) -> Dialect {
-        match root.member("flow") {
-            _ if root.member("nodes").is_some() => Dialect::Graph,
-            Some(flow) if flow.member("steps").is_some() || flow.member("args").is_some() => Dialect::Agentic,
-            None if root.member("steps").is_some() => Dialect::Steps,
-            _ => Dialect::Graph,
-        }
-    }
-
-    fn schema(self) -> &'static Json {
-        match self {
-            Dialect::Graph => &GRAPH,
-            Dialect::Agentic => &AGENTIC,
-            Dialect::Steps => &STEPS,
-        }
-    }
-}
 
 /// The value or the key at a place.
 #[derive(Clone, Copy)]
@@ -124,6 +92,12 @@ pub(crate) enum Role {
     Secret,
     /// The name of a capability, as a key.
     Grant,
+    /// The tool of a step: a node type, or its short name.
+    Tool,
+    /// The agent of a step.
+    Agent,
+    /// The step to which a rule or a fallback leads.
+    NextStep,
     Other,
 }
 
@@ -144,7 +118,21 @@ impl Located<'_> {
         let steps = in_graph(&self.steps);
         let names: Vec<&str> =
             steps.iter().map(|step| if let Step::Key(key) = step { key.as_str() } else { "*" }).collect();
-        match names.as_slice() {
+        match (flow.dialect, names.as_slice()) {
+            (Dialect::Graph, names) => self.role_in_graph(flow, names),
+            (Dialect::Agentic, ["flow", "steps", "*", "agent"]) => Role::Agent,
+            (
+                Dialect::Agentic,
+                ["flow", "steps", "*", "rules", "*", "then"] | ["flow", "steps", "*", "fallback", "to"],
+            ) => Role::NextStep,
+            (Dialect::Steps, ["steps", "*", "tool"]) => Role::Tool,
+            (Dialect::Steps, ["steps", "*", "grants"]) => Role::Grant,
+            _ => Role::Other,
+        }
+    }
+
+    fn role_in_graph(&self, flow: &Flow<'_>, names: &[&str]) -> Role {
+        match names {
             ["nodes", "*", "type"] => Role::NodeType,
             ["nodes", "*", "after"] | ["nodes", "*", "after", "*"] => Role::After,
             ["nodes", "*", "body", "*"] => Role::Body,
@@ -193,19 +181,19 @@ impl Located<'_> {
     }
 
     /// Returns the schemas that the value follows, or the map with the key.
-    pub(crate) fn schemas<'f>(&self, flow: &'f Flow<'_>, dialect: Dialect) -> Vec<Schema<'f>> {
+    pub(crate) fn schemas<'f>(&self, flow: &'f Flow<'_>) -> Vec<Schema<'f>> {
         let steps = in_graph(&self.steps);
-        if dialect == Dialect::Graph
-            && let [Step::Key(list), Step::Item, Step::Key(member), rest @ ..] = steps
-            && list == "nodes"
+        if let [Step::Key(list), Step::Item, Step::Key(member), rest @ ..] = steps
             && let Some(kind) = self.node_type(flow)
         {
-            match member.as_str() {
-                "input" => return Schema::new(&kind.input).follow(rest),
-                "config" => return Schema::new(&kind.config).follow(rest),
+            match (flow.dialect, list.as_str(), member.as_str()) {
+                (Dialect::Graph, "nodes", "input") | (Dialect::Steps, "steps", "params") => {
+                    return Schema::new(&kind.input).follow(rest);
+                }
+                (Dialect::Graph, "nodes", "config") => return Schema::new(&kind.config).follow(rest),
                 _ => {}
             }
         }
-        Schema::new(dialect.schema()).follow(&self.steps)
+        Schema::new(flow.dialect.schema()).follow(&self.steps)
     }
 }

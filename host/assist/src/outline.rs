@@ -16,9 +16,9 @@ use crate::{
 pub struct Symbol {
     /// The id of a node, or a key.
     pub name: String,
-    /// The type of a node. Empty for others.
+    /// The type of a node, or the tool or the agent of a step. Empty for others.
     pub detail: String,
-    /// True for a node.
+    /// True for a node or a step.
     pub is_node: bool,
     /// The bytes of the whole part.
     pub range: Range<usize>,
@@ -28,7 +28,7 @@ pub struct Symbol {
     pub children: Vec<Symbol>,
 }
 
-/// Returns the top-level keys of a flow, with the nodes below `nodes`.
+/// Returns the top-level keys of a flow, with the nodes below `nodes`, and the steps below `steps` or `flow`.
 pub fn symbols(text: &str) -> Vec<Symbol> {
     if is_too_large(text) {
         return Vec::new();
@@ -42,7 +42,11 @@ pub fn symbols(text: &str) -> Vec<Symbol> {
         is_node: false,
         range: member.key.start..member.value.range.end.max(member.key.end),
         name_range: member.key.clone(),
-        children: if member.name == "nodes" { nodes(&flow, &member.value, 0) } else { Vec::new() },
+        children: match member.name.as_str() {
+            "nodes" | "steps" => nodes(&flow, &member.value, 0),
+            "flow" => member.value.member("steps").map(|steps| nodes(&flow, steps, 0)).unwrap_or_default(),
+            _ => Vec::new(),
+        },
     };
     root.members().iter().filter(|member| !member.name.is_empty()).map(symbol).collect()
 }
@@ -53,7 +57,8 @@ fn nodes(flow: &Flow<'_>, list: &Value, depth: usize) -> Vec<Symbol> {
     }
     let node = |node: &Value| {
         let (name, name_range) = flow.text(node.member("id")).filter(|(name, _)| !name.is_empty())?;
-        let detail = flow.text(node.member("type")).map(|(name, _)| name).unwrap_or_default();
+        let kind = ["type", "tool", "agent"].iter().find_map(|key| node.member(key));
+        let detail = flow.text(kind).map(|(name, _)| name).unwrap_or_default();
         let body = node.member("body").and_then(|body| body.member("nodes"));
         let children = body.map(|body| nodes(flow, body, depth + 1)).unwrap_or_default();
         Some(Symbol { name, detail, is_node: true, range: node.range.clone(), name_range, children })

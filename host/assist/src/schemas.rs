@@ -30,6 +30,14 @@ pub(crate) enum Step {
     Item,
 }
 
+impl Step {
+    /// Returns the step of a word in a reference of a flow of steps. A number selects an item.
+    pub(crate) fn in_reference(word: &str) -> Step {
+        let is_number = !word.is_empty() && word.bytes().all(|sign| sign.is_ascii_digit());
+        if is_number { Step::Item } else { Step::Key(word.to_owned()) }
+    }
+}
+
 /// A member that a schema names.
 pub(crate) struct Property<'s> {
     pub(crate) name: &'s str,

@@ -6,8 +6,9 @@ use flowcell_contract::{Mark, MarkKind};
 use flowcell_flow::ids::is_one_binding;
 
 use crate::{
+    dialect::Dialect,
     expression::{Expression, PathAt, braces},
-    flow::{Flow, IdUse},
+    flow::{Flow, IdUse, NameKind},
     reading::{Kind, Value},
     scalar::Scalar,
 };
@@ -75,6 +76,10 @@ impl Spot<'_> {
 
 /// Calls `visit` with every expression of a flow, or only with those in values that touch the bytes `within`.
 pub(crate) fn each(flow: &Flow<'_>, within: Option<&Range<usize>>, visit: &mut dyn FnMut(Spot<'_>)) {
+    // Flows of steps have references of another form.
+    if flow.dialect != Dialect::Graph {
+        return;
+    }
     let mut walk = Walk { flow, within, visit };
     let root = Place { scope: None, visible: Visible::All, own: None, locals: Vec::new(), is_captured: false };
     let (outputs, vars) = match flow.fragment {
@@ -254,7 +259,8 @@ pub(crate) fn id_uses(flow: &Flow<'_>) -> Vec<IdUse> {
     each(flow, None, &mut |spot| {
         for path in spot.expression().paths() {
             if let Some((id, range)) = named_node(flow, spot.place, &path) {
-                found.push(IdUse { id, range: spot.scalar.range_to_file(&range), is_definition: false });
+                let range = spot.scalar.range_to_file(&range);
+                found.push(IdUse { id, range, kind: NameKind::Node, is_definition: false });
             }
         }
     });

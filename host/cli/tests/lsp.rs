@@ -267,6 +267,59 @@ fn called_flows_are_found_and_long_lists_go_on_after_further_letters() {
     assert_eq!(server.end(), Some(0));
 }
 
+/// Files, agents and the names of other notations. No file outside of the flow's folder is offered or opened.
+#[test]
+fn files_beside_a_flow_and_agents_are_found() {
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("flows");
+    for (name, text) in [
+        ("secret.md", "secret"),
+        ("flows/prompts/ask.md", "Ask"),
+        ("flows/prompts/x\u{202e}dm.md", "hidden"),
+        ("flows/.flowcell/agents/translator.md", "You translate."),
+    ] {
+        let path = outer.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    std::os::unix::fs::symlink("../secret.md", folder.join("link.md")).unwrap();
+    let labels = |reply: &Value| -> Vec<String> {
+        reply["items"].as_array().unwrap().iter().map(|item| item["label"].as_str().unwrap().to_owned()).collect()
+    };
+    let mut server = Server::initialized(&folder);
+    let prompts = uri(&folder.join("a.yaml"));
+    for (written, found) in [
+        ("prompts/ask.md", Some("prompts/ask.md")),
+        ("./prompts/ask.md", Some("prompts/ask.md")),
+        ("../secret.md", None),
+        ("link.md", None),
+        ("prompts", None),
+        ("/etc/hostname", None),
+    ] {
+        let text = format!("flow: {{ name: a }}\nnodes: [{{ id: a, type: agent.run, promptFile: {written} }}]\n");
+        server.open(&prompts, &text);
+        let place = server.ask_at("textDocument/definition", &prompts, &text, "promptFile: ", json!({}));
+        let expected = found.map_or(Value::Null, |path| json!(uri(&folder.join(path))));
+        assert_eq!(place.get("uri").cloned().unwrap_or_default(), expected, "{written}");
+    }
+    let text = "flow: { name: a }\nnodes: [{ id: a, type: agent.run, promptFile: p }]\n";
+    server.open(&prompts, text);
+    let offered = server.ask_at("textDocument/completion", &prompts, text, "promptFile: p", json!({}));
+    assert_eq!(labels(&offered), ["prompts/ask.md"]);
+
+    let steps = uri(&folder.join("a-flow.yaml"));
+    let text = "flow:\n  steps:\n    - { id: a, agent: translator, prompt: x, rules: [{ then: b }] }\n    - { id: b, agent: t, prompt: x }\n";
+    server.open(&steps, text);
+    let offered = server.ask_at("textDocument/completion", &steps, text, "agent: t", json!({}));
+    assert_eq!(labels(&offered), ["translator"]);
+    let place = server.ask_at("textDocument/definition", &steps, text, "agent: trans", json!({}));
+    assert_eq!(place["uri"], uri(&folder.join(".flowcell/agents/translator.md")));
+    let renamed = server.ask_at("textDocument/rename", &steps, text, "then: b", json!({ "newName": "end" }));
+    let expected = text.replace("then: b", "then: end").replace("id: b", "id: end");
+    assert_eq!(applied(text, &renamed["changes"][&steps]), expected);
+    assert_eq!(server.end(), Some(0));
+}
+
 #[test]
 fn hostile_messages_get_errors_and_the_server_goes_on() {
     let folder = tempfile::tempdir().unwrap();

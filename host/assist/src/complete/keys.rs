@@ -6,11 +6,12 @@ use flowcell_contract::{NodeType, Trait};
 use flowcell_flow::ids::USE_KEYS;
 use serde_json::Value as Json;
 
-use super::{CompletionKind, Context, Offer, quoted};
+use super::{CompletionKind, Context, Offer, quoted, steps};
 use crate::{
+    dialect::Dialect,
     expression::{Expression, braces},
     flow::Flow,
-    locate::{Dialect, Located, Role, in_graph},
+    locate::{Located, Role, in_graph},
     names,
     reading::{Kind, Member, Style, Value},
     schemas::{Property, Schema, Step},
@@ -40,7 +41,7 @@ pub(super) fn keys(
     if role == Role::Grant {
         return grants(context, kind, value, has_colon).into_iter().filter(|offer| !is_taken(&offer.label)).collect();
     }
-    let is_node = context.dialect == Dialect::Graph
+    let is_node = context.flow.dialect == Dialect::Graph
         && matches!(in_graph(&located.steps), [Step::Key(list), Step::Item] if list == "nodes");
     // Keys that exclude each other, such as `type` and `use`.
     let exclusive: Vec<&str> = schemas.iter().flat_map(|schema| schema.one_of()).collect();
@@ -219,11 +220,11 @@ fn grants(context: &Context<'_>, kind: Option<&NodeType>, value: Option<&Value>,
         (false, _) => format!("{name}: []"),
     };
     let Some(kind) = kind else {
-        let all = &context.document.surroundings.capabilities;
-        return all
-            .iter()
-            .map(|name| Offer::new(name, CompletionKind::Key, "a capability").with_insert(insert(name)))
-            .collect();
+        let offer = |name: String| {
+            let insert = insert(&name);
+            Offer::new(name, CompletionKind::Key, "a capability").with_insert(insert)
+        };
+        return context.document.surroundings.capabilities().into_iter().map(offer).collect();
     };
     let asked = kind.capabilities.iter().map(|request| {
         Offer::new(&*request.name, CompletionKind::Key, "a capability")
@@ -252,13 +253,25 @@ pub(super) fn values(
             found.push(Offer::new(text, CompletionKind::Value, "").with_insert(insert));
         }
     }
-    let is_field = match in_graph(&located.steps) {
-        [Step::Key(list), Step::Item, Step::Key(input), _, ..] => list == "nodes" && input == "input",
+    let flow = context.flow;
+    let is_field = match (flow.dialect, in_graph(&located.steps)) {
+        (Dialect::Graph, [Step::Key(list), Step::Item, Step::Key(member), _, ..]) => {
+            list == "nodes" && matches!(member.as_str(), "input" | "with")
+        }
+        (Dialect::Steps, [Step::Key(list), Step::Item, Step::Key(params), _, ..]) => {
+            list == "steps" && params == "params"
+        }
+        (Dialect::Steps, [Step::Key(output)]) => output == "output",
         _ => false,
     };
     let is_alone = context.marked.file[value.range.clone()].trim_matches(['"', '\'']) == super::MARK;
-    let Some(node) = located.node.filter(|_| found.is_empty() && is_field && is_alone) else { return found };
-    let flow = context.flow;
+    if !found.is_empty() || !is_field || !is_alone {
+        return found;
+    }
+    if flow.dialect == Dialect::Steps {
+        return steps::referred(flow, located.node);
+    }
+    let Some(node) = located.node else { return found };
     let place = Place::of_input(flow, node);
     for name in names::names(flow, &place).into_iter().filter(|name| crate::expression::is_plain_name(&name.name)) {
         let text = format!("{{{{ {} }}}}", name.name);

@@ -47,9 +47,9 @@ fn words(text: &str) -> Vec<Word> {
                         parts.ids.iter().for_each(|id| add("edge text", scalar.range_to_file(id)));
                         parts.label.iter().for_each(|label| add("label", scalar.range_to_file(label)));
                     }
-                    Role::Secret | Role::File | Role::Grant => {}
+                    Role::Secret | Role::File | Role::Grant | Role::Tool | Role::Agent | Role::NextStep => {}
                     Role::Other => {
-                        let schemas = located.schemas(flow, Dialect::Graph);
+                        let schemas = located.schemas(flow);
                         let listed: Vec<_> = schemas.iter().flat_map(|schema| schema.values()).collect();
                         let is_bool =
                             matches!(scalar.text.as_str(), "true" | "false") && value.style() == Some(Style::Plain);
@@ -69,7 +69,7 @@ fn words(text: &str) -> Vec<Word> {
                 for member in members {
                     let located = locate(flow, member.key.start + 1).unwrap();
                     let below = Step::Key(member.name.clone());
-                    let schemas = located.schemas(flow, Dialect::Graph);
+                    let schemas = located.schemas(flow);
                     let is_named =
                         schemas.iter().any(|schema| schema.properties().iter().any(|known| known.name == member.name));
                     if is_named && schemas.iter().any(|schema| !schema.below(&below).is_empty()) {
@@ -245,6 +245,8 @@ fn vars_fragments_and_their_uses_are_completed() {
     assert_eq!(with("USE", "§"), ["notify"]);
     assert_eq!(with("ARGUMENTS", "§"), ["channel", "urgent"]);
     assert_eq!(with("ARGUMENTS", "channel: ops, urgent: §"), ["low", "high"]);
+    let values = with("ARGUMENTS", "channel: §");
+    assert!(has(&values, &["{{ pay }}", "{{ vars }}"]), "{values:?}");
     let keys = offered(&FRAGMENTS.replace("USE, after: pay, with: { ARGUMENTS }", "notify, §").replace("INSIDE", "1"));
     assert!(keys[0] == "with" && !has(&keys, &["input"]) && !has(&keys, &["type"]), "{keys:?}");
 }

@@ -59,6 +59,34 @@ pub(super) fn types(context: &Context<'_>, located: &Located<'_>) -> Vec<Offer> 
     found.into_iter().map(|(_, offer)| offer).collect()
 }
 
+/// Returns the tools of a step: the node types, and their short names. With `@`, returns the versions of the type before
+/// it. If the step has parameters, only the types that take them.
+pub(super) fn tools(context: &Context<'_>, located: &Located<'_>) -> Vec<Offer> {
+    let Target::Value(typed) = located.target else { return Vec::new() };
+    let (file, catalog) = (&context.marked.file, context.document.catalog);
+    let word = Scalar::new(file, typed).map(|scalar| scalar.text).unwrap_or_default();
+    let style = typed.style().unwrap_or(Style::Plain);
+    if let Some((name, _)) = word.split_once('@') {
+        let versions = catalog.types().filter(|kind| &*kind.name == name);
+        return versions.map(|kind| offer(kind, kind.full_name(), style)).collect();
+    }
+    let params = located.node.and_then(|step| context.flow.nodes[step].value.member("params"));
+    let params = params.filter(|params| matches!(params.kind, Kind::Map(_)));
+    let takes = |kind: &NodeType| params.is_none_or(|params| Schema::new(&kind.input).may_be(file, params));
+    let is_any = !catalog.types().any(|kind| takes(kind));
+    let mut found: Vec<Offer> = Vec::new();
+    for kind in catalog.types().filter(|kind| is_any || takes(kind)) {
+        let short = kind.short_name.as_deref().filter(|short| catalog.called(short).len() == 1);
+        for name in short.into_iter().chain([&*kind.name]) {
+            // The first of several versions is the newest.
+            if found.iter().all(|offer| offer.label != name) {
+                found.push(offer(kind, name.to_owned(), style));
+            }
+        }
+    }
+    found
+}
+
 fn offer(kind: &NodeType, label: String, style: Style) -> Offer {
     let insert = quoted(&label, style);
     Offer::new(label, CompletionKind::NodeType, kind.title.clone())

@@ -140,9 +140,10 @@ fn definitions_are_nodes_flows_and_files() {
     let find = |text: &str| {
         let (text, at) = at_cursor(text);
         definition(&document(&text), at).map(|found| match found {
-            Definition::Node(range) => text[range].to_owned(),
+            Definition::Name(range) => text[range].to_owned(),
             Definition::Flow(name) => format!("flow {name}"),
             Definition::File(path) => format!("file {path}"),
+            Definition::Agent(name) => format!("agent {name}"),
         })
     };
     let found = |text: &str, expected: &str| assert_eq!(find(text).as_deref(), Some(expected), "{text}");
@@ -151,6 +152,17 @@ fn definitions_are_nodes_flows_and_files() {
     found("nodes: [{ id: a, type: control.subflow, input: { name: he§llo } }]", "flow hello");
     found("nodes: [{ id: a, type: control.gate, promptFile: p§.md }]", "file p.md");
     assert_eq!(find("nodes: [{ id: a, type: control§.noop }]"), None);
+    let uses = |part: &str| {
+        format!("fragments: {{ tell: {{ params: {{ who: {{}} }}, nodes: [] }} }}\nnodes: [{{ id: a, {part} }}]")
+    };
+    found(&uses("use: te§ll"), "tell");
+    found(&uses("use: tell, with: { wh§o: 1 }"), "who");
+    assert_eq!(find(&uses("use: tell, with: { oth§er: 1 }")), None);
+    assert_eq!(find(&uses("use: oth§er")), None);
+}
+
+fn plan(flow: &str, at: usize, old: &str, new: &str) -> Plan {
+    Plan::new(flow, &read(flow), at, (old, new))
 }
 
 #[test]
@@ -162,7 +174,7 @@ fn test_cases_are_renamed_by_their_addresses() {
     expect: { route: [say, 'say', saying], outputs: { say: say } }
 ";
     let flow = |head: &str| format!("flow: {{ name: a{head} }}\nnodes: [{{ id: say, type: control.noop }}]\n");
-    let renamed = |flow: &str| apply(text, &rename_in_cases(text, (flow, behind(flow, "id: ")), "say", "speak"));
+    let renamed = |flow: &str| apply(text, &rename_in_cases(text, &plan(flow, behind(flow, "id: "), "say", "speak")));
     let expected = text
         .replace("{ say: 'yes', 'each[1].say'", "{ speak: 'yes', 'each[1].speak'")
         .replace("given: { say:", "given: { speak:")
@@ -171,7 +183,7 @@ fn test_cases_are_renamed_by_their_addresses() {
     let with = flow(", outputs: { a: 1 }");
     assert_eq!(renamed(&with), expected);
     assert_eq!(renamed(&flow("")), expected.replace("outputs: { say:", "outputs: { speak:"));
-    assert!(rename_in_cases("cases: [{ given: [", (&with, behind(&with, "id: ")), "say", "speak").is_empty());
+    assert!(rename_in_cases("cases: [{ given: [", &plan(&with, behind(&with, "id: "), "say", "speak")).is_empty());
 }
 
 const USES: &str = "flow: { name: a, outputs: { x: \"{{ nodes['tell-it'] }}\" } }
@@ -193,7 +205,7 @@ fn test_cases_follow_the_ids_in_uses_of_fragments() {
     let cases = "cases: [{ given: { tell-it: 1, 'tell-it[0].tell_it_post': 2, tell_it_in_use_line: 3, \
                  tell_it_own: 4, 'more.more_line': 5, line: 6, tell_it_unknown: 7 } }]";
     let renamed = |part: &str, old: &str, new: &str| {
-        let edits = rename_in_cases(cases, (USES, behind(USES, part)), old, new);
+        let edits = rename_in_cases(cases, &plan(USES, behind(USES, part), old, new));
         let given = apply(cases, &edits);
         given.trim_start_matches("cases: [{ given: { ").trim_end_matches(" } }]").to_owned()
     };
@@ -244,9 +256,9 @@ fn fragments_that_use_each_other_many_times_end() {
     );
     let cases = "cases: [{ given: { u3: 1 } }]";
     // The ids in the uses change, and that of the flow's own node does not.
-    let edits = rename_in_cases(cases, (&flow, flow.find("u3").unwrap()), "u3", "x");
+    let edits = rename_in_cases(cases, &plan(&flow, flow.find("u3").unwrap(), "u3", "x"));
     assert_eq!(edits, []);
-    let edits = rename_in_cases(cases, (&flow, flow.rfind("u3").unwrap()), "u3", "x");
+    let edits = rename_in_cases(cases, &plan(&flow, flow.rfind("u3").unwrap(), "u3", "x"));
     assert_eq!(apply(cases, &edits), cases.replace("u3", "x"));
 }
 

@@ -10,20 +10,21 @@ use flowcell_flow::{CheckContext, Source};
 
 use super::{
     Host,
-    folder::{FLOW_ENDINGS, Folder},
+    folder::{FLOW_ENDINGS, Folder, is_flow_name},
     inspector::Inspector,
     loading,
     reading::RecordingContext,
 };
 
+pub use super::folder::Listing;
+
 /// The node types and the names that a flow may use, for an editor. They are those of one moment: packs, files and
-/// secrets may change.
+/// secrets may change. Names are looked up when they are asked for.
 pub struct Editing {
+    host: Host,
     catalog: Arc<Catalog>,
     context: RecordingContext,
-    folder: PathBuf,
-    flows: Vec<String>,
-    secrets: Vec<String>,
+    folder: Arc<Folder>,
 }
 
 impl Editing {
@@ -31,13 +32,9 @@ impl Editing {
     pub(crate) fn new(host: &Host, source: &Source) -> Editing {
         let folder = Arc::new(Folder::of(Path::new(&source.name)));
         let (catalog, _) = loading::catalog_with(host, &host.catalog(), &flowcell_flow::packs(source), source, &folder);
-        let flows = folder.flows();
-        let secrets = host.shared.vault.list(&host.tenant).unwrap_or_default();
-        let secrets = secrets.into_iter().map(|row| row.name).collect();
         let inspector = Inspector::new(host.shared.engine.clone(), catalog.clone(), host.tenant.clone());
-        let context = RecordingContext::new(loading::surroundings(host, folder), inspector);
-        let folder = Path::new(&source.name).parent().unwrap_or(Path::new("")).to_owned();
-        Editing { catalog, context, folder, flows, secrets }
+        let context = RecordingContext::new(loading::surroundings(host, folder.clone()), inspector);
+        Editing { host: host.clone(), catalog, context, folder }
     }
 
     /// Returns the node types of the host, with those of the packs that the flow names.
@@ -51,19 +48,40 @@ impl Editing {
     }
 
     /// Returns the names of the flows in the flow's folder.
-    pub fn flows(&self) -> &[String] {
-        &self.flows
+    pub fn flows(&self) -> Vec<String> {
+        self.folder.flows()
     }
 
-    /// Returns the paths at which the file of a flow in the folder may be, in the order of the lookup.
-    pub fn paths_of(&self, flow: &str) -> Vec<PathBuf> {
-        let paths = FLOW_ENDINGS.iter().map(|ending| self.folder.join(format!("{flow}.{ending}")));
-        paths.collect()
+    /// Returns the path of the file of a flow in the folder; `None` if there is none, or if the flow may not read it.
+    pub fn path_of(&self, flow: &str) -> Option<PathBuf> {
+        let mut names = FLOW_ENDINGS.iter().filter(|_| is_flow_name(flow)).map(|ending| format!("{flow}.{ending}"));
+        names.find_map(|name| self.folder.find_file(&name))
+    }
+
+    /// Returns the path of a file beside the flow; `None` if there is none, or if the flow may not read it.
+    pub fn file(&self, path: &str) -> Option<PathBuf> {
+        self.folder.find_file(path)
+    }
+
+    /// Returns the files in and below a folder, which is empty for the flow's own one.
+    pub fn files(&self, folder: &str) -> Listing {
+        self.folder.files(folder)
+    }
+
+    /// Returns the path of the file of an agent; `None` if there is none.
+    pub fn agent_file(&self, name: &str) -> Option<PathBuf> {
+        self.context.agent(name).map(|source| PathBuf::from(source.name))
+    }
+
+    /// Returns the names of the agents that have a file.
+    pub fn agents(&self) -> Vec<String> {
+        self.context.agents().unwrap_or_default()
     }
 
     /// Returns the names of the secrets of the tenant; none if the store cannot be read.
-    pub fn secrets(&self) -> &[String] {
-        &self.secrets
+    pub fn secrets(&self) -> Vec<String> {
+        let secrets = self.host.shared.vault.list(&self.host.tenant).unwrap_or_default();
+        secrets.into_iter().map(|row| row.name).collect()
     }
 
     /// Returns the names of the capabilities that can be granted.

@@ -1,6 +1,7 @@
 //! The files that a flow may read: the files in and below the flow's own folder, and the flows in that folder.
 
 pub(crate) mod guard;
+mod listing;
 
 use std::{
     io::{self, Read},
@@ -12,6 +13,7 @@ use cap_std::{ambient_authority, fs::Dir};
 use flowcell_contract::{Tenant, host_files::TENANTS_FOLDER};
 pub use flowcell_flow::is_flow_name;
 use flowcell_flow::{CheckContext, CheckMode, Source};
+pub use listing::Listing;
 
 use crate::{
     host::agentic,
@@ -141,6 +143,17 @@ impl Folder {
             }
         });
         files.filter_map(name).chain(posted).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Returns the files in and below `below`, a folder in this one that is empty for this one itself. None for a flow
+    /// that is in no file, and outside of this folder.
+    pub(crate) fn files(&self, below: &str) -> Listing {
+        if self.nowhere { Listing::default() } else { listing::list(&self.path, below) }
+    }
+
+    /// Returns the path of a file that the flow may read; `None` if there is no such file.
+    pub(crate) fn find_file(&self, path: &str) -> Option<PathBuf> {
+        (!self.nowhere && guard::is_file(&self.path, path)).then(|| self.join(path))
     }
 
     /// Finds a flow by its name, first in the folder and then among the posted flows. Also returns the folder of this

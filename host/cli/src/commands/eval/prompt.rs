@@ -2,7 +2,7 @@
 
 use flowcell::{Json, contract::Catalog};
 use flowcell_assist::{
-    Document, Surroundings,
+    Document, NoSurroundings,
     complete::{CompletionKind, complete},
     is_plain_name,
 };
@@ -101,7 +101,7 @@ fn names(line: &str, at: usize, word: usize, nodes: Option<&Json>) -> Vec<Pair> 
     let (open, close) = if line.contains("{{") { ("", "") } else { ("{{ ", " }}") };
     let before = format!("{HEAD}{open}{}", &line[..word]);
     let text = format!("{before}{}{close}{TAIL}", &line[at..]);
-    let document = Document { text: &text, catalog: &Catalog::default(), surroundings: &Surroundings::default() };
+    let document = Document { text: &text, catalog: &Catalog::default(), surroundings: &NoSurroundings };
     let known = complete(&document, before.len());
     // Nodes can stand where other values can: inside of the braces, and not behind `|` or `is`.
     let is_value = known.iter().any(|known| known.kind == CompletionKind::Name);

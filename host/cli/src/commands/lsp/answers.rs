@@ -1,14 +1,14 @@
 //! Replies to requests about an open file.
 
-use std::{collections::BTreeMap, fs, ops::Range, path::Path};
+use std::{collections::BTreeMap, fs, ops::Range, path::PathBuf};
 
 use flowcell::{
     Host, Source,
-    host::editing::Editing,
+    host::editing::{Editing, Listing},
     rewrite::{EdgeForm, is_same, rewrite_edges},
 };
 use flowcell_assist::{
-    Document, Edit, Surroundings,
+    Document, Edit, Files, Surroundings,
     complete::{CompletionKind, MAX_COMPLETIONS, complete},
     diagnose,
     fixes::{fixes, marked},
@@ -70,7 +70,7 @@ pub(super) fn capabilities() -> Value {
         "capabilities": {
             "positionEncoding": "utf-16",
             "textDocumentSync": { "openClose": true, "change": 2, "save": true },
-            "completionProvider": { "triggerCharacters": [".", "{", " ", "|", "\"", "'", "-", "@"] },
+            "completionProvider": { "triggerCharacters": [".", "{", " ", "|", "\"", "'", "-", "@", "/", "$"] },
             "hoverProvider": true,
             "definitionProvider": true,
             "referencesProvider": true,
@@ -95,17 +95,35 @@ impl About<'_> {
     /// Calls `answer` with the text and everything around it.
     fn with_document<T>(&self, answer: impl FnOnce(&Document<'_>, &Editing) -> T) -> T {
         let editing = self.host.edit(self.source);
-        let surroundings = Surroundings {
-            flows: editing.flows().to_vec(),
-            capabilities: editing.capabilities(),
-            secrets: editing.secrets().to_vec(),
-        };
+        let surroundings = Around(&editing);
         let document = Document { text: &self.source.text, catalog: editing.catalog(), surroundings: &surroundings };
         answer(&document, &editing)
     }
+}
 
-    fn folder(&self) -> &Path {
-        Path::new(&self.source.name).parent().unwrap_or(Path::new(""))
+/// The names around a flow, as the host knows them.
+struct Around<'e>(&'e Editing);
+
+impl Surroundings for Around<'_> {
+    fn flows(&self) -> Vec<String> {
+        self.0.flows()
+    }
+
+    fn capabilities(&self) -> Vec<String> {
+        self.0.capabilities()
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        self.0.secrets()
+    }
+
+    fn agents(&self) -> Vec<String> {
+        self.0.agents()
+    }
+
+    fn files(&self, folder: &str) -> Files {
+        let Listing { paths, is_cut } = self.0.files(folder);
+        Files { paths, is_cut }
     }
 }
 
@@ -120,7 +138,8 @@ fn completion(about: &About<'_>, _: &mut Vec<String>) -> Result<Value, RequestEr
             CompletionKind::Name => 6,
             CompletionKind::Member => 5,
             CompletionKind::Function => 3,
-            CompletionKind::Reference => 17,
+            CompletionKind::Reference => 18,
+            CompletionKind::File => 17,
         };
         let mut item = json!({
             "label": completion.label,
@@ -150,15 +169,13 @@ fn explain(about: &About<'_>, _: &mut Vec<String>) -> Result<Value, RequestError
 fn definition(about: &About<'_>, _: &mut Vec<String>) -> Result<Value, RequestError> {
     let at = about.place()?;
     let start = || json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 0, "character": 0 } });
-    let file = |path: &Path| -> Option<Value> {
-        let uri = path.is_file().then(|| uri_of(path)).flatten()?;
-        Some(json!({ "uri": uri, "range": start() }))
-    };
+    let file = |path: PathBuf| uri_of(&path).map(|uri| json!({ "uri": uri, "range": start() }));
     Ok(about.with_document(|document, editing| match references::definition(document, at) {
         None => Value::Null,
-        Some(Definition::Node(range)) => json!({ "uri": about.uri, "range": about.lines.range(&range) }),
-        Some(Definition::File(path)) => file(&about.folder().join(path)).unwrap_or_default(),
-        Some(Definition::Flow(name)) => editing.paths_of(&name).iter().find_map(|path| file(path)).unwrap_or_default(),
+        Some(Definition::Name(range)) => json!({ "uri": about.uri, "range": about.lines.range(&range) }),
+        Some(Definition::File(path)) => editing.file(&path).and_then(file).unwrap_or_default(),
+        Some(Definition::Flow(name)) => editing.path_of(&name).and_then(file).unwrap_or_default(),
+        Some(Definition::Agent(name)) => editing.agent_file(&name).and_then(file).unwrap_or_default(),
     }))
 }
 
@@ -182,10 +199,10 @@ fn rename(about: &About<'_>, notes: &mut Vec<String>) -> Result<Value, RequestEr
         let old = references::node_at(document, at).map(|(id, _)| id).unwrap_or_default();
         (old, references::rename(document, &about.source.name, at, new, editing.context()))
     });
-    let Renamed { edits, left } = renamed.map_err(RequestError::failed)?;
+    let Renamed { edits, left, plan } = renamed.map_err(RequestError::failed)?;
     let mut changes = json!({ about.uri: about.lines.edits(&edits) });
     if let Some((uri, text)) = cases_of(about) {
-        let edits = references::rename_in_cases(&text, (&about.source.text, at), &old, new);
+        let edits = references::rename_in_cases(&text, &plan);
         if !edits.is_empty() {
             changes[uri] = Lines::new(&text).edits(&edits);
         }

@@ -15,13 +15,24 @@ const BESIDE_STORE: [&str; 2] = ["flows", "agents"];
 
 /// Opens a file below a folder. It follows links inside the folder and checks the path that they lead to.
 pub(crate) fn open(folder: &Path, path: &str) -> io::Result<File> {
+    let (dir, resolved) = find(folder, path)?;
+    dir.open_with(resolved, OpenOptions::new().read(true).follow(FollowSymlinks::No))
+}
+
+/// Returns true if a file that a flow may read has this path below a folder. Opens nothing.
+pub(crate) fn is_file(folder: &Path, path: &str) -> bool {
+    find(folder, path).and_then(|(dir, resolved)| dir.symlink_metadata(resolved)).is_ok_and(|about| about.is_file())
+}
+
+/// Resolves and checks the path of a file below a folder. Returns it with the folder.
+fn find(folder: &Path, path: &str) -> io::Result<(Dir, PathBuf)> {
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let dir = Dir::open_ambient_dir(here, cap_std::ambient_authority())?;
     // A path to one of the host's files fails without revealing whether the file exists.
     check_names(Path::new(path))?;
     let resolved = resolve_below(&dir, Path::new(path))?;
     check(here, &resolved)?;
-    dir.open_with(resolved, OpenOptions::new().read(true).follow(FollowSymlinks::No))
+    Ok((dir, resolved))
 }
 
 /// Resolves the links in a path. If the file itself is not a link, it keeps its name, even if another process replaces
@@ -141,8 +152,10 @@ mod tests {
         let place = place();
         assert_eq!(read(place.path(), "prompts/ask.md").unwrap(), "ask");
         assert_eq!(read(place.path(), ".flowcell/agents/helper.md").unwrap(), "helper");
+        assert!(is_file(place.path(), "prompts/ask.md") && !is_file(place.path(), "prompts"));
         for path in SECRET {
             assert!(read(place.path(), path).is_err(), "{path} was read");
+            assert!(!is_file(place.path(), path), "{path} was found");
             assert!(resolve(place.path(), Path::new(path)).is_err(), "{path} was found");
             let outside = place.path().join("prompts");
             assert!(resolve(&outside, &Path::new("..").join(path)).is_err(), "{path} was found from outside");

@@ -1,5 +1,5 @@
-//! The ids of nodes after the uses of fragments are written out: the node `post` of the use `tell` has the id
-//! `tell_post`.
+//! The ids that a renaming changes outside of the flow's text. After the uses of fragments are written out, the node
+//! `post` of the use `tell` has the id `tell_post`.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,45 @@ use flowcell_flow::{
     limits::{BODY_DEPTH, NODES},
 };
 
-use crate::{
-    flow::Flow,
-    reading::{Value, read},
-};
+use crate::{dialect::Dialect, flow::Flow, reading::Value};
+
+/// The changes of test cases that belong to a renaming.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The ids that change, with the new ones.
+    ids: HashMap<String, String>,
+    has_outputs_by_id: bool,
+}
+
+impl Plan {
+    /// Finds the ids that change if a node of a graph gets another id. The node is in the graph at a byte.
+    pub(super) fn new(text: &str, root: &Value, at: usize, (old, new): (&str, &str)) -> Plan {
+        let declares_outputs = root.member("flow").is_some_and(|head| head.member("outputs").is_some());
+        let has_outputs_by_id = Dialect::of(root) == Dialect::Graph && !declares_outputs;
+        Plan { ids: renamed_ids(text, root, at, old, new), has_outputs_by_id }
+    }
+
+    /// Returns the plan for a step.
+    pub(super) fn of_step(old: &str, new: &str) -> Plan {
+        Plan { ids: HashMap::from([(old.to_owned(), new.to_owned())]), has_outputs_by_id: false }
+    }
+
+    /// Returns the new id of a node; `None` if its id stays.
+    pub(super) fn new_id(&self, old: &str) -> Option<&str> {
+        self.ids.get(old).map(String::as_str)
+    }
+
+    /// Returns true if the outputs of a run are those of its nodes, by id.
+    pub(super) fn has_outputs_by_id(&self) -> bool {
+        self.has_outputs_by_id
+    }
+}
 
 /// Returns the ids that change if a node gets another id, with the new ones. The node is in the graph at a byte: in the
 /// flow itself, or in a fragment. Of more nodes than a flow may have, the result knows only some.
-pub(super) fn renamed_ids(text: &str, at: usize, old: &str, new: &str) -> HashMap<String, String> {
-    let (root, catalog) = (read(text), Catalog::default());
-    let flows: Vec<_> = Flow::all(text, &root, &catalog).collect();
+fn renamed_ids(text: &str, root: &Value, at: usize, old: &str, new: &str) -> HashMap<String, String> {
+    let catalog = Catalog::default();
+    let flows: Vec<_> = Flow::all(text, root, &catalog).collect();
     // The flow itself comes first, and then the fragments.
     let names = root.member("fragments").map(Value::members).unwrap_or_default();
     let fragments: HashMap<_, _> = names.iter().zip(1..).map(|(member, index)| (member.name.as_str(), index)).collect();

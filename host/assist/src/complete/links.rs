@@ -1,4 +1,4 @@
-//! Completions of the ids of nodes: ends of edges, `after`, bodies and `undo`; and of the labels of edges in text.
+//! Completions of links between nodes: ends of edges, `after`, bodies and `undo`; and of the labels of edges in text.
 
 use std::{
     cmp::Reverse,
