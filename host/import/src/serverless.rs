@@ -37,7 +37,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use self::tasks::Task;
+use self::tasks::{Task, Way};
 use crate::{
     Import,
     draft::{Draft, Node},
@@ -206,5 +206,10 @@ impl Serverless<'_> {
     fn push(&mut self, exit: &mut Exit, mut node: Node) {
         self.report.settle(&mut node);
         exit.push(&mut self.draft, node);
+    }
+
+    /// Writes `switch`. Returns its ways out.
+    fn switch<'t>(&mut self, task: &Task<'_>, members: &'t Map<String, Value>, exit: Exit) -> Vec<Way<'t>> {
+        switch::switch(self, task, members, exit)
     }
 }

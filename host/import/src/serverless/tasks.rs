@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{CONTEXT, MAX_PASSES, Serverless, duration, jq, query, switch};
+use super::{CONTEXT, MAX_PASSES, Serverless, duration, jq, query};
 use crate::{
     draft::{Node, On},
     expr::{Term, escaped},
@@ -127,7 +127,7 @@ impl Serverless<'_> {
         }
         self.input(&task, &mut exit);
         if kind == "switch" {
-            ways.extend(switch::switch(self, &task, members, exit));
+            ways.extend(self.switch(&task, members, exit));
             return ways;
         }
         let before = exit.env.clone();
