@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use flowcell_contract::{Json, NodeType, functions::functions_named};
 use flowcell_expr::{Binding, metered};
-use flowcell_flow::agentic::{DEFAULT_AGENT, built_in_agent};
+use flowcell_flow::agentic::built_in_agent;
 use serde_json::Value as Serde;
 
 use crate::{
@@ -173,9 +173,7 @@ fn node_text(flow: &Flow<'_>, node: usize) -> String {
     match &node.kind {
         Some(kind) => format!("`{}`: {}", node.id, type_text(kind)),
         None if flow.dialect == Dialect::Agentic => {
-            let agent =
-                flow.text(node.value.member("agent")).map_or_else(|| DEFAULT_AGENT.to_owned(), |(name, _)| name);
-            format!("`{}`: a step of the agent `{agent}`", node.id)
+            format!("`{}`: a step of the agent `{}`", node.id, flow.agent_of_step(node.value))
         }
         None => match flow.text(node.value.member("use")) {
             Some((name, _)) => format!("`{}`: a use of the fragment `{name}`", node.id),

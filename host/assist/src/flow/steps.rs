@@ -140,8 +140,12 @@ impl<'v> Flow<'v> {
         if let Some(schema) = step.member("output").and_then(|output| output.member("schema")) {
             return Some(to_json(self.file, schema));
         }
-        let agent = self.text(step.member("agent")).map_or_else(|| DEFAULT_AGENT.to_owned(), |(name, _)| name);
-        BUILT_IN_OUTPUTS.get(agent.as_str()).cloned()
+        BUILT_IN_OUTPUTS.get(self.agent_of_step(step).as_str()).cloned()
+    }
+
+    /// Returns the agent of a step of an agentic flow.
+    pub(crate) fn agent_of_step(&self, step: &Value) -> String {
+        self.text(step.member("agent")).map_or_else(|| DEFAULT_AGENT.to_owned(), |(name, _)| name)
     }
 
     /// Returns the schema of the values that a step may refer to; without a step, those of the flow's output.
