@@ -10,7 +10,7 @@ use std::{
     io::{Read, Write},
     path::Path,
     process::{Child, Command, Output, Stdio},
-    sync::mpsc::{self, Receiver},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::Duration,
 };
@@ -61,7 +61,7 @@ fn terminal_of(plain: &Command, folder: &Path, arguments: &str) -> Option<Child>
 /// Maximum time that a program may take to show a text.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a terminal shows.
+/// The screen of a terminal.
 struct Screen {
     pieces: Receiver<Vec<u8>>,
     seen: String,
@@ -83,7 +83,17 @@ impl Screen {
         Self { pieces, seen: String::new(), heard: 0 }
     }
 
-    /// Reads until a text comes behind the last one that was heard. Returns what was between them.
+    /// Reads more. Returns false if the program has ended.
+    fn read(&mut self) -> bool {
+        match self.pieces.recv_timeout(PATIENCE) {
+            Ok(piece) => self.seen.push_str(&String::from_utf8_lossy(&piece)),
+            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => panic!("it says nothing more: {}", self.seen),
+        }
+        true
+    }
+
+    /// Reads until a text comes behind the last one that was heard. Returns the text between them.
     fn hear(&mut self, says: &str) -> String {
         loop {
             let new = &self.seen[self.heard..];
@@ -92,10 +102,7 @@ impl Screen {
                 self.heard += at + says.len();
                 return between;
             }
-            match self.pieces.recv_timeout(PATIENCE) {
-                Ok(piece) => self.seen.push_str(&String::from_utf8_lossy(&piece)),
-                Err(end) => panic!("it never said {says:?} ({end}): {}", self.seen),
-            }
+            assert!(self.read(), "it never said {says:?}: {}", self.seen);
         }
     }
 }
@@ -137,17 +144,17 @@ fn a_question_stays_open_at_the_terminal_when_the_owner_of_the_store_dies() {
     fs::write(folder.path().join("asks.yaml"), ASKS).unwrap();
     let mut owner = Some(server(folder.path()));
     let Some(mut terminal) = terminal(folder.path(), "run asks.yaml --run-id r") else { return };
-    let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
-    let (mut seen, mut piece, mut answered) = (String::new(), [0; 1024], 0);
+    let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), Screen::of(&mut terminal));
+    let mut answered = 0;
     // A line that comes while no process owns the store is asked for again.
-    while let Ok(length @ 1..) = screen.read(&mut piece) {
-        seen.push_str(&String::from_utf8_lossy(&piece[..length]));
-        if seen.matches("yes|no >").count() > answered {
+    while screen.read() {
+        if screen.seen.matches("yes|no >").count() > answered {
             drop(owner.take());
             answered += 1;
             typed.write_all(b"yes\n").unwrap();
         }
     }
+    let seen = screen.seen;
     assert!(terminal.wait().unwrap().success() && seen.contains("\"said\": \"yes\""), "{seen}");
     assert!(seen.contains("this process continues the run"), "{seen}");
 }
