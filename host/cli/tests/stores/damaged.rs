@@ -1,4 +1,4 @@
-//! `flowcell runs show` of runs of which a part is damaged.
+//! `flowcell runs show` of damaged runs.
 
 use std::fs;
 

@@ -13,7 +13,7 @@ use crate::{
 /// Greatest number of inputs.
 const INPUTS: usize = 64;
 
-/// The way in which the items of two inputs are combined.
+/// How Merge combines the items of two inputs.
 enum Way {
     /// The items of all inputs, one input after the other.
     Append,

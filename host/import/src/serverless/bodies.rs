@@ -84,7 +84,7 @@ pub(super) fn tagged(import: &mut Serverless<'_>, body: Body<'_>, stop: Option<E
     output
 }
 
-/// Returns a record together with what comes next.
+/// Returns a record with the name of the next part.
 fn tag(next: &str, record: &str) -> Value {
     binding(&format!("{{'next': {}, 'record': {record}}}", quoted(next)))
 }

@@ -104,7 +104,8 @@ pub(crate) async fn create(
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(job)).into_response())
 }
 
-/// Returns the runs that a job would select, and for `migrate` those that would not move. Returns 403 if the caller does not have the scopes of its action.
+/// Returns the runs that a job would select, and for `migrate` those that would not move. Returns 403 if the caller does
+/// not have the scopes of its action.
 pub(crate) async fn preview_job(request: Request, job: JobRequest) -> Result<Preview, ApiError> {
     check_scopes(&request, &job)?;
     let reads_journals = job.action == JobAction::Migrate;

@@ -184,7 +184,7 @@ fn show_text(host: &Host, args: &ShowArgs, terminal: Terminal) -> Result<Exit, C
     Ok(Exit::Good)
 }
 
-/// Returns what was read, or nothing and the reason why this part of the run is unknown.
+/// Returns the read part of a run, or an empty one and the reason why it is unknown.
 fn known<T: Default>(read: Result<T, StartError>) -> Result<(T, Option<String>), CliError> {
     match read {
         Ok(known) => Ok((known, None)),

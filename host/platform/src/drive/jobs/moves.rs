@@ -109,7 +109,7 @@ fn unfit_text(code: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Returns checks of runs of which `refuses` selects those that would not move.
+    /// Returns checks of runs. `refuses` selects the runs that would not move.
     fn checks(runs: u64, refuses: fn(u64) -> bool) -> impl Iterator<Item = (RunId, Option<JobReason>)> {
         (0..runs).map(move |run| {
             let reason = refuses(run).then(|| JobReason::new("answered", "a person decided"));
