@@ -78,12 +78,7 @@ pub(super) fn format(
     let zone = zone(state, argument(zone_name, &options, "zone")?)?;
     options.assert_all_used()?;
     let moment = Moment::read(NAME, value)?;
-    pattern::write(NAME, &moment.at(NAME, zone_of(&moment, zone))?, format)
-}
-
-/// Returns the zone in which a value is shown. A date without a time is the same day in every zone.
-fn zone_of(moment: &Moment, zone: Option<Zone>) -> Option<Zone> {
-    if moment.is_date { None } else { zone }
+    pattern::write(NAME, &moment.at(NAME, zone)?, format)
 }
 
 /// `x | dateadd(duration, zone)`: adds a duration: first its months and days by the calendar of the zone, then its time.
@@ -205,7 +200,8 @@ pub(super) fn start(
     let zone = zone(state, argument(zone_name, &options, "zone")?)?;
     options.assert_all_used()?;
     let moment = Moment::read(NAME, value)?;
-    let zoned = moment.at(NAME, zone_of(&moment, zone))?;
+    // A date without a time has the same beginnings in every zone.
+    let zoned = moment.at(NAME, zone.filter(|_| !moment.is_date))?;
     let (date, time) = (zoned.local().date(), zoned.local().time());
     let start = match unit {
         "year" => date.first_of_year().at(0, 0, 0, 0),

@@ -142,6 +142,8 @@ struct Fields {
     month: Option<u32>,
     day: Option<u32>,
     day_of_year: Option<u32>,
+    /// The place of the weekday in [`DAYS`].
+    weekday: Option<u32>,
     hour: Option<u32>,
     minute: u32,
     second: u32,
@@ -185,7 +187,9 @@ pub(super) fn read(name: &str, text: &str, format: &str) -> Result<Moment, Error
         let at = text[..text.len() - rest.len()].chars().count();
         return Err(invalid(format!("`{name}`: the text goes on after the format, from its character {at} on")));
     }
-    fields.moment().ok_or_else(|| invalid(format!("`{name}`: the format gives no date that exists")))
+    let moment = fields.moment();
+    let moment = moment.ok_or_else(|| invalid(format!("`{name}`: the format gives no date that exists")))?;
+    fields.check_weekday(name, moment.local.date()).map(|()| moment)
 }
 
 /// Reads the plain text of a format. White space stands for any white space.
@@ -251,7 +255,10 @@ fn field(fields: &mut Fields, rest: &mut &str, directive: &str) -> Option<bool> 
             fields.month = month.map(|month| month + 1);
             month.is_some()
         }
-        "A" | "a" => name_at(rest, &DAYS).is_some(),
+        "A" | "a" => {
+            fields.weekday = name_at(rest, &DAYS);
+            fields.weekday.is_some()
+        }
         "p" | "P" => {
             fields.is_afternoon = rest.get(..2).and_then(|half| match half {
                 "AM" | "am" => Some(false),
@@ -292,6 +299,17 @@ fn name_at(rest: &mut &str, names: &[&str]) -> Option<u32> {
 }
 
 impl Fields {
+    /// Returns an error if the text names another day of the week than that of its date.
+    fn check_weekday(&self, name: &str, date: Date) -> Result<(), Error> {
+        let real = day_name(date.weekday());
+        // The zone of a number of seconds is not known here.
+        let is_known = self.seconds.is_none();
+        match self.weekday.and_then(|day| DAYS.get(day as usize)).filter(|named| is_known && **named != real) {
+            Some(named) => Err(invalid(format!("`{name}`: the text names a {named}, but its date is a {real}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the date, or `None` if a part is missing or does not exist.
     fn moment(&self) -> Option<Moment> {
         if let Some(seconds) = self.seconds {
