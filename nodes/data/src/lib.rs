@@ -7,7 +7,6 @@ mod list;
 mod map;
 mod merge;
 mod object;
-mod order;
 mod reduce;
 mod template;
 #[cfg(test)]

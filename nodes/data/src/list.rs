@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use flowcell_expr::{Captured, Json};
+use flowcell_expr::{Captured, Json, Ordered};
 use flowcell_sdk::prelude::*;
 
-use crate::{expression, order::Ordered};
+use crate::expression;
 
 /// Maximum number of levels that one `data.flatten` removes. No value is nested deeper.
 const MAX_LEVELS: u32 = 127;

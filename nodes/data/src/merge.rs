@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use flowcell_expr::Json;
+use flowcell_expr::{Json, Ordered};
 use flowcell_sdk::{file, prelude::*};
-
-use crate::order::Ordered;
 
 /// The member by which `lists: byKey` finds items that belong together, if `key` names no other.
 const DEFAULT_KEY: &str = "id";

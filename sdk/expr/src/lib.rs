@@ -43,6 +43,7 @@ pub use error::ExprError;
 pub use ignored_text::without_ignored;
 pub use json::Json;
 pub use language::{RANDOM, instant_milliseconds, instant_text};
+pub use order::Ordered;
 pub use path::{Path, Segment};
 pub use path_use::{PathUse, Reads};
 pub use rename::{Edit, apply_edits, node_path, rename_nodes};

@@ -35,7 +35,7 @@ const BY_NAME: &[(&str, &str, &str, &str)] = &[
         "groupby",
         r#"[[{"a":"B"},{"a":"b"}],"a"]"#,
         r#"{"case_sensitive":false}"#,
-        r#"[{"grouper":"b","list":[{"a":"B"},{"a":"b"}]}]"#,
+        r#"[{"grouper":"B","list":[{"a":"B"},{"a":"b"}]}]"#,
     ),
     (
         "hmac",

@@ -27,7 +27,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     filter(
         &["groupby"],
         "list | groupby(attribute, default=null, case_sensitive=true)",
-        "Groups the items by a member. Gives a list of `{ grouper, list }`, ordered by `grouper`.",
+        "Groups the items whose members are equal as `==` says, or `default` for items without the member. Gives a list of `{ grouper, list }`, ordered by `grouper`: the member of the first item.",
         ("[{'a': 2}, {'a': 1}] | groupby('a')", r#"[{"grouper":1,"list":[{"a":1}]},{"grouper":2,"list":[{"a":2}]}]"#),
     ),
     filter(&["items"], "object | items", "Gives the members as pairs.", ("{'a': 1} | items", r#"[["a",1]]"#)),
@@ -126,7 +126,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     filter(
         &["unique"],
         "list | unique(attribute=null, case_sensitive=true)",
-        "Removes the items that equal an earlier one.",
+        "Removes the items that equal an earlier one, as `==` says.",
         ("[1, 1, 2] | unique", "[1,2]"),
     ),
     filter(

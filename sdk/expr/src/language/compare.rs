@@ -15,7 +15,7 @@ use crate::{allowance, file::not_usable_message, json::Json, order::order};
 
 /// The comparison operators, each with the names of its tests.
 const TESTS: [(&str, &[&str]); 7] = [
-    ("==", &["==", "eq", "equalto"]),
+    ("==", &["==", "eq", "equalto", "sameas"]),
     ("!=", &["!=", "ne"]),
     ("<", &["<", "lt", "lessthan"]),
     ("<=", &["<=", "le"]),
@@ -88,7 +88,7 @@ fn equal(left: &Value, right: &Value) -> Result<bool, Error> {
 }
 
 /// Counts the work of reading every part of a value. Returns an error if the limit of [`allowance`] is exceeded.
-fn spend_on(value: &Json) -> Result<(), Error> {
+pub(super) fn spend_on(value: &Json) -> Result<(), Error> {
     match allowance::spend_reading(value) {
         true => Ok(()),
         false => Err(Error::new(ErrorKind::OutOfFuel, allowance::EXHAUSTED)),

@@ -12,7 +12,7 @@ use super::{
     decimals, digests, encodings,
     filters::{self, Prepare},
     formats,
-    lists::{WITH_CASE, as_list, group_by, with_case},
+    lists::{self, WITH_CASE, as_list, with_case},
     lookup,
     names::{self, builtin_filters, builtin_tests},
     operands, random, searches, shapes,
@@ -77,12 +77,11 @@ fn add_builtin(environment: &mut Environment<'static>) {
 }
 
 fn add_own(environment: &mut Environment<'static>) {
-    let own: [(&'static str, Value); 23] = [
+    let own: [(&'static str, Value); 22] = [
         ("batch", Value::from_function(builtin::batch)),
         ("d", Value::from_function(filters::default)),
         ("default", Value::from_function(filters::default)),
         ("fromjson", Value::from_function(filters::from_json)),
-        ("groupby", Value::from_function(group_by)),
         ("indent", Value::from_function(filters::indent)),
         ("join", Value::from_function(filters::join)),
         ("replace", Value::from_function(filters::replace)),
@@ -216,7 +215,7 @@ fn add_codes(environment: &mut Environment<'static>) {
 
 /// Adds the functions for lists, objects and numbers.
 fn add_values(environment: &mut Environment<'static>) {
-    let values: [(&'static str, Function); 14] = [
+    let values: [(&'static str, Function); 16] = [
         ("decadd", Function::new(2, false, |_, with| decimals::add(with.get(0)?, with.get(1)?).map(Value::from))),
         (
             "decdiv",
@@ -239,6 +238,7 @@ fn add_values(environment: &mut Environment<'static>) {
                 collections::flatten(state, with.get(0)?, with.get(1)?, with.options())
             }),
         ),
+        ("groupby", Function::new(2, true, |_, with| lists::group_by(&with.get(0)?, with.get(1)?, with.options()))),
         ("keys", Function::new(1, false, |_, with| collections::keys(with.get(0)?))),
         ("merge", Function::new(2, false, |state, with| collections::merge(state, with.get(0)?, with.get(1)?))),
         (
@@ -261,6 +261,7 @@ fn add_values(environment: &mut Environment<'static>) {
                 collections::to_csv(with.get(0)?, with.get(1)?, with.options()).map(Value::from)
             }),
         ),
+        ("unique", Function::new(1, true, |_, with| lists::unique(&with.get(0)?, with.options()))),
         ("values", Function::new(1, false, |_, with| collections::values(with.get(0)?))),
         (
             names::RANGE,

@@ -1,19 +1,24 @@
-//! Adapts filters of MiniJinja: comparisons are case-sensitive, groups are objects, and results are lists.
+//! Filters of MiniJinja that are changed: comparisons are case-sensitive, equal values are those of `==`, and results are
+//! lists.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use minijinja::{
-    Error, State, Value, filters as builtin,
+    Error, State, Value,
     value::{Kwargs, ValueKind},
 };
 
 use super::{
     budget::charge,
+    compare::spend_on,
+    lookup::part,
     operands::invalid,
     values::{from_value, to_value},
 };
-use crate::{json::Json, limits};
+use crate::{json::Json, limits, order::Ordered};
 
-/// The filters that compare texts.
-pub(super) const WITH_CASE: [&str; 6] = ["dictsort", "groupby", "max", "min", "sort", "unique"];
+/// The filters of MiniJinja that compare texts.
+pub(super) const WITH_CASE: [&str; 4] = ["dictsort", "max", "min", "sort"];
 
 /// Adds `case_sensitive=true` to the arguments of a filter unless the option is present. Returns an error if `by` of
 /// `dictsort` is neither `key` nor `value`.
@@ -39,15 +44,66 @@ pub(super) fn with_case(mut arguments: Vec<Value>) -> Result<Vec<Value>, Error> 
     Ok(arguments)
 }
 
-/// `x | groupby(attribute, default=…)`: returns a list of `{ grouper, list }`, ordered by `grouper`.
-pub(super) fn group_by(value: Value, attribute: Option<&str>, options: Kwargs) -> Result<Value, Error> {
-    let groups = builtin::groupby(value, attribute, options)?;
-    let part = |group: &Value, name: &str| from_value(&group.get_attr(name)?).map_err(invalid);
-    let group = |group: Value| {
-        let members = [("grouper", part(&group, "grouper")?), ("list", part(&group, "list")?)];
-        Ok(to_value(&Json::object(members)))
-    };
-    groups.try_iter()?.map(group).collect::<Result<Vec<_>, Error>>().map(Value::from)
+/// The value by which `unique` and `groupby` compare an item.
+struct Keys<'a> {
+    /// The member that is compared; `None` for the whole item.
+    attribute: Option<&'a str>,
+    /// The value of an item that lacks the member.
+    default: Json,
+    has_case: bool,
+}
+
+impl<'a> Keys<'a> {
+    fn new(attribute: Option<&'a str>, default: Option<Value>, options: &'a Kwargs) -> Result<Keys<'a>, Error> {
+        let default = default.map_or(Ok(Json::Null), |default| from_value(&default).map_err(invalid))?;
+        let has_case = options.get::<Option<bool>>("case_sensitive")?.unwrap_or(true);
+        options.assert_all_used()?;
+        Ok(Keys { attribute, default, has_case })
+    }
+
+    /// Returns the value of an item, and the form in which it is compared.
+    fn key(&self, item: &Value) -> Result<(Json, Ordered), Error> {
+        let found = match self.attribute {
+            Some(attribute) => part(item, attribute)?,
+            None => Some(item.clone()),
+        };
+        let key = found.map_or(Ok(self.default.clone()), |found| from_value(&found).map_err(invalid))?;
+        spend_on(&key)?;
+        let compared = match &key {
+            Json::String(text) if !self.has_case => Json::from(text.to_lowercase()),
+            key => key.clone(),
+        };
+        Ok((key, Ordered(compared)))
+    }
+}
+
+/// `x | unique(attribute=…)`: keeps the first of all items that are equal as `==` says.
+pub(super) fn unique(value: &Value, options: Kwargs) -> Result<Value, Error> {
+    let keys = Keys::new(options.get("attribute")?, None, &options)?;
+    let (mut seen, mut kept) = (BTreeSet::new(), Vec::new());
+    for item in value.try_iter()?.checked() {
+        let item = item?;
+        if seen.insert(keys.key(&item)?.1) {
+            kept.push(item);
+        }
+    }
+    Ok(Value::from(kept))
+}
+
+/// `x | groupby(attribute, default=…)`: returns a list of `{ grouper, list }`, ordered by `grouper`, which is the value of
+/// the first item.
+pub(super) fn group_by(value: &Value, attribute: Option<&str>, options: Kwargs) -> Result<Value, Error> {
+    let attribute = attribute.map_or_else(|| options.get("attribute"), Ok)?;
+    let keys = Keys::new(Some(attribute), options.get("default")?, &options)?;
+    let mut groups: BTreeMap<Ordered, (Json, Vec<Json>)> = BTreeMap::new();
+    for item in value.try_iter()?.checked() {
+        let item = item?;
+        let (key, compared) = keys.key(&item)?;
+        let (_, items) = groups.entry(compared).or_insert_with(|| (key, Vec::new()));
+        items.push(from_value(&item).map_err(invalid)?);
+    }
+    let group = |(grouper, items)| Json::object([("grouper", grouper), ("list", Json::array(items))]);
+    Ok(to_value(&Json::array(groups.into_values().map(group))))
 }
 
 /// Converts a lazy result of MiniJinja to a list. Returns an error if it has more than [`limits::VALUES`] items.

@@ -101,7 +101,7 @@ fn is_test_for_missing(test: &[Value]) -> bool {
 }
 
 /// Returns the part of a value at a dotted path; `None` if it is missing. A path into a file value is an error.
-fn part(value: &Value, path: &str) -> Result<Option<Value>, Error> {
+pub(super) fn part(value: &Value, path: &str) -> Result<Option<Value>, Error> {
     let mut value = value.clone();
     for name in path.split('.') {
         let key = name.parse::<usize>().map_or_else(|_| Value::from(name), Value::from);

@@ -7,7 +7,7 @@ macro_rules! builtin_filters {
     ($with:ident) => {
         $with! {
             abs attr bool capitalize chain count=length dictsort first float int items last length lines list lower map max
-            min reject rejectattr reverse select selectattr sort split title trim unique upper zip
+            min reject rejectattr reverse select selectattr sort split title trim upper zip
         }
     };
 }
@@ -17,8 +17,7 @@ macro_rules! builtin_tests {
     ($with:ident) => {
         $with! {
             "boolean" is_boolean, "endingwith" is_endingwith, "false" is_false, "float" is_float, "int" is_integer,
-            "integer" is_integer, "iterable" is_iterable, "lower" is_lower, "mapping" is_mapping, "sameas" is_sameas,
-            "sequence" is_sequence, "startingwith" is_startingwith, "string" is_string, "true" is_true, "upper" is_upper
+            "integer" is_integer, "iterable" is_iterable, "lower" is_lower, "mapping" is_mapping, "sequence" is_sequence, "startingwith" is_startingwith, "string" is_string, "true" is_true, "upper" is_upper
         }
     };
 }
