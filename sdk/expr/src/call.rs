@@ -9,11 +9,9 @@ use crate::{
 };
 
 /// Optional arguments that have no names in calls: expressions write them in their order.
-const WITHOUT_NAMES: [(&str, &str); 12] = [
+const WITHOUT_NAMES: [(&str, &str); 10] = [
     ("batch", "fill"),
     ("default", "other"),
-    ("float", "default"),
-    ("int", "default"),
     ("join", "separator"),
     ("random", "below"),
     ("range", "start"),

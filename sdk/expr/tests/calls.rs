@@ -30,6 +30,7 @@ const BY_NAME: &[(&str, &str, &str, &str)] = &[
     ("dictsort", r#"[{"b":1,"A":2}]"#, r#"{"reverse":true,"case_sensitive":false}"#, r#"[["b",1],["A",2]]"#),
     ("duration", r#"["90s"]"#, r#"{"unit":"minutes"}"#, "1.5"),
     ("flatten", r#"[[[1],[[2]]]]"#, r#"{"levels":1}"#, "[1,[2]]"),
+    ("float", r#"["x"]"#, r#"{"default":1}"#, "1"),
     ("groupby", r#"[[{}],"a"]"#, r#"{"default":"x"}"#, r#"[{"grouper":"x","list":[{}]}]"#),
     (
         "groupby",
@@ -44,6 +45,8 @@ const BY_NAME: &[(&str, &str, &str, &str)] = &[
         r#""eNqRUR5nVYf1ud94vt669VYNoqu4gWLuh13N90SVHZ4=""#,
     ),
     ("indent", r#"["a\n\nb"]"#, r#"{"width":1,"first":true,"blank":true}"#, r#"" a\n \n b""#),
+    ("int", r#"["-0xFf"]"#, r#"{"default":3,"base":16}"#, "-255"),
+    ("int", r#"[null]"#, r#"{"default":3}"#, "3"),
     ("join", r#"[[{"a":1},{"a":2}],","]"#, r#"{"attribute":"a"}"#, r#""1,2""#),
     ("map", r#"[[{"a":1},{}]]"#, r#"{"attribute":"a","default":0}"#, "[1,0]"),
     ("max", r#"[[{"a":1},{"a":2}]]"#, r#"{"attribute":"a"}"#, r#"{"a":2}"#),

@@ -124,3 +124,67 @@ fn row(function: &Function) -> String {
     let example = format!("{} gives {}", code(function.example), code(function.result));
     format!("| {}{others} | {} | {example} |\n", code(function.signature), function.summary)
 }
+
+/// The filters that take null, by what null stands for. All others fail. The page of the manual says the same.
+const OF_NULL: [(&str, &[&str]); 4] = [
+    (
+        "take null as an empty text",
+        &["capitalize", "lower", "replace", "string", "title", "trim", "upper", "urlencode"],
+    ),
+    (
+        "take null as an empty list",
+        &[
+            "batch",
+            "chain",
+            "groupby",
+            "join",
+            "list",
+            "map",
+            "reject",
+            "rejectattr",
+            "select",
+            "selectattr",
+            "slice",
+            "sort",
+            "unique",
+            "zip",
+        ],
+    ),
+    ("give null", &["attr", "max", "min", "pointer", "reverse"]),
+    ("have a value for null", &["bool", "default", "tojson"]),
+];
+
+#[test]
+fn the_manual_says_what_filters_make_of_null() {
+    let page = fs::read_to_string(PAGE).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut wrong = Vec::new();
+    for function in functions().filter(|function| function.kind == FunctionKind::Filter) {
+        let (_, call) = function.example.split_once(" | ").unwrap();
+        let given = evaluate(&format!("order.note | {call}"));
+        let known = OF_NULL.iter().find(|(_, names)| names.contains(&function.name()));
+        // A filter on an empty value of the same kind gives the same result.
+        let expected = match known {
+            Some(("take null as an empty text", _)) => evaluate(&format!("'' | {call}")).ok(),
+            Some(("take null as an empty list", _)) => evaluate(&format!("[] | {call}")).ok(),
+            Some(("give null", _)) => Some(Json::Null),
+            Some(_) => given.as_ref().ok().cloned(),
+            None => None,
+        };
+        if given.as_ref().ok() != expected.as_ref() {
+            wrong.push(format!("{}: {given:?}", function.name()));
+        }
+        let of_texts = OF_NULL[0].1.contains(&function.name());
+        let texts = ["12", "true"].map(|value| evaluate(&format!("{value} | {call}")));
+        if of_texts && !texts.iter().all(|text| text.as_ref().is_ok_and(|text| text.as_str().is_some())) {
+            wrong.push(format!("{}: {texts:?}", function.name()));
+        }
+    }
+    for (what, names) in OF_NULL {
+        let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+        let sentence = format!("{what}: {}.", names.join(", "));
+        if !page.contains(&sentence) {
+            wrong.push(format!("functions.md lacks: {sentence}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

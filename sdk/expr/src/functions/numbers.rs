@@ -42,14 +42,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ),
     filter(
         &["float"],
-        "x | float(default=0.0)",
-        "Gives a number or the number in a text as a decimal number.",
+        "x | float(default=null)",
+        "Gives a number or the number in a text as a decimal number; with `default`, gives it for null and for a value without a number.",
         ("'1.5' | float", "1.5"),
     ),
     filter(
         &["int"],
-        "x | int(default=0)",
-        "Gives a number or the number in a text as a whole number, without the digits after the point.",
+        "x | int(default=null, base=10)",
+        "Gives a number or the number in a text as a whole number, without the digits after the point; with `default`, gives it for null and for a value without a number.",
         ("'12' | int", "12"),
     ),
     filter(

@@ -7,7 +7,7 @@ use minijinja::{Environment, Error, UndefinedBehavior, Value, filters as builtin
 use super::{
     arithmetic,
     call::Function,
-    collections, compare, dates,
+    collections, compare, conversions, dates,
     decimal::round,
     decimals, digests, encodings,
     filters::{self, Prepare},
@@ -215,7 +215,7 @@ fn add_codes(environment: &mut Environment<'static>) {
 
 /// Adds the functions for lists, objects and numbers.
 fn add_values(environment: &mut Environment<'static>) {
-    let values: [(&'static str, Function); 16] = [
+    let values: [(&'static str, Function); 18] = [
         ("decadd", Function::new(2, false, |_, with| decimals::add(with.get(0)?, with.get(1)?).map(Value::from))),
         (
             "decdiv",
@@ -238,7 +238,14 @@ fn add_values(environment: &mut Environment<'static>) {
                 collections::flatten(state, with.get(0)?, with.get(1)?, with.options())
             }),
         ),
+        ("float", Function::new(2, true, |_, with| conversions::float(&with.get(0)?, with.get(1)?, with.options()))),
         ("groupby", Function::new(2, true, |_, with| lists::group_by(&with.get(0)?, with.get(1)?, with.options()))),
+        (
+            "int",
+            Function::new(3, true, |_, with| {
+                conversions::int(&with.get(0)?, with.get(1)?, with.get(2)?, with.options())
+            }),
+        ),
         ("keys", Function::new(1, false, |_, with| collections::keys(with.get(0)?))),
         ("merge", Function::new(2, false, |state, with| collections::merge(state, with.get(0)?, with.get(1)?))),
         (

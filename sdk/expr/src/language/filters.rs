@@ -180,6 +180,9 @@ pub(super) fn sum(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let attribute: Option<Value> = options.get("attribute")?;
     let mut total: Value = options.get::<Option<Value>>("start")?.unwrap_or(Value::from(0));
     options.assert_all_used()?;
+    if is_null(value) {
+        return Err(missing(no_null("sum")));
+    }
     for item in value.try_iter()? {
         let item = match &attribute {
             Some(attribute) => item.get_item(attribute)?,
@@ -268,12 +271,22 @@ fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: b
     }
     let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     match (is_null(operand), lacks_argument) {
-        (true, _) => missing(format!("`{name}` does not work on null")),
+        (true, _) => missing(no_null(name)),
         // Messages of this crate already name their subject.
         _ if detail.contains('`') => error,
         (false, true) => missing(format!("`{name}` fails on {}: {detail}", kind(operand))),
         (false, false) => invalid(format!("`{name}` fails on {}: {detail}", kind(operand))),
     }
+}
+
+/// Returns the message about null as the operand of a filter.
+fn no_null(name: &str) -> String {
+    let advice = match name {
+        "float" | "int" => ": write `| default(0)` before it",
+        "sum" => ": write `| default([])` before it",
+        _ => "",
+    };
+    format!("`{name}` does not work on null{advice}")
 }
 
 /// Returns an error for a file value that is used as if it were its content.
