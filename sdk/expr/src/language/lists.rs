@@ -1,5 +1,5 @@
-//! Filters of MiniJinja that are changed: comparisons are case-sensitive, equal values are those of `==`, and results are
-//! lists.
+//! Filters of MiniJinja that are changed: comparisons are case-sensitive, equal values are those of `==`, and results
+//! are lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,8 +90,8 @@ pub(super) fn unique(value: &Value, options: Kwargs) -> Result<Value, Error> {
     Ok(Value::from(kept))
 }
 
-/// `x | groupby(attribute, default=…)`: returns a list of `{ grouper, list }`, ordered by `grouper`, which is the value of
-/// the first item.
+/// `x | groupby(attribute, default=…)`: returns a list of `{ grouper, list }`, ordered by `grouper`, which is the value
+/// of the first item.
 pub(super) fn group_by(value: &Value, attribute: Option<&str>, options: Kwargs) -> Result<Value, Error> {
     let attribute = attribute.map_or_else(|| options.get("attribute"), Ok)?;
     let keys = Keys::new(Some(attribute), options.get("default")?, &options)?;
