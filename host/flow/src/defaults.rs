@@ -6,7 +6,8 @@ use crate::{
     diagnostic::Diagnostics,
     fields::{check_keys, entries, map},
     graph::{Node, NodePolicy},
-    limits, policy,
+    limits,
+    policy::{self, RetrySettings},
     yaml::{Entry, Kind, Tree},
 };
 
@@ -23,8 +24,8 @@ pub(crate) struct Defaults<'t> {
     pub(crate) grants: Vec<(&'t Entry, Json)>,
     /// The policy of a node that sets none of its members.
     pub(crate) policy: NodePolicy,
-    /// The rules of the default `retry`, as they are written.
-    pub(crate) retry_rules: Option<&'t Tree>,
+    /// The rules of the default `retry`.
+    pub(crate) retry_rules: Vec<RetrySettings>,
     policy_members: &'t [Entry],
     is_given: bool,
 }
@@ -39,24 +40,25 @@ pub(crate) fn read<'t>(head: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Def
         defaults.grants = members(grants).iter().map(|entry| (entry, entry.value.json())).collect();
     }
     if let Some(policy) = map(tree, POLICY, diagnostics) {
-        policy::read_node(policy, &mut defaults.policy, None, diagnostics);
-        defaults.retry_rules = policy.member("retry").and_then(|retry| retry.member("rules"));
+        let rules = policy::read_node(policy, &mut defaults.policy, &[], diagnostics);
+        defaults.retry_rules = rules.unwrap_or_default();
         defaults.policy_members = members(policy);
     }
     defaults
 }
 
 impl Defaults<'_> {
-    /// Reports grants that are too large for a number of nodes, and drops them.
-    pub(crate) fn limit_grants(&mut self, nodes: usize, diagnostics: &mut Diagnostics<'_>) {
+    /// Reports grants and rules that are too large for a number of nodes. Drops such grants; nodes share the rules.
+    pub(crate) fn limit(&mut self, nodes: usize, diagnostics: &mut Diagnostics<'_>) {
         let bytes: usize = self.grants.iter().map(|(entry, grant)| entry.key.len() + grant.to_text().len()).sum();
-        let most = limits::DEFAULT_GRANTS_BYTES;
-        if let Some((first, _)) = self.grants.first().filter(|_| bytes.saturating_mul(nodes) > most) {
-            let message = format!("the default grants have {bytes} bytes, which is too much for {nodes} nodes");
-            let help = format!("their product may be {most}; move grants to the nodes that need them");
-            diagnostics.error("too_large", first.key_span, message, Some(help));
+        let first = self.grants.first().map(|(first, _)| *first);
+        if is_too_large(first, "grants", (bytes, limits::DEFAULT_GRANTS_BYTES), nodes, diagnostics) {
             self.grants.clear();
         }
+        let retry = self.policy_members.iter().find(|entry| &*entry.key == "retry").map(|entry| &entry.value);
+        let rules = retry.map(members).and_then(|members| members.iter().find(|entry| &*entry.key == "rules"));
+        let bytes = rules.map_or(0, |rules| rules.value.json().to_text().len());
+        is_too_large(rules, "retry rules", (bytes, limits::DEFAULT_RULES_BYTES), nodes, diagnostics);
     }
 
     /// Returns the label of a node; `None` if the flow has no defaults. `own` is the policy that the node sets, and
@@ -67,6 +69,21 @@ impl Defaults<'_> {
         let grants = granted.iter().map(|name| format!("{GRANTS}.{name}"));
         self.is_given.then(|| (LABEL.to_owned(), Json::array(grants.chain(policy).map(Json::from))))
     }
+}
+
+/// Reports defaults that are larger for a number of nodes than they may be, at their first entry, and returns true.
+fn is_too_large(
+    first: Option<&Entry>,
+    what: &str,
+    (bytes, most): (usize, usize),
+    nodes: usize,
+    diagnostics: &mut Diagnostics<'_>,
+) -> bool {
+    let Some(first) = first.filter(|_| bytes.saturating_mul(nodes) > most) else { return false };
+    let message = format!("the default {what} have {bytes} bytes, which is too much for {nodes} nodes");
+    let help = format!("their product may be {most}; move {what} to the nodes that need them");
+    diagnostics.error("too_large", first.key_span, message, Some(help));
+    true
 }
 
 /// Returns the defaults that a node has from `flow.defaults`, such as `grants.http` or `policy.retry`. Returns `None` if the

@@ -423,14 +423,14 @@ pub struct Retry {
     /// The failures that are retried.
     pub on: RetryOn,
     /// Rules for certain failures. The first rule whose `on` has the code of a failure decides in place of the settings
-    /// above. A rule has no rules of its own.
-    pub rules: Vec<Retry>,
+    /// above. A rule has no rules of its own. Nodes share the rules that they have from `flow.defaults`.
+    pub rules: Arc<[Retry]>,
 }
 
 impl Retry {
     /// Reports whether any failure may be followed by another attempt.
     pub fn may_repeat(&self) -> bool {
-        std::iter::once(self).chain(&self.rules).any(|settings| settings.max_attempts > 1)
+        std::iter::once(self).chain(&*self.rules).any(|settings| settings.max_attempts > 1)
     }
 
     /// Returns the settings for a failure with this code: those of the first rule that names the code, or the general ones.
@@ -453,7 +453,7 @@ impl Default for Retry {
             max_backoff_ms: 60_000,
             jitter: Jitter::Full,
             on: RetryOn::Retryable,
-            rules: Vec::new(),
+            rules: Arc::default(),
         }
     }
 }
@@ -477,7 +477,7 @@ pub enum RetryOn {
     Any,
     /// Failures with one of these codes, retryable or not. A name that ends in `*` matches every code that starts with
     /// the text before it.
-    Codes(Vec<String>),
+    Codes(Arc<[String]>),
 }
 
 impl RetryOn {

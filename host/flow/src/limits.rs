@@ -12,6 +12,9 @@ pub const NODES: usize = 10_000;
 pub const EDGES: usize = 50_000;
 /// Maximum size of the grants in `flow.defaults`, as JSON, times the number of nodes: as if each node had them in its text.
 pub const DEFAULT_GRANTS_BYTES: usize = DOCUMENT_BYTES;
+/// Maximum size of the `retry.rules` in `flow.defaults`, as JSON, times the number of nodes. Nodes share the rules, but
+/// texts about a flow list them for each node.
+pub const DEFAULT_RULES_BYTES: usize = 4 * DOCUMENT_BYTES;
 /// Maximum number of `vars` of a flow.
 pub const VARS: usize = 256;
 /// Maximum number of fragments of a flow.

@@ -40,7 +40,7 @@ pub(crate) fn lower(
         diagnostics.error("too_large", flow.head, message, help);
         return None;
     }
-    flow.defaults.limit_grants(flow.nodes.len(), diagnostics);
+    flow.defaults.limit(flow.nodes.len(), diagnostics);
     let types: Vec<_> = flow.nodes.iter().map(|node| node_type(node, catalog, diagnostics)).collect();
     PortMap::new(&flow.nodes, &types).resolve(&mut flow.edges, diagnostics);
     let flow = &flow;

@@ -1,5 +1,7 @@
 //! Reads policies and checks that their numbers are within bounds.
 
+use std::sync::Arc;
+
 use flowcell_contract::{NodeType, code};
 
 use crate::{
@@ -24,8 +26,13 @@ pub(crate) fn read_flow(tree: &Tree, policy: &mut FlowPolicy, diagnostics: &mut 
 }
 
 /// Reads `policy` of a node. Members that it does not set keep their values in `policy`. `rules`: the rules of the `retry`
-/// in `flow.defaults`, which hold for a `retry` without rules.
-pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, rules: Option<&Tree>, diagnostics: &mut Diagnostics<'_>) {
+/// in `flow.defaults`, which hold for a `retry` without rules. Returns the rules that the policy itself sets.
+pub(crate) fn read_node(
+    tree: &Tree,
+    policy: &mut NodePolicy,
+    rules: &[RetrySettings],
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<Vec<RetrySettings>> {
     let allowed = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
     check_keys_or(entries(tree, "a policy", diagnostics), &allowed, key_hints::for_policy, diagnostics);
     if let Some(timeout) = whole_number(tree, "timeoutMs", (1, MAX_TIMEOUT_MS), diagnostics) {
@@ -37,35 +44,62 @@ pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, rules: Option<&Tre
     if let Some(continues) = flag(tree, "continueOnError", diagnostics) {
         policy.continue_on_error = continues;
     }
-    if let Some(retry) = tree.member("retry") {
-        read_retry(retry, &mut policy.retry, rules, diagnostics);
-    }
+    read_retry(tree.member("retry")?, &mut policy.retry, rules, diagnostics)
 }
 
 /// The members of a `retry` and of each of its rules.
 const RETRY_KEYS: [&str; 7] = ["maxAttempts", "backoffMs", "factor", "maxBackoffMs", "jitter", "on", "rules"];
 
-fn read_retry(tree: &Tree, retry: &mut Retry, rules: Option<&Tree>, diagnostics: &mut Diagnostics<'_>) {
-    if let Some(attempts) = tree.json().as_u64() {
-        let help = Some(format!("write `{}`", key_hints::retry(attempts)));
-        return diagnostics.error("wrong_type", tree.span, "`retry` must be a map, not a number", help);
-    }
-    check_keys(entries(tree, "`retry`", diagnostics), &RETRY_KEYS, diagnostics);
-    read_settings(tree, retry, diagnostics);
-    if let Some(on) = tree.member("on") {
-        retry.on = read_on(on, diagnostics).unwrap_or_else(|| retry.on.clone());
-    }
-    check_delay(tree, retry, diagnostics);
-    if let Some(rules) = tree.member("rules") {
-        retry.rules = read_rules(rules, retry, diagnostics);
-    } else if let Some(rules) = rules {
-        // The rules take their other settings from this `retry`. Their mistakes are reported in `flow.defaults`.
-        retry.rules = read_rules(rules, retry, &mut Diagnostics::new("", "", diagnostics.mode()));
+/// The settings that a `retry` or one of its rules sets. It takes the others from elsewhere.
+pub(crate) struct RetrySettings {
+    max_attempts: Option<u32>,
+    backoff_ms: Option<u64>,
+    factor: Option<f64>,
+    max_backoff_ms: Option<u64>,
+    jitter: Option<Jitter>,
+    on: Option<RetryOn>,
+}
+
+impl RetrySettings {
+    /// Returns these settings, and those of `retry` that they leave open. The result has no rules.
+    fn over(&self, retry: &Retry) -> Retry {
+        Retry {
+            max_attempts: self.max_attempts.unwrap_or(retry.max_attempts),
+            backoff_ms: self.backoff_ms.unwrap_or(retry.backoff_ms),
+            factor: self.factor.unwrap_or(retry.factor),
+            max_backoff_ms: self.max_backoff_ms.unwrap_or(retry.max_backoff_ms),
+            jitter: self.jitter.unwrap_or(retry.jitter),
+            on: self.on.as_ref().unwrap_or(&retry.on).clone(),
+            rules: Arc::default(),
+        }
     }
 }
 
+fn read_retry(
+    tree: &Tree,
+    retry: &mut Retry,
+    default_rules: &[RetrySettings],
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<Vec<RetrySettings>> {
+    if let Some(attempts) = tree.json().as_u64() {
+        let help = Some(format!("write `{}`", key_hints::retry(attempts)));
+        diagnostics.error("wrong_type", tree.span, "`retry` must be a map, not a number", help);
+        return None;
+    }
+    check_keys(entries(tree, "`retry`", diagnostics), &RETRY_KEYS, diagnostics);
+    let mut settings = read_settings(tree, diagnostics);
+    settings.on = tree.member("on").and_then(|on| read_on(on, diagnostics));
+    *retry = settings.over(retry);
+    check_delay(tree, retry, diagnostics);
+    let own = tree.member("rules").map(|rules| read_rules(rules, retry, diagnostics));
+    // Rules take their other settings from this `retry`, also those of `flow.defaults`.
+    let rules = own.as_deref().unwrap_or(default_rules).iter();
+    retry.rules = rules.map(|rule| rule.over(retry)).collect();
+    own
+}
+
 /// Reads `retry.rules`. A rule takes its other settings from `retry`.
-fn read_rules(tree: &Tree, retry: &Retry, diagnostics: &mut Diagnostics<'_>) -> Vec<Retry> {
+fn read_rules(tree: &Tree, retry: &Retry, diagnostics: &mut Diagnostics<'_>) -> Vec<RetrySettings> {
     let Kind::List(items) = &tree.kind else {
         let help = Some("write `rules: [{ on: [http_status], maxAttempts: 5 }]`".to_owned());
         diagnostics.error("wrong_type", tree.span, "`rules` must be a list", help);
@@ -76,40 +110,36 @@ fn read_rules(tree: &Tree, retry: &Retry, diagnostics: &mut Diagnostics<'_>) -> 
         diagnostics.error("too_many", tree.span, message, None);
         return Vec::new();
     }
-    let mut rules: Vec<Retry> = Vec::new();
+    let mut rules: Vec<RetrySettings> = Vec::new();
     for item in items {
         check_keys(entries(item, "a rule of `retry`", diagnostics), &RETRY_KEYS[..6], diagnostics);
-        let mut rule = Retry { rules: Vec::new(), ..retry.clone() };
-        read_settings(item, &mut rule, diagnostics);
-        let codes = item.member("on").map(|on| (on, read_on(on, diagnostics)));
-        match codes {
-            Some((_, Some(RetryOn::Codes(codes)))) => {
-                let hidden = codes.iter().all(|code| rules.iter().any(|earlier| earlier.on.names(code)));
-                if hidden {
-                    let message = "this rule is never used: rules above it have its codes";
-                    diagnostics.warning(
-                        "bad_policy",
-                        item.span,
-                        message,
-                        Some("remove the rule, or move it up".into()),
-                    );
-                }
-                rule.on = RetryOn::Codes(codes);
-            }
-            Some((_, None)) => {}
-            Some((on, Some(_))) => {
-                let help = Some("write `on: [CODE, …]`; `retryable` and `any` are for `retry.on`".to_owned());
-                diagnostics.error("bad_policy", on.span, "a rule of `retry` is for certain codes", help);
-            }
-            None => {
-                let help = Some("add `on: [CODE, …]`".to_owned());
-                diagnostics.error("bad_policy", item.span, "the rule does not say for which codes it is", help);
-            }
-        }
-        check_delay(item, &rule, diagnostics);
+        let mut rule = read_settings(item, diagnostics);
+        rule.on = read_codes(item, &rules, diagnostics);
+        check_delay(item, &rule.over(retry), diagnostics);
         rules.push(rule);
     }
     rules
+}
+
+/// Reads the codes of a rule. Warns if the rules above it have all of them.
+fn read_codes(rule: &Tree, above: &[RetrySettings], diagnostics: &mut Diagnostics<'_>) -> Option<RetryOn> {
+    let Some(on) = rule.member("on") else {
+        let help = Some("add `on: [CODE, …]`".to_owned());
+        diagnostics.error("bad_policy", rule.span, "the rule does not say for which codes it is", help);
+        return None;
+    };
+    let codes = read_on(on, diagnostics)?;
+    let RetryOn::Codes(names) = &codes else {
+        let help = Some("write `on: [CODE, …]`; `retryable` and `any` are for `retry.on`".to_owned());
+        diagnostics.error("bad_policy", on.span, "a rule of `retry` is for certain codes", help);
+        return None;
+    };
+    let is_above = |code: &String| above.iter().filter_map(|rule| rule.on.as_ref()).any(|on| on.names(code));
+    if names.iter().all(is_above) {
+        let help = Some("remove the rule, or move it up".into());
+        diagnostics.warning("bad_policy", rule.span, "this rule is never used: rules above it have its codes", help);
+    }
+    Some(codes)
 }
 
 /// Warns of each code in `policy.retry` that the node type does not list, if it resembles one that the type lists. A node
@@ -130,27 +160,27 @@ pub(crate) fn check_codes(policy: &Tree, node_type: &NodeType, diagnostics: &mut
     }
 }
 
-fn read_settings(tree: &Tree, retry: &mut Retry, diagnostics: &mut Diagnostics<'_>) {
-    if let Some(attempts) = whole_number(tree, "maxAttempts", (1, MAX_ATTEMPTS), diagnostics) {
-        retry.max_attempts = attempts as u32;
-    }
-    if let Some(backoff) = whole_number(tree, "backoffMs", (0, MAX_TIMEOUT_MS), diagnostics) {
-        retry.backoff_ms = backoff;
-    }
-    if let Some(cap) = whole_number(tree, "maxBackoffMs", (0, MAX_TIMEOUT_MS), diagnostics) {
-        retry.max_backoff_ms = cap;
-    }
-    if let Some(factor) = tree.member("factor") {
-        match factor.json().as_f64().filter(|factor| (1.0..=100.0).contains(factor)) {
-            Some(number) => retry.factor = number,
-            None => {
-                let help = Some("write 2".to_owned());
-                diagnostics.error("bad_policy", factor.span, "`factor` must be a number from 1 to 100", help);
-            }
+/// Reads the settings of a `retry` or a rule, except for `on`.
+fn read_settings(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> RetrySettings {
+    let attempts = whole_number(tree, "maxAttempts", (1, MAX_ATTEMPTS), diagnostics);
+    let backoff_ms = whole_number(tree, "backoffMs", (0, MAX_TIMEOUT_MS), diagnostics);
+    let max_backoff_ms = whole_number(tree, "maxBackoffMs", (0, MAX_TIMEOUT_MS), diagnostics);
+    let factor = tree.member("factor").and_then(|factor| {
+        let number = factor.json().as_f64().filter(|factor| (1.0..=100.0).contains(factor));
+        if number.is_none() {
+            let help = Some("write 2".to_owned());
+            diagnostics.error("bad_policy", factor.span, "`factor` must be a number from 1 to 100", help);
         }
+        number
+    });
+    RetrySettings {
+        max_attempts: attempts.map(|attempts| attempts as u32),
+        backoff_ms,
+        factor,
+        max_backoff_ms,
+        jitter: choice(tree, "jitter", &[("full", Jitter::Full), ("none", Jitter::None)], diagnostics),
+        on: None,
     }
-    let jitter = choice(tree, "jitter", &[("full", Jitter::Full), ("none", Jitter::None)], diagnostics);
-    retry.jitter = jitter.unwrap_or(retry.jitter);
 }
 
 fn check_delay(tree: &Tree, retry: &Retry, diagnostics: &mut Diagnostics<'_>) {
@@ -191,7 +221,7 @@ fn read_on(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RetryOn> {
             }
         }
     }
-    Some(RetryOn::Codes(codes))
+    Some(RetryOn::Codes(codes.into()))
 }
 
 fn is_code_name(text: &str) -> bool {

@@ -288,7 +288,7 @@ fn read_node<'t>(
         inline_owner,
     };
     if let Some(tree) = node.own_policy {
-        policy::read_node(tree, &mut node.policy, flow.defaults.retry_rules, diagnostics);
+        policy::read_node(tree, &mut node.policy, &flow.defaults.retry_rules, diagnostics);
     }
     let body = tree.member("body");
     if let Some(body) = body {

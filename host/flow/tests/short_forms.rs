@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use flowcell_contract::{Catalog, Digest, Manifest};
 use flowcell_flow::{
-    Diagnostic, NoContext, Source, from_defaults,
-    graph::Graph,
+    Diagnostic, NoContext, Severity, Source, from_defaults,
+    graph::{Graph, Retry, RetryOn},
     rewrite::{EdgeForm, rewrite_edges},
 };
 use proptest::prelude::*;
@@ -146,6 +146,56 @@ fn default_grants_are_limited_by_the_number_of_nodes() {
     let source = Source { name: "wide.yaml".into(), text: text(10_000) };
     let checked = flowcell_flow::load(&source, &catalog(), &NoContext);
     assert_eq!(checked.diagnostics[0].code, "too_large", "{}", printed(&checked.diagnostics));
+}
+
+/// Nodes share the rules of the default `retry`. Those that a node's own `retry` completes share their codes with them.
+#[test]
+fn nodes_share_the_default_rules_of_a_retry() {
+    let graph = load(
+        "flow:\n  name: shared\n  defaults:\n    policy: { retry: { maxAttempts: 3, rules: \
+         [{ on: [down, 'acme_*'], backoffMs: 7 }, { on: [late], maxAttempts: 9 }] } }\n\
+         nodes:\n\
+         - { id: plain, type: test.noop }\n\
+         - { id: timed, type: test.noop, policy: { timeoutMs: 5 } }\n\
+         - { id: own, type: test.noop, policy: { retry: { maxAttempts: 2, factor: 4 } } }\n\
+         - { id: off, type: test.noop, policy: { retry: { rules: [] } } }\n\
+         - { id: other, type: test.noop, policy: { retry: { rules: [{ on: [down] }] } } }\n",
+    );
+    let rules = |node: usize| &graph.nodes[node].policy.retry.rules;
+    let codes = |node: usize, rule: usize| match &rules(node)[rule].on {
+        RetryOn::Codes(codes) => codes,
+        on => panic!("{on:?}"),
+    };
+    assert!(Arc::ptr_eq(rules(0), rules(1)));
+    assert!((0..2).all(|rule| Arc::ptr_eq(codes(0, rule), codes(2, rule))));
+    let settings = |rule: &Retry| (rule.max_attempts, rule.factor, rule.backoff_ms);
+    let shown: Vec<Vec<_>> = (0..5).map(|node| rules(node).iter().map(settings).collect()).collect();
+    let default = vec![(3, 2.0, 7), (9, 2.0, 500)];
+    let expected = [default.clone(), default, vec![(2, 4.0, 7), (9, 4.0, 500)], vec![], vec![(3, 2.0, 500)]];
+    assert_eq!(shown, expected);
+}
+
+/// Texts about a flow list the default rules for each node, so their size is limited by the number of nodes.
+#[test]
+fn default_rules_are_limited_by_the_number_of_nodes() {
+    let codes = |rule: usize| (0..64).map(|n| format!("code{rule}-{n:050}, ")).collect::<String>();
+    let rules: String = (0..16).map(|rule| format!("{{ on: [{}], maxAttempts: 5 }}, ", codes(rule))).collect();
+    let text = |nodes: usize| {
+        let nodes: String = (0..nodes)
+            .map(|n| format!("- {{ id: n{n}, type: test.noop, policy: {{ retry: {{ maxAttempts: 2 }} }} }}\n"))
+            .collect();
+        format!("flow: {{ name: ruled, defaults: {{ policy: {{ retry: {{ rules: [{rules}] }} }} }} }}\nnodes:\n{nodes}")
+    };
+    assert_eq!(load(&text(200)).nodes[199].policy.retry.rules.len(), 16);
+    let source = Source { name: "ruled.yaml".into(), text: text(9_000) };
+    let checked = flowcell_flow::load(&source, &catalog(), &NoContext);
+    let [found] = checked.diagnostics.iter().filter(|found| found.severity == Severity::Error).collect::<Vec<_>>()[..]
+    else {
+        panic!("{}", printed(&checked.diagnostics));
+    };
+    assert_eq!(found.code, "too_large");
+    assert!(found.message.starts_with("the default retry rules have "), "{found}");
+    assert!(found.message.ends_with(" bytes, which is too much for 9000 nodes"), "{found}");
 }
 
 fn rewritten(text: &str, form: EdgeForm) -> String {

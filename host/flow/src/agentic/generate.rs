@@ -1,6 +1,6 @@
 //! Generates the nodes and edges of the graph dialect from steps.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use flowcell_contract::{BuiltIn, Catalog, Json, Lookup, TypeRef};
 
@@ -333,7 +333,7 @@ fn policy(step: &RawStep<'_>) -> NodePolicy {
         max_backoff_ms: step.fallback.delay_ms,
         jitter: Jitter::None,
         on: RetryOn::Any,
-        rules: Vec::new(),
+        rules: Arc::default(),
     };
     NodePolicy { timeout_ms: step.timeout_ms, retry, ..NodePolicy::default() }
 }
