@@ -119,7 +119,8 @@ pub struct Reached {
 pub fn explain(graph: &Graph, node: Option<&str>) -> Option<Explanation> {
     let all = || (0..graph.nodes.len() as u32).map(NodeIx);
     let wanted = |ix: &NodeIx| node.is_none_or(|id| graph.node(*ix).id.as_str() == id);
-    let nodes: Vec<_> = all().filter(wanted).map(|ix| explain_node(graph, ix)).collect();
+    let cycles = sentences::of_cycles(graph);
+    let nodes: Vec<_> = all().filter(wanted).map(|ix| explain_node(graph, ix, &cycles)).collect();
     if nodes.is_empty() && node.is_some() {
         return None;
     }
@@ -132,13 +133,14 @@ pub fn explain(graph: &Graph, node: Option<&str>) -> Option<Explanation> {
     Some(Explanation { name: graph.name.to_string(), description: graph.description.clone(), flow, outputs, nodes })
 }
 
-fn explain_node(graph: &Graph, ix: NodeIx) -> NodeExplanation {
+/// Explains a node. `cycles` has a sentence for each cycle of the flow.
+fn explain_node(graph: &Graph, ix: NodeIx, cycles: &[String]) -> NodeExplanation {
     let node = graph.node(ix);
     NodeExplanation {
         id: node.id.to_string(),
         node_type: node.node_type.full_name(),
         title: node.node_type.title.clone(),
-        runs: sentences::of_node(graph, ix),
+        runs: sentences::of_node(graph, ix, cycles),
         input: fields(graph, &node.input),
         config: fields(graph, &node.config),
         output: output(node),
@@ -242,15 +244,14 @@ fn short(text: &str) -> String {
 }
 
 /// Returns a list of ids in a sentence: `a`, `b` and `c`.
-fn listed<'a>(graph: &'a Graph, nodes: impl IntoIterator<Item = &'a NodeIx>) -> String {
-    joined(nodes.into_iter().map(|ix| format!("`{}`", graph.node(*ix).id)), ", ", " and ")
+fn listed(graph: &Graph, nodes: &[NodeIx]) -> String {
+    joined(nodes, |ix| format!("`{}`", graph.node(*ix).id), ", ", " and ")
 }
 
-/// Joins the parts of a sentence. Of more than [`MAX_LISTED`] parts, it counts the others.
-fn joined(mut parts: impl Iterator<Item = String>, between: &str, last: &str) -> String {
-    let mut shown: Vec<_> = parts.by_ref().take(MAX_LISTED).collect();
-    let more = parts.count();
-    if more > 0 {
+/// Joins the parts of a sentence. Of more than [`MAX_LISTED`] parts, it counts the others, and does not write them.
+fn joined<T>(parts: &[T], write: impl Fn(&T) -> String, between: &str, last: &str) -> String {
+    let mut shown: Vec<_> = parts.iter().take(MAX_LISTED).map(write).collect();
+    if let Some(more) = parts.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
         shown.push(format!("{more} more"));
     }
     match shown.split_last() {
@@ -263,4 +264,28 @@ fn joined(mut parts: impl Iterator<Item = String>, between: &str, last: &str) ->
 /// Returns the owner of the body that contains a node.
 fn owner<'a>(graph: &'a Graph, node: &Node) -> Option<&'a Node> {
     if node.body_of == BodyIx::ROOT { None } else { graph.body(node.body_of).owner.map(|owner| graph.node(owner)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::{MAX_LISTED, joined};
+
+    /// A cycle may have thousands of edges that go back, and each of its nodes has a sentence about them.
+    #[test]
+    fn parts_that_a_sentence_only_counts_are_not_written() {
+        let written = Cell::new(0);
+        let write = |part: &usize| {
+            written.set(written.get() + 1);
+            part.to_string()
+        };
+        let parts: Vec<usize> = (0..50_000).collect();
+        let text = joined(&parts, write, ", ", " and ");
+        assert_eq!(text, "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 49988 more");
+        assert_eq!(written.get(), MAX_LISTED);
+        assert_eq!(joined(&parts[..12], write, ", ", " and "), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 11");
+        assert_eq!(joined(&parts[..1], write, ", ", " and "), "0");
+        assert_eq!(joined(&parts[..0], write, ", ", " and "), "");
+    }
 }

@@ -3,7 +3,7 @@
 use flowcell_expr::Condition;
 
 use super::{joined, listed, owner, short};
-use crate::graph::{BodyIx, Bound, Edge, EdgeIx, Graph, Join, Node, NodeIx, On};
+use crate::graph::{BodyIx, Bound, Cycle, Edge, Graph, Join, Node, NodeIx, On};
 
 /// Returns sentences about a whole flow.
 pub(super) fn of_flow(graph: &Graph) -> Vec<String> {
@@ -31,8 +31,19 @@ pub(super) fn of_flow(graph: &Graph) -> Vec<String> {
     said
 }
 
-/// Returns sentences about when a node runs, and about its failure.
-pub(super) fn of_node(graph: &Graph, ix: NodeIx) -> Vec<String> {
+/// Returns a sentence for each cycle of a flow. The nodes of a cycle share it.
+pub(super) fn of_cycles(graph: &Graph) -> Vec<String> {
+    let sentence = |cycle: &Cycle| {
+        let entry = &graph.node(cycle.entry).id;
+        let back = joined(&cycle.back, |edge| fires(graph, graph.edge(*edge)), "; ", "; ");
+        let most = cycle.max_passes;
+        format!("It repeats in the cycle that begins at `{entry}`, at most {most} times: after {back}.")
+    };
+    graph.cycles.iter().map(sentence).collect()
+}
+
+/// Returns sentences about when a node runs, and about its failure. `cycles`: the sentences of [`of_cycles`].
+pub(super) fn of_node(graph: &Graph, ix: NodeIx, cycles: &[String]) -> Vec<String> {
     let node = graph.node(ix);
     let mut said = Vec::new();
     if let Some(undone) = node.undo_of {
@@ -47,7 +58,7 @@ pub(super) fn of_node(graph: &Graph, ix: NodeIx) -> Vec<String> {
         said.push(format!("It runs in each pass of the body of `{}` ({}).", owner.id, owner.node_type.name));
     }
     said.extend(starts(graph, node));
-    said.extend(cycle(graph, ix));
+    said.extend(node.cycle.and_then(|cycle| cycles.get(cycle.0 as usize)).cloned());
     said.extend(when(node));
     if !node.cancels.is_empty() {
         said.push(format!("When it starts, it cancels {} if they have not ended.", listed(graph, &node.cancels)));
@@ -76,8 +87,7 @@ fn starts(graph: &Graph, node: &Node) -> Vec<String> {
                 Join::All => "It starts when all of these edges have fired",
                 Join::Any => "It starts when the first of these edges fires",
             };
-            let edges = edges.iter().map(|edge| fires(graph, edge));
-            vec![format!("{which}: {}.", joined(edges, "; ", "; "))]
+            vec![format!("{which}: {}.", joined(&edges, |edge| fires(graph, edge), "; ", "; "))]
         }
     }
 }
@@ -95,14 +105,6 @@ fn fires(graph: &Graph, edge: &Edge) -> String {
     format!("`{}` {ends}{}", from.id, when.unwrap_or_default())
 }
 
-fn cycle(graph: &Graph, ix: NodeIx) -> Option<String> {
-    let cycle = graph.cycle(graph.node(ix).cycle?);
-    let entry = &graph.node(cycle.entry).id;
-    let back = joined(cycle.back.iter().map(|edge: &EdgeIx| fires(graph, graph.edge(*edge))), "; ", "; ");
-    let most = cycle.max_passes;
-    Some(format!("It repeats in the cycle that begins at `{entry}`, at most {most} times: after {back}."))
-}
-
 fn when(node: &Node) -> Option<String> {
     node.when.as_ref().map(|when| format!("It is skipped unless its `when` holds{}.", reading(when)))
 }
@@ -113,8 +115,8 @@ fn reading(condition: &Bound<Condition>) -> String {
     match paths.is_empty() {
         true => String::new(),
         false => {
-            let paths = paths.iter().map(|path| format!("`{}`", short(&path.to_string())));
-            format!(", which reads {}", joined(paths, ", ", ", "))
+            let read = joined(&paths, |path| format!("`{}`", short(&path.to_string())), ", ", ", ");
+            format!(", which reads {read}")
         }
     }
 }
