@@ -1,7 +1,7 @@
 //! Rewrites the edges of a flow's text in their short or their long form. All other text, comments among it, stays as it
 //! is.
 
-use std::{collections::HashMap, iter, ops::Range};
+use std::{borrow::Cow, collections::HashMap, iter, ops::Range};
 
 use flowcell_contract::Json;
 
@@ -59,10 +59,11 @@ pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritte
     collect_items(&tree, &mut items);
     items.sort_by_key(|item| item.span.start);
     let rewriter = Rewriter { text: &source.text, form, is_json: source.text.trim_start().starts_with('{') };
+    let ends: Vec<_> = items.iter().skip(1).map(|item| item.span.start).chain([source.text.len()]).collect();
     let mut copied = 0;
     // The last node of the item before, if another edge may be joined to it.
     let mut chain: Option<String> = None;
-    for item in items {
+    for (item, end) in items.into_iter().zip(ends) {
         let is_rewritten = is_map(item) == (form == EdgeForm::Short);
         if !is_rewritten && form == EdgeForm::Long {
             continue;
@@ -71,7 +72,7 @@ pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritte
         edges::read_item(item, &mut edges, &mut diagnostics);
         ports.resolve(&mut edges, &mut diagnostics);
         let open = chain.take();
-        let Some(range) = rewriter.range(item).filter(|range| range.start >= copied) else {
+        let Some(range) = rewriter.range(item, end).filter(|range| range.start >= copied) else {
             rewritten.kept.extend(is_rewritten.then_some(item.span.line));
             continue;
         };
@@ -100,13 +101,18 @@ pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritte
         copied = range.end;
     }
     rewritten.text.push_str(&source.text[copied..]);
-    let fragments = tree.member(FRAGMENTS_KEY).map(Tree::values).unwrap_or_default();
-    let mut left = Vec::new();
-    fragments.into_iter().for_each(|fragment| collect_items(fragment, &mut left));
-    let left = left.into_iter().filter(|item| is_map(item) == (form == EdgeForm::Short));
-    rewritten.kept.extend(left.map(|item| item.span.line));
+    rewritten.kept.extend(lines_in_fragments(&tree, form));
     rewritten.kept.sort_unstable();
     rewritten
+}
+
+/// Returns the lines of the items in fragments that are not in a form.
+fn lines_in_fragments(tree: &Tree, form: EdgeForm) -> Vec<usize> {
+    let fragments = tree.member(FRAGMENTS_KEY).map(Tree::values).unwrap_or_default();
+    let mut items = Vec::new();
+    fragments.into_iter().for_each(|fragment| collect_items(fragment, &mut items));
+    items.retain(|item| is_map(item) == (form == EdgeForm::Short));
+    items.into_iter().map(|item| item.span.line).collect()
 }
 
 /// Returns true if an edge may be a part of a chain.
@@ -120,7 +126,7 @@ fn may_chain(edge: &RawEdge<'_>) -> bool {
 fn join(text: &mut String, gap: &str, edges: &[RawEdge<'_>]) -> bool {
     let is_separator = gap.chars().all(|sign| sign.is_whitespace() || "-,".contains(sign));
     let more: String = edges.iter().map(|edge| [" -> ", &edge.to.0].concat()).collect();
-    let width = text.rsplit('\n').next().unwrap_or_default().chars().count() + more.chars().count();
+    let width = last_line_width(text) + more.chars().count();
     if !is_separator || gap.matches('\n').count() > 1 || width > CHAIN_WIDTH {
         return false;
     }
@@ -129,6 +135,12 @@ fn join(text: &mut String, gap: &str, edges: &[RawEdge<'_>]) -> bool {
     text.push_str(&more);
     text.extend(quote);
     true
+}
+
+/// Returns the number of characters of the last line of a text. Beyond [`CHAIN_WIDTH`], counts only one more, because a
+/// line may have many items.
+fn last_line_width(text: &str) -> usize {
+    text.chars().rev().take_while(|sign| *sign != '\n').take(CHAIN_WIDTH + 1).count()
 }
 
 /// Returns true if two texts of a flow gave the same graph.
@@ -158,25 +170,27 @@ struct Rewriter<'a> {
 }
 
 impl Rewriter<'_> {
-    /// Returns the bytes of an item in the text; `None` if they are not certain, or if a comment stands among them.
-    fn range(&self, item: &Tree) -> Option<Range<usize>> {
+    /// Returns the bytes of an item in the text; `None` if they are not certain, or if a comment stands among them. The
+    /// next item begins at `next`, so that a quote which ends nowhere is not sought in the whole text.
+    fn range(&self, item: &Tree, next: usize) -> Option<Range<usize>> {
         let start = item.span.start;
-        let end = end_of(self.text, item)?;
+        let end = end_of(self.text.get(..next)?, item)?;
         let written = self.text.get(start..end)?;
         let has_comment =
             outside_quotes(written).any(|(at, sign)| sign == '#' && written[..at].ends_with([' ', '\t', '\n']));
-        // The first line is indented like the others.
-        let indented = " ".repeat(item.span.column.saturating_sub(1)) + written;
-        let read = yaml::parse(&indented).ok().filter(|read| !has_comment && read.json() == item.json());
-        read.map(|_| start..end)
+        let read = yaml::parse(&indented(written, item.span.column));
+        let is_certain = !has_comment && read.is_ok_and(|read| read.json() == item.json());
+        is_certain.then_some(start..end)
     }
 
-    /// Returns the text between two edges that take the place of one item.
+    /// Returns the text between two edges that take the place of one item: a new line, if only a dash stands before the item.
     fn separator(&self, start: usize) -> String {
-        let line = self.text[..start].rfind('\n').map_or(0, |end| end + 1);
-        let before = &self.text[line..start];
-        match before.trim_start().strip_prefix('-') {
-            Some(rest) if rest.trim().is_empty() => format!("\n{before}"),
+        let blank = [' ', '\t'];
+        let dash = self.text[..start].trim_end_matches(blank).strip_suffix('-');
+        match dash.map(|before| before.trim_end_matches(blank)) {
+            Some(before) if before.is_empty() || before.ends_with('\n') => {
+                format!("\n{}", &self.text[before.len()..start])
+            }
             _ => ", ".to_owned(),
         }
     }
@@ -221,6 +235,14 @@ impl Rewriter<'_> {
         let inbound = edge.orders_only.then(|| (INBOUND_KEY, Json::Bool(false)));
         let edge = Json::object(ends.into_iter().chain(on).chain(when).chain(inbound).chain(passes));
         if self.is_json { edge.to_text() } else { yaml_text(&edge) }
+    }
+}
+
+/// Returns an item as a document of its own. The first of several lines is indented like the others.
+fn indented(written: &str, column: usize) -> Cow<'_, str> {
+    match written.contains('\n') {
+        true => (" ".repeat(column.saturating_sub(1)) + written).into(),
+        false => written.into(),
     }
 }
 
@@ -304,4 +326,49 @@ fn is_plain(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(is_word)
         && yaml::parse(text).is_ok_and(|read| read.text() == Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHAIN_WIDTH, EdgeForm, Rewriter, collect_items, indented, last_line_width};
+    use crate::yaml;
+
+    /// A line may have 50,000 edges, so no step may read or write the line for each of them.
+    #[test]
+    fn items_cost_what_they_are_long() {
+        let line = "é".repeat(100_000);
+        assert_eq!(last_line_width(&line), CHAIN_WIDTH + 1);
+        assert_eq!(last_line_width("a\nbé"), 2);
+        assert_eq!(indented("a -> b", 100_000), "a -> b");
+        assert_eq!(indented("from: a\nto: b", 3), "  from: a\nto: b");
+    }
+
+    /// Quotes in plain texts that never close end at the next item, and their items have no certain end.
+    #[test]
+    fn open_quotes_end_at_the_next_item() {
+        let text = "edges: [{ a: { b: { c: it 's } } }, { a: { b: it 's, c: 1 } }, a -> b, { d: 1 }]";
+        let tree = yaml::parse(text).unwrap_or_else(|error| panic!("{}", error.message));
+        let mut items = Vec::new();
+        collect_items(&tree, &mut items);
+        let rewriter = Rewriter { text, form: EdgeForm::Short, is_json: false };
+        let starts: Vec<_> = items.iter().map(|item| item.span.start).chain([text.len()]).collect();
+        let ranges = items.iter().zip(&starts[1..]).map(|(item, next)| Some(&text[rewriter.range(item, *next)?]));
+        assert_eq!(ranges.collect::<Vec<_>>(), [None, None, Some("a -> b"), Some("{ d: 1 }")]);
+    }
+
+    #[test]
+    fn a_new_line_separates_edges_behind_a_dash_only() {
+        for (text, expected) in [
+            ("- a", "\n- "),
+            ("x:\n  -   a", "\n  -   "),
+            ("x:\r\n\t-\ta", "\n\t-\t"),
+            ("x: [a", ", "),
+            ("x: [b - a", ", "),
+            ("b, a", ", "),
+            ("a", ", "),
+        ] {
+            let rewriter = Rewriter { text, form: EdgeForm::Long, is_json: false };
+            assert_eq!(rewriter.separator(text.len() - 1), expected, "{text:?}");
+        }
+    }
 }

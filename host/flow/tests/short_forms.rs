@@ -242,6 +242,19 @@ fn rewriting_keeps_comments_and_the_graph() {
     assert_same(&chain, &long);
 }
 
+/// A flow may have thousands of edges in one line. Each is rewritten, and comes back.
+#[test]
+fn edges_in_one_line_are_rewritten() {
+    let nodes: String = (0..150).map(|n| format!("- {{ id: n{n}, type: test.noop }}\n")).collect();
+    let pairs = || (0..150).flat_map(|from| (from + 1..150).rev().map(move |to| (from, to)));
+    let long: Vec<_> = pairs().map(|(from, to)| format!("{{ from: n{from}, to: n{to} }}")).collect();
+    let short: Vec<_> = pairs().map(|(from, to)| format!("n{from} -> n{to}")).collect();
+    let text = |edges: &[String]| format!("flow: {{ name: dense }}\nnodes:\n{nodes}edges: [{}]\n", edges.join(", "));
+    let written = rewritten(&text(&long), EdgeForm::Short);
+    assert_eq!(written, text(&short));
+    assert_eq!(rewritten(&written, EdgeForm::Long), text(&long));
+}
+
 /// Neighbours that follow each other become a chain. A condition, a comment, a blank line, another list and a long line end it.
 #[test]
 fn neighbours_become_chains() {
