@@ -217,12 +217,16 @@ impl NameResolver<'_> {
             RANDOM => Some(Reference::Random),
             FACTS => Some(Reference::Facts),
             root if self.is_fact(root) => self.fact(path, span, diagnostics),
-            root => self.owner(root, member, span, diagnostics).or_else(|| {
-                let alone = path.segments().is_empty();
-                let source = self.node(root, alone, span, diagnostics)?;
-                self.check_source(&source, (path, 0), is_tested, span, diagnostics);
-                Some(Reference::Node(source))
-            }),
+            root => {
+                let found = self.owner(root, member, span, diagnostics).or_else(|| {
+                    let alone = path.segments().is_empty();
+                    let source = self.node(root, alone, span, diagnostics)?;
+                    self.check_source(&source, (path, 0), is_tested, span, diagnostics);
+                    Some(Reference::Node(source))
+                })?;
+                self.check_undo(root, &found, span, diagnostics);
+                Some(found)
+            }
         }
     }
 

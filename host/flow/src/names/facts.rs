@@ -78,6 +78,22 @@ impl NameResolver<'_> {
         diagnostics.error("not_an_ancestor", span, message, None);
     }
 
+    /// Reports `undo` in a node that undoes another one, if it is the name of a node or of an item.
+    pub(super) fn check_undo(&self, root: &str, found: &Reference, span: Span, diagnostics: &mut Diagnostics<'_>) {
+        if root != "undo" || !matches!(self.visible, Visible::Undone(_)) {
+            return;
+        }
+        let (what, help) = match found {
+            Reference::Alias(owner, _) => {
+                let owner = &self.flow.nodes[owner.0 as usize].id;
+                (format!("the item of `{owner}`"), "give the item another name")
+            }
+            _ => ("a node of the flow".to_owned(), "give the node `undo` another id"),
+        };
+        let message = format!("`undo` is {what} here, and hides the fact `undo`: the task that this node undoes");
+        diagnostics.new_rule("reserved_id", span, message, Some(help.into()));
+    }
+
     /// Resolves `undo`, the task that the node undoes. Reports members that the output of the undone node does not have.
     fn undone(&self, path: &Path, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<Reference> {
         let Visible::Undone(undone) = self.visible else {
