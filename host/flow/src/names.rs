@@ -448,9 +448,15 @@ impl NameResolver<'_> {
                 self.report_output_of_undo(id, undone, span, diagnostics);
                 return None;
             }
-            let message = format!("`{id}` is not an ancestor: no path of edges leads from it to this node");
-            let help = if let Some(hidden) = hidden {
-                hidden
+            let back = passes::edge_back(self, node);
+            let message = match &back {
+                None => format!("`{id}` is not an ancestor: no path of edges leads from it to this node"),
+                Some(_) => format!(
+                    "`{id}` may not have run in the pass that leaves its cycle: the path to this node begins with another pass"
+                ),
+            };
+            let help = if let Some(help) = hidden.or(back) {
+                help
             } else if self.shape.scope_of[node] == self.scope {
                 format!("add a path of edges from `{id}`; bindings do not create edges")
             } else {

@@ -47,6 +47,28 @@ fn pass_read(shape: &Shape, node: usize, reader: usize) -> Option<PassRead> {
     Some(PassRead::Left(shape.cycles.ways(left, is_way)))
 }
 
+/// Returns the help for a node that an expression cannot name although edges lead from it to the reader, because they lead
+/// through another pass of the cycle. `None`: no edges lead there.
+pub(super) fn edge_back(names: &NameResolver<'_>, node: usize) -> Option<String> {
+    let shape = names.shape;
+    let is_beside = |other: &usize| shape.scope_of[*other] == shape.scope_of[node];
+    let reader = match names.visible {
+        Visible::Through(reader) | Visible::Undone(reader) | Visible::Before(reader) if is_beside(&reader) => reader,
+        _ => names.enclosing_owners().find(is_beside)?,
+    };
+    let entry = shape.cycles.list[shape.cycles.left_between(node, reader)?].entry;
+    let id = |node: usize| for_message(&names.flow.nodes[node].id);
+    let help = || {
+        format!(
+            "add an edge from `{}` to `{}`; or read it in `{}`, which knows the output of the pass before, and read that node",
+            id(node),
+            id(reader),
+            id(entry)
+        )
+    };
+    shape.ancestry.comes_before(entry, reader).then(help)
+}
+
 /// Warns of a member of the output of the pass before, in a strict flow.
 pub(super) fn check_first_pass(source: &Source, path: &Path, span: Span, diagnostics: &mut Diagnostics<'_>) {
     if !matches!(source.pass, PassRead::Previous(_)) {
