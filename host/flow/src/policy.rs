@@ -135,7 +135,8 @@ fn read_codes(rule: &Tree, above: &[RetrySettings], diagnostics: &mut Diagnostic
         return None;
     };
     let is_above = |code: &String| above.iter().filter_map(|rule| rule.on.as_ref()).any(|on| on.names(code));
-    if names.iter().all(is_above) {
+    // Without codes, all of its codes have a mistake.
+    if !names.is_empty() && names.iter().all(is_above) {
         let help = Some("remove the rule, or move it up".into());
         diagnostics.warning("bad_policy", rule.span, "this rule is never used: rules above it have its codes", help);
     }
