@@ -93,7 +93,8 @@ impl<'a> PortMap<'a> {
             && label.trim() == label
             && !label.contains("{{")
             && !label.contains(char::is_control);
-        let same = condition(&node.id, ports, value.clone(), node.id_span).json() == *when;
+        // Members in another order would give another graph.
+        let same = condition(&node.id, ports, value.clone(), node.id_span).json().to_text() == when.to_text();
         (is_label && same).then(|| label.to_owned())
     }
 

@@ -1,7 +1,12 @@
 //! Rewrites the edges of a flow's text in their short or their long form. All other text, comments among it, stays as it
 //! is.
 
-use std::{borrow::Cow, collections::HashMap, iter, ops::Range};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    iter,
+    ops::Range,
+};
 
 use flowcell_contract::Json;
 
@@ -58,6 +63,7 @@ pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritte
     let mut items = Vec::new();
     collect_items(&tree, &mut items);
     items.sort_by_key(|item| item.span.start);
+    let doubles = doubles(&flow.edges);
     let rewriter = Rewriter { text: &source.text, form, is_json: source.text.trim_start().starts_with('{') };
     let ends: Vec<_> = items.iter().skip(1).map(|item| item.span.start).chain([source.text.len()]).collect();
     let mut copied = 0;
@@ -72,7 +78,8 @@ pub fn rewrite_edges(source: &Source, form: EdgeForm, graph: &Graph) -> Rewritte
         edges::read_item(item, &mut edges, &mut diagnostics);
         ports.resolve(&mut edges, &mut diagnostics);
         let open = chain.take();
-        let Some(range) = rewriter.range(item, end).filter(|range| range.start >= copied) else {
+        let is_double = form == EdgeForm::Short && edges.iter().any(|edge| doubles.contains(&key(edge)));
+        let Some(range) = rewriter.range(item, end).filter(|range| range.start >= copied && !is_double) else {
             rewritten.kept.extend(is_rewritten.then_some(item.span.line));
             continue;
         };
@@ -113,6 +120,20 @@ fn lines_in_fragments(tree: &Tree, form: EdgeForm) -> Vec<usize> {
     fragments.into_iter().for_each(|fragment| collect_items(fragment, &mut items));
     items.retain(|item| is_map(item) == (form == EdgeForm::Short));
     items.into_iter().map(|item| item.span.line).collect()
+}
+
+/// All that distinguishes an edge in a map from others: its ends, its outcome and its condition.
+type Key = (String, String, u8, Option<String>);
+
+fn key(edge: &RawEdge<'_>) -> Key {
+    let when = edge.when.as_ref().map(|when| when.json().to_text());
+    (edge.from.0.clone(), edge.to.0.clone(), edge.on as u8, when)
+}
+
+/// Returns the edges in maps that a flow has more than once. A text in place of one of them would be an error.
+fn doubles(edges: &[RawEdge<'_>]) -> HashSet<Key> {
+    let mut seen = HashSet::new();
+    edges.iter().filter(|edge| !edge.is_short).map(key).filter(|key| !seen.insert(key.clone())).collect()
 }
 
 /// Returns true if an edge may be a part of a chain.
@@ -170,16 +191,19 @@ struct Rewriter<'a> {
 }
 
 impl Rewriter<'_> {
-    /// Returns the bytes of an item in the text; `None` if they are not certain, or if a comment stands among them. The
-    /// next item begins at `next`, so that a quote which ends nowhere is not sought in the whole text.
+    /// Returns the bytes of an item in the text; `None` if they are not certain, or if a comment stands among them, or a tag
+    /// such as `!!map` before them. The next item begins at `next`, so that a quote which ends nowhere is not sought in the
+    /// whole text.
     fn range(&self, item: &Tree, next: usize) -> Option<Range<usize>> {
         let start = item.span.start;
         let end = end_of(self.text.get(..next)?, item)?;
         let written = self.text.get(start..end)?;
         let has_comment =
             outside_quotes(written).any(|(at, sign)| sign == '#' && written[..at].ends_with([' ', '\t', '\n']));
+        let before = self.text[..start].trim_end().rsplit([' ', '\t', '\n', ',', '[', '{']).next();
+        let has_tag = before.is_some_and(|before| before.starts_with('!'));
         let read = yaml::parse(&indented(written, item.span.column));
-        let is_certain = !has_comment && read.is_ok_and(|read| read.json() == item.json());
+        let is_certain = !has_comment && !has_tag && read.is_ok_and(|read| read.json() == item.json());
         is_certain.then_some(start..end)
     }
 

@@ -242,6 +242,25 @@ fn rewriting_keeps_comments_and_the_graph() {
     assert_same(&chain, &long);
 }
 
+/// Items whose short form would give another graph, or none, keep their form and are named. The others are rewritten.
+#[test]
+fn items_that_have_no_short_form_are_named() {
+    let route = "{ from: route, to: a, when: { equals: { value: go, var: route.route } } }";
+    for (item, kept, short) in [
+        (route, vec![10], route),
+        ("{ from: a, to: b }\n- { to: b, from: a }", vec![10, 11], "{ from: a, to: b }\n- { to: b, from: a }"),
+        ("!!map { from: a, to: b }", vec![10], "!!map { from: a, to: b }"),
+        ("!!map\n  from: a\n  to: b", vec![11], "!!map\n  from: a\n  to: b"),
+        ("{ from: a, to: b, on: error }", vec![], "\"a -> b: error\""),
+    ] {
+        let text = |item: &str, last: &str| format!("{NODES}edges:\n- {item}\n- {last}\n");
+        let source = Source { name: "flow.yaml".into(), text: text(item, "{ from: b, to: c }") };
+        let found = rewrite_edges(&source, EdgeForm::Short, &load(&source.text));
+        assert_eq!((&found.text, &found.kept), (&text(short, "b -> c"), &kept), "{item}");
+        assert_same(&found.text, &source.text);
+    }
+}
+
 /// A flow may have thousands of edges in one line. Each is rewritten, and comes back.
 #[test]
 fn edges_in_one_line_are_rewritten() {
