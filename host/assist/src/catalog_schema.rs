@@ -17,17 +17,15 @@ pub fn with_catalog(mut schema: Value, catalog: &Catalog) -> Value {
         titles.push(json!(kind.title));
         let mut fields = Map::new();
         for (field, written) in [("input", &kind.input), ("config", &kind.config)] {
-            let name = format!("{} {field}", kind.name);
-            let mut converted = converted(written, &format!("#/$defs/{}", name.replace('~', "~0").replace('/', "~1")));
+            // Editors show this name. No sign of it has another meaning in a reference.
+            let name = format!("{}.{field}", kind.name);
+            let mut converted = converted(written, &format!("#/$defs/{name}"));
             // A prompt may come from `promptFile`.
             if let Some(required) = converted.get_mut("required").and_then(Value::as_array_mut) {
                 required.retain(|name| name != "prompt");
             }
             schema["$defs"][&name] = converted;
-            fields.insert(
-                field.into(),
-                json!({ "anyOf": [{ "$ref": format!("#/$defs/{}", percent(&name)) }, binding()] }),
-            );
+            fields.insert(field.into(), json!({ "anyOf": [{ "$ref": format!("#/$defs/{name}") }, binding()] }));
         }
         let name = format!("^{}(@|$)", kind.name.replace('.', r"\."));
         rules.push(json!({
@@ -54,10 +52,6 @@ fn newest(catalog: &Catalog) -> impl Iterator<Item = &NodeType> {
     })
 }
 
-fn percent(name: &str) -> String {
-    name.replace(' ', "%20")
-}
-
 fn binding() -> Value {
     json!({ "type": "string", "pattern": r"\{\{" })
 }
@@ -71,7 +65,7 @@ fn converted(schema: &Value, root: &str) -> Value {
         let key = key.as_str();
         let value = match value {
             Value::String(target) if key == "$ref" => {
-                json!(format!("{}{}", percent(root), target.trim_start_matches('#')))
+                json!(format!("{root}{}", target.trim_start_matches('#')))
             }
             Value::Array(parts) if LISTS.contains(&key) => parts.iter().map(|part| converted(part, root)).collect(),
             Value::Object(parts) if MAPS.contains(&key) => {
