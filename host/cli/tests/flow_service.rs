@@ -175,7 +175,7 @@ fn only_their_owner_can_read_logs_and_stored_flows() {
     let steps = json!([{ "id": "a", "tool": "control.noop", "params": { "value": 1 } }]);
     create(&flows, "mine", steps);
     let changed = json!({ "name": "mine", "steps": [{ "id": "b", "tool": "control.noop", "params": {} }] });
-    let host = Host::builder().without_cache().instances(1).build().unwrap();
+    let host = Host::builder().cache_dir(kit::CACHE).instances(1).build().unwrap();
     flows.library().append(&host, &changed.to_string()).unwrap();
     run(&flows, "mine", "{}").unwrap();
     for (path, mode) in [

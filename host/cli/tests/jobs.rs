@@ -29,7 +29,7 @@ nodes: [{ id: ok, type: control.gate, input: { prompt: Go on? } }]
 
 /// Returns the host of a store in a folder.
 fn host(folder: &Path) -> Host {
-    Host::builder().without_cache().instances(4).state_dir(folder.join(".flowcell")).build().unwrap()
+    Host::builder().cache_dir(kit::CACHE).instances(4).state_dir(folder.join(".flowcell")).build().unwrap()
 }
 
 /// The number of runs that [`park`] drives at the same time.
@@ -337,7 +337,7 @@ fn jobs_on(dialect: Dialect) {
     let url = server.url(&server.database());
     let folder = tempfile::tempdir().unwrap();
     run_until_exit(folder.path(), 0, &["store", "migrate", "--store", &url]);
-    let process = || Host::builder().without_cache().instances(4).server(&url).build().unwrap();
+    let process = || Host::builder().cache_dir(kit::CACHE).instances(4).server(&url).build().unwrap();
     let (one, other) = (process(), process());
     park(&one, 0..70);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -411,7 +411,7 @@ fn a_job_of_a_dead_process_goes_on_in_another() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     run_until_exit(folder, 0, &["store", "migrate", "--store", &url]);
-    let host = Host::builder().without_cache().instances(4).server(&url).build().unwrap();
+    let host = Host::builder().cache_dir(kit::CACHE).instances(4).server(&url).build().unwrap();
     park(&host, 0..60);
     let mut command = flowcell(folder);
     // After its first batch of 50 runs the job waits for 5 s.

@@ -187,7 +187,8 @@ struct Kept {
 impl Kept {
     fn new() -> Kept {
         let folder = tempfile::tempdir().unwrap();
-        let host = Host::builder().without_cache().instances(4).state_dir(folder.path().join("state")).build().unwrap();
+        let host =
+            Host::builder().cache_dir(kit::CACHE).instances(4).state_dir(folder.path().join("state")).build().unwrap();
         Kept { host, folder }
     }
 
@@ -307,7 +308,8 @@ fn large_values_of_removed_runs_are_swept_a_day_later() {
     let Kept { host, folder } = kept;
     let now = host.now();
     drop(host);
-    let host = Host::builder().without_cache().instances(4).state_dir(folder.path().join("state")).build().unwrap();
+    let host =
+        Host::builder().cache_dir(kit::CACHE).instances(4).state_dir(folder.path().join("state")).build().unwrap();
     let kept = Kept { host, folder };
     let bytes = || {
         let database = Connection::open(kept.folder.path().join("state/flowcell.db")).unwrap();

@@ -33,13 +33,19 @@ fn local() -> Tenant {
 }
 
 fn memory() -> Host {
-    Host::builder().without_cache().instances(4).build().unwrap()
+    Host::builder().cache_dir(kit::CACHE).instances(4).build().unwrap()
 }
 
 /// Opens a host on the store of a folder, with these keys.
 fn host(folder: &Path, keys: &[&Path]) -> Host {
     let keys = keys.iter().map(|path| KeySource::File(path.to_path_buf()));
-    Host::builder().without_cache().instances(4).state_dir(folder.join("state")).secret_keys(keys).build().unwrap()
+    Host::builder()
+        .cache_dir(kit::CACHE)
+        .instances(4)
+        .state_dir(folder.join("state"))
+        .secret_keys(keys)
+        .build()
+        .unwrap()
 }
 
 /// Writes a file with a key.
@@ -343,8 +349,12 @@ fn findings(host: &Host, source: Source) -> Vec<String> {
 
 #[test]
 fn t4_the_secret_of_another_tenant_is_unknown_to_checks_and_runs() {
-    let host =
-        Host::builder().without_cache().instances(4).allow_private(["127.0.0.1:9".parse().unwrap()]).build().unwrap();
+    let host = Host::builder()
+        .cache_dir(kit::CACHE)
+        .instances(4)
+        .allow_private(["127.0.0.1:9".parse().unwrap()])
+        .build()
+        .unwrap();
     let (a, b) = (host.for_tenant(Tenant::from("a")), host.for_tenant(Tenant::from("b")));
     let origin = ["http://127.0.0.1:9".to_owned()];
     host.vault().set(b.tenant(), "test", "theirs", VALUE, &origin).unwrap();
@@ -401,7 +411,7 @@ fn the_host_itself_reads_a_secret_of_its_tenant_before_one_of_the_operators_file
     let secrets =
         "hook: { keyFile: damaged, for: [] }\nother: { keyFile: key, for: [] }\nbad: { keyFile: damaged, for: [] }\n";
     fs::write(&file, secrets).unwrap();
-    let host = Host::builder().without_cache().instances(4).secrets_file(&file).build().unwrap();
+    let host = Host::builder().cache_dir(kit::CACHE).instances(4).secrets_file(&file).build().unwrap();
     set(&host, "local", "hook", "from_the_store");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let signs = |tenant: &str, name: &str| {

@@ -28,7 +28,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 
 fn host() -> Host {
-    Host::builder().without_cache().instances(4).build().unwrap()
+    Host::builder().cache_dir(kit::CACHE).instances(4).build().unwrap()
 }
 
 fn tenants() -> Tenants {
@@ -150,7 +150,7 @@ fn expired_and_revoked_tokens_and_those_of_disabled_tenants_are_refused() {
 #[tokio::test]
 async fn no_run_of_a_disabled_tenant_begins_or_continues() {
     let folder = tempfile::tempdir().unwrap();
-    let host = Host::builder().state_dir(folder.path()).without_cache().instances(4).build().unwrap();
+    let host = Host::builder().state_dir(folder.path()).cache_dir(kit::CACHE).instances(4).build().unwrap();
     let gate =
         "flow: { name: gate }\nnodes: [{ id: ask, type: control.gate, input: { prompt: Well, allowText: true } }]\n";
     let flow = host.load_source(Source { name: "gate.yaml".into(), text: gate.into() }).unwrap();
@@ -200,7 +200,7 @@ nodes:
 
 #[test]
 fn the_policy_of_a_tenant_limits_the_grants_of_its_flows() {
-    let host = Host::builder().without_cache().instances(4).build().unwrap();
+    let host = Host::builder().cache_dir(kit::CACHE).instances(4).build().unwrap();
     let tenants = Tenants::of(&host);
     tenants.create("a").unwrap();
     tenants.create("b").unwrap();
@@ -232,7 +232,7 @@ fn the_policy_of_a_tenant_limits_the_grants_of_its_flows() {
 #[test]
 fn the_policy_of_a_tenant_limits_its_live_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let host = Host::builder().without_cache().instances(4).state_dir(folder.path()).build().unwrap();
+    let host = Host::builder().cache_dir(kit::CACHE).instances(4).state_dir(folder.path()).build().unwrap();
     let tenants = Tenants::of(&host);
     ["a", "b"].iter().for_each(|name| tenants.create(name).unwrap());
     tenants.set_policy("a", &Policy { max_live_runs: Some(2), ..Policy::default() }).unwrap();
@@ -461,7 +461,7 @@ fn an_operator_drives_repeats_and_starts_runs_of_a_tenant() {
 }
 
 fn host_of(folder: &Path, tenant: &str) -> Host {
-    let host = Host::builder().without_cache().instances(4).state_dir(folder.join(".flowcell")).build().unwrap();
+    let host = Host::builder().cache_dir(kit::CACHE).instances(4).state_dir(folder.join(".flowcell")).build().unwrap();
     host.for_tenant(Tenant::from(tenant))
 }
 

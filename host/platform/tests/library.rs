@@ -12,7 +12,7 @@ use std::{
 use flowcell_platform::{FlowLibrary, Host, LibraryError};
 
 fn host() -> Host {
-    Host::builder().without_cache().instances(2).build().unwrap()
+    Host::builder().cache_dir(concat!(env!("CARGO_TARGET_TMPDIR"), "/cache")).instances(2).build().unwrap()
 }
 
 fn flow(name: &str, description: &str) -> String {

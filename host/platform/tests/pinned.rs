@@ -23,7 +23,12 @@ fn open(host: &Host, run: &str) -> Arc<Graph> {
 #[test]
 fn a_pinned_flow_is_checked_once_for_each_tenant() {
     let folder = tempfile::tempdir().unwrap();
-    let host = Host::builder().without_cache().instances(4).state_dir(folder.path()).build().unwrap();
+    let host = Host::builder()
+        .cache_dir(concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"))
+        .instances(4)
+        .state_dir(folder.path())
+        .build()
+        .unwrap();
     let other = host.for_tenant("other".into());
     for (host, run) in [(&host, "a"), (&host, "b"), (&other, "a")] {
         store(host, run);

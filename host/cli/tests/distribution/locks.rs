@@ -51,7 +51,8 @@ fn a_program_that_embeds_a_host_can_use_the_lock() {
     project.pack("acme.wasm", Version::First);
     project.done(&["node", "install", "./acme.wasm"]);
     let host = |store: &str| {
-        let builder = Host::builder().without_cache().instances(1).lock(project.path().join("flowcell.lock"));
+        let builder =
+            Host::builder().cache_dir(crate::kit::CACHE).instances(1).lock(project.path().join("flowcell.lock"));
         builder.pack_store(PackStore::at(project.path().join(store))).build()
     };
     assert!(host("cache/packs").unwrap().catalog().names().any(|name| name == "acme.greet"));

@@ -60,10 +60,13 @@ pub(crate) fn skip_without(program: &str) {
     eprintln!("skipped: {test}: `{program}` is missing");
 }
 
+/// The folder of compiled code that all tests share. The packs of the catalog take a minute to compile.
+pub(crate) const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/cache");
+
 /// Returns a command of the program that is independent of the user's settings. Models follow a script.
 pub(crate) fn flowcell(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
-    command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+    command.current_dir(folder).env("FLOWCELL_CACHE", CACHE);
     command.env("FLOWCELL_PROVIDERS", root().join("flows/agents/providers.yaml"));
     command.env("XDG_CONFIG_HOME", folder);
     for variable in [

@@ -92,7 +92,7 @@ fn two_processes_go_on_with_each_paused_run_once() {
     let url = server.url(&server.database());
     let folder = tempfile::tempdir().unwrap();
     run_ok(folder.path(), &["store", "migrate", "--store", &url]);
-    let process = || Host::builder().without_cache().instances(4).server(&url).build().unwrap();
+    let process = || Host::builder().cache_dir(crate::kit::CACHE).instances(4).server(&url).build().unwrap();
     let hosts = [process(), process()];
     let tenants = Tenants::of(&hosts[0]);
     tenants.create("paused").unwrap();
@@ -197,7 +197,7 @@ fn peak_kib() -> u64 {
 fn r27_many_paused_runs_go_on_at_midnight() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join(".flowcell");
-    let all = Host::builder().without_cache().instances(4).state_dir(&state).build().unwrap();
+    let all = Host::builder().cache_dir(crate::kit::CACHE).instances(4).state_dir(&state).build().unwrap();
     let (tenants, runs) = (Tenants::of(&all), MANY_RUNS * crate::kit::scale());
     tenants.create("paused").unwrap();
     let _callers = Callers::of(&all).unwrap();

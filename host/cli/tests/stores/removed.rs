@@ -30,7 +30,7 @@ fn fill(folder: &Path, url: &str) {
     for name in NAMES {
         ask(folder, &["tenant", "create", name, "--store", url]);
         ask(folder, &["token", "create", name, "--store", url]);
-        let host = Host::builder().without_cache().instances(1).server(url).build().unwrap();
+        let host = Host::builder().cache_dir(crate::kit::CACHE).instances(1).server(url).build().unwrap();
         let host = host.for_tenant(Tenant::from(name));
         let text =
             "flow: { name: asks }\nnodes: [{ id: ok, type: control.gate, input: { prompt: Go, allowText: true } }]\n";
@@ -75,7 +75,7 @@ fn check_removal_on(dialect: Dialect) {
     assert_eq!(ask(folder, &removal)["left"], json!({}));
     // So does a pass of retention.
     write_late();
-    let host = Host::builder().without_cache().instances(1).server(&url).build().unwrap();
+    let host = Host::builder().cache_dir(crate::kit::CACHE).instances(1).server(&url).build().unwrap();
     Retention::new(&host, Vec::new(), None).pass(host.now()).unwrap();
     let found = ask(folder, &[&["tenant", "delete", "acme"], &store[..]].concat());
     assert_eq!(found["left"], json!({}));

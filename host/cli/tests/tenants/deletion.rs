@@ -322,7 +322,7 @@ fn check_half(folder: &Path) {
 #[test]
 fn the_last_removed_tenant_does_not_open_the_server() {
     let folder = tempfile::tempdir().unwrap();
-    let host = Host::builder().without_cache().instances(1).state_dir(folder.path()).build().unwrap();
+    let host = Host::builder().cache_dir(crate::kit::CACHE).instances(1).state_dir(folder.path()).build().unwrap();
     let tenants = Tenants::of(&host);
     tenants.create("a").unwrap();
     tenants.enable("a", false).unwrap();

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Attempt, Example, Json, NodeRunner, NodeType, Step, StepResult, Value};
-use flowcell_engine::{Config, Engine, Pack, digest};
+use flowcell_engine::{Engine, Pack, digest};
 
 use crate::{
     guests::catalog_pack,
-    support::{Memory, attempt},
+    support::{Memory, attempt, caching_engine},
 };
 
 /// Calls the node type of one example, with the example's input exactly as written. In a flow, the host adds to each
@@ -51,7 +51,7 @@ fn expected(example: &Example) -> Json {
 
 #[tokio::test]
 async fn every_example_gives_what_it_says() {
-    let engine = Engine::new(Config::default()).unwrap();
+    let engine = caching_engine();
     let (mut types, mut wrong) = (0, Vec::new());
     for name in ["agent", "control", "data", "file", "http", "query", "report", "system"] {
         let bytes = catalog_pack(name);

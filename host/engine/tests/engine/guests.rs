@@ -13,10 +13,15 @@ pub(crate) static HOSTILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     build(&["--release", "--manifest-path", manifest.to_str().unwrap()], "release/hostile.wasm")
 });
 
-/// Builds a pack of the catalog and returns its component.
+/// The packs of the catalog, as `host/platform/build.rs` builds them: a build of fewer packs has other features, and would
+/// compile most of them again.
+const CATALOG: [&str; 9] = ["agent", "control", "data", "file", "http", "query", "report", "script", "system"];
+
+/// Returns the component of a pack of the catalog, which is built if it was not.
 pub(crate) fn catalog_pack(name: &str) -> Vec<u8> {
-    let package = format!("flowcell-{name}");
-    build(&["--profile", "guest", "--package", &package], &format!("guest/flowcell_{name}.wasm"))
+    let packages: Vec<_> = CATALOG.iter().map(|name| format!("--package=flowcell-{name}")).collect();
+    let arguments: Vec<_> = ["--profile", "guest"].into_iter().chain(packages.iter().map(String::as_str)).collect();
+    build(&arguments, &format!("guest/flowcell_{name}.wasm"))
 }
 
 /// Returns the root folder of the repository.

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use flowcell_contract::{NodeRunner, Step, StepResult, code};
-use flowcell_engine::{Config, Engine, Pack, digest};
+use flowcell_engine::{Engine, Pack, digest};
 use serde_json::json;
 
 use crate::{
     guests::catalog_pack,
-    support::{Memory, attempt, ends_after, run},
+    support::{Memory, attempt, caching_engine, ends_after, run},
 };
 
 fn queries() -> (Engine, Pack) {
-    let engine = Engine::new(Config::default()).unwrap();
+    let engine = caching_engine();
     let bytes = catalog_pack("query");
     let digest = digest(&bytes);
     let pack = engine.add_built_in(bytes, digest, "query").unwrap();
@@ -24,7 +24,6 @@ async fn query(engine: &Engine, pack: &Pack, query: &str) -> StepResult {
     run(engine, attempt(pack, "data.query", &input)).await.0
 }
 
-/// Runs all checks with one engine, because the pack takes seconds to compile.
 #[tokio::test]
 async fn n1_n33_queries_end_within_the_limits_of_their_attempt() {
     let (engine, pack) = queries();

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    path::Path,
     sync::{Arc, Mutex, Weak},
     time::Duration,
 };
@@ -22,6 +23,12 @@ pub(crate) fn engine(config: Config) -> (Engine, Pack) {
     let engine = Engine::new(config).unwrap();
     let pack = engine.add_pack(HOSTILE.as_slice(), "hostile.wasm").unwrap();
     (engine, pack)
+}
+
+/// Returns an engine that keeps compiled code in the cache of all tests. The packs of the catalog take a minute to compile.
+pub(crate) fn caching_engine() -> Engine {
+    let cache_dir = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+    Engine::new(Config { cache_dir, ..Config::default() }).unwrap()
 }
 
 /// Returns an attempt at a node type.
