@@ -12,7 +12,7 @@ use flowcell_flow::graph::{FlowPolicy, Graph};
 use futures_util::future::{self, BoxFuture, Either};
 use proptest::{
     prelude::*,
-    test_runner::{Config, TestRunner},
+    test_runner::{Config, RngSeed, TestRunner},
 };
 
 use super::{
@@ -476,8 +476,15 @@ pub(super) fn tell(mut story: Story, flow: &PlannedBody, seed: u64) -> Story {
 fn r4_r33_nothing_acknowledged_is_lost() {
     let cores = std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap());
     let config = Config { cases: (RUNS * scale()).div_ceil(cores), failure_persistence: None, ..Config::default() };
-    let check = || {
-        TestRunner::new(config.clone()).run(&(scope(1), any::<u64>(), 1..6u32), |(mut flow, seed, permits)| {
+    let config = &config;
+    let check = move |core: u32| {
+        // With the same seed, each core would crash the same runs.
+        let rng_seed = match config.rng_seed {
+            RngSeed::Fixed(seed) => RngSeed::Fixed(seed.wrapping_add(core.into())),
+            RngSeed::Random => RngSeed::Random,
+        };
+        let config = Config { rng_seed, ..config.clone() };
+        TestRunner::new(config).run(&(scope(1), any::<u64>(), 1..6u32), |(mut flow, seed, permits)| {
             vary_plans(&mut flow, &mut Counter(seed ^ 1));
             let flow = if seed % 3 == 0 { race(flow) } else { flow };
             let story = run_story(&flow, seed, permits, false);
@@ -489,7 +496,7 @@ fn r4_r33_nothing_acknowledged_is_lost() {
         })
     };
     let results: Vec<_> = std::thread::scope(|threads| {
-        let running: Vec<_> = (0..cores).map(|_| threads.spawn(check)).collect();
+        let running: Vec<_> = (0..cores).map(|core| threads.spawn(move || check(core))).collect();
         running.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     for result in results {
