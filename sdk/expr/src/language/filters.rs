@@ -269,7 +269,7 @@ fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: b
     if is_told || is_operator || error.kind() == ErrorKind::OutOfFuel {
         return error;
     }
-    let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    let detail = error.detail().map_or_else(|| error.kind().to_string(), without_type_names);
     match (is_null(operand), lacks_argument) {
         (true, _) => missing(no_null(name)),
         // Messages of this crate already name their subject.
@@ -277,6 +277,22 @@ fn with_filter_name(error: Error, name: &str, operand: &Value, lacks_argument: b
         (false, true) => missing(format!("`{name}` fails on {}: {detail}", kind(operand))),
         (false, false) => invalid(format!("`{name}` fails on {}: {detail}", kind(operand))),
     }
+}
+
+/// Returns a message of MiniJinja about an argument without the names of Rust's types.
+fn without_type_names(detail: &str) -> String {
+    const TYPES: [(&str, &str); 5] = [
+        ("usize", "whole number of at least 0"),
+        ("u32", "whole number of at least 0"),
+        ("i64", "whole number"),
+        ("f64", "number"),
+        ("bool", "boolean"),
+    ];
+    let plain = TYPES.iter().find_map(|(of_rust, plain)| {
+        let before = detail.strip_suffix(of_rust)?;
+        before.ends_with(" to ").then(|| format!("{before}a {plain}"))
+    });
+    plain.unwrap_or_else(|| detail.to_owned())
 }
 
 /// Returns the message about null as the operand of a filter.

@@ -330,15 +330,40 @@ impl<'s> Printer<'s> {
             return self.default(other, usage);
         }
         self.arguments(&filter.args);
+        self.check_applied(filter);
         match (filter.name, filter.args.first()) {
-            ("hmac", Some(CallArg::Pos(key) | CallArg::Kwarg("key", key))) if matches!(key, Expr::Const(_)) => {
-                let hint = "every reader of the flow knows it: take the key from an input, such as `flow.input.key`";
-                let place = self.place(key);
-                self.errors.push(ExprError::new("the key of `hmac` is written in the flow").hint(hint).at(place));
-            }
+            ("hmac", Some(CallArg::Pos(key) | CallArg::Kwarg("key", key))) => self.check_key(key),
             (name, Some(CallArg::Pos(pattern))) if name.starts_with("regex") => self.check_pattern(operand, pattern),
             _ => {}
         }
+    }
+
+    /// Checks that the key of `hmac` reads a value, since a key that the expression computes alone is no secret.
+    fn check_key(&mut self, key: &Expr<'_>) {
+        let place = self.place(key);
+        if !self.reads.iter().any(|read| place.contains(&read.place.start)) {
+            let hint = "every reader of the flow knows it: take the key from an input, such as `flow.input.key`";
+            self.errors.push(ExprError::new("the key of `hmac` is written in the flow").hint(hint).at(place));
+        }
+    }
+
+    /// Checks the name of the filter or test that a filter such as `map` applies to each item. A computed name could be that
+    /// of any filter, also of one that flows may not use.
+    fn check_applied(&mut self, filter: &Filter<'_>) {
+        let (what, at) = match filter.name {
+            "map" => ("filter", 0),
+            "reject" | "select" => ("test", 0),
+            "rejectattr" | "selectattr" => ("test", 1),
+            _ => return,
+        };
+        let Some(CallArg::Pos(argument)) = filter.args.get(at) else { return };
+        let known: Vec<_> = if what == "filter" { names::filters().collect() } else { names::tests().collect() };
+        let error = match argument {
+            Expr::Const(name) if name.value.as_str().is_some_and(|name| known.contains(&name)) => return,
+            Expr::Const(name) => unknown_name(what, name.value.as_str().unwrap_or_default(), known.into_iter()),
+            _ => ExprError::new(format!("`{}` needs the name of its {what} as a text", filter.name)),
+        };
+        self.errors.push(error.at(self.place(argument)));
     }
 
     /// Checks a regular expression that is written in the expression. `operand` is the searched value.
@@ -390,13 +415,7 @@ impl<'s> Printer<'s> {
         let start = self.place(before).end - self.at;
         let found = self.source.get(start..).and_then(|rest| rest.find(name)).map(|found| start + found);
         let place = found.map_or(0..self.source.len(), |found| found..found + name.len());
-        let mut error = ExprError::new(format!("unknown {what} `{name}`"));
-        error.hint = match (what, name) {
-            ("test", "null") => Some("write `is none`, or `is not none`".to_owned()),
-            _ if let Some(meant) = functions::find(name) => Some(meant.correction(what)),
-            _ => did_you_mean(name, known).or_else(|| Some(format!("`flowcell functions` lists all {what}s"))),
-        };
-        self.errors.push(error.at(self.at + place.start..self.at + place.end));
+        self.errors.push(unknown_name(what, name, known).at(self.at + place.start..self.at + place.end));
     }
 
     fn slice(&mut self, bounds: [&Option<Expr<'_>>; 3]) {
@@ -451,4 +470,15 @@ impl<'s> Printer<'s> {
         }
         self.at + start..self.at + end
     }
+}
+
+/// Returns the error for the unknown name of a filter or test.
+fn unknown_name(what: &str, name: &str, known: impl Iterator<Item = &'static str>) -> ExprError {
+    let mut error = ExprError::new(format!("unknown {what} `{name}`"));
+    error.hint = match (what, name) {
+        ("test", "null") => Some("write `is none`, or `is not none`".to_owned()),
+        _ if let Some(meant) = functions::find(name) => Some(meant.correction(what)),
+        _ => did_you_mean(name, known).or_else(|| Some(format!("`flowcell functions` lists all {what}s"))),
+    };
+    error
 }
