@@ -7,6 +7,8 @@
 mod cycles;
 #[path = "flows/fragments.rs"]
 mod fragments;
+#[path = "flows/places.rs"]
+mod places;
 
 use std::{
     fs,

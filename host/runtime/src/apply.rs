@@ -204,6 +204,7 @@ impl RunState {
 
     fn run_ended(&mut self, end: &RunEnd) {
         self.end = Some(end.clone());
+        self.end_left_its_task = outcome::leaves_its_task(self);
         self.scopes.clear();
         self.queue.clear();
         self.paused.clear();
@@ -310,6 +311,7 @@ impl RunState {
         task.since = ts;
         task.calls.iter_mut().for_each(|calls| calls.checkpoint());
         task.agents.iter_mut().for_each(|agents| agents.checkpoint());
+        task.has_called |= pause.until.iter().any(|wake| matches!(wake, Wake::Flow(_)));
         let details = task.details();
         details.state = Some(pause.state.clone());
         details.writes = writes.into();

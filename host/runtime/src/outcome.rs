@@ -4,6 +4,11 @@ use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, Value, code};
 
+use crate::{
+    fact::{ScopeId, TaskKey},
+    state::RunState,
+};
+
 /// Returns `{ "skipped": true }`.
 pub(crate) fn skipped() -> Json {
     Json::object([("skipped", Json::from(true))])
@@ -22,6 +27,45 @@ pub(crate) fn failed(failure: &Failure, attempts: u32) -> Json {
 /// Returns the list item for a failed pass of a collecting fan-out: `{ "failed": true, "error": … }`.
 pub(crate) fn failed_item(failure: &Failure) -> Json {
     Json::object([("failed", Json::from(true)), ("error", failure.to_json())])
+}
+
+/// The members of a failure's details in which the host names the place of the failure, and the member for what a node
+/// itself wrote under these names.
+const PLACES: [&str; 4] = ["body", "child", "undone", OWN];
+const OWN: &str = "own";
+
+/// Returns the failure of a task in the form in which it leaves the body around the task. Only the failure of a task that
+/// has a body, or has called a flow, may name places already.
+pub(crate) fn leaving_body(state: &RunState, key: TaskKey, failure: &Failure) -> Failure {
+    match names_places(state, key) {
+        true => failure.clone(),
+        false => set_own_apart(failure.clone()),
+    }
+}
+
+fn names_places(state: &RunState, key: TaskKey) -> bool {
+    state.graph.node(key.node).body.is_some() || state.task(key).has_called
+}
+
+/// Returns true if the failure of a run, which is about to end, comes from a task that has no place inside, and undos have
+/// added none. Then [`set_own_apart`] is for it before it leaves the flow.
+pub(crate) fn leaves_its_task(state: &RunState) -> bool {
+    let root = state.scopes.get(&ScopeId::ROOT).filter(|root| root.undos.is_none());
+    let failed = root.and_then(|root| root.failure.as_ref());
+    failed.is_some_and(|(key, _)| !names_places(state, *key))
+}
+
+/// Moves the members of a failure's details whose names are those of places into the member `own`.
+pub(crate) fn set_own_apart(mut failure: Failure) -> Failure {
+    let Some(members) = failure.details.as_ref().and_then(Json::as_object) else { return failure };
+    let copies = members.iter().map(|(key, value)| (key.clone(), value.clone()));
+    let (own, mut details): (Vec<_>, Vec<_>) = copies.partition(|(key, _)| PLACES.contains(&&**key));
+    if own.is_empty() {
+        return failure;
+    }
+    details.push((OWN.into(), Json::object(own)));
+    failure.details = Some(Json::object(details));
+    failure
 }
 
 /// Adds to the details of a failure where the failure happened. `member` is `body` if the failure leaves a body, and

@@ -102,6 +102,8 @@ pub struct RunState {
     pub(crate) quota_now: Option<QuotaHold>,
     /// The outcome of the run, after it has ended.
     pub(crate) end: Option<RunEnd>,
+    /// True if the run has ended with a failure that names no place yet, see [`crate::outcome::leaves_its_task`].
+    pub(crate) end_left_its_task: bool,
     /// Number of events so far.
     pub(crate) events: u64,
     /// Maximum number of events.
@@ -187,6 +189,7 @@ impl RunState {
             parked_for: None,
             quota_now: None,
             end: None,
+            end_left_its_task: false,
             events: 0,
             max_events: MAX_RUN_EVENTS,
             bytes: 0,
@@ -465,6 +468,7 @@ impl PartialEq for RunState {
             parked_for,
             quota_now: _,
             end,
+            end_left_its_task,
             events,
             max_events: _,
             bytes,
@@ -479,7 +483,8 @@ impl PartialEq for RunState {
             && (moved_at, gone) == (&other.moved_at, &other.gone)
             && (once_replies, undone) == (&other.once_replies, &other.undone)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)
-            && (cancel, deaths, end) == (&other.cancel, &other.deaths, &other.end)
+            && (cancel, deaths) == (&other.cancel, &other.deaths)
+            && (end, end_left_its_task) == (&other.end, &other.end_left_its_task)
             && (restored, held_by, parked_for) == (&other.restored, &other.held_by, &other.parked_for)
             && (events, bytes) == (&other.events, &other.bytes)
     }

@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
-fn flowcell(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+pub(crate) fn flowcell(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_flowcell")).current_dir(folder).args(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))

@@ -107,7 +107,11 @@ fn end_scope(decider: &mut Decider<'_>, id: ScopeId) {
             let unsuccessful = match &end {
                 RunEnd::Succeeded { .. } => None,
                 RunEnd::Failed { failure, task, .. } => {
-                    Some(Unsuccessful::Failed { failure: failure.clone(), task: task.clone() })
+                    let failure = match outcome::leaves_its_task(decider.state) {
+                        true => outcome::set_own_apart(failure.clone()),
+                        false => failure.clone(),
+                    };
+                    Some(Unsuccessful::Failed { failure, task: task.clone() })
                 }
                 RunEnd::Cancelled { .. } => Some(Unsuccessful::Cancelled),
             };
@@ -122,7 +126,12 @@ fn end_scope(decider: &mut Decider<'_>, id: ScopeId) {
 fn pass_outcome(decider: &Decider<'_>, id: ScopeId) -> PassOutcome {
     let scope = decider.state.scope(id);
     if let Some((task, failure)) = &scope.failure {
-        return PassOutcome::Failed(Box::new(add_body_place(decider, id, Some(*task), failure.clone())));
+        return PassOutcome::Failed(Box::new(add_body_place(
+            decider,
+            id,
+            Some(*task),
+            outcome::leaving_body(decider.state, *task, failure),
+        )));
     }
     if scope.closing {
         return PassOutcome::Cancelled;

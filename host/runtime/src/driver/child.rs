@@ -149,7 +149,7 @@ pub(super) fn drive(
             // The process that now drives the run tree resumes this run too.
             return;
         }
-        let result = result_of(&driver.identity.run_id, driver.state.end());
+        let result = result_of(&driver.identity.run_id, &driver.state);
         // The next child may begin while this one waits for the journal.
         driver.children.release_permit();
         let _ = commands.send(Command::ChildEnded { task, attempt, result }).await;
@@ -164,19 +164,21 @@ pub(super) fn drive(
     })
 }
 
-fn result_of(run: &RunId, end: Option<&RunEnd>) -> Result<Value, Failure> {
-    match end {
+fn result_of(run: &RunId, state: &RunState) -> Result<Value, Failure> {
+    match state.end() {
         Some(RunEnd::Succeeded { outputs }) => Ok(Value::from(Json::object([("outputs", outputs.clone())]))),
-        // The id of the deepest run includes the ids of all runs above it.
-        Some(RunEnd::Failed { failure, .. })
-            if failure.details.as_ref().is_some_and(|details| details.get("child").is_some()) =>
-        {
-            Err(failure.clone())
-        }
         Some(RunEnd::Failed { failure, task, .. }) => {
+            let failure = match state.end_left_its_task {
+                true => outcome::set_own_apart(failure.clone()),
+                false => failure.clone(),
+            };
+            // The id of the deepest run includes the ids of all runs above it.
+            if failure.details.as_ref().is_some_and(|details| details.get("child").is_some()) {
+                return Err(failure);
+            }
             let mut place = vec![("run", Json::from(run.as_str()))];
             place.extend(task.as_ref().map(|task| ("task", Json::from(task.as_str()))));
-            Err(outcome::add_place(failure.clone(), "child", place))
+            Err(outcome::add_place(failure, "child", place))
         }
         Some(RunEnd::Cancelled { .. }) | None => Err(Failure::new(code::CANCELLED, "the child run was cancelled")),
     }

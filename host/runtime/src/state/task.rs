@@ -50,6 +50,8 @@ pub(crate) struct Task {
     pub(crate) last_question: Option<LastQuestion>,
     /// True if the task waits only for people.
     pub(crate) idle: bool,
+    /// True if the task has called a flow.
+    pub(crate) has_called: bool,
     /// The time (milliseconds since 1970) at which the present or latest wait of the task's attempt ends at the latest.
     /// `None`: the wait has no limit, or the attempt has not waited.
     pub(crate) wait_until: Option<u64>,
