@@ -12,10 +12,28 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread,
+    time::Duration,
 };
 
 use kit::{flowcell, root};
 use serde_json::{Value, json};
+
+/// The time after which a program is killed, so that no test waits for ever.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Kills a program after [`PATIENCE`], unless the returned value is dropped before.
+fn end_in_time(program: &Child) -> Sender<()> {
+    let (watched, end) = mpsc::channel();
+    let id = program.id().to_string();
+    thread::spawn(move || {
+        if end.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let _ = Command::new("kill").args(["-KILL", &id]).status();
+        }
+    });
+    watched
+}
 
 /// A language server, and the editor's ends of its pipes.
 struct Server {
@@ -25,6 +43,7 @@ struct Server {
     requests: u32,
     /// Messages without a request that came in the meantime.
     notes: Vec<Value>,
+    _watched: Sender<()>,
 }
 
 impl Server {
@@ -38,7 +57,8 @@ impl Server {
     fn run(mut command: Command) -> Server {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Server { child, input, output, requests: 0, notes: Vec::new() }
+        let _watched = end_in_time(&child);
+        Server { child, input, output, requests: 0, notes: Vec::new(), _watched }
     }
 
     fn initialized(folder: &Path) -> Server {

@@ -3,13 +3,13 @@
 
 use std::{
     fs,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use serde_json::{Value, json};
 
 use super::{
-    Server,
+    Server, end_in_time,
     kit::{self, flowcell, root},
     position, uri,
 };
@@ -22,7 +22,9 @@ fn output_with_program(mut client: Command, program: &mut Command) -> (Output, S
             client.env(name, value);
         }
     }
-    let output = client.output().unwrap();
+    let client = client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _watched = end_in_time(&client);
+    let output = client.wait_with_output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     (output, printed)
 }
