@@ -60,6 +60,7 @@ everywhere! {
     suite::large_state_is_put_back
     suite::the_cache_forgets_in_time
     suite::lists_show_the_status_of_runs
+    suite::runs_are_listed_by_the_last_change_of_their_status
     suite::active_and_due_runs_are_runnable
     suite::runs_paused_by_a_quota_have_its_code_until_they_go_on
     suite::a_forgotten_run_leaves_a_tombstone

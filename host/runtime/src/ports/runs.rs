@@ -79,6 +79,30 @@ pub struct Removable {
     pub limit: Option<u64>,
 }
 
+/// The selection of top runs by the last change of their status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Selects the runs whose status changed at this time or later, in milliseconds since 1970.
+    pub since: u64,
+    /// Leaves out the runs whose status changed at `since` and that come up to this run in the order of the list. Does not
+    /// apply if the store does not have the run.
+    pub after: Option<RunId>,
+    /// Leaves out the runs that have ended.
+    pub live: bool,
+    /// The maximum number of runs.
+    pub limit: usize,
+}
+
+impl Changed {
+    /// Merges lists of runs with their row numbers, each in the order of the last changes, to one list of at most `limit`
+    /// runs.
+    pub(crate) fn merge(&self, lists: Vec<Vec<(i64, RunRow)>>) -> Vec<RunRow> {
+        let mut all: Vec<_> = lists.into_iter().flatten().collect();
+        all.sort_by_key(|(id, row)| (row.updated, *id));
+        all.into_iter().take(self.limit).map(|(_, row)| row).collect()
+    }
+}
+
 impl RunRow {
     /// Adds the time until which the run is paused, if it is parked for a quota.
     pub(crate) fn with_pause(self) -> RunRow {
@@ -135,6 +159,9 @@ pub trait Runs: Journal {
         after: Option<&RunId>,
         limit: usize,
     ) -> Result<Vec<RunRow>, StoreError>;
+
+    /// Lists top runs in the order of the last changes of their statuses, the earliest first.
+    fn changed(&self, tenant: &Tenant, wanted: &Changed) -> Result<Vec<RunRow>, StoreError>;
 
     /// Lists the ended top runs to remove, those that ended first first.
     fn removable(&self, tenant: &Tenant, wanted: &Removable) -> Result<Vec<RunId>, StoreError>;

@@ -9,7 +9,7 @@ use super::{
     values::hash,
 };
 use crate::{
-    ports::{Filter, Removable, RunRow, Runs, StoreError},
+    ports::{Changed, Filter, Removable, RunRow, Runs, StoreError},
     rows::{
         removable,
         search::{self, parse_labels, parse_wait},
@@ -88,6 +88,31 @@ async fn ended(
     connection.rows(&sql, args).await?.iter().map(run_row).collect()
 }
 
+/// The statuses of runs, as the store names them. Those of runs that have not ended come first.
+const STANDINGS: [&str; 5] = ["active", "parked", "succeeded", "failed", "cancelled"];
+
+async fn changed(connection: &mut Connection, tenant: &Tenant, wanted: &Changed) -> Result<Vec<RunRow>, SqlError> {
+    let mut after = -1;
+    if let Some(run) = &wanted.after {
+        let sql = "SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ?";
+        let row = connection.row(sql, args![tenant.as_str(), hash(run.as_str())]).await?;
+        after = row.map_or(Ok(after), |row| row.int(0))?;
+    }
+    let mut lists = Vec::new();
+    // Each statement reads one part of the index, in order.
+    for standing in STANDINGS.into_iter().take(if wanted.live { 2 } else { STANDINGS.len() }) {
+        let sql = format!(
+            "SELECT {RUN_COLUMNS}, id FROM flowcell_runs AS runs WHERE tenant = ? AND depth = 0
+            AND standing = '{standing}' AND updated >= ? AND (updated > ? OR id > ?) ORDER BY updated, id LIMIT ?"
+        );
+        let mut args = args![tenant.as_str(), wanted.since, wanted.since, after];
+        args.push(limit(wanted.limit));
+        let rows = connection.rows(&sql, args).await?;
+        lists.push(rows.iter().map(|row| Ok((row.int(13)?, run_row(row)?))).collect::<Result<_, SqlError>>()?);
+    }
+    Ok(wanted.merge(lists))
+}
+
 async fn removable(connection: &mut Connection, tenant: &Tenant, wanted: &Removable) -> Result<Vec<RunId>, SqlError> {
     let (sql, values) = removable::query("flowcell_runs", tenant, wanted);
     ids(connection, &sql, values.into_iter().map(Arg::from).collect()).await
@@ -149,6 +174,11 @@ impl Runs for SharedStore {
     ) -> Result<Vec<RunRow>, StoreError> {
         let (tenant, after) = (tenant.clone(), after.cloned());
         self.worker.read(async move |connection| ended(connection, &tenant, since, after.as_ref(), limit).await)
+    }
+
+    fn changed(&self, tenant: &Tenant, wanted: &Changed) -> Result<Vec<RunRow>, StoreError> {
+        let (tenant, wanted) = (tenant.clone(), wanted.clone());
+        self.worker.read(async move |connection| changed(connection, &tenant, &wanted).await)
     }
 
     fn removable(&self, tenant: &Tenant, wanted: &Removable) -> Result<Vec<RunId>, StoreError> {

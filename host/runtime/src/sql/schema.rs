@@ -14,7 +14,7 @@ pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
 
 /// Append only: never change a released migration. Each statement must be repeatable: MySQL and MariaDB commit with
 /// every created table, so a process may end in the middle of a migration.
-const MIGRATIONS: [&[&str]; 6] = [FIRST, SESSIONS, REGISTRY, REPEATS, SEARCH, EPOCH];
+const MIGRATIONS: [&[&str]; 7] = [FIRST, SESSIONS, REGISTRY, REPEATS, SEARCH, EPOCH, CHANGES];
 
 /// Rows may repeat values (`rows/cut.rs`), and passes name the value of the previous pass. Older programs read neither.
 const REPEATS: &[&str] = &[];
@@ -185,6 +185,11 @@ const EPOCH: &[&str] = &[
     ) {table}",
     "INSERT INTO flowcell_epoch (id, lineage, number)
         SELECT 1, {random}, 0 FROM (SELECT count(*) AS present FROM flowcell_epoch) AS counted WHERE present = 0",
+];
+
+const CHANGES: &[&str] = &[
+    // The runs of a status, in the order of the last changes.
+    "CREATE INDEX IF NOT EXISTS flowcell_runs_changed ON flowcell_runs (tenant, depth, standing, updated)",
 ];
 
 /// Returns the names of all tables, each with whether it has a column of tenants.

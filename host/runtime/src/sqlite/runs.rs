@@ -8,7 +8,7 @@ use rusqlite::{
 
 use super::{Reader, unit_index};
 use crate::{
-    ports::{Filter, Removable, RunRow, Runs, StoreError},
+    ports::{Changed, Filter, Removable, RunRow, Runs, StoreError},
     rows::{
         removable,
         search::{self, Dialect, Value, parse_labels, parse_wait},
@@ -96,6 +96,25 @@ impl Runs for Reader {
         let rows =
             select.query_map(params![tenant.as_str(), since, after.map(RunId::as_str), limit as u64], run_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn changed(&self, tenant: &Tenant, wanted: &Changed) -> Result<Vec<RunRow>, StoreError> {
+        let connection = self.0.lock();
+        // Each list has an index of its own.
+        let lists = ["'active', 'parked'", "'succeeded', 'failed', 'cancelled'"].into_iter();
+        let lists = lists.take(if wanted.live { 1 } else { 2 }).map(|standings| {
+            let sql = format!(
+                "SELECT {RUN_COLUMNS}, id FROM runs WHERE tenant = ?1 AND depth = 0 AND standing IN ({standings})
+                    AND (updated, id) > (?2, coalesce((SELECT id FROM runs WHERE tenant = ?1 AND run = ?3), -1))
+                ORDER BY updated, id LIMIT ?4"
+            );
+            let mut select = connection.prepare_cached(&sql)?;
+            let after = wanted.after.as_ref().map(RunId::as_str);
+            let values = params![tenant.as_str(), wanted.since, after, wanted.limit as u64];
+            let rows = select.query_map(values, |row| Ok((row.get("id")?, run_row(row)?)))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        });
+        Ok(wanted.merge(lists.collect::<Result<_, StoreError>>()?))
     }
 
     fn removable(&self, tenant: &Tenant, wanted: &Removable) -> Result<Vec<RunId>, StoreError> {

@@ -7,7 +7,7 @@ use flowcell_runtime::{
     RunStatus,
     fact::Write,
     limits::MAX_INLINE_BYTES,
-    ports::{Entry, Filter, Record, Removable, StageError, Staged, StoredStatus, Unit},
+    ports::{Changed, Entry, Filter, Record, Removable, StageError, Staged, StoredStatus, Unit},
     sql::Dialect,
 };
 use proptest::{collection::vec, prelude::*, test_runner::Config};
@@ -192,6 +192,13 @@ impl Subject {
         told.push(format!("{:?}", runs.removable(&tenant(), &old).unwrap()));
         told.push(format!("{:?}", runs.ended(&tenant(), 1_005, None, 5).unwrap()));
         told.push(format!("{:?}", runs.next_due(&tenant()).unwrap()));
+        for live in [false, true] {
+            let first = Changed { since: 1_002, live, limit: 2, ..Changed::default() };
+            let page = runs.changed(&tenant(), &first).unwrap();
+            let after = page.last().map(|row| Changed { after: Some(row.run_id.clone()), since: row.updated, ..first });
+            let next = after.map(|after| runs.changed(&tenant(), &after).unwrap());
+            told.push(format!("{page:?} {next:?}"));
+        }
         told
     }
 

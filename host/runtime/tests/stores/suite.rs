@@ -8,7 +8,7 @@ use flowcell_runtime::{
     FlowRunner, OpenError, Pinned, QuotaHold, RunOptions, RunResult, RunStatus,
     fact::{Fact, ParkReason, Write},
     limits::{MAX_INLINE_BYTES, MAX_READ_BYTES},
-    ports::{Entry, Filter, Move, Pin, Record, Removable, RunGroup, StageError, StoredStatus},
+    ports::{Changed, Entry, Filter, Move, Pin, Record, Removable, RunGroup, StageError, StoredStatus},
 };
 
 use super::{
@@ -342,6 +342,37 @@ pub(crate) fn runs_paused_by_a_quota_have_its_code_until_they_go_on(backend: &Ba
     let found = store.runs().runs(&tenant(), &filter).unwrap();
     assert_eq!(found.iter().map(|row| row.run_id.as_str()).collect::<Vec<_>>(), ["paused"]);
     assert!(store.runs().runs(&Tenant::from("other"), &filter).unwrap().is_empty());
+}
+
+pub(crate) fn runs_are_listed_by_the_last_change_of_their_status(backend: &Backend) {
+    if !backend.lasts() {
+        return;
+    }
+    let store = backend.open();
+    all_standings(&store);
+    // The first run goes on, and ends last.
+    let end = flowcell_runtime::ports::Unit { first_seq: 1, ts: 30, ..unit(1) };
+    store.append(with_status("parked", end, StoredStatus::Ended(RunStatus::Succeeded)));
+    let store = reopen(backend, store);
+    let list = |wanted: Changed| {
+        let rows = store.runs().changed(&tenant(), &wanted).unwrap();
+        rows.iter().map(|row| format!("{} {}", row.run_id, row.updated)).collect::<Vec<_>>()
+    };
+    let all = Changed { limit: 10, ..Changed::default() };
+    let expected =
+        ["active 10", "needs_attention 12", "due 13", "succeeded 14", "failed 15", "cancelled 16", "parked 30"];
+    assert_eq!(list(all.clone()), expected);
+    assert_eq!(list(Changed { since: 15, ..all.clone() }), expected[4..]);
+    assert_eq!(list(Changed { since: 31, ..all.clone() }), [""; 0]);
+    assert_eq!(list(Changed { since: 12, limit: 3, ..all.clone() }), expected[1..4]);
+    let live = Changed { live: true, ..all.clone() };
+    assert_eq!(list(live.clone()), expected[..3]);
+    assert_eq!(list(Changed { since: 13, ..live.clone() }), expected[2..3]);
+    let after = |run: &str, since| Changed { since, after: Some(run.into()), ..all.clone() };
+    assert_eq!(list(after("needs_attention", 12)), expected[2..]);
+    // A run that the store does not have leaves out none.
+    assert_eq!(list(after("none", 12)), expected[1..]);
+    assert_eq!(store.runs().changed(&Tenant::from("other"), &all).unwrap(), []);
 }
 
 pub(crate) fn active_and_due_runs_are_runnable(backend: &Backend) {
