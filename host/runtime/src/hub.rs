@@ -21,7 +21,7 @@ use crate::{
     limits::MAX_QUEUED_COMMANDS,
     live::LivePermit,
     question::QuestionRef,
-    result::{Idle, RunResult},
+    result::{Idle, RunResult, Waiting},
 };
 
 /// A command to the driver of a run.
@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Stop,
     /// Requests a reply when all events so far are published.
     Settle(oneshot::Sender<Result<(), HubError>>),
+    /// Requests the people and events that the run and its child runs wait for; `None` while a child run is busy.
+    Waiting(oneshot::Sender<Option<Vec<Waiting>>>),
     ChildEnded {
         task: TaskKey,
         attempt: u32,
@@ -276,6 +278,14 @@ impl Hub {
     /// Requests a reply when all events so far are published. Returns false if the run has ended.
     pub(crate) async fn settle(&self, answer: oneshot::Sender<Result<(), HubError>>) -> bool {
         self.commands.send(Command::Settle(answer)).await.is_ok()
+    }
+
+    /// Returns the people and events that the run and its child runs wait for now. Returns `None` if the run has ended, and
+    /// while a child run is busy, because only its own driver knows what it waits for.
+    pub async fn waiting(&self) -> Option<Vec<Waiting>> {
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(Command::Waiting(answer)).await.ok()?;
+        answered.await.ok()?
     }
 
     /// Reports to the run that no caller is connected that could answer. The driver then parks the run when only people

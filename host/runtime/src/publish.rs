@@ -10,12 +10,14 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_contract::{BuiltIn, Choice, Json, Question, RunId, ScopePath, Tenant, Wake, text::revealed};
+use flowcell_contract::{BuiltIn, Json, Question, RunId, ScopePath, Tenant, Wake, text::revealed};
 use flowcell_flow::graph::{Graph, NodeIx};
 
 use agents::AgentCall;
 pub(crate) use agents::FLOW_STEP;
-use members::{add_scope, end_members, name_of, note_members, quota_members, reference_members};
+use members::{
+    add_scope, end_members, expiry_members, name_of, note_members, question_members, quota_members, reference_members,
+};
 use rounds::Rounds;
 use undos::Undos;
 
@@ -294,7 +296,7 @@ impl Projector {
                 self.task_resumed(*task);
                 ("task:resumed", self.task(*task))
             }
-            Fact::TaskPaused { task, pause, .. } => ("task:paused", self.pause_members(*task, &pause.until)),
+            Fact::TaskPaused { task, pause, .. } => ("task:paused", self.pause_members(*task, &pause.until, ts)),
             Fact::TaskWoken { task, index, .. } => ("task:woken", self.with(*task, [("index", Json::from(*index))])),
             Fact::TaskRetrying { task, failure, delay_ms, .. } => {
                 ("task:retry", self.with(*task, [("delayMs", Json::from(*delay_ms)), ("error", failure.to_json())]))
@@ -404,13 +406,14 @@ impl Projector {
         (name, self.task(task).into_iter().chain(about).collect())
     }
 
-    fn pause_members(&self, task: TaskKey, until: &[Wake]) -> Members {
+    fn pause_members(&self, task: TaskKey, until: &[Wake], ts: u64) -> Members {
         let names = Json::array(until.iter().map(|wake| Json::from(wake.name())));
         let mut members = self.with(task, [("until", names)]);
         for wake in until {
             match wake {
                 Wake::Answer(question) => {
-                    members.push(("question", Json::object(self.question(task, question))));
+                    let expires = expiry_members(until, ts);
+                    members.push(("question", Json::object(self.question(task, question).into_iter().chain(expires))));
                 }
                 Wake::Event(name) => members.push(("event", Json::from(name.clone()))),
                 Wake::Flow(call) => members.push(("flow", Json::from(call.name.clone()))),
@@ -422,17 +425,9 @@ impl Projector {
 
     /// Describes a gate's question, with the attempt and the digest by which an answer refers to this question.
     fn question(&self, task: TaskKey, question: &Question) -> Members {
-        let choice = |choice: &Choice| Json::from(choice.value.as_str());
         let Attempts { begun, resumes, .. } = self.tasks.get(&task).copied().unwrap_or_default();
         let asked = QuestionRef::of_gate(self.seed, task, begun, resumes, question);
-        let mut members = vec![
-            ("address", Json::from(self.path_of(task).address(&self.graph.node(task.node).id))),
-            ("prompt", Json::from(revealed(&question.prompt))),
-            ("choices", Json::array(question.choices.iter().map(choice))),
-            ("allowText", Json::from(question.allow_text)),
-        ];
-        members.extend(reference_members(asked));
-        members
+        question_members(self.path_of(task).address(&self.graph.node(task.node).id), question, asked)
     }
 
     /// Describes the question whether a call may leave. `arguments` is present if the prompt shows only a part of

@@ -180,6 +180,11 @@ impl Children {
         self.driven.iter().flat_map(below).collect()
     }
 
+    /// Returns true if no child run is busy.
+    pub(super) fn are_idle(&self) -> bool {
+        self.driven.values().all(|child| child.idle.is_some())
+    }
+
     /// Requests a live permit for the run that a task calls, and returns the permit if one is free.
     ///
     /// Otherwise the call is queued, and `commands` receives [`Command::ChildPermit`] later. If the calling run itself

@@ -147,6 +147,8 @@ impl Driver {
             Command::Deliver(message, command, answer) => self.request(command, Some(message), answer),
             Command::Attach { channel, to_child } => self.attach(&channel, to_child),
             Command::Unattended => self.options.parks = true,
+            // The caller may have stopped waiting.
+            Command::Waiting(answer) => _ = answer.send(self.children.are_idle().then(|| self.waiting())),
             Command::Settle(answer) => {
                 self.outbox.acknowledge(answer, Ok(()));
                 self.catch_up();

@@ -1,6 +1,6 @@
 //! Members of events that need no projector.
 
-use flowcell_contract::{Json, ScopePath};
+use flowcell_contract::{Choice, Json, Question, ScopePath, Wake, text::revealed};
 
 use super::Members;
 use crate::{
@@ -36,6 +36,29 @@ pub(super) fn add_scope(path: ScopePath, members: &mut Members) {
 pub(super) fn reference_members(asked: QuestionRef) -> impl Iterator<Item = (&'static str, Json)> {
     let digest = asked.digest.map(|digest| ("digest", Json::from(&*digest)));
     asked.attempt.map(|attempt| ("attempt", Json::from(attempt))).into_iter().chain(digest)
+}
+
+/// Describes the question of a gate.
+pub(super) fn question_members(address: String, question: &Question, asked: QuestionRef) -> Members {
+    let choice = |choice: &Choice| Json::from(choice.value.as_str());
+    let mut members = vec![
+        ("address", Json::from(address)),
+        ("prompt", Json::from(revealed(&question.prompt))),
+        ("choices", Json::array(question.choices.iter().map(choice))),
+        ("allowText", Json::from(question.allow_text)),
+    ];
+    members.extend(question.schema.as_ref().map(|schema| ("schema", schema.clone())));
+    members.extend(reference_members(asked));
+    members
+}
+
+/// Describes the time at which a question closes by itself, if a timer of its pause closes it. The pause begins at `ts`.
+pub(super) fn expiry_members(until: &[Wake], ts: u64) -> Option<(&'static str, Json)> {
+    let timers = until.iter().filter_map(|wake| match wake {
+        Wake::After(ms) => Some(ts.saturating_add(*ms)),
+        _ => None,
+    });
+    timers.min().map(|expires| ("expires", Json::from(expires)))
 }
 
 /// Describes a quota that is used up, and when it renews.
