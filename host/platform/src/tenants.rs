@@ -42,7 +42,7 @@ use crate::{
     operate::{
         audit::{AUDIT, append, key},
         documents::{DocumentError, Documents, read, to_json},
-        identity::{AuthError, Caller, Identify, Refusal},
+        identity::{AuthError, Caller, Identify, OwnToken, Refusal},
         policy::{OPERATORS, POLICY, Policy},
         record::{TENANT, TenantRecord},
         usage::Used,
@@ -436,6 +436,10 @@ impl Identify for Tenants {
         self.uses.note(id, tenant.as_str(), known.expires, self.host.now());
         let token = Some(Arc::from(id));
         Ok(Caller { tenant, scopes: known.scopes(), token, policy: Arc::new(policy) })
+    }
+
+    fn token_of(&self, caller: &Caller) -> Result<OwnToken, AuthError> {
+        token::own_token(self, caller)
     }
 
     fn still_knows(&self, caller: &Caller) -> bool {

@@ -7,7 +7,7 @@
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
-//! | health, catalog, flows, eval, library, files, runs, tasks, secrets, start, steer, migrate, jobs, events, socket, usage | the routes |
+//! | health, catalog, flows, eval, library, files, runs, tasks, secrets, start, steer, migrate, jobs, events, socket, usage, me | the routes |
 //! | admin | the routes of the operators across tenants |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
@@ -32,6 +32,7 @@ pub(crate) mod intake;
 pub(crate) mod jobs;
 pub(crate) mod library;
 pub(crate) mod limits;
+pub(crate) mod me;
 pub(crate) mod metrics;
 pub(crate) mod migrate;
 pub(crate) mod page;

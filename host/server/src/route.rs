@@ -37,7 +37,7 @@ use crate::{
         auth_rate_limiter::ClientAddr,
         catalog, eval, events, files, flows, health,
         identity::{AuthError, Caller, Scope},
-        jobs, library,
+        jobs, library, me,
         metrics::{self, RequestTenant},
         migrate,
         permit::RequestPermit,
@@ -56,6 +56,8 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 pub enum Access {
     /// No token is needed: any client that reaches the server may use the route.
     Open,
+    /// The caller needs a valid token, with any scopes.
+    Known,
     /// The caller needs a token with this scope.
     Needs(Scope),
     /// The body must be signed with a secret of the trigger in the path. A token has no effect.
@@ -76,12 +78,13 @@ pub struct Route {
 type Row = (Access, UtoipaMethodRouter<Arc<App>>);
 
 fn table() -> Vec<Row> {
-    use Access::{Needs, Open, Signed};
+    use Access::{Known, Needs, Open, Signed};
     vec![
         (Open, routes!(health::healthz)),
         (Open, routes!(health::readyz)),
         (Open, routes!(health::version)),
         (Open, routes!(document::openapi)),
+        (Known, routes!(me::me)),
         (Needs(Scope::MetricsRead), routes!(metrics::metrics)),
         (Needs(Scope::FlowRead), routes!(flows::validate)),
         (Needs(Scope::FlowRead), routes!(eval::eval)),
@@ -228,12 +231,15 @@ fn describe(operation: &mut Operation, access: Access, tokens: bool) {
     {
         body.required = Some(Required::False);
     }
-    let Access::Needs(scope) = access else { return };
-    operation.extensions = Some(ExtensionsBuilder::new().add("x-flowcell-scope", scope.name()).build());
-    if !tokens {
-        return;
+    let scope = match access {
+        Access::Open | Access::Signed => return,
+        Access::Known => None,
+        Access::Needs(scope) => Some(scope.name()),
+    };
+    operation.extensions = scope.map(|scope| ExtensionsBuilder::new().add("x-flowcell-scope", scope).build());
+    if tokens {
+        operation.security = Some(vec![SecurityRequirement::new("token", scope)]);
     }
-    operation.security = Some(vec![SecurityRequirement::new("token", [scope.name()])]);
 }
 
 type Admission = Pin<Box<dyn Future<Output = Response> + Send>>;
@@ -246,14 +252,18 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
         match access {
             Access::Open => {}
             Access::Signed => permit = Some(RequestPermit::new(None, app.posts.clone(), client_as_tenant(&request))),
-            Access::Needs(scope) => {
+            Access::Known | Access::Needs(_) => {
+                let scope = match access {
+                    Access::Needs(scope) => Some(scope),
+                    _ => None,
+                };
                 let token = bearer(&request).map(str::to_owned);
                 let from = request.extensions().get().map(|ClientAddr(from)| *from);
                 let (caller, place) = match authorize(&app, token.as_deref(), from, scope).await {
                     Ok(admitted) => admitted,
                     Err(error) => return error.into_response(),
                 };
-                deed = AuditedAction::from_request(&caller, scope, &request);
+                deed = scope.and_then(|scope| AuditedAction::from_request(&caller, scope, &request));
                 tenant = Some(RequestTenant(caller.tenant.clone()));
                 permit = Some(RequestPermit::new(Some(place), app.bodies.clone(), caller.tenant.clone()));
                 request.extensions_mut().insert(caller);
@@ -326,7 +336,8 @@ impl AuditedAction {
     }
 }
 
-/// Identifies the caller of a request, checks its scope, and takes a permit for a request of the caller's tenant.
+/// Identifies the caller of a request, checks that it has the scope, if one is needed, and takes a permit for a request of
+/// the caller's tenant.
 ///
 /// Returns 401 for an unknown token, and 403 if the token does not have the scope. Returns 429 if too many tokens from
 /// this address were unknown, or if the tenant has too many open requests.
@@ -334,7 +345,7 @@ async fn authorize(
     app: &App,
     bearer: Option<&str>,
     from: Option<IpAddr>,
-    scope: Scope,
+    scope: Option<Scope>,
 ) -> Result<(Caller, Permit), ApiError> {
     let now = Instant::now();
     let turn = match from {
@@ -357,7 +368,9 @@ async fn authorize(
     }
     let caller = caller?;
     // A tenant has no scope of the operators, whatever its identity provider says.
-    if !caller.scopes.has(scope) || scope.is_for_operators() && !app.acts_for_operators(&caller) {
+    if let Some(scope) = scope
+        && (!caller.scopes.has(scope) || scope.is_for_operators() && !app.acts_for_operators(&caller))
+    {
         return Err(ApiError::forbidden(scope));
     }
     let place = app.requests.try_take(&caller.tenant, 1);

@@ -149,6 +149,17 @@ impl Caller {
     }
 }
 
+/// A token as its owner sees it, without its secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnToken {
+    /// The name of the token. Empty if it has none.
+    pub name: String,
+    /// The time when it expires, in milliseconds since 1970. `None` means never.
+    pub expires: Option<u64>,
+    /// A warning before it expires, such as `expires in 3 days`.
+    pub warning: Option<String>,
+}
+
 /// An error of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
@@ -201,6 +212,11 @@ pub trait Identify: Send + Sync {
     /// Returns the caller with the token `bearer`. Without a token, returns the local caller if the server accepts that
     /// caller, and otherwise fails.
     fn identify(&self, bearer: Option<&str>) -> Result<Caller, AuthError>;
+
+    /// Returns what a caller may know about its own token. Default: nothing.
+    fn token_of(&self, _caller: &Caller) -> Result<OwnToken, AuthError> {
+        Ok(OwnToken::default())
+    }
 
     /// Returns whether a caller is still authenticated, so that its streams may continue.
     fn still_knows(&self, _caller: &Caller) -> bool {

@@ -14,7 +14,7 @@ use super::{TenantError, Tenants, deletion::TOMBSTONE};
 use crate::{
     Host,
     operate::{
-        identity::{AuthError, Caller, Identify, Local, Refusal},
+        identity::{AuthError, Caller, Identify, Local, OwnToken, Refusal},
         policy::Policy,
         record::TENANT,
     },
@@ -71,6 +71,10 @@ impl Identify for Callers {
             || (bearer.is_some() || self.check_is_due())
                 && self.check_for_tenants().map_err(|_| AuthError::Unavailable)?;
         if is_asked { self.tenants.identify(bearer) } else { Local.identify(bearer) }
+    }
+
+    fn token_of(&self, caller: &Caller) -> Result<OwnToken, AuthError> {
+        self.tenants.token_of(caller)
     }
 
     fn still_knows(&self, caller: &Caller) -> bool {

@@ -10,7 +10,7 @@ use super::{
     token_use::{LastUse, TOKEN_USE, expiry_warning},
 };
 use crate::operate::{
-    identity::{Refusal, Scope, Scopes},
+    identity::{AuthError, Caller, OwnToken, Refusal, Scope, Scopes},
     policy::OPERATORS,
 };
 
@@ -28,7 +28,7 @@ pub(super) struct Token {
     scopes: Vec<String>,
     /// Empty if the token has no name.
     #[serde(default)]
-    name: String,
+    pub(super) name: String,
     note: String,
     created: u64,
     pub(super) expires: Option<u64>,
@@ -120,6 +120,19 @@ impl Token {
 
 fn hash_secret(secret: &str) -> String {
     hex::encode(Sha256::digest(secret))
+}
+
+/// Performs `Identify::token_of`. A token that does not exist any more has nothing to show.
+pub(super) fn own_token(tenants: &Tenants, caller: &Caller) -> Result<OwnToken, AuthError> {
+    let Some(id) = caller.token.as_deref() else { return Ok(OwnToken::default()) };
+    let found: Option<(Token, u64)> = tenants.get(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
+    let own = found.map(|(token, _)| token).filter(|token| *token.tenant == *caller.tenant.as_str());
+    let now = tenants.host.now();
+    Ok(own.map_or_else(OwnToken::default, |Token { name, expires, .. }| OwnToken {
+        warning: expiry_warning(expires, now),
+        name,
+        expires,
+    }))
 }
 
 /// Checks the scopes of a new token.

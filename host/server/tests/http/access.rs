@@ -63,7 +63,8 @@ fn h1_every_route_requires_its_scope() {
             let expected = match (route.access, scopes) {
                 (Access::Open, _) => None,
                 (Access::Signed, _) => Some((401, "unsigned")),
-                (Access::Needs(_), None) => Some((401, "unauthorized")),
+                (Access::Known | Access::Needs(_), None) => Some((401, "unauthorized")),
+                (Access::Known, Some(_)) => None,
                 // No token of a tenant may act on all tenants, although this identity provider gives it the scope.
                 (Access::Needs(scope), Some(_)) if scope.is_for_operators() => Some((403, "forbidden")),
                 (Access::Needs(scope), Some(scopes)) => (!scopes.has(scope)).then_some((403, "forbidden")),

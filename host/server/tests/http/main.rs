@@ -19,6 +19,7 @@ mod hostile;
 mod jobs;
 mod library;
 mod live;
+mod me;
 mod messages;
 mod metrics;
 mod quotas;
