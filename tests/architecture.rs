@@ -149,8 +149,15 @@ fn only_the_schema_crate_builds_validators() {
 /// `reading`, which waits for a permit.
 #[test]
 fn requests_read_whole_journals_in_turn() {
-    let readers =
-        ["host.again(", "host.resume(", "Tree::of(", "waiting::question(", "request.waiting(", ".task_inputs("];
+    let readers = [
+        "host.again(",
+        "host.resume(",
+        "Tree::of(",
+        "waiting::question(",
+        "request.waiting(",
+        "inbox.read(",
+        ".task_inputs(",
+    ];
     let mut found = 0;
     for file in sources(&root().join("host/server/src")) {
         let text = fs::read_to_string(&file).unwrap();

@@ -5,9 +5,11 @@
 //! | [`facts`] | the input of a run, and the packs that it is pinned to |
 //! | [`tree`] | a run as a tree of its tasks |
 //! | [`inputs`] | the inputs of tasks |
+//! | [`inbox`] | what all runs of a tenant wait for a person to do |
 //! | [`waiting`] | the questions, messages and timers that a run waits for |
 
 pub mod facts;
+pub mod inbox;
 pub mod inputs;
 pub mod tree;
 pub mod waiting;

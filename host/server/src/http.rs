@@ -7,7 +7,8 @@
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
-//! | health, catalog, flows, eval, library, files, runs, tasks, secrets, start, steer, migrate, jobs, events, socket, usage, me | the routes |
+//! | health, catalog, flows, eval, library, files, runs, tasks, inbox, secrets, start, steer, migrate, jobs, events, socket, usage, me | the routes |
+//! | answers | the first answer to a question, for a person whose answer came later |
 //! | admin | the routes of the operators across tenants |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
@@ -16,6 +17,7 @@
 //! | limits | the limits of connections |
 
 pub(crate) mod admin;
+pub(crate) mod answers;
 pub(crate) mod api_error;
 pub(crate) mod app;
 pub(crate) mod auth_rate_limiter;
@@ -28,6 +30,7 @@ pub(crate) mod facts;
 pub(crate) mod files;
 pub(crate) mod flows;
 pub(crate) mod health;
+pub(crate) mod inbox;
 pub(crate) mod intake;
 pub(crate) mod jobs;
 pub(crate) mod library;

@@ -7,9 +7,11 @@ use flowcell_runtime::ports::DocumentStore;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::operate::documents::{DocumentError, Documents};
+use crate::operate::documents::{DocumentError, Documents, read};
 
 pub(crate) const AUDIT: &str = "audit";
+/// The number of entries that a search reads at a time.
+const SEARCH_PAGE: u64 = 200;
 /// Maximum number of tries to append an entry while other writers append to the same chain.
 const MAX_WRITE_TRIES: usize = 100;
 /// Maximum number of characters of a caller's text in an entry.
@@ -109,4 +111,28 @@ pub(crate) fn append(documents: &dyn DocumentStore, tenant: &Tenant, ts: u64, ac
         }
     }
     Err(DocumentError::Changed(format!("the audit log of {tenant}")))
+}
+
+/// Searches the last `most` entries of a log, the latest first, for one that `matches` accepts.
+pub(crate) fn find_last(
+    documents: &dyn DocumentStore,
+    tenant: &Tenant,
+    most: u64,
+    matches: impl Fn(&AuditEntry) -> bool,
+) -> Result<Option<AuditEntry>, DocumentError> {
+    let log = Documents { store: documents, tenant };
+    let mut end = log.last::<AuditEntry>(AUDIT)?.map_or(0, |last| last.seq);
+    let least = end.saturating_sub(most);
+    while end > least {
+        let after = end.saturating_sub(SEARCH_PAGE).max(least);
+        let page = documents.list(tenant, AUDIT, &key(after), (end - after) as usize)?;
+        for found in page.iter().rev() {
+            let entry = read(found)?;
+            if matches(&entry) {
+                return Ok(Some(entry));
+            }
+        }
+        end = after;
+    }
+    Ok(None)
 }

@@ -8,10 +8,14 @@ use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{
     Event, OpenError,
     paging::{Filling, PAGE_BYTES, PageLimits},
+    ports::StoreError,
 };
 use serde_json::{Value, json};
 
-use crate::{Host, StartError, host::task_inputs::calling_task};
+use crate::{
+    Host, StartError,
+    host::task_inputs::{calling_task, run_at},
+};
 
 /// Maximum number of levels of child runs that are searched.
 const MAX_DEPTH: usize = 16;
@@ -24,12 +28,8 @@ pub(crate) const MAX_LISTED_BYTES: usize = 16 * 1024;
 pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
     let mut filling = Filling::new(PageLimits { items: usize::MAX, bytes: PAGE_BYTES });
     let (mut found, mut left_out) = (Vec::new(), 0_u64);
-    let mut take = |mut waits: Value| {
-        if waits.get("argumentsBytes").is_some() {
-            let address = waits["address"].as_str().unwrap_or_default();
-            waits["wholeAt"] =
-                format!("/v1/runs/{}/gates/{}", escape_segment(run.as_str()), escape_segment(address)).into();
-        }
+    let mut take = |waits: Value| {
+        let waits = with_place(run, waits);
         match filling.take(waits.to_string().len() as u64) {
             true => found.push(waits),
             false => left_out += 1,
@@ -40,6 +40,67 @@ pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
         found.push(json!({ "kind": "more", "leftOut": left_out }));
     }
     Ok(found)
+}
+
+/// A wait of a run for a person, at its place in the order of the run's waits.
+pub(super) struct PersonWait {
+    /// The address and the kind.
+    pub(super) key: String,
+    pub(super) wait: Value,
+}
+
+/// Lists the waits of a run and its child runs that a person can end, in the order of their keys, after the key `after`.
+/// Waits for named events are left out.
+pub(super) fn list_of_people(host: &Host, run: &RunId, after: &str) -> Result<Vec<PersonWait>, StartError> {
+    let mut found = Vec::new();
+    let mut take = |wait: Value| {
+        let text = |member: &str| wait[member].as_str().unwrap_or_default();
+        let key = format!("{} {}", text("address"), text("kind"));
+        if text("kind") != "event" && key.as_str() > after {
+            found.push(PersonWait { key, wait: with_place(run, wait) });
+        }
+    };
+    Search { host, whole: false }.list_waits(run, "", MAX_DEPTH, &mut take)?;
+    found.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(found)
+}
+
+/// Adds the URL path of the whole question to a wait whose arguments are omitted.
+fn with_place(run: &RunId, mut waits: Value) -> Value {
+    if waits.get("argumentsBytes").is_some() {
+        let address = waits["address"].as_str().unwrap_or_default();
+        waits["wholeAt"] =
+            format!("/v1/runs/{}/gates/{}", escape_segment(run.as_str()), escape_segment(address)).into();
+    }
+    waits
+}
+
+/// Finds the time at which a person answered the question at an address last, in milliseconds since 1970. Returns `None` if
+/// nobody has answered there. `children` returns the runs that a run has called.
+pub fn answered_at(
+    host: &Host,
+    run: &RunId,
+    address: &str,
+    children: impl Fn(&RunId) -> Result<Vec<RunId>, StoreError>,
+) -> Result<Option<u64>, StartError> {
+    let (run, Some(here)) = run_at(run, address, children).map_err(OpenError::Store)? else { return Ok(None) };
+    let (task, call) = here.split_once('#').map_or((here, None), |(task, call)| (task, Some(call)));
+    let mut last = None;
+    host.each_event(&run, 0, |event| {
+        let answers = match call {
+            None => event.kind == "session:reply",
+            Some(call) => {
+                event.kind == "agent:tool:decision"
+                    && number_in(&event, "call").to_string() == call
+                    && event.data.get("expired").and_then(Json::as_bool) == Some(false)
+            }
+        };
+        if answers && address_of(&event).as_deref() == Some(task) {
+            last = Some(event.ts);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(last)
 }
 
 /// Finds the open question of the task at an address, with its whole arguments. Returns `None` if no question is open
@@ -135,20 +196,19 @@ impl OpenWaits {
             return;
         }
         let text = |key: &str| event.data.get(key).and_then(Json::as_str);
-        let Some(node) = text("nodeId") else { return };
-        let address = text("scope").map_or_else(|| node.to_owned(), |scope| format!("{scope}.{node}"));
+        let Some(address) = address_of(event) else { return };
         match event.kind {
             "task:paused" => self.add_pause(event, &address),
             "call:start" => {
                 if let Some(question) = event.data.get("question") {
-                    self.add_question(&address, &format!("call {}", number_in(event, "call")), question);
+                    self.add_question(event.ts, &address, &format!("call {}", number_in(event, "call")), question);
                 }
             }
             "agent:tool:decision" => self.remove(&address, &format!("call {}", number_in(event, "call"))),
             "task:blocked" => {
                 let (reason, message) = (text("reason"), text("message"));
                 let waits = json!({ "kind": "decision", "address": address, "reason": reason, "message": message });
-                self.add(&address, "decision", waits);
+                self.add(event.ts, &address, "decision", waits);
             }
             "task:resolved" => self.remove(&address, "decision"),
             "agent:start" => {
@@ -160,7 +220,7 @@ impl OpenWaits {
             "task:idle" => {
                 if let Some(agent_run) = self.listening.get(&address) {
                     let waits = json!({ "kind": "message", "address": address, "agentRunId": agent_run });
-                    self.add(&address, "message", waits);
+                    self.add(event.ts, &address, "message", waits);
                 }
             }
             "task:busy" => self.remove(&address, "message"),
@@ -175,14 +235,14 @@ impl OpenWaits {
     fn add_pause(&mut self, event: &Event, address: &str) {
         self.waits.remove(address);
         if let Some(question) = event.data.get("question") {
-            self.add_question(address, "question", question);
+            self.add_question(event.ts, address, "question", question);
         }
         if let Some(name) = event.data.get("event").and_then(Json::as_str) {
-            self.add(address, "event", json!({ "kind": "event", "address": address, "event": name }));
+            self.add(event.ts, address, "event", json!({ "kind": "event", "address": address, "event": name }));
         }
     }
 
-    fn add_question(&mut self, task: &str, name: &str, question: &Json) {
+    fn add_question(&mut self, since: u64, task: &str, name: &str, question: &Json) {
         let mut waits = question.to_serde();
         waits["kind"] = "gate".into();
         let bytes = waits.get("arguments").map_or(0, |arguments| arguments.to_string().len());
@@ -190,11 +250,12 @@ impl OpenWaits {
             waits["argumentsBytes"] = bytes.into();
             waits.as_object_mut().map(|members| members.remove("arguments"));
         }
-        self.add(task, name, waits);
+        self.add(since, task, name, waits);
     }
 
-    fn add(&mut self, task: &str, name: &str, waits: Value) {
+    fn add(&mut self, since: u64, task: &str, name: &str, mut waits: Value) {
         self.remove(task, name);
+        waits["since"] = since.into();
         self.waits.entry(task.to_owned()).or_default().push((name.to_owned(), waits));
     }
 
@@ -203,6 +264,13 @@ impl OpenWaits {
             open.retain(|(known, _)| known != name);
         }
     }
+}
+
+/// Returns the address of the task of an event. `None`: the event is not about a task.
+fn address_of(event: &Event) -> Option<String> {
+    let text = |key: &str| event.data.get(key).and_then(Json::as_str);
+    let node = text("nodeId")?;
+    Some(text("scope").map_or_else(|| node.to_owned(), |scope| format!("{scope}.{node}")))
 }
 
 fn number_in(event: &Event, key: &str) -> u64 {

@@ -1,10 +1,15 @@
 //! Reads and verifies audit logs.
 
+use flowcell_contract::Tenant;
 use serde::Serialize;
 
-use super::{PAGE, TenantError, Tenants};
+use super::{PAGE, TOKEN, TenantError, Tenants, token::Token};
+use crate::operate::audit::find_last;
 
 pub use crate::operate::audit::{Act, AuditEntry, Outcome};
+
+/// Number of the last entries of a log that a search reads.
+pub const MAX_SEARCHED_ENTRIES: u64 = 2_000;
 
 /// The result of verifying a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -36,6 +41,22 @@ pub(super) fn verify(tenants: &Tenants, tenant: &str, noted: Option<&str>) -> Re
         verified.damage.push(format!("no entry has the hash {noted}: the end of the log is missing"));
     }
     Ok(verified)
+}
+
+/// Finds the latest of the last [`MAX_SEARCHED_ENTRIES`] entries of a tenant's log that `matches` accepts. Returns it with
+/// the name of the token that is its actor, or an empty name if the actor is no token with a name.
+pub fn find_last_entry(
+    tenants: &Tenants,
+    tenant: &str,
+    matches: impl Fn(&AuditEntry) -> bool,
+) -> Result<Option<(AuditEntry, String)>, TenantError> {
+    let log = Tenant::from(tenant);
+    let Some(entry) = find_last(tenants.document_store(), &log, MAX_SEARCHED_ENTRIES, matches)? else {
+        return Ok(None);
+    };
+    let token: Option<(Token, u64)> = tenants.get(TOKEN, &entry.actor)?;
+    let token = token.map(|(token, _)| token).filter(|token| token.tenant == tenant);
+    Ok(Some((entry, token.map(|token| token.name).unwrap_or_default())))
 }
 
 impl Verified {

@@ -91,6 +91,12 @@ impl ApiError {
         self
     }
 
+    /// Adds a clause to the message.
+    pub(crate) fn with_addition(mut self, clause: &str) -> ApiError {
+        self.message.push_str(clause);
+        self
+    }
+
     /// Returns 400 `bad_request`.
     pub(crate) fn bad_request(why: impl Display) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", why)

@@ -395,8 +395,9 @@ pub(crate) async fn tree(request: Request, PathParam(id): PathParam<String>) -> 
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Gates {
     run_id: String,
-    /// The list of `{ kind, address, … }`: a `gate` with its `prompt`, `choices`, `allowText`, `attempt` and `digest`,
-    /// an `event` with its name, a `message` with its `agentRunId`, a `decision` with its `reason`. A question that
+    /// The list of `{ kind, address, since, … }`: a `gate` with its `prompt`, `choices`, `allowText`, `schema?`, `attempt`,
+    /// `digest` and `expires?`, an `event` with its name, a `message` with its `agentRunId`, a `decision` with its
+    /// `reason`. `since` and `expires` are milliseconds since 1970. A question that
     /// shows only a part of a call's arguments has all of them in `arguments`, or their address in `wholeAt`. A list of
     /// more than 16 MiB ends with a `more` whose `leftOut` counts the omitted entries.
     #[schema(value_type = Vec<Object>)]

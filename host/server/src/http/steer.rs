@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{
     Json,
+    http::StatusCode,
     response::{IntoResponse, Response},
 };
 use flowcell_contract::{Json as Value, NodeId, RunId};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    answers,
     api_error::{ApiError, ErrorBody},
     app::{Request, finish_detached},
     identity::Scope,
@@ -151,16 +153,26 @@ fn parse_decision(body: serde_json::Map<String, serde_json::Value>) -> Result<Re
 pub(crate) struct Nothing {}
 
 /// Sends a command to a run and wakes the supervisor, since the run may be ready now. A reply to a gate is also
-/// written to the audit log. Returns once the command is on stable storage.
+/// written to the audit log. Returns once the command is on stable storage. The error of a reply that comes too late says
+/// who was first.
 pub(crate) async fn send_command(request: &Request, run: &RunId, command: RunCommand) -> Result<(), ApiError> {
     request.row(run)?;
-    let decided = match &command {
-        RunCommand::Reply { gate, .. } => Some(format!("{run}/{gate}")),
+    let answer = match &command {
+        RunCommand::Reply { gate, .. } => Some(gate.clone()),
         _ => None,
     };
+    let decided = answer.as_ref().map(|gate| answers::audit_subject(run, gate));
     let (request, run, may_end) = (request.clone(), run.clone(), command == RunCommand::Cancel);
     finish_detached(async move {
-        request.host.ask(&run, command).await?;
+        if let Err(error) = request.host.ask(&run, command).await {
+            let error = ApiError::from(error);
+            return Err(match answer {
+                Some(gate) if error.status() == StatusCode::CONFLICT => {
+                    answers::explain(request, run, gate, error).await
+                }
+                _ => error,
+            });
+        }
         request.app.admission.ready_signal().notify_one();
         // No driver reports the end of a run that was parked.
         if may_end
@@ -170,7 +182,7 @@ pub(crate) async fn send_command(request: &Request, run: &RunId, command: RunCom
             request.app.triggers.report_end(request.tenant(), row.into());
         }
         match decided {
-            Some(subject) => request.write_audit_entry("gate.reply", subject).await,
+            Some(subject) => request.write_audit_entry(answers::REPLY, subject).await,
             None => Ok(()),
         }
     })

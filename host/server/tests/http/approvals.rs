@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Starts a server with a tenant, a token with all scopes, and a token that may only start and read runs.
-fn served() -> (Served, String, String) {
+pub(crate) fn served() -> (Served, String, String) {
     let tokens = Mutex::new(Vec::new());
     let script = json!({ "default": "scripted", "profiles": { "scripted": { "dialect": "simulated", "model": "one", "script": [
         { "match": "", "toolCalls": [{ "name": "data_map", "input": { "values": {} } }] },
@@ -41,7 +41,7 @@ fn served() -> (Served, String, String) {
     (served, all, few)
 }
 
-fn gate() -> Value {
+pub(crate) fn gate() -> Value {
     json!({ "id": "ask", "type": "control.gate", "input": { "prompt": "Pay?", "choices": ["yes", "no"] } })
 }
 
@@ -49,7 +49,7 @@ fn step(id: &str) -> Value {
     json!({ "id": id, "type": "control.noop", "input": {} })
 }
 
-fn flow(nodes: &[Value], edges: &[(&str, &str)]) -> Value {
+pub(crate) fn flow(nodes: &[Value], edges: &[(&str, &str)]) -> Value {
     let edges: Vec<_> = edges.iter().map(|(from, to)| json!({ "from": from, "to": to })).collect();
     json!({ "flow": { "name": "pays" }, "nodes": nodes, "edges": edges })
 }

@@ -16,6 +16,7 @@ mod fake;
 mod files;
 mod homes;
 mod hostile;
+mod inbox;
 mod jobs;
 mod library;
 mod live;
