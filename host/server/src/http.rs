@@ -11,6 +11,7 @@
 //! | answers | the first answer to a question, for a person whose answer came later |
 //! | admin | the routes of the operators across tenants |
 //! | broadcast | the broadcast of a run's events to many subscribers |
+//! | notices | the stream of changes over all runs of a tenant |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
 //! | facts | the remembered facts of runs |
 //! | metrics | the route `/metrics`, and the log of requests |
@@ -38,6 +39,7 @@ pub(crate) mod limits;
 pub(crate) mod me;
 pub(crate) mod metrics;
 pub(crate) mod migrate;
+pub(crate) mod notices;
 pub(crate) mod page;
 pub(crate) mod permit;
 pub(crate) mod proxies;

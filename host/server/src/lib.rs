@@ -45,8 +45,15 @@ pub use self::http::limits::Limits;
 use self::{
     guard::Names,
     http::{
-        api_error::ApiError, app::App, broadcast::Broadcasts, connection, intake::MAX_BODY_BYTES, metrics,
-        proxies::Proxies, tenant_directory::TenantDirectory,
+        api_error::ApiError,
+        app::App,
+        broadcast::Broadcasts,
+        connection,
+        intake::MAX_BODY_BYTES,
+        metrics,
+        notices::{Feeds, GateWatch},
+        proxies::Proxies,
+        tenant_directory::TenantDirectory,
     },
 };
 pub use flowcell_platform::identity;
@@ -137,7 +144,7 @@ impl Server {
         let listener = TcpListener::bind(listen).await.map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
         host.start_telemetry()?;
-        let broadcasts = Arc::<Broadcasts>::default();
+        let (broadcasts, feeds) = (Arc::<Broadcasts>::default(), Arc::<Feeds>::default());
         let arrivals = AdmissionReceiver::open();
         let directory = Arc::new(TenantDirectory::new(host.clone(), identity, flows, arrivals.admission()));
         let triggers = Arc::new(Triggers::new(directory.clone()));
@@ -145,13 +152,14 @@ impl Server {
         let observer = DrivenRuns {
             directory: directory.clone(),
             broadcasts: broadcasts.clone(),
+            feeds: feeds.clone(),
             triggers: triggers.clone(),
             worlds: Mutex::default(),
         };
         observer.listen_for(&directory.identity.tenants())?;
         let reloader = Arc::new(Reloader::new(host.clone()).with_flows(&directory.flows, triggers.clone()));
         let drive = Supervisor::with_arrivals(host, Arc::new(observer), arrivals);
-        let app = Arc::new(App::new(directory, triggers, reloader, broadcasts, &limits));
+        let app = Arc::new(App::new(directory, triggers, reloader, (broadcasts, feeds), &limits));
         let names = Names::new(address.port(), address.ip().is_loopback(), &names);
         let router = router(&app, names);
         let proxies = Proxies::new(&proxies);
@@ -317,6 +325,7 @@ fn router(app: &Arc<App>, names: Names) -> Router {
 struct DrivenRuns {
     directory: Arc<TenantDirectory>,
     broadcasts: Arc<Broadcasts>,
+    feeds: Arc<Feeds>,
     triggers: Arc<Triggers>,
     /// The [`World`] of each tenant, as [`Host::serve`] returns it. As long as it is kept here, the server receives the
     /// commands of other processes for the tenant's runs.
@@ -355,6 +364,8 @@ impl RunObserver for DrivenRuns {
 
     fn attend(&self, tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
         self.broadcasts.attach_to(tenant, &mut runner);
+        let (run, flow) = (runner.run_id().clone(), Arc::from(runner.flow()));
+        runner.attach(Arc::new(GateWatch::new(self.feeds.clone(), tenant.clone(), run, flow)));
         self.directory.host.watch(&mut runner);
         let driven = self.directory.host.metrics().count_driven_run();
         let (triggers, tenant, host) = (self.triggers.clone(), tenant.clone(), self.directory.host.clone());

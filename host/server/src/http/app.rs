@@ -28,6 +28,7 @@ use super::{
     facts::RememberedFacts,
     identity::{Caller, Identify},
     limits::Limits,
+    notices::Feeds,
     permit::{MAX_HOOK_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, RequestPermit},
     tenant_directory::TenantDirectory,
 };
@@ -67,6 +68,7 @@ pub(crate) struct App {
     pub(crate) reloader: Arc<Reloader>,
     pub(crate) admission: AdmissionQueue,
     pub(crate) broadcasts: Arc<Broadcasts>,
+    pub(crate) feeds: Arc<Feeds>,
     pub(crate) subscribers: FairSemaphore,
     pub(crate) heartbeat: Duration,
     pub(crate) requests: FairSemaphore,
@@ -96,7 +98,7 @@ impl App {
         directory: Arc<TenantDirectory>,
         triggers: Arc<Triggers>,
         reloader: Arc<Reloader>,
-        broadcasts: Arc<Broadcasts>,
+        (broadcasts, feeds): (Arc<Broadcasts>, Arc<Feeds>),
         limits: &Limits,
     ) -> App {
         App {
@@ -108,6 +110,7 @@ impl App {
             triggers,
             reloader,
             broadcasts,
+            feeds,
             subscribers: FairSemaphore::new(limits.subscribers),
             heartbeat: limits.heartbeat,
             requests: FairSemaphore::new(MAX_REQUESTS),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | ring | the latest events of a run, bounded by their number and by the tenant's share of bytes |
 
-mod ring;
+pub(super) mod ring;
 
 use std::{
     collections::HashMap,
@@ -102,6 +102,11 @@ impl Broadcasts {
         self.pages.take(tenant, MAX_READ_BYTES as u64 + most.bytes).await
     }
 
+    /// Creates a ring whose bytes count towards the tenant's share of the memory of all rings.
+    pub(super) fn new_ring(&self, tenant: &Tenant) -> Arc<Ring> {
+        Arc::new(Ring::new(tenant.clone(), self.rings.clone()))
+    }
+
     /// Returns the broadcast of a run, and creates it if the run has none. A new broadcast begins with the event
     /// `from`.
     fn get_or_create(&self, tenant: &Tenant, run: &RunId, from: u64) -> Arc<Broadcast> {
@@ -112,7 +117,7 @@ impl Broadcasts {
         all.retain(|_, broadcast| broadcast.strong_count() > 0);
         let broadcast = Arc::new(Broadcast {
             run: run.clone(),
-            ring: Arc::new(Ring::new(tenant.clone(), self.rings.clone())),
+            ring: self.new_ring(tenant),
             next: Mutex::new(HashMap::from([(run.clone(), from)])),
             forwarders: AtomicUsize::new(0),
             looked: tokio::sync::Mutex::default(),
@@ -200,7 +205,7 @@ impl Channel for Forwarder {
     }
 }
 
-fn frame(event: &impl Serialize, seq: Option<u64>, kind: &str) -> Frame {
+pub(super) fn frame(event: &impl Serialize, seq: Option<u64>, kind: &str) -> Frame {
     // Events consist of JSON values, so they can always be serialized.
     let text = serde_json::to_vec(event).unwrap_or_default();
     Frame { text: text.into(), seq, kind: kind.into() }

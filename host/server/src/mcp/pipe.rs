@@ -58,7 +58,8 @@ pub async fn serve(
     // This process starts no triggers by itself, but changes of triggers still have to be recorded.
     let triggers = Arc::new(Triggers::new(directory.clone()));
     let reloader = Arc::new(Reloader::new(directory.host.clone()));
-    let app = Arc::new(App::new(directory, triggers, reloader.clone(), broadcasts, &Limits::default()));
+    let app =
+        Arc::new(App::new(directory, triggers, reloader.clone(), (broadcasts, Arc::default()), &Limits::default()));
     begun(drive.admission());
     let mut following = JoinSet::new();
     following.spawn(async move { reloader.follow_shared_packs().await });

@@ -23,6 +23,7 @@ mod live;
 mod me;
 mod messages;
 mod metrics;
+mod notices;
 mod quotas;
 mod runs;
 mod samples;

@@ -19,7 +19,7 @@ const MAX_EVENTS: usize = 1_024;
 pub(super) const MAX_EVENTS_BYTES: u64 = 4 << 20;
 
 /// The latest events of a run.
-pub(super) struct Ring {
+pub(in crate::http) struct Ring {
     tenant: Tenant,
     semaphore: FairSemaphore,
     kept: Mutex<KeptEvents>,
@@ -44,7 +44,7 @@ struct Entry {
 
 /// Events were dropped before the listener received them.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Lagged;
+pub(in crate::http) struct Lagged;
 
 impl Ring {
     pub(super) fn new(tenant: Tenant, semaphore: FairSemaphore) -> Ring {
@@ -52,7 +52,7 @@ impl Ring {
     }
 
     /// Creates a listener that receives the events from now on.
-    pub(super) fn listen(self: &Arc<Ring>) -> Listener {
+    pub(in crate::http) fn listen(self: &Arc<Ring>) -> Listener {
         let mut kept = self.kept.lock();
         kept.listeners += 1;
         Listener { ring: self.clone(), next: kept.end() }
@@ -60,7 +60,7 @@ impl Ring {
 
     /// Adds an event to the ring, if it has listeners. Drops the oldest events if the ring would exceed its limits or
     /// the tenant's share.
-    pub(super) fn push(&self, frame: Frame) {
+    pub(in crate::http) fn push(&self, frame: Frame) {
         let mut kept = self.kept.lock();
         if kept.listeners == 0 {
             return;
@@ -112,7 +112,7 @@ impl KeptEvents {
 }
 
 /// A receiver of a ring's events.
-pub(super) struct Listener {
+pub(in crate::http) struct Listener {
     ring: Arc<Ring>,
     /// The number of the next event to receive.
     next: u64,
@@ -120,7 +120,7 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Waits for the next event. Returns `Lagged` if the ring has dropped events before this listener received them.
-    pub(super) async fn receive(&mut self) -> Result<Frame, Lagged> {
+    pub(in crate::http) async fn receive(&mut self) -> Result<Frame, Lagged> {
         loop {
             let ring = self.ring.clone();
             let added = ring.added.notified();
