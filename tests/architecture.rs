@@ -153,9 +153,11 @@ fn requests_read_whole_journals_in_turn() {
         "host.again(",
         "host.resume(",
         "Tree::of(",
+        "Timeline::of(",
         "waiting::question(",
         "request.waiting(",
         "inbox.read(",
+        "filter.read(",
         ".task_inputs(",
     ];
     let mut found = 0;

@@ -260,6 +260,18 @@ impl FlowLibrary {
 
     /// Appends a version to a flow. If the text has a name, it must be the name of the flow.
     pub fn append_as(&self, host: &Host, name: &str, text: &str) -> Result<StoredFlow, LibraryError> {
+        self.append_after(host, name, text, None)
+    }
+
+    /// Appends a version to a flow. Fails if `after` is given and not the newest version, unless the newest version has the
+    /// same text.
+    fn append_after(
+        &self,
+        host: &Host,
+        name: &str,
+        text: &str,
+        after: Option<u32>,
+    ) -> Result<StoredFlow, LibraryError> {
         let ending = Ending::of_text(text);
         if self.posted.is_some() {
             return self.post_version(host, name, ending, PostedText::from(text), Expects::Flow);
@@ -271,6 +283,9 @@ impl FlowLibrary {
         let mut before = self.find_current(&files, name)?.ok_or_else(unknown)?;
         if before.text == text && before.ending == ending {
             return Ok(self.to_stored(name, before.version, ending, before.text));
+        }
+        if after.is_some_and(|after| after != before.version) {
+            return Err(LibraryError::Moved { name: name.to_owned(), newest: before.version });
         }
         let size = self.size_with(&files, text)?;
         // A process that dies between the two writes leaves the newest version also as an older one.

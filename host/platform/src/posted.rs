@@ -154,6 +154,8 @@ pub(crate) enum Expects {
     Flow,
     /// Either of both.
     Any,
+    /// The newest version is this one. 0: the name is free.
+    Version(u32),
 }
 
 /// A refused post.
@@ -163,6 +165,8 @@ pub(crate) enum PostError {
     Exists,
     /// The flow does not exist.
     Unknown,
+    /// The newest version is this one, and not the expected one. 0: the flow does not exist.
+    Moved(u32),
     /// There is no number for another version.
     Full,
     /// The store does not answer, or too many processes change the flow.
@@ -245,7 +249,7 @@ impl PostedFlows {
         for _ in 0..MAX_WRITE_TRIES {
             let (mut head, seen) = self.documents().get::<Head>(HEAD, name)?.unwrap_or_default();
             match (head.newest(), expects) {
-                (Some(newest), Expects::Flow | Expects::Any) if newest.digest == digest => {
+                (Some(newest), Expects::Flow | Expects::Any | Expects::Version(_)) if newest.digest == digest => {
                     let newest = newest.clone();
                     // The process that has added the version may have died before it reported the change.
                     self.cache.report(&self.tenant)?;
@@ -253,6 +257,9 @@ impl PostedFlows {
                 }
                 (Some(_), Expects::Free) => return Err(PostError::Exists),
                 (None, Expects::Flow) => return Err(PostError::Unknown),
+                (newest, Expects::Version(expected)) if newest.map_or(0, |newest| newest.version) != expected => {
+                    return Err(PostError::Moved(newest.map_or(0, |newest| newest.version)));
+                }
                 _ => {}
             }
             if head.last >= LAST_VERSION {

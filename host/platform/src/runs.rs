@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`facts`] | the input of a run, and the packs that it is pinned to |
+//! | [`timeline`] | when the tasks of a run began and ended, in columns |
 //! | [`tree`] | a run as a tree of its tasks |
 //! | [`inputs`] | the inputs of tasks |
 //! | [`inbox`] | what all runs of a tenant wait for a person to do |
@@ -11,5 +12,6 @@
 pub mod facts;
 pub mod inbox;
 pub mod inputs;
+pub mod timeline;
 pub mod tree;
 pub mod waiting;

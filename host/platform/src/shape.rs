@@ -21,6 +21,16 @@ pub fn node_type(node: &NodeType) -> Value {
     })
 }
 
+/// Returns a node type with what it may reach, as JSON.
+pub fn reach_of_type(node: &NodeType) -> Value {
+    json!({
+        "type": node.name,
+        "title": node.title,
+        "effect": node.effect,
+        "capabilities": node.capabilities,
+    })
+}
+
 /// Returns a function of expressions as JSON.
 pub fn function(function: &Function) -> Value {
     json!({

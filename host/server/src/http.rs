@@ -7,12 +7,13 @@
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
-//! | health, catalog, flows, eval, library, files, runs, tasks, inbox, secrets, start, steer, migrate, jobs, events, socket, usage, me | the routes |
+//! | health, catalog, packs, flows, authoring, eval, library, files, runs, tasks, inbox, secrets, start, steer, migrate, jobs, events, socket, usage, me, audit | the routes |
 //! | answers | the first answer to a question, for a person whose answer came later |
 //! | admin | the routes of the operators across tenants |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | notices | the stream of changes over all runs of a tenant |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
+//! | event_filter | the selection of events in a page |
 //! | facts | the remembered facts of runs |
 //! | metrics | the route `/metrics`, and the log of requests |
 //! | limits | the limits of connections |
@@ -21,11 +22,14 @@ pub(crate) mod admin;
 pub(crate) mod answers;
 pub(crate) mod api_error;
 pub(crate) mod app;
+pub(crate) mod audit;
 pub(crate) mod auth_rate_limiter;
+pub(crate) mod authoring;
 pub(crate) mod broadcast;
 pub(crate) mod catalog;
 pub(crate) mod connection;
 pub(crate) mod eval;
+pub(crate) mod event_filter;
 pub(crate) mod events;
 pub(crate) mod facts;
 pub(crate) mod files;
@@ -40,6 +44,7 @@ pub(crate) mod me;
 pub(crate) mod metrics;
 pub(crate) mod migrate;
 pub(crate) mod notices;
+pub(crate) mod packs;
 pub(crate) mod page;
 pub(crate) mod permit;
 pub(crate) mod proxies;

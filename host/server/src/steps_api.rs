@@ -128,7 +128,7 @@ pub(super) async fn create_flow(
     let created = created.map_err(|error| admission_error(&error))?;
     created.map_err(|error| match error {
         LibraryError::Folder { .. } | LibraryError::Store(_) => ErrorResponse::internal(&error),
-        LibraryError::Exists(_) | LibraryError::Deployed { .. } => {
+        LibraryError::Exists(_) | LibraryError::Moved { .. } | LibraryError::Deployed { .. } => {
             ErrorResponse::new(StatusCode::CONFLICT, "CREATE_FLOW_FAILED", error.to_string())
         }
         _ => ErrorResponse::new(StatusCode::BAD_REQUEST, "CREATE_FLOW_FAILED", error.to_string()),

@@ -38,6 +38,14 @@ pub enum LibraryError {
         /// The newest version.
         newest: u32,
     },
+    /// The newest version is not the one that the caller expects.
+    #[error("{}", moved(name, *newest))]
+    Moved {
+        /// The name of the flow.
+        name: String,
+        /// The newest version. 0: the flow does not exist.
+        newest: u32,
+    },
     /// The text is too large.
     #[error("the flow's text is larger than {} bytes", super::MAX_FLOW_BYTES)]
     TooLarge,
@@ -112,4 +120,14 @@ impl From<LibraryError> for PushError {
 fn diagnostics_text(diagnostics: &[Diagnostic]) -> String {
     let errors = diagnostics.iter().filter(|finding| finding.severity == Severity::Error);
     errors.map(ToString::to_string).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Says which version a flow has in place of the expected one.
+fn moved(name: &str, newest: u32) -> String {
+    match newest {
+        0 => format!("the flow `{name}` does not exist any more; post it without `ifVersion` to create it again"),
+        newest => format!(
+            "the flow `{name}` has the version {newest} by now; read it, and post your change with `ifVersion` {newest}"
+        ),
+    }
 }

@@ -38,16 +38,36 @@ impl FlowLibrary {
     /// Adds a version to the flow that the text names, the first one if the flow does not exist. `files` are the texts
     /// of the files beside the flow, by their relative paths. Fails with files if the store is not shared.
     pub fn post(&self, host: &Host, text: &str, files: BTreeMap<String, String>) -> Result<StoredFlow, LibraryError> {
+        self.post_after(host, text, files, None)
+    }
+
+    /// Posts a flow as [`FlowLibrary::post`] does. If `after` is given, fails with [`LibraryError::Moved`] if it is not the
+    /// newest version of the flow, unless the newest version has the same text. 0 stands for a flow that does not exist.
+    pub fn post_after(
+        &self,
+        host: &Host,
+        text: &str,
+        files: BTreeMap<String, String>,
+        after: Option<u32>,
+    ) -> Result<StoredFlow, LibraryError> {
         let name = name_in_text(text)?;
         if self.posted.is_some() {
             let text = PostedText { text: text.to_owned(), files: normal_files(files)? };
-            return self.post_version(host, &name, Ending::of_text(&text.text), text, Expects::Any);
+            let expects = after.map_or(Expects::Any, Expects::Version);
+            return self.post_version(host, &name, Ending::of_text(&text.text), text, expects);
         }
         if !files.is_empty() {
             return Err(LibraryError::NoFiles(self.folder.clone()));
         }
+        if after.is_some_and(|after| after > 0) {
+            let unknown = |error| match error {
+                LibraryError::Unknown(name) => LibraryError::Moved { name, newest: 0 },
+                error => error,
+            };
+            return self.append_after(host, &name, text, after).map_err(unknown);
+        }
         match self.create_as(host, &name, text) {
-            Err(LibraryError::Exists(_)) => self.append_as(host, &name, text),
+            Err(LibraryError::Exists(_)) => self.append_after(host, &name, text, after),
             created => created,
         }
     }
@@ -167,6 +187,7 @@ impl FlowLibrary {
         let version = posted.post(name, &new, expects, MAX_OLDER_VERSIONS).map_err(|error| match error {
             PostError::Exists => LibraryError::Exists(name.to_owned()),
             PostError::Unknown => LibraryError::Unknown(name.to_owned()),
+            PostError::Moved(newest) => LibraryError::Moved { name: name.to_owned(), newest },
             PostError::Full => LibraryError::Full,
             PostError::Store(error) => LibraryError::Store(error),
         })?;

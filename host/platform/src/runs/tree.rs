@@ -216,7 +216,7 @@ fn find_or_add_pass(passes: &mut Vec<Pass>, index: u64) -> &mut Pass {
     &mut passes[at]
 }
 
-fn status_after(kind: &str) -> Option<&'static str> {
+pub(super) fn status_after(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "task:ready" | "task:woken" | "task:due" => "ready",
         "task:start" | "task:resumed" | "task:repeated" | "task:resolved" => "running",

@@ -267,7 +267,7 @@ impl OpenWaits {
 }
 
 /// Returns the address of the task of an event. `None`: the event is not about a task.
-fn address_of(event: &Event) -> Option<String> {
+pub(super) fn address_of(event: &Event) -> Option<String> {
     let text = |key: &str| event.data.get(key).and_then(Json::as_str);
     let node = text("nodeId")?;
     Some(text("scope").map_or_else(|| node.to_owned(), |scope| format!("{scope}.{node}")))

@@ -4,7 +4,10 @@ use flowcell_contract::Tenant;
 use serde::Serialize;
 
 use super::{PAGE, TOKEN, TenantError, Tenants, token::Token};
-use crate::operate::audit::find_last;
+use crate::operate::{
+    audit::{AUDIT, find_last},
+    documents::Documents,
+};
 
 pub use crate::operate::audit::{Act, AuditEntry, Outcome};
 
@@ -57,6 +60,34 @@ pub fn find_last_entry(
     let token: Option<(Token, u64)> = tenants.get(TOKEN, &entry.actor)?;
     let token = token.map(|(token, _)| token).filter(|token| token.tenant == tenant);
     Ok(Some((entry, token.map(|token| token.name).unwrap_or_default())))
+}
+
+/// Returns the number of the last entry of a tenant's log, or 0.
+pub fn last_entry(tenants: &Tenants, tenant: &str) -> Result<u64, TenantError> {
+    let log = Tenant::from(tenant);
+    Ok(Documents { store: tenants.document_store(), tenant: &log }
+        .last::<AuditEntry>(AUDIT)?
+        .map_or(0, |last| last.seq))
+}
+
+/// Returns the entries of a tenant's log after a sequence number, at most `limit`, with the damage that they show: one
+/// sentence each. Checks that they follow the entry before them, too.
+pub fn checked_page(
+    tenants: &Tenants,
+    tenant: &str,
+    after: u64,
+    limit: usize,
+) -> Result<(Vec<AuditEntry>, Vec<String>), TenantError> {
+    let before = tenants.audit(tenant, after.saturating_sub(1), usize::from(after > 0))?;
+    let entries = tenants.audit(tenant, after, limit)?;
+    let head = before.first().filter(|entry| entry.seq == after).map(|entry| entry.hash.clone());
+    let mut verified = Verified { entries: 0, head: head.unwrap_or_default(), damage: Vec::new() };
+    let mut expected = after + 1;
+    for entry in &entries {
+        verified.check_entry(entry, expected);
+        expected = entry.seq + 1;
+    }
+    Ok((entries, verified.damage))
 }
 
 impl Verified {

@@ -302,6 +302,9 @@ impl From<LibraryError> for ApiError {
                 of(StatusCode::UNPROCESSABLE_ENTITY, "invalid_name")
             }
             LibraryError::Exists(_) => of(StatusCode::CONFLICT, "flow_exists"),
+            LibraryError::Moved { newest, .. } => {
+                of(StatusCode::CONFLICT, "version_conflict").with_details(json!({ "version": newest }))
+            }
             LibraryError::Deployed { .. } => of(StatusCode::CONFLICT, "flow_deployed"),
             LibraryError::Files(_) | LibraryError::NoFiles(_) | LibraryError::NotShared => {
                 of(StatusCode::UNPROCESSABLE_ENTITY, "invalid_file")

@@ -27,6 +27,7 @@ use super::{
     app::Request,
     broadcast::{Frame, Page, Subscriber, read_page},
     connection::wait_for_server_end,
+    event_filter::EventFilter,
     intake::{PathParam, QueryParams, parse_path_id},
     page::check_limit,
 };
@@ -50,6 +51,18 @@ pub(crate) struct EventRange {
     /// The maximum number of entries.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
+    /// List only events of these types: `task:failed,log`.
+    #[serde(rename = "type")]
+    #[param(pattern = r"^[A-Za-z0-9:_-]{1,64}(,[A-Za-z0-9:_-]{1,64}){0,31}$")]
+    kinds: Option<String>,
+    /// List only events of the task at this address, such as `each[3].pay`.
+    task: Option<String>,
+    /// List only events with smaller numbers. Without `from` the page has the last of them.
+    #[param(minimum = 0)]
+    before: Option<u64>,
+    /// Cut members of events that are larger than this many bytes as JSON text.
+    #[param(minimum = 0, maximum = 1048576)]
+    preview: Option<u64>,
 }
 
 /// A page of events.
@@ -62,9 +75,16 @@ pub(crate) struct EventPage {
     events: Vec<Box<RawValue>>,
     /// The `from` of the next page.
     next: u64,
+    /// With `before` and without `from`: the `before` of the page before this one. Absent if no event is before this page.
+    #[schema(nullable = false)]
+    previous: Option<u64>,
 }
 
 /// List the events of a run by page
+///
+/// With `type`, `task`, `before` or `preview` a page looks at 100,000 events at most, so it may have fewer events than `limit`,
+/// or none, while events follow: go on until `next` does not change. With `preview` an event with large members has them in
+/// `cut`, by their names: `{ bytes, start }`, the size of the JSON text and its first 1,000 characters.
 #[utoipa::path(get, path = "/v1/runs/{id}/events", tag = "events", params(("id" = String, Path,), EventRange),
     responses((status = 200, body = EventPage), (status = "default", body = ErrorBody)))]
 pub(crate) async fn list(
@@ -74,26 +94,40 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     let run = parse_path_id(&id)?;
     let most = PageLimits { items: check_limit(which.limit, DEFAULT_PAGE_EVENTS, MAX_PAGE_EVENTS)?, bytes: PAGE_BYTES };
-    let from = which.from.unwrap_or(0);
+    let EventRange { from, kinds, task, before, preview, .. } = which;
+    let filter = EventFilter::parse(kinds.as_deref(), task, before, preview)?;
     let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), most).await;
-    let read = request.blocking(move |request| {
-        request.row(&run)?;
-        read_page(&mut request.host.events(&run)?, from, most)
-    });
-    let page = read.await?;
+    let (page, previous) = match filter {
+        None => {
+            let read = request.blocking(move |request| {
+                request.row(&run)?;
+                read_page(&mut request.host.events(&run)?, from.unwrap_or(0), most)
+            });
+            (read.await?, None)
+        }
+        // A filter may read the whole journal for a small page.
+        Some(filter) => {
+            let read = request.reading(move |request| {
+                request.row(&run)?;
+                filter.read(&mut request.host.events(&run)?, from, most)
+            });
+            read.await?
+        }
+    };
     permit.shrink(page.bytes);
-    Ok(page_response(page, permit))
+    Ok(page_response(page, previous, permit))
 }
 
 /// Returns a response that sends the page as JSON text, piece by piece, and holds its permit until the last piece is
 /// sent.
-fn page_response(page: Page, permit: Permit) -> Response {
+fn page_response(page: Page, previous: Option<u64>, permit: Permit) -> Response {
     let mut pieces = vec![Bytes::from_static(b"{\"events\":[")];
     for (index, frame) in page.frames.into_iter().enumerate() {
         pieces.extend((index > 0).then_some(Bytes::from_static(b",")));
         pieces.push(frame.text);
     }
-    pieces.push(format!("],\"next\":{}}}", page.next).into());
+    let previous = previous.map_or_else(String::new, |previous| format!(",\"previous\":{previous}"));
+    pieces.push(format!("],\"next\":{}{previous}}}", page.next).into());
     let length = pieces.iter().map(Bytes::len).sum::<usize>();
     let held = move |piece| {
         let _held = &permit;

@@ -107,6 +107,10 @@ pub(crate) struct NewFlow {
     /// The texts of the files that the flow names, by their paths relative to it. Only with a shared store.
     #[serde(default)]
     files: BTreeMap<String, String>,
+    /// The newest version that the caller knows; 0 for a flow that does not exist yet. If another version is the newest one,
+    /// and has another text, the server answers 409 `version_conflict`.
+    #[serde(rename = "ifVersion")]
+    if_version: Option<u32>,
 }
 
 /// Loads a version of one of the tenant's flows, by default the newest. A flow that was checked before is not checked
@@ -157,8 +161,8 @@ pub(crate) async fn create(request: Request, Body(body): Body<NewFlow>) -> Resul
 pub(crate) async fn store_flow(request: Request, body: NewFlow) -> Result<FlowView, ApiError> {
     let text = source(&body.flow)?.text;
     let (app, tenant) = (request.app.clone(), request.tenant().clone());
-    let files = body.files;
-    let kept = request.checking(move |flows, host| match flows.post(host, &text, files) {
+    let NewFlow { files, if_version, .. } = body;
+    let kept = request.checking(move |flows, host| match flows.post_after(host, &text, files, if_version) {
         // The invalid name is in the text, not in the path, so this is 422.
         Err(error @ LibraryError::BadName(_)) => Ok(Err(error.to_string())),
         created => created.map(Ok),

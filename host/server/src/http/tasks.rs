@@ -1,4 +1,4 @@
-//! The route that shows the inputs of a run's tasks.
+//! The routes that show the inputs of a run's tasks, and their times.
 
 use axum::{body::Bytes, response::Response};
 use flowcell_contract::RunId;
@@ -11,9 +11,12 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
     intake::{PathParam, QueryParams, parse_path_id},
-    page::{check_limit, response_with_permit},
+    page::{BY_BYTES, check_limit, response_with_permit},
 };
-use flowcell_platform::inputs::{PAGE_BYTES, TaskInputs, Window};
+use flowcell_platform::{
+    inputs::{PAGE_BYTES, TaskInputs, Window},
+    timeline::Timeline,
+};
 
 /// The default number of attempts in a page.
 pub(crate) const DEFAULT_PAGE_ATTEMPTS: usize = 50;
@@ -72,6 +75,25 @@ pub(crate) async fn show(
     let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), most).await;
     let inputs = read_inputs(request, parse_path_id(&id)?, task, window).await?;
     let text = Bytes::from(serde_json::to_vec(&inputs).map_err(ApiError::internal)?);
+    permit.shrink(text.len() as u64);
+    Ok(response_with_permit(text, permit))
+}
+
+/// Show when the tasks of a run began and ended, in columns
+///
+/// The timeline has everything before the event `next`, from which on a client goes on with the events of the run.
+#[utoipa::path(get, path = "/v1/runs/{id}/timeline", tag = "runs", operation_id = "show_timeline",
+    params(("id" = String, Path,)),
+    responses((status = 200, body = Timeline), (status = "default", body = ErrorBody)))]
+pub(crate) async fn timeline(request: Request, PathParam(id): PathParam<String>) -> Result<Response, ApiError> {
+    let run = parse_path_id(&id)?;
+    let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), BY_BYTES).await;
+    let read = request.reading(move |request| {
+        request.row(&run)?;
+        let timeline = Timeline::of(&request.host, &run)?;
+        Ok(Bytes::from(serde_json::to_vec(&timeline).map_err(ApiError::internal)?))
+    });
+    let text = read.await?;
     permit.shrink(text.len() as u64);
     Ok(response_with_permit(text, permit))
 }

@@ -22,7 +22,7 @@ use super::{
 use crate::http::{
     api_error::ApiError,
     app::{Request, finish_detached},
-    catalog, eval, flows,
+    authoring, catalog, eval, flows,
     identity::{Scope, Scopes},
     intake::{Body, PathParam, QueryParams, parse_path_id},
     jobs, library,
@@ -350,8 +350,8 @@ impl Builtin {
                 to_json(request.blocking(move |request| library::list_page(request, cursor.as_deref())).await?)
             }
             DescribeFlow => describe(request, parse(arguments)?).await,
-            TestFlow => authoring_tools::test(&request, parse(arguments)?).await,
-            InspectFlow => authoring_tools::inspect(&request, parse(arguments)?).await,
+            TestFlow => authoring::test(&request, parse(arguments)?).await,
+            InspectFlow => authoring::inspect(&request, parse(arguments)?).await,
             Eval => to_json(eval::evaluate(request, parse(arguments)?).await?),
             Explain => eval::explain_flow(request, parse(arguments)?).await,
             Functions => authoring_tools::functions(&parse(arguments)?),

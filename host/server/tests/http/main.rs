@@ -6,7 +6,10 @@
 mod access;
 mod admin;
 mod approvals;
+mod audit;
+mod authoring;
 mod client;
+mod details;
 mod document;
 mod doors;
 mod eval;

@@ -1,0 +1,199 @@
+//! The routes that lay out, inspect and test a flow. A test makes no calls to other systems.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use flowcell_contract::Json as Data;
+use flowcell_flow::{
+    draw::{Format, draw},
+    graph::{BodyIx, Edge, Graph, Node},
+    script::script_label,
+};
+use flowcell_runtime::RunOptions;
+use serde::Deserialize;
+use serde_json::{Map, Value, json, value::RawValue};
+use utoipa::ToSchema;
+
+use super::{
+    api_error::{ApiError, ErrorBody},
+    app::Request,
+    intake::{Body, PathParam, parse_path_id},
+    start,
+};
+use flowcell_platform::{Fixtures, LoadedFlow, Simulate, shape};
+
+/// The maximum real time of a test.
+pub(crate) const MAX_TEST_TIME: Duration = Duration::from_secs(60);
+
+/// The maximum size of the events and files that a test keeps in memory, in bytes. A larger test ends with
+/// `run_too_large`.
+pub(crate) const MAX_TEST_BYTES: u64 = 32 << 20;
+
+/// A flow to read.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FlowToRead {
+    /// The name of a stored flow, or a whole flow: an object, or its text in YAML or JSON. A script is
+    /// `{ "name", "script" }`.
+    #[schema(value_type = serde_json::Value)]
+    flow: Box<RawValue>,
+    /// The version of a stored flow; by default the newest.
+    version: Option<u32>,
+}
+
+/// A flow to test, with its input.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FlowToTest {
+    /// The name of a stored flow, or a whole flow.
+    #[schema(value_type = serde_json::Value)]
+    flow: Box<RawValue>,
+    /// The version of a stored flow; by default the newest.
+    version: Option<u32>,
+    /// The input; its members take precedence over the flow's defaults.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    input: Data,
+    /// The calls that get simulated replies: `services`, `http`, `model`, `tools`, `all`, or services by name. By default
+    /// `services`.
+    #[serde(default = "services")]
+    simulate: Vec<String>,
+}
+
+fn services() -> Vec<String> {
+    vec!["services".into()]
+}
+
+/// Lay out a flow: the places of its nodes and edges
+///
+/// The answer is that of `flowcell graph --format json`: `{ name, width, height, nodes, edges }` in pixels. The same flow
+/// always has the same places. A flow with errors is refused with its diagnostics.
+#[utoipa::path(post, path = "/v1/graph", tag = "flows", operation_id = "lay_out_flow", request_body = FlowToRead,
+    responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
+pub(crate) async fn graph(request: Request, Body(asked): Body<FlowToRead>) -> Result<Response, ApiError> {
+    let flow = start::load_or_check(&request, &asked.flow, asked.version).await?;
+    let layout = request.computing(move |request| Ok(request.host.charged(|| draw(flow.graph(), Format::Json))));
+    Ok(json_text(layout.await?))
+}
+
+/// Lay out the flow of a run, in the version that the run uses
+#[utoipa::path(get, path = "/v1/runs/{id}/graph", tag = "runs", operation_id = "lay_out_run",
+    params(("id" = String, Path,)),
+    responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
+pub(crate) async fn graph_of_run(request: Request, PathParam(id): PathParam<String>) -> Result<Response, ApiError> {
+    let run = parse_path_id(&id)?;
+    let layout = request.computing(move |request| {
+        request.row(&run)?;
+        let graph = request.host.graph_of_run(&run)?;
+        Ok(request.host.charged(|| draw(&graph, Format::Json)))
+    });
+    Ok(json_text(layout.await?))
+}
+
+fn json_text(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+/// Describe a flow without running it: its input, outputs, nodes, edges and grants
+#[utoipa::path(post, path = "/v1/inspect", tag = "flows", operation_id = "inspect_flow", request_body = FlowToRead,
+    responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
+pub(crate) async fn inspect_route(request: Request, Body(asked): Body<FlowToRead>) -> Result<Json<Value>, ApiError> {
+    inspect(&request, asked).await.map(Json)
+}
+
+/// Describes a flow's inputs, outputs, nodes and edges without running it.
+pub(crate) async fn inspect(request: &Request, asked: FlowToRead) -> Result<Value, ApiError> {
+    let flow = start::load_or_check(request, &asked.flow, asked.version).await?;
+    request.clone().computing(move |_| Ok(flow_description(&flow))).await
+}
+
+/// Run a flow as a test: no call leaves the host, timers fire at once, and nothing is stored
+///
+/// The calls that `simulate` selects get simulated replies, and every other call fails. The answer is the outcome:
+/// `{ runId, status, outputs, error?, waiting? }`. A test that takes longer than 60 s gets 400.
+#[utoipa::path(post, path = "/v1/test", tag = "flows", operation_id = "test_flow", request_body = FlowToTest,
+    responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
+pub(crate) async fn test_route(request: Request, Body(asked): Body<FlowToTest>) -> Result<Json<Value>, ApiError> {
+    test(&request, asked).await.map(Json)
+}
+
+/// Runs a flow as a test. The calls that `simulate` selects get simulated replies, and every other call that would
+/// leave the host fails. Timers fire at once, and nothing is stored.
+///
+/// Returns 400 if the test does not end within 60 s.
+pub(crate) async fn test(request: &Request, asked: FlowToTest) -> Result<Value, ApiError> {
+    let flow = start::load_or_check(request, &asked.flow, asked.version).await?;
+    // A test ends with its request, so the permit for checks may be dropped with the request, too.
+    let _turn = request.app.checks.take(request.tenant(), 1).await;
+    let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(ApiError::bad_request)?;
+    let options = RunOptions { input: asked.input, without_events: true, ..RunOptions::default() };
+    let script = Fixtures { most_bytes: Some(MAX_TEST_BYTES), ..Fixtures::default() };
+    let runner = host.test_runner(&flow, Arc::new(script), options)?;
+    runner.start_session();
+    let ended = tokio::time::timeout(MAX_TEST_TIME, runner.run()).await;
+    let late = |_| ApiError::bad_request(format!("the test does not end within {} s", MAX_TEST_TIME.as_secs()));
+    Ok(shape::outcome(flow.graph(), &ended.map_err(late)?))
+}
+
+/// Returns the description of a flow. For a script, adds its outline: the inputs and outputs that the script declares.
+fn flow_description(flow: &LoadedFlow) -> Value {
+    let graph = flow.graph();
+    let mut told = json!({
+        "name": graph.name,
+        "version": graph.version,
+        "description": graph.description,
+        "inputSchema": input_schema(graph),
+        "outputs": outputs(graph),
+        "nodes": graph.nodes.iter().map(|node| described_node(graph, node)).collect::<Vec<_>>(),
+        "edges": graph.edges.iter().map(|edge| described_edge(graph, edge)).collect::<Vec<_>>(),
+    });
+    if let Some(outline) = script_label(graph) {
+        told["script"] = json!(outline);
+    }
+    told
+}
+
+/// Returns the names of the outputs that the flow declares, or, if it declares none, the ids of its root nodes.
+fn outputs(graph: &Graph) -> BTreeSet<String> {
+    let Some(outputs) = &graph.outputs else {
+        return graph.body(BodyIx::ROOT).nodes.iter().map(|node| graph.node(*node).id.to_string()).collect();
+    };
+    outputs.expr.members().map(|(name, _)| name.to_string()).collect()
+}
+
+fn described_node(graph: &Graph, node: &Node) -> Value {
+    let mut told = json!({ "id": node.id, "type": node.node_type.full_name(), "grants": node.grants });
+    if let Some(body) = node.body {
+        told["body"] = graph.body(body).nodes.iter().map(|node| graph.node(*node).id.as_str()).collect();
+    }
+    told
+}
+
+fn described_edge(graph: &Graph, edge: &Edge) -> Value {
+    json!({ "from": graph.node(edge.from).id, "to": graph.node(edge.to).id })
+}
+
+/// Returns the JSON Schema of a flow's input, with its defaults. Members with a default are optional.
+pub(crate) fn input_schema(graph: &Graph) -> Map<String, Value> {
+    let declared = graph.input_schema.as_ref().and_then(Value::as_object).cloned();
+    let is_declared = declared.is_some();
+    let mut schema = declared.unwrap_or_default();
+    schema.insert("type".into(), "object".into());
+    let Value::Object(defaults) = graph.input.to_serde() else { return schema };
+    if !defaults.is_empty() {
+        let properties = schema.entry("properties").or_insert_with(|| json!({}));
+        for (name, value) in &defaults {
+            if !is_declared || properties[name].is_object() {
+                properties[name]["default"] = value.clone();
+            }
+        }
+    }
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| !name.as_str().is_some_and(|name| defaults.contains_key(name)));
+    }
+    schema
+}
