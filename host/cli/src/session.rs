@@ -136,7 +136,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn open(plan: &Plan, host: &Host, flow: &str, terminal: Terminal) -> Result<Session, CliError> {
-        let quiet = plan.quiet && !plan.channels.shows_console();
+        let quiet = plan.quiet && !plan.channels.shows_progress();
         let screen = Arc::new(Screen::new(terminal, quiet));
         let notices = notices(&screen);
         let events = plan.events.as_deref().map(|path| open_events_file(path, &notices)).transpose()?;
@@ -147,7 +147,7 @@ impl Session {
         let chat = plan.chat.then(|| Arc::new(Chat::new(terminal)));
         let asks = terminal.interactive && !answered && chat.is_none();
         let asker = asks.then(|| Arc::new(Asker::new(screen.clone(), &plan.answers)));
-        let progress = (!quiet && (chat.is_none() || plan.channels.shows_console())).then(|| {
+        let progress = (!quiet && (chat.is_none() || plan.channels.shows_progress())).then(|| {
             let progress = Progress::new(screen.clone(), flow);
             Arc::new(if asker.is_some() { progress.without_questions() } else { progress })
         });

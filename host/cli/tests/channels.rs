@@ -247,7 +247,7 @@ fn processes_that_drive_many_runs_send_the_events_of_each() {
     let channel =
         script(folder.path(), "read -r first; printf '%s\\n' \"$first\" >>programs; while read -r line; do :; done");
     let output = flowcell(folder.path())
-        .args(["drive", "--once", "--channel", "jsonl:all.jsonl", "--channel", &channel, "--channel", "console"])
+        .args(["drive", "--once", "--channel", "jsonl:all.jsonl", "--channel", &channel, "--channel", "terminal"])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

@@ -75,7 +75,7 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     warn_of_lost_secrets(&host, terminal);
     let screen = Arc::new(Screen::new(terminal, true));
     let channels = Arc::new(args.channels.open(&host, session::notices(&screen))?);
-    let console = args.channels.shows_console().then_some(screen);
+    let console = args.channels.shows_progress().then_some(screen);
     let mut drive = Supervisor::new(
         host.clone(),
         Arc::new(Watcher { host: host.clone(), terminal, channels: channels.clone(), console }),

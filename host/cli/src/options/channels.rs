@@ -19,7 +19,7 @@ use crate::cli_error::CliError;
 #[derive(Args, Default)]
 pub(crate) struct ChannelArgs {
     /// Send the events of the run to a channel: `webhook:URL` posts them; `exec:PROGRAM ARGUMENT…` starts a program
-    /// that reads them and may send messages, answer and abort; `jsonl:FILE` writes them with live deltas; `console`
+    /// that reads them and may send messages, answer and abort; `jsonl:FILE` writes them with live deltas; `terminal`
     /// shows progress here even with other output options; may be repeated
     #[arg(long = "channel", value_name = "CHANNEL")]
     channels: Vec<ChannelSpec>,
@@ -31,7 +31,7 @@ pub(crate) struct ChannelArgs {
 /// One parsed `--channel` argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ChannelSpec {
-    Console,
+    Terminal,
     JsonLines(PathBuf),
     Webhook(String),
     Program(Vec<String>),
@@ -41,12 +41,13 @@ impl FromStr for ChannelSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ChannelSpec, String> {
-        const KINDS: [&str; 4] = ["console", "jsonl", "webhook", "exec"];
+        const KINDS: [&str; 4] = ["terminal", "jsonl", "webhook", "exec"];
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         let needs = |example: &str| Err(format!("`{kind}` needs an argument, such as `{example}`"));
         match (kind, rest.trim()) {
-            ("console", "") => Ok(ChannelSpec::Console),
-            ("console", _) => Err("`console` takes no argument".into()),
+            // `console` is the earlier name.
+            ("terminal" | "console", "") => Ok(ChannelSpec::Terminal),
+            ("terminal" | "console", _) => Err(format!("`{kind}` takes no argument")),
             ("jsonl", "") => needs("jsonl:events.jsonl"),
             ("jsonl", file) => Ok(ChannelSpec::JsonLines(file.into())),
             ("webhook", "") => needs("webhook:https://example.com/hook"),
@@ -55,7 +56,7 @@ impl FromStr for ChannelSpec {
             ("exec", line) => split_words(line).map(ChannelSpec::Program),
             _ => Err(match similar(kind, KINDS) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => "write `console`, `jsonl:FILE`, `webhook:URL` or `exec:PROGRAM ARGUMENT…`".into(),
+                None => "write `terminal`, `jsonl:FILE`, `webhook:URL` or `exec:PROGRAM ARGUMENT…`".into(),
             }),
         }
     }
@@ -89,9 +90,9 @@ fn split_words(line: &str) -> Result<Vec<String>, String> {
 }
 
 impl ChannelArgs {
-    /// Returns true if `--channel console` is given, which shows the progress even with other output options.
-    pub(crate) fn shows_console(&self) -> bool {
-        self.channels.contains(&ChannelSpec::Console)
+    /// Returns true if `--channel terminal` is given, which shows the progress even with other output options.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.channels.contains(&ChannelSpec::Terminal)
     }
 
     /// Returns true if a channel writes events to standard output: `jsonl:-`.
@@ -106,7 +107,7 @@ impl ChannelArgs {
             Channels { runtime: None, files: Vec::new(), makers: Vec::new(), opened: Mutex::default(), notices };
         for spec in &self.channels {
             match spec {
-                ChannelSpec::Console => {}
+                ChannelSpec::Terminal => {}
                 ChannelSpec::JsonLines(file) => {
                     let opened = JsonLines::open(file, channels.notices.clone());
                     let cannot =
@@ -271,7 +272,8 @@ mod tests {
     fn valid_channel_arguments_are_parsed() {
         let program = |words: &[&str]| ChannelSpec::Program(words.iter().map(|word| (*word).to_owned()).collect());
         let table = [
-            ("console", ChannelSpec::Console),
+            ("terminal", ChannelSpec::Terminal),
+            ("console", ChannelSpec::Terminal),
             ("jsonl:a b.jsonl", ChannelSpec::JsonLines("a b.jsonl".into())),
             ("webhook:https://example.com/a:b", ChannelSpec::Webhook("https://example.com/a:b".into())),
             ("exec:./voice.sh", program(&["./voice.sh"])),
@@ -289,8 +291,9 @@ mod tests {
     fn invalid_channel_arguments_are_refused_with_a_reason() {
         let table = [
             ("webhok:https://example.com", "did you mean `webhook`?"),
-            ("sound", "write `console`"),
-            ("console:x", "takes no argument"),
+            ("sound", "write `terminal`"),
+            ("terminal:x", "takes no argument"),
+            ("terminl", "did you mean `terminal`?"),
             ("webhook:", "such as `webhook:https://example.com/hook`"),
             ("jsonl", "such as `jsonl:events.jsonl`"),
             ("exec:", "such as `exec:"),
