@@ -3,6 +3,7 @@
 //! one line each, until the run ends.
 
 mod begin;
+mod console;
 mod reach;
 mod request;
 mod socket;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 
 pub use self::{
     begin::{Driver, HandedOverRuns, QueueDriver},
+    console::ConsoleAccess,
     reach::Reach,
     request::{OwnerReply, OwnerRequest},
     stop::{NotCancelled, StoppedTenant, stop_tenant, stop_tenant_as},
@@ -137,6 +139,7 @@ async fn handle_request(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Own
                 Err(error) => refusal(error.code(), &error),
             }
         }
+        OwnerRequest::Console { tenant, scopes } => console::answer(host, owner, tenant.as_deref(), &scopes),
         OwnerRequest::Reload => begin::reload(owner).await,
         OwnerRequest::Operate { operation } => match Tenants::of(host).operate(&operation) {
             Ok(result) => OwnerReply::Operated { result },

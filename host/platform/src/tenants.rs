@@ -8,6 +8,7 @@
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
 //! | refusals | which rejected tokens the audit log has |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
+//! | [`login`] | logins of browsers, with one-time codes |
 //! | [`deletion`] | the removal of a tenant |
 //! | [`retention`] | the removal of old runs by rules |
 //! | [`operation`] | operators' requests from any process |
@@ -18,6 +19,7 @@ pub mod across;
 pub mod audit;
 pub mod callers;
 pub mod deletion;
+pub mod login;
 pub mod operation;
 mod refusals;
 pub mod retention;
@@ -42,7 +44,7 @@ use crate::{
     operate::{
         audit::{AUDIT, append, key},
         documents::{DocumentError, Documents, read, to_json},
-        identity::{AuthError, Caller, Identify, OwnToken, Refusal},
+        identity::{AuthError, Caller, Identify, Login, OwnToken, Refusal},
         policy::{OPERATORS, POLICY, Policy},
         record::{TENANT, TenantRecord},
         usage::Used,
@@ -419,7 +421,7 @@ impl Identify for Tenants {
         let Some((known, _)) = known else {
             return Err(self.reject_token(OPERATORS, "unknown"));
         };
-        if !known.accepts(secret, self.host.now()) {
+        if !known.accepts(secret, self.host.now()) || login::parent_refusal(self, &known)?.is_some() {
             return Err(self.reject_token(&known.tenant, id));
         }
         if !known.is_of_operators() {
@@ -453,7 +455,8 @@ impl Identify for Tenants {
         let Some((token, _)) = token.filter(|(token, _)| *token.tenant == *caller.tenant.as_str()) else {
             return Ok(Some(Refusal::TokenUnknown));
         };
-        if let Some(refusal) = token.refusal_at(self.host.now()) {
+        let of_parent = login::parent_refusal(self, &token)?;
+        if let Some(refusal) = token.refusal_at(self.host.now()).or(of_parent) {
             return Ok(Some(refusal));
         }
         if token.is_of_operators() {
@@ -464,6 +467,14 @@ impl Identify for Tenants {
             Err(TenantError::Unknown(_)) => Ok(Some(Refusal::TokenUnknown)),
             Err(_) => Err(AuthError::Unavailable),
         }
+    }
+
+    fn log_in(&self, proof: &str) -> Result<Login, AuthError> {
+        login::log_in(self, proof)
+    }
+
+    fn log_out(&self, caller: &Caller) -> Result<(), AuthError> {
+        login::log_out(self, caller)
     }
 
     fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), AuthError> {

@@ -1,5 +1,6 @@
 //! Protection against requests that a foreign web page makes a browser send. Requests with a foreign `Host` (DNS
-//! rebinding) or with an `Origin` other than the server's own get 403.
+//! rebinding) or with an `Origin` other than the server's own get 403. So do requests to the API that another site has
+//! caused, by the header `Sec-Fetch-Site`, and changes with a cookie that no page of this server sends.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -11,9 +12,13 @@ use axum::{
 };
 
 use crate::{
-    http::{api_error::ApiError, connection::MAX_HEAD_BYTES},
+    http::{api_error::ApiError, connection::MAX_HEAD_BYTES, cookie::reads_cookies},
     steps_api,
 };
+
+/// The host name of the console on its own machine. Browsers find it without DNS, and it is another site than
+/// `localhost`, so cookies of other local programs and of this server stay apart.
+pub const CONSOLE_NAME: &str = "flowcell.localhost";
 
 /// The host names that the server accepts.
 #[derive(Clone, Debug)]
@@ -39,7 +44,7 @@ impl Names {
             return false;
         }
         let name = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
-        if self.listed.contains(&name) {
+        if self.listed.contains(&name) || name == CONSOLE_NAME && authority.port_u16() == Some(self.port) {
             return true;
         }
         // A server that other machines can reach requires tokens, and browsers do not send a server's token under a
@@ -97,8 +102,42 @@ fn check(names: &Names, request: &Request) -> Result<(), ApiError> {
     let own = |origin: &str| origin.split_once("://").is_some_and(|(_, name)| name.eq_ignore_ascii_case(host));
     match header(header::ORIGIN).find(|origin| !own(origin)) {
         Some(origin) => foreign("foreign_origin", format!("pages of `{origin}` may not access this server")),
-        None => Ok(()),
+        None => check_site(request),
     }
+}
+
+/// The header by which a browser says which site has caused a request.
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
+
+/// Returns whether a browser opens the answer as a page of its own: not in a frame, and not as a part of a page.
+fn is_opened(request: &Request) -> bool {
+    let is = |name: &str, value: &str| request.headers().get(name).is_some_and(|given| given == value);
+    is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document")
+}
+
+/// Refuses the requests that another site has caused. A link from another site may open a page of the console.
+fn check_site(request: &Request) -> Result<(), ApiError> {
+    let (path, headers, is_change) = (request.uri().path(), request.headers(), !request.method().is_safe());
+    let is_page = path == "/console" || path.starts_with("/console/");
+    if !is_page && !reads_cookies(path) {
+        return Ok(());
+    }
+    let sites = headers.get_all(SEC_FETCH_SITE).iter().map(|site| site.to_str().unwrap_or_default());
+    let sites: Vec<&str> = sites.collect();
+    let foreign = |why: &str| Err(ApiError::new(StatusCode::FORBIDDEN, "foreign_site", why));
+    if sites.iter().any(|site| !["same-origin", "none"].contains(site))
+        && (is_change || !is_page || !is_opened(request))
+    {
+        return foreign("pages of other sites may not access this server");
+    }
+    // A browser sends one of the two headers with each change, and a page cannot leave them out.
+    let is_own = sites.contains(&"same-origin") || headers.contains_key(header::ORIGIN);
+    if is_change && headers.contains_key(header::COOKIE) && !headers.contains_key(header::AUTHORIZATION) && !is_own {
+        return foreign(
+            "a change with a cookie needs `Sec-Fetch-Site: same-origin` or an `Origin`; send a token instead",
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -112,6 +151,8 @@ mod tests {
         {
             assert!(names.is_own(own), "{own}");
         }
+        assert!(names.is_own("flowcell.localhost:7171") && !names.is_own("flowcell.localhost:7172"));
+        assert!(!names.is_own("other.localhost:7171") && !names.is_own("flowcell.localhost.evil.test:7171"));
         let foreign =
             ["", "evil.test:7171", "127.0.0.1", "127.0.0.1:80", "localhost.evil.test:7171", "10.0.0.1:7171", "a b"];
         for foreign in ["user@127.0.0.1:7171", "@127.0.0.1:7171", "evil.test@localhost:7171", "user@flows.test"] {

@@ -12,6 +12,7 @@
 //! | admin | the routes of the operators across tenants |
 //! | broadcast | the broadcast of a run's events to many subscribers |
 //! | notices | the stream of changes over all runs of a tenant |
+//! | login, cookie | the logins of browsers, and the cookie with their tokens |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
 //! | event_filter | the selection of events in a page |
 //! | facts | the remembered facts of runs |
@@ -28,6 +29,7 @@ pub(crate) mod authoring;
 pub(crate) mod broadcast;
 pub(crate) mod catalog;
 pub(crate) mod connection;
+pub(crate) mod cookie;
 pub(crate) mod eval;
 pub(crate) mod event_filter;
 pub(crate) mod events;
@@ -40,6 +42,7 @@ pub(crate) mod intake;
 pub(crate) mod jobs;
 pub(crate) mod library;
 pub(crate) mod limits;
+pub(crate) mod login;
 pub(crate) mod me;
 pub(crate) mod metrics;
 pub(crate) mod migrate;

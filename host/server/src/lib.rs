@@ -5,6 +5,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`api`] | the API for pages in the same process |
 //! | [`identity`] | the callers and their permissions |
 //! | [`route`] | the table of routes and the access that each needs |
 //! | guard | the check of `Host` and `Origin` |
@@ -12,13 +13,16 @@
 //! | [`mcp`] | flows as tools of agents, over HTTP and over standard input and output |
 //! | [`steps_api`] | flows by name, under `/api` |
 //! | [`manual`] | the pages of the manual |
+//! | pages | routes that only pages in the same process ask |
 //! | document | the OpenAPI document |
 
+pub mod api;
 mod document;
 mod guard;
 mod http;
 pub mod manual;
 pub mod mcp;
+mod pages;
 pub mod route;
 pub mod steps_api;
 
@@ -41,8 +45,8 @@ use tokio::{
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub use self::http::limits::Limits;
 use self::{
+    api::Api,
     guard::Names,
     http::{
         api_error::ApiError,
@@ -56,6 +60,7 @@ use self::{
         tenant_directory::TenantDirectory,
     },
 };
+pub use self::{guard::CONSOLE_NAME, http::limits::Limits};
 pub use flowcell_platform::identity;
 use flowcell_platform::{
     Error, Host, StartError,
@@ -67,6 +72,9 @@ use flowcell_platform::{
     triggers::{TriggerTenants, Triggers, ends::EndedRun},
     usage::{FLUSH_INTERVAL, Usage},
 };
+
+/// Makes the routes of pages for people, which ask the API.
+pub type Pages = fn(Api) -> Router;
 
 /// The configuration of a server.
 pub struct Settings {
@@ -83,6 +91,8 @@ pub struct Settings {
     pub proxies: Vec<AddressRange>,
     /// Limits of connections, requests and streams.
     pub limits: Limits,
+    /// The pages for people under `/console`. `None` serves none.
+    pub pages: Option<Pages>,
     /// Time between the request to stop and the stop, in which `/readyz` answers 503 and everything else goes on.
     pub drain_delay: Duration,
 }
@@ -129,7 +139,7 @@ impl Server {
     ///
     /// Returns an error if other machines can send requests without a token, or if the server cannot listen.
     pub async fn bind(host: Host, settings: Settings) -> Result<Server, ServeError> {
-        let Settings { listen, identity, flows, names, proxies, limits, drain_delay } = settings;
+        let Settings { listen, identity, flows, names, proxies, limits, pages, drain_delay } = settings;
         let host = host.serving(flows.clone());
         if !listen.ip().is_loopback() && !identity.asks_for_tokens() {
             return Err(ServeError::Unguarded(listen));
@@ -159,9 +169,10 @@ impl Server {
         observer.listen_for(&directory.identity.tenants())?;
         let reloader = Arc::new(Reloader::new(host.clone()).with_flows(&directory.flows, triggers.clone()));
         let drive = Supervisor::with_arrivals(host, Arc::new(observer), arrivals);
-        let app = Arc::new(App::new(directory, triggers, reloader, (broadcasts, feeds), &limits));
+        let app =
+            Arc::new(App::new(directory, triggers, reloader, (broadcasts, feeds), &limits, address.port()));
         let names = Names::new(address.port(), address.ip().is_loopback(), &names);
-        let router = router(&app, names);
+        let router = router(&app, names, pages);
         let proxies = Proxies::new(&proxies);
         Ok(Server { listener, address, router, limits, proxies, drain_delay, app, drive })
     }
@@ -307,8 +318,13 @@ async fn follow_posted_flows(app: Arc<App>) {
     }
 }
 
-fn router(app: &Arc<App>, names: Names) -> Router {
-    let (router, document) = route::router(app);
+fn router(app: &Arc<App>, names: Names, pages: Option<Pages>) -> Router {
+    let (mut router, document) = route::router(app);
+    if let Some(pages) = pages {
+        let api =
+            Api::new(route::with_routes_of_pages(app, router.clone()).layer(DefaultBodyLimit::max(MAX_BODY_BYTES)));
+        router = router.merge(pages(api));
+    }
     // The document consists of JSON values, so it can always be serialized.
     let _ = app.document.set(Arc::new(serde_json::to_value(&document).unwrap_or_default()));
     let guard = middleware::from_fn_with_state(names, guard::guard);

@@ -1,13 +1,7 @@
 //! The table of all routes with the access that each needs. The server and its OpenAPI document are both built from it.
 //! A scope is a permission of a token, such as `run:read`.
 
-use std::{
-    future::Future,
-    net::IpAddr,
-    pin::Pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -18,6 +12,7 @@ use axum::{
 };
 use flowcell_contract::Tenant;
 use flowcell_engine::Permit;
+use futures_util::FutureExt;
 use utoipa::openapi::{
     OpenApi, RefOr, Required, Schema, SecurityRequirement,
     extensions::ExtensionsBuilder,
@@ -37,8 +32,8 @@ use crate::{
         audit,
         auth_rate_limiter::ClientAddr,
         authoring, catalog, eval, events, files, flows, health,
-        identity::{AuthError, Caller, Scope},
-        inbox, jobs, library, me,
+        identity::{Caller, Scope},
+        inbox, jobs, library, login, me,
         metrics::{self, RequestTenant},
         migrate, notices, packs,
         permit::RequestPermit,
@@ -46,7 +41,7 @@ use crate::{
         seats::counted_address,
         secrets, socket, start, steer, tasks, triggers, usage, webhooks,
     },
-    mcp, steps_api,
+    mcp, pages, steps_api,
 };
 
 /// The time that a handler has to begin its answer. It is longer than `start::MAX_WAIT`, the longest wait for a run.
@@ -86,6 +81,8 @@ fn table() -> Vec<Row> {
         (Open, routes!(health::version)),
         (Open, routes!(document::openapi)),
         (Known, routes!(me::me)),
+        (Open, routes!(login::log_in)),
+        (Open, routes!(login::log_out)),
         (Needs(Scope::MetricsRead), routes!(metrics::metrics)),
         (Needs(Scope::FlowRead), routes!(flows::validate)),
         (Needs(Scope::FlowRead), routes!(eval::eval)),
@@ -205,6 +202,15 @@ pub(super) fn router(app: &Arc<App>) -> (Router, OpenApi) {
     (router, document)
 }
 
+/// Returns the router with the routes that only the pages of this process ask.
+pub(super) fn with_routes_of_pages(app: &Arc<App>, router: Router) -> Router {
+    let routes = pages::routes().into_iter().fold(Router::new(), |router, (scope, path, handler)| {
+        let admit = middleware::from_fn_with_state((app.clone(), Access::Needs(scope)), admit);
+        router.route(path, handler.route_layer(admit))
+    });
+    router.merge(routes.with_state(app.clone()))
+}
+
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
     let PathItem { get, post, put, delete, patch, .. } = item;
     let all = [
@@ -268,7 +274,7 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
                     Access::Needs(scope) => Some(scope),
                     _ => None,
                 };
-                let token = bearer(&request).map(str::to_owned);
+                let token = credential(&app, &request).map(str::to_owned);
                 let from = request.extensions().get().map(|ClientAddr(from)| *from);
                 let (caller, place) = match authorize(&app, token.as_deref(), from, scope).await {
                     Ok(admitted) => admitted,
@@ -354,30 +360,11 @@ impl AuditedAction {
 /// this address were unknown, or if the tenant has too many open requests.
 async fn authorize(
     app: &App,
-    bearer: Option<&str>,
+    token: Option<&str>,
     from: Option<IpAddr>,
     scope: Option<Scope>,
 ) -> Result<(Caller, Permit), ApiError> {
-    let now = Instant::now();
-    let turn = match from {
-        Some(from) => app.failures.wait_for_turn(from, now).await,
-        None => None,
-    };
-    let caller = app.identity.identify(bearer);
-    drop(turn);
-    if let (Err(AuthError::Unknown), Some(from)) = (&caller, from) {
-        let retry_after = app.failures.retry_after(from, now);
-        app.failures.count_unknown_token(from, now);
-        if let Some(rest) = retry_after {
-            let seconds = rest.as_secs() as u32 + 1;
-            let why = format!(
-                "the token is unknown, and too many unknown tokens came from this address; check the token, and try \
-                 again in {seconds} s"
-            );
-            return Err(ApiError::busy("too_many_failures", why).with_retry_after(seconds));
-        }
-    }
-    let caller = caller?;
+    let caller = app.failures.limited(from, std::future::ready(()).map(|()| app.identity.identify(token))).await?;
     // A tenant has no scope of the operators, whatever its identity provider says.
     if let Some(scope) = scope
         && (!caller.scopes.has(scope) || scope.is_for_operators() && !app.acts_for_operators(&caller))
@@ -394,6 +381,12 @@ async fn authorize(
 fn client_as_tenant(request: &Request) -> Tenant {
     let address = request.extensions().get().map(|ClientAddr(from)| counted_address(*from).to_string());
     address.unwrap_or_default().as_str().into()
+}
+
+/// Returns the token of a request: in its header, or else in the cookie of a browser.
+fn credential<'a>(app: &App, request: &'a Request) -> Option<&'a str> {
+    let of_header = request.headers().contains_key(header::AUTHORIZATION);
+    if of_header { bearer(request) } else { app.cookie.token(request.uri().path(), request.headers()) }
 }
 
 fn bearer(request: &Request) -> Option<&str> {

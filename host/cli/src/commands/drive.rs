@@ -83,7 +83,8 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     let reloader = Arc::new(Reloader::new(host.clone()));
     let said = match place {
         StoreLocation::Folder(folder) => {
-            let owner = Arc::new(QueueDriver { admission: drive.admission(), reloader: reloader.clone() });
+            let owner =
+                Arc::new(QueueDriver { admission: drive.admission(), reloader: reloader.clone(), address: None });
             listen(&host, folder, owner, args.packs.reach(), terminal);
             format!("driving the runs in {}", folder.display())
         }

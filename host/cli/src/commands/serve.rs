@@ -106,13 +106,16 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
             names: args.names.clone(),
             proxies: args.trusted_proxy.clone(),
             limits: args.limits(),
+            pages: None,
             drain_delay: args.drain_delay.unwrap_or_default(),
         };
         let mut signals =
             Signals::listen().map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;
         let server = Server::bind(host.clone(), settings).await.map_err(start_error)?;
         if let StoreLocation::Folder(folder) = place {
-            let owner = Arc::new(QueueDriver { admission: server.admission(), reloader: server.reloader() });
+            let address = Some(server.address());
+            let owner = QueueDriver { admission: server.admission(), reloader: server.reloader(), address };
+            let owner = Arc::new(owner);
             listen(&host, folder, owner, args.packs.reach(), terminal);
         }
         reload_at_hangup(server.reloader(), terminal)?;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     sync::Arc,
     thread::{self, JoinHandle},
 };
@@ -41,6 +42,11 @@ pub trait Driver: Send + Sync {
     fn reloader(&self) -> Option<Arc<Reloader>> {
         None
     }
+
+    /// Returns the address on which the process serves HTTP with the console. `None` if it does not.
+    fn address(&self) -> Option<SocketAddr> {
+        None
+    }
 }
 
 /// A driver that passes handed-over runs to the admission queue of a supervisor.
@@ -49,6 +55,8 @@ pub struct QueueDriver {
     pub admission: AdmissionQueue,
     /// Reads packs, flows and triggers again.
     pub reloader: Arc<Reloader>,
+    /// The address on which the process serves HTTP. `None` if it does not.
+    pub address: Option<SocketAddr>,
 }
 
 impl Driver for QueueDriver {
@@ -58,6 +66,10 @@ impl Driver for QueueDriver {
 
     fn reloader(&self) -> Option<Arc<Reloader>> {
         Some(self.reloader.clone())
+    }
+
+    fn address(&self) -> Option<SocketAddr> {
+        self.address
     }
 
     fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>> {

@@ -128,6 +128,14 @@ pub enum OwnerRequest {
         /// The tenant's name.
         name: String,
     },
+    /// Tells how a browser reaches the console of the owner, and makes a code for its login.
+    Console {
+        /// The tenant to log in. `None` is allowed only if the server requires no tokens.
+        tenant: Option<String>,
+        /// The scopes of the login. An empty list means all that a tenant may have.
+        #[serde(default)]
+        scopes: Vec<String>,
+    },
     /// Reads packs, flows and triggers again.
     Reload,
     /// Performs an operation on tenants, tokens, secrets or the audit log.
@@ -184,6 +192,7 @@ impl OwnerRequest {
             }
             OwnerRequest::Flow { .. }
             | OwnerRequest::StopTenant { .. }
+            | OwnerRequest::Console { .. }
             | OwnerRequest::Reload
             | OwnerRequest::Operate { .. } => None,
         }

@@ -207,6 +207,15 @@ impl Refusal {
     }
 }
 
+/// The login of a browser: a token of its own, which ends early if it is revoked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The token.
+    pub token: String,
+    /// The lifetime of the token, in milliseconds.
+    pub lasts: u64,
+}
+
 /// Authenticates the callers of a server.
 pub trait Identify: Send + Sync {
     /// Returns the caller with the token `bearer`. Without a token, returns the local caller if the server accepts that
@@ -236,6 +245,17 @@ pub trait Identify: Send + Sync {
 
     /// Returns the tenants whose runs are driven.
     fn tenants(&self) -> Vec<Tenant>;
+
+    /// Logs a browser in. `proof` is a one-time code, or a token; the new token has at most the scopes of this token, and
+    /// ends with it. By default, no proof is accepted.
+    fn log_in(&self, _proof: &str) -> Result<Login, AuthError> {
+        Err(AuthError::Unknown)
+    }
+
+    /// Revokes the token that a browser got from [`Identify::log_in`]. Every other token stays valid.
+    fn log_out(&self, _caller: &Caller) -> Result<(), AuthError> {
+        Ok(())
+    }
 
     /// Adds an audit entry about a caller's action, if a log exists. The entry is on stable storage when this returns.
     fn note(&self, _caller: &Caller, _action: &str, _subject: &str) -> Result<(), AuthError> {

@@ -14,7 +14,7 @@ use super::{TenantError, Tenants, deletion::TOMBSTONE};
 use crate::{
     Host,
     operate::{
-        identity::{AuthError, Caller, Identify, Local, OwnToken, Refusal},
+        identity::{AuthError, Caller, Identify, Local, Login, OwnToken, Refusal},
         policy::Policy,
         record::TENANT,
     },
@@ -95,6 +95,14 @@ impl Identify for Callers {
 
     fn tenants(&self) -> Vec<Tenant> {
         Identify::tenants(&self.tenants)
+    }
+
+    fn log_in(&self, proof: &str) -> Result<Login, AuthError> {
+        self.tenants.log_in(proof)
+    }
+
+    fn log_out(&self, caller: &Caller) -> Result<(), AuthError> {
+        self.tenants.log_out(caller)
     }
 
     fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), AuthError> {

@@ -24,6 +24,7 @@ use sha2::{Digest, Sha256};
 use super::{
     TOKEN, TenantError, Tenants, audit,
     audit::Outcome,
+    login,
     token::Token,
     token_use::{LastUse, TOKEN_USE},
 };
@@ -230,6 +231,7 @@ fn remove_documents(tenants: &Tenants, name: &str) -> Result<(), TenantError> {
         tenants.uses.forget(&row.id);
         remove::<LastUse>(tenants, TOKEN_USE, &row.id)?;
     }
+    login::remove_codes(tenants, |code| code.is_of(name))?;
     remove::<Policy>(tenants, POLICY, name)?;
     remove_jobs_and_report(tenants, &Tenant::from(name))
 }

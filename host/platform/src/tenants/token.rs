@@ -34,6 +34,12 @@ pub(super) struct Token {
     pub(super) expires: Option<u64>,
     #[serde(default)]
     revoked: Option<u64>,
+    /// The token that this one was made from. It is no longer valid once its parent is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) parent: Option<String>,
+    /// True for the token of a browser, which a logout revokes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_login: bool,
 }
 
 /// A token as operators see it, without its secret.
@@ -118,7 +124,12 @@ impl Token {
     }
 }
 
-fn hash_secret(secret: &str) -> String {
+/// Returns a random id, and a random secret of 256 bits.
+pub(super) fn new_secret() -> (String, String) {
+    (hex::encode(rand::random::<[u8; 8]>()), hex::encode(rand::random::<[u8; 32]>()))
+}
+
+pub(super) fn hash_secret(secret: &str) -> String {
     hex::encode(Sha256::digest(secret))
 }
 
@@ -136,7 +147,7 @@ pub(super) fn own_token(tenants: &Tenants, caller: &Caller) -> Result<OwnToken, 
 }
 
 /// Checks the scopes of a new token.
-fn check_scopes(tenant: &str, scopes: &[String]) -> Result<(), TenantError> {
+pub(super) fn check_scopes(tenant: &str, scopes: &[String]) -> Result<(), TenantError> {
     for name in scopes {
         let allowed = || Scope::ALL.into_iter().filter(|scope| scope.is_allowed_for(tenant));
         let allowed = || allowed().map(Scope::name).collect::<Vec<_>>().join(", ");
@@ -179,19 +190,53 @@ impl Tenants {
             self.check_token_name(tenant, name)?;
         }
         check_scopes(tenant, scopes)?;
-        let (id, secret) = (hex::encode(rand::random::<[u8; 8]>()), hex::encode(rand::random::<[u8; 32]>()));
-        let created = self.host.now();
-        let expires = lasts.map(|lasts| created.saturating_add(lasts));
-        let token = Token {
+        self.add_token(lasts, |hash, created, expires| Token {
             tenant: tenant.to_owned(),
-            hash: hash_secret(&secret),
+            hash,
             scopes: scopes.to_vec(),
             name: name.to_owned(),
             note: note.to_owned(),
             created,
             expires,
             revoked: None,
-        };
+            parent: None,
+            is_login: false,
+        })
+    }
+
+    /// Creates the token of a browser.
+    pub(super) fn create_login_token(
+        &self,
+        tenant: &str,
+        scopes: Vec<String>,
+        parent: Option<String>,
+        lasts: u64,
+    ) -> Result<NewToken, TenantError> {
+        self.add_token(Some(lasts), |hash, created, expires| Token {
+            tenant: tenant.to_owned(),
+            hash,
+            scopes,
+            name: String::new(),
+            note: "console".to_owned(),
+            created,
+            expires,
+            revoked: None,
+            parent,
+            is_login: true,
+        })
+    }
+
+    /// Stores a new token. `token` makes it from the hash of its secret, the time, and the time when it expires.
+    fn add_token(
+        &self,
+        lasts: Option<u64>,
+        token: impl FnOnce(String, u64, Option<u64>) -> Token,
+    ) -> Result<NewToken, TenantError> {
+        let (id, secret) = new_secret();
+        let created = self.host.now();
+        let expires = lasts.map(|lasts| created.saturating_add(lasts));
+        let token = token(hash_secret(&secret), created, expires);
+        let tenant = token.tenant.as_str();
         if !self.put(TOKEN, &id, Some(&token), 0)? {
             return Err(TenantError::Changed(id));
         }

@@ -97,6 +97,11 @@ impl ApiError {
         self
     }
 
+    /// Returns the status, the code and the message.
+    pub(crate) fn into_parts(self) -> (StatusCode, &'static str, String) {
+        (self.status, self.code, self.message)
+    }
+
     /// Returns 400 `bad_request`.
     pub(crate) fn bad_request(why: impl Display) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", why)

@@ -25,6 +25,7 @@ use super::{
     api_error::ApiError,
     auth_rate_limiter::AuthRateLimiter,
     broadcast::Broadcasts,
+    cookie::LoginCookie,
     facts::RememberedFacts,
     identity::{Caller, Identify},
     limits::Limits,
@@ -73,6 +74,7 @@ pub(crate) struct App {
     pub(crate) heartbeat: Duration,
     pub(crate) requests: FairSemaphore,
     pub(crate) failures: AuthRateLimiter,
+    pub(crate) cookie: LoginCookie,
     /// Permits for CPU-heavy work of requests, such as checking a flow; see [`MAX_CHECKS`].
     pub(crate) checks: FairSemaphore,
     /// Permits for requests that read whole journals; see [`MAX_JOURNAL_READS`].
@@ -100,6 +102,7 @@ impl App {
         reloader: Arc<Reloader>,
         (broadcasts, feeds): (Arc<Broadcasts>, Arc<Feeds>),
         limits: &Limits,
+        port: u16,
     ) -> App {
         App {
             host: directory.host.clone(),
@@ -115,6 +118,7 @@ impl App {
             heartbeat: limits.heartbeat,
             requests: FairSemaphore::new(MAX_REQUESTS),
             failures: AuthRateLimiter::default(),
+            cookie: LoginCookie::new(port),
             checks: FairSemaphore::new(MAX_CHECKS),
             journals: FairSemaphore::new(MAX_JOURNAL_READS),
             bodies: FairSemaphore::new(MAX_REQUEST_BYTES),

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::seats::counted_address;
+use super::{api_error::ApiError, identity::AuthError, seats::counted_address};
 
 /// Maximum number of unknown tokens from one address in a [`WINDOW`]. Above it, an unknown token from the address gets
 /// 429 instead of 401. Look-ups of tokens from all addresses above this limit run one after the other.
@@ -47,6 +47,34 @@ impl Default for AuthRateLimiter {
 }
 
 impl AuthRateLimiter {
+    /// Looks a token up. Returns 401 if it is unknown, and 429 if too many tokens from this address were unknown.
+    pub(crate) async fn limited<T>(
+        &self,
+        from: Option<IpAddr>,
+        look_up: impl Future<Output = Result<T, AuthError>>,
+    ) -> Result<T, ApiError> {
+        let now = Instant::now();
+        let turn = match from {
+            Some(from) => self.wait_for_turn(from, now).await,
+            None => None,
+        };
+        let found = look_up.await;
+        drop(turn);
+        if let (Err(AuthError::Unknown), Some(from)) = (&found, from) {
+            let retry_after = self.retry_after(from, now);
+            self.count_unknown_token(from, now);
+            if let Some(rest) = retry_after {
+                let seconds = rest.as_secs() as u32 + 1;
+                let why = format!(
+                    "the token is unknown, and too many unknown tokens came from this address; check the token, and \
+                     try again in {seconds} s"
+                );
+                return Err(ApiError::busy("too_many_failures", why).with_retry_after(seconds));
+            }
+        }
+        Ok(found?)
+    }
+
     /// Waits for the permit to look up a token from an address with too many unknown tokens, and returns it. Returns
     /// `None` at once for any other address, which needs no permit.
     pub(crate) async fn wait_for_turn(&self, from: IpAddr, now: Instant) -> Option<SemaphorePermit<'_>> {

@@ -100,6 +100,9 @@ pub(crate) struct RunView {
     /// The node that failed, such as `each.fetch` for a node in the body of `each`.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed_node: Option<String>,
+    /// The number of its events so far (only for one run).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<u64>,
     /// The packs that the run is pinned to (only for one run).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     packs: Vec<PinnedPack>,
@@ -147,6 +150,7 @@ impl RunView {
             called_by: None,
             error_code: None,
             failed_node: None,
+            events: None,
             packs: Vec::new(),
             packs_unknown: None,
             input: None,
@@ -283,7 +287,7 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiErr
     request
         .blocking(move |request| {
             let (host, (row, next)) = (&request.host, request.row(&run)?);
-            let view = RunView::from_row(&row);
+            let view = RunView { events: Some(next), ..RunView::from_row(&row) };
             let mut view = match host.record(&run) {
                 Ok(record) => {
                     let record = record.ok_or_else(|| OpenError::Unknown(run.clone())).map_err(StartError::from)?;

@@ -23,6 +23,9 @@ use flowcell_platform::{
     triggers::Triggers,
 };
 
+/// A pipe has no port, and no browser.
+const NO_PORT: u16 = 0;
+
 /// The reason why the service of a client has ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum PipeError {
@@ -58,8 +61,8 @@ pub async fn serve(
     // This process starts no triggers by itself, but changes of triggers still have to be recorded.
     let triggers = Arc::new(Triggers::new(directory.clone()));
     let reloader = Arc::new(Reloader::new(directory.host.clone()));
-    let app =
-        Arc::new(App::new(directory, triggers, reloader.clone(), (broadcasts, Arc::default()), &Limits::default()));
+    let feeds = (broadcasts, Arc::default());
+    let app = Arc::new(App::new(directory, triggers, reloader.clone(), feeds, &Limits::default(), NO_PORT));
     begun(drive.admission());
     let mut following = JoinSet::new();
     following.spawn(async move { reloader.follow_shared_packs().await });

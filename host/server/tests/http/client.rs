@@ -10,7 +10,7 @@ use std::{
 
 use flowcell_platform::{Host, HostBuilder, reload::Reloader};
 use flowcell_server::{
-    Limits, Server, Settings,
+    Limits, Pages, Server, Settings,
     identity::{Identify, Local},
 };
 use serde_json::Value;
@@ -70,6 +70,18 @@ impl Served {
         identity: Arc<dyn Identify>,
         limits: Limits,
     ) -> Served {
+        Served::with_pages(None, proxies, host, folder, identity, limits)
+    }
+
+    /// Starts a server with pages for people.
+    pub(crate) fn with_pages(
+        pages: Option<Pages>,
+        proxies: &[&str],
+        host: Host,
+        folder: tempfile::TempDir,
+        identity: Arc<dyn Identify>,
+        limits: Limits,
+    ) -> Served {
         let proxies = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
         let drain_delay = Duration::ZERO;
         let flows = folder.path().join("flows");
@@ -80,7 +92,8 @@ impl Served {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async move {
                 let listen = "127.0.0.1:0".parse().unwrap();
-                let settings = Settings { listen, identity, flows, names: Vec::new(), proxies, limits, drain_delay };
+                let settings =
+                    Settings { listen, identity, flows, names: Vec::new(), proxies, limits, pages, drain_delay };
                 let server = Server::bind(host, settings).await.unwrap();
                 told.send((server.address(), server.reloader())).unwrap();
                 server.run(async move { _ = stopped.await }).await.unwrap();
@@ -257,7 +270,11 @@ pub(crate) fn read(stream: &mut impl BufRead) -> Answer {
         body.resize(answer.header("content-length").map_or(0, |length| length.parse().unwrap()), 0);
         stream.read_exact(&mut body).unwrap();
     }
-    answer.body = String::from_utf8(body).unwrap();
+    // Only a compressed body is no text.
+    answer.body = match answer.header("content-encoding") {
+        None => String::from_utf8(body).unwrap(),
+        Some(_) => String::from_utf8_lossy(&body).into_owned(),
+    };
     answer
 }
 

@@ -23,6 +23,7 @@ mod inbox;
 mod jobs;
 mod library;
 mod live;
+mod login;
 mod me;
 mod messages;
 mod metrics;

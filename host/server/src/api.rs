@@ -1,0 +1,119 @@
+//! The API of a server for pages in the same process. A page asks the routes that answer clients, with the token of its
+//! browser. So scopes, tenants, limits and the audit log are in one place.
+
+use axum::{
+    Router,
+    body::{Body, Bytes, HttpBody, to_bytes},
+    extract::Request,
+    http::{HeaderMap, Method, StatusCode, header, request::Parts},
+    response::Response,
+};
+use serde_json::Value;
+use tower::ServiceExt;
+
+use crate::http::{auth_rate_limiter::ClientAddr, intake::read_body};
+
+/// Maximum size in bytes of an answer that a page reads.
+pub const MAX_ANSWER_BYTES: usize = 4 << 20;
+
+/// The headers of the page's request that the API sees.
+const PASSED_ON: [header::HeaderName; 3] = [header::AUTHORIZATION, header::COOKIE, header::FORWARDED];
+/// The header by which proxies name the protocol.
+const X_FORWARDED_PROTO: header::HeaderName = header::HeaderName::from_static("x-forwarded-proto");
+
+/// The API of a server. Cheap to clone.
+#[derive(Clone)]
+pub struct Api {
+    router: Router,
+}
+
+/// The answer to a request that succeeded.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body. `null` if it is empty.
+    pub body: Value,
+}
+
+/// The answer to a request that did not succeed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// The stable code of the error.
+    pub code: String,
+    /// The reason, for people.
+    pub message: String,
+    /// Further data for programs. `null` if there are none.
+    pub details: Value,
+}
+
+impl Refusal {
+    /// Creates a refusal without details.
+    pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Refusal {
+        Refusal { status, code: code.to_owned(), message: message.into(), details: Value::Null }
+    }
+}
+
+impl Api {
+    pub(crate) fn new(router: Router) -> Api {
+        Api { router }
+    }
+
+    /// Reads from the API, for the request of a page.
+    pub async fn get(&self, page: &Parts, path: &str) -> Result<Value, Refusal> {
+        Ok(self.call(page, Method::GET, path, None).await?.body)
+    }
+
+    /// Sends a request to the API, for the request of a page.
+    pub async fn call(
+        &self,
+        page: &Parts,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer, Refusal> {
+        let broken = |why: String| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why);
+        let text = body.map(Value::to_string).unwrap_or_default();
+        let mut request = Request::builder().method(method).uri(path).body(Body::from(text)).map_err(|error| {
+            Refusal::new(StatusCode::BAD_REQUEST, "bad_request", format!("the path `{path}` is not valid: {error}"))
+        })?;
+        let extensions = request.extensions_mut();
+        page.extensions.get::<ClientAddr>().map(|from| extensions.insert(*from));
+        for name in PASSED_ON.iter().chain([&X_FORWARDED_PROTO]) {
+            page.headers.get_all(name).iter().for_each(|value| _ = request.headers_mut().append(name, value.clone()));
+        }
+        let response = self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
+        read_answer(response).await.map_err(broken)?
+    }
+
+    /// Reads the body of a page's request, at most `most` bytes, in the time that the server allows.
+    pub async fn read_body(&self, request: Request, most: usize) -> Result<Bytes, Refusal> {
+        read_body(request, most).await.map_err(|error| {
+            let (status, code, message) = error.into_parts();
+            Refusal::new(status, code, message)
+        })
+    }
+}
+
+async fn read_answer(response: Response) -> Result<Result<Answer, Refusal>, String> {
+    let (parts, body) = response.into_parts();
+    if body.size_hint().lower() > MAX_ANSWER_BYTES as u64 {
+        let why = format!("the answer has {} bytes; a page shows at most {MAX_ANSWER_BYTES}", body.size_hint().lower());
+        return Ok(Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)));
+    }
+    let bytes = to_bytes(body, MAX_ANSWER_BYTES).await.map_err(|error| error.to_string())?;
+    let body = match bytes.is_empty() {
+        true => Value::Null,
+        false => serde_json::from_slice(&bytes).map_err(|error| error.to_string())?,
+    };
+    if parts.status.is_success() {
+        return Ok(Ok(Answer { status: parts.status, headers: parts.headers, body }));
+    }
+    let text = |key: &str| body["error"][key].as_str().unwrap_or_default().to_owned();
+    let (code, message, details) = (text("code"), text("message"), body["error"]["details"].clone());
+    Ok(Err(Refusal { status: parts.status, code, message, details }))
+}

@@ -1,0 +1,97 @@
+//! The cookie with the token of a browser.
+
+use axum::http::{HeaderMap, HeaderValue, header};
+
+/// The prefix that makes a browser accept the cookie only over TLS, and only from this very host.
+const SECURE_PREFIX: &str = "__Host-";
+/// The path of posts to triggers.
+const HOOKS: &str = "/v1/hooks/";
+
+/// The path of the routes that only pages in the same process ask.
+const PAGES: &str = "/pages/";
+
+/// Returns whether the cookie counts at a path. It counts at all routes below `/v1` except those of posts to triggers;
+/// the pages of the console pass it on to these routes.
+pub(crate) fn reads_cookies(path: &str) -> bool {
+    path.starts_with("/v1/") && !path.starts_with(HOOKS) || path.starts_with(PAGES)
+}
+
+/// The cookie of a server. Browsers send cookies to all ports of a host, so its name has the port.
+#[derive(Debug)]
+pub(crate) struct LoginCookie {
+    name: String,
+}
+
+impl LoginCookie {
+    pub(crate) fn new(port: u16) -> LoginCookie {
+        LoginCookie { name: format!("flowcell_{port}") }
+    }
+
+    /// Returns the token in the cookie of a request to this path, if the cookie counts there.
+    pub(crate) fn token<'a>(&self, path: &str, headers: &'a HeaderMap) -> Option<&'a str> {
+        if !reads_cookies(path) {
+            return None;
+        }
+        let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+        let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        pairs
+            .find(|(name, _)| name.strip_prefix(SECURE_PREFIX).unwrap_or(name) == self.name)
+            .map(|(_, token)| token)
+            .filter(|token| !token.is_empty())
+    }
+
+    /// Returns the header that sets the cookie for this many milliseconds, in answer to a request with these headers.
+    pub(crate) fn set(&self, request: &HeaderMap, token: &str, lasts: u64) -> Option<HeaderValue> {
+        let (prefix, secure) = if is_encrypted(request) { (SECURE_PREFIX, "; Secure") } else { ("", "") };
+        let (name, seconds) = (&self.name, lasts / 1_000);
+        let cookie = format!("{prefix}{name}={token}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}");
+        HeaderValue::from_str(&cookie).ok()
+    }
+}
+
+/// Returns whether a proxy says that the request came over TLS. A client that says so falsely gets a cookie that its
+/// browser does not keep.
+fn is_encrypted(request: &HeaderMap) -> bool {
+    let text = |name: &str| request.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let forwarded = text("forwarded").to_ascii_lowercase();
+    text("x-forwarded-proto").eq_ignore_ascii_case("https") || forwarded.contains("proto=https")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn the_cookie_counts_only_under_its_name_and_at_the_api() {
+        let cookie = LoginCookie::new(7171);
+        let read = |path: &str, line: &str| {
+            let headers = HeaderMap::from_iter([(header::COOKIE, HeaderValue::from_str(line).unwrap())]);
+            cookie.token(path, &headers).map(str::to_owned)
+        };
+        for line in ["flowcell_7171=t", "a=b; flowcell_7171=t", "__Host-flowcell_7171=t;a=b"] {
+            assert_eq!(read("/v1/runs", line).as_deref(), Some("t"), "{line}");
+        }
+        for line in ["flowcell_7172=t", "xflowcell_7171=t", "flowcell_7171=", "flowcell_7171", "a=flowcell_7171=t"] {
+            assert_eq!(read("/v1/runs", line), None, "{line}");
+        }
+        for path in ["/mcp", "/metrics", "/v1/hooks/a/f/t", "/api/flows", "/healthz", "/v1", "/v10/runs"] {
+            assert_eq!(read(path, "flowcell_7171=t"), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_cookie_needs_tls_behind_a_proxy_with_tls() {
+        let cookie = LoginCookie::new(7171);
+        let set = |name: &'static str, value: &'static str| {
+            let headers = HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))]);
+            cookie.set(&headers, "t", 43_200_000).unwrap().to_str().unwrap().to_owned()
+        };
+        let plain = "flowcell_7171=t; HttpOnly; SameSite=Strict; Path=/; Max-Age=43200";
+        assert_eq!(set("x-forwarded-proto", "http"), plain);
+        for (name, value) in [("x-forwarded-proto", "https"), ("forwarded", "for=10.0.0.1;proto=https")] {
+            assert_eq!(set(name, value), format!("__Host-{plain}; Secure"));
+        }
+    }
+}
