@@ -71,7 +71,25 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
             "flowcell-server",
         ],
     ),
-    ("host/server", &["wasmtime", "wasmtime-wasi", "rusqlite", "sqlx", "clap", "indicatif", "flowcell"]),
+    (
+        "host/server",
+        &["wasmtime", "wasmtime-wasi", "rusqlite", "sqlx", "clap", "indicatif", "flowcell", "flowcell-console"],
+    ),
+    (
+        "host/console",
+        &[
+            "tokio",
+            "wasmtime",
+            "rusqlite",
+            "sqlx",
+            "clap",
+            "flowcell",
+            "flowcell-engine",
+            "flowcell-platform",
+            "flowcell-runtime",
+            "flowcell-services",
+        ],
+    ),
     ("host/cli", &["wasmtime", "wasmtime-wasi", "rusqlite", "sqlx", "axum", "rmcp", "utoipa", "flowcell-runtime"]),
 ];
 
@@ -130,9 +148,10 @@ fn all_sdks_have_the_version_of_the_workspace() {
 /// on `jsonschema`, except for its tests. Packs may, because the sandbox bounds them.
 #[test]
 fn only_the_schema_crate_builds_validators() {
-    let folders =
-        ["contract", "assist", "engine", "flow", "import", "runtime", "services", "platform", "server", "cli"]
-            .map(|name| format!("host/{name}"));
+    let folders = [
+        "contract", "assist", "console", "engine", "flow", "import", "runtime", "services", "platform", "server", "cli",
+    ]
+    .map(|name| format!("host/{name}"));
     for folder in &folders {
         let named = dependencies(&root().join(folder).join("Cargo.toml"));
         assert!(!named.contains("jsonschema"), "{folder} depends on `jsonschema`; use `flowcell-schema`");
@@ -182,6 +201,7 @@ fn only_the_engine_names_wasmtime() {
         "host/runtime",
         "host/platform",
         "host/server",
+        "host/console",
         "host/cli",
         "sdk/expr",
         "sdk/rust",

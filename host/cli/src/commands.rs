@@ -3,6 +3,7 @@
 mod case_file;
 mod chat;
 mod completions;
+mod console;
 mod dev;
 mod drive;
 mod eval;
@@ -121,6 +122,8 @@ enum Command {
     Chat(chat::ChatArgs),
     /// Serve flows and runs over HTTP, and drive every run that is ready
     Serve(serve::ServeArgs),
+    /// Print a link that opens the console of a running server in a browser, and logs it in
+    Console(console::ConsoleArgs),
     /// Serve flows as MCP tools on standard input and output
     Mcp(mcp::McpArgs),
     /// Drive every run that is ready: interrupted, answered, or with a timer that is due
@@ -244,6 +247,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Send(args) => runs::send(&args, *terminal),
         Command::Chat(args) => chat::execute(args, *terminal),
         Command::Serve(args) => serve::execute(&args, *terminal),
+        Command::Console(args) => console::execute(&args, *terminal),
         Command::Mcp(args) => mcp::execute(&args, *terminal),
         Command::Drive(args) => drive::execute(&args, *terminal),
         Command::Reload(args) => reload::execute(&args),

@@ -33,6 +33,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
         "Operate",
         &[
             "serve",
+            "console",
             "mcp",
             "drive",
             "reload",
@@ -115,6 +116,7 @@ const EXAMPLES: &[&str] = &[
     "node keygen acme.key",
     "node sign dist/shop.wasm --key file:acme.key",
     "serve --listen 127.0.0.1:7171",
+    "console --tenant acme --open",
     "mcp --flows flows --state .flowcell-mcp",
     "drive --once",
     "reload",

@@ -106,7 +106,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
             names: args.names.clone(),
             proxies: args.trusted_proxy.clone(),
             limits: args.limits(),
-            pages: None,
+            pages: Some(flowcell_console::router),
             drain_delay: args.drain_delay.unwrap_or_default(),
         };
         let mut signals =

@@ -1,0 +1,125 @@
+//! `flowcell console`: prints a link that opens the console of a running server, and logs its browser in.
+
+use std::{net::SocketAddr, process::Command};
+
+use clap::Args;
+use flowcell::{
+    Host, RunId,
+    control::{ConsoleAccess, OwnerRequest},
+    server::CONSOLE_NAME,
+    tenants::{Tenants, login},
+};
+use url::Url;
+
+use crate::{
+    cli_error::{CliError, Exit},
+    options::{PackArgs, StoreArgs, StoreLocation},
+    output::put_line,
+    owner::{ask_for_result, refused, require_durable},
+    terminal::Terminal,
+};
+
+/// Arguments of `flowcell console`.
+#[derive(Args)]
+pub(crate) struct ConsoleArgs {
+    /// The tenant to log in as; a server without tenants needs none
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    /// The scopes of the login, separated by commas; by default all that a tenant may have
+    #[arg(long, value_name = "SCOPES", value_delimiter = ',', requires = "tenant")]
+    scopes: Vec<String>,
+    /// Open the link in a browser, too
+    #[arg(long)]
+    open: bool,
+    /// The address of the server as browsers reach it, such as https://flows.example.com; needed with a shared store
+    #[arg(long, value_name = "URL")]
+    url: Option<Url>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(super) fn execute(args: &ConsoleArgs, terminal: Terminal) -> Result<Exit, CliError> {
+    let link = match require_durable(&args.store)? {
+        StoreLocation::Folder(folder) => {
+            let ask = OwnerRequest::Console { tenant: args.tenant.clone(), scopes: args.scopes.clone() };
+            let access = ask_for_result(folder, &ask, &RunId::from("")).map_err(|error| {
+                error.hint("`flowcell console` needs a server that runs with this store: `flowcell serve`")
+            })?;
+            let access: ConsoleAccess = serde_json::from_str(&access.to_text()).map_err(|error| {
+                CliError::internal("the process that owns the store sent an unexpected reply").because(&error)
+            })?;
+            let url = args.url.as_ref().map_or_else(|| own_url(access.address), |url| shown(url));
+            link(&url, access.code.as_deref())
+        }
+        place => {
+            let (Some(url), Some(tenant)) = (&args.url, &args.tenant) else {
+                return Err(CliError::wrong("with a shared store, the command needs `--url` and `--tenant`")
+                    .hint("such as `--url https://flows.example.com --tenant acme`"));
+            };
+            link(&shown(url), Some(&create_code(&PackArgs::default().host_at(place)?, tenant, &args.scopes)?))
+        }
+    };
+    put_line(&link)?;
+    if args.open {
+        open(&link, terminal);
+    }
+    Ok(Exit::Good)
+}
+
+fn create_code(host: &Host, tenant: &str, scopes: &[String]) -> Result<String, CliError> {
+    let code = login::create_code(&Tenants::of(host), tenant, scopes);
+    code.map_err(|error| refused(error.code(), &error.to_string(), &RunId::from("")))
+}
+
+/// Returns the address of a server on this machine as browsers reach it. A server that listens on an address of the
+/// network is reached by this address.
+fn own_url(address: SocketAddr) -> String {
+    match address.ip().is_loopback() || address.ip().is_unspecified() {
+        true => format!("http://{CONSOLE_NAME}:{}", address.port()),
+        false => format!("http://{address}"),
+    }
+}
+
+fn shown(url: &Url) -> String {
+    url.as_str().trim_end_matches('/').to_owned()
+}
+
+/// Returns the link to the console. The code is behind `#`, where no server, proxy or log receives it.
+fn link(url: &str, code: Option<&str>) -> String {
+    match code {
+        Some(code) => format!("{url}/console/login#{code}"),
+        None => format!("{url}/console"),
+    }
+}
+
+/// Opens a link in a browser. If that fails, says so; the link is printed.
+fn open(link: &str, terminal: Terminal) {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let opened = Command::new(program).arg(link).status();
+    if !opened.is_ok_and(|status| status.success()) {
+        terminal.warn(&format!("cannot open a browser with `{program}`; open the link yourself"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn the_link_has_the_code_behind_the_hash() {
+        let url = |address: &str| own_url(address.parse().unwrap());
+        let table = [
+            ("127.0.0.1:7171", "http://flowcell.localhost:7171"),
+            ("0.0.0.0:80", "http://flowcell.localhost:80"),
+            ("10.0.0.5:7171", "http://10.0.0.5:7171"),
+            ("[fd00::1]:7171", "http://[fd00::1]:7171"),
+        ];
+        for (address, expected) in table {
+            assert_eq!(url(address), expected);
+        }
+        assert_eq!(link("http://h:1", Some("fcc_a_b")), "http://h:1/console/login#fcc_a_b");
+        assert_eq!(link(&shown(&"https://h/".parse().unwrap()), None), "https://h/console");
+    }
+}

@@ -1,0 +1,209 @@
+//! The flows of the tenant: their list, a flow with its picture and text, and the form that starts it.
+
+use axum::{
+    extract::Path,
+    http::StatusCode,
+    response::{IntoResponse, Redirect, Response},
+};
+use flowcell_server::api::Refusal;
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use crate::{
+    form::{Fields, Mistake, exact},
+    frame::{Area, Failure, Page},
+    parts::{block, brief, command, empty, list as items, quoted, text},
+    picture::picture,
+    runs::{no_runs, run_path, table},
+    sent::Form,
+    visit::{Visit, escaped},
+};
+
+/// Maximum number of bytes of the text of a flow on its page.
+const MAX_TEXT_BYTES: usize = 24 << 10;
+/// Maximum number of flows in the list.
+const MAX_FLOWS: usize = 200;
+/// The field of the whole input as JSON.
+const AS_JSON: &str = "input";
+
+fn page_path(flow: &str) -> String {
+    format!("/console/flows/{}", escaped(flow))
+}
+
+/// Shows the flows.
+pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
+    let cursor = visit.query("cursor").map(|cursor| format!("?cursor={}", escaped(&cursor))).unwrap_or_default();
+    let page = visit.get(&format!("/v1/flows{cursor}")).await.map_err(|refusal| Failure::of(&visit, refusal))?;
+    let flows = items(&page, "flows");
+    let rest = flows.get(MAX_FLOWS - 1).filter(|_| flows.len() > MAX_FLOWS).map(|flow| text(flow, "name"));
+    let main = html! {
+        @if flows.is_empty() {
+            (empty("No flow is stored yet.", html! {
+                p { "Write one, and store it for this server:" }
+                pre tabindex="0" { "flowcell init shop --example triage\nflowcell flows create shop/flow.yaml" }
+            }))
+        } @else {
+            div .wide tabindex="0" role="region" aria-label="Flows" {
+                table .rows data-list="flows" {
+                    caption .hidden { "Flows, by name" }
+                    thead { tr { th { "Flow" } th .number { "Version" } th { "Purpose" } th { span .hidden { "Start" } } } }
+                    tbody {
+                        @for flow in flows.iter().take(MAX_FLOWS) {
+                            tr {
+                                td { a .id href=(page_path(text(flow, "name"))) { (text(flow, "name")) } }
+                                td .number { (flow["version"].as_u64().unwrap_or(0)) }
+                                td { (brief(text(flow, "description"))) }
+                                td { a href={ (page_path(text(flow, "name"))) "/start" } aria-label={ "Start " (text(flow, "name")) } { "Start" } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        nav .pages aria-label="Pages" {
+            @if let Some(next) = rest.or(page["next"].as_str()) { a rel="next" href={ "/console/flows?cursor=" (escaped(next)) } { "More" } }
+        }
+    };
+    Ok(Page::new(&visit, Area::Flows, "Flows", main))
+}
+
+/// Shows a flow: its picture, its last runs, its versions and its text.
+pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page, Failure> {
+    let fails = |refusal| Failure::of(&visit, refusal);
+    let version = visit.query("version").and_then(|version| version.parse::<u32>().ok());
+    let api = format!("/v1/flows/{}", escaped(&name));
+    let path = version.map_or(api.clone(), |version| format!("{api}/versions/{version}"));
+    let flow = visit.get(&path).await.map_err(fails)?;
+    let versions = visit.get(&format!("{api}/versions")).await.map_err(fails)?;
+    let mut asked = json!({ "flow": name });
+    if let Some(version) = version {
+        asked["version"] = version.into();
+    }
+    let drawing = visit.post("/pages/graph", &asked).await.map(|answer| answer.body);
+    let about = visit.post("/pages/inspect", &asked).await.map(|answer| answer.body).unwrap_or_default();
+    // A token may lack the scope for runs; the page then has none.
+    let runs = visit.get(&format!("/v1/runs?limit=8&flow={}", escaped(&name))).await.ok();
+    let shown_version = flow["version"].as_u64().unwrap_or(0);
+    let main = html! {
+        p .lead { (text(&about, "description")) }
+        p .row { a .button href={ (page_path(&name)) "/start" @if let Some(version) = version { "?version=" (version) } } { "Start" }
+            (versions_of(&name, &versions, shown_version)) }
+        @match &drawing {
+            Ok(drawing) => (picture(drawing, None)),
+            Err(refusal) => p .notice .warn { "The picture cannot be drawn: " (refusal.message) }
+        }
+        @if let Some(runs) = &runs {
+            section {
+                h2 { "Last runs" }
+                @if items(runs, "runs").is_empty() { (no_runs(&visit, false)) }
+                @else { (table(items(runs, "runs"), "run", "Last runs of the flow"))
+                    p { a href={ "/console/runs?flow=" (escaped(&name)) } { "All runs of this flow" } } }
+            }
+        }
+        section { h2 { "Text" } (block(text(&flow, "text"), MAX_TEXT_BYTES, &path)) }
+        (command(&format!("flows show {}", quoted(&name))))
+    };
+    Ok(Page::new(&visit, Area::Flows, name.as_str(), main))
+}
+
+/// Shows the versions of a flow as links, the newest first, at most ten.
+fn versions_of(name: &str, versions: &Value, shown: u64) -> Markup {
+    let all: Vec<_> = items(versions, "versions").iter().filter_map(Value::as_u64).collect();
+    html! {
+        span .faint { "Version" }
+        @for version in all.iter().rev().take(10) {
+            a href={ (page_path(name)) "?version=" (version) } aria-current=[(*version == shown).then_some("true")] { (version) }
+        }
+        @if all.len() > 10 { span .faint { "and " (all.len() - 10) " older" } }
+    }
+}
+
+/// A flow that a form starts.
+struct Startable {
+    name: String,
+    version: Option<u32>,
+    about: Value,
+}
+
+impl Startable {
+    async fn read(visit: &Visit, name: String) -> Result<Startable, Failure> {
+        let version = visit.query("version").and_then(|version| version.parse().ok());
+        let mut asked = json!({ "flow": name });
+        if let Some(version) = version {
+            asked["version"] = Value::from(version);
+        }
+        let about = visit.post("/pages/inspect", &asked).await.map_err(|refusal| Failure::of(visit, refusal))?;
+        Ok(Startable { name, version, about: about.body })
+    }
+
+    fn page(&self, visit: &Visit, sent: Option<&Form>, mistakes: &[Mistake]) -> Page {
+        let Startable { name, version, about } = self;
+        let schema = &about["inputSchema"];
+        let here = format!("{}/start", page_path(name));
+        let action = version.map_or(here.clone(), |version| format!("{here}?version={version}"));
+        let as_json = sent.and_then(|form| form.text(AS_JSON));
+        let has_fields = schema["properties"].as_object().is_some_and(|members| !members.is_empty());
+        let main = html! {
+            p .lead { (text(about, "description")) }
+            form method="post" action=(action) {
+                (Fields::of(schema).render(sent.filter(|_| as_json.is_none()), mistakes))
+                @if !has_fields { p .faint { "The flow declares no input." } }
+                button .primary { "Start" }
+            }
+            details open[as_json.is_some()] {
+                summary { "As JSON" }
+                form method="post" action=(action) {
+                    label for="as-json" { "The whole input" }
+                    textarea #as-json name=(AS_JSON) rows="8" spellcheck="false" { "\n" (exact(as_json.unwrap_or("{}"))) }
+                    button { "Start with this input" }
+                }
+            }
+            (command(&format!("flows run {} -i NAME=VALUE", quoted(name))))
+        };
+        Page::new(visit, Area::Flows, format!("Start {name}"), main)
+    }
+}
+
+/// Shows the form of a flow's input.
+pub(crate) async fn form(visit: Visit, Path(name): Path<String>) -> Result<Page, Failure> {
+    let flow = Startable::read(&visit, name).await?;
+    Ok(flow.page(&visit, None, &[]))
+}
+
+/// Starts a run with the input of a form, and opens its page. A wrong input opens the form again, with the mistakes at
+/// their fields.
+pub(crate) async fn start(visit: Visit, Path(name): Path<String>, sent: Form) -> Result<Response, Failure> {
+    let flow = Startable::read(&visit, name).await?;
+    let input = match sent.text(AS_JSON) {
+        None => Fields::of(&flow.about["inputSchema"]).read(&sent),
+        Some(text) => serde_json::from_str(text)
+            .map_err(|error| vec![Mistake { pointer: String::new(), why: format!("the input is not JSON: {error}") }]),
+    };
+    let again = |mistakes: &[Mistake]| {
+        let page = flow.page(&visit, Some(&sent), mistakes).with_status(StatusCode::UNPROCESSABLE_ENTITY);
+        Ok(page.into_response())
+    };
+    let input = match input {
+        Ok(input) => input,
+        Err(mistakes) => return again(&mistakes),
+    };
+    let mut body = json!({ "flow": flow.name, "input": input });
+    if let Some(version) = flow.version {
+        body["version"] = version.into();
+    }
+    match visit.post("/v1/runs", &body).await {
+        Ok(started) => Ok(Redirect::to(&run_path(text(&started.body, "runId"))).into_response()),
+        Err(refusal) if refusal.status == StatusCode::UNPROCESSABLE_ENTITY => again(&mistakes_of(&refusal)),
+        Err(refusal) => Err(Failure::of(&visit, refusal)),
+    }
+}
+
+/// Returns the mismatches of a refused input.
+fn mistakes_of(refusal: &Refusal) -> Vec<Mistake> {
+    let findings = items(&refusal.details, "findings").iter().chain(refusal.details.as_array().into_iter().flatten());
+    let mistakes: Vec<_> = findings.filter_map(Value::as_str).map(Mistake::of).collect();
+    match mistakes.is_empty() {
+        true => vec![Mistake { pointer: String::new(), why: refusal.message.clone() }],
+        false => mistakes,
+    }
+}

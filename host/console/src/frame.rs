@@ -1,0 +1,290 @@
+//! The frame of all pages, the pages of errors, and the headers of all answers.
+
+use std::io::Write;
+
+use axum::{
+    body::{Body, HttpBody, to_bytes},
+    extract::Request,
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{Html, IntoResponse, Redirect, Response},
+};
+use flate2::{Compression, write::GzEncoder};
+use flowcell_server::api::Refusal;
+use maud::{DOCTYPE, Markup, html};
+
+use crate::{
+    assets,
+    parts::visible,
+    visit::{Visit, escaped},
+};
+
+/// The headers of all answers of the console.
+pub const HEADERS: [(&str, &str); 6] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; \
+         form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+         trusted-types 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    // With `no-referrer`, browsers would send the forms of these pages with `Origin: null`.
+    ("referrer-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+];
+
+/// Minimum number of bytes of an answer that is compressed.
+const MIN_COMPRESSED_BYTES: u64 = 1_024;
+
+/// Adds [`HEADERS`] to an answer, and compresses it if the browser can read that. Only assets may be kept.
+pub(crate) async fn protect(request: Request, next: Next) -> Response {
+    let accepted = request.headers().get(header::ACCEPT_ENCODING).and_then(|accepted| accepted.to_str().ok());
+    let reads_gzip = accepted.is_some_and(|accepted| accepted.split(',').any(|each| each.trim().starts_with("gzip")));
+    let mut response = next.run(request).await;
+    if reads_gzip && response.body().size_hint().lower() >= MIN_COMPRESSED_BYTES {
+        response = compressed(response).await;
+    }
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Compresses an answer. Pages have no secrets that other parts of a page could reveal by their length.
+async fn compressed(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let Ok(plain) = to_bytes(body, usize::MAX).await else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    // Writing to memory does not fail.
+    let packed = encoder.write_all(&plain).and_then(|()| encoder.finish()).unwrap_or_default();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    parts.headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    Response::from_parts(parts, Body::from(packed))
+}
+
+/// The areas of the console, with their names and paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Area {
+    Home,
+    Runs,
+    Inbox,
+    Flows,
+    Catalog,
+    Triggers,
+    Secrets,
+    Files,
+    Usage,
+    Manual,
+}
+
+impl Area {
+    const ALL: [(Area, &str, &str); 10] = [
+        (Area::Home, "Home", "/console"),
+        (Area::Runs, "Runs", "/console/runs"),
+        (Area::Inbox, "Inbox", "/console/inbox"),
+        (Area::Flows, "Flows", "/console/flows"),
+        (Area::Catalog, "Catalog", "/console/catalog"),
+        (Area::Triggers, "Triggers", "/console/triggers"),
+        (Area::Secrets, "Secrets", "/console/secrets"),
+        (Area::Files, "Files", "/console/files"),
+        (Area::Usage, "Usage", "/console/usage"),
+        (Area::Manual, "Manual", "/console/manual"),
+    ];
+}
+
+/// The keys of the pages, for the list that `?` opens.
+const KEYS: [(&str, &str); 8] = [
+    ("?", "show these keys"),
+    ("g h", "Home"),
+    ("g r", "Runs"),
+    ("g i", "Inbox"),
+    ("g f", "Flows"),
+    ("/", "move to the search or the first filter"),
+    ("j  k", "next and previous row"),
+    ("Enter", "open the row"),
+];
+
+/// A page.
+pub(crate) struct Page {
+    status: StatusCode,
+    title: String,
+    area: Option<Area>,
+    /// The source of changes: the path of a stream of events, or `poll`. `None` for a page that does not change.
+    live: Option<String>,
+    has_login: bool,
+    main: Markup,
+}
+
+impl Page {
+    /// Creates a page. `main` has everything below the title.
+    pub(crate) fn new(visit: &Visit, area: Area, title: impl Into<String>, main: Markup) -> Page {
+        let (title, has_login) = (title.into(), visit.has_cookie());
+        Page { status: StatusCode::OK, title, area: Some(area), live: None, has_login, main }
+    }
+
+    /// Creates a page without navigation, for browsers that are not logged in.
+    pub(crate) fn bare(status: StatusCode, title: impl Into<String>, main: Markup) -> Page {
+        Page { status, title: title.into(), area: None, live: None, has_login: false, main }
+    }
+
+    /// Returns the page with a source of changes.
+    pub(crate) fn live(self, source: impl Into<String>) -> Page {
+        Page { live: Some(source.into()), ..self }
+    }
+
+    /// Returns the page with a status.
+    pub(crate) fn with_status(self, status: StatusCode) -> Page {
+        Page { status, ..self }
+    }
+
+    fn render(&self) -> String {
+        let markup = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (self.title) " · Flowcell" }
+                    link rel="icon" type="image/svg+xml" href=(assets::path("icon.svg"));
+                    link rel="stylesheet" href=(assets::path("console.css"));
+                    script type="module" src=(assets::path("console.js")) {}
+                }
+                body data-live=[&self.live] {
+                    a .skip href="#main" { "Skip to the content" }
+                    header .top {
+                        a .brand href="/console" { "Flowcell" }
+                        @if let Some(area) = self.area { (navigation(area, self.has_login)) }
+                    }
+                    main #main tabindex="-1" {
+                        h1 { (self.title) }
+                        (self.main)
+                    }
+                    div #news role="status" {}
+                    @if self.area.is_some() { (keys()) }
+                }
+            }
+        };
+        visible(&markup.into_string()).into_owned()
+    }
+}
+
+fn navigation(area: Area, has_login: bool) -> Markup {
+    html! {
+        nav aria-label="Pages" {
+            ul {
+                @for (each, name, path) in Area::ALL {
+                    li { a href=(path) aria-current=[(each == area).then_some("page")] { (name) } }
+                }
+            }
+        }
+        @if has_login {
+            form .logout method="post" action="/console/logout" { button .quiet { "Log out" } }
+        }
+    }
+}
+
+fn keys() -> Markup {
+    html! {
+        dialog #keys aria-labelledby="keys-title" {
+            h2 #keys-title { "Keys" }
+            dl {
+                @for (key, what) in KEYS {
+                    dt { @for each in key.split_whitespace() { kbd { (each) } " " } }
+                    dd { (what) }
+                }
+            }
+            form method="dialog" { button { "Close" } }
+        }
+    }
+}
+
+impl IntoResponse for Page {
+    fn into_response(self) -> Response {
+        (self.status, Html(self.render())).into_response()
+    }
+}
+
+/// A request that the console does not answer with its page.
+pub(crate) struct Failure {
+    refusal: Refusal,
+    /// The page that was asked for, to come back after the login.
+    place: String,
+    comes_from_elsewhere: bool,
+}
+
+impl Failure {
+    /// Creates the failure of a request to this page.
+    pub(crate) fn of(visit: &Visit, refusal: Refusal) -> Failure {
+        let comes_from_elsewhere = visit.comes_from_elsewhere();
+        Failure { refusal, place: visit.place().to_owned(), comes_from_elsewhere }
+    }
+
+    /// Creates the failure of a request to the page at a path.
+    pub(crate) fn at(place: &str, refusal: Refusal) -> Failure {
+        Failure { refusal, place: place.to_owned(), comes_from_elsewhere: false }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::at("/console", refusal)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let Failure { refusal, place, comes_from_elsewhere } = self;
+        if refusal.status != StatusCode::UNAUTHORIZED {
+            return error_page(&refusal).into_response();
+        }
+        // The browser sends the cookie once the page itself asks again.
+        if comes_from_elsewhere {
+            let again = html! {
+                (DOCTYPE)
+                html lang="en" { head { meta http-equiv="refresh" content="0"; title { "Flowcell" } } body {} }
+            };
+            return Html(again.into_string()).into_response();
+        }
+        Redirect::to(&format!("/console/login?next={}", escaped(&place))).into_response()
+    }
+}
+
+/// Returns a sentence about a refusal that says what to do, where the message of the API does not.
+fn advice(refusal: &Refusal) -> &'static str {
+    match refusal.status {
+        StatusCode::FORBIDDEN => "Log in with a token that has this scope, or ask its owner for it.",
+        StatusCode::NOT_FOUND => "It may have been removed, or the address may be wrong.",
+        StatusCode::CONFLICT => "The run has moved on meanwhile. Open its page again and look.",
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => "Try again in a moment.",
+        _ => "",
+    }
+}
+
+fn error_page(refusal: &Refusal) -> Page {
+    let title = match refusal.status {
+        StatusCode::FORBIDDEN => "Not allowed",
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::CONFLICT => "Too late",
+        status if status.is_server_error() => "The server failed",
+        _ => "Refused",
+    };
+    let main = html! {
+        p .notice .bad { (refusal.message) }
+        p { (advice(refusal)) }
+        p .faint { "Code " code { (refusal.code) } ", status " (refusal.status.as_u16()) ". "
+            a href="/console/manual/errors" { "The manual explains all codes" } "." }
+    };
+    Page { area: Some(Area::Home), ..Page::bare(refusal.status, title, main) }
+}
+
+/// Answers for an unknown path.
+pub(crate) async fn missing(visit: Visit) -> Failure {
+    let why = format!("the console has no page `{}`", visit.place());
+    Failure::of(&visit, Refusal::new(StatusCode::NOT_FOUND, "not_found", why))
+}

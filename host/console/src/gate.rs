@@ -1,0 +1,119 @@
+//! An open question or another wait of a run, and its answer.
+
+use axum::{
+    extract::Path,
+    response::{IntoResponse, Redirect, Response},
+};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use crate::{
+    form::exact,
+    frame::Failure,
+    parts::{block, command, glyph, list, quoted, size, text},
+    runs::run_path,
+    sent::Form,
+    visit::{Visit, escaped},
+};
+
+/// Maximum number of bytes of a prompt that a page shows.
+const MAX_PROMPT_BYTES: usize = 8 << 10;
+
+/// Shows one wait of a run, with a form for the answer if it is a question. `back` is the page that follows the answer.
+pub(crate) fn wait(run: &str, wait: &Value, back: &str) -> Markup {
+    let address = text(wait, "address");
+    let task = format!("{}/tasks/{}", run_path(run), escaped(address));
+    html! {
+        section .wait {
+            @match text(wait, "kind") {
+                "gate" => (question(run, wait, back)),
+                "more" => p { (wait["leftOut"].as_u64().unwrap_or(0)) " more waits are not shown: " code { "flowcell runs show " (quoted(run)) } },
+                kind => {
+                    h3 { (glyph("waiting")) " " a href=(task) { (address) } }
+                    @match kind {
+                        "event" => {
+                            p { "Waits for the event " code { (text(wait, "event")) } "." }
+                            (command(&format!("emit {} {} '{{}}'", quoted(run), quoted(text(wait, "event")))))
+                        }
+                        "message" => {
+                            p { "An agent waits for a message." }
+                            (command(&format!("send {} 'TEXT' --to {}", quoted(run), quoted(address))))
+                        }
+                        _ => {
+                            p { "Needs a decision: " (text(wait, "message")) }
+                            (command(&format!("runs resolve {} {} --repeat", quoted(run), quoted(address))))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn question(run: &str, wait: &Value, back: &str) -> Markup {
+    let address = text(wait, "address");
+    let whole = format!("/v1/runs/{}/gates/{}", escaped(run), escaped(address));
+    let answer = format!("/console/runs/{}/gates/{}", escaped(run), escaped(address));
+    let field = format!("answer-{run}-{address}");
+    let choices = list(wait, "choices");
+    let allows_text = wait["allowText"] == true || choices.is_empty();
+    html! {
+        h3 { (glyph("waiting")) " " a href={ (run_path(run)) "/tasks/" (escaped(address)) } { (address) } }
+        @if text(wait, "prompt").len() > MAX_PROMPT_BYTES {
+            (block(text(wait, "prompt"), MAX_PROMPT_BYTES, &whole))
+        } @else { p .prompt { (text(wait, "prompt")) } }
+        @if let Some(arguments) = wait.get("arguments") { (crate::parts::json(arguments, &whole)) }
+        @if let Some(bytes) = wait["argumentsBytes"].as_u64() {
+            p .cut { "The arguments have " (size(bytes)) ": " a href=(whole) { code { (whole) } } }
+        }
+        form .answer method="post" action=(answer) {
+            input type="hidden" name="back" value=(back);
+            @if let Some(digest) = wait["digest"].as_str() { input type="hidden" name="digest" value=(digest); }
+            @if let Some(attempt) = wait["attempt"].as_u64() { input type="hidden" name="attempt" value=(attempt); }
+            @if allows_text {
+                label for=(field) { "Answer" @if !choices.is_empty() { " in your words" } }
+                textarea #(field) name="text" rows="2" {}
+            }
+            div .buttons {
+                @for choice in choices { (button(choice)) }
+                @if allows_text { button name="choice" value="" { "Send the text" } }
+            }
+        }
+        (command(&format!("answer {} {} {}", quoted(run), quoted(address), quoted(choices.first().map_or("TEXT", value_of)))))
+    }
+}
+
+fn value_of(choice: &Value) -> &str {
+    choice.as_str().unwrap_or_else(|| text(choice, "value"))
+}
+
+fn button(choice: &Value) -> Markup {
+    let label = Some(text(choice, "label")).filter(|label| !label.is_empty()).unwrap_or_else(|| value_of(choice));
+    html! { button .primary name="choice" value=(exact(value_of(choice))) { (label) } }
+}
+
+/// Sends the answer of a form, for the very question that the page has shown.
+pub(crate) async fn answer(
+    visit: Visit,
+    Path((run, gate)): Path<(String, String)>,
+    form: Form,
+) -> Result<Response, Failure> {
+    let choice = form.text("choice").filter(|choice| !choice.is_empty());
+    let written = form.text("text").unwrap_or_default();
+    let answer = match choice {
+        Some(choice) if written.is_empty() => json!(choice),
+        Some(choice) => json!({ "content": written, "choice": choice }),
+        None => json!(written),
+    };
+    let mut body = json!({ "answer": answer });
+    if let Some(digest) = form.text("digest") {
+        body["digest"] = digest.into();
+    }
+    if let Some(attempt) = form.text("attempt").and_then(|attempt| attempt.parse::<u32>().ok()) {
+        body["attempt"] = attempt.into();
+    }
+    let path = format!("/v1/runs/{}/gates/{}/reply", escaped(&run), escaped(&gate));
+    visit.post(&path, &body).await.map_err(|refusal| Failure::of(&visit, refusal))?;
+    let back = form.text("back").filter(|back| *back == "/console/inbox").map(str::to_owned);
+    Ok(Redirect::to(&back.unwrap_or_else(|| run_path(&run))).into_response())
+}

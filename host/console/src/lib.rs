@@ -1,0 +1,106 @@
+//! The console: the pages of Flowcell for a browser, under `/console`.
+//!
+//! A page shows the answers of routes under `/v1`, which it asks through [`Api`] with the token of its browser. So scopes,
+//! tenants and limits are those of the API. Pages are rendered here; the scripts only refresh, move and log in.
+//!
+//! | module | content |
+//! |---|---|
+//! | visit, sent | one request of a browser, and the forms that it sends |
+//! | frame | the frame of all pages, the pages of errors, and the headers of all answers |
+//! | parts | states, times, texts and other parts of pages |
+//! | assets | style sheet and scripts, compiled into the program |
+//! | login, home, runs, run, inbox, flows, catalog, operate, manual | the pages |
+//! | gate, picture, form | an open question, the picture of a flow, the form of an input |
+
+mod assets;
+mod catalog;
+mod flows;
+mod form;
+mod frame;
+mod gate;
+mod home;
+mod inbox;
+mod login;
+mod manual;
+mod operate;
+mod parts;
+mod picture;
+mod run;
+mod runs;
+mod sent;
+mod visit;
+
+use axum::{
+    Router, middleware,
+    routing::{MethodRouter, get, post},
+};
+use flowcell_server::api::Api;
+
+pub use frame::HEADERS;
+pub use sent::MAX_FORM_BYTES;
+
+/// A route of the console.
+pub struct Route {
+    /// `GET` or `POST`.
+    pub method: &'static str,
+    /// The path, with its parameters as `{name}`.
+    pub path: &'static str,
+    /// True if the route needs no login.
+    pub open: bool,
+    handler: fn() -> MethodRouter<Api>,
+}
+
+macro_rules! routes {
+    ($($method:ident $path:literal $handler:expr, $open:literal;)*) => {
+        /// Every route of the console.
+        pub const ROUTES: &[Route] = &[$(Route {
+            method: routes!(@name $method),
+            path: $path,
+            open: $open,
+            handler: || $method($handler),
+        },)*];
+    };
+    (@name get) => { "GET" };
+    (@name post) => { "POST" };
+}
+
+routes! {
+    get "/console" home::show, false;
+    get "/console/login" login::show, true;
+    post "/console/login" login::log_in, true;
+    post "/console/logout" login::log_out, true;
+    get "/console/assets/{version}/{name}" assets::show, true;
+    get "/console/runs" runs::list, false;
+    get "/console/runs/{id}" run::graph, false;
+    get "/console/runs/{id}/list" run::tasks, false;
+    get "/console/runs/{id}/events" run::events, false;
+    get "/console/runs/{id}/logs" run::logs, false;
+    get "/console/runs/{id}/raw" run::raw, false;
+    get "/console/runs/{id}/tasks/{task}" run::task, false;
+    post "/console/runs/{id}/cancel" run::cancel, false;
+    post "/console/runs/{id}/resume" run::resume, false;
+    post "/console/runs/{id}/retry" run::retry, false;
+    post "/console/runs/{id}/gates/{gate}" gate::answer, false;
+    get "/console/inbox" inbox::show, false;
+    get "/console/flows" flows::list, false;
+    get "/console/flows/{name}" flows::show, false;
+    get "/console/flows/{name}/start" flows::form, false;
+    post "/console/flows/{name}/start" flows::start, false;
+    get "/console/catalog" catalog::list, false;
+    get "/console/catalog/{type}" catalog::show, false;
+    get "/console/triggers" operate::triggers, false;
+    get "/console/files" operate::files, false;
+    get "/console/usage" operate::usage, false;
+    get "/console/secrets" operate::secrets, false;
+    post "/console/secrets" operate::set_secret, false;
+    post "/console/secrets/{name}/remove" operate::remove_secret, false;
+    get "/console/manual" manual::list, true;
+    get "/console/manual/{topic}" manual::show, true;
+    get "/console/{*rest}" frame::missing, true;
+}
+
+/// Returns the routes of the console.
+pub fn router(api: Api) -> Router {
+    let routes = ROUTES.iter().fold(Router::new(), |router, route| router.route(route.path, (route.handler)()));
+    routes.layer(middleware::from_fn(frame::protect)).with_state(api)
+}

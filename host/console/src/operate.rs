@@ -1,0 +1,216 @@
+//! The triggers, files, usage and secrets of the tenant.
+
+use axum::{
+    extract::Path,
+    http::{Method, StatusCode},
+    response::{IntoResponse, Redirect, Response},
+};
+use flowcell_server::api::Refusal;
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use crate::{
+    frame::{Area, Failure, Page},
+    parts::{command, duration, empty, list, size, text, time},
+    sent::Form,
+    visit::{Visit, escaped},
+};
+
+/// Maximum number of rows in a list.
+const MAX_ROWS: usize = 100;
+
+/// Reads a list, and shows its rows or the way to a first one.
+async fn rows(visit: &Visit, path: &str, key: &str) -> Result<(Vec<Value>, Markup), Failure> {
+    let answer = visit.get(path).await.map_err(|refusal| Failure::of(visit, refusal))?;
+    let all = list(&answer, key);
+    let more = all.len() > MAX_ROWS || answer["next"].is_string();
+    let note = html! { @if more { p .cut { "Only the first " (all.len().min(MAX_ROWS)) " are shown: " a href=(path) { code { (path) } } } } };
+    Ok((all.iter().take(MAX_ROWS).cloned().collect(), note))
+}
+
+/// Shows the triggers with the times when they are due.
+pub(crate) async fn triggers(visit: Visit) -> Result<Page, Failure> {
+    let (rows, note) = rows(&visit, "/v1/triggers", "triggers").await?;
+    let main = html! {
+        @if rows.is_empty() {
+            (empty("No flow has a trigger.", html! {
+                p { "A trigger starts a flow at a time, after a run, or by a post. Add one to the text of a flow:" }
+                pre tabindex="0" { "flow:\n  triggers:\n    - { id: nightly, cron: \"0 3 * * *\" }" }
+                p { a href="/console/manual/trigger" { "All triggers" } }
+            }))
+        } @else {
+            div .wide tabindex="0" role="region" aria-label="Triggers" {
+                table .rows {
+                    caption .hidden { "Triggers" }
+                    thead { tr { th { "Trigger" } th { "Flow" } th { "Kind" } th { "Next due" } th { "Enabled" } } }
+                    tbody {
+                        @for row in &rows {
+                            tr {
+                                td .id { (text(row, "id")) }
+                                td { a href={ "/console/flows/" (escaped(text(row, "flow"))) } { (text(row, "flow")) } }
+                                td { (kind(row)) }
+                                td { @if let Some(next) = row["next"].as_str() { time datetime=(next) { (next) } } @else { span .faint { "not by time" } } }
+                                td {
+                                    @if row["enabled"] == false { "no" } @else { "yes" }
+                                    @for problem in list(row, "problems") { p .bad { (problem.as_str().unwrap_or_default()) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        (note)
+        (command("trigger list"))
+    };
+    Ok(Page::new(&visit, Area::Triggers, "Triggers", main))
+}
+
+fn kind(trigger: &Value) -> Markup {
+    html! {
+        @if let Some(cron) = trigger["cron"].as_str() { "cron " code { (cron) } }
+        @else if !trigger["webhook"].is_null() { "webhook" }
+        @else if !trigger["event"].is_null() { "after a run" }
+        @else { (text(trigger, "kind")) }
+    }
+}
+
+/// Shows the files of the tenant.
+pub(crate) async fn files(visit: Visit) -> Result<Page, Failure> {
+    let (rows, note) = rows(&visit, "/v1/files", "files").await?;
+    let main = html! {
+        @if rows.is_empty() {
+            (empty("No file is stored.", html! {
+                p { "Flows take files as input. Store one:" }
+                pre tabindex="0" { "flowcell files put report.pdf" }
+            }))
+        } @else {
+            div .wide tabindex="0" role="region" aria-label="Files" {
+                table .rows {
+                    caption .hidden { "Files, by name" }
+                    thead { tr { th { "Name" } th { "Type" } th .number { "Size" } th { "Stored" } } }
+                    tbody {
+                        @for row in &rows {
+                            tr {
+                                td { a .id href={ "/v1/files/" (escaped(text(row, "fileId"))) "/content" } { (text(row, "name")) } }
+                                td { (text(row, "mime")) }
+                                td .number { (size(row["size"].as_u64().unwrap_or(0))) }
+                                td { (time(&row["created"])) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        (note)
+        (command("files list"))
+    };
+    Ok(Page::new(&visit, Area::Files, "Files", main))
+}
+
+/// Shows the usage of the day against the limits of the policy.
+pub(crate) async fn usage(visit: Visit) -> Result<Page, Failure> {
+    let used = visit.get("/v1/usage").await.map_err(|refusal| Failure::of(&visit, refusal))?;
+    let limits = &used["perDay"];
+    let whole = |value: &Value| value.as_f64().unwrap_or(0.0) as u64;
+    let usd = |value: &Value| format!("{:.2} USD", value.as_f64().unwrap_or(0.0));
+    let mib = |value: &Value| size(whole(value).saturating_mul(1 << 20));
+    let table = [
+        (
+            "Computing time",
+            duration(whole(&used["computeMs"])),
+            &limits["computeMs"],
+            duration(whole(&limits["computeMs"])),
+        ),
+        ("Events", whole(&used["events"]).to_string(), &limits["events"], whole(&limits["events"]).to_string()),
+        ("Written", size(whole(&used["writtenBytes"])), &limits["writtenMib"], mib(&limits["writtenMib"])),
+        ("Models", usd(&used["modelUsd"]), &limits["modelUsd"], usd(&limits["modelUsd"])),
+    ];
+    let main = html! {
+        div .wide tabindex="0" role="region" aria-label="Usage" {
+            table .rows {
+                caption .hidden { "Usage of today (UTC)" }
+                thead { tr { th { "Today (UTC)" } th .number { "Used" } th .number { "Limit" } } }
+                tbody {
+                    @for (name, used, limit, shown) in &table {
+                        tr { td { (name) } td .number { (used) } td .number { @if limit.is_null() { "none" } @else { (shown) } } }
+                    }
+                }
+            }
+        }
+        p .faint { "The last two seconds may be missing. A server without tenants counts nothing." }
+    };
+    Ok(Page::new(&visit, Area::Usage, "Usage", main))
+}
+
+/// Shows the names of the secrets, and a form to set one.
+pub(crate) async fn secrets(visit: Visit) -> Result<Page, Failure> {
+    let (rows, note) = rows(&visit, "/v1/secrets", "secrets").await?;
+    let main = html! {
+        p .faint { "Flows can send secrets, and nothing shows their values: neither a page nor the API." }
+        @if rows.is_empty() { (empty("No secret is set.", html! { p { "Set one below, or in a terminal." } })) } @else {
+            div .wide tabindex="0" role="region" aria-label="Secrets" {
+                table .rows {
+                    caption .hidden { "Secrets, by name" }
+                    thead { tr { th { "Name" } th { "For" } th { "Set" } th { span .hidden { "Remove" } } } }
+                    tbody {
+                        @for row in &rows {
+                            @let name = text(row, "name");
+                            tr {
+                                td .id { (name) }
+                                td { @for origin in list(row, "for") { code { (origin.as_str().unwrap_or_default()) } " " } }
+                                td { (time(&row["updated"])) }
+                                td {
+                                    details .control { summary { "Remove…" }
+                                        form method="post" action={ "/console/secrets/" (escaped(name)) "/remove" } {
+                                            p { "Calls that need it fail from now on." }
+                                            button aria-label={ "Remove " (name) } { "Remove" }
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        (note)
+        section {
+            h2 { "Set a secret" }
+            form method="post" action="/console/secrets" {
+                div .field { label for="name" { "Name" } input #name name="name" required autocomplete="off" spellcheck="false"; }
+                div .field { label for="value" { "Value" } input #value name="value" type="password" required autocomplete="new-password";
+                    p .hint { "8 bytes to 64 KiB. It is stored encrypted, and replaces an earlier value." } }
+                div .field { label for="for" { "For" } textarea #for name="for" rows="2" placeholder="https://api.example.com" spellcheck="false" {}
+                    p .hint { "The servers that may receive it, one a line." } }
+                button .primary { "Set" }
+            }
+        }
+        (command("secret set NAME --for https://api.example.com"))
+    };
+    Ok(Page::new(&visit, Area::Secrets, "Secrets", main))
+}
+
+/// Sets a secret.
+pub(crate) async fn set_secret(visit: Visit, form: Form) -> Result<Response, Failure> {
+    let name = form.text("name").unwrap_or_default().trim();
+    if name.is_empty() {
+        visit.get("/v1/secrets").await.map_err(|refusal| Failure::of(&visit, refusal))?;
+        let why = "the secret was not set, because it has no name";
+        return Err(Failure::of(&visit, Refusal::new(StatusCode::BAD_REQUEST, "bad_request", why)));
+    }
+    let origins: Vec<_> =
+        form.text("for").unwrap_or_default().lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let body = json!({ "value": form.text("value").unwrap_or_default(), "for": origins });
+    let path = format!("/v1/secrets/{}", escaped(name));
+    let set = visit.call(Method::PUT, &path, Some(&body)).await;
+    set.map_err(|refusal| Failure::of(&visit, refusal))?;
+    Ok(Redirect::to("/console/secrets").into_response())
+}
+
+/// Removes a secret.
+pub(crate) async fn remove_secret(visit: Visit, Path(name): Path<String>, _: Form) -> Result<Response, Failure> {
+    let removed = visit.call(Method::DELETE, &format!("/v1/secrets/{}", escaped(&name)), None).await;
+    removed.map_err(|refusal| Failure::of(&visit, refusal))?;
+    Ok(Redirect::to("/console/secrets").into_response())
+}

@@ -1,0 +1,163 @@
+//! The list of runs, with its filters in the address.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use crate::{
+    frame::{Area, Failure, Page},
+    parts::{count, duration, empty, list as items, quoted, state, text, time},
+    visit::{Visit, escaped},
+};
+
+/// The states by which the list can be filtered.
+const STATES: [&str; 6] = ["running", "parked", "needs_attention", "failed", "succeeded", "cancelled"];
+/// The filters that the API takes as they are.
+const FILTERS: [&str; 5] = ["status", "flow", "text", "labels", "cursor"];
+
+/// Returns the path of a run's page.
+pub(crate) fn run_path(run: &str) -> String {
+    format!("/console/runs/{}", escaped(run))
+}
+
+/// Returns a query with the given members, without empty ones.
+fn query(members: &[(&str, &str)]) -> String {
+    let given = members.iter().filter(|(_, value)| !value.is_empty());
+    let query: Vec<_> = given.map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+    if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) }
+}
+
+/// Shows a page of the runs.
+pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
+    let asked = FILTERS.map(|name| (name, visit.query(name).unwrap_or_default()));
+    let of = |name: &str| asked.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str());
+    let members = asked.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let path = format!("/v1/runs{}", query(&members));
+    let page = visit.get(&path).await.map_err(|refusal| Failure::of(&visit, refusal))?;
+    let without = |left_out: &[&str]| {
+        members.into_iter().filter(|(name, _)| !left_out.contains(name)).collect::<Vec<(&str, &str)>>()
+    };
+    let counted = [without(&["status", "cursor"]), vec![("countBy", "status"), ("limit", "1")]].concat();
+    let counted = visit.get(&format!("/v1/runs{}", query(&counted))).await;
+    let counted = counted.map_err(|refusal| Failure::of(&visit, refusal))?;
+    let with_state = |state: &str| query(&[without(&["status", "cursor"]), vec![("status", state)]].concat());
+    let runs = items(&page, "runs");
+    let is_filtered = members.iter().any(|(_, value)| !value.is_empty());
+    let main = html! {
+        nav .tabs aria-label="States" {
+            a href={ "/console/runs" (with_state("")) } aria-current=[of("status").is_empty().then_some("true")] { "All" }
+            @for each in STATES {
+                a href={ "/console/runs" (with_state(each)) } aria-current=[(of("status") == each).then_some("true")] {
+                    (each.replace('_', " ")) " " span .faint { (number(&counted, each)) }
+                }
+            }
+        }
+        form .filters method="get" action="/console/runs" role="search" {
+            @if !of("status").is_empty() { input type="hidden" name="status" value=(of("status")); }
+            label { "Flow" input name="flow" value=(of("flow")) autocomplete="off" spellcheck="false"; }
+            label { "Words of the error" input name="text" type="search" value=(of("text")); }
+            label { "Labels" input name="labels" value=(of("labels")) placeholder="team=billing" autocomplete="off"; }
+            button { "Filter" }
+            @if is_filtered { a href="/console/runs" { "Show all" } }
+        }
+        @if counted["more"] == true { p .faint { "The counts are of the latest 10,000 runs." } }
+        @if runs.is_empty() { (no_runs(&visit, is_filtered)) } @else { (table(runs, "run", "Runs, newest first")) }
+        nav .pages aria-label="Pages" {
+            @if !of("cursor").is_empty() { a rel="first" href={ "/console/runs" (query(&without(&["cursor"]))) } { "Newest" } }
+            @if let Some(next) = page["next"].as_str() {
+                a rel="next" href={ "/console/runs" (query(&[without(&["cursor"]), vec![("cursor", next)]].concat())) } { "Older" }
+            }
+        }
+    };
+    Ok(Page::new(&visit, Area::Runs, "Runs", main).live("poll"))
+}
+
+fn number(counted: &Value, state: &str) -> u64 {
+    let mut counts = items(counted, "counts").iter();
+    counts.find(|count| count["value"] == state).and_then(|count| count["runs"].as_u64()).unwrap_or(0)
+}
+
+/// Says how to get a first run, or that the filters select none.
+pub(crate) fn no_runs(visit: &Visit, is_filtered: bool) -> Markup {
+    if is_filtered {
+        return empty("No run fits these filters.", html! { p { a href="/console/runs" { "Show all runs" } } });
+    }
+    let how = html! {
+        p { "Start a " a href="/console/flows" { "stored flow" } " from its page, or send one to this server:" }
+        pre tabindex="0" {
+            "curl " (visit.origin()) "/v1/runs --json '{\"flow\": \"NAME\", \"input\": {}}'\n"
+            "flowcell flows run NAME"
+        }
+    };
+    empty("No run yet.", how)
+}
+
+/// Returns whether a run has ended.
+pub(crate) fn has_ended(run: &Value) -> bool {
+    ["succeeded", "failed", "cancelled"].contains(&text(run, "status"))
+}
+
+/// Returns the time that an ended run took.
+pub(crate) fn took(run: &Value) -> Option<String> {
+    let (created, updated) = (run["created"].as_u64()?, run["updated"].as_u64()?);
+    has_ended(run).then(|| duration(updated.saturating_sub(created)))
+}
+
+/// Says in a few words why a run waits, or which error ended it.
+fn remark(run: &Value) -> Markup {
+    let waits = &run["waitsFor"];
+    let (reason, task) = (text(waits, "reason").replace('_', " "), text(waits, "task"));
+    html! {
+        @if let Some(code) = run["errorCode"].as_str() {
+            code { (code) } @if let Some(node) = run["failedNode"].as_str() { " at " code { (node) } }
+        } @else if !reason.is_empty() {
+            (reason) @if !task.is_empty() { " at " code { (task) } }
+            @if let Some(others) = waits["others"].as_u64().filter(|others| *others > 0) { " and " (count(others, "more wait")) }
+        } @else if run["reason"] == "quota_exceeded" {
+            "a quota is used up until " (time(&run["pausedUntil"]))
+        } @else if run["due"].is_u64() {
+            "goes on " (time(&run["due"]))
+        }
+    }
+}
+
+/// Shows runs as a table. `name` distinguishes the tables of a page.
+pub(crate) fn table(runs: &[Value], name: &str, caption: &str) -> Markup {
+    html! {
+        div .wide tabindex="0" role="region" aria-label=(caption) {
+            table .rows data-list=(name) {
+                caption .hidden { (caption) }
+                thead { tr { th { "Run" } th { "State" } th { "Flow" } th { "Began" } th .number { "Took" } th { "Remarks" } } }
+                tbody {
+                    @for run in runs {
+                        tr #{ (name) "-" (text(run, "runId")) } data-live {
+                            td { a .id href=(run_path(text(run, "runId"))) { (text(run, "runId")) } }
+                            td { (state(text(run, "status"))) }
+                            td { a href={ "/console/flows/" (escaped(text(run, "flow"))) } { (text(run, "flow")) }
+                                @if let Some(version) = run["version"].as_u64() { span .faint { " v" (version) } } }
+                            td { (time(&run["created"])) }
+                            td .number { (took(run).unwrap_or_default()) }
+                            td { (remark(run)) (labels(run)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Shows the labels of a run.
+pub(crate) fn labels(run: &Value) -> Markup {
+    html! {
+        @if let Some(labels) = run["labels"].as_object() {
+            @for (name, value) in labels {
+                @let label = format!("{name}={}", value.as_str().unwrap_or_default());
+                " " a .label href={ "/console/runs?labels=" (escaped(&label)) } { (label) }
+            }
+        }
+    }
+}
+
+/// Returns the arguments of `flowcell runs` for a run.
+pub(crate) fn on_run(verb: &str, run: &str) -> String {
+    format!("runs {verb} {}", quoted(run))
+}

@@ -1,0 +1,78 @@
+//! One request of a browser.
+
+use std::convert::Infallible;
+
+use axum::{
+    extract::FromRequestParts,
+    http::{Method, header, request::Parts},
+};
+use flowcell_server::api::{Answer, Api, Refusal};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use url::form_urlencoded;
+
+/// The characters that a segment of a path escapes.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Escapes a text as a segment of a path, or as a value of a query.
+pub(crate) fn escaped(text: &str) -> String {
+    utf8_percent_encode(text, ESCAPED).to_string()
+}
+
+/// A request of a browser.
+pub(crate) struct Visit {
+    api: Api,
+    parts: Parts,
+}
+
+impl Visit {
+    /// Reads from the API.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Refusal> {
+        self.api.get(&self.parts, path).await
+    }
+
+    /// Sends a change to the API.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Answer, Refusal> {
+        self.call(Method::POST, path, Some(body)).await
+    }
+
+    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Refusal> {
+        self.api.call(&self.parts, method, path, body).await
+    }
+
+    /// Returns the path and the query of the page.
+    pub(crate) fn place(&self) -> &str {
+        self.parts.uri.path_and_query().map_or("/console", |place| place.as_str())
+    }
+
+    /// Returns the last value of a member of the query. An empty one counts as missing.
+    pub(crate) fn query(&self, name: &str) -> Option<String> {
+        let pairs = form_urlencoded::parse(self.parts.uri.query().unwrap_or_default().as_bytes());
+        pairs.filter(|(key, _)| key == name).last().map(|(_, value)| value.into_owned()).filter(|text| !text.is_empty())
+    }
+
+    /// Returns whether the browser has sent a cookie, so that it can log out.
+    pub(crate) fn has_cookie(&self) -> bool {
+        self.parts.headers.contains_key(header::COOKIE)
+    }
+
+    /// Returns whether a link of another site has opened the page. The browser then sends no cookie of a login.
+    pub(crate) fn comes_from_elsewhere(&self) -> bool {
+        let site = self.parts.headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
+        site.is_some_and(|site| ["cross-site", "same-site"].contains(&site))
+    }
+
+    /// Returns the address of this server as the browser knows it, for examples.
+    pub(crate) fn origin(&self) -> String {
+        let host = self.parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        format!("http://{}", host.unwrap_or("127.0.0.1:7171"))
+    }
+}
+
+impl FromRequestParts<Api> for Visit {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Visit, Infallible> {
+        Ok(Visit { api: api.clone(), parts: parts.clone() })
+    }
+}

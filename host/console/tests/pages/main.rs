@@ -1,0 +1,76 @@
+//! Tests of the console over real connections: its access, its safety against hostile content, and the size of its pages.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(unix)]
+
+#[allow(dead_code, reason = "the server's tests use the rest")]
+#[path = "../../../server/tests/http/client.rs"]
+mod client;
+
+mod access;
+mod content;
+
+use std::{path::Path, sync::Arc};
+
+use client::{Answer, Served, ask};
+use flowcell_platform::{
+    Host,
+    tenants::{Tenants, login},
+};
+use flowcell_server::{
+    Limits,
+    identity::{Identify, Local},
+};
+use serde_json::Value;
+
+/// The header with which a browser says that a page of this server sends the request.
+const OWN: (&str, &str) = ("Sec-Fetch-Site", "same-origin");
+/// The media type of forms.
+const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
+
+/// Starts a server with the console.
+fn served(identity: impl FnOnce(&Host) -> Arc<dyn Identify>) -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    let host = Host::builder().cache_dir(cache).instances(16).state_dir(folder.path()).build().unwrap();
+    let identity = identity(&host);
+    Served::with_pages(Some(flowcell_console::router), &[], host, folder, identity, Limits::default())
+}
+
+/// Starts a server with the console and without tenants.
+fn local() -> Served {
+    served(|_| Arc::new(Local))
+}
+
+/// Starts a server with the console and the tenants `a` and `b`.
+fn with_tenants() -> Served {
+    served(|host| {
+        let tenants = Tenants::of(host);
+        ["a", "b"].into_iter().for_each(|name| tenants.create(name).unwrap());
+        Arc::new(tenants)
+    })
+}
+
+/// Logs in with a form of the console, and returns the cookie.
+fn cookie(served: &Served, proof: &str) -> String {
+    let answer = post(served, "/console/login", &[OWN], &format!("proof={proof}"));
+    assert_eq!((answer.status, answer.header("location")), (303, Some("/console")), "{answer:?}");
+    answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+}
+
+/// Logs in as a tenant with these scopes.
+fn cookie_of(served: &Served, tenant: &str, scopes: &[&str]) -> String {
+    let scopes: Vec<_> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+    cookie(served, &login::create_code(&Tenants::of(&served.host()), tenant, &scopes).unwrap())
+}
+
+/// Sends a form.
+fn post(served: &Served, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    ask(served.address, "POST", path, &[headers, &[FORM]].concat(), body)
+}
+
+/// Stores a flow without tenants.
+fn store(served: &Served, flow: &Value) {
+    let stored = served.post("/v1/flows", &serde_json::json!({ "flow": flow }));
+    assert_eq!(stored.status, 201, "{stored:?}");
+}
