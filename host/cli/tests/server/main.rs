@@ -21,6 +21,7 @@ mod servers;
 mod stream;
 
 mod config;
+mod console;
 mod hostile;
 mod incidents;
 mod process;

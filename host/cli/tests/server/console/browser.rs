@@ -1,0 +1,138 @@
+//! A browser that tests steer over WebDriver: Chromium, by chromedriver, over plain HTTP.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    panic::AssertUnwindSafe,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::client::ask;
+
+/// The longest wait for a condition of a page.
+const MAX_WAIT: Duration = Duration::from_secs(20);
+/// The member of an element in WebDriver.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// A browser, until the value is dropped.
+pub(super) struct Browser {
+    driver: Child,
+    address: SocketAddr,
+    session: String,
+}
+
+impl Browser {
+    pub(super) fn start() -> Browser {
+        let mut driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let port = lines.find_map(|line| line.split_once("successfully on port ").map(|(_, port)| port.to_owned()));
+        let port: u16 = port.unwrap().trim_end_matches('.').parse().unwrap();
+        // Read the later output, so that the driver does not block.
+        std::thread::spawn(move || lines.count());
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut browser = Browser { driver, address, session: String::new() };
+        let arguments =
+            ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"];
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": { "args": arguments },
+            "goog:loggingPrefs": { "browser": "ALL" },
+        } } });
+        let opened = browser.send("POST", "/session", &wanted);
+        browser.session = format!("/session/{}", opened["sessionId"].as_str().unwrap());
+        browser
+    }
+
+    fn send(&self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if method == "GET" { String::new() } else { body.to_string() };
+        let answer = ask(self.address, method, &format!("{}{path}", self.session), &[], &body);
+        let value = answer.json()["value"].clone();
+        assert_eq!(answer.status, 200, "{method} {path}: {value}");
+        value
+    }
+
+    /// Opens a page, and waits until it is loaded.
+    pub(super) fn open(&self, url: &str) {
+        self.send("POST", "/url", &json!({ "url": url }));
+    }
+
+    /// Runs a script in the page.
+    pub(super) fn execute(&self, script: &str, arguments: &Value) -> Value {
+        self.send("POST", "/execute/sync", &json!({ "script": script, "args": arguments }))
+    }
+
+    /// Waits until an expression is true in the page. The page looks at it at each change, and a page that is left is asked
+    /// again.
+    pub(super) fn wait_until(&self, expression: &str) {
+        let script = format!(
+            "const done = arguments[0]; \
+             const check = () => {{ try {{ return Boolean({expression}) }} catch {{ return false }} }}; \
+             if (check()) return done(true); \
+             const seen = new MutationObserver(() => check() && done(true)); \
+             seen.observe(document, {{ subtree: true, childList: true, characterData: true, attributes: true }}); \
+             setTimeout(() => done(check()), 2000);"
+        );
+        let until = Instant::now() + MAX_WAIT;
+        while Instant::now() < until {
+            // The answer is an error if another page is loaded meanwhile.
+            let asked = json!({ "script": script, "args": [] }).to_string();
+            let path = format!("{}/execute/async", self.session);
+            if ask(self.address, "POST", &path, &[], &asked).json()["value"] == true {
+                return;
+            }
+        }
+        let page = self.execute("return document.title + ' ' + location + ' ' + document.body.innerText", &json!([]));
+        panic!("it is never true that {expression}: {page}; {:?}", self.errors());
+    }
+
+    fn element(&self, selector: &str) -> String {
+        let found = self.send("POST", "/element", &json!({ "using": "css selector", "value": selector }));
+        found[ELEMENT].as_str().unwrap().to_owned()
+    }
+
+    /// Clicks on the first element of a selector.
+    pub(super) fn click(&self, selector: &str) {
+        let element = self.element(selector);
+        self.send("POST", &format!("/element/{element}/click"), &json!({}));
+    }
+
+    /// Writes into a field.
+    pub(super) fn write(&self, selector: &str, text: &str) {
+        let element = self.element(selector);
+        self.send("POST", &format!("/element/{element}/value"), &json!({ "text": text }));
+    }
+
+    /// Presses keys, one after another, wherever the focus is.
+    pub(super) fn keys(&self, keys: &str) {
+        let presses =
+            keys.chars().flat_map(|key| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key })));
+        let actions = json!([{ "type": "key", "id": "keyboard", "actions": presses.collect::<Vec<_>>() }]);
+        self.send("POST", "/actions", &json!({ "actions": actions }));
+    }
+
+    /// Changes the width of the window, with a page of this width.
+    pub(super) fn resize(&self, width: u32) {
+        let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        let command = json!({ "cmd": "Emulation.setDeviceMetricsOverride", "params": metrics });
+        self.send("POST", "/goog/cdp/execute", &command);
+    }
+
+    /// Returns the errors that pages have reported, such as violations of their policy.
+    pub(super) fn errors(&self) -> Vec<String> {
+        let entries = self.send("POST", "/se/log", &json!({ "type": "browser" }));
+        let severe = entries.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE");
+        severe.map(|entry| entry["message"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The browser may have broken, and the test may be failing.
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| self.send("DELETE", "", &json!({}))));
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
