@@ -79,8 +79,8 @@ pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page,
     if let Some(version) = version {
         asked["version"] = version.into();
     }
-    let drawing = visit.post("/pages/graph", &asked).await.map(|answer| answer.body);
-    let about = visit.post("/pages/inspect", &asked).await.map(|answer| answer.body).unwrap_or_default();
+    let drawing = visit.post("/v1/graph", &asked).await.map(|answer| answer.body);
+    let about = visit.post("/v1/inspect", &asked).await.map(|answer| answer.body).unwrap_or_default();
     // A token may lack the scope for runs; the page then has none.
     let runs = visit.get(&format!("/v1/runs?limit=8&flow={}", escaped(&name))).await.ok();
     let shown_version = flow["version"].as_u64().unwrap_or(0);
@@ -132,7 +132,7 @@ impl Startable {
         if let Some(version) = version {
             asked["version"] = Value::from(version);
         }
-        let about = visit.post("/pages/inspect", &asked).await.map_err(|refusal| Failure::of(visit, refusal))?;
+        let about = visit.post("/v1/inspect", &asked).await.map_err(|refusal| Failure::of(visit, refusal))?;
         Ok(Startable { name, version, about: about.body })
     }
 

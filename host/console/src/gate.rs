@@ -22,14 +22,18 @@ const MAX_PROMPT_BYTES: usize = 8 << 10;
 /// Shows one wait of a run, with a form for the answer if it is a question. `back` is the page that follows the answer.
 pub(crate) fn wait(run: &str, wait: &Value, back: &str) -> Markup {
     let address = text(wait, "address");
-    let task = format!("{}/tasks/{}", run_path(run), escaped(address));
+    // Without an address the whole run waits.
+    let (place, shown) = match address {
+        "" => (run_path(run), run),
+        address => (format!("{}/tasks/{}", run_path(run), escaped(address)), address),
+    };
     html! {
         section .wait {
             @match text(wait, "kind") {
-                "gate" => (question(run, wait, back)),
+                "gate" | "approval" => (question(run, wait, back)),
                 "more" => p { (wait["leftOut"].as_u64().unwrap_or(0)) " more waits are not shown: " code { "flowcell runs show " (quoted(run)) } },
                 kind => {
-                    h3 { (glyph("waiting")) " " a href=(task) { (address) } }
+                    h3 { (glyph("waiting")) " " a href=(place) { (shown) } }
                     @match kind {
                         "event" => {
                             p { "Waits for the event " code { (text(wait, "event")) } "." }
@@ -41,7 +45,8 @@ pub(crate) fn wait(run: &str, wait: &Value, back: &str) -> Markup {
                         }
                         _ => {
                             p { "Needs a decision: " (text(wait, "message")) }
-                            (command(&format!("runs resolve {} {} --repeat", quoted(run), quoted(address))))
+                            @if address.is_empty() { (command(&format!("runs resume {}", quoted(run)))) }
+                            @else { (command(&format!("runs resolve {} {} --repeat", quoted(run), quoted(address)))) }
                         }
                     }
                 }
@@ -66,7 +71,9 @@ fn question(run: &str, wait: &Value, back: &str) -> Markup {
         @if let Some(bytes) = wait["argumentsBytes"].as_u64() {
             p .cut { "The arguments have " (size(bytes)) ": " a href=(whole) { code { (whole) } } }
         }
-        form .answer method="post" action=(answer) {
+        @if wait["mayDecide"] == false {
+            p .notice { "Your token lacks the scope " code { "gate:decide" } ", so it cannot answer this question." }
+        } @else { form .answer method="post" action=(answer) {
             input type="hidden" name="back" value=(back);
             @if let Some(digest) = wait["digest"].as_str() { input type="hidden" name="digest" value=(digest); }
             @if let Some(attempt) = wait["attempt"].as_u64() { input type="hidden" name="attempt" value=(attempt); }
@@ -78,7 +85,7 @@ fn question(run: &str, wait: &Value, back: &str) -> Markup {
                 @for choice in choices { (button(choice)) }
                 @if allows_text { button name="choice" value="" { "Send the text" } }
             }
-        }
+        } }
         (command(&format!("answer {} {} {}", quoted(run), quoted(address), quoted(choices.first().map_or("TEXT", value_of)))))
     }
 }

@@ -16,7 +16,7 @@ const MAX_RUNS: usize = 5;
 /// Shows the home page.
 pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
     let fails = |refusal| Failure::of(&visit, refusal);
-    let waiting = inbox::read(&visit, MAX_RUNS).await?;
+    let waiting = inbox::read(&visit).await?;
     let last = visit.get("/v1/runs?limit=8").await.map_err(fails)?;
     let failed = visit.get(&format!("/v1/runs?limit={MAX_RUNS}&status=failed")).await.map_err(fails)?;
     // A token may lack the scope for flows; then the page has nothing to say about them.
@@ -27,7 +27,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
         @if has_no_flow { (first_flow()) }
         section #waiting data-live {
             h2 { (inbox::headline(&waiting)) }
-            @for each in &waiting.runs { (inbox::card(each, "/console/inbox")) }
+            @for each in waiting.runs.iter().take(MAX_RUNS) { (inbox::card(each, "/console/inbox")) }
             @if waiting.runs.is_empty() { p .faint { "Questions and blocked tasks of all runs appear here." } }
             @else { p { a href="/console/inbox" { "Open the inbox" } } }
         }

@@ -6,57 +6,37 @@ use serde_json::Value;
 use crate::{
     frame::{Area, Failure, Page},
     gate::wait,
-    parts::{count, empty, list, state, text, time},
+    parts::{count, empty, list, text, time},
     runs::run_path,
-    visit::{Visit, escaped},
+    visit::Visit,
 };
 
-/// Maximum number of runs whose waits a page reads.
-const MAX_RUNS: usize = 20;
+/// Maximum number of waits of a page.
+const MAX_WAITS: usize = 50;
 
-/// A run with its waits.
+/// A run with its waits, at least one.
 pub(crate) struct Waiting {
-    /// The row of the run in the list.
-    pub(crate) run: Value,
     waits: Vec<Value>,
 }
 
-/// The runs that wait for people.
+/// The runs that wait for people, the longest waiting one first.
 pub(crate) struct Inbox {
     pub(crate) runs: Vec<Waiting>,
-    /// Whether more runs wait than are shown.
+    /// Whether more runs may wait than are shown.
     more: bool,
 }
 
-/// Returns whether a run waits for a person, and not only for a time.
-fn waits_for_people(run: &Value) -> bool {
-    !text(&run["waitsFor"], "reason").is_empty()
-}
-
-/// Reads the waits of the latest runs that wait for people, at most `most`.
-pub(crate) async fn read(visit: &Visit, most: usize) -> Result<Inbox, Failure> {
-    let (mut rows, mut more) = (Vec::new(), false);
-    for status in ["needs_attention", "parked"] {
-        let path = format!("/v1/runs?limit=100&status={status}");
-        let page = visit.get(&path).await.map_err(|refusal| Failure::of(visit, refusal))?;
-        more |= page["next"].is_string();
-        rows.extend(list(&page, "runs").iter().filter(|run| waits_for_people(run)).cloned());
-    }
-    more |= rows.len() > most;
-    rows.truncate(most);
-    let mut runs = Vec::new();
-    for run in rows {
-        let path = format!("/v1/runs/{}/gates", escaped(text(&run, "runId")));
-        // The run may have been deleted or damaged meanwhile; its own page tells.
-        let waits = visit.get(&path).await.map(|gates| list(&gates, "waiting").to_vec()).unwrap_or_default();
-        runs.push(Waiting { run, waits });
-    }
-    Ok(Inbox { runs, more })
+/// Reads the first waits for people over all runs.
+pub(crate) async fn read(visit: &Visit) -> Result<Inbox, Failure> {
+    let page = visit.get(&format!("/v1/gates?limit={MAX_WAITS}")).await;
+    let page = page.map_err(|refusal| Failure::of(visit, refusal))?;
+    let by_run = list(&page, "gates").chunk_by(|a, b| a["runId"] == b["runId"]);
+    Ok(Inbox { runs: by_run.map(|waits| Waiting { waits: waits.to_vec() }).collect(), more: page["next"].is_string() })
 }
 
 /// Shows the inbox.
 pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
-    let inbox = read(&visit, MAX_RUNS).await?;
+    let inbox = read(&visit).await?;
     let main = html! {
         @if inbox.runs.is_empty() {
             (empty("Nothing waits for you.", html! {
@@ -68,7 +48,8 @@ pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
             @for waiting in &inbox.runs { (card(waiting, "/console/inbox")) }
         }
         @if inbox.more {
-            p .cut { "Older runs may wait, too: " a href="/console/runs?status=parked" { "all parked runs" } }
+            p .cut { "At most " (MAX_WAITS) " questions are shown, the oldest first. More runs may wait: "
+                a href="/console/runs?status=parked" { "all parked runs" } }
         }
     };
     Ok(Page::new(&visit, Area::Inbox, "Inbox", main).live("poll"))
@@ -76,17 +57,15 @@ pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
 
 /// Shows a run with its waits.
 pub(crate) fn card(waiting: &Waiting, back: &str) -> Markup {
-    let Waiting { run, waits } = waiting;
-    let id = text(run, "runId");
+    let first = &waiting.waits[0];
+    let id = text(first, "runId");
     html! {
         article .card {
             header .row {
                 h2 { a href=(run_path(id)) { (id) } }
-                (state(text(run, "status")))
-                span .faint { (text(run, "flow")) ", since " (time(&run["updated"])) }
+                span .faint { (text(first, "flow")) ", since " (time(&first["since"])) }
             }
-            @for each in waits { (wait(id, each, back)) }
-            @if waits.is_empty() { p .faint { "Open the run to see what it waits for." } }
+            @for each in &waiting.waits { (wait(id, each, back)) }
         }
     }
 }

@@ -185,7 +185,7 @@ async fn steer(visit: &Visit, run: &str, end: &str) -> Result<Value, Failure> {
 /// Shows the picture of a run, its input and its outputs.
 pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read(&visit, id).await?;
-    let drawing = visit.get(&format!("/pages/runs/{}/graph", escaped(&run.id))).await;
+    let drawing = visit.get(&api_path(&run.id, "/graph")).await;
     let tree = visit.get(&api_path(&run.id, "/tree")).await.unwrap_or_default();
     let link = |task: &str| format!("{}/tasks/{}", run_path(&run.id), escaped(task));
     let (input, outputs) = (&run.view["input"], &run.view["outputs"]);

@@ -13,7 +13,6 @@
 //! | [`mcp`] | flows as tools of agents, over HTTP and over standard input and output |
 //! | [`steps_api`] | flows by name, under `/api` |
 //! | [`manual`] | the pages of the manual |
-//! | pages | routes that only pages in the same process ask |
 //! | document | the OpenAPI document |
 
 pub mod api;
@@ -22,7 +21,6 @@ mod guard;
 mod http;
 pub mod manual;
 pub mod mcp;
-mod pages;
 pub mod route;
 pub mod steps_api;
 
@@ -169,8 +167,7 @@ impl Server {
         observer.listen_for(&directory.identity.tenants())?;
         let reloader = Arc::new(Reloader::new(host.clone()).with_flows(&directory.flows, triggers.clone()));
         let drive = Supervisor::with_arrivals(host, Arc::new(observer), arrivals);
-        let app =
-            Arc::new(App::new(directory, triggers, reloader, (broadcasts, feeds), &limits, address.port()));
+        let app = Arc::new(App::new(directory, triggers, reloader, (broadcasts, feeds), &limits, address.port()));
         let names = Names::new(address.port(), address.ip().is_loopback(), &names);
         let router = router(&app, names, pages);
         let proxies = Proxies::new(&proxies);
@@ -321,8 +318,7 @@ async fn follow_posted_flows(app: Arc<App>) {
 fn router(app: &Arc<App>, names: Names, pages: Option<Pages>) -> Router {
     let (mut router, document) = route::router(app);
     if let Some(pages) = pages {
-        let api =
-            Api::new(route::with_routes_of_pages(app, router.clone()).layer(DefaultBodyLimit::max(MAX_BODY_BYTES)));
+        let api = Api::new(router.clone().layer(DefaultBodyLimit::max(MAX_BODY_BYTES)));
         router = router.merge(pages(api));
     }
     // The document consists of JSON values, so it can always be serialized.

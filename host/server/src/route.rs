@@ -41,7 +41,7 @@ use crate::{
         seats::counted_address,
         secrets, socket, start, steer, tasks, triggers, usage, webhooks,
     },
-    mcp, pages, steps_api,
+    mcp, steps_api,
 };
 
 /// The time that a handler has to begin its answer. It is longer than `start::MAX_WAIT`, the longest wait for a run.
@@ -200,15 +200,6 @@ pub(super) fn router(app: &Arc<App>) -> (Router, OpenApi) {
     let router = router.route(mcp::PATH, mcp::routes(app).route_layer(admit));
     let router = router.fallback(unknown_route).method_not_allowed_fallback(not_allowed).with_state(app.clone());
     (router, document)
-}
-
-/// Returns the router with the routes that only the pages of this process ask.
-pub(super) fn with_routes_of_pages(app: &Arc<App>, router: Router) -> Router {
-    let routes = pages::routes().into_iter().fold(Router::new(), |router, (scope, path, handler)| {
-        let admit = middleware::from_fn_with_state((app.clone(), Access::Needs(scope)), admit);
-        router.route(path, handler.route_layer(admit))
-    });
-    router.merge(routes.with_state(app.clone()))
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {

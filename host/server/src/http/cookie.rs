@@ -7,13 +7,10 @@ const SECURE_PREFIX: &str = "__Host-";
 /// The path of posts to triggers.
 const HOOKS: &str = "/v1/hooks/";
 
-/// The path of the routes that only pages in the same process ask.
-const PAGES: &str = "/pages/";
-
 /// Returns whether the cookie counts at a path. It counts at all routes below `/v1` except those of posts to triggers;
 /// the pages of the console pass it on to these routes.
 pub(crate) fn reads_cookies(path: &str) -> bool {
-    path.starts_with("/v1/") && !path.starts_with(HOOKS) || path.starts_with(PAGES)
+    path.starts_with("/v1/") && !path.starts_with(HOOKS)
 }
 
 /// The cookie of a server. Browsers send cookies to all ports of a host, so its name has the port.
