@@ -11,7 +11,7 @@
 //! | answers | the first answer to a question, for a person whose answer came later |
 //! | admin | the routes of the operators across tenants |
 //! | broadcast | the broadcast of a run's events to many subscribers |
-//! | notices | the stream of changes over all runs of a tenant |
+//! | feeds, notices | the changes over all runs of a tenant, and their stream |
 //! | login, cookie | the logins of browsers, and the cookie with their tokens |
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
 //! | event_filter | the selection of events in a page |
@@ -34,6 +34,7 @@ pub(crate) mod eval;
 pub(crate) mod event_filter;
 pub(crate) mod events;
 pub(crate) mod facts;
+pub(crate) mod feeds;
 pub(crate) mod files;
 pub(crate) mod flows;
 pub(crate) mod health;

@@ -27,9 +27,9 @@ use super::{
     broadcast::Broadcasts,
     cookie::LoginCookie,
     facts::RememberedFacts,
+    feeds::Feeds,
     identity::{Caller, Identify},
     limits::Limits,
-    notices::Feeds,
     permit::{MAX_HOOK_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, RequestPermit},
     tenant_directory::TenantDirectory,
 };

@@ -1,12 +1,4 @@
 //! The stream of notices: what changes over all runs and jobs of a tenant.
-//!
-//! | module | content |
-//! |---|---|
-//! | feed | looks for the changes of one tenant, for all of its listeners in this process |
-//! | [`notice`] | the notices themselves |
-
-mod feed;
-mod notice;
 
 use std::convert::Infallible;
 
@@ -26,8 +18,6 @@ use tokio::{
 };
 use utoipa::IntoParams;
 
-pub(crate) use self::feed::{Feeds, GateWatch};
-use self::{feed::Feed, notice::gap};
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
@@ -36,6 +26,7 @@ use super::{
         ring::{Lagged, Listener},
     },
     connection::wait_for_server_end,
+    feeds::{Feed, missed, notice::gap},
     intake::QueryParams,
 };
 
@@ -112,11 +103,11 @@ pub(crate) async fn stream(
     let from = last.map(parse).transpose()?;
     let full = || ApiError::busy_and_close("too_many_subscribers", "too many streams of events are open");
     let permit = app.subscribers.try_take(request.tenant(), 1).ok_or_else(full)?;
-    let feed = app.feeds.get_or_start(&app, &request.host);
+    let feed = app.feeds.get_or_start(&app.broadcasts, &request.host);
     // From here on the ring keeps new notices, so none is lost while the earlier ones are read.
     let listener = feed.listen();
     let reading = request.clone();
-    let mut first = reading.blocking(move |request| feed::missed(&request.host, request.runs()?, from)).await?;
+    let mut first = reading.blocking(move |request| missed(&request.host, request.runs()?, from)).await?;
     first.reverse();
     let token_checks = interval_at(Instant::now() + app.heartbeat, app.heartbeat);
     let notices =

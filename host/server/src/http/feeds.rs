@@ -3,6 +3,12 @@
 //! The rows of runs in the store tell the changes, so that all processes on a store tell the same ones. A row becomes
 //! visible some time after the time that it has. So each look goes back for some seconds, and what was told before is
 //! left out.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`notice`] | the notices, and how they follow from the rows of runs |
+
+pub(super) mod notice;
 
 use std::{
     collections::HashMap,
@@ -22,12 +28,11 @@ use flowcell_runtime::ports::{Changed, Filter, MaybeStoreError, RunRow, Runs, St
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::notice::{self, Known, gap, gap_in};
-use crate::http::{
+use self::notice::{Known, gap, gap_in};
+use super::{
     api_error::ApiError,
-    app::App,
     broadcast::{
-        Frame,
+        Broadcasts, Frame,
         ring::{Listener, Ring},
     },
 };
@@ -75,13 +80,13 @@ impl Feed {
 
 impl Feeds {
     /// Returns the feed of a host's tenant, and starts it if the tenant has none.
-    pub(super) fn get_or_start(&self, app: &App, host: &Host) -> Arc<Feed> {
+    pub(super) fn get_or_start(&self, broadcasts: &Broadcasts, host: &Host) -> Arc<Feed> {
         let mut all = self.all.lock();
         if let Some(feed) = all.get(host.tenant()).and_then(Weak::upgrade) {
             return feed;
         }
         all.retain(|_, feed| feed.strong_count() > 0);
-        let ring = app.broadcasts.new_ring(host.tenant());
+        let ring = broadcasts.new_ring(host.tenant());
         let feed = Arc::new(Feed { ring, at: AtomicU64::new(host.now()) });
         all.insert(host.tenant().clone(), Arc::downgrade(&feed));
         let looks = self.looks.clone();

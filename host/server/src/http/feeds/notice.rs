@@ -118,7 +118,7 @@ pub(super) fn ready(now: u64) -> Frame {
 }
 
 /// Creates the notice that any notices may be missing. It has no id, so a client that goes on later gets it again.
-pub(super) fn gap() -> Frame {
+pub(in crate::http) fn gap() -> Frame {
     gap_in(&["runs", "gates", "jobs"])
 }
 
