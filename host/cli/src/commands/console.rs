@@ -48,7 +48,7 @@ pub(super) fn execute(args: &ConsoleArgs, terminal: Terminal) -> Result<Exit, Cl
             let access: ConsoleAccess = serde_json::from_str(&access.to_text()).map_err(|error| {
                 CliError::internal("the process that owns the store sent an unexpected reply").because(&error)
             })?;
-            let url = args.url.as_ref().map_or_else(|| own_url(access.address), |url| shown(url));
+            let url = args.url.as_ref().map_or_else(|| own_url(access.address), shown);
             link(&url, access.code.as_deref())
         }
         place => {
