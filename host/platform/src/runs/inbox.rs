@@ -115,7 +115,7 @@ pub struct Inbox {
     is_full: bool,
 }
 
-/// What reading a run led to.
+/// The result of reading a run.
 enum Step {
     /// The page goes on with the next run.
     Next,

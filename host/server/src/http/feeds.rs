@@ -126,7 +126,7 @@ async fn look_while_heard(feed: Weak<Feed>, host: Host, looks: Arc<Semaphore>) {
     }
 }
 
-/// What the looks of a feed have found so far.
+/// The state of the looks of a feed.
 struct Look {
     host: Host,
     /// The time from which on the feed knows of all new runs.

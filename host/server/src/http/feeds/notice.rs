@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::http::broadcast::{Frame, frame};
 
-/// What is known of a run from its row.
+/// The known state of a run, from its row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Known {
     pub(super) updated: u64,
