@@ -476,14 +476,12 @@ pub(super) fn tell(mut story: Story, flow: &PlannedBody, seed: u64) -> Story {
 fn r4_r33_nothing_acknowledged_is_lost() {
     let cores = std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap());
     let config = Config { cases: (RUNS * scale()).div_ceil(cores), failure_persistence: None, ..Config::default() };
-    let config = &config;
-    let check = move |core: u32| {
+    let check = &|core: u32| {
+        let mut config = config.clone();
         // With the same seed, each core would crash the same runs.
-        let rng_seed = match config.rng_seed {
-            RngSeed::Fixed(seed) => RngSeed::Fixed(seed.wrapping_add(core.into())),
-            RngSeed::Random => RngSeed::Random,
-        };
-        let config = Config { rng_seed, ..config.clone() };
+        if let RngSeed::Fixed(seed) = &mut config.rng_seed {
+            *seed = seed.wrapping_add(core.into());
+        }
         TestRunner::new(config).run(&(scope(1), any::<u64>(), 1..6u32), |(mut flow, seed, permits)| {
             vary_plans(&mut flow, &mut Counter(seed ^ 1));
             let flow = if seed % 3 == 0 { race(flow) } else { flow };
@@ -495,11 +493,8 @@ fn r4_r33_nothing_acknowledged_is_lost() {
             Ok(())
         })
     };
-    let results: Vec<_> = std::thread::scope(|threads| {
+    std::thread::scope(|threads| {
         let running: Vec<_> = (0..cores).map(|core| threads.spawn(move || check(core))).collect();
-        running.into_iter().map(|thread| thread.join().unwrap()).collect()
+        running.into_iter().for_each(|thread| thread.join().unwrap().unwrap_or_else(|error| panic!("{error}")));
     });
-    for result in results {
-        result.unwrap_or_else(|error| panic!("{error}"));
-    }
 }
