@@ -67,6 +67,9 @@ pub(crate) async fn show(
     if latest && after.is_some() {
         return Err(ApiError::bad_request("`latest` and `after` exclude each other: leave one of them out"));
     }
+    if after.is_some_and(|after| i64::try_from(after).is_err()) {
+        return Err(ApiError::bad_request("`after` must be the `seq` of an entry or the `next` of a page"));
+    }
     let page = request.blocking(move |request| {
         let (tenants, tenant) = (Tenants::of(&request.app.host), request.tenant().as_str());
         let after = match (after, latest) {

@@ -62,7 +62,15 @@ fn the_audit_log_is_read_by_page_and_shows_damage() {
     // Another tenant has its own log, and a token needs the scope.
     assert!(!get(&b.token, "").body.contains(&a.id));
     assert_eq!(get(&without.token, "").fault(), (403, "forbidden".to_owned()));
-    for query in ["?after=-1", "?limit=0", "?limit=501", "?latest=true&after=1", "?latest=maybe", "?from=1"] {
+    for query in [
+        "?after=-1",
+        "?after=9223372036854775808",
+        "?limit=0",
+        "?limit=501",
+        "?latest=true&after=1",
+        "?latest=maybe",
+        "?from=1",
+    ] {
         assert_eq!(get(&a.token, query).fault(), (400, "bad_request".to_owned()), "{query}");
     }
 }
