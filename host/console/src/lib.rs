@@ -66,6 +66,7 @@ macro_rules! routes {
 
 routes! {
     get "/console" home::show, false;
+    get "/console/" home::show, false;
     get "/console/login" login::show, true;
     post "/console/login" login::log_in, true;
     post "/console/logout" login::log_out, true;
