@@ -347,8 +347,8 @@ impl<'s> Printer<'s> {
         }
     }
 
-    /// Checks the name of the filter or test that a filter such as `map` applies to each item. A computed name could be that
-    /// of any filter, also of one that flows may not use.
+    /// Checks the name of the filter or test that a filter such as `map` applies to each item, if the expression has it as a
+    /// text.
     fn check_applied(&mut self, filter: &Filter<'_>) {
         let (what, at) = match filter.name {
             "map" => ("filter", 0),
@@ -358,11 +358,12 @@ impl<'s> Printer<'s> {
         };
         let Some(CallArg::Pos(argument)) = filter.args.get(at) else { return };
         let known: Vec<_> = if what == "filter" { names::filters().collect() } else { names::tests().collect() };
-        let error = match argument {
-            Expr::Const(name) if name.value.as_str().is_some_and(|name| known.contains(&name)) => return,
-            Expr::Const(name) => unknown_name(what, name.value.as_str().unwrap_or_default(), known.into_iter()),
-            _ => ExprError::new(format!("`{}` needs the name of its {what} as a text", filter.name)),
-        };
+        let Expr::Const(name) = argument else { return };
+        let name = name.value.as_str().unwrap_or_default();
+        if name.is_empty() || known.contains(&name) {
+            return;
+        }
+        let error = unknown_name(what, name, known.into_iter());
         self.errors.push(error.at(self.place(argument)));
     }
 
