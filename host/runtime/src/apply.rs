@@ -204,7 +204,7 @@ impl RunState {
 
     fn run_ended(&mut self, end: &RunEnd) {
         self.end = Some(end.clone());
-        self.end_left_its_task = outcome::leaves_its_task(self);
+        self.end_names_places = outcome::end_names_places(self);
         self.scopes.clear();
         self.queue.clear();
         self.paused.clear();

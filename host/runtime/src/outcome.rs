@@ -34,29 +34,28 @@ pub(crate) fn failed_item(failure: &Failure) -> Json {
 const PLACES: [&str; 4] = ["body", "child", "undone", OWN];
 const OWN: &str = "own";
 
-/// Returns the failure of a task in the form in which it leaves the body around the task. Only the failure of a task that
-/// has a body, or has called a flow, may name places already.
-pub(crate) fn leaving_body(state: &RunState, key: TaskKey, failure: &Failure) -> Failure {
-    match names_places(state, key) {
+/// Returns whether the failure of a task may name places already: the task has a body, or has called a flow.
+pub(crate) fn names_places(state: &RunState, key: TaskKey) -> bool {
+    state.graph.node(key.node).body.is_some() || state.task(key).has_called
+}
+
+/// Returns whether the failure of a run that is about to end may name places: its task may, or undos have added theirs.
+pub(crate) fn end_names_places(state: &RunState) -> bool {
+    let root = state.scopes.get(&ScopeId::ROOT).filter(|root| root.undos.is_none());
+    let failed = root.and_then(|root| root.failure.as_ref());
+    failed.is_none_or(|(key, _)| names_places(state, *key))
+}
+
+/// Returns a failure in the form in which it leaves a body or a flow. If it may not name places, what the node wrote under
+/// their names becomes the member `own` of the details.
+pub(crate) fn leaving(failure: &Failure, names_places: bool) -> Failure {
+    match names_places {
         true => failure.clone(),
         false => set_own_apart(failure.clone()),
     }
 }
 
-fn names_places(state: &RunState, key: TaskKey) -> bool {
-    state.graph.node(key.node).body.is_some() || state.task(key).has_called
-}
-
-/// Returns true if the failure of a run, which is about to end, comes from a task that has no place inside, and undos have
-/// added none. Then [`set_own_apart`] is for it before it leaves the flow.
-pub(crate) fn leaves_its_task(state: &RunState) -> bool {
-    let root = state.scopes.get(&ScopeId::ROOT).filter(|root| root.undos.is_none());
-    let failed = root.and_then(|root| root.failure.as_ref());
-    failed.is_some_and(|(key, _)| !names_places(state, *key))
-}
-
-/// Moves the members of a failure's details whose names are those of places into the member `own`.
-pub(crate) fn set_own_apart(mut failure: Failure) -> Failure {
+fn set_own_apart(mut failure: Failure) -> Failure {
     let Some(members) = failure.details.as_ref().and_then(Json::as_object) else { return failure };
     let copies = members.iter().map(|(key, value)| (key.clone(), value.clone()));
     let (own, mut details): (Vec<_>, Vec<_>) = copies.partition(|(key, _)| PLACES.contains(&&**key));

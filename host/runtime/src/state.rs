@@ -102,8 +102,8 @@ pub struct RunState {
     pub(crate) quota_now: Option<QuotaHold>,
     /// The outcome of the run, after it has ended.
     pub(crate) end: Option<RunEnd>,
-    /// True if the run has ended with a failure that names no place yet, see [`crate::outcome::leaves_its_task`].
-    pub(crate) end_left_its_task: bool,
+    /// True if the run has ended with a failure that may name places inside the run.
+    pub(crate) end_names_places: bool,
     /// Number of events so far.
     pub(crate) events: u64,
     /// Maximum number of events.
@@ -189,7 +189,7 @@ impl RunState {
             parked_for: None,
             quota_now: None,
             end: None,
-            end_left_its_task: false,
+            end_names_places: false,
             events: 0,
             max_events: MAX_RUN_EVENTS,
             bytes: 0,
@@ -468,7 +468,7 @@ impl PartialEq for RunState {
             parked_for,
             quota_now: _,
             end,
-            end_left_its_task,
+            end_names_places,
             events,
             max_events: _,
             bytes,
@@ -484,7 +484,7 @@ impl PartialEq for RunState {
             && (once_replies, undone) == (&other.once_replies, &other.undone)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)
             && (cancel, deaths) == (&other.cancel, &other.deaths)
-            && (end, end_left_its_task) == (&other.end, &other.end_left_its_task)
+            && (end, end_names_places) == (&other.end, &other.end_names_places)
             && (restored, held_by, parked_for) == (&other.restored, &other.held_by, &other.parked_for)
             && (events, bytes) == (&other.events, &other.bytes)
     }

@@ -107,10 +107,7 @@ fn end_scope(decider: &mut Decider<'_>, id: ScopeId) {
             let unsuccessful = match &end {
                 RunEnd::Succeeded { .. } => None,
                 RunEnd::Failed { failure, task, .. } => {
-                    let failure = match outcome::leaves_its_task(decider.state) {
-                        true => outcome::set_own_apart(failure.clone()),
-                        false => failure.clone(),
-                    };
+                    let failure = outcome::leaving(failure, outcome::end_names_places(decider.state));
                     Some(Unsuccessful::Failed { failure, task: task.clone() })
                 }
                 RunEnd::Cancelled { .. } => Some(Unsuccessful::Cancelled),
@@ -130,7 +127,7 @@ fn pass_outcome(decider: &Decider<'_>, id: ScopeId) -> PassOutcome {
             decider,
             id,
             Some(*task),
-            outcome::leaving_body(decider.state, *task, failure),
+            outcome::leaving(failure, outcome::names_places(decider.state, *task)),
         )));
     }
     if scope.closing {

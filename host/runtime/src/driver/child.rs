@@ -168,10 +168,7 @@ fn result_of(run: &RunId, state: &RunState) -> Result<Value, Failure> {
     match state.end() {
         Some(RunEnd::Succeeded { outputs }) => Ok(Value::from(Json::object([("outputs", outputs.clone())]))),
         Some(RunEnd::Failed { failure, task, .. }) => {
-            let failure = match state.end_left_its_task {
-                true => outcome::set_own_apart(failure.clone()),
-                false => failure.clone(),
-            };
+            let failure = outcome::leaving(failure, state.end_names_places);
             // The id of the deepest run includes the ids of all runs above it.
             if failure.details.as_ref().is_some_and(|details| details.get("child").is_some()) {
                 return Err(failure);
