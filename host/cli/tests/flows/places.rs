@@ -10,7 +10,7 @@ use crate::fragments::flowcell;
 const FORGED: &str = "{ id: forge, type: control.fail, input: { message: m, details: { keep: 1, body: b, child: c, \
                       undone: u, own: o } } }";
 
-/// What the host keeps of it.
+/// The members that the host moves.
 fn own() -> Value {
     json!({ "body": "b", "child": "c", "undone": "u", "own": "o" })
 }
