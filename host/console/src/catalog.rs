@@ -5,7 +5,7 @@ use maud::html;
 
 use crate::{
     frame::{Area, Failure, Page},
-    parts::{brief, command, empty, json, list as items, quoted, text},
+    parts::{brief, command, empty, json, list as items, list_table, quoted, text},
     visit::{Visit, escaped},
 };
 
@@ -29,22 +29,16 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
         }
         @if found.is_empty() { (empty("No node type has these words.", html! { p { a href="/console/catalog" { "Show all" } } })) }
         @else {
-            div .wide tabindex="0" role="region" aria-label="Node types" {
-                table .rows {
-                    caption .hidden { "Node types" }
-                    thead { tr { th { "Type" } th { "Version" } th { "Purpose" } th { "May use" } } }
-                    tbody {
-                        @for node in found.iter().take(MAX_TYPES) {
-                            tr {
-                                td { a .id href={ "/console/catalog/" (escaped(text(node, "type"))) } { (text(node, "type")) } }
-                                td { (text(node, "version")) }
-                                td { (brief(text(node, "description"))) }
-                                td { @for capability in items(node, "capabilities") { code { (text(capability, "name")) } " " } }
-                            }
-                        }
+            (list_table(None, "Node types", html! { th { "Type" } th { "Version" } th { "Purpose" } th { "May use" } }, html! {
+                @for node in found.iter().take(MAX_TYPES) {
+                    tr {
+                        td { a .id href={ "/console/catalog/" (escaped(text(node, "type"))) } { (text(node, "type")) } }
+                        td { (text(node, "version")) }
+                        td { (brief(text(node, "description"))) }
+                        td { @for capability in items(node, "capabilities") { code { (text(capability, "name")) } " " } }
                     }
                 }
-            }
+            }))
         }
         @if found.len() > MAX_TYPES { p .cut { (found.len() - MAX_TYPES) " more node types: search for words" } }
     };

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     form::{Fields, Mistake, exact},
     frame::{Area, Failure, Page},
-    parts::{block, brief, command, empty, list as items, quoted, text},
+    parts::{block, brief, command, empty, list as items, list_table, quoted, text},
     picture::picture,
     runs::{no_runs, run_path, table},
     sent::Form,
@@ -30,6 +30,25 @@ fn page_path(flow: &str) -> String {
     format!("/console/flows/{}", escaped(flow))
 }
 
+/// Names a stored flow for the API, in its newest version if `version` is `None`.
+fn named(flow: &str, version: Option<u32>) -> Value {
+    let mut named = json!({ "flow": flow });
+    if let Some(version) = version {
+        named["version"] = version.into();
+    }
+    named
+}
+
+/// Says how to store a first flow.
+pub(crate) fn no_flows() -> Markup {
+    let how = html! {
+        p { "A flow is a text file. These commands make one with its test, and store it for this server:" }
+        pre tabindex="0" { "flowcell init shop --example triage\nflowcell flows create shop/flow.yaml" }
+        p { a href="/console/manual/start" { "How to read and write flows" } }
+    };
+    empty("No flow is stored yet.", how)
+}
+
 /// Shows the flows.
 pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
     let cursor = visit.query("cursor").map(|cursor| format!("?cursor={}", escaped(&cursor))).unwrap_or_default();
@@ -38,27 +57,18 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
     let rest = flows.get(MAX_FLOWS - 1).filter(|_| flows.len() > MAX_FLOWS).map(|flow| text(flow, "name"));
     let main = html! {
         @if flows.is_empty() {
-            (empty("No flow is stored yet.", html! {
-                p { "Write one, and store it for this server:" }
-                pre tabindex="0" { "flowcell init shop --example triage\nflowcell flows create shop/flow.yaml" }
-            }))
+            (no_flows())
         } @else {
-            div .wide tabindex="0" role="region" aria-label="Flows" {
-                table .rows data-list="flows" {
-                    caption .hidden { "Flows, by name" }
-                    thead { tr { th { "Flow" } th .number { "Version" } th { "Purpose" } th { span .hidden { "Start" } } } }
-                    tbody {
-                        @for flow in flows.iter().take(MAX_FLOWS) {
-                            tr {
-                                td { a .id href=(page_path(text(flow, "name"))) { (text(flow, "name")) } }
-                                td .number { (flow["version"].as_u64().unwrap_or(0)) }
-                                td { (brief(text(flow, "description"))) }
-                                td { a href={ (page_path(text(flow, "name"))) "/start" } aria-label={ "Start " (text(flow, "name")) } { "Start" } }
-                            }
-                        }
+            (list_table(Some("flows"), "Flows, by name", html! { th { "Flow" } th .number { "Version" } th { "Purpose" } th { span .hidden { "Start" } } }, html! {
+                @for flow in flows.iter().take(MAX_FLOWS) {
+                    tr {
+                        td { a .id href=(page_path(text(flow, "name"))) { (text(flow, "name")) } }
+                        td .number { (flow["version"].as_u64().unwrap_or(0)) }
+                        td { (brief(text(flow, "description"))) }
+                        td { a href={ (page_path(text(flow, "name"))) "/start" } aria-label={ "Start " (text(flow, "name")) } { "Start" } }
                     }
                 }
-            }
+            }))
         }
         nav .pages aria-label="Pages" {
             @if let Some(next) = rest.or(page["next"].as_str()) { a rel="next" href={ "/console/flows?cursor=" (escaped(next)) } { "More" } }
@@ -75,10 +85,7 @@ pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page,
     let path = version.map_or(api.clone(), |version| format!("{api}/versions/{version}"));
     let flow = visit.get(&path).await.map_err(fails)?;
     let versions = visit.get(&format!("{api}/versions")).await.map_err(fails)?;
-    let mut asked = json!({ "flow": name });
-    if let Some(version) = version {
-        asked["version"] = version.into();
-    }
+    let asked = named(&name, version);
     let drawing = visit.post("/v1/graph", &asked).await.map(|answer| answer.body);
     let about = visit.post("/v1/inspect", &asked).await.map(|answer| answer.body).unwrap_or_default();
     // A token may lack the scope for runs; the page then has none.
@@ -128,11 +135,8 @@ struct Startable {
 impl Startable {
     async fn read(visit: &Visit, name: String) -> Result<Startable, Failure> {
         let version = visit.query("version").and_then(|version| version.parse().ok());
-        let mut asked = json!({ "flow": name });
-        if let Some(version) = version {
-            asked["version"] = Value::from(version);
-        }
-        let about = visit.post("/v1/inspect", &asked).await.map_err(|refusal| Failure::of(visit, refusal))?;
+        let about =
+            visit.post("/v1/inspect", &named(&name, version)).await.map_err(|refusal| Failure::of(visit, refusal))?;
         Ok(Startable { name, version, about: about.body })
     }
 
@@ -187,10 +191,8 @@ pub(crate) async fn start(visit: Visit, Path(name): Path<String>, sent: Form) ->
         Ok(input) => input,
         Err(mistakes) => return again(&mistakes),
     };
-    let mut body = json!({ "flow": flow.name, "input": input });
-    if let Some(version) = flow.version {
-        body["version"] = version.into();
-    }
+    let mut body = named(&flow.name, flow.version);
+    body["input"] = input;
     match visit.post("/v1/runs", &body).await {
         Ok(started) => Ok(Redirect::to(&run_path(text(&started.body, "runId"))).into_response()),
         Err(refusal) if refusal.status == StatusCode::UNPROCESSABLE_ENTITY => again(&mistakes_of(&refusal)),

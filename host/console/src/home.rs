@@ -1,11 +1,12 @@
 //! The home page: what waits for a person, what needs attention, and the last runs.
 
-use maud::{Markup, html};
+use maud::html;
 
 use crate::{
+    flows::no_flows,
     frame::{Area, Failure, Page},
     inbox,
-    parts::{empty, list},
+    parts::list,
     runs::{no_runs, table},
     visit::Visit,
 };
@@ -24,10 +25,10 @@ pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
     let has_no_flow = flows.as_ref().is_some_and(|flows| list(flows, "flows").is_empty());
     let (runs, failed) = (list(&last, "runs"), list(&failed, "runs"));
     let main = html! {
-        @if has_no_flow { (first_flow()) }
+        @if has_no_flow { (no_flows()) }
         section #waiting data-live {
             h2 { (inbox::headline(&waiting)) }
-            @for each in waiting.runs.iter().take(MAX_RUNS) { (inbox::card(each, "/console/inbox")) }
+            @for each in waiting.runs.iter().take(MAX_RUNS) { (inbox::card(each)) }
             @if waiting.runs.is_empty() { p .faint { "Questions and blocked tasks of all runs appear here." } }
             @else { p { a href="/console/inbox" { "Open the inbox" } } }
         }
@@ -44,14 +45,4 @@ pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
         }
     };
     Ok(Page::new(&visit, Area::Home, "Home", main).live("poll"))
-}
-
-/// Says how to store a first flow.
-fn first_flow() -> Markup {
-    let how = html! {
-        p { "A flow is a text file. These commands make one with its test, and store it for this server:" }
-        pre tabindex="0" { "flowcell init shop --example triage\nflowcell flows create shop/flow.yaml" }
-        p { a href="/console/manual/start" { "How to read and write flows" } }
-    };
-    empty("No flow is stored yet.", how)
 }

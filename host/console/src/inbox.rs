@@ -14,14 +14,10 @@ use crate::{
 /// Maximum number of waits of a page.
 const MAX_WAITS: usize = 50;
 
-/// A run with its waits, at least one.
-pub(crate) struct Waiting {
-    waits: Vec<Value>,
-}
-
 /// The runs that wait for people, the longest waiting one first.
 pub(crate) struct Inbox {
-    pub(crate) runs: Vec<Waiting>,
+    /// The waits of each run, at least one.
+    pub(crate) runs: Vec<Vec<Value>>,
     /// Whether more runs may wait than are shown.
     more: bool,
 }
@@ -31,7 +27,7 @@ pub(crate) async fn read(visit: &Visit) -> Result<Inbox, Failure> {
     let page = visit.get(&format!("/v1/gates?limit={MAX_WAITS}")).await;
     let page = page.map_err(|refusal| Failure::of(visit, refusal))?;
     let by_run = list(&page, "gates").chunk_by(|a, b| a["runId"] == b["runId"]);
-    Ok(Inbox { runs: by_run.map(|waits| Waiting { waits: waits.to_vec() }).collect(), more: page["next"].is_string() })
+    Ok(Inbox { runs: by_run.map(<[Value]>::to_vec).collect(), more: page["next"].is_string() })
 }
 
 /// Shows the inbox.
@@ -45,7 +41,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
             }))
         }
         div #inbox data-live {
-            @for waiting in &inbox.runs { (card(waiting, "/console/inbox")) }
+            @for waits in &inbox.runs { (card(waits)) }
         }
         @if inbox.more {
             p .cut { "At most " (MAX_WAITS) " questions are shown, the oldest first. More runs may wait: "
@@ -55,9 +51,9 @@ pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
     Ok(Page::new(&visit, Area::Inbox, "Inbox", main).live("poll"))
 }
 
-/// Shows a run with its waits.
-pub(crate) fn card(waiting: &Waiting, back: &str) -> Markup {
-    let first = &waiting.waits[0];
+/// Shows the waits of a run, at least one. The inbox follows an answer.
+pub(crate) fn card(waits: &[Value]) -> Markup {
+    let first = &waits[0];
     let id = text(first, "runId");
     html! {
         article .card {
@@ -65,7 +61,7 @@ pub(crate) fn card(waiting: &Waiting, back: &str) -> Markup {
                 h2 { a href=(run_path(id)) { (id) } }
                 span .faint { (text(first, "flow")) ", since " (time(&first["since"])) }
             }
-            @for each in &waiting.waits { (wait(id, each, back)) }
+            @for each in waits { (wait(id, each, "/console/inbox")) }
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     frame::{Area, Failure, Page},
-    parts::{command, duration, empty, list, size, text, time},
+    parts::{command, duration, empty, list, list_table, size, text, time},
     sent::Form,
     visit::{Visit, escaped},
 };
@@ -39,26 +39,20 @@ pub(crate) async fn triggers(visit: Visit) -> Result<Page, Failure> {
                 p { a href="/console/manual/trigger" { "All triggers" } }
             }))
         } @else {
-            div .wide tabindex="0" role="region" aria-label="Triggers" {
-                table .rows {
-                    caption .hidden { "Triggers" }
-                    thead { tr { th { "Trigger" } th { "Flow" } th { "Kind" } th { "Next due" } th { "Enabled" } } }
-                    tbody {
-                        @for row in &rows {
-                            tr {
-                                td .id { (text(row, "id")) }
-                                td { a href={ "/console/flows/" (escaped(text(row, "flow"))) } { (text(row, "flow")) } }
-                                td { (kind(row)) }
-                                td { @if let Some(next) = row["next"].as_str() { time datetime=(next) { (next) } } @else { span .faint { "not by time" } } }
-                                td {
-                                    @if row["enabled"] == false { "no" } @else { "yes" }
-                                    @for problem in list(row, "problems") { p .bad { (problem.as_str().unwrap_or_default()) } }
-                                }
-                            }
+            (list_table(None, "Triggers", html! { th { "Trigger" } th { "Flow" } th { "Kind" } th { "Next due" } th { "Enabled" } }, html! {
+                @for row in &rows {
+                    tr {
+                        td .id { (text(row, "id")) }
+                        td { a href={ "/console/flows/" (escaped(text(row, "flow"))) } { (text(row, "flow")) } }
+                        td { (kind(row)) }
+                        td { @if let Some(next) = row["next"].as_str() { time datetime=(next) { (next) } } @else { span .faint { "not by time" } } }
+                        td {
+                            @if row["enabled"] == false { "no" } @else { "yes" }
+                            @for problem in list(row, "problems") { p .bad { (problem.as_str().unwrap_or_default()) } }
                         }
                     }
                 }
-            }
+            }))
         }
         (note)
         (command("trigger list"))
@@ -85,22 +79,16 @@ pub(crate) async fn files(visit: Visit) -> Result<Page, Failure> {
                 pre tabindex="0" { "flowcell files put report.pdf" }
             }))
         } @else {
-            div .wide tabindex="0" role="region" aria-label="Files" {
-                table .rows {
-                    caption .hidden { "Files, by name" }
-                    thead { tr { th { "Name" } th { "Type" } th .number { "Size" } th { "Stored" } } }
-                    tbody {
-                        @for row in &rows {
-                            tr {
-                                td { a .id href={ "/v1/files/" (escaped(text(row, "fileId"))) "/content" } { (text(row, "name")) } }
-                                td { (text(row, "mime")) }
-                                td .number { (size(row["size"].as_u64().unwrap_or(0))) }
-                                td { (time(&row["created"])) }
-                            }
-                        }
+            (list_table(None, "Files, by name", html! { th { "Name" } th { "Type" } th .number { "Size" } th { "Stored" } }, html! {
+                @for row in &rows {
+                    tr {
+                        td { a .id href={ "/v1/files/" (escaped(text(row, "fileId"))) "/content" } { (text(row, "name")) } }
+                        td { (text(row, "mime")) }
+                        td .number { (size(row["size"].as_u64().unwrap_or(0))) }
+                        td { (time(&row["created"])) }
                     }
                 }
-            }
+            }))
         }
         (note)
         (command("files list"))
@@ -127,17 +115,11 @@ pub(crate) async fn usage(visit: Visit) -> Result<Page, Failure> {
         ("Models", usd(&used["modelUsd"]), &limits["modelUsd"], usd(&limits["modelUsd"])),
     ];
     let main = html! {
-        div .wide tabindex="0" role="region" aria-label="Usage" {
-            table .rows {
-                caption .hidden { "Usage of today (UTC)" }
-                thead { tr { th { "Today (UTC)" } th .number { "Used" } th .number { "Limit" } } }
-                tbody {
-                    @for (name, used, limit, shown) in &table {
-                        tr { td { (name) } td .number { (used) } td .number { @if limit.is_null() { "none" } @else { (shown) } } }
-                    }
-                }
+        (list_table(None, "Usage of today (UTC)", html! { th { "Today (UTC)" } th .number { "Used" } th .number { "Limit" } }, html! {
+            @for (name, used, limit, shown) in &table {
+                tr { td { (name) } td .number { (used) } td .number { @if limit.is_null() { "none" } @else { (shown) } } }
             }
-        }
+        }))
         p .faint { "The last two seconds may be missing. A server without tenants counts nothing." }
     };
     Ok(Page::new(&visit, Area::Usage, "Usage", main))
@@ -149,30 +131,24 @@ pub(crate) async fn secrets(visit: Visit) -> Result<Page, Failure> {
     let main = html! {
         p .faint { "Flows can send secrets, and nothing shows their values: neither a page nor the API." }
         @if rows.is_empty() { (empty("No secret is set.", html! { p { "Set one below, or in a terminal." } })) } @else {
-            div .wide tabindex="0" role="region" aria-label="Secrets" {
-                table .rows {
-                    caption .hidden { "Secrets, by name" }
-                    thead { tr { th { "Name" } th { "For" } th { "Set" } th { span .hidden { "Remove" } } } }
-                    tbody {
-                        @for row in &rows {
-                            @let name = text(row, "name");
-                            tr {
-                                td .id { (name) }
-                                td { @for origin in list(row, "for") { code { (origin.as_str().unwrap_or_default()) } " " } }
-                                td { (time(&row["updated"])) }
-                                td {
-                                    details .control { summary { "Remove…" }
-                                        form method="post" action={ "/console/secrets/" (escaped(name)) "/remove" } {
-                                            p { "Calls that need it fail from now on." }
-                                            button aria-label={ "Remove " (name) } { "Remove" }
-                                        }
-                                    }
+            (list_table(None, "Secrets, by name", html! { th { "Name" } th { "For" } th { "Set" } th { span .hidden { "Remove" } } }, html! {
+                @for row in &rows {
+                    @let name = text(row, "name");
+                    tr {
+                        td .id { (name) }
+                        td { @for origin in list(row, "for") { code { (origin.as_str().unwrap_or_default()) } " " } }
+                        td { (time(&row["updated"])) }
+                        td {
+                            details .control { summary { "Remove…" }
+                                form method="post" action={ "/console/secrets/" (escaped(name)) "/remove" } {
+                                    p { "Calls that need it fail from now on." }
+                                    button aria-label={ "Remove " (name) } { "Remove" }
                                 }
                             }
                         }
                     }
                 }
-            }
+            }))
         }
         (note)
         section {

@@ -68,6 +68,19 @@ pub(crate) fn glyph(state: &str) -> Markup {
     html! { svg .glyph viewBox="0 0 16 16" aria-hidden="true" { path d=(shape(state)) {} } }
 }
 
+/// Shows a table, which scrolls sideways on narrow screens. `name` distinguishes the tables in which the keys move.
+pub(crate) fn list_table(name: Option<&str>, caption: &str, head: Markup, rows: Markup) -> Markup {
+    html! {
+        div .wide tabindex="0" role="region" aria-label=(caption) {
+            table .rows data-list=[name] {
+                caption .hidden { (caption) }
+                thead { tr { (head) } }
+                tbody { (rows) }
+            }
+        }
+    }
+}
+
 /// Shows a time in milliseconds since 1970. The script shows it in the viewer's zone.
 pub(crate) fn time(at: &Value) -> Markup {
     let parsed = at.as_i64().and_then(|ms| Timestamp::from_millisecond(ms).ok());

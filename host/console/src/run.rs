@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use crate::{
     frame::{Area, Failure, Page},
     gate::wait,
-    parts::{block, command, count, cut, duration, json as show_json, list, moment, quoted, state, text, time},
+    parts::{
+        block, command, count, cut, duration, json as show_json, list, list_table, moment, quoted, state, text, time,
+    },
     picture::{Tasks, picture},
     runs::{has_ended, labels, on_run, run_path, took},
     sent::Form,
@@ -21,10 +23,8 @@ use crate::{
 const MAX_TASKS: usize = 150;
 /// Number of events on a page.
 const PAGE_EVENTS: u64 = 100;
-/// Number of events that are searched for log lines at a time.
-const SEARCHED_EVENTS: u64 = 1_000;
 /// Maximum number of log lines on a page.
-const MAX_LINES: usize = 200;
+const MAX_LINES: u64 = 200;
 /// Maximum number of bytes of an event in the list.
 const MAX_EVENT_BYTES: usize = 160;
 /// Maximum number of bytes of a log line.
@@ -230,26 +230,20 @@ pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, 
             } }
             button { "Filter" }
         }
-        div .wide tabindex="0" role="region" aria-label="Tasks" {
-            table .rows data-list="tasks" {
-                caption .hidden { "Tasks, in the order of their begin" }
-                thead { tr { th { "Task" } th { "State" } th .number { "Attempts" } th .number { "Calls" } th .number { "Took" } th { "Error" } } }
-                tbody {
-                    @for task in all.iter().take(MAX_TASKS) {
-                        tr {
-                            td class={ "d" (task.depth.min(6)) } {
-                                a .id href={ (run_path(&run.id)) "/tasks/" (escaped(&task.address)) } { (task.address) }
-                            }
-                            td { (state(task.status())) }
-                            td .number { (task.twig["attempts"].as_u64().unwrap_or(0)) }
-                            td .number { (task.twig["calls"].as_u64().unwrap_or(0)) }
-                            td .number { (task.twig["durationMs"].as_u64().map(duration).unwrap_or_default()) }
-                            td { (cut(text(&task.twig["error"], "message"), MAX_EVENT_BYTES).0) }
-                        }
+        (list_table(Some("tasks"), "Tasks, in the order of their begin", html! { th { "Task" } th { "State" } th .number { "Attempts" } th .number { "Calls" } th .number { "Took" } th { "Error" } }, html! {
+            @for task in all.iter().take(MAX_TASKS) {
+                tr {
+                    td class={ "d" (task.depth.min(6)) } {
+                        a .id href={ (run_path(&run.id)) "/tasks/" (escaped(&task.address)) } { (task.address) }
                     }
+                    td { (state(task.status())) }
+                    td .number { (task.twig["attempts"].as_u64().unwrap_or(0)) }
+                    td .number { (task.twig["calls"].as_u64().unwrap_or(0)) }
+                    td .number { (task.twig["durationMs"].as_u64().map(duration).unwrap_or_default()) }
+                    td { (cut(text(&task.twig["error"], "message"), MAX_EVENT_BYTES).0) }
                 }
             }
-        }
+        }))
         @if all.is_empty() { p .faint { "No task is in this state." } }
         @let left_out = tree["tasksLeftOut"].as_u64().unwrap_or(0) + all.len().saturating_sub(MAX_TASKS) as u64;
         @if left_out > 0 {
@@ -260,12 +254,21 @@ pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, 
     Ok(run.page(&visit, "/list", body))
 }
 
-/// Returns an event without the members that the table shows in their own columns.
-fn summary(event: &Value) -> String {
-    const SHOWN: [&str; 9] = ["v", "seq", "ts", "tenant", "runId", "type", "nodeId", "taskId", "scope"];
+/// Returns the members of an event that the table shows in no column of their own, and their whole size in bytes. Of the
+/// members that the API has cut, it returns the beginning.
+fn summary(event: &Value) -> (String, usize) {
+    const SHOWN: [&str; 10] = ["v", "seq", "ts", "tenant", "runId", "type", "nodeId", "taskId", "scope", "cut"];
     let members = event.as_object().into_iter().flatten().filter(|(key, _)| !SHOWN.contains(&key.as_str()));
-    let text: Vec<_> = members.map(|(key, value)| format!("{key}: {value}")).collect();
-    text.join(", ")
+    let mut parts: Vec<_> = members.map(|(key, value)| format!("{key}: {value}")).collect();
+    let mut left_out = 0;
+    for (key, cut) in event["cut"].as_object().into_iter().flatten() {
+        let start = text(cut, "start");
+        left_out += (cut["bytes"].as_u64().unwrap_or(0) as usize).saturating_sub(start.len());
+        parts.push(format!("{key}: {start}"));
+    }
+    let members = parts.join(", ");
+    let size = members.len() + left_out;
+    (members, size)
 }
 
 /// Shows the address of the task, or of the pass, that an event is about.
@@ -284,30 +287,24 @@ pub(crate) async fn events(visit: Visit, Path(id): Path<String>) -> Result<Page,
     let total = run.view["events"].as_u64();
     let latest = total.unwrap_or(0).saturating_sub(PAGE_EVENTS);
     let from = visit.query("from").and_then(|from| from.parse().ok()).unwrap_or(latest);
-    let path = api_path(&run.id, &format!("/events?from={from}&limit={PAGE_EVENTS}"));
+    let path = api_path(&run.id, &format!("/events?from={from}&limit={PAGE_EVENTS}&preview={MAX_EVENT_BYTES}"));
     let page = visit.get(&path).await.map_err(|refusal| Failure::of(&visit, refusal))?;
     let (events, here) = (list(&page, "events"), format!("{}/events", run_path(&run.id)));
     let next = page["next"].as_u64().unwrap_or(0);
     let body = html! {
-        div .wide tabindex="0" role="region" aria-label="Events" {
-            table .rows {
-                caption .hidden { "Events, in their order" }
-                thead { tr { th .number { "Number" } th { "Time" } th { "Type" } th { "Task" } th { "Members" } } }
-                tbody {
-                    @for event in events {
-                        @let members = summary(event);
-                        @let (shown, whole) = cut(&members, MAX_EVENT_BYTES);
-                        tr {
-                            td .number { (event["seq"].as_u64().unwrap_or(0)) }
-                            td { (moment(&event["ts"])) }
-                            td { code { (text(event, "type")) } }
-                            td { (place_of(&run.id, event)) }
-                            td .members { (shown) @if let Some(whole) = whole { "… " span .faint { (crate::parts::size(whole as u64)) } } }
-                        }
-                    }
+        (list_table(None, "Events, in their order", html! { th .number { "Number" } th { "Time" } th { "Type" } th { "Task" } th { "Members" } }, html! {
+            @for event in events {
+                @let (members, size) = summary(event);
+                @let (shown, _) = cut(&members, MAX_EVENT_BYTES);
+                tr {
+                    td .number { (event["seq"].as_u64().unwrap_or(0)) }
+                    td { (moment(&event["ts"])) }
+                    td { code { (text(event, "type")) } }
+                    td { (place_of(&run.id, event)) }
+                    td .members { (shown) @if size > shown.len() { "… " span .faint { (crate::parts::size(size as u64)) } } }
                 }
             }
-        }
+        }))
         @if events.is_empty() { p .faint { "No event has this number yet." } }
         nav .pages aria-label="Pages" {
             @if from > 0 { a rel="prev" href={ (here) "?from=" (from.saturating_sub(PAGE_EVENTS)) } { "Earlier" } }
@@ -323,15 +320,12 @@ pub(crate) async fn events(visit: Visit, Path(id): Path<String>) -> Result<Page,
 pub(crate) async fn logs(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read(&visit, id).await?;
     let from: u64 = visit.query("from").and_then(|from| from.parse().ok()).unwrap_or(0);
-    let path = api_path(&run.id, &format!("/events?from={from}&limit={SEARCHED_EVENTS}"));
+    let path = api_path(&run.id, &format!("/events?type=log&from={from}&limit={MAX_LINES}"));
     let page = visit.get(&path).await.map_err(|refusal| Failure::of(&visit, refusal))?;
-    let all: Vec<_> = list(&page, "events").iter().filter(|event| event["type"] == "log").collect();
-    let lines = &all[..all.len().min(MAX_LINES)];
-    let rest = all.get(MAX_LINES).and_then(|event| event["seq"].as_u64());
-    let searched = page["next"].as_u64().unwrap_or(from);
-    let next = rest.or((list(&page, "events").len() as u64 == SEARCHED_EVENTS).then_some(searched));
+    let (lines, next) = (list(&page, "events"), page["next"].as_u64().unwrap_or(from));
+    let has_more = run.view["events"].as_u64().is_some_and(|total| next < total);
     let body = html! {
-        @if lines.is_empty() { p .faint { "The tasks have written no log lines in the events from " (from) " to " (searched) "." } }
+        @if lines.is_empty() { p .faint { "The tasks have written no log lines in the events from " (from) " to " (next) "." } }
         ol .log {
             @for event in lines {
                 @let (shown, whole) = cut(text(event, "message"), MAX_LINE_BYTES);
@@ -342,7 +336,7 @@ pub(crate) async fn logs(visit: Visit, Path(id): Path<String>) -> Result<Page, F
             }
         }
         nav .pages aria-label="Pages" {
-            @if let Some(next) = next { a rel="next" href={ (run_path(&run.id)) "/logs?from=" (next) } { "Later" } }
+            @if has_more { a rel="next" href={ (run_path(&run.id)) "/logs?from=" (next) } { "Later" } }
         }
     };
     Ok(run.page(&visit, "/logs", body))

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     frame::{Area, Failure, Page},
-    parts::{count, duration, empty, list as items, quoted, state, text, time},
+    parts::{count, duration, empty, list as items, list_table, quoted, state, text, time},
     visit::{Visit, escaped},
 };
 
@@ -123,25 +123,19 @@ fn remark(run: &Value) -> Markup {
 /// Shows runs as a table. `name` distinguishes the tables of a page.
 pub(crate) fn table(runs: &[Value], name: &str, caption: &str) -> Markup {
     html! {
-        div .wide tabindex="0" role="region" aria-label=(caption) {
-            table .rows data-list=(name) {
-                caption .hidden { (caption) }
-                thead { tr { th { "Run" } th { "State" } th { "Flow" } th { "Began" } th .number { "Took" } th { "Remarks" } } }
-                tbody {
-                    @for run in runs {
-                        tr #{ (name) "-" (text(run, "runId")) } data-live {
-                            td { a .id href=(run_path(text(run, "runId"))) { (text(run, "runId")) } }
-                            td { (state(text(run, "status"))) }
-                            td { a href={ "/console/flows/" (escaped(text(run, "flow"))) } { (text(run, "flow")) }
-                                @if let Some(version) = run["version"].as_u64() { span .faint { " v" (version) } } }
-                            td { (time(&run["created"])) }
-                            td .number { (took(run).unwrap_or_default()) }
-                            td { (remark(run)) (labels(run)) }
-                        }
-                    }
+        (list_table(Some(name), caption, html! { th { "Run" } th { "State" } th { "Flow" } th { "Began" } th .number { "Took" } th { "Remarks" } }, html! {
+            @for run in runs {
+                tr #{ (name) "-" (text(run, "runId")) } data-live {
+                    td { a .id href=(run_path(text(run, "runId"))) { (text(run, "runId")) } }
+                    td { (state(text(run, "status"))) }
+                    td { a href={ "/console/flows/" (escaped(text(run, "flow"))) } { (text(run, "flow")) }
+                        @if let Some(version) = run["version"].as_u64() { span .faint { " v" (version) } } }
+                    td { (time(&run["created"])) }
+                    td .number { (took(run).unwrap_or_default()) }
+                    td { (remark(run)) (labels(run)) }
                 }
             }
-        }
+        }))
     }
 }
 

@@ -6,7 +6,7 @@ use axum::{
     extract::FromRequestParts,
     http::{Method, header, request::Parts},
 };
-use flowcell_server::api::{Answer, Api, Refusal};
+use flowcell_server::api::{Answer, Api, Refusal, is_encrypted};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use url::form_urlencoded;
@@ -65,7 +65,8 @@ impl Visit {
     /// Returns the address of this server as the browser knows it, for examples.
     pub(crate) fn origin(&self) -> String {
         let host = self.parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        format!("http://{}", host.unwrap_or("127.0.0.1:7171"))
+        let scheme = if is_encrypted(&self.parts.headers) { "https" } else { "http" };
+        format!("{scheme}://{}", host.unwrap_or("127.0.0.1:7171"))
     }
 }
 

@@ -11,6 +11,7 @@ use axum::{
 use serde_json::Value;
 use tower::ServiceExt;
 
+pub use crate::http::cookie::is_encrypted;
 use crate::http::{auth_rate_limiter::ClientAddr, intake::read_body};
 
 /// Maximum size in bytes of an answer that a page reads.

@@ -48,7 +48,7 @@ impl LoginCookie {
 
 /// Returns whether a proxy says that the request came over TLS. A client that says so falsely gets a cookie that its
 /// browser does not keep.
-fn is_encrypted(request: &HeaderMap) -> bool {
+pub fn is_encrypted(request: &HeaderMap) -> bool {
     let text = |name: &str| request.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let forwarded = text("forwarded").to_ascii_lowercase();
     text("x-forwarded-proto").eq_ignore_ascii_case("https") || forwarded.contains("proto=https")
