@@ -139,7 +139,8 @@ impl Tree {
         let number = |key: &str| event.data.get(key).and_then(Json::as_u64);
         let (Some(id), scope) = (event.data.get("taskId").and_then(Json::as_str), text("scope")) else { return };
         let is_call = matches!(event.kind, "call:start" | "service:call");
-        let undoes = event.data.get("undoes").and_then(Json::as_str);
+        // The end of an undo names the undone task, too. It is told beside the end of the task itself.
+        let undoes = (event.kind == "undo:start").then(|| text("undoes"));
         let status = status_after(event.kind);
         if !is_call && status.is_none() && undoes.is_none() {
             return;
@@ -249,6 +250,29 @@ mod tests {
         let tasks = tree.tasks();
         let statuses: Vec<_> = tasks.iter().map(|task| task.status).collect();
         assert_eq!(statuses, ["cancelled", "succeeded", "waiting"]);
+    }
+
+    #[test]
+    fn a_task_that_undoes_another_has_its_own_status_at_each_time() {
+        let mut tree = Tree::default();
+        let mut shown = Vec::new();
+        for (kind, undoes) in [
+            ("undo:start", true),
+            ("task:ready", false),
+            ("task:start", false),
+            ("task:complete", false),
+            ("undo:complete", true),
+        ] {
+            let members = [("taskId", Json::from("release")), ("undoes", Json::from("reserve"))];
+            let data = Json::object(members.into_iter().take(if undoes { 2 } else { 1 }));
+            tree.add(&Event { seq: 1, ts: 0, tenant: "local".into(), run_id: "r".into(), kind, data });
+            let task = &tree.tasks[0];
+            shown.push((task.status, task.undoes.as_deref(), task.attempts));
+        }
+        let undoes = Some("reserve");
+        let expected = [("ready", undoes, 0), ("ready", undoes, 0), ("running", undoes, 1), ("succeeded", undoes, 1)];
+        assert_eq!(shown[..4], expected);
+        assert_eq!(shown[4], expected[3], "the end of the undo changes nothing");
     }
 
     #[test]
