@@ -1,15 +1,11 @@
 //! The frame of all pages, the pages of errors, and the headers of all answers.
 
-use std::io::Write;
-
 use axum::{
-    body::{Body, HttpBody, to_bytes},
     extract::Request,
     http::{HeaderName, HeaderValue, StatusCode, header},
     middleware::Next,
     response::{Html, IntoResponse, Redirect, Response},
 };
-use flate2::{Compression, write::GzEncoder};
 use flowcell_server::api::Refusal;
 use maud::{DOCTYPE, Markup, html};
 
@@ -35,36 +31,15 @@ pub const HEADERS: [(&str, &str); 6] = [
     ("cross-origin-resource-policy", "same-origin"),
 ];
 
-/// Minimum number of bytes of an answer that is compressed.
-const MIN_COMPRESSED_BYTES: u64 = 1_024;
-
-/// Adds [`HEADERS`] to an answer, and compresses it if the browser can read that. Only assets may be kept.
+/// Adds [`HEADERS`] to an answer. Only assets may be kept.
 pub(crate) async fn protect(request: Request, next: Next) -> Response {
-    let accepted = request.headers().get(header::ACCEPT_ENCODING).and_then(|accepted| accepted.to_str().ok());
-    let reads_gzip = accepted.is_some_and(|accepted| accepted.split(',').any(|each| each.trim().starts_with("gzip")));
     let mut response = next.run(request).await;
-    if reads_gzip && response.body().size_hint().lower() >= MIN_COMPRESSED_BYTES {
-        response = compressed(response).await;
-    }
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
-}
-
-/// Compresses an answer. Pages have no secrets that other parts of a page could reveal by their length.
-async fn compressed(response: Response) -> Response {
-    let (mut parts, body) = response.into_parts();
-    let Ok(plain) = to_bytes(body, usize::MAX).await else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    // Writing to memory does not fail.
-    let packed = encoder.write_all(&plain).and_then(|()| encoder.finish()).unwrap_or_default();
-    parts.headers.remove(header::CONTENT_LENGTH);
-    parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    parts.headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    Response::from_parts(parts, Body::from(packed))
 }
 
 /// The areas of the console, with their names and paths.

@@ -16,6 +16,7 @@
 //! | document | the OpenAPI document |
 
 pub mod api;
+mod compress;
 mod document;
 mod guard;
 mod http;
@@ -324,8 +325,11 @@ fn router(app: &Arc<App>, names: Names, pages: Option<Pages>) -> Router {
     // The document consists of JSON values, so it can always be serialized.
     let _ = app.document.set(Arc::new(serde_json::to_value(&document).unwrap_or_default()));
     let guard = middleware::from_fn_with_state(names, guard::guard);
-    let router =
-        router.layer(DefaultBodyLimit::max(MAX_BODY_BYTES)).layer(guard).layer(CatchPanicLayer::custom(|_| {
+    let router = router
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn(compress::compress))
+        .layer(guard)
+        .layer(CatchPanicLayer::custom(|_| {
             ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed at this request")
                 .into_response()
         }));
