@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use serde::Deserialize;
 
+pub use self::json::Fold;
 use crate::graph::{BodyIx, Edge, Graph, NodeIx, On};
 
 /// An output format for drawings.
@@ -33,9 +34,17 @@ pub fn draw(graph: &Graph, format: Format) -> String {
         Format::Mermaid => mermaid(graph, &mut out),
         Format::Dot => dot(graph, &mut out),
         Format::Svg => svg::svg(graph, &mut out),
-        Format::Json => json::json(graph, &mut out),
+        Format::Json => json::json(graph, &Fold::None, &mut out),
         Format::Text => text(graph, BodyIx::ROOT, 0, &mut out),
     };
+    out
+}
+
+/// Returns the places of the nodes and edges as JSON, as [`Format::Json`]. The bodies that `fold` selects are left out.
+pub fn places(graph: &Graph, fold: &Fold) -> String {
+    let mut out = String::new();
+    // Writing to a string never fails.
+    let _ = json::json(graph, fold, &mut out);
     out
 }
 

@@ -73,7 +73,12 @@ pub enum LineKind {
 
 /// Places all nodes of a graph. The box of a node with a body contains this body.
 pub fn layout(graph: &Graph) -> Layout {
-    let block = Plan { graph }.body(BodyIx::ROOT);
+    layout_folded(graph, &|_| false)
+}
+
+/// Places the nodes of a graph, as [`layout`]. The body of a node for which `is_folded` returns true is left out.
+pub fn layout_folded(graph: &Graph, is_folded: &dyn Fn(&Node) -> bool) -> Layout {
+    let block = Plan { graph, is_folded }.body(BodyIx::ROOT);
     let round = |length: f64| length.round() as i32;
     let point = |(x, y): (f64, f64)| (round(x + PADDING), round(y + PADDING));
     let boxes = block.boxes.into_iter().map(|area| {
@@ -129,6 +134,7 @@ impl Block {
 
 struct Plan<'a> {
     graph: &'a Graph,
+    is_folded: &'a dyn Fn(&Node) -> bool,
 }
 
 impl Plan<'_> {
@@ -174,7 +180,7 @@ impl Plan<'_> {
     /// Returns the box of a node with its body.
     fn node(&self, ix: NodeIx) -> Block {
         let (node, head) = (self.graph.node(ix), f64::from(BOX_HEIGHT));
-        let inner = node.body.map(|body| self.body(body));
+        let inner = node.body.filter(|_| !(self.is_folded)(node)).map(|body| self.body(body));
         let mut width = f64::from(own_width(node));
         let mut height = head;
         if let Some(inner) = &inner {

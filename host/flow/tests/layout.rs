@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use flowcell_contract::{Catalog, Digest, Manifest};
 use flowcell_flow::{
     Graph, NoContext, Source,
+    draw::{Fold, places},
     graph::{BodyIx, NodeIx},
-    layout::{Layout, LineKind, NodeBox, Point, layout},
+    layout::{Layout, LineKind, NodeBox, Point, layout, layout_folded},
 };
 use proptest::prelude::*;
 
@@ -177,7 +178,37 @@ proptest! {
         let picture = layout(&graph);
         check(&graph, &picture);
         prop_assert_eq!(&picture, &layout(&load(&text)), "the same text gives the same picture");
+        // With all bodies folded, the picture is that of the outer scope alone.
+        let folded = layout_folded(&graph, &|_| true);
+        let outer: Vec<_> = picture.boxes.iter().filter(|area| graph.node(area.node).body_of == BodyIx::ROOT).collect();
+        prop_assert_eq!(folded.boxes.len(), outer.len());
+        for (at, area) in folded.boxes.iter().enumerate() {
+            prop_assert_eq!(graph.node(area.node).body_of, BodyIx::ROOT);
+            prop_assert!(folded.boxes[..at].iter().all(|other| are_apart(area, other)), "{:?} overlaps", area);
+        }
+        prop_assert!(folded.width <= picture.width && folded.height <= picture.height);
     }
+}
+
+#[test]
+fn a_folded_node_counts_the_nodes_inside_it() {
+    let graph = load(
+        "flow: { name: folds }\nnodes:\n- id: outer\n  type: test.each\n  input: { list: [] }\n  body:\n    nodes:\n    \
+         - id: inner\n      type: test.each\n      input: { list: [] }\n      body:\n        nodes:\n        \
+         - { id: deep, type: test.noop }\n        edges: []\n    edges: []\nedges: []\n",
+    );
+    let shown = |fold: &Fold| {
+        let drawn: serde_json::Value = serde_json::from_str(&places(&graph, fold)).unwrap();
+        let nodes = drawn["nodes"].as_array().unwrap().iter();
+        nodes
+            .map(|node| format!("{} {} {}", node["id"], node["body"], node["folded"]).replace('"', ""))
+            .collect::<Vec<_>>()
+    };
+    let ids = |id: &str| std::collections::BTreeSet::from([id.to_owned()]);
+    assert_eq!(shown(&Fold::None), ["outer true null", "inner true null", "deep null null"]);
+    assert_eq!(shown(&Fold::Only(ids("inner"))), ["outer true null", "inner true 1"]);
+    assert_eq!(shown(&Fold::AllBut(ids("outer"))), ["outer true null", "inner true 1"]);
+    assert_eq!(shown(&Fold::AllBut(ids("other"))), ["outer true 2"]);
 }
 
 fn noops(count: usize) -> String {

@@ -49,6 +49,53 @@ pub enum InputDigest {
     NotRun,
 }
 
+/// Maximum number of bytes of a call's reply, as JSON text, that is shown whole.
+const MAX_REPLY_BYTES: u64 = 4 << 10;
+/// The number of characters that are shown of a larger reply.
+const CUT_CHARS: usize = 1_000;
+
+/// The reply of a call, as far as it is shown.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all_fields = "camelCase", untagged)]
+pub enum Reply {
+    /// The whole reply.
+    Whole {
+        /// The reply.
+        reply: Json,
+    },
+    /// The beginning of a large reply.
+    Cut {
+        /// Its size and its beginning.
+        reply_cut: CutText,
+    },
+}
+
+/// The beginning of a large value.
+#[derive(Clone, Debug, Serialize)]
+pub struct CutText {
+    /// The size of the whole value in bytes, as JSON text.
+    pub bytes: usize,
+    /// The first characters of the JSON text.
+    pub start: String,
+}
+
+impl Reply {
+    fn of(reply: &Json) -> Reply {
+        if reply.measure(MAX_REPLY_BYTES).is_ok_and(|bytes| bytes <= MAX_REPLY_BYTES) {
+            return Reply::Whole { reply: reply.clone() };
+        }
+        let text = reply.to_text();
+        Reply::Cut { reply_cut: CutText { bytes: text.len(), start: text.chars().take(CUT_CHARS).collect() } }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Reply::Whole { .. } => MAX_REPLY_BYTES,
+            Reply::Cut { reply_cut } => reply_cut.start.len() as u64,
+        }
+    }
+}
+
 /// A call that left the host.
 #[derive(Clone, Debug, Serialize)]
 pub struct MadeCall {
@@ -66,6 +113,9 @@ pub struct MadeCall {
     /// The error of a failed call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Json>,
+    /// The reply of a call that succeeded.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<Reply>,
 }
 
 /// One attempt of a task. `state` is the state of the run when the attempt ended or paused, or at the end of the
@@ -79,6 +129,8 @@ pub struct Visited<'a> {
     pub status: &'static str,
     recorded: Option<&'a Received>,
     ended: bool,
+    /// The output of the attempt, or its failure. `None`: it has neither, or not yet.
+    pub result: Option<Result<&'a Value, &'a Failure>>,
     /// True for a task that ended as `skipped` or `cancelled` without an attempt.
     ended_without_attempt: bool,
     /// The attempt's calls that left the host.
@@ -117,6 +169,11 @@ impl Visited<'_> {
     /// Returns the time at which the attempt began or was resumed, in milliseconds since 1970.
     pub fn began(&self) -> u64 {
         self.state.task(self.key).clock
+    }
+
+    /// Returns the time at which the attempt ended or paused, in milliseconds since 1970. `None`: it has not.
+    pub fn ended_at(&self) -> Option<u64> {
+        self.ended.then_some(self.now)
     }
 
     /// Renders the input and config, and compares them with the journal.
@@ -248,8 +305,15 @@ impl Walk<'_> {
             Fact::Migrated { migration } => return self.migrated(migration),
             _ => return ControlFlow::Continue(()),
         };
+        let result = match fact {
+            Fact::TaskSucceeded { output, .. } => Some(Ok(output)),
+            Fact::TaskFailed { failure, .. }
+            | Fact::TaskRetrying { failure, .. }
+            | Fact::TaskClosing { failure: Some(failure), .. } => Some(Err(&**failure)),
+            _ => None,
+        };
         match self.open.remove(task) {
-            Some(calls) => self.visit(*task, status, (received.as_ref(), true), &calls),
+            Some(calls) => self.visit(*task, status, (received.as_ref(), true, result), &calls),
             None => self.ended_without_attempt(*task, status),
         }
     }
@@ -259,7 +323,7 @@ impl Walk<'_> {
         for node in &migration.dropped {
             let task = TaskKey { scope: ScopeId::ROOT, node: *node };
             if let Some(calls) = self.open.remove(&task) {
-                self.visit(task, "abandoned", (None, true), &calls)?;
+                self.visit(task, "abandoned", (None, true, None), &calls)?;
             }
         }
         ControlFlow::Continue(())
@@ -273,7 +337,9 @@ impl Walk<'_> {
             return ControlFlow::Continue(());
         }
         let (state, now, recorded, ended) = (&self.state, self.now, None, true);
-        (self.visit)(&Visited { state, key, now, status, recorded, ended, ended_without_attempt: true, calls: &[] })
+        let end =
+            Visited { state, key, now, status, recorded, ended, result: None, ended_without_attempt: true, calls: &[] };
+        (self.visit)(&end)
     }
 
     fn after(&mut self, fact: &Fact) {
@@ -291,12 +357,18 @@ impl Walk<'_> {
                         about: call.about.clone(),
                         preview: call.preview.clone(),
                         error: None,
+                        reply: None,
                     });
                 }
             }
-            Fact::CallEnded { task, ordinal, reply: Err(failure), .. } => {
+            Fact::CallEnded { task, ordinal, reply, .. } => {
                 let calls = self.open.get_mut(task).into_iter().flatten();
-                calls.filter(|call| call.call == *ordinal).for_each(|call| call.error = Some(failure.to_json()));
+                for call in calls.filter(|call| call.call == *ordinal) {
+                    match reply {
+                        Ok(reply) => call.reply = Some(Reply::of(reply.json())),
+                        Err(failure) => call.error = Some(failure.to_json()),
+                    }
+                }
             }
             _ => {}
         }
@@ -307,7 +379,7 @@ impl Walk<'_> {
         let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
         open.sort_unstable_by_key(|(task, _)| *task);
         for (task, calls) in open {
-            if self.state.find(task).is_some() && self.visit(task, "running", (None, false), &calls).is_break() {
+            if self.state.find(task).is_some() && self.visit(task, "running", (None, false, None), &calls).is_break() {
                 return;
             }
         }
@@ -321,10 +393,10 @@ impl Walk<'_> {
         &mut self,
         key: TaskKey,
         status: &'static str,
-        (recorded, ended): (Option<&Received>, bool),
+        (recorded, ended, result): (Option<&Received>, bool, Option<Result<&Value, &Failure>>),
         calls: &[MadeCall],
     ) -> ControlFlow<()> {
         let (state, now) = (&self.state, self.now);
-        (self.visit)(&Visited { state, key, now, status, recorded, ended, ended_without_attempt: false, calls })
+        (self.visit)(&Visited { state, key, now, status, recorded, ended, result, ended_without_attempt: false, calls })
     }
 }

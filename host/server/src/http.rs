@@ -61,6 +61,7 @@ pub(crate) mod start;
 pub(crate) mod steer;
 pub(crate) mod tasks;
 pub(crate) mod tenant_directory;
+pub(crate) mod tokens;
 pub(crate) mod triggers;
 pub(crate) mod usage;
 pub(crate) mod webhooks;

@@ -1,14 +1,37 @@
 //! The places of all nodes and edges as JSON.
 
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
 use serde::Serialize;
 
 use super::label;
 use crate::{
-    graph::{Graph, NodeIx, On},
-    layout::{LineKind, NodeBox, Point, layout},
+    graph::{BodyIx, Graph, Node, NodeIx, On},
+    layout::{LineKind, NodeBox, Point, layout_folded},
 };
+
+/// The nodes whose bodies are left out of a picture.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Fold {
+    /// None: all bodies are shown.
+    #[default]
+    None,
+    /// Those with these ids.
+    Only(BTreeSet<String>),
+    /// All but those with these ids.
+    AllBut(BTreeSet<String>),
+}
+
+impl Fold {
+    /// Returns whether the body of a node is left out.
+    pub fn has(&self, node: &Node) -> bool {
+        match self {
+            Fold::None => false,
+            Fold::Only(ids) => ids.contains(node.id.as_str()),
+            Fold::AllBut(ids) => !ids.contains(node.id.as_str()),
+        }
+    }
+}
 
 #[derive(Serialize)]
 struct Picture<'a> {
@@ -32,6 +55,15 @@ struct DrawnNode<'a> {
     /// The node whose box contains this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<&'a str>,
+    /// True if the node has a body.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    body: bool,
+    /// The number of nodes in its body that are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folded: Option<usize>,
+    /// True if the node ends a race: it begins with the first edge that fires, and the others are cancelled.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    race: bool,
 }
 
 #[derive(Serialize)]
@@ -55,16 +87,24 @@ struct DrawnLabel {
     y: i32,
 }
 
-pub(super) fn json(graph: &Graph, out: &mut String) -> std::fmt::Result {
-    let picture = layout(graph);
+/// Returns the number of nodes in a body and in the bodies inside it.
+fn size(graph: &Graph, body: BodyIx) -> usize {
+    let nodes = &graph.body(body).nodes;
+    nodes.iter().map(|node| 1 + graph.node(*node).body.map_or(0, |inner| size(graph, inner))).sum()
+}
+
+pub(super) fn json(graph: &Graph, fold: &Fold, out: &mut String) -> std::fmt::Result {
+    let picture = layout_folded(graph, &|node| fold.has(node));
     let id = |node: NodeIx| graph.node(node).id.as_str();
     let node = |area: &NodeBox| {
         let node = graph.node(area.node);
         // A node that undoes another is in the box with it.
         let (x, y) = area.corner;
         let owner = graph.body(node.body_of).owner.map(id);
+        let folded = node.body.filter(|_| fold.has(node)).map(|body| size(graph, body));
         let (id, node_type) = (node.id.as_str(), &*node.node_type.name);
-        DrawnNode { id, node_type, x, y, width: area.width, height: area.height, owner }
+        let (body, race) = (node.body.is_some(), !node.cancels.is_empty());
+        DrawnNode { id, node_type, x, y, width: area.width, height: area.height, owner, body, folded, race }
     };
     let nodes = picture.boxes.iter().map(node).collect();
     let edges = picture.lines.into_iter().map(|line| {

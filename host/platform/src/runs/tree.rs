@@ -1,12 +1,20 @@
 //! A run as a tree of its tasks. A task that owns a body contains the passes of the body, and a pass contains its
 //! tasks. The passes of a cycle of edges stand below an item with the id of the cycle's entry.
 
+mod page;
+mod states;
+
 use std::ops::ControlFlow;
 
 use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{Event, paging::PAGE_BYTES};
 use serde::Serialize;
 use serde_json::Value;
+
+pub use self::{
+    page::{STATUSES, TaskFilter, TaskItem},
+    states::NodeStates,
+};
 
 use super::waiting::dropped_nodes;
 use crate::{Host, StartError};

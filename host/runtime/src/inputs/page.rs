@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 use flowcell_contract::{Failure, Json, RunId, Tenant, VALUE_BYTES, Value};
 use serde::Serialize;
 
-use super::{InputDigest, MadeCall, Rendered, TaskPosition, Visited, each_attempt};
+use super::{InputDigest, MadeCall, Rendered, Reply, TaskPosition, Visited, each_attempt};
 use crate::{
     fact::Received,
     paging::{Filling, PageLimits},
@@ -86,6 +86,15 @@ pub struct AttemptInput {
     /// The calls that left the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<MadeCall>,
+    /// The time at which the attempt ended or paused, in milliseconds since 1970. `None`: it has not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
+    /// The output of an attempt that succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// The error of an attempt that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Json>,
 }
 
 /// The input of an attempt, as far as the page shows it.
@@ -216,6 +225,9 @@ impl Page {
         if is_same {
             attempt.input = Input::Same { same_input: true };
         }
+        attempt.ended = visited.ended_at();
+        attempt.output = visited.result.and_then(Result::ok).cloned();
+        attempt.error = visited.result.and_then(Result::err).map(Failure::to_json);
         let bytes = attempt.bytes();
         if !self.filling.fits(bytes) {
             self.inputs.next = Some(index);
@@ -264,6 +276,9 @@ impl AttemptInput {
             input,
             input_digest: rendered.digest,
             calls: visited.calls.to_vec(),
+            ended: None,
+            output: None,
+            error: None,
         }
     }
 
@@ -276,7 +291,11 @@ impl AttemptInput {
             Input::Failed { input, .. } => json_bytes(input.json()),
             Input::Same { .. } | Input::TooLarge { .. } => 0,
         };
-        input + self.calls.iter().map(|call| json_bytes(&call.about) + json_bytes(&call.preview)).sum::<u64>()
+        let results = self.output.as_ref().map(Value::json).into_iter().chain(&self.error).map(json_bytes).sum::<u64>();
+        let of_call = |call: &MadeCall| {
+            json_bytes(&call.about) + json_bytes(&call.preview) + call.reply.as_ref().map_or(0, Reply::bytes)
+        };
+        input + results + self.calls.iter().map(of_call).sum::<u64>()
     }
 }
 

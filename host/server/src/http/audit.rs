@@ -1,7 +1,6 @@
-//! The routes that show the audit log and the tokens of a tenant to its administrators.
+//! The route that shows the audit log of a tenant to its administrators.
 
 use axum::Json;
-use flowcell_runtime::paging::{PAGE_BYTES, PageLimits};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -9,17 +8,16 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
     intake::QueryParams,
-    page::{check_limit, fill_page},
+    page::check_limit,
 };
 use flowcell_platform::tenants::{
     Tenants,
     audit::{self, AuditEntry},
-    token::TokenRow,
 };
 
-/// The default number of entries or tokens in a page.
+/// The default number of entries in a page.
 const DEFAULT_PAGE: usize = 100;
-/// The maximum number of entries or tokens in a page.
+/// The maximum number of entries in a page.
 pub(crate) const MAX_PAGE: usize = 500;
 
 /// A page of the audit log.
@@ -81,50 +79,6 @@ pub(crate) async fn show(
         let next = (entries.len() > limit).then(|| entries[limit - 1].seq);
         entries.truncate(limit);
         Ok(AuditPage { entries, next, damage })
-    });
-    page.await.map(Json)
-}
-
-/// A page of the list of tokens.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct TokenQuery {
-    /// The maximum number of tokens.
-    #[param(minimum = 1, maximum = 500)]
-    limit: Option<u32>,
-    /// The `next` of the previous page.
-    cursor: Option<String>,
-}
-
-/// A page of the tenant's tokens.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct TokenPage {
-    /// The tokens by id: `{ id, tenant, name, note, scopes, created, expires, lastUsed, warning?, revoked? }`. Never their
-    /// secrets, which the store does not have.
-    #[schema(value_type = Vec<Object>)]
-    tokens: Vec<TokenRow>,
-    /// The `cursor` of the next page; the last page has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-/// List the tokens of the tenant, without their secrets
-///
-/// Tokens are created and revoked by `flowcell token create` and `flowcell token revoke`.
-#[utoipa::path(get, path = "/v1/tokens", tag = "tenant", operation_id = "list_tokens", params(TokenQuery),
-    responses((status = 200, body = TokenPage), (status = "default", body = ErrorBody)))]
-pub(crate) async fn tokens(
-    request: Request,
-    QueryParams(TokenQuery { limit, cursor }): QueryParams<TokenQuery>,
-) -> Result<Json<TokenPage>, ApiError> {
-    let items = check_limit(limit, DEFAULT_PAGE, MAX_PAGE)?;
-    let page = request.blocking(move |request| {
-        let mut all = Tenants::of(&request.app.host).tokens(Some(request.tenant().as_str()))?;
-        all.sort_by(|a, b| a.id.cmp(&b.id));
-        let rest = all.into_iter().filter(|row| cursor.as_deref().is_none_or(|cursor| row.id.as_str() > cursor));
-        let (tokens, next) = fill_page(rest, PageLimits { items, bytes: PAGE_BYTES }, |row| row.id.clone());
-        Ok(TokenPage { tokens, next })
     });
     page.await.map(Json)
 }

@@ -9,22 +9,22 @@ use axum::{
 };
 use flowcell_contract::Json as Data;
 use flowcell_flow::{
-    draw::{Format, draw},
+    draw::{Fold, places},
     graph::{BodyIx, Edge, Graph, Node},
     script::script_label,
 };
 use flowcell_runtime::RunOptions;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    intake::{Body, PathParam, parse_path_id},
+    intake::{Body, PathParam, QueryParams, parse_path_id},
     start,
 };
-use flowcell_platform::{Fixtures, LoadedFlow, Simulate, shape};
+use flowcell_platform::{Fixtures, LoadedFlow, Simulate, shape, tree::Tree};
 
 /// The maximum real time of a test.
 pub(crate) const MAX_TEST_TIME: Duration = Duration::from_secs(60);
@@ -43,6 +43,36 @@ pub(crate) struct FlowToRead {
     flow: Box<RawValue>,
     /// The version of a stored flow; by default the newest.
     version: Option<u32>,
+}
+
+/// The maximum number of bytes of a list of ids in [`Folded`].
+const MAX_FOLDED_BYTES: usize = 64 << 10;
+
+/// The nodes whose bodies are left out of a picture.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Folded {
+    /// `all`, or the ids of nodes whose bodies are left out, such as `each,retry`. By default none.
+    fold: Option<String>,
+    /// With `fold=all`: the ids of nodes whose bodies are shown all the same.
+    open: Option<String>,
+}
+
+impl Folded {
+    fn read(&self) -> Result<Fold, ApiError> {
+        let is_long = |ids: &Option<String>| ids.as_ref().is_some_and(|ids| ids.len() > MAX_FOLDED_BYTES);
+        if is_long(&self.fold) || is_long(&self.open) {
+            return Err(ApiError::bad_request(format!("`fold` and `open` may have {MAX_FOLDED_BYTES} bytes each")));
+        }
+        let ids = |ids: &str| ids.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect();
+        match (self.fold.as_deref(), self.open.as_deref()) {
+            (None, None) => Ok(Fold::None),
+            (Some("all"), open) => Ok(Fold::AllBut(ids(open.unwrap_or_default()))),
+            (Some(closed), None) => Ok(Fold::Only(ids(closed))),
+            (_, Some(_)) => Err(ApiError::bad_request("`open` needs `fold=all`")),
+        }
+    }
 }
 
 /// A flow to test, with its input.
@@ -71,25 +101,56 @@ fn services() -> Vec<String> {
 /// Lay out a flow: the places of its nodes and edges
 ///
 /// The answer is that of `flowcell graph --format json`: `{ name, width, height, nodes, edges }` in pixels. The same flow
-/// always has the same places. A flow with errors is refused with its diagnostics.
-#[utoipa::path(post, path = "/v1/graph", tag = "flows", operation_id = "lay_out_flow", request_body = FlowToRead,
+/// always has the same places. A flow with errors is refused with its diagnostics. A node with a body that is left out has
+/// the number of nodes in it as `folded`.
+#[utoipa::path(post, path = "/v1/graph", tag = "flows", operation_id = "lay_out_flow", params(Folded),
+    request_body = FlowToRead,
     responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
-pub(crate) async fn graph(request: Request, Body(asked): Body<FlowToRead>) -> Result<Response, ApiError> {
+pub(crate) async fn graph(
+    request: Request,
+    QueryParams(folded): QueryParams<Folded>,
+    Body(asked): Body<FlowToRead>,
+) -> Result<Response, ApiError> {
+    let fold = folded.read()?;
     let flow = start::load_or_check(&request, &asked.flow, asked.version).await?;
-    let layout = request.computing(move |request| Ok(request.host.charged(|| draw(flow.graph(), Format::Json))));
+    let layout = request.computing(move |request| Ok(request.host.charged(|| places(flow.graph(), &fold))));
     Ok(json_text(layout.await?))
 }
 
-/// Lay out the flow of a run, in the version that the run uses
+/// Lay out the flow of a run, in the version that the run uses, with the states of its tasks
+///
+/// As `POST /v1/graph`. A node with tasks also has `states`, the numbers of its tasks by their states, `task`, the
+/// address of its task if there is only one, and `passes`, the numbers of passes of its body by their states. If the tree of the run exceeds 16 MiB, `tasksLeftOut` counts the tasks that are
+/// left out.
 #[utoipa::path(get, path = "/v1/runs/{id}/graph", tag = "runs", operation_id = "lay_out_run",
-    params(("id" = String, Path,)),
+    params(("id" = String, Path,), Folded),
     responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
-pub(crate) async fn graph_of_run(request: Request, PathParam(id): PathParam<String>) -> Result<Response, ApiError> {
-    let run = parse_path_id(&id)?;
+pub(crate) async fn graph_of_run(
+    request: Request,
+    PathParam(id): PathParam<String>,
+    QueryParams(folded): QueryParams<Folded>,
+) -> Result<Response, ApiError> {
+    let (run, fold) = (parse_path_id(&id)?, folded.read()?);
     let layout = request.computing(move |request| {
         request.row(&run)?;
         let graph = request.host.graph_of_run(&run)?;
-        Ok(request.host.charged(|| draw(&graph, Format::Json)))
+        let text = request.host.charged(|| places(&graph, &fold));
+        let mut layout: Value = serde_json::from_str(&text).map_err(ApiError::internal)?;
+        let tree = Tree::of(&request.host, &run)?;
+        if tree.left_out() > 0 {
+            layout["tasksLeftOut"] = tree.left_out().into();
+        }
+        let states = tree.states();
+        for node in layout["nodes"].as_array_mut().into_iter().flatten() {
+            let text = |key: &str| node[key].as_str().map(str::to_owned);
+            let found = states.get(&(text("owner"), text("id").unwrap_or_default()));
+            if let (Some(found), Some(node)) = (found, node.as_object_mut())
+                && let Value::Object(members) = json!(found)
+            {
+                node.extend(members);
+            }
+        }
+        Ok(layout.to_string())
     });
     Ok(json_text(layout.await?))
 }

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use flowcell_contract::{Lookup, TypeRef};
+use flowcell_flow::graph::Node;
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -9,7 +10,9 @@ use utoipa::ToSchema;
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
-    intake::PathParam,
+    intake::{PathParam, QueryParams},
+    library,
+    page::After,
 };
 use flowcell_platform::shape;
 
@@ -42,4 +45,64 @@ pub(crate) async fn show(request: Request, PathParam(wanted): PathParam<String>)
         }
         Lookup::Unknown => Err(missing(format!("unknown node type `{wanted}`"))),
     }
+}
+
+/// The maximum number of flows that one request for the users of a node type looks at.
+pub(crate) const MAX_LOOKED_AT: usize = 50;
+
+/// The flows that use a node type.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct UsingFlows {
+    /// `{ flow, version, nodes: [{ id, grants }] }`, by name: the newest versions that use the type. `grants` is what the flow
+    /// lets the node reach.
+    #[schema(value_type = Vec<Object>)]
+    flows: Vec<Value>,
+    /// `{ flow, message }`: the flows that cannot be read, with the reason.
+    #[schema(value_type = Vec<Object>)]
+    unread: Vec<Value>,
+    /// The `cursor` of the next page; the last page has none. A page looks at 50 flows, so it may be empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// List the flows that use a node type, with what they grant it
+#[utoipa::path(get, path = "/v1/nodes/{type}/flows", tag = "flows", operation_id = "list_flows_of_type",
+    params(("type" = String, Path,), After),
+    responses((status = 200, body = UsingFlows), (status = "default", body = ErrorBody)))]
+pub(crate) async fn flows(
+    request: Request,
+    PathParam(wanted): PathParam<String>,
+    QueryParams(After { cursor }): QueryParams<After>,
+) -> Result<Json<UsingFlows>, ApiError> {
+    let wanted = TypeRef::parse(&wanted);
+    let Lookup::Found(known) = request.host.catalog().lookup(&wanted) else {
+        return Err(ApiError::not_found("node_type_not_found", format!("unknown node type `{}`", wanted.name)));
+    };
+    let names = request.clone().library(move |flows, _| {
+        let mut taken = 0..MAX_LOOKED_AT;
+        let (entries, more) = flows.page(cursor.as_deref(), |_| taken.next().is_some())?;
+        Ok((entries.into_iter().map(|entry| (entry.name, entry.version)).collect::<Vec<_>>(), more))
+    });
+    let (names, more) = names.await?;
+    let next = names.last().filter(|_| more).map(|(name, _)| name.clone());
+    let (mut flows, mut unread) = (Vec::new(), Vec::new());
+    for (name, version) in names {
+        let flow = match library::load(request.clone(), name.clone(), None).await {
+            Ok(flow) => flow,
+            Err(error) => {
+                unread.push(json!({ "flow": name, "message": error.into_parts().2 }));
+                continue;
+            }
+        };
+        let is_wanted = |node: &&Node| {
+            let found = &node.node_type;
+            found.name == known.name && (wanted.version.is_none() || found.version == known.version)
+        };
+        let nodes: Vec<_> = flow.graph().nodes.iter().filter(is_wanted).collect();
+        if !nodes.is_empty() {
+            let nodes: Vec<_> = nodes.iter().map(|node| json!({ "id": node.id, "grants": node.grants })).collect();
+            flows.push(json!({ "flow": name, "version": version, "nodes": nodes }));
+        }
+    }
+    Ok(Json(UsingFlows { flows, unread, next }))
 }

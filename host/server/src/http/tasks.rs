@@ -1,9 +1,9 @@
-//! The routes that show the inputs of a run's tasks, and their times.
+//! The routes that show the attempts of a run's tasks, and their times.
 
 use axum::{body::Bytes, response::Response};
 use flowcell_contract::RunId;
 use flowcell_runtime::paging::PageLimits;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
@@ -11,16 +11,19 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
     intake::{PathParam, QueryParams, parse_path_id},
-    page::{BY_BYTES, check_limit, response_with_permit},
+    page::{BY_BYTES, check_limit, fill_page, response_with_permit},
 };
 use flowcell_platform::{
     inputs::{PAGE_BYTES, TaskInputs, Window},
     timeline::Timeline,
+    tree::{STATUSES, TaskFilter, TaskItem, Tree, is_zero},
 };
 
 /// The default number of attempts in a page.
 pub(crate) const DEFAULT_PAGE_ATTEMPTS: usize = 50;
-/// The maximum number of attempts in a page.
+/// The default number of tasks in a page.
+const DEFAULT_PAGE_TASKS: usize = 200;
+/// The maximum number of attempts, or of tasks, in a page.
 pub(crate) const MAX_PAGE_ATTEMPTS: usize = 1_000;
 
 /// The range of attempts that a request asks for.
@@ -36,7 +39,7 @@ pub(crate) struct AttemptRange {
     limit: Option<u32>,
 }
 
-/// The inputs of a task.
+/// The attempts of a task, with their inputs, calls and outputs.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 #[expect(dead_code, reason = "only the OpenAPI document reads it; the runtime writes the pages")]
@@ -46,7 +49,9 @@ pub(crate) struct TaskPage {
     task: String,
     /// The type of the task's node.
     node_type: String,
-    /// The attempts in order: `{ attempt, resumes, began, status, input, config?, inputDigest, calls? }`. A page has at
+    /// The attempts in order: `{ attempt, resumes, began, ended?, status, input, config?, inputDigest, calls?, output?,
+    /// error? }`. A call is `{ call, interface, function, about, preview?, reply?, error? }`; of a reply of more than 4 KiB,
+    /// `replyCut` has the size in `bytes` and the beginning, `start`. A page has at
     /// most 16 MiB, so it may have fewer than `limit`. The host renders an input again from the journal; `inputDigest`
     /// is the result of the comparison with the recorded digest: `matches`, `differs`, `not_recorded`, `not_ended` or
     /// `not_run`. `sameInput` replaces an `input` that equals the one of the previous attempt, and `inputError` one
@@ -57,7 +62,105 @@ pub(crate) struct TaskPage {
     next: Option<u64>,
 }
 
-/// Show the input of a task in each of its attempts
+/// The maximum number of characters of an address in [`TaskQuery`].
+const MAX_ADDRESS: usize = 4_096;
+
+/// The tasks that a request asks for.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct TaskQuery {
+    /// The address of a task with a body, such as `each`, for its passes, or of a pass, such as `each[3]`, for its tasks. By
+    /// default the tasks of the flow.
+    under: Option<String>,
+    /// True for all tasks below that place.
+    #[serde(default)]
+    deep: bool,
+    /// The states, such as `failed,blocked`. By default all.
+    status: Option<String>,
+    /// `urgent` for blocked and failed tasks first. By default the tasks are in the order of their first events.
+    order: Option<String>,
+    /// The number of the first entry, counted from 0.
+    #[param(minimum = 0)]
+    from: Option<u64>,
+    /// The maximum number of entries.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+impl TaskQuery {
+    fn filter(&self) -> Result<TaskFilter, ApiError> {
+        let statuses: Vec<_> = self.status.iter().flat_map(|list| list.split(',')).map(str::to_owned).collect();
+        if let Some(unknown) = statuses.iter().find(|status| !STATUSES.contains(&status.as_str())) {
+            let why = format!("`status` has the unknown state `{unknown}`; the states are {}", STATUSES.join(", "));
+            return Err(ApiError::bad_request(why));
+        }
+        let urgent_first = match self.order.as_deref() {
+            None => false,
+            Some("urgent") => true,
+            Some(_) => return Err(ApiError::bad_request("`order` can only be `urgent`")),
+        };
+        if self.under.as_ref().is_some_and(|under| under.len() > MAX_ADDRESS) {
+            return Err(ApiError::bad_request(format!("`under` may have at most {MAX_ADDRESS} characters")));
+        }
+        Ok(TaskFilter { under: self.under.clone(), deep: self.deep, statuses, urgent_first })
+    }
+}
+
+/// A page of the tasks of a run.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TaskList {
+    run_id: String,
+    /// The tasks, or the passes.
+    tasks: Vec<TaskItem>,
+    /// The number of tasks, or passes, that the request selects.
+    total: u64,
+    /// The `from` of the next page; the last page has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+    /// The number of the latest tasks of the run, which are left out because its tree exceeds 16 MiB.
+    #[serde(skip_serializing_if = "is_zero")]
+    tasks_left_out: u64,
+}
+
+/// List the tasks of a run by page: those of the flow, the passes of a body, or those of a pass
+#[utoipa::path(get, path = "/v1/runs/{id}/tasks", tag = "runs", operation_id = "list_tasks",
+    params(("id" = String, Path,), TaskQuery),
+    responses((status = 200, body = TaskList), (status = "default", body = ErrorBody)))]
+pub(crate) async fn list(
+    request: Request,
+    PathParam(id): PathParam<String>,
+    QueryParams(query): QueryParams<TaskQuery>,
+) -> Result<Response, ApiError> {
+    let run = parse_path_id(&id)?;
+    let limit = check_limit(query.limit, DEFAULT_PAGE_TASKS, MAX_PAGE_ATTEMPTS)?;
+    let filter = query.filter()?;
+    let from = usize::try_from(query.from.unwrap_or(0)).unwrap_or(usize::MAX);
+    let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), BY_BYTES).await;
+    let read = request.reading(move |request| {
+        request.row(&run)?;
+        let tree = Tree::of(&request.host, &run)?;
+        let tasks_left_out = tree.left_out();
+        let unknown = || {
+            let under = filter.under.as_deref().unwrap_or_default();
+            ApiError::not_found("task_not_found", format!("the run `{run}` has no task and no pass at `{under}`"))
+        };
+        let all = tree.select(&filter).ok_or_else(unknown)?;
+        let total = all.len() as u64;
+        let most = PageLimits { items: limit, bytes: PAGE_BYTES };
+        let (tasks, _) = fill_page(all.into_iter().skip(from), most, |task| task.address.clone());
+        let end = (from.min(usize::MAX - tasks.len()) + tasks.len()) as u64;
+        let next = (end < total).then_some(end);
+        let list = TaskList { run_id: run.to_string(), tasks, total, next, tasks_left_out };
+        Ok(Bytes::from(serde_json::to_vec(&list).map_err(ApiError::internal)?))
+    });
+    let text = read.await?;
+    permit.shrink(text.len() as u64);
+    Ok(response_with_permit(text, permit))
+}
+
+/// Show the input, the calls and the output of a task in each of its attempts
 ///
 /// The path names the task by its address: `pay`, `process[3].pay`, or `review/pay` in the run that the task `review`
 /// called.

@@ -101,6 +101,57 @@ fn tokens_are_listed_without_their_secrets() {
 }
 
 #[test]
+fn a_token_makes_others_with_at_most_its_own_scopes() {
+    let (served, tenants, [a, b, without]) = served();
+    let create = |token: &str, body: Value| call(&served, token, "POST", "/v1/tokens", &body);
+    let list = |token: &str| call(&served, token, "GET", "/v1/tokens", &Value::Null).json()["tokens"].clone();
+    let made = create(&a.token, json!({ "name": "ci", "scopes": ["flow:read"], "note": "for <b>CI</b>" }));
+    assert_eq!((made.status, made.header("cache-control")), (201, Some("no-store")), "{made:?}");
+    let new = made.json();
+    let (id, token) = (new["id"].as_str().unwrap(), new["token"].as_str().unwrap());
+    assert_eq!(made.header("location"), Some(&*format!("/v1/tokens/{id}")));
+    let days = (new["expires"].as_u64().unwrap() - served.host().now()) / 86_400_000;
+    assert!((89..=90).contains(&days), "{new}");
+    assert_eq!(call(&served, token, "GET", "/v1/flows", &Value::Null).status, 200);
+    let hello = json!({ "flow": hello() });
+    assert_eq!(call(&served, token, "POST", "/v1/flows", &hello).fault(), (403, "forbidden".to_owned()));
+    assert!(list(&a.token).as_array().unwrap().iter().any(|row| row["id"] == id && row["note"] == "for <b>CI</b>"));
+    for (from, body, fault) in [
+        (&a, json!({ "scopes": ["run:create"] }), (403, "forbidden")),
+        (&a, json!({ "scopes": ["admin", "secret:write"] }), (403, "forbidden")),
+        (&a, json!({ "scopes": ["admin:read"] }), (403, "forbidden")),
+        (&a, json!({ "scopes": ["everything"] }), (422, "unknown_scope")),
+        (&a, json!({ "scopes": ["flow:read"], "name": "ci" }), (409, "token_exists")),
+        (&a, json!({ "scopes": ["flow:read"], "name": "a/b" }), (422, "invalid_name")),
+        (&a, json!({ "scopes": [] }), (400, "bad_request")),
+        (&a, json!({ "scopes": ["flow:read"], "expiresInMs": 0 }), (400, "bad_request")),
+        (&a, json!({ "scopes": ["flow:read"], "expiresInMs": u64::MAX }), (400, "bad_request")),
+        (&a, json!({ "scopes": ["flow:read"], "note": "n".repeat(201) }), (400, "bad_request")),
+        (&a, json!({ "scopes": ["flow:read"], "tenant": "b" }), (400, "bad_request")),
+        (&without, json!({ "scopes": ["flow:read"] }), (403, "forbidden")),
+    ] {
+        let refused = create(&from.token, body.clone());
+        assert_eq!(refused.fault(), (fault.0, fault.1.to_owned()), "{body}: {refused:?}");
+    }
+    // A tenant revokes its own tokens only.
+    let revoke =
+        |of: &NewToken, id: &str| call(&served, &of.token, "DELETE", &format!("/v1/tokens/{id}"), &Value::Null);
+    assert_eq!(revoke(&b, id).fault(), (404, "token_not_found".to_owned()));
+    assert_eq!(call(&served, token, "GET", "/v1/flows", &Value::Null).status, 200);
+    assert_eq!(revoke(&a, id).status, 204);
+    assert_eq!(revoke(&a, id).status, 204, "it is revoked already");
+    assert_eq!(call(&served, token, "GET", "/v1/flows", &Value::Null).fault(), (401, "unauthorized".to_owned()));
+    let entries = tenants.audit("a", 0, 100).unwrap();
+    for action in ["token.create", "token.revoke"] {
+        let by_lena = entries.iter().filter(|entry| (&*entry.action, &*entry.subject) == (action, id));
+        assert_eq!(by_lena.map(|entry| &*entry.actor).collect::<Vec<_>>(), [a.id.as_str()], "{action}");
+    }
+    let local = Served::local();
+    let refused = local.post("/v1/tokens", &json!({ "scopes": ["flow:read"] }));
+    assert_eq!(refused.fault(), (409, "tenant_local".to_owned()));
+}
+
+#[test]
 fn a_server_without_packs_lists_none() {
     let (served, _, [a, ..]) = served();
     assert_eq!(call(&served, &a.token, "GET", "/v1/packs", &Value::Null).json(), json!({ "packs": [] }));

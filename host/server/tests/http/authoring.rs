@@ -26,7 +26,11 @@ fn a_text_and_a_run_have_the_same_layout() {
     assert_eq!((&edge["from"], &edge["to"], &edge["on"]), (&json!("ask"), &json!("pay"), &json!("success")));
     assert!(layout["width"].as_i64() > Some(0) && edge["points"].as_array().unwrap().len() >= 2, "{layout}");
     served.post("/v1/runs?wait=true", &json!({ "flow": text, "runId": "r" }));
-    assert_eq!(served.get("/v1/runs/r/graph").json(), layout);
+    // The layout of the run also has the states of its tasks.
+    let mut of_run = served.get("/v1/runs/r/graph").json();
+    let ask = &mut of_run["nodes"][0].as_object_mut().unwrap();
+    assert_eq!((ask.remove("states"), ask.remove("task")), (Some(json!({ "waiting": 1 })), Some(json!("ask"))));
+    assert_eq!(of_run, layout);
     // The run keeps the version with which it began.
     served.post("/v1/flows", &json!({ "flow": asks() }));
     served.post("/v1/runs?wait=true", &json!({ "flow": "asks", "runId": "old" }));
@@ -36,6 +40,67 @@ fn a_text_and_a_run_have_the_same_layout() {
     assert_eq!(ids(&served.get("/v1/runs/old/graph").json()["nodes"]), ["ok"]);
     assert_eq!(ids(&served.post("/v1/graph", &json!({ "flow": "asks" })).json()["nodes"]), ["ok", "more"]);
     assert_eq!(ids(&served.post("/v1/graph", &json!({ "flow": "asks", "version": 1 })).json()["nodes"]), ["ok"]);
+}
+
+#[test]
+fn bodies_are_folded_and_passes_are_listed_by_page() {
+    let served = Served::local();
+    let each = json!({ "id": "each", "type": "control.foreach", "input": { "list": [1, 2, 3], "maxFailures": 1 }, "body": ["one"] });
+    let one = json!({ "id": "one", "type": "control.fail", "when": "each.item == 2", "input": { "code": "bad", "message": "two" } });
+    let loops = json!({ "flow": { "name": "loops" }, "nodes": [each, one] });
+    served.post("/v1/runs?wait=true", &json!({ "flow": loops, "runId": "r" }));
+    let graph = |query: &str| served.get(&format!("/v1/runs/r/graph{query}"));
+    let whole = graph("").json();
+    assert_eq!(ids(&whole["nodes"]), ["each", "one"]);
+    assert_eq!(whole["nodes"][0]["passes"], json!({ "failed": 1, "skipped": 2 }), "{whole}");
+    for (query, folded) in
+        [("?fold=each", true), ("?fold=all", true), ("?fold=all&open=each", false), ("?fold=other", false)]
+    {
+        let nodes = graph(query).json()["nodes"].clone();
+        assert_eq!(ids(&nodes).len(), if folded { 1 } else { 2 }, "{query}: {nodes}");
+        assert_eq!(nodes[0]["folded"].as_u64(), folded.then_some(1), "{query}");
+    }
+    for wrong in ["?open=each", "?fold=each&open=one", "?folded=all"] {
+        assert_eq!(graph(wrong).fault(), (400, "bad_request".to_owned()), "{wrong}");
+    }
+    let long = format!("?fold={}", "x".repeat((64 << 10) + 1));
+    assert!([400, 414, 431].contains(&graph(&long).status));
+    let list = |query: &str| served.get(&format!("/v1/runs/r/tasks{query}"));
+    let addresses = |query: &str| -> Vec<String> {
+        let list = list(query).json();
+        list["tasks"].as_array().unwrap().iter().map(|task| task["address"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(addresses(""), ["each"]);
+    assert_eq!(addresses("?under=each"), ["each[0]", "each[1]", "each[2]"]);
+    assert_eq!(addresses("?under=each&order=urgent"), ["each[1]", "each[0]", "each[2]"]);
+    assert_eq!(addresses("?deep=true&status=failed"), ["each[1].one"]);
+    assert_eq!(addresses("?under=each%5B1%5D"), ["each[1].one"]);
+    let page = list("?under=each&limit=2").json();
+    assert_eq!((&page["total"], &page["next"]), (&json!(3), &json!(2)), "{page}");
+    assert_eq!(addresses("?under=each&limit=2&from=2"), ["each[2]"]);
+    assert_eq!(list("?under=each&from=99").json()["tasks"], json!([]));
+    assert_eq!(list("?under=each&from=18446744073709551615").json()["tasks"], json!([]));
+    assert_eq!(list("?under=none").fault(), (404, "task_not_found".to_owned()));
+    assert_eq!(served.get("/v1/runs/none/tasks").fault(), (404, "run_not_found".to_owned()));
+    for wrong in ["?status=odd", "?order=up", "?limit=0", "?limit=1001", "?deep=maybe", "?from=-1"] {
+        assert_eq!(list(wrong).fault(), (400, "bad_request".to_owned()), "{wrong}");
+    }
+}
+
+#[test]
+fn flows_of_a_node_type_are_listed_with_their_grants() {
+    let served = Served::local();
+    served.post("/v1/flows", &json!({ "flow": hello() }));
+    let calls = json!({ "flow": { "name": "calls" }, "nodes": [{ "id": "get", "type": "http.request",
+        "input": { "url": "https://a.test/" }, "grants": { "http": ["https://a.test"] } }] });
+    assert_eq!(served.post("/v1/flows", &json!({ "flow": calls })).status, 201);
+    let users = served.get("/v1/nodes/http.request/flows").json();
+    let [user] = <[Value; 1]>::try_from(users["flows"].as_array().unwrap().clone()).unwrap();
+    assert_eq!((&user["flow"], &user["version"], &user["nodes"][0]["id"]), (&json!("calls"), &json!(1), &json!("get")));
+    assert_eq!(user["nodes"][0]["grants"]["http"], json!(["https://a.test"]), "{user}");
+    assert_eq!((&users["unread"], users.get("next")), (&json!([]), None));
+    assert_eq!(served.get("/v1/nodes/http.other/flows").fault(), (404, "node_type_not_found".to_owned()));
+    assert_eq!(served.get("/v1/nodes/http.request@99/flows").fault(), (404, "node_type_not_found".to_owned()));
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! `flowcell runs show RUN NODE`: prints the inputs of a task for people.
+//! `flowcell runs show RUN NODE`: prints the inputs, calls and outputs of a task for people.
 
 use std::fmt::Write;
 
 use flowcell::{
     Host, Json, RunId, Runs,
-    inputs::{AttemptInput, Input, InputDigest, MadeCall, PAGE_BYTES, TaskInputs, Window},
+    inputs::{AttemptInput, Input, InputDigest, MadeCall, PAGE_BYTES, Reply, TaskInputs, Window},
 };
 
 use crate::{
@@ -83,6 +83,12 @@ pub(super) fn render(inputs: &TaskInputs, at: (&RunId, &str), paint: Paint) -> S
         for call in &attempt.calls {
             put_call(&mut text, call, &mut cuts);
         }
+        if let Some(output) = &attempt.output {
+            put(&mut text, "output", output.json(), &mut cuts);
+        }
+        if let Some(error) = &attempt.error {
+            put(&mut text, "error", error, &mut cuts);
+        }
     }
     let (run, task) = at;
     let command = format!("flowcell runs show {run} '{}'", inert(task));
@@ -124,6 +130,14 @@ fn put_call(text: &mut String, call: &MadeCall, cuts: &mut usize) {
     }
     if let Some(error) = &call.error {
         put(text, "its failure", error, cuts);
+    }
+    match &call.reply {
+        Some(Reply::Whole { reply }) => put(text, "its reply", reply, cuts),
+        Some(Reply::Cut { reply_cut }) => {
+            let name = format!("its reply, {} bytes, begins with", reply_cut.bytes);
+            put(text, &name, &Json::from(reply_cut.start.as_str()), cuts);
+        }
+        None => {}
     }
 }
 
