@@ -4,6 +4,9 @@
 import { localise } from "./times.js";
 import { listenForKeys } from "./keys.js";
 import { follow } from "./live.js";
+import { showControls } from "./graph.js";
+import { listenForFiles } from "./upload.js";
+import { showViews } from "./views.js";
 
 /** Takes the code out of the address, so that it stays in no history, and sends it. */
 function logInByLink() {
@@ -18,8 +21,13 @@ function logInByLink() {
 
 localise(document);
 listenForKeys();
+showControls();
+listenForFiles();
+showViews();
 logInByLink();
 // A link that is opened on the page of the login only changes the fragment.
 addEventListener("hashchange", logInByLink);
+// Times such as “2 minutes ago” grow old.
+setInterval(() => localise(document), 30_000);
 const source = document.body.dataset.live;
 if (source) follow(source);

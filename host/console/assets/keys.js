@@ -4,6 +4,33 @@
 /** The pages that `g` and a letter open. @type {Record<string, string>} */
 const pages = { h: "/console", r: "/console/runs", i: "/console/inbox", f: "/console/flows" };
 
+/** The views of a run that `v` and a letter open. @type {Record<string, string>} */
+const views = { g: "", t: "/timeline", l: "/list", e: "/events" };
+
+/** Moves to the next failure or question of the page. @param {number} by 1 for the next, -1 for the one before */
+function jump(by) {
+  const places = [...document.querySelectorAll("main tr:has(.state.bad, .state.warn) a, main section.wait .place a, #picture a:has(.bad, .warn)")];
+  const here = places.findIndex((place) => place === document.activeElement);
+  const next = places[here < 0 ? (by > 0 ? 0 : places.length - 1) : (here + by + places.length) % places.length];
+  if (next instanceof HTMLElement || next instanceof SVGElement) next.focus();
+}
+
+/** Opens another view of the run that the page shows. @param {string} key @returns {boolean} */
+function openView(key) {
+  const graph = document.querySelector("nav.tabs[data-run] a");
+  const path = graph?.getAttribute("href");
+  if (!path || views[key] === undefined) return false;
+  location.assign(path + views[key]);
+  return true;
+}
+
+/** Moves to an answer of the first open question. @param {number} number counted from 1 */
+function choose(number) {
+  const choices = document.querySelector("form.answer")?.querySelectorAll("button[name=choice]") ?? [];
+  const choice = choices[number - 1];
+  if (choice instanceof HTMLElement) choice.focus();
+}
+
 /** Moves to another row of the first table. @param {number} by 1 for the next row, -1 for the one before */
 function move(by) {
   const rows = [...document.querySelectorAll("main table.rows tbody tr")];
@@ -28,10 +55,16 @@ export function listenForKeys() {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isField(event.target)) return;
     const before = after;
-    after = event.key === "g" ? "g" : "";
+    after = before === "" && (event.key === "g" || event.key === "v") ? event.key : "";
     const keys = document.getElementById("keys");
     if (before === "g" && pages[event.key]) {
       location.assign(pages[event.key]);
+    } else if (before === "v" && openView(event.key)) {
+      // The page changes.
+    } else if (event.key === "[" || event.key === "]") {
+      jump(event.key === "]" ? 1 : -1);
+    } else if (event.key >= "1" && event.key <= "9") {
+      choose(Number(event.key));
     } else if (event.key === "?" && keys instanceof HTMLDialogElement) {
       if (!keys.open) keys.showModal();
     } else if (event.key === "/") {

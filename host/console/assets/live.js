@@ -71,6 +71,7 @@ function take(next) {
     say(`${added} new: show`, location.href);
   }
   document.body.dataset.live = next.body.dataset.live ?? "";
+  document.dispatchEvent(new Event("flowcell:fresh"));
 }
 
 /** Looks at the page again. Says so while it cannot. @returns {Promise<boolean>} whether the page may still change */

@@ -5,6 +5,7 @@ use maud::html;
 
 use crate::{
     frame::{Area, Failure, Page},
+    packs::{reach_of, users},
     parts::{brief, command, empty, json, list as items, list_table, quoted, text},
     visit::{Visit, escaped},
 };
@@ -26,6 +27,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
         form .filters method="get" role="search" action="/console/catalog" {
             label { "Words" input type="search" name="q" value=(asked); }
             button { "Search" }
+            a href="/console/packs" { "Packs" }
         }
         @if found.is_empty() { (empty("No node type has these words.", html! { p { a href="/console/catalog" { "Show all" } } })) }
         @else {
@@ -51,11 +53,12 @@ pub(crate) async fn show(visit: Visit, Path(wanted): Path<String>) -> Result<Pag
     let node = visit.get(&path).await.map_err(|refusal| Failure::of(&visit, refusal))?;
     let main = html! {
         p .lead { (text(&node, "description")) }
-        p { span .faint { "Version " (text(&node, "version")) ", effect " } code { (text(&node, "effect")) }
-            @for capability in items(&node, "capabilities") { span .faint { ", may use " } code { (text(capability, "name")) } } }
+        p .faint { "Version " (text(&node, "version")) }
+        (reach_of(&node))
         @for (name, key) in [("Input", "input"), ("Config", "config"), ("Output", "output")] {
             @if !node[key].is_null() { section { h2 { (name) } (json(&node[key], &path)) } }
         }
+        (users(&visit, &wanted).await)
         (command(&format!("nodes {}", quoted(&wanted))))
     };
     Ok(Page::new(&visit, Area::Catalog, wanted.as_str(), main))

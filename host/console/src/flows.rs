@@ -1,5 +1,7 @@
 //! The flows of the tenant: their list, a flow with its picture and text, and the form that starts it.
 
+use std::borrow::Cow;
+
 use axum::{
     extract::Path,
     http::StatusCode,
@@ -10,10 +12,11 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::{
+    diff::diff,
     form::{Fields, Mistake, exact},
     frame::{Area, Failure, Page},
     parts::{block, brief, command, empty, list as items, list_table, quoted, text},
-    picture::picture,
+    picture::{Pictured, View, outline, picture},
     runs::{no_runs, run_path, table},
     sent::Form,
     visit::{Visit, escaped},
@@ -70,7 +73,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
                 }
             }))
         }
-        nav .pages aria-label="Pages" {
+        nav .pages aria-label="Pages of the list" {
             @if let Some(next) = rest.or(page["next"].as_str()) { a rel="next" href={ "/console/flows?cursor=" (escaped(next)) } { "More" } }
         }
     };
@@ -86,17 +89,18 @@ pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page,
     let flow = visit.get(&path).await.map_err(fails)?;
     let versions = visit.get(&format!("{api}/versions")).await.map_err(fails)?;
     let asked = named(&name, version);
-    let drawing = visit.post("/v1/graph", &asked).await.map(|answer| answer.body);
+    let mut view = View::of(&visit, &["version"]);
+    let drawing = view.read(&visit, Pictured::Flow(&asked)).await;
     let about = visit.post("/v1/inspect", &asked).await.map(|answer| answer.body).unwrap_or_default();
     // A token may lack the scope for runs; the page then has none.
     let runs = visit.get(&format!("/v1/runs?limit=8&flow={}", escaped(&name))).await.ok();
     let shown_version = flow["version"].as_u64().unwrap_or(0);
     let main = html! {
         p .lead { (text(&about, "description")) }
-        p .row { a .button href={ (page_path(&name)) "/start" @if let Some(version) = version { "?version=" (version) } } { "Start" }
+        div .row { a .button href={ (page_path(&name)) "/start" @if let Some(version) = version { "?version=" (version) } } { "Start" }
             (versions_of(&name, &versions, shown_version)) }
         @match &drawing {
-            Ok(drawing) => (picture(drawing, None)),
+            Ok(drawing) => { (picture(drawing, &view, &page_path(&name), None)) (outline(drawing)) },
             Err(refusal) => p .notice .warn { "The picture cannot be drawn: " (refusal.message) }
         }
         @if let Some(runs) = &runs {
@@ -107,22 +111,63 @@ pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page,
                     p { a href={ "/console/runs?flow=" (escaped(&name)) } { "All runs of this flow" } } }
             }
         }
-        section { h2 { "Text" } (block(text(&flow, "text"), MAX_TEXT_BYTES, &path)) }
+        section { h2 { "Text" } (block(&readable(text(&flow, "text")), MAX_TEXT_BYTES, &path)) }
         (command(&format!("flows show {}", quoted(&name))))
     };
     Ok(Page::new(&visit, Area::Flows, name.as_str(), main))
 }
 
-/// Shows the versions of a flow as links, the newest first, at most ten.
+/// Returns the text of a flow with line breaks, if it is JSON in one line.
+fn readable(text: &str) -> Cow<'_, str> {
+    match serde_json::from_str::<Value>(text) {
+        Ok(flow) if !text.trim().contains('\n') => serde_json::to_string_pretty(&flow).unwrap_or_default().into(),
+        _ => text.into(),
+    }
+}
+
+/// Shows the versions of a flow as links, the newest first, at most ten, and the way to the difference of two.
 fn versions_of(name: &str, versions: &Value, shown: u64) -> Markup {
     let all: Vec<_> = items(versions, "versions").iter().filter_map(Value::as_u64).collect();
+    let before = all.iter().rev().find(|version| **version < shown);
     html! {
         span .faint { "Version" }
         @for version in all.iter().rev().take(10) {
             a href={ (page_path(name)) "?version=" (version) } aria-current=[(*version == shown).then_some("true")] { (version) }
         }
         @if all.len() > 10 { span .faint { "and " (all.len() - 10) " older" } }
+        @if let Some(before) = before { a href={ (page_path(name)) "/diff?from=" (before) "&to=" (shown) } { "What version " (shown) " changed" } }
     }
+}
+
+/// Shows the difference between two versions of a flow.
+pub(crate) async fn compare(visit: Visit, Path(name): Path<String>) -> Result<Page, Failure> {
+    let fails = |refusal| Failure::of(&visit, refusal);
+    let api = format!("/v1/flows/{}", escaped(&name));
+    let versions = visit.get(&format!("{api}/versions")).await.map_err(fails)?;
+    let all: Vec<_> = items(&versions, "versions").iter().filter_map(Value::as_u64).collect();
+    let asked = |name: &str| visit.query(name).and_then(|version| version.parse::<u64>().ok());
+    let to = asked("to").or(all.last().copied()).unwrap_or(1);
+    let from = asked("from").or(all.iter().rev().find(|version| **version < to).copied()).unwrap_or(to);
+    let old = visit.get(&format!("{api}/versions/{from}")).await.map_err(fails)?;
+    let new = visit.get(&format!("{api}/versions/{to}")).await.map_err(fails)?;
+    let chooser = |label: &str, field: &str, chosen: u64| {
+        html! {
+            label { (label) select name=(field) {
+                @for version in all.iter().rev().take(MAX_FLOWS) { option value=(version) selected[*version == chosen] { (version) } }
+            } }
+        }
+    };
+    let main = html! {
+        form .filters method="get" action={ (page_path(&name)) "/diff" } {
+            (chooser("From version", "from", from))
+            (chooser("To version", "to", to))
+            button { "Compare" }
+        }
+        (diff(&readable(text(&old, "text")), &readable(text(&new, "text"))))
+        p { a href=(page_path(&name)) { "The flow " (name) } }
+        (command(&format!("flows show {} --version {to}", quoted(&name))))
+    };
+    Ok(Page::new(&visit, Area::Flows, format!("Versions of {name}"), main))
 }
 
 /// A flow that a form starts.
@@ -130,6 +175,8 @@ struct Startable {
     name: String,
     version: Option<u32>,
     about: Value,
+    /// The stored files, if the input has files.
+    files: Vec<Value>,
 }
 
 impl Startable {
@@ -137,11 +184,16 @@ impl Startable {
         let version = visit.query("version").and_then(|version| version.parse().ok());
         let about =
             visit.post("/v1/inspect", &named(&name, version)).await.map_err(|refusal| Failure::of(visit, refusal))?;
-        Ok(Startable { name, version, about: about.body })
+        let about = about.body;
+        let files = match Fields::of(&about["inputSchema"]).take_files() {
+            true => items(&visit.get("/v1/files").await.unwrap_or_default(), "files").to_vec(),
+            false => Vec::new(),
+        };
+        Ok(Startable { name, version, about, files })
     }
 
     fn page(&self, visit: &Visit, sent: Option<&Form>, mistakes: &[Mistake]) -> Page {
-        let Startable { name, version, about } = self;
+        let Startable { name, version, about, files } = self;
         let schema = &about["inputSchema"];
         let here = format!("{}/start", page_path(name));
         let action = version.map_or(here.clone(), |version| format!("{here}?version={version}"));
@@ -150,7 +202,7 @@ impl Startable {
         let main = html! {
             p .lead { (text(about, "description")) }
             form method="post" action=(action) {
-                (Fields::of(schema).render(sent.filter(|_| as_json.is_none()), mistakes))
+                (Fields::of(schema).with_files(files).render(sent.filter(|_| as_json.is_none()), mistakes))
                 @if !has_fields { p .faint { "The flow declares no input." } }
                 button .primary { "Start" }
             }

@@ -1,10 +1,10 @@
 //! The form of a flow's input, made from its JSON Schema, and the input that a sent form stands for.
 
 use maud::{Markup, PreEscaped, html};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
-    parts::{list, text},
+    parts::{list, size, text},
     sent::Form,
 };
 
@@ -25,6 +25,8 @@ enum Kind {
     Choice(Vec<Value>),
     /// A list of texts or numbers, one a line. True for numbers.
     Lines(bool),
+    /// A stored file.
+    File,
     Json,
 }
 
@@ -38,20 +40,34 @@ struct Field<'a> {
 }
 
 /// The fields of an input, in the order of the schema.
-pub(crate) struct Fields<'a>(Vec<Field<'a>>);
+pub(crate) struct Fields<'a> {
+    fields: Vec<Field<'a>>,
+    /// The stored files, which fields for files offer.
+    files: Vec<Value>,
+}
 
 impl<'a> Fields<'a> {
     pub(crate) fn of(schema: &'a Value) -> Fields<'a> {
         let mut fields = Vec::new();
         add_members(schema, "", 0, true, &mut fields);
-        Fields(fields)
+        Fields { fields, files: Vec::new() }
+    }
+
+    /// Returns the fields with the stored files that they offer.
+    pub(crate) fn with_files(self, files: &[Value]) -> Fields<'a> {
+        Fields { files: files.to_vec(), ..self }
+    }
+
+    /// Returns whether a field takes a file.
+    pub(crate) fn take_files(&self) -> bool {
+        self.fields.iter().any(|field| field.kind == Kind::File)
     }
 
     /// Returns the input that a sent form stands for, or the mistakes in it. Fields that are empty and not required are
     /// left out, so that the flow's defaults apply.
     pub(crate) fn read(&self, form: &Form) -> Result<Value, Vec<Mistake>> {
         let (mut input, mut mistakes) = (Value::Object(Map::new()), Vec::new());
-        for field in &self.0 {
+        for field in &self.fields {
             let given = form.text(&field.pointer).unwrap_or_default();
             if given.is_empty() && !(field.required && field.kind == Kind::Text) {
                 continue;
@@ -67,7 +83,7 @@ impl<'a> Fields<'a> {
     /// Shows the fields with the values of a form that was sent before, and with its mistakes.
     pub(crate) fn render(&self, sent: Option<&Form>, mistakes: &[Mistake]) -> Markup {
         let (own, others): (Vec<&Mistake>, Vec<&Mistake>) =
-            mistakes.iter().partition(|mistake| self.0.iter().any(|field| field.pointer == mistake.pointer));
+            mistakes.iter().partition(|mistake| self.fields.iter().any(|field| field.pointer == mistake.pointer));
         html! {
             @if !mistakes.is_empty() {
                 div .notice .bad role="alert" {
@@ -75,8 +91,8 @@ impl<'a> Fields<'a> {
                     @for mistake in others { p { (mistake.pointer) " " (mistake.why) } }
                 }
             }
-            @for field in &self.0 {
-                (field.render(sent, own.iter().find(|mistake| mistake.pointer == field.pointer).map(|each| each.why.as_str())))
+            @for field in &self.fields {
+                (field.render(sent, &self.files, own.iter().find(|mistake| mistake.pointer == field.pointer).map(|each| each.why.as_str())))
             }
         }
     }
@@ -108,7 +124,9 @@ fn add_members<'a>(schema: &'a Value, prefix: &str, depth: usize, required: bool
     for (name, member) in members {
         let pointer = format!("{prefix}/{}", name.replace('~', "~0").replace('/', "~1"));
         let required = required && list(schema, "required").iter().any(|needed| needed == name.as_str());
-        let nested = text(member, "type") == "object" && member["properties"].is_object() && depth < MAX_DEPTH;
+        let is_file = Kind::of(member) == Kind::File;
+        let nested =
+            !is_file && text(member, "type") == "object" && member["properties"].is_object() && depth < MAX_DEPTH;
         match nested {
             true => add_members(member, &pointer, depth + 1, required, fields),
             false if fields.len() < MAX_FIELDS => {
@@ -130,6 +148,9 @@ fn put(input: &mut Value, pointer: &str, value: Value) {
 
 impl Kind {
     fn of(schema: &Value) -> Kind {
+        if schema["properties"]["kind"]["const"] == "file" {
+            return Kind::File;
+        }
         if let Some(values) = schema["enum"].as_array().filter(|values| !values.is_empty()) {
             return Kind::Choice(values.clone());
         }
@@ -164,7 +185,7 @@ impl Kind {
                 let lines = given.lines().filter(|line| !line.trim().is_empty());
                 lines.map(|line| if *numbers { number(line) } else { Ok(line.into()) }).collect()
             }
-            Kind::Json => serde_json::from_str(given).map_err(|error| format!("is not JSON: {error}")),
+            Kind::Json | Kind::File => serde_json::from_str(given).map_err(|error| format!("is not JSON: {error}")),
         }
     }
 
@@ -191,7 +212,7 @@ pub(crate) fn exact(value: &str) -> PreEscaped<String> {
 }
 
 impl Field<'_> {
-    fn render(&self, sent: Option<&Form>, mistake: Option<&str>) -> Markup {
+    fn render(&self, sent: Option<&Form>, files: &[Value], mistake: Option<&str>) -> Markup {
         let pointer = &self.pointer;
         let (id, about) = (format!("field{pointer}"), format!("about{pointer}"));
         let given = sent.map(|form| form.text(pointer).unwrap_or_default().to_owned());
@@ -213,6 +234,18 @@ impl Field<'_> {
                         select id=(id) name=(pointer) aria-describedby=(about) {
                             @if !self.required { option value="" { "not set" } }
                             @for value in ["true", "false"] { option value=(value) selected[value == given] { (value) } }
+                        }
+                    }
+                    Kind::File => {
+                        select id=(id) name=(pointer) aria-describedby=(about) aria-invalid=[invalid] {
+                            option value="" { @if self.required { "choose a stored file, or store one" } @else { "none" } }
+                            @for file in files {
+                                @let value = file_value(file).to_string();
+                                option value=(exact(&value)) selected[value == given] { (text(file, "name")) " (" (size(file["size"].as_u64().unwrap_or(0))) ")" }
+                            }
+                        }
+                        div data-needs-script hidden {
+                            input type="file" data-upload=(id) aria-label={ "Store a file for " (label) };
                         }
                     }
                     Kind::Choice(values) => {
@@ -247,6 +280,15 @@ impl Field<'_> {
     }
 }
 
+/// Returns the value of a stored file in the input of a flow.
+fn file_value(file: &Value) -> Value {
+    let mut value = json!({ "kind": "file", "fileId": file["fileId"], "size": file["size"], "mime": file["mime"] });
+    if file["name"].is_string() {
+        value["name"] = file["name"].clone();
+    }
+    value
+}
+
 fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -254,8 +296,6 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-    use serde_json::json;
 
     use super::*;
     use crate::sent::form_of;
@@ -292,6 +332,22 @@ mod tests {
         for (sent, input) in table {
             assert_eq!(fields.read(&form_of(&sent)), Ok(input), "{sent:?}");
         }
+    }
+
+    #[test]
+    fn a_field_for_a_file_offers_the_stored_files() {
+        let file =
+            json!({ "properties": { "kind": { "const": "file" }, "fileId": {} }, "required": ["kind", "fileId"] });
+        let schema = json!({ "required": ["photo"], "properties": { "photo": file, "name": { "type": "string" } } });
+        let files = [json!({ "fileId": "f1", "name": "<img>.png", "size": 2_048, "mime": "image/png", "created": 1 })];
+        let fields = Fields::of(&schema).with_files(&files);
+        assert!(fields.take_files() && !Fields::of(&json!({})).take_files());
+        let page = fields.render(None, &[]).into_string();
+        assert!(page.contains("&lt;img&gt;.png (2.0 KiB)") && page.contains(r#"data-upload="field/photo""#), "{page}");
+        let value = file_value(&files[0]);
+        let sent = form_of(&[("/photo", &value.to_string())]);
+        assert_eq!(fields.read(&sent), Ok(json!({ "photo": value })));
+        assert!(fields.read(&form_of(&[("/photo", "f1")])).is_err());
     }
 
     #[test]

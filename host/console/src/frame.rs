@@ -54,11 +54,12 @@ pub(crate) enum Area {
     Secrets,
     Files,
     Usage,
+    Tokens,
     Manual,
 }
 
 impl Area {
-    const ALL: [(Area, &str, &str); 10] = [
+    const ALL: [(Area, &str, &str); 11] = [
         (Area::Home, "Home", "/console"),
         (Area::Runs, "Runs", "/console/runs"),
         (Area::Inbox, "Inbox", "/console/inbox"),
@@ -68,12 +69,13 @@ impl Area {
         (Area::Secrets, "Secrets", "/console/secrets"),
         (Area::Files, "Files", "/console/files"),
         (Area::Usage, "Usage", "/console/usage"),
+        (Area::Tokens, "Tokens", "/console/tokens"),
         (Area::Manual, "Manual", "/console/manual"),
     ];
 }
 
 /// The keys of the pages, for the list that `?` opens.
-const KEYS: [(&str, &str); 8] = [
+const KEYS: [(&str, &str); 12] = [
     ("?", "show these keys"),
     ("g h", "Home"),
     ("g r", "Runs"),
@@ -82,6 +84,10 @@ const KEYS: [(&str, &str); 8] = [
     ("/", "move to the search or the first filter"),
     ("j  k", "next and previous row"),
     ("Enter", "open the row"),
+    ("[  ]", "previous and next failure or question"),
+    ("v g  v t  v l  v e", "graph, timeline, tasks and events of a run"),
+    ("1 … 9", "choose an answer of the first open question"),
+    ("↑ ↓", "in a picture: along its edges"),
 ];
 
 /// A page.

@@ -33,7 +33,7 @@ pub(crate) fn wait(run: &str, wait: &Value, back: &str) -> Markup {
                 "gate" | "approval" => (question(run, wait, back)),
                 "more" => p { (wait["leftOut"].as_u64().unwrap_or(0)) " more waits are not shown: " code { "flowcell runs show " (quoted(run)) } },
                 kind => {
-                    h3 { (glyph("waiting")) " " a href=(place) { (shown) } }
+                    (heading(&place, shown, back))
                     @match kind {
                         "event" => {
                             p { "Waits for the event " code { (text(wait, "event")) } "." }
@@ -55,6 +55,12 @@ pub(crate) fn wait(run: &str, wait: &Value, back: &str) -> Markup {
     }
 }
 
+/// Shows the place of a wait. On the page of its run it is a heading below the title, elsewhere below that of the run.
+fn heading(place: &str, shown: &str, back: &str) -> Markup {
+    let link = html! { (glyph("waiting")) " " a href=(place) { (shown) } };
+    html! { @if back.is_empty() { h2 .place { (link) } } @else { h3 .place { (link) } } }
+}
+
 fn question(run: &str, wait: &Value, back: &str) -> Markup {
     let address = text(wait, "address");
     let whole = format!("/v1/runs/{}/gates/{}", escaped(run), escaped(address));
@@ -63,7 +69,7 @@ fn question(run: &str, wait: &Value, back: &str) -> Markup {
     let choices = list(wait, "choices");
     let allows_text = wait["allowText"] == true || choices.is_empty();
     html! {
-        h3 { (glyph("waiting")) " " a href={ (run_path(run)) "/tasks/" (escaped(address)) } { (address) } }
+        (heading(&format!("{}/tasks/{}", run_path(run), escaped(address)), address, back))
         @if text(wait, "prompt").len() > MAX_PROMPT_BYTES {
             (block(text(wait, "prompt"), MAX_PROMPT_BYTES, &whole))
         } @else { p .prompt { (text(wait, "prompt")) } }

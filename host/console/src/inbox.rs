@@ -48,7 +48,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
                 a href="/console/runs?status=parked" { "all parked runs" } }
         }
     };
-    Ok(Page::new(&visit, Area::Inbox, "Inbox", main).live("poll"))
+    Ok(Page::new(&visit, Area::Inbox, "Inbox", main).live("/v1/stream"))
 }
 
 /// Shows the waits of a run, at least one. The inbox follows an answer.

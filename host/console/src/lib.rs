@@ -9,25 +9,29 @@
 //! | frame | the frame of all pages, the pages of errors, and the headers of all answers |
 //! | parts | states, times, texts and other parts of pages |
 //! | assets | style sheet and scripts, compiled into the program |
-//! | login, home, runs, run, inbox, flows, catalog, operate, manual | the pages |
-//! | gate, picture, form | an open question, the picture of a flow, the form of an input |
+//! | login, home, runs, run, jobs, inbox, flows, catalog, packs, operate, tokens, manual | the pages |
+//! | gate, picture, form, diff | an open question, the picture of a flow, the form of an input, the difference of two texts |
 
 mod assets;
 mod catalog;
+mod diff;
 mod flows;
 mod form;
 mod frame;
 mod gate;
 mod home;
 mod inbox;
+mod jobs;
 mod login;
 mod manual;
 mod operate;
+mod packs;
 mod parts;
 mod picture;
 mod run;
 mod runs;
 mod sent;
+mod tokens;
 mod visit;
 
 use axum::{
@@ -73,28 +77,43 @@ routes! {
     get "/console/assets/{version}/{name}" assets::show, true;
     get "/console/runs" runs::list, false;
     get "/console/runs/{id}" run::graph, false;
-    get "/console/runs/{id}/list" run::tasks, false;
-    get "/console/runs/{id}/events" run::events, false;
-    get "/console/runs/{id}/logs" run::logs, false;
+    get "/console/runs/{id}/timeline" run::timeline::show, false;
+    get "/console/runs/{id}/list" run::tasks::tasks, false;
+    get "/console/runs/{id}/events" run::events::events, false;
+    get "/console/runs/{id}/logs" run::events::logs, false;
     get "/console/runs/{id}/raw" run::raw, false;
-    get "/console/runs/{id}/tasks/{task}" run::task, false;
+    get "/console/runs/{id}/tasks/{task}" run::tasks::task, false;
     post "/console/runs/{id}/cancel" run::cancel, false;
     post "/console/runs/{id}/resume" run::resume, false;
     post "/console/runs/{id}/retry" run::retry, false;
     post "/console/runs/{id}/gates/{gate}" gate::answer, false;
+    get "/console/jobs" jobs::all, false;
+    post "/console/jobs" jobs::create, false;
+    get "/console/jobs/new" jobs::prepare, false;
+    get "/console/jobs/{id}" jobs::show, false;
+    post "/console/jobs/{id}/{verb}" jobs::steer, false;
     get "/console/inbox" inbox::show, false;
     get "/console/flows" flows::list, false;
     get "/console/flows/{name}" flows::show, false;
+    get "/console/flows/{name}/diff" flows::compare, false;
     get "/console/flows/{name}/start" flows::form, false;
     post "/console/flows/{name}/start" flows::start, false;
     get "/console/catalog" catalog::list, false;
     get "/console/catalog/{type}" catalog::show, false;
+    get "/console/packs" packs::all, false;
+    get "/console/packs/{pack}" packs::show, false;
     get "/console/triggers" operate::triggers, false;
+    post "/console/triggers/{flow}/{trigger}/{verb}" operate::steer_trigger, false;
     get "/console/files" operate::files, false;
+    post "/console/files/{id}/remove" operate::remove_file, false;
     get "/console/usage" operate::usage, false;
     get "/console/secrets" operate::secrets, false;
     post "/console/secrets" operate::set_secret, false;
     post "/console/secrets/{name}/remove" operate::remove_secret, false;
+    get "/console/tokens" tokens::all, false;
+    post "/console/tokens" tokens::create, false;
+    post "/console/tokens/{token}/revoke" tokens::revoke, false;
+    get "/console/audit" tokens::audit, false;
     get "/console/manual" manual::list, true;
     get "/console/manual/{topic}" manual::show, true;
     get "/console/{*rest}" frame::missing, true;

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 
 use crate::{
     frame::{Area, Failure, Page},
-    parts::{command, duration, empty, list, list_table, size, text, time},
+    parts::{command, duration, empty, list, list_table, quoted, size, text, time},
+    runs::query,
     sent::Form,
-    visit::{Visit, escaped},
+    visit::{KNOWN, Visit, escaped},
 };
 
 /// Maximum number of rows in a list.
@@ -39,7 +40,7 @@ pub(crate) async fn triggers(visit: Visit) -> Result<Page, Failure> {
                 p { a href="/console/manual/trigger" { "All triggers" } }
             }))
         } @else {
-            (list_table(None, "Triggers", html! { th { "Trigger" } th { "Flow" } th { "Kind" } th { "Next due" } th { "Enabled" } }, html! {
+            (list_table(None, "Triggers", html! { th { "Trigger" } th { "Flow" } th { "Kind" } th { "Next due" } th { "Enabled" } th { span .hidden { "Actions" } } }, html! {
                 @for row in &rows {
                     tr {
                         td .id { (text(row, "id")) }
@@ -50,6 +51,7 @@ pub(crate) async fn triggers(visit: Visit) -> Result<Page, Failure> {
                             @if row["enabled"] == false { "no" } @else { "yes" }
                             @for problem in list(row, "problems") { p .bad { (problem.as_str().unwrap_or_default()) } }
                         }
+                        td { (trigger_controls(row)) }
                     }
                 }
             }))
@@ -58,6 +60,51 @@ pub(crate) async fn triggers(visit: Visit) -> Result<Page, Failure> {
         (command("trigger list"))
     };
     Ok(Page::new(&visit, Area::Triggers, "Triggers", main))
+}
+
+/// Shows the buttons of a trigger, each with its command line.
+fn trigger_controls(trigger: &Value) -> Markup {
+    let (flow, id) = (text(trigger, "flow"), text(trigger, "id"));
+    let button = |verb: &str, label: &str| {
+        html! {
+            form method="post" action={ "/console/triggers/" (escaped(flow)) "/" (escaped(id)) "/" (verb) } {
+                button aria-label={ (label) " " (id) " of " (flow) } { (label) }
+            }
+            (command(&format!("trigger {verb} {} {}", quoted(flow), quoted(id))))
+        }
+    };
+    html! {
+        details .control { summary { "Act…" span .hidden { " on " (id) " of " (flow) } }
+            (button("fire", "Start a run now"))
+            @if trigger["enabled"] == false { (button("enable", "Enable")) } @else { (button("disable", "Disable")) }
+        }
+    }
+}
+
+/// Fires, enables or disables a trigger.
+pub(crate) async fn steer_trigger(
+    visit: Visit,
+    Path((flow, trigger, verb)): Path<(String, String, String)>,
+    _: Form,
+) -> Result<Response, Failure> {
+    let fails = |refusal| Failure::of(&visit, refusal);
+    if !["fire", "enable", "disable"].contains(&verb.as_str()) {
+        visit.get(KNOWN).await.map_err(fails)?;
+        let why = format!("a trigger cannot `{verb}`");
+        return Err(fails(Refusal::new(StatusCode::NOT_FOUND, "not_found", why)));
+    }
+    let path = format!("/v1/triggers/{}/{}/{verb}", escaped(&flow), escaped(&trigger));
+    visit.post(&path, &json!({})).await.map_err(fails)?;
+    // The server starts the run in a moment, and the list shows it then.
+    let runs = format!("/console/runs{}", query(&[("flow", &flow), ("trigger", &trigger)]));
+    Ok(Redirect::to(if verb == "fire" { &runs } else { "/console/triggers" }).into_response())
+}
+
+/// Removes a file.
+pub(crate) async fn remove_file(visit: Visit, Path(id): Path<String>, _: Form) -> Result<Response, Failure> {
+    let removed = visit.call(Method::DELETE, &format!("/v1/files/{}", escaped(&id)), None).await;
+    removed.map_err(|refusal| Failure::of(&visit, refusal))?;
+    Ok(Redirect::to("/console/files").into_response())
 }
 
 fn kind(trigger: &Value) -> Markup {
@@ -79,18 +126,27 @@ pub(crate) async fn files(visit: Visit) -> Result<Page, Failure> {
                 pre tabindex="0" { "flowcell files put report.pdf" }
             }))
         } @else {
-            (list_table(None, "Files, by name", html! { th { "Name" } th { "Type" } th .number { "Size" } th { "Stored" } }, html! {
+            (list_table(None, "Files, by name", html! { th { "Name" } th { "Type" } th .number { "Size" } th { "Stored" } th { span .hidden { "Remove" } } }, html! {
                 @for row in &rows {
                     tr {
                         td { a .id href={ "/v1/files/" (escaped(text(row, "fileId"))) "/content" } { (text(row, "name")) } }
                         td { (text(row, "mime")) }
                         td .number { (size(row["size"].as_u64().unwrap_or(0))) }
                         td { (time(&row["created"])) }
+                        td {
+                            details .control { summary { "Remove…" }
+                                form method="post" action={ "/console/files/" (escaped(text(row, "fileId"))) "/remove" } {
+                                    p { "Runs that have it keep it." }
+                                    button aria-label={ "Remove " (text(row, "name")) } { "Remove" }
+                                }
+                            }
+                        }
                     }
                 }
             }))
         }
         (note)
+        div .field data-needs-script hidden { label for="upload" { "Store a file" } input #upload type="file" data-upload="reload"; }
         (command("files list"))
     };
     Ok(Page::new(&visit, Area::Files, "Files", main))

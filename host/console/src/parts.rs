@@ -68,6 +68,50 @@ pub(crate) fn glyph(state: &str) -> Markup {
     html! { svg .glyph viewBox="0 0 16 16" aria-hidden="true" { path d=(shape(state)) {} } }
 }
 
+/// The states of tasks, the most urgent first.
+const URGENCY: [&str; 9] =
+    ["blocked", "failed", "waiting", "retrying", "running", "ready", "cancelled", "succeeded", "skipped"];
+
+fn rank(state: &str) -> usize {
+    URGENCY.iter().position(|known| *known == state).unwrap_or(URGENCY.len())
+}
+
+/// Returns the most urgent one of some states.
+pub(crate) fn worst<'a>(counts: &[(&'a str, u64)]) -> Option<&'a str> {
+    counts.iter().map(|(state, _)| *state).min_by_key(|state| rank(state))
+}
+
+/// Writes the number of tasks in each state, the most urgent ones first: `7 failed, 990 succeeded`.
+pub(crate) fn tally(counts: &[(&str, u64)]) -> String {
+    let mut counts = counts.to_vec();
+    counts.sort_by_key(|(state, _)| rank(state));
+    let parts: Vec<_> = counts.iter().map(|(state, number)| format!("{number} {state}")).collect();
+    parts.join(", ")
+}
+
+/// Draws the numbers of tasks by their states as one bar. The text beside it has the same.
+pub(crate) fn bar(counts: &[(&str, u64)]) -> Markup {
+    let mut counts = counts.to_vec();
+    counts.sort_by_key(|(state, _)| rank(state));
+    let all = counts.iter().map(|(_, number)| number).sum::<u64>().max(1);
+    let mut left = 0;
+    let pieces: Vec<_> = counts
+        .iter()
+        .map(|(state, number)| {
+            // A few failures among many tasks can still be seen.
+            let width = (number.saturating_mul(1_000) / all).max(12);
+            let piece = (*state, left, width);
+            left += width;
+            piece
+        })
+        .collect();
+    html! {
+        svg .bar viewBox={ "0 0 " (left.max(1)) " 10" } preserveAspectRatio="none" aria-hidden="true" {
+            @for (state, x, width) in &pieces { rect class=(tone(state)) x=(x) y="0" width=(width) height="10" {} }
+        }
+    }
+}
+
 /// Shows a table, which scrolls sideways on narrow screens. `name` distinguishes the tables in which the keys move.
 pub(crate) fn list_table(name: Option<&str>, caption: &str, head: Markup, rows: Markup) -> Markup {
     html! {
@@ -216,6 +260,15 @@ mod tests {
         for (bytes, shown) in table {
             assert_eq!(size(bytes), shown);
         }
+    }
+
+    #[test]
+    fn counts_name_the_most_urgent_state_first() {
+        let counts = [("succeeded", 990), ("failed", 7), ("odd", 1)];
+        assert_eq!((worst(&counts), tally(&counts)), (Some("failed"), "7 failed, 990 succeeded, 1 odd".to_owned()));
+        assert_eq!((worst(&[]), tally(&[])), (None, String::new()));
+        let drawn = bar(&counts).into_string();
+        assert!(drawn.contains(r#"rect class="bad" x="0" y="0" width="12""#), "{drawn}");
     }
 
     #[test]

@@ -1,112 +1,208 @@
-//! The picture of a flow, with the states of a run's tasks.
+//! The picture of a flow, with the states of a run's tasks. Bodies fold, and a large picture is shown in parts.
 
-use std::{collections::HashMap, fmt::Write};
+use std::{collections::BTreeSet, fmt::Write};
 
+use flowcell_server::api::Refusal;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::parts::{glyph, list, text, tone};
+use crate::{
+    parts::{bar, glyph, list, tally, text, tone, worst},
+    runs::query,
+    visit::{Visit, escaped},
+};
 
-/// Maximum number of nodes in a picture. More of them would make a page of more than 60 kB.
-pub(crate) const MAX_NODES: usize = 120;
+/// Number of nodes above which all bodies are folded, unless the address says otherwise.
+const MAX_UNFOLDED: usize = 120;
+/// Number of nodes in a part of a picture. More of them would make a page of more than 60 kB.
+const PART_NODES: usize = 400;
 
-/// A task of a run.
-pub(crate) struct Task<'a> {
-    pub(crate) address: String,
-    /// The number of bodies around it.
-    pub(crate) depth: usize,
-    /// The id of the node that owns the body around it.
-    owner: Option<&'a str>,
-    /// The task in the answer of the API.
-    pub(crate) twig: &'a Value,
+/// The view of a picture, as the address of its page has it.
+pub(crate) struct View {
+    /// `all`, or the ids of the nodes whose bodies are folded. `None`: the page decides.
+    fold: Option<String>,
+    /// With `all`: the ids of the nodes whose bodies are shown.
+    open: String,
+    /// The number of the part, from 0.
+    part: usize,
+    /// The members of the query that are not about the picture.
+    others: Vec<(&'static str, String)>,
 }
 
-impl Task<'_> {
-    pub(crate) fn status(&self) -> &str {
-        text(self.twig, "status")
-    }
-}
-
-/// The tasks of each node, by the id of its owner and its own.
-type Nodes<'a> = HashMap<(Option<&'a str>, &'a str), Vec<&'a Task<'a>>>;
-
-/// The tasks of a run, each before the tasks of its passes.
-pub(crate) struct Tasks<'a>(Vec<Task<'a>>);
-
-impl<'a> Tasks<'a> {
-    /// Returns the tasks in the answer of the API to `…/tree`.
-    pub(crate) fn of(tree: &'a Value) -> Tasks<'a> {
-        let mut tasks = Vec::new();
-        add(list(tree, "tasks"), "", None, 0, &mut tasks);
-        Tasks(tasks)
+impl View {
+    /// Reads the view from the address of a page. `others` names members of the query to keep in links.
+    pub(crate) fn of(visit: &Visit, others: &[&'static str]) -> View {
+        let part = visit.query("part").and_then(|part| part.parse().ok()).unwrap_or(0);
+        let others = others.iter().filter_map(|name| Some((*name, visit.query(name)?))).collect();
+        View { fold: visit.query("fold"), open: visit.query("open").unwrap_or_default(), part, others }
     }
 
-    pub(crate) fn all(&self) -> &[Task<'a>] {
-        &self.0
-    }
-
-    /// Returns the tasks of each node, by the id of its owner and its own.
-    fn by_node(&self) -> Nodes<'_> {
-        let mut nodes = Nodes::new();
-        for task in &self.0 {
-            nodes.entry((task.owner, text(task.twig, "id"))).or_default().push(task);
-        }
-        nodes
-    }
-}
-
-fn add<'a>(twigs: &'a [Value], prefix: &str, owner: Option<&'a str>, depth: usize, tasks: &mut Vec<Task<'a>>) {
-    for twig in twigs {
-        let id = text(twig, "id");
-        let address = format!("{prefix}{id}");
-        tasks.push(Task { address: address.clone(), depth, owner, twig });
-        for pass in list(twig, "passes") {
-            let inside = format!("{address}[{}].", pass["index"].as_u64().unwrap_or(0));
-            add(list(pass, "tasks"), &inside, Some(id), depth + 1, tasks);
-        }
-    }
-}
-
-/// Returns the tasks of a node of a drawing.
-fn tasks_of<'a>(nodes: &'a Nodes<'a>, node: &'a Value) -> &'a [&'a Task<'a>] {
-    let id = text(node, "id");
-    let owned = nodes.get(&(node["owner"].as_str(), id));
-    // The passes of a cycle of edges stand below the entry of the cycle, which owns no body.
-    let found = owned.or_else(|| nodes.iter().find(|((_, each), _)| *each == id).map(|(_, tasks)| tasks));
-    found.map_or(&[], Vec::as_slice)
-}
-
-/// The tasks of a run, and the page of the task at an address.
-pub(crate) type Run<'a> = (&'a Tasks<'a>, &'a dyn Fn(&str) -> String);
-
-/// Draws a flow from its layout. With a run, each node has its state, and is a link to its task.
-pub(crate) fn picture(drawing: &Value, run: Option<Run<'_>>) -> Markup {
-    let (nodes, edges) = (list(drawing, "nodes"), list(drawing, "edges"));
-    if nodes.len() > MAX_NODES {
-        return html! {
-            p .notice { "The picture has " (nodes.len()) " nodes; a page shows at most " (MAX_NODES) ". "
-                code { "flowcell graph FILE --format svg" } " draws all of them." }
+    /// Asks for a picture. Folds all bodies of a large one.
+    pub(crate) async fn read(&mut self, visit: &Visit, of: Pictured<'_>) -> Result<Value, Refusal> {
+        let first = of.ask(visit, &self.to_api()).await;
+        let has_bodies = |drawing: &Value| list(drawing, "nodes").iter().any(|node| node["body"] == true);
+        let is_large = match &first {
+            Ok(drawing) => list(drawing, "nodes").len() > MAX_UNFOLDED && has_bodies(drawing),
+            Err(refusal) => refusal.code == "too_large",
         };
+        if !is_large || self.fold.is_some() {
+            return first;
+        }
+        self.fold = Some("all".to_owned());
+        of.ask(visit, &self.to_api()).await
     }
-    let (width, height) = (number(drawing, "width"), number(drawing, "height"));
-    let by_node = run.map(|(tasks, _)| tasks.by_node()).unwrap_or_default();
+
+    /// Returns the query for the API.
+    fn to_api(&self) -> String {
+        let open = if self.folds_all() { self.open.as_str() } else { "" };
+        query(&[("fold", self.fold.as_deref().unwrap_or_default()), ("open", open)])
+    }
+
+    fn folds_all(&self) -> bool {
+        self.fold.as_deref() == Some("all")
+    }
+
+    /// Returns the query of the page with these members for the picture.
+    fn link(&self, fold: &str, open: &str, part: usize) -> String {
+        let part = if part == 0 { String::new() } else { part.to_string() };
+        let others = self.others.iter().map(|(name, value)| (*name, value.as_str()));
+        query(&others.chain([("fold", fold), ("open", open), ("part", &*part)]).collect::<Vec<_>>())
+    }
+
+    /// Returns the query of the page in which the body of a node is folded, or shown, if it was not before.
+    fn toggled(&self, node: &str) -> String {
+        let flip = |ids: &str| {
+            let mut ids: BTreeSet<&str> = ids.split(',').filter(|id| !id.is_empty()).collect();
+            if !ids.remove(node) {
+                ids.insert(node);
+            }
+            ids.into_iter().collect::<Vec<_>>().join(",")
+        };
+        match self.fold.as_deref() {
+            Some("all") => self.link("all", &flip(&self.open), 0),
+            // A comma alone folds nothing, and keeps the page from deciding.
+            fold => match flip(fold.unwrap_or_default()).as_str() {
+                "" => self.link(",", "", 0),
+                ids => self.link(ids, "", 0),
+            },
+        }
+    }
+}
+
+/// What a picture shows.
+#[derive(Clone, Copy)]
+pub(crate) enum Pictured<'a> {
+    /// A flow: the body of the request for its picture.
+    Flow(&'a Value),
+    /// The run at this path of the API.
+    Run(&'a str),
+}
+
+impl Pictured<'_> {
+    async fn ask(self, visit: &Visit, fold: &str) -> Result<Value, Refusal> {
+        match self {
+            Pictured::Flow(flow) => Ok(visit.post(&format!("/v1/graph{fold}"), flow).await?.body),
+            Pictured::Run(path) => visit.get(&format!("{path}/graph{fold}")).await,
+        }
+    }
+}
+
+/// The pages that a picture of a run links to, by the address of a task.
+pub(crate) struct Links<'a> {
+    /// The page of a task.
+    pub(crate) task: &'a dyn Fn(&str) -> String,
+    /// The list of the passes of a body.
+    pub(crate) passes: &'a dyn Fn(&str) -> String,
+}
+
+/// Returns the parts of a picture: for each, the top and the bottom. A part ends between two rows of nodes.
+fn parts(drawing: &Value) -> Vec<(i64, i64)> {
+    let mut tops: Vec<i64> = list(drawing, "nodes").iter().map(|node| number(node, "y")).collect();
+    tops.sort_unstable();
+    let (mut cuts, mut in_part) = (vec![0], 0);
+    for (at, top) in tops.iter().enumerate() {
+        if in_part >= PART_NODES && tops[at - 1] < *top {
+            // Lines begin and end at boxes, so the space above a row belongs to it.
+            cuts.push(top - 8);
+            in_part = 0;
+        }
+        in_part += 1;
+    }
+    let ends = cuts.iter().skip(1).copied().chain([number(drawing, "height")]);
+    cuts.iter().copied().zip(ends).collect()
+}
+
+/// Draws a flow from its layout. With the links of a run, each node has its state, and is a link to its task. `here` is the
+/// path of the page.
+pub(crate) fn picture(drawing: &Value, view: &View, here: &str, links: Option<&Links<'_>>) -> Markup {
+    let parts = parts(drawing);
+    let part = view.part.min(parts.len() - 1);
+    let (top, bottom) = parts[part];
+    let (width, height) = (number(drawing, "width"), bottom - top);
+    let is_shown = |node: &&Value| number(node, "y") < bottom && number(node, "y") + number(node, "height") > top;
+    let nodes: Vec<&Value> = list(drawing, "nodes").iter().filter(is_shown).collect();
+    let ends = |edge: &&Value| {
+        let tops = list(edge, "points").iter().filter_map(|point| point[1].as_i64());
+        tops.fold((i64::MAX, i64::MIN), |(least, most), y| (least.min(y), most.max(y)))
+    };
+    let edges: Vec<&Value> = list(drawing, "edges")
+        .iter()
+        .filter(|edge| {
+            let (least, most) = ends(edge);
+            least < bottom && most > top
+        })
+        .collect();
+    let all = list(drawing, "nodes").len();
+    let fold = view.fold.as_deref().unwrap_or_default();
     html! {
+        @if let Some(left_out) = drawing["tasksLeftOut"].as_u64() {
+            p .cut { "The states of " (left_out) " tasks, which began last, are not in the picture." }
+        }
         div .picture tabindex="0" role="region" aria-label="Picture of the flow" {
-            svg #picture width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label={ "The flow " (text(drawing, "name")) } {
+            svg #picture width=(width) height=(height) viewBox={ "0 " (top) " " (width) " " (height) } role="group" aria-label={ "The flow " (text(drawing, "name")) } {
                 defs { marker #tip markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto" markerUnits="userSpaceOnUse" { path .tip d="M0,0 L8,4 L0,8 z" {} } }
-                @for node in nodes {
-                    @let tasks = tasks_of(&by_node, node);
-                    @match (run, tasks) {
-                        (Some((_, link)), [one]) => a href=(link(&one.address)) { (draw_node(node, tasks, true)) },
-                        _ => (draw_node(node, tasks, run.is_some()))
+                @for node in &nodes {
+                    @match (links, node["task"].as_str()) {
+                        (Some(links), Some(task)) => a href=((links.task)(task)) data-node=(text(node, "id")) { (draw_node(node, true)) },
+                        (Some(links), None) if node["passes"].is_object() => a href=((links.passes)(text(node, "id"))) data-node=(text(node, "id")) { (draw_node(node, true)) },
+                        _ => (draw_node(node, links.is_some()))
                     }
                 }
-                @for edge in edges { path class={ "edge" (edge_class(edge)) } d=(curve(list(edge, "points"))) marker-end="url(#tip)" {} }
-                @for edge in edges {
+                @for edge in &edges {
+                    path class={ "edge" (edge_class(edge)) } d=(curve(list(edge, "points"))) marker-end="url(#tip)" data-from=(text(edge, "from")) data-to=(text(edge, "to")) {}
+                }
+                @for edge in &edges {
                     @let label = if edge["on"] == "undo" { "undo" } else { text(&edge["label"], "text") };
                     @if let (false, Some(at)) = (label.is_empty(), label_place(edge)) { text .label x=(at.0) y=(at.1) { (label) } }
                 }
+                @for node in nodes.iter().filter(|node| node["body"] == true) { (toggle(node, view, here)) }
             }
+        }
+        @if parts.len() > 1 {
+            nav .pages aria-label="Parts of the picture" {
+                @if part > 0 { a rel="prev" href={ (here) (view.link(fold, &view.open, part - 1)) } { "Part above" } }
+                @if part + 1 < parts.len() { a rel="next" href={ (here) (view.link(fold, &view.open, part + 1)) } { "Part below" } }
+                span .faint { "Part " (part + 1) " of " (parts.len()) ", " (nodes.len()) " of " (all) " nodes" }
+            }
+        }
+        @if view.folds_all() && list(drawing, "nodes").iter().any(|node| node["folded"].is_u64()) {
+            p .faint { "The bodies of nodes are folded, because the picture is large. “+” shows one." }
+        }
+    }
+}
+
+/// Draws the control that folds the body of a node, or shows it.
+fn toggle(node: &Value, view: &View, here: &str) -> Markup {
+    let (id, folded) = (text(node, "id"), node["folded"].as_u64());
+    let (x, y) = (number(node, "x") + number(node, "width") - 26, number(node, "y") + 1);
+    let label = match folded {
+        Some(inside) => format!("Show the {inside} nodes in {id}"),
+        None => format!("Fold {id}"),
+    };
+    html! {
+        a .fold href={ (here) (view.toggled(id)) } aria-label=(label) {
+            rect x=(x) y=(y) width="25" height="25" rx="4" {}
+            path d={ "M" (x + 8) "," (y + 12) "h9" @if folded.is_some() { "m-4.5,-4.5v9" } } {}
         }
     }
 }
@@ -136,50 +232,40 @@ fn edge_class(edge: &Value) -> &'static str {
 }
 
 /// Draws the box of a node. The box of a node with a body is drawn before the boxes in it, and has its name at the top.
-fn draw_node(node: &Value, tasks: &[&Task<'_>], of_run: bool) -> Markup {
+fn draw_node(node: &Value, of_run: bool) -> Markup {
     let [x, y, width, height] = ["x", "y", "width", "height"].map(|key| number(node, key));
     let (id, kind) = (text(node, "id"), text(node, "type"));
-    let status = match tasks {
-        [] => "pending",
-        [one] => one.status(),
-        many => worst(many),
+    let (states, passes) = (counts(&node["states"]), counts(&node["passes"]));
+    let status = worst(&states).unwrap_or("pending");
+    let below = match (&states[..], &passes[..]) {
+        (_, [_, ..]) => tally(&passes),
+        ([] | [(_, 1)], []) => {
+            node["folded"].as_u64().map_or(kind.to_owned(), |inside| format!("{kind}, {inside} inside"))
+        }
+        (states, []) => tally(states),
     };
-    let below = if tasks.len() > 1 { tally(tasks) } else { kind.to_owned() };
-    let class = if of_run { format!("node {}", tone(status)) } else { "node".to_owned() };
-    let is_frame = height > 60;
+    let is_frame = node["body"] == true && node["folded"].is_null();
     html! {
-        g class={ (class) @if is_frame { " frame" } @if status == "pending" && of_run { " pending" } } {
-            title { (id) ": " (kind) @if of_run { ", " (status.replace('_', " ")) } @if tasks.len() > 1 { " (" (below) ")" } }
+        g class={ "node" @if of_run { " " (tone(status)) } @if is_frame { " frame" } @if node["race"] == true { " race" }
+            @if status == "pending" && of_run { " pending" } } {
+            title { (id) ": " (kind) @if of_run { ", " (status.replace('_', " ")) } @if below != kind { " (" (below) ")" }
+                @if node["race"] == true { ", begins with the first edge that fires" } }
             rect x=(x) y=(y) width=(width) height=(height) rx="6" {}
+            @if node["race"] == true { rect .inner x=(x + 3) y=(y + 3) width=(width - 6) height=(height - 6) rx="4" {} }
             @if of_run && status != "pending" {
                 svg x=(x + 8) y=(y + 5) width="15" height="15" { (glyph(status)) }
             }
-            text .name x=(x + width / 2) y=(y + 19) { (fitting(id, (width - if of_run { 48 } else { 16 }) / 8)) }
+            text .name x=(x + width / 2) y=(y + 19) { (fitting(id, (width - if of_run || is_frame { 56 } else { 16 }) / 8)) }
             text .kind x=(x + width / 2) y=(y + 36) { (fitting(&below, (width - 16) / 6)) }
+            @if !passes.is_empty() { svg x=(x + 6) y=(y + 39) width=(width - 12) height="4" { (bar(&passes)) } }
         }
     }
 }
 
-/// Returns the state that matters most.
-fn worst<'a>(tasks: &[&'a Task<'_>]) -> &'a str {
-    const ORDER: [&str; 9] =
-        ["blocked", "failed", "waiting", "running", "retrying", "ready", "cancelled", "succeeded", "skipped"];
-    let rank = |task: &&&'a Task<'_>| ORDER.iter().position(|state| *state == task.status()).unwrap_or(ORDER.len());
-    tasks.iter().min_by_key(rank).map_or("pending", |task| task.status())
-}
-
-/// Writes the number of tasks in each state: `7 failed, 990 succeeded`.
-fn tally(tasks: &[&Task<'_>]) -> String {
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for task in tasks {
-        match counts.iter_mut().find(|(status, _)| *status == task.status()) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((task.status(), 1)),
-        }
-    }
-    counts.sort_by_key(|(status, _)| *status != "failed");
-    let parts: Vec<_> = counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
-    parts.join(", ")
+/// Returns the numbers of tasks by their states in an answer of the API.
+fn counts(states: &Value) -> Vec<(&str, u64)> {
+    let states = states.as_object().into_iter().flatten();
+    states.map(|(state, number)| (state.as_str(), number.as_u64().unwrap_or(0))).collect()
 }
 
 /// Returns a text with at most this many characters. The title of the box has all of it.
@@ -208,25 +294,42 @@ fn curve(points: &[Value]) -> String {
     path
 }
 
+/// Shows the nodes of a flow as a list, for readers that do not see the picture.
+pub(crate) fn outline(drawing: &Value) -> Markup {
+    let nodes = list(drawing, "nodes");
+    let targets = |id: &str| {
+        let from = list(drawing, "edges").iter().filter(move |edge| edge["from"] == *id);
+        from.map(|edge| text(edge, "to").to_owned()).collect::<Vec<_>>().join(", ")
+    };
+    html! {
+        @if nodes.len() <= MAX_UNFOLDED {
+            details { summary { "The picture as a list" }
+                ul .plain {
+                    @for node in nodes {
+                        @let next = targets(text(node, "id"));
+                        li { code { (text(node, "id")) } " (" a href={ "/console/catalog/" (escaped(text(node, "type"))) } { (text(node, "type")) } ")"
+                            @if let Some(owner) = node["owner"].as_str() { " in " code { (owner) } }
+                            @if !next.is_empty() { ", then " code { (next) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn tasks_in_passes_have_addresses_and_their_node_counts_them() {
-        let pass = |index: u64, status: &str| json!({ "index": index, "tasks": [{ "id": "get", "status": status }] });
-        let tree = json!({ "tasks": [
-            { "id": "each", "status": "failed", "passes": [pass(0, "succeeded"), pass(1, "failed"), pass(2, "succeeded")] },
-            { "id": "end", "status": "skipped" },
-        ] });
-        let tasks = Tasks::of(&tree);
-        let addresses: Vec<_> = tasks.all().iter().map(|task| task.address.as_str()).collect();
-        assert_eq!(addresses, ["each", "each[0].get", "each[1].get", "each[2].get", "end"]);
-        let by_node = tasks.by_node();
-        let inside = &by_node[&(Some("each"), "get")];
-        assert_eq!((worst(inside), tally(inside)), ("failed", "1 failed, 2 succeeded".to_owned()));
+    fn view(fold: Option<&str>, open: &str) -> View {
+        View {
+            fold: fold.map(str::to_owned),
+            open: open.to_owned(),
+            part: 0,
+            others: vec![("version", "3".to_owned())],
+        }
     }
 
     #[test]
@@ -237,9 +340,61 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_too_many_nodes_says_so() {
-        let drawing = json!({ "nodes": vec![json!({ "id": "n" }); MAX_NODES + 1], "edges": [] });
-        let shown = picture(&drawing, None).into_string();
-        assert!(shown.contains("has 121 nodes") && !shown.contains("<svg"), "{shown}");
+    fn a_body_folds_and_opens_again() {
+        for (fold, open, expected) in [
+            (None, "", "?version=3&fold=each"),
+            (Some("each"), "", "?version=3&fold=%2C"),
+            (Some(","), "", "?version=3&fold=each"),
+            (Some("a,each,b"), "", "?version=3&fold=a%2Cb"),
+            (Some("all"), "", "?version=3&fold=all&open=each"),
+            (Some("all"), "each", "?version=3&fold=all"),
+        ] {
+            assert_eq!(view(fold, open).toggled("each"), expected, "{fold:?} {open}");
+        }
+    }
+
+    #[test]
+    fn a_large_picture_has_parts_with_all_its_nodes_and_edges() {
+        let node = |at: usize| json!({ "id": format!("n{at}"), "type": "t", "x": at % 10 * 200, "y": at / 10 * 100, "width": 120, "height": 44 });
+        let edge = |at: usize| {
+            let [x, y] = [at % 10 * 200 + 60, at / 10 * 100];
+            json!({ "from": format!("n{at}"), "to": format!("n{}", at + 10), "on": "success", "points": [[x, y + 44], [x, y + 100]] })
+        };
+        let count = 2_000;
+        let drawing = json!({ "name": "f", "width": 2_000, "height": count / 10 * 100,
+            "nodes": (0..count).map(node).collect::<Vec<_>>(), "edges": (0..count - 10).map(edge).collect::<Vec<_>>() });
+        let parts = parts(&drawing);
+        assert_eq!((parts.len(), parts[0].0, parts[parts.len() - 1].1), (5, 0, 20_000));
+        assert!(parts.windows(2).all(|pair| pair[0].1 == pair[1].0), "{parts:?}");
+        let shown: Vec<String> = (0..parts.len())
+            .map(|part| picture(&drawing, &View { part, ..view(None, "") }, "/here", None).into_string())
+            .collect();
+        for at in 0..count {
+            let title = format!("<title>n{at}: t</title>");
+            assert_eq!(shown.iter().filter(|part| part.contains(&title)).count(), 1, "n{at}");
+        }
+        for at in 0..count - 10 {
+            let line = format!("data-from=\"n{at}\" ");
+            assert!(shown.iter().any(|part| part.contains(&line)), "the edge of n{at}");
+        }
+        assert!(
+            shown[1].contains("Part 2 of 5") && shown[1].contains("part=2\""),
+            "{}",
+            &shown[1][shown[1].len() - 600..]
+        );
+    }
+
+    #[test]
+    fn a_node_shows_the_state_that_matters_and_counts_its_passes() {
+        let node = json!({ "id": "each", "type": "control.foreach", "x": 0, "y": 0, "width": 200, "height": 44, "body": true, "folded": 3,
+            "states": { "running": 1 }, "task": "each", "passes": { "succeeded": 990, "failed": 7 } });
+        let shown = draw_node(&node, true).into_string();
+        assert!(shown.contains("node busy") && shown.contains("7 failed, 990 succeeded"), "{shown}");
+        let inside =
+            json!({ "id": "get", "type": "t", "width": 300, "height": 44, "states": { "succeeded": 2, "blocked": 1 } });
+        let shown = draw_node(&inside, true).into_string();
+        assert!(shown.contains("node warn") && shown.contains("1 blocked, 2 succeeded"), "{shown}");
+        let race = json!({ "id": "first", "type": "t", "width": 120, "height": 44, "race": true });
+        assert!(draw_node(&race, false).into_string().contains("node race"));
     }
 }

@@ -1,4 +1,14 @@
-//! The pages of a run: its picture, tasks, events and logs, its answers as JSON, and one of its tasks.
+//! The pages of a run: its picture, and its answers as JSON.
+//!
+//! | module | content |
+//! |---|---|
+//! | tasks | its tasks, and one of them |
+//! | timeline | when its tasks began and ended |
+//! | events | its events and log lines |
+
+pub(crate) mod events;
+pub(crate) mod tasks;
+pub(crate) mod timeline;
 
 use axum::{
     extract::Path,
@@ -10,31 +20,25 @@ use serde_json::{Value, json};
 use crate::{
     frame::{Area, Failure, Page},
     gate::wait,
-    parts::{
-        block, command, count, cut, duration, json as show_json, list, list_table, moment, quoted, state, text, time,
-    },
-    picture::{Tasks, picture},
-    runs::{has_ended, labels, on_run, run_path, took},
+    parts::{block, command, cut, json as show_json, list, state, text, time},
+    picture::{Links, Pictured, View, picture},
+    runs::{has_ended, labels, on_run, query, run_path, took},
     sent::Form,
     visit::{Visit, escaped},
 };
 
-/// Maximum number of tasks in the list of a run.
-const MAX_TASKS: usize = 150;
-/// Number of events on a page.
-const PAGE_EVENTS: u64 = 100;
-/// Maximum number of log lines on a page.
-const MAX_LINES: u64 = 200;
-/// Maximum number of bytes of an event in the list.
-const MAX_EVENT_BYTES: usize = 160;
-/// Maximum number of bytes of a log line.
-const MAX_LINE_BYTES: usize = 400;
 /// Maximum number of bytes of the answers of the API on the page with JSON.
 const MAX_RAW_BYTES: usize = 32 << 10;
 
 /// The tabs of a run: the end of the path, and the name.
-const TABS: [(&str, &str); 5] =
-    [("", "Graph"), ("/list", "Tasks"), ("/events", "Events"), ("/logs", "Logs"), ("/raw", "Raw")];
+const TABS: [(&str, &str); 6] = [
+    ("", "Graph"),
+    ("/timeline", "Timeline"),
+    ("/list", "Tasks"),
+    ("/events", "Events"),
+    ("/logs", "Logs"),
+    ("/raw", "Raw"),
+];
 
 /// A run that a page shows.
 struct Shown {
@@ -60,7 +64,7 @@ impl Shown {
     fn page(self, visit: &Visit, tab: &str, body: Markup) -> Page {
         let main = html! {
             div #head data-live { (head(&self)) }
-            nav .tabs aria-label="Views of the run" {
+            nav .tabs data-run aria-label="Views of the run" {
                 @for (end, name) in TABS {
                     a href={ (run_path(&self.id)) (end) } aria-current=[(end == tab).then_some("true")] { (name) }
                 }
@@ -170,9 +174,12 @@ pub(crate) async fn resume(visit: Visit, Path(run): Path<String>, _: Form) -> Re
     Ok(Redirect::to(&run_path(&run)).into_response())
 }
 
-/// Repeats a run, and opens the new one.
-pub(crate) async fn retry(visit: Visit, Path(run): Path<String>, _: Form) -> Result<Response, Failure> {
-    let started = steer(&visit, &run, "/retry").await?;
+/// Repeats a run, or its tasks from one on, and opens the new run.
+pub(crate) async fn retry(visit: Visit, Path(run): Path<String>, form: Form) -> Result<Response, Failure> {
+    let from = form.text("from").filter(|from| !from.is_empty());
+    let body = from.map_or(json!({}), |from| json!({ "from": from }));
+    let started = visit.post(&api_path(&run, "/retry"), &body).await;
+    let started = started.map_err(|refusal| Failure::of(&visit, refusal))?.body;
     Ok(Redirect::to(&run_path(text(&started, "runId"))).into_response())
 }
 
@@ -185,13 +192,14 @@ async fn steer(visit: &Visit, run: &str, end: &str) -> Result<Value, Failure> {
 /// Shows the picture of a run, its input and its outputs.
 pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read(&visit, id).await?;
-    let drawing = visit.get(&api_path(&run.id, "/graph")).await;
-    let tree = visit.get(&api_path(&run.id, "/tree")).await.unwrap_or_default();
-    let link = |task: &str| format!("{}/tasks/{}", run_path(&run.id), escaped(task));
+    let mut view = View::of(&visit, &[]);
+    let drawing = view.read(&visit, Pictured::Run(&api_path(&run.id, ""))).await;
+    let link = |task: &str| tasks::task_path(&run.id, task);
+    let passes = |node: &str| format!("{}/list{}", run_path(&run.id), query(&[("under", node), ("order", "urgent")]));
     let (input, outputs) = (&run.view["input"], &run.view["outputs"]);
     let body = html! {
         @match &drawing {
-            Ok(drawing) => (picture(drawing, Some((&Tasks::of(&tree), &link)))),
+            Ok(drawing) => (picture(drawing, &view, &run_path(&run.id), Some(&Links { task: &link, passes: &passes }))),
             Err(refusal) => p .notice .warn { "The picture cannot be drawn: " (refusal.message) }
         }
         div .columns {
@@ -212,136 +220,6 @@ pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, 
     Ok(run.page(&visit, "", body))
 }
 
-/// Shows the tasks of a run as a list.
-pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
-    let run = Shown::read(&visit, id).await?;
-    let tree = visit.get(&api_path(&run.id, "/tree")).await.map_err(|refusal| Failure::of(&visit, refusal))?;
-    let only = visit.query("status").unwrap_or_default();
-    let tasks = Tasks::of(&tree);
-    let all: Vec<_> = tasks.all().iter().filter(|task| only.is_empty() || task.status() == only).collect();
-    let here = format!("{}/list", run_path(&run.id));
-    let body = html! {
-        form .filters method="get" action=(here) {
-            label { "State" select name="status" {
-                option value="" { "all" }
-                @for each in ["running", "waiting", "blocked", "retrying", "failed", "succeeded", "skipped", "cancelled"] {
-                    option value=(each) selected[each == only] { (each) }
-                }
-            } }
-            button { "Filter" }
-        }
-        (list_table(Some("tasks"), "Tasks, in the order of their begin", html! { th { "Task" } th { "State" } th .number { "Attempts" } th .number { "Calls" } th .number { "Took" } th { "Error" } }, html! {
-            @for task in all.iter().take(MAX_TASKS) {
-                tr {
-                    td class={ "d" (task.depth.min(6)) } {
-                        a .id href={ (run_path(&run.id)) "/tasks/" (escaped(&task.address)) } { (task.address) }
-                    }
-                    td { (state(task.status())) }
-                    td .number { (task.twig["attempts"].as_u64().unwrap_or(0)) }
-                    td .number { (task.twig["calls"].as_u64().unwrap_or(0)) }
-                    td .number { (task.twig["durationMs"].as_u64().map(duration).unwrap_or_default()) }
-                    td { (cut(text(&task.twig["error"], "message"), MAX_EVENT_BYTES).0) }
-                }
-            }
-        }))
-        @if all.is_empty() { p .faint { "No task is in this state." } }
-        @let left_out = tree["tasksLeftOut"].as_u64().unwrap_or(0) + all.len().saturating_sub(MAX_TASKS) as u64;
-        @if left_out > 0 {
-            p .cut { (count(left_out, "more task")) " are not shown: choose a state, or read " a href=(api_path(&run.id, "/tree")) { code { (api_path(&run.id, "/tree")) } } }
-        }
-        (command(&on_run("show", &run.id)))
-    };
-    Ok(run.page(&visit, "/list", body))
-}
-
-/// Returns the members of an event that the table shows in no column of their own, and their whole size in bytes. Of the
-/// members that the API has cut, it returns the beginning.
-fn summary(event: &Value) -> (String, usize) {
-    const SHOWN: [&str; 10] = ["v", "seq", "ts", "tenant", "runId", "type", "nodeId", "taskId", "scope", "cut"];
-    let members = event.as_object().into_iter().flatten().filter(|(key, _)| !SHOWN.contains(&key.as_str()));
-    let mut parts: Vec<_> = members.map(|(key, value)| format!("{key}: {value}")).collect();
-    let mut left_out = 0;
-    for (key, cut) in event["cut"].as_object().into_iter().flatten() {
-        let start = text(cut, "start");
-        left_out += (cut["bytes"].as_u64().unwrap_or(0) as usize).saturating_sub(start.len());
-        parts.push(format!("{key}: {start}"));
-    }
-    let members = parts.join(", ");
-    let size = members.len() + left_out;
-    (members, size)
-}
-
-/// Shows the address of the task, or of the pass, that an event is about.
-fn place_of(run: &str, event: &Value) -> Markup {
-    let (scope, node) = (text(event, "scope"), text(event, "nodeId"));
-    let address = if scope.is_empty() { node.to_owned() } else { format!("{scope}.{node}") };
-    html! {
-        @if node.is_empty() { (scope) }
-        @else { a href={ (run_path(run)) "/tasks/" (escaped(&address)) } { (address) } }
-    }
-}
-
-/// Shows a page of the events of a run.
-pub(crate) async fn events(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
-    let run = Shown::read(&visit, id).await?;
-    let total = run.view["events"].as_u64();
-    let latest = total.unwrap_or(0).saturating_sub(PAGE_EVENTS);
-    let from = visit.query("from").and_then(|from| from.parse().ok()).unwrap_or(latest);
-    let path = api_path(&run.id, &format!("/events?from={from}&limit={PAGE_EVENTS}&preview={MAX_EVENT_BYTES}"));
-    let page = visit.get(&path).await.map_err(|refusal| Failure::of(&visit, refusal))?;
-    let (events, here) = (list(&page, "events"), format!("{}/events", run_path(&run.id)));
-    let next = page["next"].as_u64().unwrap_or(0);
-    let body = html! {
-        (list_table(None, "Events, in their order", html! { th .number { "Number" } th { "Time" } th { "Type" } th { "Task" } th { "Members" } }, html! {
-            @for event in events {
-                @let (members, size) = summary(event);
-                @let (shown, _) = cut(&members, MAX_EVENT_BYTES);
-                tr {
-                    td .number { (event["seq"].as_u64().unwrap_or(0)) }
-                    td { (moment(&event["ts"])) }
-                    td { code { (text(event, "type")) } }
-                    td { (place_of(&run.id, event)) }
-                    td .members { (shown) @if size > shown.len() { "… " span .faint { (crate::parts::size(size as u64)) } } }
-                }
-            }
-        }))
-        @if events.is_empty() { p .faint { "No event has this number yet." } }
-        nav .pages aria-label="Pages" {
-            @if from > 0 { a rel="prev" href={ (here) "?from=" (from.saturating_sub(PAGE_EVENTS)) } { "Earlier" } }
-            @if total.is_some_and(|total| next < total) { a rel="next" href={ (here) "?from=" (next) } { "Later" } }
-            @if let Some(total) = total { span .faint { (count(total, "event")) " so far" } }
-        }
-        (command(&format!("{} --from {from}", on_run("events", &run.id))))
-    };
-    Ok(run.page(&visit, "/events", body))
-}
-
-/// Shows the log lines of a run.
-pub(crate) async fn logs(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
-    let run = Shown::read(&visit, id).await?;
-    let from: u64 = visit.query("from").and_then(|from| from.parse().ok()).unwrap_or(0);
-    let path = api_path(&run.id, &format!("/events?type=log&from={from}&limit={MAX_LINES}"));
-    let page = visit.get(&path).await.map_err(|refusal| Failure::of(&visit, refusal))?;
-    let (lines, next) = (list(&page, "events"), page["next"].as_u64().unwrap_or(from));
-    let has_more = run.view["events"].as_u64().is_some_and(|total| next < total);
-    let body = html! {
-        @if lines.is_empty() { p .faint { "The tasks have written no log lines in the events from " (from) " to " (next) "." } }
-        ol .log {
-            @for event in lines {
-                @let (shown, whole) = cut(text(event, "message"), MAX_LINE_BYTES);
-                li class={ "level-" (text(event, "level")) } {
-                    (moment(&event["ts"])) " " span .level { (text(event, "level")) } " " (place_of(&run.id, event)) " "
-                    span .message { (shown) @if let Some(whole) = whole { "… " span .faint { (crate::parts::size(whole as u64)) } } }
-                }
-            }
-        }
-        nav .pages aria-label="Pages" {
-            @if has_more { a rel="next" href={ (run_path(&run.id)) "/logs?from=" (next) } { "Later" } }
-        }
-    };
-    Ok(run.page(&visit, "/logs", body))
-}
-
 /// Shows the answer of the API about a run.
 pub(crate) async fn raw(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read(&visit, id).await?;
@@ -355,51 +233,4 @@ pub(crate) async fn raw(visit: Visit, Path(id): Path<String>) -> Result<Page, Fa
         (command(&format!("{} --json", on_run("show", &run.id))))
     };
     Ok(run.page(&visit, "/raw", body))
-}
-
-/// Shows a task with the inputs of its attempts.
-pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>) -> Result<Page, Failure> {
-    let run = Shown::read(&visit, id).await?;
-    let path = api_path(&run.id, &format!("/tasks/{}", escaped(&task)));
-    let tree = visit.get(&api_path(&run.id, "/tree")).await.unwrap_or_default();
-    let tasks = Tasks::of(&tree);
-    let twig = tasks.all().iter().find(|each| each.address == task);
-    let detail = visit.get(&format!("{path}?limit=20")).await;
-    let detail = match detail {
-        // The task has begun no attempt yet.
-        Err(refusal) if refusal.code == "task_not_found" && twig.is_some() => Value::Null,
-        detail => detail.map_err(|refusal| Failure::of(&visit, refusal))?,
-    };
-    let body = html! {
-        h2 { code { (task) } }
-        div .row {
-            @if let Some(twig) = twig { (state(twig.status())) }
-            span .faint { (text(&detail, "nodeType")) }
-            @if let Some(ms) = twig.and_then(|twig| twig.twig["durationMs"].as_u64()) { span .faint { "took " (duration(ms)) } }
-        }
-        @if let Some(twig) = twig.filter(|twig| twig.twig["error"].is_object()) { (error(&run.id, &twig.twig["error"])) }
-        @for attempt in list(&detail, "attempts") { (self::attempt(attempt, &path)) }
-        @if list(&detail, "attempts").is_empty() { p .faint { "No attempt of this task has begun." } }
-        @if detail["next"].is_u64() { p .cut { "More attempts: " a href=(path) { code { (path) } } } }
-        (command(&format!("{} {}", on_run("input", &run.id), quoted(&task))))
-    };
-    Ok(run.page(&visit, "/list", body))
-}
-
-fn attempt(attempt: &Value, path: &str) -> Markup {
-    html! {
-        section .attempt {
-            h3 { "Attempt " (attempt["attempt"].as_u64().unwrap_or(0)) }
-            div .row { (state(text(attempt, "status"))) span .faint { "began " (time(&attempt["began"])) }
-                @if let Some(resumes) = attempt["resumes"].as_u64().filter(|resumes| *resumes > 0) { span .faint { (count(resumes, "resume")) } } }
-            @if attempt["sameInput"] == true { p .faint { "The input is that of the attempt before." } }
-            @else if let Some(why) = attempt["inputError"].as_str() { p .notice .warn { "The input cannot be shown: " (why) } }
-            @else { h4 { "Input" } (show_json(&attempt["input"], path)) }
-            @if attempt["inputDigest"] == "differs" {
-                p .notice .warn { "This is not the input that the attempt received: the flow or a pack renders it differently now." }
-            }
-            @if attempt["config"].as_object().is_some_and(|config| !config.is_empty()) { h4 { "Config" } (show_json(&attempt["config"], path)) }
-            @if attempt.get("calls").is_some_and(|calls| !calls.is_null()) { h4 { "Calls" } (show_json(&attempt["calls"], path)) }
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! The list of runs, with its filters in the address.
 
+use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -11,8 +12,21 @@ use crate::{
 
 /// The states by which the list can be filtered.
 const STATES: [&str; 6] = ["running", "parked", "needs_attention", "failed", "succeeded", "cancelled"];
-/// The filters that the API takes as they are.
-const FILTERS: [&str; 5] = ["status", "flow", "text", "labels", "cursor"];
+/// The filters in the address of the page. The API takes them as they are, apart from `within`.
+pub(crate) const FILTERS: [&str; 10] =
+    ["status", "flow", "version", "error", "node", "text", "labels", "trigger", "within", "cursor"];
+/// The periods in which runs began: the word in the address, its name, and its length in milliseconds.
+const PERIODS: [(&str, &str, i64); 4] = [
+    ("1h", "last hour", 3_600_000),
+    ("1d", "last day", 86_400_000),
+    ("7d", "last week", 604_800_000),
+    ("30d", "last 30 days", 2_592_000_000),
+];
+
+/// Returns the length of a period in milliseconds.
+pub(crate) fn period_ms(word: &str) -> Option<i64> {
+    PERIODS.iter().find(|(known, ..)| *known == word).map(|(.., ms)| *ms)
+}
 
 /// Returns the path of a run's page.
 pub(crate) fn run_path(run: &str) -> String {
@@ -20,7 +34,7 @@ pub(crate) fn run_path(run: &str) -> String {
 }
 
 /// Returns a query with the given members, without empty ones.
-fn query(members: &[(&str, &str)]) -> String {
+pub(crate) fn query(members: &[(&str, &str)]) -> String {
     let given = members.iter().filter(|(_, value)| !value.is_empty());
     let query: Vec<_> = given.map(|(name, value)| format!("{name}={}", escaped(value))).collect();
     if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) }
@@ -31,19 +45,27 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
     let asked = FILTERS.map(|name| (name, visit.query(name).unwrap_or_default()));
     let of = |name: &str| asked.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str());
     let members = asked.each_ref().map(|(name, value)| (*name, value.as_str()));
-    let path = format!("/v1/runs{}", query(&members));
+    // The API takes the time at which the period begins.
+    let since = period_ms(of("within")).map(|ms| Timestamp::now().as_millisecond().saturating_sub(ms).to_string());
+    let to_api = |members: &[(&str, &str)]| {
+        let others = members.iter().copied().filter(|(name, _)| *name != "within");
+        query(&others.chain([("since", since.as_deref().unwrap_or_default())]).collect::<Vec<_>>())
+    };
+    let path = format!("/v1/runs{}", to_api(&members));
     let page = visit.get(&path).await.map_err(|refusal| Failure::of(&visit, refusal))?;
     let without = |left_out: &[&str]| {
         members.into_iter().filter(|(name, _)| !left_out.contains(name)).collect::<Vec<(&str, &str)>>()
     };
     let counted = [without(&["status", "cursor"]), vec![("countBy", "status"), ("limit", "1")]].concat();
-    let counted = visit.get(&format!("/v1/runs{}", query(&counted))).await;
+    let counted = visit.get(&format!("/v1/runs{}", to_api(&counted))).await;
     let counted = counted.map_err(|refusal| Failure::of(&visit, refusal))?;
     let with_state = |state: &str| query(&[without(&["status", "cursor"]), vec![("status", state)]].concat());
     let runs = items(&page, "runs");
-    let is_filtered = members.iter().any(|(_, value)| !value.is_empty());
+    let filters = without(&["cursor"]);
+    let is_filtered = filters.iter().any(|(_, value)| !value.is_empty());
+    let rarely = ["version", "error", "node", "trigger"];
     let main = html! {
-        nav .tabs aria-label="States" {
+        nav #states .tabs data-live aria-label="States" {
             a href={ "/console/runs" (with_state("")) } aria-current=[of("status").is_empty().then_some("true")] { "All" }
             @for each in STATES {
                 a href={ "/console/runs" (with_state(each)) } aria-current=[(of("status") == each).then_some("true")] {
@@ -56,19 +78,38 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
             label { "Flow" input name="flow" value=(of("flow")) autocomplete="off" spellcheck="false"; }
             label { "Words of the error" input name="text" type="search" value=(of("text")); }
             label { "Labels" input name="labels" value=(of("labels")) placeholder="team=billing" autocomplete="off"; }
+            label { "Began" select name="within" {
+                option value="" { "at any time" }
+                @for (word, name, _) in PERIODS { option value=(word) selected[word == of("within")] { (name) } }
+            } }
+            details .more open[rarely.iter().any(|name| !of(name).is_empty())] {
+                summary { "More filters" }
+                div .filters {
+                    label { "Error code" input name="error" value=(of("error")) autocomplete="off" spellcheck="false"; }
+                    label { "Failed node" input name="node" value=(of("node")) autocomplete="off" spellcheck="false"; }
+                    label { "Trigger" input name="trigger" value=(of("trigger")) autocomplete="off" spellcheck="false"; }
+                    label { "Flow version" input name="version" value=(of("version")) inputmode="numeric" autocomplete="off"; }
+                }
+            }
             button { "Filter" }
             @if is_filtered { a href="/console/runs" { "Show all" } }
         }
+        div .row {
+            // The script shows the saved views here, and a field for a new one.
+            div #views data-place="/console/runs" {}
+            @if is_filtered && !runs.is_empty() { a href={ "/console/jobs/new" (query(&filters)) } { "Act on these runs" } }
+            a href="/console/jobs" { "Jobs" }
+        }
         @if counted["more"] == true { p .faint { "The counts are of the latest 10,000 runs." } }
         @if runs.is_empty() { (no_runs(&visit, is_filtered)) } @else { (table(runs, "run", "Runs, newest first")) }
-        nav .pages aria-label="Pages" {
+        nav .pages aria-label="Pages of the list" {
             @if !of("cursor").is_empty() { a rel="first" href={ "/console/runs" (query(&without(&["cursor"]))) } { "Newest" } }
             @if let Some(next) = page["next"].as_str() {
                 a rel="next" href={ "/console/runs" (query(&[without(&["cursor"]), vec![("cursor", next)]].concat())) } { "Older" }
             }
         }
     };
-    Ok(Page::new(&visit, Area::Runs, "Runs", main).live("poll"))
+    Ok(Page::new(&visit, Area::Runs, "Runs", main).live("/v1/stream"))
 }
 
 fn number(counted: &Value, state: &str) -> u64 {

@@ -22,6 +22,13 @@ impl Form {
     }
 }
 
+impl Form {
+    /// Returns all values of a member that a form may have several times.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect()
+    }
+}
+
 impl FromRequest<Api> for Form {
     type Rejection = Failure;
 

@@ -14,6 +14,9 @@ use url::form_urlencoded;
 /// The characters that a segment of a path escapes.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
+/// The path of the API that answers every caller with a valid token. Pages without another request ask it first.
+pub(crate) const KNOWN: &str = "/v1/me";
+
 /// Escapes a text as a segment of a path, or as a value of a query.
 pub(crate) fn escaped(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()

@@ -52,6 +52,21 @@ fn hostile_texts_are_shown_as_text_on_every_page() {
         "/console/runs?flow=%3Cimg%20src=x%3E&text=%22%3E%3Cscript%3E".into(),
         "/console/catalog?q=%3Cimg%20src%3Dx%3E%E2%80%AE".into(),
         "/console/manual?q=%3Cscript%3E".into(),
+        "/console/jobs".into(),
+        "/console/jobs/new?flow=%3Cimg%20src=x%3E&status=failed&action=retry&p-from=%22%3E%3Cimg%3E".into(),
+        "/console/jobs/new?text=%E2%80%AE%3Cscript%3E&action=label&p-set=%3Cimg%3E%3D%3Cimg%3E".into(),
+        "/console/jobs/%3Cimg%20src=x%3E".into(),
+        "/console/packs".into(),
+        "/console/packs/%3Cimg%20src=x%3E".into(),
+        "/console/tokens".into(),
+        "/console/audit".into(),
+        "/console/triggers".into(),
+        "/console/files".into(),
+        "/console/secrets".into(),
+        "/console/usage".into(),
+        "/console/catalog/control.gate".into(),
+        "/console/flows/asks/diff".into(),
+        "/console/flows/asks?fold=%3Cimg%3E&part=9".into(),
         "/console/%3Cimg%20src=x%3E".into(),
         "/console/runs/%3Cimg%20src=x%3E".into(),
         "/console/flows/%3Cimg%20src=x%3E".into(),
@@ -62,7 +77,11 @@ fn hostile_texts_are_shown_as_text_on_every_page() {
             "",
             "/list",
             "/list?status=%3Cimg%3E",
+            "/list?under=%3Cimg%3E",
+            "/timeline",
+            "/timeline?from=%3Cimg%3E",
             "/events?from=0",
+            "/events?kind=failures&task=%3Cimg%3E%E2%80%AE",
             "/logs",
             "/raw",
             "/tasks/ok",
@@ -145,8 +164,12 @@ fn long_values_and_lists_are_cut_with_their_size() {
     store(&served, &json!({ "flow": { "name": "wide" }, "nodes": nodes }));
     let run = start(&served, &json!({ "flow": "wide", "input": { "text": "ü".repeat(300_000) } }));
     let page = |end: &str| served.get(&format!("/console/runs/{run}{end}")).body;
-    assert!(page("").contains("Shown in part") && page("").contains("has 200 nodes"), "{}", page(""));
-    assert!(page("/list").contains("50 more tasks are not shown"));
+    assert!(page("").contains("Shown in part") && page("").matches("<title>node_").count() == 200, "{}", page(""));
+    let list = page("/list");
+    assert!(list.contains("1 to 150 of 200") && list.contains("?from=150\"") && !list.contains("node_150<"), "{list}");
+    assert!(page("/list?from=150").contains("node_199<"));
+    let timeline = page("/timeline");
+    assert!(timeline.matches("<svg class=\"bar").count() == 200, "{timeline}");
     let events = page("/events");
     assert!(events.contains(r#"rel="prev""#) && !events.contains(r#"rel="next""#), "the latest events are first");
     let first = page("/events?from=0");
@@ -165,6 +188,10 @@ fn empty_pages_teach_the_first_step_with_the_address_of_the_server() {
         ("/console/triggers", "cron:"),
         ("/console/secrets", "flowcell secret set"),
         ("/console/files", "flowcell files put"),
+        ("/console/jobs", "/console/runs?status=failed"),
+        ("/console/packs", "flowcell node install"),
+        ("/console/tokens", "asks for no tokens"),
+        ("/console/audit", "appear here"),
         ("/console/runs?status=failed", "Show all runs"),
     ] {
         let body = served.get(page).body;

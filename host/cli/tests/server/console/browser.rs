@@ -64,6 +64,11 @@ impl Browser {
         self.send("POST", "/execute/sync", &json!({ "script": script, "args": arguments }))
     }
 
+    /// Runs a script in the page, and waits until it calls its last argument.
+    pub(super) fn execute_async(&self, script: &str) -> Value {
+        self.send("POST", "/execute/async", &json!({ "script": script, "args": [] }))
+    }
+
     /// Waits until an expression is true in the page. The page looks at it at each change, and a page that is left is asked
     /// again.
     pub(super) fn wait_until(&self, expression: &str) {
@@ -111,6 +116,42 @@ impl Browser {
             keys.chars().flat_map(|key| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key })));
         let actions = json!([{ "type": "key", "id": "keyboard", "actions": presses.collect::<Vec<_>>() }]);
         self.send("POST", "/actions", &json!({ "actions": actions }));
+    }
+
+    /// Presses Tab until the focus is on an element that fits a selector, and then Enter.
+    pub(super) fn enter(&self, selector: &str) {
+        let focused = "return document.activeElement.matches(arguments[0])";
+        for _ in 0..200 {
+            if self.execute(focused, &json!([selector])) == true {
+                return self.keys("\u{e007}");
+            }
+            self.keys("\u{e004}");
+        }
+        panic!("no press of Tab leads to {selector}");
+    }
+
+    /// Begins to measure what [`Browser::metric`] returns.
+    pub(super) fn watch(&self) {
+        self.send("POST", "/goog/cdp/execute", &json!({ "cmd": "Performance.enable", "params": {} }));
+    }
+
+    /// Returns a measurement of the browser, such as `ScriptDuration` in seconds.
+    pub(super) fn metric(&self, name: &str) -> f64 {
+        let all = self.send("POST", "/goog/cdp/execute", &json!({ "cmd": "Performance.getMetrics", "params": {} }));
+        let found = all["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name);
+        found.and_then(|metric| metric["value"].as_f64()).unwrap_or_default()
+    }
+
+    /// Shows pages in `light` or `dark`.
+    pub(super) fn set_scheme(&self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }, { "name": "prefers-reduced-motion", "value": "reduce" }]);
+        let command = json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
+        self.send("POST", "/goog/cdp/execute", &command);
+    }
+
+    /// Returns a picture of the page, as PNG in Base64.
+    pub(super) fn screenshot(&self) -> String {
+        self.send("GET", "/screenshot", &json!({})).as_str().unwrap().to_owned()
     }
 
     /// Changes the width of the window, with a page of this width.

@@ -1,0 +1,75 @@
+// @ts-check
+/** The picture of a flow: its size on the page, and the arrow keys along its edges. */
+
+/** The factors of the size, and the smallest and the largest size. */
+const STEP = 1.25;
+const LIMITS = [0.1, 4];
+
+/** @returns {SVGSVGElement | null} */
+const picture = () => /** @type {SVGSVGElement | null} */ (document.querySelector("svg#picture"));
+
+/** The size of the picture on the page. 0: it fits. */
+let scale = 1;
+
+/** Shows the picture in the present size. */
+function resize() {
+  const svg = picture();
+  const box = svg?.parentElement;
+  if (!svg || !box) return;
+  const view = svg.viewBox.baseVal;
+  const used = scale || Math.min(1, (box.clientWidth - 2) / view.width, 640 / view.height);
+  svg.setAttribute("width", String(Math.round(view.width * used)));
+  svg.setAttribute("height", String(Math.round(view.height * used)));
+}
+
+/** Changes the size. @param {number} factor 0 to fit */
+function zoom(factor) {
+  const svg = picture();
+  const now = svg ? svg.width.baseVal.value / svg.viewBox.baseVal.width : 1;
+  scale = factor === 0 ? 0 : Math.min(Math.max(now * factor, LIMITS[0]), LIMITS[1]);
+  resize();
+}
+
+/** Returns the link of a node in the picture. @param {string | null} node */
+function linkOf(node) {
+  const links = [...document.querySelectorAll("#picture a[data-node]")];
+  const found = links.find((link) => link.getAttribute("data-node") === node);
+  return found instanceof SVGElement ? found : null;
+}
+
+/** Moves the focus along an edge. @param {Element} from the link of a node @param {string} key @returns {boolean} */
+function walk(from, key) {
+  const [here, there] = key === "ArrowDown" ? ["data-from", "data-to"] : ["data-to", "data-from"];
+  const node = from.getAttribute("data-node");
+  const edges = [...document.querySelectorAll("#picture path.edge")].filter((edge) => edge.getAttribute(here) === node);
+  const next = edges.map((edge) => linkOf(edge.getAttribute(there))).find((link) => link);
+  if (!next) return false;
+  next.focus();
+  return true;
+}
+
+/** Adds the controls of the picture, if the page has one, and listens for keys. */
+export function showControls() {
+  const box = picture()?.parentElement;
+  if (!box) return;
+  const bar = document.createElement("div");
+  bar.className = "zoom";
+  for (const [label, text, factor] of /** @type {[string, string, number][]} */ ([
+    ["Smaller", "−", 1 / STEP], ["Larger", "+", STEP], ["Fit", "Fit", 0],
+  ])) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = text;
+    button.setAttribute("aria-label", `${label}: picture`);
+    button.addEventListener("click", () => zoom(factor));
+    bar.append(button);
+  }
+  // Outside of the parts that a newer page replaces.
+  (box.closest("[data-live]") ?? box).before(bar);
+  document.addEventListener("keydown", (event) => {
+    const link = document.activeElement?.closest("#picture a[data-node]");
+    if (!link || (event.key !== "ArrowDown" && event.key !== "ArrowUp")) return;
+    if (walk(link, event.key)) event.preventDefault();
+  });
+  document.addEventListener("flowcell:fresh", resize);
+}

@@ -1,0 +1,123 @@
+//! The difference between two texts, line by line.
+
+use imara_diff::{Algorithm, Diff, InternedInput};
+use maud::{Markup, html};
+
+use crate::parts::count;
+
+/// Number of equal lines that are shown around a difference.
+const CONTEXT: u32 = 3;
+/// Maximum number of lines that are shown.
+const MAX_LINES: usize = 800;
+
+/// A line of a difference.
+#[derive(Debug, PartialEq)]
+enum Line<'a> {
+    Same(u32, &'a str),
+    Removed(u32, &'a str),
+    Added(u32, &'a str),
+    /// The number of equal lines that are left out.
+    Gap(u32),
+}
+
+/// Returns the lines of the difference between two texts, with some equal lines around each change. Lines count from 1: an
+/// equal or added one in the new text, a removed one in the old text.
+fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
+    let input = InternedInput::new(old, new);
+    let mut diff = Diff::compute(Algorithm::Histogram, &input);
+    diff.postprocess_lines(&input);
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let of = |lines: &[&'a str], at: u32| lines.get(at as usize).copied().unwrap_or_default();
+    let (mut out, mut shown) = (Vec::new(), 0_u32);
+    let mut hunks = diff.hunks().peekable();
+    while let Some(hunk) = hunks.next() {
+        let begin = hunk.after.start.saturating_sub(CONTEXT).max(shown);
+        if begin > shown {
+            out.push(Line::Gap(begin - shown));
+        }
+        out.extend((begin..hunk.after.start).map(|at| Line::Same(at + 1, of(&new, at))));
+        out.extend(hunk.before.clone().map(|at| Line::Removed(at + 1, of(&old, at))));
+        out.extend(hunk.after.clone().map(|at| Line::Added(at + 1, of(&new, at))));
+        let next = hunks.peek().map_or(new.len() as u32, |next| next.after.start);
+        shown = (hunk.after.end + CONTEXT).min(next).max(hunk.after.end);
+        out.extend((hunk.after.end..shown).map(|at| Line::Same(at + 1, of(&new, at))));
+    }
+    if !out.is_empty() && shown < new.len() as u32 {
+        out.push(Line::Gap(new.len() as u32 - shown));
+    }
+    out
+}
+
+/// Shows the difference between two texts.
+pub(crate) fn diff(old: &str, new: &str) -> Markup {
+    let all = lines(old, new);
+    let added = all.iter().filter(|line| matches!(line, Line::Added(..))).count() as u64;
+    let removed = all.iter().filter(|line| matches!(line, Line::Removed(..))).count() as u64;
+    html! {
+        @if all.is_empty() { p .notice { "The texts are equal." } } @else {
+            p .faint { (count(added, "line")) " added, " (count(removed, "line")) " removed." }
+            div .wide tabindex="0" role="region" aria-label="Differences" {
+                table .diff {
+                    caption .hidden { "Differences" }
+                    tbody {
+                        @for line in all.iter().take(MAX_LINES) {
+                            @match line {
+                                Line::Same(at, text) => tr { td .number { (at) } td {} td { code { (text) } } },
+                                Line::Removed(at, text) => tr .removed { td .number { (at) } td { "−" span .hidden { " removed" } } td { code { (text) } } },
+                                Line::Added(at, text) => tr .added { td .number { (at) } td { "+" span .hidden { " added" } } td { code { (text) } } },
+                                Line::Gap(lines) => tr .gap { td {} td {} td .faint { (lines) " equal lines" } },
+                            }
+                        }
+                    }
+                }
+            }
+            @if all.len() > MAX_LINES { p .cut { (all.len() - MAX_LINES) " more lines of the difference are not shown." } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_shown_with_the_lines_around_them() {
+        let old = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
+        let new = "1\n2\n3\n4\nfive\n6\n7\n8\n9\n10\n11\n";
+        let shown = lines(old, new);
+        let expected = [
+            Line::Gap(1),
+            Line::Same(2, "2"),
+            Line::Same(3, "3"),
+            Line::Same(4, "4"),
+            Line::Removed(5, "5"),
+            Line::Added(5, "five"),
+            Line::Same(6, "6"),
+            Line::Same(7, "7"),
+            Line::Same(8, "8"),
+            Line::Same(9, "9"),
+            Line::Same(10, "10"),
+            Line::Added(11, "11"),
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!(lines(old, old), []);
+        assert_eq!(lines("", ""), []);
+        assert_eq!(lines("", "a"), [Line::Added(1, "a")]);
+        assert_eq!(lines("a\n", ""), [Line::Removed(1, "a")]);
+    }
+
+    #[test]
+    fn every_line_of_the_new_text_is_shown_or_counted() {
+        let old: String = (0..200).map(|at| format!("line {at}\n")).collect();
+        let new = old.replace("line 50\n", "").replace("line 100\n", "one\nmore\n").replace("line 199\n", "end\n");
+        let seen: u32 = lines(&old, &new)
+            .iter()
+            .map(|line| match line {
+                Line::Same(..) | Line::Added(..) => 1,
+                Line::Removed(..) => 0,
+                Line::Gap(lines) => *lines,
+            })
+            .sum();
+        assert_eq!(seen as usize, new.lines().count());
+    }
+}

@@ -1,0 +1,236 @@
+//! The tasks of a run, and one of its tasks with its attempts.
+
+use axum::extract::Path;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{Shown, api_path, error};
+use crate::{
+    frame::{Failure, Page},
+    parts::{
+        bar, command, count, cut, duration, json as show_json, list, list_table, quoted, size, state, tally, text, time,
+    },
+    runs::{has_ended, on_run, query, run_path},
+    visit::{Visit, escaped},
+};
+
+/// Number of tasks on a page.
+const PAGE_TASKS: u64 = 150;
+/// Maximum number of bytes of an error in the list.
+const MAX_ERROR_BYTES: usize = 160;
+/// Maximum number of calls of an attempt that the page shows.
+const MAX_CALLS: usize = 50;
+/// Maximum number of log lines of a task on its page.
+const MAX_LINES: usize = 20;
+/// The states by which the list can be filtered.
+const STATES: [&str; 9] =
+    ["blocked", "failed", "waiting", "retrying", "running", "ready", "cancelled", "succeeded", "skipped"];
+
+/// Returns the path of a task's page.
+pub(super) fn task_path(run: &str, task: &str) -> String {
+    format!("{}/tasks/{}", run_path(run), escaped(task))
+}
+
+/// Shows the tasks of a run by page: those of the flow, the passes of a body, or the tasks of a pass.
+pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
+    let run = Shown::read(&visit, id).await?;
+    let [under, only, order, from] =
+        ["under", "status", "order", "from"].map(|name| visit.query(name).unwrap_or_default());
+    // A filter by state looks at the tasks in bodies, too.
+    let deep = if only.is_empty() { "" } else { "true" };
+    let limit = PAGE_TASKS.to_string();
+    let asked = [("under", &*under), ("status", &only), ("order", &order), ("from", &from)];
+    let path =
+        api_path(&run.id, &format!("/tasks{}", query(&[&asked[..], &[("deep", deep), ("limit", &limit)]].concat())));
+    let page = visit.get(&path).await.map_err(|refusal| Failure::of(&visit, refusal))?;
+    let here = format!("{}/list", run_path(&run.id));
+    let at = |from: u64| {
+        let from = from.to_string();
+        format!("{here}{}", query(&[("under", &*under), ("status", &only), ("order", &order), ("from", &from)]))
+    };
+    let (items, total) = (list(&page, "tasks"), page["total"].as_u64().unwrap_or(0));
+    let first = from.parse::<u64>().unwrap_or(0);
+    let left_out = page["tasksLeftOut"].as_u64().unwrap_or(0);
+    let body = html! {
+        @if !under.is_empty() { p { a href=(here) { "All tasks" } " › " code { (under) } } }
+        form .filters method="get" action=(here) {
+            @if !under.is_empty() { input type="hidden" name="under" value=(under); }
+            label { "State" select name="status" {
+                option value="" { "all" }
+                @for each in STATES { option value=(each) selected[each == only] { (each) } }
+            } }
+            label { "Order" select name="order" {
+                option value="" { "as they began" }
+                option value="urgent" selected[order == "urgent"] { "most urgent first" }
+            } }
+            button { "Filter" }
+        }
+        (list_table(Some("tasks"), "Tasks", html! { th { "Task" } th { "State" } th .number { "Attempts" } th .number { "Calls" } th .number { "Took" } th { "Passes, error" } }, html! {
+            @for task in items { (row(&run.id, &here, task)) }
+        }))
+        @if items.is_empty() { p .faint { @if only.is_empty() { "No task has begun." } @else { "No task is in this state." } } }
+        nav .pages aria-label="Pages of the list" {
+            @if first > 0 { a rel="prev" href=(at(first.saturating_sub(PAGE_TASKS))) { "Earlier" } }
+            @if let Some(next) = page["next"].as_u64() { a rel="next" href=(at(next)) { "Later" } }
+            @if total > items.len() as u64 { span .faint { (first + 1) " to " (first + items.len() as u64) " of " (total) } }
+        }
+        @if left_out > 0 {
+            p .cut { (count(left_out, "task")) " began after the part that the server lists; " a href={ (run_path(&run.id)) "/events" } { "the events" } " have all." }
+        }
+        (command(&on_run("show", &run.id)))
+    };
+    Ok(run.page(&visit, "/list", body))
+}
+
+fn row(run: &str, list_path: &str, task: &Value) -> Markup {
+    let (address, is_pass) = (text(task, "address"), task["tasks"].is_u64());
+    let passes = task["passes"].as_object().filter(|passes| !passes.is_empty());
+    let inside = |order: &str| format!("{list_path}{}", query(&[("under", address), ("order", order)]));
+    html! {
+        tr {
+            td {
+                @if is_pass { a .id href=(inside("")) { (address) } }
+                @else { a .id href=(task_path(run, address)) { (address) } }
+                @if let Some(undone) = task["undoes"].as_str() { span .faint { " undoes " (undone) } }
+            }
+            td { (state(text(task, "status"))) }
+            td .number { @if let Some(attempts) = task["attempts"].as_u64() { (attempts) } }
+            td .number { @if let Some(calls) = task["calls"].as_u64() { (calls) } }
+            td .number { (task["durationMs"].as_u64().map(duration).unwrap_or_default()) }
+            td {
+                @if let Some(passes) = passes {
+                    @let counts: Vec<_> = passes.iter().map(|(status, number)| (status.as_str(), number.as_u64().unwrap_or(0))).collect();
+                    a .passes href=(inside("urgent")) aria-label={ "Passes of " (address) ": " (tally(&counts)) } { (bar(&counts)) (tally(&counts)) }
+                }
+                @if let Some(tasks) = task["tasks"].as_u64() { span .faint { (count(tasks, "task")) " " } }
+                (cut(text(&task["error"], "message"), MAX_ERROR_BYTES).0)
+            }
+        }
+    }
+}
+
+/// Shows a task with its attempts, their inputs, calls and outputs, and its log lines.
+pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>) -> Result<Page, Failure> {
+    let run = Shown::read(&visit, id).await?;
+    let path = api_path(&run.id, &format!("/tasks/{}", escaped(&task)));
+    let from = visit.query("from").and_then(|from| from.parse::<u64>().ok()).unwrap_or(0);
+    let (above, _) = task.rsplit_once('.').unwrap_or(("", &task));
+    let asked = query(&[("under", above), ("limit", "1000")]);
+    let siblings = visit.get(&api_path(&run.id, &format!("/tasks{asked}"))).await.unwrap_or_default();
+    let about = list(&siblings, "tasks").iter().find(|each| text(each, "address") == task);
+    let detail = match visit.get(&format!("{path}?limit=20&from={from}")).await {
+        // The task has begun no attempt yet.
+        Err(refusal) if refusal.code == "task_not_found" && about.is_some() => Value::Null,
+        detail => detail.map_err(|refusal| Failure::of(&visit, refusal))?,
+    };
+    let lines = format!(
+        "/events{}",
+        query(&[("type", "log"), ("task", &task), ("before", "9007199254740991"), ("limit", "20")])
+    );
+    let lines = visit.get(&api_path(&run.id, &lines)).await.unwrap_or_default();
+    let here = task_path(&run.id, &task);
+    // A run is repeated from a node of the flow itself.
+    let is_root = !task.contains(['.', '[', '/']);
+    let events = format!("{}/events{}", run_path(&run.id), query(&[("task", &task)]));
+    let body = html! {
+        p { a href={ (run_path(&run.id)) "/list" @if !above.is_empty() { (query(&[("under", above)])) } } { "Tasks" } " › " code { (task) } }
+        h2 { code { (task) } }
+        div .row {
+            @if let Some(about) = about { (state(text(about, "status"))) }
+            @let kind = text(&detail, "nodeType");
+            @if !kind.is_empty() { a href={ "/console/catalog/" (escaped(kind)) } { (kind) } }
+            @if let Some(ms) = about.and_then(|about| about["durationMs"].as_u64()) { span .faint { "took " (duration(ms)) } }
+            @if about.is_some_and(|about| about["passes"].is_object()) {
+                a href={ (run_path(&run.id)) "/list" (query(&[("under", &*task), ("order", "urgent")])) } { "Its passes" }
+            }
+            a href=(events) { "Its events" }
+        }
+        @if let Some(about) = about.filter(|about| about["error"].is_object()) { (error(&run.id, &about["error"])) }
+        @if is_root && has_ended(&run.view) {
+            details .control {
+                summary { "Retry from here…" }
+                form method="post" action={ (run_path(&run.id)) "/retry" } {
+                    input type="hidden" name="from" value=(task);
+                    p { "A new run keeps the outputs of the tasks before this one, and does this one and all after it again. Answers of people are asked for again." }
+                    button { "Retry from here" }
+                }
+                (command(&format!("{} --from {}", on_run("retry", &run.id), quoted(&task))))
+            }
+        }
+        @if from > 0 { nav .pages aria-label="Attempts" { a rel="first" href=(here) { "First attempts" } } }
+        @for attempt in list(&detail, "attempts") { (self::attempt(attempt, &path)) }
+        @if list(&detail, "attempts").is_empty() { p .faint { "No attempt of this task has begun." } }
+        @if let Some(next) = detail["next"].as_u64() { nav .pages aria-label="Attempts" { a rel="next" href={ (here) "?from=" (next) } { "More attempts" } } }
+        @if !list(&lines, "events").is_empty() {
+            section {
+                h3 { "Log lines, the latest" }
+                ol .log {
+                    @for line in list(&lines, "events").iter().rev().take(MAX_LINES).rev() {
+                        @let (shown, whole) = cut(text(line, "message"), 400);
+                        li class={ "level-" (text(line, "level")) } {
+                            (crate::parts::moment(&line["ts"])) " " span .level { (text(line, "level")) } " "
+                            span .message { (shown) @if let Some(whole) = whole { "… " span .faint { (size(whole as u64)) } } }
+                        }
+                    }
+                }
+            }
+        }
+        (command(&format!("{} {}", on_run("show", &run.id), quoted(&task))))
+    };
+    Ok(run.page(&visit, "/list", body))
+}
+
+fn attempt(attempt: &Value, path: &str) -> Markup {
+    let took =
+        attempt["ended"].as_u64().zip(attempt["began"].as_u64()).map(|(ended, began)| ended.saturating_sub(began));
+    let calls = list(attempt, "calls");
+    html! {
+        section .attempt {
+            h3 { "Attempt " (attempt["attempt"].as_u64().unwrap_or(0)) }
+            div .row { (state(text(attempt, "status"))) span .faint { "began " (time(&attempt["began"])) }
+                @if let Some(took) = took { span .faint { "took " (duration(took)) } }
+                @if let Some(resumes) = attempt["resumes"].as_u64().filter(|resumes| *resumes > 0) { span .faint { (count(resumes, "resume")) } } }
+            @if attempt["error"].is_object() {
+                p .notice .bad { strong { (cut(text(&attempt["error"], "message"), 2_000).0) } " " code { (text(&attempt["error"], "code")) } }
+            }
+            div .columns {
+                section {
+                    h4 { "Input" }
+                    @if attempt["sameInput"] == true { p .faint { "The input is that of the attempt before." } }
+                    @else if attempt["inputError"].is_object() {
+                        p .notice .warn { "The input cannot be shown: " (text(&attempt["inputError"], "message")) }
+                        @if !attempt["input"].is_null() { p { "Its members that can be shown:" } (show_json(&attempt["input"], path)) }
+                    }
+                    @else { (show_json(&attempt["input"], path)) }
+                    @if attempt["inputDigest"] == "differs" {
+                        p .notice .warn { "This is not the input that the attempt received: the flow or a pack renders it differently now." }
+                    }
+                    @if attempt["config"].as_object().is_some_and(|config| !config.is_empty()) { h4 { "Config" } (show_json(&attempt["config"], path)) }
+                }
+                @if !attempt["output"].is_null() { section { h4 { "Output" } (show_json(&attempt["output"], path)) } }
+            }
+            @for call in calls.iter().take(MAX_CALLS) { (self::call(call, path)) }
+            @if calls.len() > MAX_CALLS { p .cut { (count((calls.len() - MAX_CALLS) as u64, "more call")) ": " a href=(path) { code { (path) } } } }
+        }
+    }
+}
+
+/// Shows a call with its reply, folded.
+fn call(call: &Value, path: &str) -> Markup {
+    let (reply, is_cut) = (&call["reply"], call["replyCut"].is_object());
+    html! {
+        details .call {
+            summary { "Call " (call["call"].as_u64().unwrap_or(0)) ": " code { (text(call, "interface")) "." (text(call, "function")) }
+                @if call["error"].is_object() { " " span .state .bad { "failed" } }
+                @else if reply.is_null() && !is_cut { " " span .faint { "no reply is recorded" } } }
+            (show_json(&call["about"], path))
+            @if !call["preview"].is_null() { h4 { "It sent" } (show_json(&call["preview"], path)) }
+            @if call["error"].is_object() { h4 { "Its failure" } (show_json(&call["error"], path)) }
+            @else if !reply.is_null() { h4 { "Its reply" } (show_json(reply, path)) }
+            @else if is_cut {
+                h4 { "Its reply, " (size(call["replyCut"]["bytes"].as_u64().unwrap_or(0))) ", begins with" }
+                pre tabindex="0" { (text(&call["replyCut"], "start")) }
+            }
+        }
+    }
+}

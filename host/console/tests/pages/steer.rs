@@ -1,0 +1,198 @@
+//! Pages that change something: jobs, tokens, triggers and files; and what they show of tasks and versions.
+
+use serde_json::{Value, json};
+
+use crate::{OWN, client::Served, cookie_of, local, post, store, with_tenants};
+
+/// Starts a run, waits for it, and returns its id.
+fn start(served: &Served, flow: &str, input: &Value) -> String {
+    let answer = served.post("/v1/runs?wait=true", &json!({ "flow": flow, "input": input }));
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.json()["runId"].as_str().unwrap().to_owned()
+}
+
+/// Returns the value of a hidden field of a page, as a browser would send it.
+fn hidden(page: &str, name: &str) -> String {
+    let value = page.split_once(&format!(r#"name="{name}" value=""#)).unwrap().1.split('"').next().unwrap();
+    let (mut text, mut rest) = (String::new(), value);
+    while let Some((before, after)) = rest.split_once("&#") {
+        let (code, after) = after.split_once(';').unwrap();
+        text.push_str(before);
+        text.push(char::from_u32(code.parse().unwrap()).unwrap());
+        rest = after;
+    }
+    text + rest
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+fn failing() -> Value {
+    json!({
+        "flow": { "name": "fails" },
+        "nodes": [
+            { "id": "first", "type": "control.noop", "input": { "value": "{{ flow.input.number }}" } },
+            { "id": "bad", "type": "control.fail", "input": { "code": "refused", "message": "no" } },
+        ],
+        "edges": [{ "from": "first", "to": "bad" }],
+    })
+}
+
+#[test]
+fn a_job_acts_on_the_runs_that_its_preview_has_counted() {
+    let served = local();
+    store(&served, &failing());
+    for number in 0..3 {
+        start(&served, "fails", &json!({ "number": number }));
+    }
+    let list = served.get("/console/runs?status=failed").body;
+    assert!(list.contains(r#"href="/console/jobs/new?status=failed""#), "{list}");
+    assert!(!served.get("/console/runs").body.contains("/console/jobs/new"), "a job needs a filter");
+    let choose = served.get("/console/jobs/new?status=failed").body;
+    assert!(choose.contains("/console/jobs/new?status=failed&amp;action=retry"), "{choose}");
+    let preview = served.get("/console/jobs/new?status=failed&action=retry&p-from=bad").body;
+    assert!(
+        preview.contains("3 runs") && preview.contains("runs bulk retry --status failed --from bad --yes"),
+        "{preview}"
+    );
+    let job: Value = serde_json::from_str(&hidden(&preview, "job")).unwrap();
+    assert_eq!(job["maxRuns"], 3, "{job}");
+    let made = post(&served, "/console/jobs", &[OWN], &format!("job={}", encoded(&job.to_string())));
+    assert_eq!(made.status, 303, "{made:?}");
+    let page = made.header("location").unwrap().to_owned();
+    assert!((0..4_000).any(|_| served.get(&page).body.contains("3 done of 3")), "{:?}", served.get(&page));
+    assert!(served.get("/console/jobs").body.contains("retry"));
+    // What is wrong is said, and nothing happens.
+    for (query, why) in [
+        ("?action=retry", "choose at least one filter"),
+        ("?status=failed&action=answer", "fill in"),
+        ("?status=failed&action=label&p-set=team", "NAME=VALUE"),
+        ("?status=failed&action=migrate&p-to=x", "not a version"),
+        ("?version=x&action=cancel", "not a version"),
+        ("?status=failed&action=migrate&p-to=2", "flow"),
+        ("?flow=none&action=cancel", "No run fits"),
+    ] {
+        let page = served.get(&format!("/console/jobs/new{query}")).body;
+        assert!(page.contains(why) && !page.contains(r#"name="job""#), "{query}: {page}");
+    }
+    assert_eq!(post(&served, "/console/jobs", &[OWN], "job=%7B").status, 400);
+    assert_eq!(post(&served, "/console/jobs/none/pause", &[OWN], "").status, 404);
+    assert_eq!(post(&served, "/console/jobs/none/explode", &[OWN], "").status, 404);
+}
+
+#[test]
+fn a_task_shows_its_output_and_its_error_and_begins_a_retry() {
+    let served = local();
+    store(&served, &failing());
+    let run = start(&served, "fails", &json!({ "number": 4711 }));
+    let page = |end: &str| served.get(&format!("/console/runs/{run}{end}")).body;
+    let first = page("/tasks/first");
+    assert!(first.contains("<h4>Output</h4>") && first.matches("4711").count() >= 2, "{first}");
+    let bad = page("/tasks/bad");
+    assert!(bad.contains("<code>refused</code>") && bad.contains("Retry from here"), "{bad}");
+    let again = post(&served, &format!("/console/runs/{run}/retry"), &[OWN], "from=bad");
+    let new = again.header("location").unwrap();
+    assert!((0..4_000).any(|_| served.get(&format!("{new}/tasks/first")).body.contains("succeeded")));
+    let facts = served.get(&new.replace("/console/", "/v1/")).json();
+    assert_eq!(facts["retryOf"], run.as_str(), "{facts}");
+    let failures = page("/events?kind=failures");
+    assert!(failures.contains("task:failed") && !failures.contains("task:complete"), "{failures}");
+}
+
+#[test]
+fn passes_are_counted_in_the_picture_and_listed_with_failures_first() {
+    let served = local();
+    let each = json!({ "id": "each", "type": "control.foreach", "input": { "list": [1, 2, 3], "maxFailures": 1 }, "body": ["one"] });
+    let one = json!({ "id": "one", "type": "control.fail", "when": "each.item == 2", "input": { "code": "bad", "message": "two" } });
+    store(&served, &json!({ "flow": { "name": "loops" }, "nodes": [each, one] }));
+    let run = start(&served, "loops", &json!({}));
+    let page = |end: &str| served.get(&format!("/console/runs/{run}{end}")).body;
+    let picture = page("");
+    assert!(picture.contains("1 failed, 2 skipped"), "{picture}");
+    assert!(picture.contains(r#"aria-label="Fold each""#) && picture.contains(r#"href="/console/runs/"#));
+    let folded = page("?fold=each");
+    assert!(folded.contains("Show the 1 nodes in each") && !folded.contains("<title>one"), "{folded}");
+    let list = page("/list?under=each&order=urgent");
+    assert!(list.find("each[1]").unwrap() < list.find("each[0]").unwrap(), "{list}");
+    assert!(page("/list?under=each%5B1%5D").contains("each[1].one"));
+    assert!(page("/list?status=failed").contains("each[1].one"), "a filter looks into bodies");
+}
+
+#[test]
+fn versions_of_a_flow_are_compared_line_by_line() {
+    let served = local();
+    let flow = |text: &str| {
+        format!("flow: {{ name: doc }}\nnodes:\n- {{ id: say, type: control.noop, input: {{ value: {text} }} }}\n")
+    };
+    for text in ["one", "\"<two>\""] {
+        let stored = served.post("/v1/flows", &json!({ "flow": flow(text) }));
+        assert_eq!(stored.status, 201, "{stored:?}");
+    }
+    let page = served.get("/console/flows/doc").body;
+    assert!(page.contains("/console/flows/doc/diff?from=1&amp;to=2"), "{page}");
+    let diff = served.get("/console/flows/doc/diff?from=1&to=2").body;
+    assert!(diff.contains("1 line added, 1 line removed") && diff.contains("&lt;two&gt;"), "{diff}");
+    assert!(served.get("/console/flows/doc/diff?from=2&to=2").body.contains("The texts are equal"));
+    assert_eq!(served.get("/console/flows/doc/diff?from=7&to=2").status, 404);
+}
+
+#[test]
+fn a_new_token_is_shown_once_and_has_at_most_the_scopes_of_its_maker() {
+    let served = with_tenants();
+    let admin = cookie_of(&served, "a", &["admin", "flow:read", "run:read"]);
+    let with = |cookie: &str| crate::client::ask(served.address, "GET", "/console/tokens", &[("Cookie", cookie)], "");
+    let page = with(&admin).body;
+    assert!(page.contains(r#"value="flow:read""#) && !page.contains(r#"value="secret:write""#), "{page}");
+    let headers = [OWN, ("Cookie", &*admin)];
+    let made = post(
+        &served,
+        "/console/tokens",
+        &headers,
+        "name=ci&scope=flow:read&scope=run:read&note=%3Cb%3E&lasts=86400000",
+    );
+    assert_eq!(made.status, 201, "{made:?}");
+    let token = made.body.split("fct_").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    assert!(made.body.contains("&lt;b&gt;") && !made.body.contains("<b>"));
+    let bearer = format!("Bearer fct_{token}");
+    let me = crate::client::ask(served.address, "GET", "/v1/me", &[("Authorization", &bearer)], "").json();
+    assert_eq!((&me["tenant"], &me["scopes"]), (&json!("a"), &json!(["flow:read", "run:read"])));
+    let list = with(&admin).body;
+    assert!(list.contains("ci") && !list.contains(token.split('_').nth(1).unwrap()), "the secret is shown once");
+    let beyond = post(&served, "/console/tokens", &headers, "scope=secret:write&lasts=1000");
+    assert_eq!(beyond.status, 403, "{beyond:?}");
+    let id = token.split('_').next().unwrap();
+    let revoked = post(&served, &format!("/console/tokens/{id}/revoke"), &headers, "");
+    assert_eq!(revoked.header("location"), Some("/console/tokens"));
+    let gone = crate::client::ask(served.address, "GET", "/v1/me", &[("Authorization", &bearer)], "");
+    assert_eq!(gone.status, 401);
+    let audit = crate::client::ask(served.address, "GET", "/console/audit", &[("Cookie", &admin)], "").body;
+    assert!(audit.contains("token.create") && audit.contains("token.revoke"), "{audit}");
+    let other = cookie_of(&served, "b", &["flow:read"]);
+    assert_eq!(with(&other).status, 403, "the page needs the scope");
+}
+
+#[test]
+fn triggers_are_fired_and_disabled_and_files_removed() {
+    let served = local();
+    store(
+        &served,
+        &json!({
+            "flow": { "name": "timed", "triggers": [{ "id": "nightly", "cron": "0 3 1 1 *" }] },
+            "nodes": [{ "id": "a", "type": "control.noop" }],
+        }),
+    );
+    let fired = post(&served, "/console/triggers/timed/nightly/fire", &[OWN], "");
+    let runs = fired.header("location").unwrap().to_owned();
+    assert_eq!(runs, "/console/runs?flow=timed&trigger=nightly");
+    assert!((0..4_000).any(|_| served.get(&runs).body.contains("succeeded")), "{:?}", served.get(&runs));
+    assert_eq!(post(&served, "/console/triggers/timed/nightly/disable", &[OWN], "").status, 303);
+    assert!(served.get("/console/triggers").body.contains("trigger enable timed nightly"));
+    assert_eq!(post(&served, "/console/triggers/timed/nightly/explode", &[OWN], "").status, 404);
+    let octets = [("Content-Type", "application/octet-stream")];
+    let stored = crate::client::ask(served.address, "POST", "/v1/files?name=%3Cimg%3E.txt", &octets, "hello");
+    let id = stored.json()["fileId"].as_str().unwrap().to_owned();
+    assert!(served.get("/console/files").body.contains("&lt;img&gt;.txt"));
+    assert_eq!(post(&served, &format!("/console/files/{id}/remove"), &[OWN], "").status, 303);
+    assert!(served.get("/console/files").body.contains("No file is stored"));
+}
