@@ -395,7 +395,7 @@ mod tests {
         let table = [
             (
                 json!({ "action": "retry", "filter": { "status": "failed", "flow": "it's" }, "params": { "from": "pay" } }),
-                r"runs bulk retry --flow 'it'\''s' --status failed --from pay --yes",
+                r"runs bulk retry --status failed --flow 'it'\''s' --from pay --yes",
             ),
             (
                 json!({ "action": "label", "filter": { "labels": { "team": "a b" } }, "params": { "set": { "x": "y" }, "remove": ["z"] } }),

@@ -275,12 +275,11 @@ mod tests {
             let data = Json::object(members.into_iter().take(if undoes { 2 } else { 1 }));
             tree.add(&Event { seq: 1, ts: 0, tenant: "local".into(), run_id: "r".into(), kind, data });
             let task = &tree.tasks[0];
-            shown.push((task.status, task.undoes.as_deref(), task.attempts));
+            shown.push((task.status, task.undoes.clone(), task.attempts));
         }
-        let undoes = Some("reserve");
-        let expected = [("ready", undoes, 0), ("ready", undoes, 0), ("running", undoes, 1), ("succeeded", undoes, 1)];
-        assert_eq!(shown[..4], expected);
-        assert_eq!(shown[4], expected[3], "the end of the undo changes nothing");
+        let state = |status, attempts| (status, Some("reserve".to_owned()), attempts);
+        assert_eq!(shown[..4], [state("ready", 0), state("ready", 0), state("running", 1), state("succeeded", 1)]);
+        assert_eq!(shown[4], state("succeeded", 1), "the end of the undo changes nothing");
     }
 
     #[test]
