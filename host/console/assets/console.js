@@ -4,7 +4,7 @@
 import { localise } from "./times.js";
 import { listenForKeys } from "./keys.js";
 import { follow } from "./live.js";
-import { showControls } from "./graph.js";
+import { listenForMoments, showControls } from "./graph.js";
 import { listenForFiles } from "./upload.js";
 import { showViews } from "./views.js";
 
@@ -22,6 +22,7 @@ function logInByLink() {
 localise(document);
 listenForKeys();
 showControls();
+listenForMoments();
 listenForFiles();
 showViews();
 logInByLink();

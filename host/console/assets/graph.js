@@ -48,6 +48,12 @@ function walk(from, key) {
   return true;
 }
 
+/** Shows the run at another event as soon as the slider rests there. */
+export function listenForMoments() {
+  const slider = document.querySelector("form.scrub input[type=range]");
+  if (slider instanceof HTMLInputElement) slider.addEventListener("change", () => slider.form?.requestSubmit());
+}
+
 /** Adds the controls of the picture, if the page has one, and listens for keys. */
 export function showControls() {
   const box = picture()?.parentElement;

@@ -118,6 +118,11 @@ impl Page {
         Page { live: Some(source.into()), ..self }
     }
 
+    /// Returns the page without a source of changes.
+    pub(crate) fn fixed(self) -> Page {
+        Page { live: None, ..self }
+    }
+
     /// Returns the page with a status.
     pub(crate) fn with_status(self, status: StatusCode) -> Page {
         Page { status, ..self }

@@ -55,7 +55,8 @@ impl View {
     /// Returns the query for the API.
     fn to_api(&self) -> String {
         let open = if self.folds_all() { self.open.as_str() } else { "" };
-        query(&[("fold", self.fold.as_deref().unwrap_or_default()), ("open", open)])
+        let before = self.others.iter().find(|(name, _)| *name == "before").map_or("", |(_, before)| before);
+        query(&[("fold", self.fold.as_deref().unwrap_or_default()), ("open", open), ("before", before)])
     }
 
     fn folds_all(&self) -> bool {

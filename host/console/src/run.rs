@@ -5,8 +5,10 @@
 //! | tasks | its tasks, and one of them |
 //! | timeline | when its tasks began and ended |
 //! | events | its events and log lines |
+//! | moment | the run at an earlier event |
 
 pub(crate) mod events;
+mod moment;
 pub(crate) mod tasks;
 pub(crate) mod timeline;
 
@@ -17,6 +19,7 @@ use axum::{
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
+use self::moment::Moment;
 use crate::{
     frame::{Area, Failure, Page},
     gate::wait,
@@ -192,12 +195,14 @@ async fn steer(visit: &Visit, run: &str, end: &str) -> Result<Value, Failure> {
 /// Shows the picture of a run, its input and its outputs.
 pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read(&visit, id).await?;
-    let mut view = View::of(&visit, &[]);
+    let moment = Moment::read(&visit, &run).await;
+    let mut view = View::of(&visit, moment.members());
     let drawing = view.read(&visit, Pictured::Run(&api_path(&run.id, ""))).await;
     let link = |task: &str| tasks::task_path(&run.id, task);
     let passes = |node: &str| format!("{}/list{}", run_path(&run.id), query(&[("under", node), ("order", "urgent")]));
     let (input, outputs) = (&run.view["input"], &run.view["outputs"]);
     let body = html! {
+        (moment.slider(&run, ""))
         @match &drawing {
             Ok(drawing) => (picture(drawing, &view, &run_path(&run.id), Some(&Links { task: &link, passes: &passes }))),
             Err(refusal) => p .notice .warn { "The picture cannot be drawn: " (refusal.message) }
@@ -217,7 +222,7 @@ pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, 
             }
         }
     };
-    Ok(run.page(&visit, "", body))
+    Ok(moment.page(run.page(&visit, "", body)))
 }
 
 /// Shows the answer of the API about a run.

@@ -4,7 +4,7 @@ use axum::extract::Path;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Shown, api_path, error};
+use super::{Shown, api_path, error, moment::Moment};
 use crate::{
     frame::{Failure, Page},
     parts::{
@@ -34,27 +34,32 @@ pub(super) fn task_path(run: &str, task: &str) -> String {
 /// Shows the tasks of a run by page: those of the flow, the passes of a body, or the tasks of a pass.
 pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read(&visit, id).await?;
+    let moment = Moment::read(&visit, &run).await;
     let [under, only, order, from] =
         ["under", "status", "order", "from"].map(|name| visit.query(name).unwrap_or_default());
+    let before = moment.members().first().and_then(|name| visit.query(name)).unwrap_or_default();
     // A filter by state looks at the tasks in bodies, too.
     let deep = if only.is_empty() { "" } else { "true" };
     let limit = PAGE_TASKS.to_string();
-    let asked = [("under", &*under), ("status", &only), ("order", &order), ("from", &from)];
+    let asked = [("under", &*under), ("status", &only), ("order", &order), ("from", &from), ("before", &before)];
     let path =
         api_path(&run.id, &format!("/tasks{}", query(&[&asked[..], &[("deep", deep), ("limit", &limit)]].concat())));
     let page = visit.get(&path).await.map_err(|refusal| Failure::of(&visit, refusal))?;
     let here = format!("{}/list", run_path(&run.id));
     let at = |from: u64| {
         let from = from.to_string();
-        format!("{here}{}", query(&[("under", &*under), ("status", &only), ("order", &order), ("from", &from)]))
+        let members = [("under", &*under), ("status", &only), ("order", &order), ("before", &before), ("from", &from)];
+        format!("{here}{}", query(&members))
     };
     let (items, total) = (list(&page, "tasks"), page["total"].as_u64().unwrap_or(0));
     let first = from.parse::<u64>().unwrap_or(0);
     let left_out = page["tasksLeftOut"].as_u64().unwrap_or(0);
     let body = html! {
-        @if !under.is_empty() { p { a href=(here) { "All tasks" } " › " code { (under) } } }
+        (moment.slider(&run, "/list"))
+        @if !under.is_empty() { p { a href={ (here) (query(&[("before", &before)])) } { "All tasks" } " › " code { (under) } } }
         form .filters method="get" action=(here) {
             @if !under.is_empty() { input type="hidden" name="under" value=(under); }
+            @if !before.is_empty() { input type="hidden" name="before" value=(before); }
             label { "State" select name="status" {
                 option value="" { "all" }
                 @for each in STATES { option value=(each) selected[each == only] { (each) } }
@@ -66,7 +71,7 @@ pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, 
             button { "Filter" }
         }
         (list_table(Some("tasks"), "Tasks", html! { th { "Task" } th { "State" } th .number { "Attempts" } th .number { "Calls" } th .number { "Took" } th { "Passes, error" } }, html! {
-            @for task in items { (row(&run.id, &here, task)) }
+            @for task in items { (row(&run.id, &here, &before, task)) }
         }))
         @if items.is_empty() { p .faint { @if only.is_empty() { "No task has begun." } @else { "No task is in this state." } } }
         nav .pages aria-label="Pages of the list" {
@@ -79,13 +84,14 @@ pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, 
         }
         (command(&on_run("show", &run.id)))
     };
-    Ok(run.page(&visit, "/list", body))
+    Ok(moment.page(run.page(&visit, "/list", body)))
 }
 
-fn row(run: &str, list_path: &str, task: &Value) -> Markup {
+fn row(run: &str, list_path: &str, before: &str, task: &Value) -> Markup {
     let (address, is_pass) = (text(task, "address"), task["tasks"].is_u64());
     let passes = task["passes"].as_object().filter(|passes| !passes.is_empty());
-    let inside = |order: &str| format!("{list_path}{}", query(&[("under", address), ("order", order)]));
+    let inside =
+        |order: &str| format!("{list_path}{}", query(&[("under", address), ("order", order), ("before", before)]));
     html! {
         tr {
             td {

@@ -120,6 +120,37 @@ fn passes_are_counted_in_the_picture_and_listed_with_failures_first() {
 }
 
 #[test]
+fn a_run_is_shown_as_it_was_at_each_of_its_events() {
+    let served = local();
+    store(&served, &failing());
+    let run = start(&served, "fails", &json!({ "number": 1 }));
+    let page = |end: &str| served.get(&format!("/console/runs/{run}{end}")).body;
+    let events = served.get(&format!("/v1/runs/{run}/events")).json()["events"].as_array().unwrap().clone();
+    let complete = events.iter().find(|event| event["type"] == "task:complete").unwrap()["seq"].as_u64().unwrap();
+    let states = |before: u64| {
+        let page = page(&format!("?before={before}"));
+        let titles = page.split("<title>").skip(2).filter_map(|rest| rest.split('<').next());
+        (titles.map(str::to_owned).collect::<Vec<_>>(), page.contains("data-live=\"/v1"))
+    };
+    let shown = |first: &str, bad: &str| {
+        (vec![format!("first: control.noop, {first}"), format!("bad: control.fail, {bad}")], false)
+    };
+    assert_eq!(states(0), shown("pending", "pending"));
+    assert_eq!(states(complete), shown("running", "pending"));
+    assert_eq!(states(complete + 1), shown("succeeded", "pending"));
+    assert_eq!(states(events.len() as u64), shown("succeeded", "failed"));
+    assert_eq!(states(u64::MAX), shown("succeeded", "failed"), "later than the last event");
+    let moment = page(&format!("?before={}", complete + 1));
+    assert!(
+        moment.contains(&format!("As it was after event {complete} of")) && moment.contains("task:complete"),
+        "{moment}"
+    );
+    let tasks = page(&format!("/list?before={complete}"));
+    assert!(tasks.contains("running") && !tasks.contains("/tasks/bad\"><"), "{tasks}");
+    assert!(!page("?before=x").contains("As it was"));
+}
+
+#[test]
 fn versions_of_a_flow_are_compared_line_by_line() {
     let served = local();
     let flow = |text: &str| {

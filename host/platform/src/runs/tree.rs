@@ -100,8 +100,13 @@ pub struct Tree {
 impl Tree {
     /// Builds the tree of a run from the store.
     pub fn of(host: &Host, run: &RunId) -> Result<Tree, StartError> {
+        Tree::before(host, run, u64::MAX)
+    }
+
+    /// Builds the tree of a run as it was before the event number `end`.
+    pub fn before(host: &Host, run: &RunId, end: u64) -> Result<Tree, StartError> {
         let mut tree = Tree::default();
-        tree.read(host, run)?;
+        tree.read(host, run, end)?;
         Ok(tree)
     }
 
@@ -109,14 +114,17 @@ impl Tree {
     /// second result is the reason.
     pub fn of_known(host: &Host, run: &RunId) -> Result<(Tree, Option<String>), StartError> {
         let mut tree = Tree::default();
-        match tree.read(host, run) {
+        match tree.read(host, run, u64::MAX) {
             Ok(()) => Ok((tree, None)),
             Err(error) => Ok((tree, Some(error.unknown_part().ok_or(error)?))),
         }
     }
 
-    fn read(&mut self, host: &Host, run: &RunId) -> Result<(), StartError> {
+    fn read(&mut self, host: &Host, run: &RunId, end: u64) -> Result<(), StartError> {
         host.each_event(run, 0, |event| {
+            if event.seq >= end {
+                return ControlFlow::Break(());
+            }
             self.add(&event);
             ControlFlow::Continue(())
         })

@@ -59,6 +59,20 @@ pub(crate) struct Folded {
     open: Option<String>,
 }
 
+/// The picture of a run.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RunPicture {
+    /// `all`, or the ids of nodes whose bodies are left out, such as `each,retry`. By default none.
+    fold: Option<String>,
+    /// With `fold=all`: the ids of nodes whose bodies are shown all the same.
+    open: Option<String>,
+    /// The number of an event: the states are those before it. By default those of now.
+    #[param(minimum = 0)]
+    before: Option<u64>,
+}
+
 impl Folded {
     fn read(&self) -> Result<Fold, ApiError> {
         let is_long = |ids: &Option<String>| ids.as_ref().is_some_and(|ids| ids.len() > MAX_FOLDED_BYTES);
@@ -123,20 +137,20 @@ pub(crate) async fn graph(
 /// address of its task if there is only one, and `passes`, the numbers of passes of its body by their states. If the tree of the run exceeds 16 MiB, `tasksLeftOut` counts the tasks that are
 /// left out.
 #[utoipa::path(get, path = "/v1/runs/{id}/graph", tag = "runs", operation_id = "lay_out_run",
-    params(("id" = String, Path,), Folded),
+    params(("id" = String, Path,), RunPicture),
     responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
 pub(crate) async fn graph_of_run(
     request: Request,
     PathParam(id): PathParam<String>,
-    QueryParams(folded): QueryParams<Folded>,
+    QueryParams(RunPicture { fold, open, before }): QueryParams<RunPicture>,
 ) -> Result<Response, ApiError> {
-    let (run, fold) = (parse_path_id(&id)?, folded.read()?);
+    let (run, fold) = (parse_path_id(&id)?, Folded { fold, open }.read()?);
     let layout = request.computing(move |request| {
         request.row(&run)?;
         let graph = request.host.graph_of_run(&run)?;
         let text = request.host.charged(|| places(&graph, &fold));
         let mut layout: Value = serde_json::from_str(&text).map_err(ApiError::internal)?;
-        let tree = Tree::of(&request.host, &run)?;
+        let tree = Tree::before(&request.host, &run, before.unwrap_or(u64::MAX))?;
         if tree.left_out() > 0 {
             layout["tasksLeftOut"] = tree.left_out().into();
         }

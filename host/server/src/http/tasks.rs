@@ -78,6 +78,9 @@ pub(crate) struct TaskQuery {
     deep: bool,
     /// The states, such as `failed,blocked`. By default all.
     status: Option<String>,
+    /// The number of an event: the tasks are shown as they were before it. By default as they are.
+    #[param(minimum = 0)]
+    before: Option<u64>,
     /// `urgent` for blocked and failed tasks first. By default the tasks are in the order of their first events.
     order: Option<String>,
     /// The number of the first entry, counted from 0.
@@ -140,7 +143,7 @@ pub(crate) async fn list(
     let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), BY_BYTES).await;
     let read = request.reading(move |request| {
         request.row(&run)?;
-        let tree = Tree::of(&request.host, &run)?;
+        let tree = Tree::before(&request.host, &run, query.before.unwrap_or(u64::MAX))?;
         let tasks_left_out = tree.left_out();
         let unknown = || {
             let under = filter.under.as_deref().unwrap_or_default();

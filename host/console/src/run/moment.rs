@@ -1,0 +1,88 @@
+//! A run at an earlier event: its tasks and its picture as they were then, with a slider over all events.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{Shown, api_path};
+use crate::{
+    frame::Page,
+    parts::{list, moment, text},
+    runs::run_path,
+    visit::{Visit, escaped},
+};
+
+/// The members of the query that a move of the slider keeps.
+const KEPT: [&str; 5] = ["under", "status", "order", "fold", "open"];
+
+/// The event before which a page shows a run.
+pub(super) struct Moment {
+    /// The number of the event. `None`: the page shows the run as it is.
+    before: Option<u64>,
+    /// The last event that the page counts. `null` without one.
+    last: Value,
+    /// The number of events so far.
+    events: u64,
+    /// The other members of the query.
+    others: Vec<(&'static str, String)>,
+}
+
+impl Moment {
+    /// Reads the moment from the address of a page.
+    pub(super) async fn read(visit: &Visit, run: &Shown) -> Moment {
+        let events = run.view["events"].as_u64().unwrap_or(0);
+        let before =
+            visit.query("before").and_then(|before| before.parse::<u64>().ok()).map(|before| before.min(events));
+        let last = match before.and_then(|before| before.checked_sub(1)) {
+            Some(last) => {
+                let path = format!("/events?from={last}&limit=1&preview=0");
+                let page = visit.get(&api_path(&run.id, &path)).await.unwrap_or_default();
+                list(&page, "events").first().cloned().unwrap_or_default()
+            }
+            None => Value::Null,
+        };
+        let others = KEPT.iter().filter_map(|name| Some((*name, visit.query(name)?))).collect();
+        Moment { before, last, events, others }
+    }
+
+    /// Returns the members of the query about the moment. A moment that is no number counts as none.
+    pub(super) fn members(&self) -> &'static [&'static str] {
+        if self.before.is_some() { &["before"] } else { &[] }
+    }
+
+    /// Returns a page that does not follow the run, if it shows an earlier moment.
+    pub(super) fn page(&self, page: Page) -> Page {
+        if self.before.is_some() { page.fixed() } else { page }
+    }
+
+    /// Shows the slider over the events, and the event that the page has reached. `tab` is the end of the page's path.
+    pub(super) fn slider(&self, run: &Shown, tab: &str) -> Markup {
+        let here = format!("{}{tab}", run_path(&run.id));
+        let at = self.before.unwrap_or(self.events);
+        let link = |before: u64| {
+            let others = self.others.iter().map(|(name, value)| format!("&{name}={}", escaped(value)));
+            format!("{here}?before={before}{}", others.collect::<String>())
+        };
+        html! {
+            form .scrub method="get" action=(here) {
+                @for (name, value) in &self.others { input type="hidden" name=(name) value=(value); }
+                label for="before" { "After event" }
+                input #before name="before" type="range" min="0" max=(self.events) value=(at);
+                button { "Show" }
+                @if at > 0 { a rel="prev" href=(link(at - 1)) aria-label="One event back" { "‹ back" } }
+                @if at < self.events { a rel="next" href=(link(at + 1)) aria-label="One event on" { "on ›" } }
+            }
+            @if let Some(before) = self.before {
+                p .notice {
+                    @if before == 0 { "Before the first event. " }
+                    @else {
+                        "As it was after event " (before - 1) " of " (self.events) ": " code { (text(&self.last, "type")) }
+                        @let node = text(&self.last, "nodeId");
+                        @if !node.is_empty() { " of " code { (node) } }
+                        ", " (moment(&self.last["ts"])) ". "
+                    }
+                    a href=(here) { "Show it as it is now" }
+                }
+            }
+        }
+    }
+}
