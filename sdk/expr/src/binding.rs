@@ -3,13 +3,14 @@
 mod compile;
 mod node;
 mod render;
+mod same;
 
 use std::{collections::HashSet, sync::Arc};
 
+use self::node::Part;
 pub(crate) use self::node::{CapturedField, Node};
-use self::node::{Part, with_token};
 use crate::{
-    error::ExprError,
+    error::{ExprError, with_token},
     json::{self, Json},
     language::Expression,
     path::Path,

@@ -12,6 +12,7 @@ use crate::{
     json::Json,
     path::Path,
     path_use::{PathUse, Reads},
+    rename::{NodeIds, same_values},
     roots::Roots,
 };
 
@@ -44,6 +45,11 @@ impl Condition {
     /// Returns true if the condition holds.
     pub fn evaluate(&self, roots: &dyn Roots) -> Result<bool, ExprError> {
         Evaluation::new(roots).holds(&self.term)
+    }
+
+    /// Returns true if both conditions are equal once each name of a node is replaced by the id that it stands for.
+    pub fn is_same(&self, ids: NodeIds<'_>, other: &Condition, other_ids: NodeIds<'_>) -> bool {
+        same_values((&self.source, &self.path_uses(), ids), (&other.source, &other.path_uses(), other_ids))
     }
 
     /// Returns the paths that the condition reads, each only once. A path ends before its first computed subscript,

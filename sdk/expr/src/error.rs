@@ -84,6 +84,15 @@ pub(crate) fn push_token(pointer: &mut String, token: &str) {
     }
 }
 
+/// Calls `action` with the pointer extended by one token, and then removes this token from the pointer.
+pub(crate) fn with_token<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String) -> T) -> T {
+    let length = pointer.len();
+    push_token(pointer, token);
+    let result = action(pointer);
+    pointer.truncate(length);
+    result
+}
+
 impl fmt::Display for ExprError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.pointer.is_empty() {

@@ -46,7 +46,7 @@ pub use language::{RANDOM, instant_milliseconds, instant_text};
 pub use order::Ordered;
 pub use path::{Path, Segment};
 pub use path_use::{PathUse, Reads};
-pub use rename::{Edit, apply_edits, node_path, rename_nodes};
+pub use rename::{Edit, NodeIds, apply_edits, node_path, rename_nodes};
 pub use roots::{Chain, NoRoots, Roots, Strict};
 pub use statements::{Statement, paths_in_braces, statements};
 pub use suggest::{did_you_mean, similar};

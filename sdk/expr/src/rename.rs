@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::{
     Json,
+    error::with_token,
     path::{Path, Segment, is_identifier},
     path_use::PathUse,
     quoted::end_of_quoted,
@@ -54,6 +55,47 @@ pub fn apply_edits<'e>(text: &str, edits: impl IntoIterator<Item = &'e Edit>) ->
         copied = edit.bytes.end;
     }
     written + &text[copied..]
+}
+
+/// Returns the id of the node that a name stands for. `None`: the name stands for itself.
+pub type NodeIds<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Returns true if two values with these paths are equal once each name of a node is replaced by the id that it stands
+/// for.
+pub(crate) fn same_values(one: (&Json, &[PathUse], NodeIds<'_>), other: (&Json, &[PathUse], NodeIds<'_>)) -> bool {
+    let with_ids = |(value, paths, ids): (&Json, &[PathUse], NodeIds<'_>)| {
+        let (edits, refused) = rename_nodes(value, paths, ids);
+        refused.is_empty().then(|| edited(value, &mut String::new(), &edits))
+    };
+    let one = with_ids(one);
+    one.is_some() && one == with_ids(other)
+}
+
+/// Returns a path with the id of its node in place of the name. `a` and `nodes.a` then become the same.
+pub(crate) fn with_id(path: &Path, ids: NodeIds<'_>) -> Path {
+    let Some((name, is_member)) = node_id(path) else { return path.clone() };
+    let Some(id) = ids(name) else { return path.clone() };
+    let root = if path.root() == "inbounds" { "inbounds" } else { "nodes" };
+    let rest = path.segments().iter().skip(usize::from(is_member)).cloned();
+    Path::new(root, std::iter::once(Segment::Key(id.into())).chain(rest))
+}
+
+/// Returns a value whose texts have these edits.
+fn edited(value: &Json, pointer: &mut String, edits: &[Edit]) -> Json {
+    match value {
+        Json::String(text) => Json::from(apply_edits(text, edits.iter().filter(|edit| edit.pointer == *pointer))),
+        Json::Array(items) => Json::array(
+            items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| with_token(pointer, &index.to_string(), |pointer| edited(item, pointer, edits))),
+        ),
+        Json::Object(members) => Json::object(members.iter().map(|(key, member)| {
+            let member = with_token(pointer, key, |pointer| edited(member, pointer, edits));
+            (key.clone(), member)
+        })),
+        other => other.clone(),
+    }
 }
 
 /// Returns the text of an expression that reads the output of a node: the id, or `nodes["the-id"]` if the id is no name.
@@ -126,24 +168,7 @@ mod tests {
     fn renamed(value: &Json, paths: &[PathUse]) -> Json {
         let (edits, refused) = rename_nodes(value, paths, &new_id);
         assert!(refused.is_empty(), "{value}");
-        rewrite(value, "", &edits)
-    }
-
-    fn rewrite(value: &Json, pointer: &str, edits: &[Edit]) -> Json {
-        match value {
-            Json::String(text) => {
-                let here = edits.iter().filter(|edit| edit.pointer == pointer);
-                Json::from(apply_edits(text, here))
-            }
-            Json::Array(items) => {
-                let items = items.iter().enumerate();
-                Json::array(items.map(|(at, item)| rewrite(item, &format!("{pointer}/{at}"), edits)))
-            }
-            Json::Object(members) => Json::object(
-                members.iter().map(|(key, member)| (key.clone(), rewrite(member, &format!("{pointer}/{key}"), edits))),
-            ),
-            other => other.clone(),
-        }
+        edited(value, &mut String::new(), &edits)
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{
     Binding,
-    node::{Node, Part, with_token},
+    node::{Node, Part},
 };
 use crate::{
-    error::ExprError,
+    error::{ExprError, with_token},
     json::Json,
     language::{Expression, Piece, pieces, whole},
     limits,

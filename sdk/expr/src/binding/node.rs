@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Binding;
-use crate::{error::push_token, json::Json, language::Expression, path::Path, path_use::PathUse};
+use crate::{json::Json, language::Expression, path::Path, path_use::PathUse};
 
 /// A part of a compiled value.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,13 +49,4 @@ impl PartialEq for CapturedField {
     fn eq(&self, other: &CapturedField) -> bool {
         self.tag == other.tag && self.raw == other.raw
     }
-}
-
-/// Calls `action` with the pointer extended by one token, and then removes this token from the pointer.
-pub(crate) fn with_token<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String) -> T) -> T {
-    let length = pointer.len();
-    push_token(pointer, token);
-    let result = action(pointer);
-    pointer.truncate(length);
-    result
 }

@@ -23,8 +23,9 @@ use crate::{
     json::Json,
     limits,
     path::{Path, shorten},
-    path_use::Reads,
+    path_use::{PathUse, Reads},
     place::Place,
+    rename::{NodeIds, apply_edits, rename_nodes, with_id},
     roots::Roots,
 };
 
@@ -173,6 +174,18 @@ impl Expression {
         }
     }
 
+    /// Returns true if both expressions are equal once each name of a node is replaced by the id that it stands for.
+    pub(crate) fn is_same(&self, ids: NodeIds<'_>, other: &Expression, other_ids: NodeIds<'_>) -> bool {
+        match (&self.0, &other.0) {
+            (Kind::Path(read), Kind::Path(other)) => with_id(&read.path, ids) == with_id(&other.path, other_ids),
+            (Kind::Program(program), Kind::Program(other)) => {
+                let source = program.with_ids(ids);
+                source.is_some() && source == other.with_ids(other_ids)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the path of an expression that is a plain path; `None` for any other expression.
     pub(crate) fn as_path(&self) -> Option<&Path> {
         match &self.0 {
@@ -193,6 +206,18 @@ impl Read {
 }
 
 impl Program {
+    /// Returns the text with ids in place of names. `None`: a form of a name cannot be replaced.
+    fn with_ids(&self, ids: NodeIds<'_>) -> Option<String> {
+        let start = self.place.start;
+        let in_source = |read: &Read| {
+            let bytes = read.place.start - start..read.place.end - start;
+            PathUse { bytes: Some(bytes), ..read.at("") }
+        };
+        let paths: Vec<_> = self.reads.iter().map(in_source).collect();
+        let (edits, refused) = rename_nodes(&Json::from(&*self.source), &paths, ids);
+        refused.is_empty().then(|| apply_edits(&self.source, &edits))
+    }
+
     fn run(&self, roots: &dyn Roots, at: Place<'_>) -> Result<Value, ExprError> {
         if !allowance::spend(limits::EVALUATION_WORK) {
             return Err(ExprError::new(allowance::EXHAUSTED).at(self.place.clone()));
