@@ -92,6 +92,7 @@ pub fn combine_versions(old: &Graph, new: &Graph, dropped: &[NodeIx]) -> Option<
         bodies,
         cycles: Vec::new(),
         labels: new.labels.clone(),
+        names: new.names.clone(),
     })
 }
 
@@ -175,7 +176,7 @@ impl Places {
             })
         };
         let references = bound.references.iter().map(reference).collect::<Option<_>>()?;
-        Some(Bound { expr: bound.expr.clone(), references })
+        Some(Bound { expr: bound.expr.clone(), references, names: bound.names.clone() })
     }
 
     /// Returns the copy of an optional item. The outer `None`: it refers to an item that has no place.

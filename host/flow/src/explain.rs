@@ -167,7 +167,7 @@ fn fields(graph: &Graph, bound: &Bound<Binding>) -> Vec<Field> {
         paths.entry(member).or_default().push(&used.path);
     }
     let computed = |name: &str| {
-        let reads = paths.get(name).map(|paths| reads(graph, &bound.references, paths)).unwrap_or_default();
+        let reads = paths.get(name).map(|paths| reads(graph, bound, paths)).unwrap_or_default();
         let value = reads.is_empty().then(|| "an expression that reads no value of the flow".to_owned());
         Field { field: short(name), value, reads }
     };

@@ -3,12 +3,15 @@
 //! Nodes, edges and bodies refer to each other by index, so the runtime needs no lookup by name. The graph is the same
 //! for every dialect.
 
+mod names;
+
 use std::{fmt, sync::Arc};
 
 use flowcell_contract::{Grants, Json, NodeId, NodeType};
-use flowcell_expr::{Binding, Condition, RANDOM};
+use flowcell_expr::{Binding, Condition};
 use indexmap::IndexMap;
 
+pub use self::names::Names;
 use crate::{labels::Labels, triggers::Trigger};
 
 /// Index of a node in [`Graph::nodes`].
@@ -37,7 +40,7 @@ impl BodyIx {
 }
 
 /// A checked flow.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Graph {
     /// The flow's name.
     pub name: Arc<str>,
@@ -70,6 +73,8 @@ pub struct Graph {
     pub cycles: Vec<Cycle>,
     /// Data for the code of the flow's dialect, by name. The runtime does not read it.
     pub labels: IndexMap<String, Json>,
+    /// The names of the nodes in this version of the flow.
+    pub names: Names,
 }
 
 impl Graph {
@@ -103,26 +108,6 @@ impl Graph {
             names.extend(at);
         }
         names
-    }
-
-    /// Returns true if expressions use this root name for the value of the reference.
-    pub fn is_named(&self, reference: &Reference, name: &str) -> bool {
-        match reference {
-            Reference::Flow => name == "flow",
-            Reference::Nodes(_) => name == "nodes",
-            Reference::Inbound => name == "inbound",
-            Reference::Inbounds => name == "inbounds",
-            Reference::Node(source) => self.node(source.node).id.as_str() == name,
-            Reference::Owner(node) => self.node(*node).id.as_str() == name,
-            Reference::Alias(_, alias) => &**alias == name,
-            Reference::Run => name == "run",
-            Reference::Task => name == "task",
-            Reference::Tenant => name == "tenant",
-            Reference::Undo => name == "undo",
-            Reference::Now => name == "now",
-            Reference::Random => name == RANDOM,
-            Reference::Facts => name == FACTS,
-        }
     }
 
     /// Returns a cycle and the cycles around it, the innermost first.
@@ -200,6 +185,8 @@ pub struct Bound<T> {
     pub expr: T,
     /// The values that the expression refers to, without repetition.
     pub references: Vec<Reference>,
+    /// The names by which the expression calls nodes.
+    pub names: Names,
 }
 
 /// The root name of [`Reference::Facts`]. Expressions cannot use it.

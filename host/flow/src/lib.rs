@@ -38,6 +38,7 @@
 //! | probe | an expression that is checked as if it stood in a flow |
 //! | [`explain`] | says what the nodes of a flow do |
 //! | combined | combines two versions of a flow, for a run that moves |
+//! | renamed | gives the nodes of a checked flow the ids that they have in a run |
 //! | [`diagnostic`] | errors and warnings |
 //! | vars | named values that are computed at the start of a run |
 //! | first_node | adds the node that computes them |
@@ -86,6 +87,7 @@ mod policy;
 mod ports;
 mod probe;
 mod read;
+mod renamed;
 mod renaming;
 pub mod rewrite;
 pub mod schema;
@@ -115,6 +117,7 @@ pub use literal::escaped as escape_text;
 pub use names::FACT_NAMES;
 use outline::{Outline, ScriptError};
 pub use probe::Probe;
+pub use renamed::{with_ids_of, with_names_as_ids};
 pub use schema::schema;
 use script::document;
 pub use yaml::read_value;

@@ -11,7 +11,7 @@ use crate::{
     diagnostic::Diagnostics,
     fields::{entries, for_message, is_name, not_a_map},
     grants,
-    graph::{Body, BodyIx, Bound, CycleIx, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
+    graph::{Body, BodyIx, Bound, CycleIx, Edge, EdgeIx, Graph, Join, Names, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
     joins, limits, literal,
     names::{KnownInput, NameResolver, OwnerNames, Visible},
@@ -114,6 +114,7 @@ pub(crate) fn lower(
         bodies,
         cycles,
         labels: Default::default(),
+        names: Names::default(),
     })
 }
 
@@ -145,7 +146,7 @@ fn with_references(compiled: Compiled, view: &NameResolver<'_>, diagnostics: &mu
             }
         }
     }
-    Bound { expr: compiled.binding, references }
+    Bound { expr: compiled.binding, references, names: Names::default() }
 }
 
 struct Lowering<'a> {
@@ -192,14 +193,18 @@ impl<'a> Lowering<'a> {
                 }
                 with_references(input::compile(tree, diagnostics), &view, diagnostics)
             }
-            None => Bound { expr: Binding::literal(Json::object::<&str>([])), references: Vec::new() },
+            None => Bound {
+                expr: Binding::literal(Json::object::<&str>([])),
+                references: Vec::new(),
+                names: Names::default(),
+            },
         };
         let when = raw.when.and_then(|tree| {
             let (expr, read) = input::compile_condition(tree, diagnostics);
             let references = NameResolver { own: None, ..view }.resolve(&read, diagnostics);
             let expr = expr?;
             input::warn_of_constant(tree, &expr, false, diagnostics);
-            Some(Bound { expr, references })
+            Some(Bound { expr, references, names: Names::default() })
         });
         let kind = kind?;
         self.check_body(index, kind, diagnostics);
@@ -400,7 +405,7 @@ impl<'a> Lowering<'a> {
                 if let Some(constant) = input::constant_value(tree, &expr).filter(|_| !self.flow.is_agentic) {
                     self.check_constant(tree, constant, *from, diagnostics);
                 }
-                Some(Bound { expr, references })
+                Some(Bound { expr, references, names: Names::default() })
             });
             let ix = |node: &usize| NodeIx(*node as u32);
             let leaves = self.shape.cycles.left_between(*from, *to).map(|cycle| CycleIx(cycle as u32));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, VALUE_BYTES, code};
 use flowcell_expr::{Binding, Condition, ExprError, Roots, instant_text, metered};
-use flowcell_flow::graph::{Bound, EdgeIx, Graph, NodeIx, PassRead, Reference, Source};
+use flowcell_flow::graph::{Bound, EdgeIx, Graph, Names, NodeIx, PassRead, Reference, Source};
 
 use crate::{
     fact::{CallDigest, ScopeId, TaskKey},
@@ -23,11 +23,12 @@ pub(crate) fn capture(state: &RunState, key: TaskKey, now: u64) -> Option<Arc<Ca
     if node.input.references.is_empty() && node.config.references.is_empty() {
         return None;
     }
-    let look = |references: &[Reference], field| {
-        let viewpoint = Viewpoint { state, now, scope: key.scope, task: Some(key), field };
-        references.iter().map(|reference| viewpoint.value(reference)).collect()
+    let look = |bound: &Bound<Binding>, field| {
+        let names = &bound.names;
+        let viewpoint = Viewpoint { state, now, scope: key.scope, task: Some(key), field, names };
+        bound.references.iter().map(|reference| viewpoint.value(reference)).collect()
     };
-    let (input, config) = (&node.input.references, &node.config.references);
+    let (input, config) = (&node.input, &node.config);
     Some(Arc::new(Captured { input: look(input, Field::Input), config: look(config, Field::Config) }))
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn complete(
 pub(crate) fn render_input(state: &RunState, node: NodeIx, captured: Option<&Captured>) -> Json {
     let input = &state.graph.node(node).input;
     let values = captured.map_or(&[][..], |captured| &captured.input);
-    let roots = Named { graph: &state.graph, references: &input.references, values };
+    let roots = Named { graph: &state.graph, bound: input, values };
     let whole = evaluate(|| input.expr.render(&roots));
     whole.unwrap_or_else(|_| evaluate(|| Ok(input.expr.render_members(&roots))).unwrap_or_default())
 }
@@ -66,7 +67,8 @@ pub(crate) fn render_input(state: &RunState, node: NodeIx, captured: Option<&Cap
 pub(crate) fn recapture(state: &RunState, key: TaskKey, now: u64) -> Option<Arc<Captured>> {
     let node = state.graph.node(key.node);
     let captured = state.task(key).captured.as_deref()?;
-    let viewpoint = Viewpoint { state, now, scope: key.scope, task: Some(key), field: Field::Input };
+    let names = &node.input.names;
+    let viewpoint = Viewpoint { state, now, scope: key.scope, task: Some(key), field: Field::Input, names };
     let again = |(reference, before): (&Reference, &Option<Json>)| match reference {
         Reference::Owner(owner) if *owner == key.node => viewpoint.value(reference),
         Reference::Now => viewpoint.value(reference),
@@ -81,7 +83,7 @@ pub(crate) fn render(state: &RunState, key: TaskKey) -> Result<(Json, Json), Fai
     let node = state.graph.node(key.node);
     let captured = state.task(key).captured.as_deref();
     let one = |bound: &Bound<Binding>, values: &[Option<Json>], field: &str| {
-        let roots = Named { graph: &state.graph, references: &bound.references, values };
+        let roots = Named { graph: &state.graph, bound, values };
         let place = |error: &ExprError| format!("{field} of `{}`{}", node.id, error.pointer);
         evaluate(|| bound.expr.render(&roots))
             .map_err(|error| expression_failure(code::BINDING_ERROR, &place(&error), &error))
@@ -93,9 +95,10 @@ pub(crate) fn render(state: &RunState, key: TaskKey) -> Result<(Json, Json), Fai
 
 /// Looks up the current values of all references in the outputs of the flow, at the time `now` (milliseconds since 1970).
 pub(crate) fn look_up_outputs(state: &RunState, now: u64) -> Box<[Option<Json>]> {
-    let references = state.graph.outputs.iter().flat_map(|outputs| &outputs.references);
-    let viewpoint = Viewpoint { state, now, scope: ScopeId::ROOT, task: None, field: Field::Output };
-    references.map(|reference| viewpoint.value(reference)).collect()
+    let Some(outputs) = &state.graph.outputs else { return Box::default() };
+    let names = &outputs.names;
+    let viewpoint = Viewpoint { state, now, scope: ScopeId::ROOT, task: None, field: Field::Output, names };
+    outputs.references.iter().map(|reference| viewpoint.value(reference)).collect()
 }
 
 /// Renders the expression of a person from the values of its references.
@@ -104,7 +107,7 @@ pub(crate) fn render_probe(
     expression: &Bound<Binding>,
     values: &[Option<Json>],
 ) -> Result<Json, Failure> {
-    let roots = Named { graph, references: &expression.references, values };
+    let roots = Named { graph, bound: expression, values };
     let place = |error: &ExprError| format!("the expression{}", error.pointer);
     let value = metered(PROBE_WORK, || expression.expr.render(&roots)).result;
     let value = value.map_err(|error| expression_failure(code::BINDING_ERROR, &place(&error), &error))?;
@@ -122,7 +125,7 @@ fn expression_failure(code: &str, place: &str, error: &ExprError) -> Failure {
 pub(crate) fn render_members(state: &RunState, key: TaskKey) -> Json {
     let input = &state.graph.node(key.node).input;
     let values = state.task(key).captured.as_deref().map_or(&[][..], |captured| &captured.input);
-    let roots = Named { graph: &state.graph, references: &input.references, values };
+    let roots = Named { graph: &state.graph, bound: input, values };
     evaluate(|| Ok(input.expr.render_members(&roots))).unwrap_or_default()
 }
 
@@ -134,7 +137,7 @@ pub(crate) fn holds(
     condition: &Bound<Condition>,
     (field, place): (Field, &str),
 ) -> Result<bool, Failure> {
-    let viewpoint = Viewpoint { state, now, scope: task.scope, task: Some(task), field };
+    let viewpoint = Viewpoint { state, now, scope: task.scope, task: Some(task), field, names: &condition.names };
     let roots = Live { viewpoint, references: &condition.references };
     let place = |error: &ExprError| format!("{place}{}", error.pointer);
     evaluate(|| condition.expr.evaluate(&roots))
@@ -148,7 +151,7 @@ pub(crate) fn render_in(
     scope: ScopeId,
     binding: &Bound<Binding>,
 ) -> Result<Json, Failure> {
-    let viewpoint = Viewpoint { state, now, scope, task: None, field: Field::Output };
+    let viewpoint = Viewpoint { state, now, scope, task: None, field: Field::Output, names: &binding.names };
     let roots = Live { viewpoint, references: &binding.references };
     let owner = state.graph.body(state.scope(scope).body).owner;
     let what = owner.map_or("outputs".to_owned(), |owner| format!("bodyOutput of `{}`", state.graph.node(owner).id));
@@ -170,13 +173,14 @@ pub(crate) fn check_size(value: Json, what: &str) -> Result<Json, Failure> {
 /// Resolves the root names (first identifiers) of an expression from captured values.
 struct Named<'a> {
     graph: &'a Graph,
-    references: &'a [Reference],
+    bound: &'a Bound<Binding>,
     values: &'a [Option<Json>],
 }
 
 impl Roots for Named<'_> {
     fn root(&self, name: &str) -> Option<Json> {
-        let at = self.references.iter().position(|reference| self.graph.is_named(reference, name))?;
+        let is_named = |reference: &Reference| self.graph.is_named(reference, &self.bound.names, name);
+        let at = self.bound.references.iter().position(is_named)?;
         self.values.get(at).cloned()?
     }
 
@@ -193,8 +197,8 @@ struct Live<'a> {
 
 impl Roots for Live<'_> {
     fn root(&self, name: &str) -> Option<Json> {
-        let graph = &self.viewpoint.state.graph;
-        let reference = self.references.iter().find(|reference| graph.is_named(reference, name))?;
+        let (graph, names) = (&self.viewpoint.state.graph, self.viewpoint.names);
+        let reference = self.references.iter().find(|reference| graph.is_named(reference, names, name))?;
         self.viewpoint.value(reference)
     }
 
@@ -226,6 +230,8 @@ struct Viewpoint<'a> {
     scope: ScopeId,
     task: Option<TaskKey>,
     field: Field,
+    /// The names by which the expression calls nodes.
+    names: &'a Names,
 }
 
 impl Viewpoint<'_> {
@@ -237,7 +243,7 @@ impl Viewpoint<'_> {
             Reference::Node(source) => self.output(source),
             Reference::Nodes(sources) => {
                 let outputs = sources.iter().filter_map(|source| Some((source.node, self.output(source)?)));
-                Some(Json::object(outputs.map(|(node, output)| (state.graph.node(node).id.0.clone(), output))))
+                Some(Json::object(outputs.map(|(node, output)| (self.name(node), output))))
             }
             Reference::Owner(owner) => self.owner(*owner),
             Reference::Alias(owner, _) => {
@@ -256,6 +262,11 @@ impl Viewpoint<'_> {
             Reference::Facts => Some(self.facts()),
         };
         if state.graph.strict { value } else { Some(value.unwrap_or_default()) }
+    }
+
+    /// Returns the name by which the expression calls a node.
+    fn name(&self, node: NodeIx) -> Arc<str> {
+        self.names.name(&self.state.graph.node(node).id).0.clone()
     }
 
     fn run(&self) -> Json {
@@ -368,7 +379,7 @@ impl Viewpoint<'_> {
     fn inbounds(&self) -> Option<Json> {
         let key = self.task?;
         let graph = &self.state.graph;
-        let source = |edge: EdgeIx| graph.node(graph.edge(edge).from).id.0.clone();
+        let source = |edge: EdgeIx| self.name(graph.edge(edge).from);
         if let Some(round) = self.round_of_entry(key).filter(|round| round.pass > 0) {
             return Some(Json::object(round.began_by.iter().map(|(edge, value)| (source(*edge), value.clone()))));
         }

@@ -217,12 +217,12 @@ impl RunState {
         self.ended.map(|ended| ended.saturating_sub(self.began))
     }
 
-    /// Returns the outputs of every node of the flow itself, by id.
+    /// Returns the outputs of every node of the flow itself, by the names of the nodes in the present version.
     pub(crate) fn recorded_outputs(&self) -> Json {
         let graph = &self.graph;
         let Some(scope) = self.scopes.get(&ScopeId::ROOT) else { return Json::Null };
         let nodes = graph.body(scope.body).nodes.iter().zip(&scope.tasks);
-        let recorded = nodes.filter_map(|(node, task)| Some((graph.node(*node).id.0.clone(), task.output.clone()?)));
+        let recorded = nodes.filter_map(|(node, task)| Some((graph.name_of(*node).0.clone(), task.output.clone()?)));
         Json::object(recorded)
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use flowcell_expr::{Path, RANDOM, Segment};
+use flowcell_expr::{Binding, Path, RANDOM, Segment};
 use serde::Serialize;
 
 use super::{MAX_MEMBERS, short};
-use crate::graph::{Graph, NodeIx, PassRead, Reference};
+use crate::graph::{Bound, Graph, NodeIx, PassRead, Reference};
 
 /// A value that an expression reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -17,13 +17,13 @@ pub struct Read {
     pub from: String,
 }
 
-/// Returns the origins of paths, each path once and at most [`MAX_MEMBERS`]. `references` are those of the whole value.
-pub(super) fn reads(graph: &Graph, references: &[Reference], paths: &[&Path]) -> Vec<Read> {
+/// Returns the origins of paths, each path once and at most [`MAX_MEMBERS`]. `bound` is the whole value.
+pub(super) fn reads(graph: &Graph, bound: &Bound<Binding>, paths: &[&Path]) -> Vec<Read> {
     let mut seen = HashSet::new();
     let distinct: Vec<_> = paths.iter().filter(|path| seen.insert(**path)).collect();
     let read = |path: &&&Path| {
         let written = if path.root() == RANDOM { "random values".to_owned() } else { short(&path.to_string()) };
-        Read { path: written, from: origin(graph, references, path) }
+        Read { path: written, from: origin(graph, bound, path) }
     };
     let mut reads: Vec<_> = distinct.iter().take(MAX_MEMBERS).map(read).collect();
     if let Some(more) = distinct.len().checked_sub(MAX_MEMBERS).filter(|more| *more > 0) {
@@ -32,13 +32,14 @@ pub(super) fn reads(graph: &Graph, references: &[Reference], paths: &[&Path]) ->
     reads
 }
 
-fn origin(graph: &Graph, references: &[Reference], path: &Path) -> String {
+fn origin(graph: &Graph, bound: &Bound<Binding>, path: &Path) -> String {
     let first = path.segments().first();
     let key = |segment: Option<&Segment>| match segment {
         Some(Segment::Key(key)) => Some(key.to_string()),
         _ => None,
     };
-    match (path.root(), references.iter().find(|reference| graph.is_named(reference, path.root()))) {
+    let is_named = |reference: &&Reference| graph.is_named(reference, &bound.names, path.root());
+    match (path.root(), bound.references.iter().find(is_named)) {
         ("flow", Some(Reference::Flow)) => match key(first).as_deref() {
             Some("input") => input(graph, key(path.segments().get(1)).as_deref()),
             _ => "a fact about the flow".into(),

@@ -138,7 +138,8 @@ fn pass_outcome(decider: &Decider<'_>, id: ScopeId) -> PassOutcome {
     match &graph.body(scope.body).outcome {
         Outcome::Sink(node) => PassOutcome::Done(output(*node)),
         Outcome::Sinks(nodes) => {
-            let members = nodes.iter().map(|node| (graph.node(*node).id.0.clone(), output(*node)));
+            let names = graph.names_in(scope.body);
+            let members = nodes.iter().map(|node| (names.name(&graph.node(*node).id).0.clone(), output(*node)));
             PassOutcome::Done(Json::object(members))
         }
         Outcome::Output(binding) => match capture::render_in((decider.state, decider.now), id, binding) {

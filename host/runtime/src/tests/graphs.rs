@@ -8,7 +8,7 @@ use flowcell_contract::{
 };
 use flowcell_expr::Binding;
 use flowcell_flow::graph::{
-    Body, BodyIx, Bound, Edge, EdgeIx, FlowPolicy, Graph, Join, NO_SLOT, Node, NodeIx, NodePolicy, On, Outcome,
+    Body, BodyIx, Bound, Edge, EdgeIx, FlowPolicy, Graph, Join, NO_SLOT, Names, Node, NodeIx, NodePolicy, On, Outcome,
     Reference, Retry, RetryOn, Source,
 };
 
@@ -127,6 +127,7 @@ pub(crate) fn lower(flow: &PlannedBody, policy: FlowPolicy) -> Scripted {
         bodies: Vec::new(),
         cycles: Vec::new(),
         labels: Default::default(),
+        names: Names::default(),
     };
     let mut scripted = Scripted { graph, plans: Vec::new() };
     lower_body(&mut scripted, flow, None, &NODE_TYPE);
@@ -246,7 +247,7 @@ fn references_of(ix: NodeIx, (owner, undo_of): (Option<NodeIx>, Option<NodeIx>),
         ];
         let references =
             vec![Reference::Undo, Reference::Node(Source::current(undone)), Reference::Run, Reference::Now];
-        return Bound { expr: Binding::compile(&Json::object(members)).unwrap(), references };
+        return Bound { expr: Binding::compile(&Json::object(members)).unwrap(), references, names: Names::default() };
     }
     let mut references = vec![Reference::Flow, Reference::Inbound, Reference::Inbounds, Reference::Run, Reference::Now];
     references.push(Reference::Random);
@@ -261,7 +262,7 @@ fn references_of(ix: NodeIx, (owner, undo_of): (Option<NodeIx>, Option<NodeIx>),
         references.push(Reference::Owner(owner));
         members.push((format!("of{}", owner.0), Json::from(format!("{{{{ n{} }}}}", owner.0))));
     }
-    Bound { expr: Binding::compile(&Json::object(members)).unwrap(), references }
+    Bound { expr: Binding::compile(&Json::object(members)).unwrap(), references, names: Names::default() }
 }
 
 fn node(
@@ -270,7 +271,11 @@ fn node(
     planned: &Planned,
     node_type: &Arc<NodeType>,
 ) -> Node {
-    let nothing = || Bound { expr: Binding::literal(Json::object::<&str>([])), references: Vec::<Reference>::new() };
+    let nothing = || Bound {
+        expr: Binding::literal(Json::object::<&str>([])),
+        references: Vec::<Reference>::new(),
+        names: Names::default(),
+    };
     let mut policy = NodePolicy { continue_on_error: planned.continue_on_error, ..NodePolicy::default() };
     if let Plan::FailTimes(times) = planned.plan {
         policy.retry.max_attempts = times + 1;
