@@ -292,6 +292,63 @@ edges: [{{ from: ask, to: late }}, {{ from: late, to: pay }}]
     }
 }
 
+#[test]
+fn a_move_keeps_the_ids_of_nodes_that_have_other_names() {
+    let version = |get: &str, ask: &str, more: &str| {
+        format!(
+            "
+flow: {{ name: two, outputs: {{ said: '{{{{ {ask}.response.content }}}}', got: '{{{{ {get}.value }}}}' }} }}
+nodes:
+  - {{ id: {get}, type: control.noop, input: {{ value: 7 }} }}
+  - {{ id: {ask}, type: control.gate, input: {{ prompt: Now? }} }}
+{more}edges: [{{ from: {get}, to: {ask} }}]
+"
+        )
+    };
+    for has_owner in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        fs::write(folder.join("two.yaml"), version("get", "ask", "")).unwrap();
+        let parked = output_of(folder, &["run", "two.yaml", "--run-id", "r", "--quiet"]);
+        assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
+        let more = "  - { id: more, type: control.noop, input: { value: 1 } }\n";
+        fs::write(folder.join("two.yaml"), version("fetch", "confirm", more)).unwrap();
+        let _owner = has_owner.then(|| kit::Owner::start(folder, &["drive"], "driving the runs"));
+        let migrate = |more: &[&str]| output_of(folder, &[&["runs", "migrate", "r", "--to", "latest"], more].concat());
+        let proposed = migrate(&["--check"]);
+        assert!(stdout(&proposed).contains("add `--rename ask=confirm`"), "{}", stdout(&proposed));
+        let refused = migrate(&[]);
+        assert!(stderr(&refused).contains("add `--rename ask=confirm`"), "{}", stderr(&refused));
+        for (names, says) in [
+            (&["--rename", "get"][..], "write `OLD=NEW`"),
+            (&["--rename", "=get"], "write `OLD=NEW`"),
+            (&["--rename", "get=fetch", "--rename", "get=more"], "gives `get` two names"),
+            (&["--rename", "got=fetch"], "no node `got`"),
+            (&["--rename", "get=fetched"], "no node `fetched`"),
+        ] {
+            let wrong = migrate(names);
+            assert_eq!(wrong.status.code(), Some(2), "{names:?}: {}", stderr(&wrong));
+            assert!(stderr(&wrong).contains(says), "{names:?}: {}", stderr(&wrong));
+        }
+        let names = ["--rename", "get=fetch", "--rename", "ask=confirm"];
+        let plan = migrate(&[&names[..], &["--check"]].concat());
+        let expected = "keep their outputs: get\ngo on: ask (waiting)\n\
+                        have another name in the version: ask (confirm), get (fetch)\n\
+                        start anew:\n  more: it is new\n";
+        assert_eq!(stdout(&plan), expected, "{}", stderr(&plan));
+        // The answer names the question as the run knows it.
+        let moved = migrate(&[&names[..], &["--answer", "ask=yes", "--quiet"]].concat());
+        assert!(moved.status.success(), "{}", stderr(&moved));
+        assert!(stdout(&moved).contains("\"yes\"") && stdout(&moved).contains('7'), "{}", stdout(&moved));
+        let shown = stdout(&output_of(folder, &["runs", "show", "r"]));
+        assert!(shown.contains("`ask` is named `confirm` in the flow, `get` is named `fetch` in the flow"), "{shown}");
+        let shown = stdout(&output_of(folder, &["runs", "show", "r", "--json"]));
+        assert!(shown.contains("\"nodeNames\"") && shown.contains("\"fetch\""), "{shown}");
+        let events = stdout(&output_of(folder, &["runs", "events", "r"]));
+        assert!(events.contains("\"names\":{\"ask\":\"confirm\",\"get\":\"fetch\"}"), "{events}");
+    }
+}
+
 /// A resumed run keeps the value of `strict` with which it started. This also holds for a component that runs only
 /// after the resume, even if the file of the flow has changed.
 #[test]

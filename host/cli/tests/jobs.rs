@@ -13,7 +13,7 @@ mod servers;
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
 use flowcell::{
-    Filter, FlowLibrary, FlowVersion, Host, LoadedFlow, RunOptions, RunRow, Source,
+    Filter, FlowLibrary, FlowVersion, Host, LoadedFlow, MoveOptions, RunOptions, RunRow, Source,
     contract::Tenant,
     jobs::{Creator, JobAction, JobFilter, JobParams, JobRequest, JobState, Jobs, worker::JobWorker},
     tenants::callers::Callers,
@@ -295,7 +295,8 @@ fn a_migrate_job_waits_for_a_run_that_another_caller_has() {
     let folder = park_runs_of_first_version(3);
     let host = host(folder.path());
     // The row of the run stays `parked`, as after a process that was killed with its claim.
-    let claimed = versions::migration(&host, &"r1".into(), FlowVersion::Number(2), false).unwrap();
+    let options = MoveOptions::default();
+    let claimed = versions::migration(&host, &"r1".into(), FlowVersion::Number(2), &options).unwrap();
     let mut request = request(JobAction::Migrate);
     request.params.to = Some(2);
     let id = Jobs::of(&host).create(request, &Creator::Operator, flowcell::identity::Scopes::all()).unwrap().id;

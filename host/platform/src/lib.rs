@@ -83,8 +83,9 @@ pub use flowcell_flow::{
     schema, script,
 };
 pub use flowcell_runtime::{
-    Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, MigrationPlan, NoStart, OpenError, PlannedNode,
-    PolicyOverride, QuestionRef, Repeat, RetryPlan, RunCommand, RunError, RunOptions, RunResult, RunStatus, Waiting,
+    Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, MigrationPlan, MoveOptions, NoStart, OpenError,
+    PlannedNode, PolicyOverride, QuestionRef, Renamed, Renames, Repeat, RetryPlan, RunCommand, RunError, RunOptions,
+    RunResult, RunStatus, Waiting,
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     limits::MAX_COUNTED,

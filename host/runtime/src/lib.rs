@@ -76,8 +76,9 @@ pub use question::{Closed, QuestionRef};
 pub use quota::{QuotaHold, Quotas};
 pub use result::{RunError, RunResult, RunStatus, Waiting};
 pub use run::{
-    FlowRunner, MigrateError, Migration, MigrationPlan, MovedNode, NoStart, Obstacle, OpenError, OtherVersion, Part,
-    PlannedNode, PolicyOverride, Reason, RefusedNode, Repeat, RetryPlan, RunOptions,
+    FlowRunner, MigrateError, Migration, MigrationPlan, MoveOptions, MovedNode, NoStart, Obstacle, OpenError,
+    OtherVersion, Part, PlannedNode, PolicyOverride, Reason, RefusedNode, Renamed, Renames, Repeat, RetryPlan,
+    RunOptions,
 };
 pub use state::RunState;
 pub use versions::RunGraphs;

@@ -183,6 +183,10 @@ impl Projector {
         let mut members = vec![("dropped", Json::array(dropped))];
         members.extend(migration.from_version.map(|version| ("fromVersion", Json::from(version))));
         members.extend(migration.version.map(|version| ("version", Json::from(version))));
+        if !migration.names.is_empty() {
+            let names = migration.names.iter().map(|(id, name)| (id.0.clone(), Json::from(name.0.clone())));
+            members.push(("names", Json::object(names)));
+        }
         members
     }
 

@@ -21,7 +21,9 @@ use flowcell_flow::{
 use futures_util::future::BoxFuture;
 
 pub use definition::Part;
-pub use migrate::{MigrateError, Migration, MigrationPlan, MovedNode, Obstacle, RefusedNode};
+pub use migrate::{
+    MigrateError, Migration, MigrationPlan, MoveOptions, MovedNode, Obstacle, RefusedNode, Renamed, Renames,
+};
 pub use newer::{NoStart, OtherVersion, PlannedNode, Reason, RetryPlan};
 pub use options::{PolicyOverride, RunOptions};
 pub use retry::Repeat;

@@ -5,7 +5,8 @@ use std::{collections::VecDeque, sync::Arc};
 use flowcell_contract::{Failure, code};
 use flowcell_flow::{
     combine_versions,
-    graph::{FlowPolicy, Graph, NodeIx},
+    graph::{FlowPolicy, Graph, Names, NodeIx},
+    with_ids_of,
 };
 
 use crate::{
@@ -35,7 +36,9 @@ impl RunGraphs {
         let first = pins.next().unwrap_or(&record.pin);
         let mut graphs = RunGraphs { first: pinned(first)?, moved: VecDeque::new() };
         for (pin, moved) in pins.zip(&record.moves) {
-            let combined = combine_versions(graphs.last(), &*pinned(pin)?, &moved.dropped);
+            let names = Names::new(moved.names.clone());
+            let version = with_ids(pinned(pin)?, &names);
+            let combined = combine_versions(graphs.last(), &version, &moved.dropped);
             graphs.moved.push_back(Arc::new(combined.ok_or_else(misfit)?));
         }
         Ok(graphs)
@@ -74,6 +77,11 @@ impl RunGraphs {
         state.later = self.moved.clone();
         state
     }
+}
+
+/// Returns a version of a flow whose nodes have the ids that the run keeps. `names` has their names in this version.
+pub(crate) fn with_ids(version: Arc<Graph>, names: &Names) -> Arc<Graph> {
+    if names.is_empty() { version } else { Arc::new(with_ids_of(&version, names)) }
 }
 
 /// Returns the failure of a record whose versions cannot be combined.

@@ -9,7 +9,8 @@ use std::{
 
 use flowcell_contract::{Json, NodeId, RunId, Tenant};
 use flowcell_runtime::{
-    FlowRunner, OpenError, PolicyOverride, Repeat, RunOptions, RunStatus, blocking::blocking, ports::StoreError,
+    FlowRunner, MoveOptions, OpenError, PolicyOverride, Renames, Repeat, RunOptions, RunStatus, blocking::blocking,
+    ports::StoreError,
 };
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -93,12 +94,18 @@ pub(super) async fn reload(owner: &dyn Driver) -> OwnerReply {
 
 /// Handles a request to start, resume, repeat or move a run.
 pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: OwnerRequest) -> OwnerReply {
+    let (ask, renames) = match ask {
+        OwnerRequest::MigrateRenaming { renames, migrate } if matches!(*migrate, OwnerRequest::Migrate { .. }) => {
+            (*migrate, renames)
+        }
+        ask => (ask, Renames::new()),
+    };
     let (ask, version) = match ask {
         OwnerRequest::Migrate { run, version, keep_answers, check, reach: asked } => {
             // The owner would refuse to resume the run after the move.
             return match refuse_lacking(&asked, reach) {
                 Some(refused) if !check => refused,
-                _ => migrate(host, &run, (version, keep_answers), check).await,
+                _ => migrate(host, &run, version, &MoveOptions { keep_answers, renames }, check).await,
             };
         }
         OwnerRequest::RetryInVersion { version, check, retry } => (*retry, Some((version, check))),
@@ -153,8 +160,8 @@ fn refuse_lacking(asked: &Reach, of_owner: &Reach) -> Option<OwnerReply> {
 
 /// Moves a run to another version of its flow, unless the plan has reasons against it. Answers with the plan. `check`:
 /// true to change nothing.
-async fn migrate(host: &Host, run: &RunId, (version, keep_answers): (FlowVersion, bool), check: bool) -> OwnerReply {
-    let migration = match blocking(|| versions::migration(host, run, version, keep_answers)) {
+async fn migrate(host: &Host, run: &RunId, version: FlowVersion, options: &MoveOptions, check: bool) -> OwnerReply {
+    let migration = match blocking(|| versions::migration(host, run, version, options)) {
         Ok(migration) => migration,
         Err(error) => return *retry_refused(error),
     };

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use flowcell_contract::{Json, RunId};
-use flowcell_runtime::RunCommand;
+use flowcell_runtime::{Renames, RunCommand};
 use serde::{Deserialize, Serialize};
 
 use super::reach::Reach;
@@ -116,6 +116,14 @@ pub enum OwnerRequest {
         #[serde(default)]
         reach: Reach,
     },
+    /// Moves a run to a version of its flow in which nodes have other names. It is a request of its own, so that an
+    /// owner that does not know it refuses it, and does not move the run without the names.
+    MigrateRenaming {
+        /// The nodes that have another name, with the new names.
+        renames: Renames,
+        /// The move, as an [`OwnerRequest::Migrate`]. Every other kind of request is refused.
+        migrate: Box<OwnerRequest>,
+    },
     /// Sends an operator's command to a run of a tenant.
     OfTenant {
         /// The tenant of the run.
@@ -187,9 +195,9 @@ impl OwnerRequest {
             | OwnerRequest::Migrate { run, .. } => Some(run),
             OwnerRequest::Retry { new, .. } => new.as_ref(),
             OwnerRequest::Start { run, .. } => run.as_ref(),
-            OwnerRequest::OfTenant { request, .. } | OwnerRequest::RetryInVersion { retry: request, .. } => {
-                request.run()
-            }
+            OwnerRequest::OfTenant { request, .. }
+            | OwnerRequest::RetryInVersion { retry: request, .. }
+            | OwnerRequest::MigrateRenaming { migrate: request, .. } => request.run(),
             OwnerRequest::Flow { .. }
             | OwnerRequest::StopTenant { .. }
             | OwnerRequest::Console { .. }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Catalog, Failure, Json, Manifest, NodeType, RunId};
+use flowcell_contract::{Catalog, Failure, Json, Manifest, NodeId, NodeType, RunId};
 use flowcell_flow::{Diagnostic, Probe, ProbeError, Probed, Source};
 use flowcell_runtime::{
     OpenError, RunGraphs,
@@ -142,6 +142,11 @@ pub(crate) fn in_run(
     // The expression may have errors in some of the versions that the run has used.
     let mut checks = Vec::new();
     let graphs = RunGraphs::load(&record, |pin: &Pin| {
+        // The address has the id of the node, and the text of a version its name there.
+        let names = checks.len().checked_sub(1).and_then(|moves| record.moves.get(moves)).map(|moved| &moved.names);
+        let name = |id: &str| names?.get(&NodeId::from(id)).map(|name| name.as_str().to_owned());
+        let named = probe.node.as_deref().map(|id| name(id).unwrap_or_else(|| id.to_owned()));
+        let probe = Probe { node: named, ..probe.clone() };
         let content = pin::content_of(host, pin)?;
         let catalog = pin::catalog_of(host, &content)?;
         match flowcell_flow::probe(&content.source(), &catalog, &content, &content.start, &probe) {

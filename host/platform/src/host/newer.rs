@@ -2,7 +2,7 @@
 
 use flowcell_contract::RunId;
 use flowcell_flow::Start;
-use flowcell_runtime::{FlowRunner, Migration, OpenError, OtherVersion, Repeat, RetryPlan, RunOptions};
+use flowcell_runtime::{FlowRunner, Migration, MoveOptions, OpenError, OtherVersion, Repeat, RetryPlan, RunOptions};
 
 use super::{
     Host,
@@ -63,10 +63,10 @@ pub(crate) fn migration(
     host: &Host,
     run: &RunId,
     flow: &LoadedFlow,
-    keep_answers: bool,
+    options: &MoveOptions,
 ) -> Result<Migration, StartError> {
     let (library, other) = prepare(host, run, flow)?;
-    let migration = Migration::prepare(&host.world(library), run, other, keep_answers)?;
+    let migration = Migration::prepare(&host.world(library), run, other, options)?;
     quota::check_tenant_enabled(host)?;
     Ok(migration)
 }

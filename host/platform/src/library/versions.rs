@@ -4,7 +4,9 @@ use std::{fmt, path::Path, str::FromStr, sync::Arc};
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_flow::Source;
-use flowcell_runtime::{FlowRunner, MigrateError, Migration, MigrationPlan, Repeat, RetryPlan, RunOptions};
+use flowcell_runtime::{
+    FlowRunner, MigrateError, Migration, MigrationPlan, MoveOptions, Repeat, RetryPlan, RunOptions,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{FlowLibrary, LibraryError};
@@ -159,9 +161,14 @@ impl From<MigrateError> for MoveError {
 }
 
 /// Compares a run that has not ended with another version of its flow, to which it may move.
-pub fn migration(host: &Host, run: &RunId, version: FlowVersion, keep_answers: bool) -> Result<Migration, RetryError> {
+pub fn migration(
+    host: &Host,
+    run: &RunId,
+    version: FlowVersion,
+    options: &MoveOptions,
+) -> Result<Migration, RetryError> {
     let flow = find(host, newer::origin(host, run)?, version)?;
-    Ok(newer::migration(host, run, &flow, keep_answers)?)
+    Ok(newer::migration(host, run, &flow, options)?)
 }
 
 /// Loads a version of a run's flow.

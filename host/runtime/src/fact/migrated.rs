@@ -1,8 +1,8 @@
 //! The move of a run to another version of its flow.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use flowcell_contract::Json;
+use flowcell_contract::{Json, NodeId};
 use flowcell_flow::graph::{FlowPolicy, NodeIx};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,9 @@ pub struct Migrated {
     /// The policy of the run from now on, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<FlowPolicy>,
+    /// The names of nodes in the new version, by the ids that the run keeps, where they differ.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<NodeId, NodeId>,
 }
 
 /// A node that had begun and starts anew in another version of the flow.

@@ -40,8 +40,9 @@ impl Fact {
             Fact::EventKept { payload: value, .. } | Fact::MessageSent { content: value } => of_value(value),
             Fact::Replied { answer, .. } => of(answer),
             Fact::Migrated { migration } => {
-                let nodes = migration.dropped.len() + migration.restarted.len();
-                migration.input.as_ref().map_or(0, of) + NODE_BYTES * nodes as u64
+                let nodes = migration.dropped.len() + migration.restarted.len() + 2 * migration.names.len();
+                let names: usize = migration.names.iter().map(|(id, name)| id.0.len() + name.0.len()).sum();
+                migration.input.as_ref().map_or(0, of) + NODE_BYTES * nodes as u64 + names as u64
             }
             Fact::Noted { note, .. } => match &**note {
                 Note::Log { message, .. } => message.len() as u64,

@@ -126,15 +126,63 @@ pub struct Record {
 
 /// A move of a run to another version of its flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(try_from = "WrittenMove", into = "WrittenMove")]
 pub struct Move {
     /// The key of the version before the move.
     pub from: Pin,
     /// The nodes of the flow itself that are gone or start anew.
     pub dropped: Box<[NodeIx]>,
+    /// The names of nodes in the version after the move, by the ids that the run keeps, where they differ.
+    pub names: BTreeMap<NodeId, NodeId>,
+}
+
+/// The stored form of a [`Move`]: either `dropped` or `renamed` is present. Older programs do not know `renamed`: they
+/// fail to read a record with it, so they do not give the nodes of the run other ids.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenMove {
+    from: Pin,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dropped: Option<Box<[NodeIx]>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    renamed: Option<RenamedMove>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RenamedMove {
+    dropped: Box<[NodeIx]>,
+    names: BTreeMap<NodeId, NodeId>,
+}
+
+impl TryFrom<WrittenMove> for Move {
+    type Error = &'static str;
+
+    fn try_from(written: WrittenMove) -> Result<Move, &'static str> {
+        let WrittenMove { from, dropped, renamed } = written;
+        match (dropped, renamed) {
+            (Some(dropped), None) => Ok(Move { from, dropped, names: BTreeMap::new() }),
+            (None, Some(RenamedMove { dropped, names })) => Ok(Move { from, dropped, names }),
+            _ => Err("a move of the run has neither `dropped` nor `renamed`, or both"),
+        }
+    }
+}
+
+impl From<Move> for WrittenMove {
+    fn from(moved: Move) -> WrittenMove {
+        let Move { from, dropped, names } = moved;
+        match names.is_empty() {
+            true => WrittenMove { from, dropped: Some(dropped), renamed: None },
+            false => WrittenMove { from, dropped: None, renamed: Some(RenamedMove { dropped, names }) },
+        }
+    }
 }
 
 impl Record {
+    /// Returns the names of nodes in the version of the flow that the run uses, by their ids, where they differ.
+    pub fn node_names(&self) -> BTreeMap<NodeId, NodeId> {
+        self.moves.last().map(|moved| moved.names.clone()).unwrap_or_default()
+    }
+
     /// Returns the run whose called flows this run calls again: the one that it repeats. A run of another version of
     /// its flow calls the flows that this version calls.
     pub(crate) fn calls_as(&self) -> Option<&RunId> {

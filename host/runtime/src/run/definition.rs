@@ -1,11 +1,15 @@
 //! Compares the nodes of two versions of a flow.
 
+mod named;
+
 use flowcell_contract::Json;
-use flowcell_expr::{Condition, Path};
+use flowcell_expr::{Binding, Condition, Path};
 use flowcell_flow::graph::{
     BodyIx, Bound, Edge, EdgeIx, Graph, Node, NodeIx, On, Outcome, PassRead, Reference, Source,
 };
 use serde::{Deserialize, Serialize};
+
+use self::named::NamedNodes;
 
 /// The part of a node in which two versions of a flow differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +84,7 @@ impl Versions<'_> {
         }
         let bindings = [(&before.input, &after.input, Part::Input), (&before.config, &after.config, Part::Config)];
         for (before, after, part) in bindings {
-            if before.expr != after.expr || !self.same_references(&before.references, &after.references) {
+            if !self.same_bindings(before, after, (Some(old), Some(new))) {
                 return Some(part);
             }
             if self.reads_other_input(&after.references, &after.expr.paths()) {
@@ -90,7 +94,7 @@ impl Versions<'_> {
         if (before.rebinds, &before.collects) != (after.rebinds, &after.collects) {
             return Some(Part::Input);
         }
-        if !self.same_conditions(before.when.as_ref(), after.when.as_ref()) {
+        if !self.same_conditions(before.when.as_ref(), after.when.as_ref(), (old, new)) {
             return Some(Part::When);
         }
         if before.join != after.join {
@@ -114,12 +118,16 @@ impl Versions<'_> {
         let same_nodes = || before.nodes.iter().zip(&after.nodes).all(|(old, new)| self.same_inner(*old, *new));
         let same_outcome = || match (&before.outcome, &after.outcome) {
             (Outcome::Output(before), Outcome::Output(after)) => {
-                before.expr == after.expr
-                    && self.same_references(&before.references, &after.references)
+                self.same_bindings(before, after, (None, None))
                     && !self.reads_other_input(&after.references, &after.expr.paths())
             }
             (Outcome::Sink(before), Outcome::Sink(after)) => self.same_ids(&[*before], &[*after]),
-            (Outcome::Sinks(before), Outcome::Sinks(after)) => self.same_ids(before, after),
+            // The result of a pass has the names of the nodes.
+            (Outcome::Sinks(before), Outcome::Sinks(after)) => {
+                let names = (self.old.0.names_in(old), self.new.0.names_in(new));
+                let ids = || before.iter().map(|node| &self.old.0.node(*node).id);
+                self.same_ids(before, after) && ids().all(|id| names.0.name(id) == names.1.name(id))
+            }
             _ => false,
         };
         before.nodes.len() == after.nodes.len() && same_nodes() && same_outcome()
@@ -158,15 +166,29 @@ impl Versions<'_> {
                 && old.orders_only == new.orders_only
                 && limit(self.old.0, old) == limit(self.new.0, new)
                 && self.same_ids(&[old.from], &[new.from])
-                && self.same_conditions(old.when.as_ref(), new.when.as_ref())
+                && self.same_conditions(old.when.as_ref(), new.when.as_ref(), (old.from, new.from))
         };
         old.len() == new.len() && old.iter().zip(&new).all(same)
     }
 
-    fn same_conditions(&self, old: Option<&Bound<Condition>>, new: Option<&Bound<Condition>>) -> bool {
+    /// Compares two conditions. `at`: the nodes whose incoming edges they may name.
+    fn same_conditions(
+        &self,
+        old: Option<&Bound<Condition>>,
+        new: Option<&Bound<Condition>>,
+        at: (NodeIx, NodeIx),
+    ) -> bool {
         match (old, new) {
             (Some(old), Some(new)) => {
-                old.expr == new.expr
+                let named = self.named(old, new, (Some(at.0), Some(at.1)));
+                let same_text = match &named {
+                    None => old.expr == new.expr,
+                    Some((one, other)) => {
+                        one.reads_same_names(other, &old.expr.paths())
+                            && old.expr.is_same(&|name| one.id(name), &new.expr, &|name| other.id(name))
+                    }
+                };
+                same_text
                     && self.same_references(&old.references, &new.references)
                     && !self.reads_other_input(&new.references, &new.expr.paths())
             }
@@ -174,36 +196,57 @@ impl Versions<'_> {
         }
     }
 
+    /// Compares two bindings. `at`: the nodes whose incoming edges they may name.
+    fn same_bindings(&self, old: &Bound<Binding>, new: &Bound<Binding>, at: (Option<NodeIx>, Option<NodeIx>)) -> bool {
+        let same_text = match &self.named(old, new, at) {
+            None => old.expr == new.expr,
+            Some((one, other)) => {
+                one.reads_same_names(other, &old.expr.paths())
+                    && old.expr.is_same(&|name| one.id(name), &new.expr, &|name| other.id(name))
+            }
+        };
+        same_text && self.same_references(&old.references, &new.references)
+    }
+
+    /// Returns the nodes that two expressions name. `None`: all names are ids.
+    fn named<T>(
+        &self,
+        old: &Bound<T>,
+        new: &Bound<T>,
+        at: (Option<NodeIx>, Option<NodeIx>),
+    ) -> Option<(NamedNodes, NamedNodes)> {
+        let are_ids = old.names.is_empty() && new.names.is_empty();
+        (!are_ids).then(|| (NamedNodes::new(self.old.0, old, at.0), NamedNodes::new(self.new.0, new, at.1)))
+    }
+
     fn same_references(&self, old: &[Reference], new: &[Reference]) -> bool {
+        // `a` and `nodes["a"]` read the same.
+        let texts = |graph: &Graph, references: &[Reference]| {
+            let sources = references.iter().flat_map(|reference| match reference {
+                Reference::Node(source) => std::slice::from_ref(source),
+                Reference::Nodes(sources) => sources,
+                _ => &[],
+            });
+            let mut texts: Vec<_> = sources.map(|source| source_text(graph, source)).collect();
+            texts.sort_unstable();
+            texts.dedup();
+            texts
+        };
+        let others = |references: &'_ [Reference]| {
+            let is_source = |reference: &&Reference| matches!(reference, Reference::Node(_) | Reference::Nodes(_));
+            references.iter().filter(|reference| !is_source(reference)).cloned().collect::<Vec<_>>()
+        };
         let same = |(old, new): (&Reference, &Reference)| match (old, new) {
             (Reference::Owner(old), Reference::Owner(new)) => self.same_ids(&[*old], &[*new]),
-            (Reference::Node(old), Reference::Node(new)) => {
-                source_text(self.old.0, old) == source_text(self.new.0, new)
-            }
-            (Reference::Nodes(old), Reference::Nodes(new)) => {
-                let texts = |graph: &Graph, sources: &[Source]| {
-                    let mut texts: Vec<_> = sources.iter().map(|source| source_text(graph, source)).collect();
-                    texts.sort_unstable();
-                    texts
-                };
-                texts(self.old.0, old) == texts(self.new.0, new)
-            }
             (Reference::Alias(old, name), Reference::Alias(new, other)) => {
                 name == other && self.same_ids(&[*old], &[*new])
             }
-            (Reference::Flow, Reference::Flow)
-            | (Reference::Inbound, Reference::Inbound)
-            | (Reference::Inbounds, Reference::Inbounds)
-            | (Reference::Run, Reference::Run)
-            | (Reference::Task, Reference::Task)
-            | (Reference::Tenant, Reference::Tenant)
-            | (Reference::Undo, Reference::Undo)
-            | (Reference::Now, Reference::Now)
-            | (Reference::Random, Reference::Random)
-            | (Reference::Facts, Reference::Facts) => true,
-            _ => false,
+            (old, new) => old == new,
         };
-        old.len() == new.len() && old.iter().zip(new).all(same)
+        let (old_others, new_others) = (others(old), others(new));
+        texts(self.old.0, old) == texts(self.new.0, new)
+            && old_others.len() == new_others.len()
+            && old_others.iter().zip(&new_others).all(same)
     }
 
     /// Returns true if one of the paths leads to another value of `flow.input` than before.

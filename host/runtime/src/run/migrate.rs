@@ -5,6 +5,7 @@
 //! without such reasons is recorded, as one unit of the journal.
 
 mod plan;
+mod renames;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -14,10 +15,13 @@ use std::{
 use flowcell_contract::{Json, NodeId, RunId};
 use flowcell_flow::{
     combine_versions,
-    graph::{BodyIx, FlowPolicy, Graph, NodeIx, On},
+    graph::{BodyIx, FlowPolicy, Graph, Names, NodeIx, On},
 };
 
-pub use self::plan::{MigrationPlan, MovedNode, Obstacle, RefusedNode};
+pub use self::{
+    plan::{MigrationPlan, MovedNode, Obstacle, RefusedNode, Renamed},
+    renames::Renames,
+};
 use super::{
     FlowRunner, OpenError, OtherVersion, PlannedNode, Reason, RunOptions,
     definition::{Part, Versions},
@@ -30,7 +34,7 @@ use crate::{
     limits::MAX_MOVES,
     ports::{Move, Record, StoreError},
     state::{Phase, RunState, Task},
-    versions::misfit,
+    versions::{misfit, with_ids},
     world::World,
 };
 
@@ -55,6 +59,15 @@ fn first_reason(plan: &MigrationPlan) -> String {
     format!("{at}{}{more}", first.obstacle.text())
 }
 
+/// The options of a move.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MoveOptions {
+    /// True if the decisions of people also count for nodes that are new or changed.
+    pub keep_answers: bool,
+    /// The nodes that have another name in the other version.
+    pub renames: Renames,
+}
+
 /// A run that may move to another version of its flow, with the plan. No other driver has the run meanwhile.
 pub struct Migration {
     runner: FlowRunner,
@@ -67,23 +80,31 @@ pub struct Migration {
     input: Option<Json>,
     /// The policy of the run after the move, if it is another one.
     policy: Option<FlowPolicy>,
+    /// The names of the nodes in the other version.
+    names: Names,
 }
 
 impl Migration {
-    /// Compares a run with another version of its flow. With `keep_answers`, the decisions of people also count for
-    /// nodes that are new or changed.
+    /// Compares a run with another version of its flow.
     pub fn prepare(
         world: &Arc<World>,
         run: &RunId,
-        other: OtherVersion,
-        keep_answers: bool,
+        mut other: OtherVersion,
+        options: &MoveOptions,
     ) -> Result<Migration, OpenError> {
         let runner = FlowRunner::resume(world.clone(), run.clone(), RunOptions::default())?;
         let record = world.journal.find(&world.tenant, run)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
-        let (state, new) = (&runner.driver.state, &*other.flow.graph);
-        if new.name != state.graph.name {
+        let state = &runner.driver.state;
+        if other.flow.graph.name != state.graph.name {
             return Err(OpenError::OtherFlow(run.clone(), state.graph.name.clone()));
         }
+        let (names, misnamed) = match renames::names(&state.graph, &other.flow.graph, &options.renames) {
+            Ok(names) => (names, Vec::new()),
+            Err(obstacles) => (Names::default(), obstacles),
+        };
+        // The run keeps the ids of its nodes, so both graphs have the same ids from here on.
+        other.flow.graph = with_ids(other.flow.graph, &names);
+        let new = &*other.flow.graph;
         let mut plan =
             MigrationPlan { from_version: record.version, version: other.version, ..MigrationPlan::default() };
         let of_run = |obstacle| RefusedNode { task: None, obstacle };
@@ -93,20 +114,24 @@ impl Migration {
         if let Err(failure) = world.flows.check_input(new, &input) {
             plan.refused.push(of_run(Obstacle::OtherInput { message: failure.message }));
         }
+        let is_named = misnamed.is_empty();
+        plan.refused.extend(misnamed.into_iter().map(of_run));
+        plan.renamed = names.iter().map(|(id, name)| Renamed { node: id.clone(), name: name.clone() }).collect();
         let mut dropped = Vec::new();
         let policy = policy_after(&state.policy, &state.graph.policy, &new.policy);
-        if state.end().is_none() {
+        if state.end().is_none() && is_named {
             plan.keeps_policy = new.policy != policy;
             add_obstacles_of_tasks(state, &mut plan);
             let past = Past::read(world, run)?;
             let versions = Versions { old: (&state.graph, &before), new: (new, &input) };
             dropped = Planning { world, state, other: &other, past, versions, policy: &policy }
-                .fill(&mut plan, keep_answers)?;
+                .fill(&mut plan, options.keep_answers)?;
+            plan.similar = renames::similar(&state.graph, new);
         }
-        plan.drops_answers = !keep_answers && !record.answers.is_empty() && !plan.starts.is_empty();
+        plan.drops_answers = !options.keep_answers && !record.answers.is_empty() && !plan.starts.is_empty();
         let input = (input != before).then_some(input);
         let policy = (policy != state.policy).then_some(policy);
-        Ok(Migration { runner, record, other, plan, dropped, input, policy })
+        Ok(Migration { runner, record, other, plan, dropped, input, policy, names })
     }
 
     /// Returns what the move keeps, what starts anew, and what keeps the run from moving.
@@ -114,14 +139,14 @@ impl Migration {
         &self.plan
     }
 
-    /// Returns the flow in the other version.
+    /// Returns the flow in the other version, with the ids that the nodes have in the run.
     pub fn other_graph(&self) -> &Graph {
         &self.other.flow.graph
     }
 
     /// Moves the run, and leaves it parked, due at once.
     pub async fn perform(self) -> Result<MigrationPlan, MigrateError> {
-        let Migration { mut runner, record, other, plan, dropped, input, policy } = self;
+        let Migration { mut runner, record, other, plan, dropped, input, policy, names } = self;
         if !plan.refused.is_empty() {
             return Err(MigrateError::Refused(Box::new(plan)));
         }
@@ -136,9 +161,10 @@ impl Migration {
             dropped: dropped.clone().into(),
             input,
             policy,
+            names: names.iter().map(|(id, name)| (id.clone(), name.clone())).collect(),
         };
         let mut moves = record.moves.clone();
-        moves.push(Move { from: record.pin.clone(), dropped: dropped.into() });
+        moves.push(Move { from: record.pin.clone(), dropped: dropped.into(), names: migration.names.clone() });
         let answers = if plan.drops_answers { BTreeMap::new() } else { record.answers };
         let record = Record { pin: other.flow.pin, version: other.version, moves, answers, ..record };
         // The deciders accept the move of a run that has not ended. The store refuses it if another process has the run.

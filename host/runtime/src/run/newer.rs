@@ -135,7 +135,8 @@ pub(super) struct Earlier<'a> {
     pub(super) input: &'a Json,
 }
 
-/// Plans the repetition of a run in another version of its flow. `input` is the whole input of the new run. Fails if
+/// Plans the repetition of a run in another version of its flow. The names of its nodes in the version that it uses are
+/// compared with those of the other version. `input` is the whole input of the new run. Fails if
 /// the caller wants to keep answers of people and none can be kept.
 pub(super) fn plan(
     world: &World,
@@ -151,7 +152,7 @@ pub(super) fn plan(
         node.ok_or_else(|| NoStart::Unknown(from.clone()))
     });
     let first = first.transpose()?;
-    let past = Past::read(world, earlier.run)?;
+    let past = Past::read_by_name(world, earlier.run)?;
     let ends = ends(world, earlier.run)?;
     let versions = Versions { old: (earlier.graph, earlier.input), new: (graph, input) };
     let old_nodes = &earlier.graph.body(BodyIx::ROOT).nodes;
@@ -307,11 +308,12 @@ pub(super) fn same_calls(world: &World, children: &[RunId], caller: &Pin) -> Res
     Ok(true)
 }
 
-/// Returns the nodes of the flow itself that `old` and `new` have by the same ids, by their indices in `old`.
+/// Returns the nodes of the flow itself that the graph `old` of a run and a version `new` have by the same names, by
+/// their indices in `old`.
 pub(super) fn matching_nodes(old: &Graph, new: &Graph) -> HashMap<NodeIx, NodeIx> {
     let of_flow = |graph| Graph::body(graph, BodyIx::ROOT).nodes.iter().copied();
     let ids: HashMap<&NodeId, NodeIx> = of_flow(new).map(|node| (&new.node(node).id, node)).collect();
-    of_flow(old).filter_map(|node| Some((node, *ids.get(&old.node(node).id)?))).collect()
+    of_flow(old).filter_map(|node| Some((node, *ids.get(old.name_of(node))?))).collect()
 }
 
 /// Returns the outputs that a new run keeps from an earlier run of another version, by node of the new version.

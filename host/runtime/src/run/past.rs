@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowcell_contract::{Effect, NodeId, RunId};
-use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
+use flowcell_flow::graph::{BodyIx, Graph, Names, NodeIx};
 
 use crate::{
     driver::each_unit,
@@ -37,9 +37,21 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Reads the past of a run.
+    /// Reads the past of a run, by the ids that its nodes have in it.
     pub(super) fn read(world: &World, run: &RunId) -> Result<Past, StoreError> {
+        Past::read_by(world, run, vec![Names::default()])
+    }
+
+    /// Reads the past of a run, by the names of its nodes in the version of the flow that it uses.
+    pub(super) fn read_by_name(world: &World, run: &RunId) -> Result<Past, StoreError> {
+        Past::read_by(world, run, Vec::new())
+    }
+
+    /// Reads the past of a run. `names` has the names of each run of the chain, the latest first: a run began with the
+    /// names of the run that it repeats as its ids.
+    fn read_by(world: &World, run: &RunId, mut names: Vec<Names>) -> Result<Past, StoreError> {
         let mut past = Past::default();
+        let mut depth = 0;
         let (mut next, mut left) = (Some(run.clone()), MAX_REPEATS);
         while let Some(run) = next.take() {
             // The record is read last: the run may move meanwhile, and a later graph has the nodes of the earlier ones.
@@ -52,6 +64,13 @@ impl Past {
             };
             let graph = graphs.last();
             left -= 1;
+            if names.len() == depth {
+                names.push(graph.names.clone());
+            }
+            depth += 1;
+            let id = |node: NodeIx| {
+                names.iter().rev().fold(graph.node(node).id.clone(), |id, names| names.name(&id).clone())
+            };
             let trace = trace?;
             for child in world.journal.children_of(&world.tenant, &run)? {
                 let below = Below::read(world, &child, MAX_DEPTH)?;
@@ -59,7 +78,7 @@ impl Past {
                     past.is_cut |= below.has_decisions;
                     continue;
                 };
-                let id = &graph.node(node).id;
+                let id = &id(node);
                 if below.has_decisions {
                     past.decided.insert(id.clone());
                 }
@@ -69,11 +88,11 @@ impl Past {
                     past.called.entry(id.clone()).or_default().push(child);
                 }
             }
-            past.decided.extend(trace.decided.iter().map(|node| graph.node(*node).id.clone()));
+            past.decided.extend(trace.decided.iter().map(|node| id(*node)));
             for (node, effects) in &trace.effects {
-                add(past.effects.entry(graph.node(*node).id.clone()).or_default(), effects);
+                add(past.effects.entry(id(*node)).or_default(), effects);
             }
-            past.seen.extend(trace.ran.iter().map(|node| graph.node(*node).id.clone()));
+            past.seen.extend(trace.ran.iter().map(|node| id(*node)));
             next = record.again.map(|again| again.run);
         }
         past.effects.retain(|_, effects| !effects.is_empty());

@@ -6,6 +6,7 @@ use flowcell_contract::{Json, NodeId, RunId, Value};
 use flowcell_flow::{
     graph::{BodyIx, Graph, NodeIx},
     labels::Labels,
+    with_names_as_ids,
 };
 
 use super::{
@@ -139,7 +140,8 @@ impl Before {
         }
         let input = merge(&graph.input, &self.input);
         world.flows.check_input(graph, &input).map_err(OpenError::OtherNeeds)?;
-        let earlier = Earlier { run, graph: &self.graph, input: &self.input };
+        let old = with_names_as_ids(&self.graph);
+        let earlier = Earlier { run, graph: &old, input: &self.input };
         plan(world, &earlier, other, &input, (repeat.from.as_ref(), repeat.keep_answers))
     }
 }
@@ -179,7 +181,7 @@ pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Resul
     let from = first.ok_or_else(|| NoStart::Unknown(from.clone()))?;
     let mut anew = node_and_followers(graph, from);
     if again.asks_again {
-        ask_again(graph, Past::read(world, &again.run)?.decided_in(graph), &mut anew);
+        ask_again(graph, Past::read_by_name(world, &again.run)?.decided_in(graph), &mut anew);
     }
     // The run that is done again may have moved here from another version.
     let record = world.journal.find(&world.tenant, &again.run)?.filter(|record| !record.moves.is_empty());
@@ -219,7 +221,7 @@ fn check_answers_kept(world: &World, graph: &Graph, again: &Again) -> Result<(),
     let Some(id) = &again.from else { return Ok(()) };
     let Some(from) = of_flow.iter().find(|node| graph.node(**node).id == *id) else { return Ok(()) };
     let anew = node_and_followers(graph, *from);
-    let decided = Past::read(world, &again.run)?.decided_in(graph);
+    let decided = Past::read_by_name(world, &again.run)?.decided_in(graph);
     let asked = decided.iter().copied().filter(|node| anew.contains(node));
     let gate = if decided.contains(from) { Some(*from) } else { asked.min() };
     match gate {

@@ -4,6 +4,7 @@
 mod edges;
 mod policy;
 mod probed;
+mod renamed;
 
 use std::{
     collections::HashMap,
@@ -12,7 +13,7 @@ use std::{
 };
 
 use flowcell_runtime::{
-    MigrateError, Migration, MigrationPlan, Obstacle, RunGraphs,
+    MigrateError, Migration, MigrationPlan, MoveOptions, Obstacle, RunGraphs,
     fact::ParkReason,
     inputs::{InputDigest, each_attempt},
     limits::MAX_MOVES,
@@ -27,7 +28,10 @@ use super::{
 
 impl Story {
     fn migration(&self, run: &str, version: u32, keep_answers: bool) -> Migration {
-        Migration::prepare(&self.world(), &run.into(), self.version(version), keep_answers).unwrap()
+        {
+            let options = MoveOptions { keep_answers, ..MoveOptions::default() };
+            Migration::prepare(&self.world(), &run.into(), self.version(version), &options).unwrap()
+        }
     }
 
     fn plan_of_move(&self, run: &str, version: u32) -> MigrationPlan {
@@ -232,7 +236,7 @@ fn one_caller_at_a_time_moves_a_run() {
     let story = Story::new(&[&old, &new]);
     story.run(1, "r", &[]);
     let (world, id) = (story.world(), RunId::from("r"));
-    let prepare = || Migration::prepare(&world, &id, story.version(2), false);
+    let prepare = || Migration::prepare(&world, &id, story.version(2), &MoveOptions::default());
     let first = prepare().unwrap();
     assert!(matches!(prepare().err(), Some(OpenError::Driven(_))));
     assert!(matches!(

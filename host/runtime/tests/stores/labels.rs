@@ -69,7 +69,7 @@ pub(crate) fn labels_of_stored_runs_change_and_a_move_keeps_them(backend: &Backe
         assert_labels(&store, run, &[("team", "ops"), ("tier", "gold")]);
     }
     // The driver moves the run with the record that it has read before.
-    let moves = vec![Move { from: first.pin.clone(), dropped: Box::new([NodeIx(3)]) }];
+    let moves = vec![Move { from: first.pin.clone(), dropped: Box::new([NodeIx(3)]), names: BTreeMap::new() }];
     let moved = Record { pin: Pin("g".into()), version: Some(2), moves, ..first };
     store.append(Entry { record: Some(moved.clone()), ..entry("r", unit(1)) });
     let store = reopen(backend, store);

@@ -92,7 +92,11 @@ pub(crate) fn a_unit_may_change_the_record_of_its_run(backend: &Backend) {
     let store = backend.open();
     let labels = BTreeMap::from([("team".to_owned(), "billing".to_owned())]);
     let first = Record { version: Some(1), labels, ..record("r") };
-    let moves = vec![Move { from: first.pin.clone(), dropped: Box::new([NodeIx(3)]) }];
+    let moves = vec![Move {
+        from: first.pin.clone(),
+        dropped: Box::new([NodeIx(3)]),
+        names: [("a".into(), "b".into())].into(),
+    }];
     let moved = Record { pin: Pin("g".into()), version: Some(2), moves, ..first.clone() };
     store.append(Entry { record: Some(first.clone()), ..entry("r", unit(0)) });
     store.append(Entry { record: Some(Record { version: Some(1), ..record("s") }), ..entry("s", unit(0)) });

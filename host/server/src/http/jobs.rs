@@ -35,7 +35,8 @@ pub(crate) struct NewJob {
     #[schema(value_type = Object)]
     filter: Map<String, Value>,
     /// For `answer`: `gate` and `answer`. For `retry`: `from` and `keepAnswers`. For `label`: `set` (an object) and
-    /// `remove` (names). For `migrate`: `to` (a version) and `keepAnswers`; its filter needs `flow`.
+    /// `remove` (names). For `migrate`: `to` (a version), `keepAnswers` and `rename` (an object of new names by the
+    /// old ones); its filter needs `flow`.
     #[schema(value_type = Object, nullable = false, required = false)]
     params: Option<Map<String, Value>>,
     /// The maximum number of runs, the latest first, up to 1,000,000. Default: 10,000.

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use flowcell_contract::RunId;
-use flowcell_runtime::{Migration, MigrationPlan, RunOptions};
+use flowcell_runtime::{Migration, MigrationPlan, MoveOptions, Renames, RunOptions};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -25,6 +25,11 @@ pub(crate) struct Migrate {
     /// Let the answers of people also count for new and changed nodes after them. Needs the scope `gate:decide`.
     #[serde(default)]
     keep_answers: bool,
+    /// The nodes that have another name in the version: their names in the version that the run uses, with the new
+    /// names. The nodes keep their ids in the run.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    rename: Renames,
     /// Answer with the plan, and change nothing.
     #[serde(default)]
     check: bool,
@@ -42,9 +47,9 @@ pub(crate) struct Planned {
 
 /// Move a run that has not ended to another version of its flow, and resume it
 ///
-/// The answer has the nodes by what becomes of them: `kept`, `moved`, `waiting`, `starts` and `gone`. With `check` it also
-/// has the reasons that keep the run from moving, in `refused`. Without `check` such a run is refused with 409
-/// `migration_refused`, and `details` has the plan.
+/// The answer has the nodes by what becomes of them: `kept`, `moved`, `waiting`, `starts` and `gone`; nodes with
+/// another name are in `renamed`, too. With `check` it also has the reasons that keep the run from moving, in
+/// `refused`. Without `check` such a run is refused with 409 `migration_refused`, and `details` has the plan.
 #[utoipa::path(post, path = "/v1/runs/{id}/migrate", tag = "runs", params(("id" = String, Path,)), request_body = Migrate,
     responses((status = 200, body = Planned), (status = "default", body = ErrorBody)))]
 pub(crate) async fn migrate(
@@ -59,9 +64,10 @@ pub(crate) async fn migrate(
     if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
         return Err(ApiError::forbidden(Scope::GateDecide));
     }
-    let (moved, Migrate { to, keep_answers, check }) = (run.clone(), body);
+    let (moved, Migrate { to, keep_answers, rename, check }) = (run.clone(), body);
+    let options = MoveOptions { keep_answers, renames: rename };
     let prepared =
-        request.clone().reading(move |request| Ok(versions::migration(&request.host, &moved, to, keep_answers)?));
+        request.clone().reading(move |request| Ok(versions::migration(&request.host, &moved, to, &options)?));
     let migration = prepared.await?;
     let run_id = run.to_string();
     if check {

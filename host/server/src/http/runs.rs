@@ -79,6 +79,9 @@ pub(crate) struct RunView {
     /// The version of the flow, if the run was started from a library.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<u32>,
+    /// The names of nodes in this version by the ids that the run keeps, where they differ (only for one run).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    node_names: BTreeMap<String, String>,
     /// The labels of the flow, the trigger and the start.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
@@ -143,6 +146,7 @@ impl RunView {
             error: None,
             waiting: None,
             version: None,
+            node_names: BTreeMap::new(),
             labels: BTreeMap::new(),
             trigger: None,
             retry_of: None,
@@ -291,8 +295,13 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, ApiErr
             let mut view = match host.record(&run) {
                 Ok(record) => {
                     let record = record.ok_or_else(|| OpenError::Unknown(run.clone())).map_err(StartError::from)?;
-                    let called_by = record.parent.map(|run| run.to_string());
-                    RunView { called_by, ..view.with_facts(&*request.app.facts.read(host, &row, record.pin)?) }
+                    let names = record.node_names().into_iter().map(|(id, name)| (id.to_string(), name.to_string()));
+                    let (called_by, node_names) = (record.parent.map(|run| run.to_string()), names.collect());
+                    RunView {
+                        called_by,
+                        node_names,
+                        ..view.with_facts(&*request.app.facts.read(host, &row, record.pin)?)
+                    }
                 }
                 Err(error) => {
                     let packs_unknown = Some(error.damage().ok_or(error)?);

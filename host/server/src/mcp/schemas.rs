@@ -58,7 +58,8 @@ pub(super) fn job() -> Value {
         "filter": object("Selects the runs by at least one of the members of `list_runs`, apart from `countBy`, `limit` and \
             `cursor`; `labels` is an object here"),
         "params": object("For answer: `gate` and `answer`. For retry: `from` and `keepAnswers`. For label: `set` (an object) and \
-            `remove` (names). For migrate: `to` (a version) and `keepAnswers`; its filter needs `flow`"),
+            `remove` (names). For migrate: `to` (a version), `keepAnswers` and `rename` (new names of \
+            nodes by the old ones); its filter needs `flow`"),
         "maxRuns": number("The maximum number of runs, the latest first; 10,000 by default"),
         "ratePerSecond": number("The maximum number of runs per second; 500 by default"),
         "preview": { "type": "boolean", "description": "True to name the runs, and to do nothing" },

@@ -215,6 +215,97 @@ fn h1_a_parked_run_moves_to_another_version_of_its_flow() {
 }
 
 #[test]
+fn a_run_moves_to_a_version_with_other_names_and_keeps_its_ids() {
+    let weak = Mutex::new(String::new());
+    let (served, [token, _]) = served_with_token(&weak);
+    let caller = Caller(&served, &token);
+    let flow = |ask: &str, pay: &str, value: u32| {
+        let read = |path: String| format!("{{{{ {path} }}}}");
+        let outputs = json!({ "said": read(format!("{ask}.response.choice")), "paid": read(format!("{pay}.value")) });
+        json!({
+            "flow": { "name": "asks", "outputs": outputs },
+            "nodes": [
+                { "id": ask, "type": "control.gate", "input": { "prompt": "Go on?", "choices": ["yes", "no"] } },
+                { "id": pay, "type": "control.noop", "input": { "value": value } },
+            ],
+            "edges": [{ "from": ask, "to": pay }],
+        })
+    };
+    for version in [flow("ask", "pay", 1), flow("confirm", "charge", 2)] {
+        caller.post("/v1/flows", &json!({ "flow": version }), 201);
+    }
+    for run in ["r", "s", "t"] {
+        let begun = json!({ "flow": "asks", "version": 1, "runId": run });
+        assert_eq!(caller.post("/v1/runs?wait=true", &begun, 201)["status"], "parked");
+    }
+    let migrate = |run: &str, body: &Value| call(&served, &token, "POST", &format!("/v1/runs/{run}/migrate"), body);
+    let view = |run: &str| call(&served, &token, "GET", &format!("/v1/runs/{run}"), &Value::Null).json();
+    let proposed = migrate("r", &json!({ "to": 2, "check": true })).json();
+    assert_eq!(
+        proposed["similar"],
+        json!([{ "node": "ask", "name": "confirm" }, { "node": "pay", "name": "charge" }]),
+        "{proposed}"
+    );
+    for (rename, code) in [
+        (json!({ "nobody": "charge" }), "rename_unknown"),
+        (json!({ "pay": "nobody" }), "rename_missing"),
+        (json!({ "pay": "charge", "ask": "charge" }), "rename_twice"),
+    ] {
+        let refused = migrate("r", &json!({ "to": 2, "rename": rename }));
+        assert_eq!(refused.fault(), (409, "migration_refused".to_owned()));
+        assert_eq!(refused.json()["error"]["details"]["refused"][0]["obstacle"], code);
+    }
+    for rename in [json!([]), json!({ "pay": 1 }), json!("pay=charge")] {
+        let refused = migrate("r", &json!({ "to": 2, "rename": rename }));
+        assert_eq!(refused.fault(), (400, "bad_request".to_owned()));
+    }
+    let rename = json!({ "ask": "confirm", "pay": "charge" });
+    let moved = migrate("r", &json!({ "to": 2, "rename": rename })).json();
+    let expected = json!({
+        "runId": "r", "fromVersion": 1, "version": 2, "kept": [], "waiting": [], "gone": [], "refused": [],
+        "starts": [{ "node": "pay", "reason": "changed", "part": "input" }],
+        "moved": [{ "node": "ask", "state": "waiting" }],
+        "renamed": [{ "node": "ask", "name": "confirm" }, { "node": "pay", "name": "charge" }],
+    });
+    assert_eq!(moved, expected);
+    assert_eq!((&view("r")["version"], &view("r")["nodeNames"]), (&json!(2), &rename));
+    assert!(view("s").get("nodeNames").is_none());
+    // A job moves the other runs, and its preview checks them with the names.
+    let job = |rename: Value| {
+        let params = json!({ "to": 2, "rename": rename });
+        json!({ "action": "migrate", "filter": { "flow": "asks", "version": 1 }, "params": params })
+    };
+    let preview = |rename: Value| caller.post("/v1/jobs?preview=true", &job(rename), 200)["moves"]["refused"].clone();
+    assert_eq!(preview(json!({ "ask": "charge" })), json!({ "in_progress": 2 }));
+    assert_eq!(preview(json!({ "asks": "charge" })), json!({ "rename_unknown": 2 }));
+    assert_eq!(preview(rename.clone()), json!({}));
+    let id = caller.post("/v1/jobs", &job(rename.clone()), 202)["id"].as_str().unwrap().to_owned();
+    let done = call(&served, &token, "GET", &format!("/v1/jobs/{id}?wait=true"), &Value::Null).json();
+    assert_eq!((&done["done"], &done["failures"]), (&json!(2), &json!({})), "{done}");
+    let wrong = json!({ "action": "cancel", "filter": { "flow": "asks" }, "params": { "rename": rename } });
+    assert_eq!(call(&served, &token, "POST", "/v1/jobs", &wrong).fault(), (400, "bad_request".to_owned()));
+    // The question has the address that it had, and expressions read it by its new name.
+    for run in ["r", "s", "t"] {
+        caller.post(&format!("/v1/runs/{run}/gates/ask/reply"), &json!({ "answer": "yes" }), 200);
+        let ended = std::iter::repeat_with(|| view(run)).find(|view| view["status"] == "succeeded").unwrap();
+        assert_eq!(ended["outputs"], json!({ "said": "yes", "paid": 2 }), "{run}");
+    }
+    // An expression of a person has the names of the version of its place, and the address has the ids of the run.
+    for (expression, task, value) in [
+        ("confirm.response.choice", Some("pay"), json!("yes")),
+        ("[confirm.response.choice, charge.value]", None, json!(["yes", 2])),
+        ("flow.name", Some("ask"), json!("asks")),
+    ] {
+        let mut asked = json!({ "expression": expression, "runId": "r" });
+        if let Some(task) = task {
+            asked["task"] = task.into();
+        }
+        let answer = caller.post("/v1/eval", &asked, 200);
+        assert_eq!(answer["value"], value, "{expression}: {answer}");
+    }
+}
+
+#[test]
 fn a_preview_names_the_runs_that_would_not_move_and_moves_none() {
     let weak = Mutex::new(String::new());
     let (served, [token, other]) = served_with_token(&weak);

@@ -11,7 +11,7 @@ use flowcell::{
     },
 };
 
-use super::label::LabelChangeArgs;
+use super::{label::LabelChangeArgs, migrate::RenameArgs};
 use crate::{
     cli_error::{CliError, Exit},
     commands::jobs::JobClient,
@@ -112,6 +112,8 @@ pub(crate) struct MigrateArgs {
     #[arg(long)]
     keep_answers: bool,
     #[command(flatten)]
+    rename: RenameArgs,
+    #[command(flatten)]
     bulk: BulkArgs,
 }
 
@@ -133,8 +135,9 @@ pub(super) fn execute(command: BulkCommand, terminal: Terminal) -> Result<Exit, 
             let params = JobParams { set, remove, ..none };
             perform(&bulk, JobAction::Label, params, terminal)
         }
-        BulkCommand::Migrate(MigrateArgs { to, keep_answers, bulk }) => {
-            perform(&bulk, JobAction::Migrate, JobParams { to: Some(to), keep_answers, ..none }, terminal)
+        BulkCommand::Migrate(MigrateArgs { to, keep_answers, rename, bulk }) => {
+            let params = JobParams { to: Some(to), keep_answers, rename: rename.renames()?, ..none };
+            perform(&bulk, JobAction::Migrate, params, terminal)
         }
     }
 }

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use clap::Args;
-use flowcell::{FlowVersion, MigrationPlan, MoveError, contract::NodeId, control::OwnerRequest, versions};
+use flowcell::{
+    FlowVersion, MigrationPlan, MoveError, MoveOptions, Renamed, Renames, contract::NodeId, control::OwnerRequest,
+    versions,
+};
 
 use super::{
     resume::{ResumeArgs, answer_and_resume, hand_over},
@@ -28,16 +31,47 @@ pub(crate) struct MigrateArgs {
     /// Let the answers of people also count for new and changed nodes after them
     #[arg(long)]
     keep_answers: bool,
+    #[command(flatten)]
+    rename: RenameArgs,
     /// Print what the run keeps, what goes on, what starts anew, and what keeps the run from moving; change nothing
     #[arg(long)]
     check: bool,
+}
+
+/// The option `--rename`.
+#[derive(Args)]
+pub(super) struct RenameArgs {
+    /// A node that has another name in the version, with the new name; it counts as the same node. May be repeated
+    #[arg(long, value_name = "OLD=NEW", value_parser = renamed)]
+    rename: Vec<(NodeId, NodeId)>,
+}
+
+impl RenameArgs {
+    /// Returns the names. Fails if a node has two new names.
+    pub(super) fn renames(&self) -> Result<Renames, CliError> {
+        let mut renames = Renames::new();
+        for (old, new) in &self.rename {
+            if renames.insert(old.clone(), new.clone()).is_some_and(|other| other != *new) {
+                return Err(CliError::wrong(format!("`--rename` gives `{old}` two names; give it one")));
+            }
+        }
+        Ok(renames)
+    }
+}
+
+fn renamed(text: &str) -> Result<(NodeId, NodeId), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.into(), new.into())),
+        _ => Err("write `OLD=NEW`, such as `pay=charge`".into()),
+    }
 }
 
 pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, CliError> {
     match Owner::of(args.resume.of.store.place()?, &args.resume.packs)? {
         Owner::Here(host) => {
             let own = args.resume.of.host(host.clone())?;
-            let migration = versions::migration(&own, &args.resume.run, args.to, args.keep_answers)?;
+            let options = MoveOptions { keep_answers: args.keep_answers, renames: args.rename.renames()? };
+            let migration = versions::migration(&own, &args.resume.run, args.to, &options)?;
             if let Some(done) = decide(migration.plan(), &args)? {
                 return Ok(done);
             }
@@ -78,9 +112,14 @@ pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, Cli
 
 /// Asks the owner of the store for the plan, and for the move unless it only checks.
 fn ask(folder: &Path, args: &MigrateArgs, check: bool) -> Result<MigrationPlan, CliError> {
-    let MigrateArgs { resume, to, keep_answers, .. } = args;
+    let MigrateArgs { resume, to, keep_answers, rename, .. } = args;
     let (run, reach) = (resume.run.clone(), resume.packs.reach());
     let ask = OwnerRequest::Migrate { run, version: *to, keep_answers: *keep_answers, check, reach };
+    let renames = rename.renames()?;
+    let ask = match renames.is_empty() {
+        true => ask,
+        false => OwnerRequest::MigrateRenaming { renames, migrate: Box::new(ask) },
+    };
     let plan = ask_for_result(folder, &ask, &resume.run)?;
     let unexpected = |error| CliError::internal("the owner of the store sent an unexpected reply").because(&error);
     serde_json::from_str(&plan.to_text()).map_err(unexpected)
@@ -100,7 +139,8 @@ fn decide(plan: &MigrationPlan, args: &MigrateArgs) -> Result<Option<Exit>, CliE
         return Ok(None);
     }
     let message = format!("the run `{}` cannot move to version `{}` of its flow", args.resume.run, args.to);
-    Err(reasons(plan).into_iter().fold(CliError::wrong(message), CliError::note))
+    let error = reasons(plan).into_iter().fold(CliError::wrong(message), CliError::note);
+    Err(suggestion(plan).into_iter().fold(error, CliError::hint))
 }
 
 /// Prints a summary of the move, and a warning for each node that may repeat its calls.
@@ -130,6 +170,13 @@ fn notices(plan: &MigrationPlan) -> Vec<&'static str> {
     found.into_iter().filter(|(holds, _)| *holds).map(|(_, notice)| notice).collect()
 }
 
+/// Returns the options for nodes that may have other names in the version.
+fn suggestion(plan: &MigrationPlan) -> Option<String> {
+    let option = |node: &Renamed| format!("--rename {}={}", node.node, node.name);
+    let options: Vec<_> = plan.similar.iter().map(option).collect();
+    (!options.is_empty()).then(|| format!("if a node only has another name, add `{}`", options.join(" ")))
+}
+
 fn reasons(plan: &MigrationPlan) -> Vec<String> {
     let of = |task: &Option<String>| task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
     plan.refused.iter().map(|refused| format!("{}{}", of(&refused.task), refused.obstacle.text())).collect()
@@ -144,11 +191,13 @@ fn lines(plan: &MigrationPlan) -> Vec<String> {
         lines.push(format!("version: {} to {}", number(plan.from_version), number(plan.version)));
     }
     let moved: Vec<_> = plan.moved.iter().map(|moved| format!("{} ({})", moved.node.as_str(), moved.state)).collect();
+    let renamed: Vec<_> = plan.renamed.iter().map(|node| format!("{} ({})", node.node, node.name)).collect();
     let lists = [
         ("keep their outputs", names(&plan.kept)),
         ("go on", moved.join(", ")),
         ("have not begun", names(&plan.waiting)),
         ("are gone", names(&plan.gone)),
+        ("have another name in the version", renamed.join(", ")),
     ];
     for (what, nodes) in lists.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
         lines.push(format!("{what}: {nodes}"));
@@ -165,5 +214,6 @@ fn lines(plan: &MigrationPlan) -> Vec<String> {
         lines.push("the run cannot move:".into());
     }
     lines.extend(reasons(plan).into_iter().map(|reason| format!("  {reason}")));
+    lines.extend(suggestion(plan));
     lines
 }

@@ -1,10 +1,11 @@
 //! `flowcell runs show`: prints a run as a tree, or the inputs of one of its tasks.
 
-use std::ops::ControlFlow;
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use clap::Args;
 use flowcell::{
     Filter, Host, MaybeStoreError, RunEnd, RunId, RunRow, Runs, StartError,
+    contract::NodeId,
     facts::RunFacts,
     tree::{Tree, Twig, is_zero},
     waiting,
@@ -57,6 +58,9 @@ struct Shown {
     /// The runs that repeat this one, the latest 5.
     #[serde(rename = "retriedBy", skip_serializing_if = "Vec::is_empty")]
     retried_by: Vec<RunId>,
+    /// The names of nodes in the version that the run uses, by the ids that the run keeps, where they differ.
+    #[serde(rename = "nodeNames", skip_serializing_if = "BTreeMap::is_empty")]
+    node_names: BTreeMap<NodeId, NodeId>,
     tasks: Vec<Twig>,
     /// The reason why the tasks after those in `tasks` are unknown, such as damage of the store.
     #[serde(rename = "tasksUnknown", skip_serializing_if = "Option::is_none")]
@@ -126,12 +130,13 @@ fn show_json(host: &Host, args: &ShowArgs) -> Result<Exit, CliError> {
     let end = is_cut.then(|| End::read(host, &args.run, next)).transpose()?.unwrap_or_default();
     let (waiting, waiting_unknown) = known(waiting::list(host, &args.run))?;
     let facts = RunFacts::of(host, &args.run)?;
-    let (called_by, retried_by) = lineage(host, &*reader, &args.run)?;
+    let Lineage { called_by, retried_by, node_names } = lineage(host, &*reader, &args.run)?;
     put_json(&Shown {
         run,
         facts,
         called_by,
         retried_by,
+        node_names,
         tasks,
         tasks_unknown,
         end,
@@ -206,22 +211,35 @@ const MAX_SHOWN_REPEATS: usize = 5;
 /// The number of characters of an input, or of outputs, that the text shows.
 const SHOWN_CHARS: usize = 200;
 
-/// Returns the run that has called a run, and the runs that repeat it.
-fn lineage(host: &Host, reader: &dyn Runs, run: &RunId) -> Result<(Option<RunId>, Vec<RunId>), CliError> {
+/// What the record of a run, and other runs, say of a run.
+struct Lineage {
+    /// The run that has called it.
+    called_by: Option<RunId>,
+    /// The runs that repeat it.
+    retried_by: Vec<RunId>,
+    /// The names of nodes in the version that it uses, by their ids, where they differ.
+    node_names: BTreeMap<NodeId, NodeId>,
+}
+
+fn lineage(host: &Host, reader: &dyn Runs, run: &RunId) -> Result<Lineage, CliError> {
     // A damaged record is among the damage that is shown already.
     let record = host.record(run).or_else(|error| error.damage().map(|_| None).ok_or(error));
     let record = record.map_err(|error| unreadable(&error))?;
     let repeats = Filter { retry_of: Some(run.clone()), limit: MAX_SHOWN_REPEATS, ..Filter::default() };
     let repeats = reader.runs(host.tenant(), &repeats).map_err(|error| unreadable(&error))?;
-    Ok((record.and_then(|record| record.parent), repeats.into_iter().map(|row| row.run_id).collect()))
+    let node_names = record.as_ref().map(|record| record.node_names()).unwrap_or_default();
+    let called_by = record.and_then(|record| record.parent);
+    Ok(Lineage { called_by, retried_by: repeats.into_iter().map(|row| row.run_id).collect(), node_names })
 }
 
-/// Returns what the store knows of a run besides its events: the version of its flow, its trigger, its labels, the run
-/// that has called it, the runs that it repeats or that repeat it, and the first item that it waits for.
+/// Returns what the store knows of a run besides its events: the version of its flow with the names of nodes in it, its
+/// trigger, its labels, the run that has called it, the runs that it repeats or that repeat it, and the first item that
+/// it waits for.
 fn facts(host: &Host, row: &RunRow, reader: &dyn Runs) -> Result<Vec<String>, CliError> {
-    let (called_by, retried_by) = lineage(host, reader, &row.run_id)?;
+    let Lineage { called_by, retried_by, node_names } = lineage(host, reader, &row.run_id)?;
     let mut facts = Vec::new();
     facts.extend(row.version.map(|version| format!("version {version} of the flow")));
+    facts.extend(node_names.iter().map(|(id, name)| format!("`{id}` is named `{name}` in the flow")));
     facts.extend(row.trigger.as_deref().map(|trigger| format!("started by the trigger {}", inert(trigger))));
     facts.extend(row.labels.iter().map(|(name, value)| format!("{name}={}", inert(value))));
     facts.extend(called_by.map(|run| format!("called by {run}")));

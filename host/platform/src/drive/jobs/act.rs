@@ -145,11 +145,11 @@ async fn retry(host: &Host, job: &str, request: &JobRequest, run: &RunId) -> Act
 /// Moves a run to another version of its flow, and leaves it due at once. The supervisor then resumes it.
 async fn migrate(host: &Host, request: &JobRequest, run: &RunId, is_repeated: bool) -> Acted {
     let to = request.params.to.unwrap_or_default();
-    let moved =
-        match host.charged(|| versions::migration(host, run, FlowVersion::Number(to), request.params.keep_answers)) {
-            Ok(migration) => migration.perform().await.map(drop).map_err(MoveError::from),
-            Err(error) => Err(error.into()),
-        };
+    let options = request.params.move_options();
+    let moved = match host.charged(|| versions::migration(host, run, FlowVersion::Number(to), &options)) {
+        Ok(migration) => migration.perform().await.map(drop).map_err(MoveError::from),
+        Err(error) => Err(error.into()),
+    };
     let Err(error) = moved else { return Acted::Done };
     // The job has moved the run before, and then a driver may have begun or ended it.
     if is_repeated && host.record(run).is_ok_and(|record| record.is_some_and(|record| record.version == Some(to))) {

@@ -84,7 +84,7 @@ fn refusal(host: &Host, request: &JobRequest, row: &RunRow) -> Option<JobReason>
         Err(error) => return Some(JobReason::new("store_unavailable", error)),
     }
     let to = FlowVersion::Number(request.params.to.unwrap_or_default());
-    let error = match versions::migration(host, &row.run_id, to, request.params.keep_answers) {
+    let error = match versions::migration(host, &row.run_id, to, &request.params.move_options()) {
         Ok(migration) if migration.plan().refused.is_empty() => return None,
         Ok(migration) => MoveError::Refused(Box::new(migration.plan().clone())),
         Err(error) => MoveError::from(error),

@@ -7,7 +7,10 @@ use flowcell_flow::{
     labels::{Labels, check_label},
     limits::LABELS,
 };
-use flowcell_runtime::ports::{Filter, LabelChange};
+use flowcell_runtime::{
+    MoveOptions, Renames,
+    ports::{Filter, LabelChange},
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -88,12 +91,20 @@ pub struct JobParams {
     /// For `migrate`: the number of the version in the library.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
+    /// For `migrate`: the nodes that have another name in the version, with the new names.
+    #[serde(skip_serializing_if = "Renames::is_empty")]
+    pub rename: Renames,
 }
 
 impl JobParams {
     /// Returns the change of labels of the action `label`.
     pub(super) fn label_change(&self) -> LabelChange {
         LabelChange { set: self.set.clone(), remove: self.remove.clone() }
+    }
+
+    /// Returns the options of the action `migrate`.
+    pub(super) fn move_options(&self) -> MoveOptions {
+        MoveOptions { keep_answers: self.keep_answers, renames: self.rename.clone() }
     }
 }
 
@@ -252,7 +263,7 @@ impl JobRequest {
     /// Checks the members of the request. The error is a sentence for people.
     pub(super) fn check(&self) -> Result<(), String> {
         self.filter.check()?;
-        let JobParams { gate, answer, from, keep_answers, to, set: _, remove: _ } = &self.params;
+        let JobParams { gate, answer, from, keep_answers, to, rename, set: _, remove: _ } = &self.params;
         self.check_labels()?;
         let (answers, migrates) = (self.action == JobAction::Answer, self.action == JobAction::Migrate);
         if answers != gate.is_some() || answers != answer.is_some() {
@@ -265,6 +276,9 @@ impl JobRequest {
         }
         if migrates != to.is_some() {
             return Err("`migrate` needs `params.to`, the number of a version, and no other action takes it".into());
+        }
+        if !migrates && !rename.is_empty() {
+            return Err("only `migrate` takes `params.rename`".into());
         }
         if migrates && self.filter.flow.is_none() {
             return Err(
