@@ -197,9 +197,12 @@ mod tests {
         Some(items.into_iter().map(|item| format!("{} {}", item.address, item.status)).collect())
     }
 
+    /// A place, whether all tasks below it are wanted, their states, whether the urgent ones are first, and what is found.
+    type Row<'a> = (Option<&'a str>, bool, &'a [&'a str], bool, &'a [&'a str]);
+
     #[test]
     fn a_page_has_the_tasks_at_a_place_or_all_below_it() {
-        let table: [(Option<&str>, bool, &[&str], bool, &[&str]); 9] = [
+        let table: [Row<'_>; 9] = [
             (None, false, &[], false, &["first succeeded", "each running", "coder succeeded"]),
             (None, false, &[], true, &["each running", "first succeeded", "coder succeeded"]),
             (Some("each"), false, &[], false, &["each[0] succeeded", "each[1] failed"]),

@@ -18,10 +18,13 @@ fn nodes_of(ids: &[&str]) -> String {
     flow(&(nodes.join("\n") + "\n  - { id: gate, type: t.ask, input: {} }"), "")
 }
 
+/// The nodes of both versions, the names, and the obstacles.
+type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a str, &'a [&'a str]);
+
 #[test]
 fn names_that_do_not_fit_are_refused_and_change_nothing() {
     let long = "x".repeat(100_000);
-    let cases: [(&[&str], &[&str], &str, &[&str]); 12] = [
+    let cases: [Case<'_>; 12] = [
         (&["a"], &["b"], "c=b", &["rename_unknown c"]),
         (&["a"], &["b"], "a=c", &["rename_missing c"]),
         (&["a"], &["b"], "c=d", &["rename_unknown c", "rename_missing d"]),
