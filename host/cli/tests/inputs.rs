@@ -213,7 +213,16 @@ fn the_input_of_every_node_type_is_shown() {
     let sent = &agent["attempts"][0]["calls"][0]["preview"];
     assert!(sent["messages"][0]["content"].to_string().contains("Say text"), "{agent}");
     assert!(sent["system"].as_str().is_some_and(|system| !system.is_empty()), "{agent}");
-    assert_eq!(shown(folder, "r", "http_request")["attempts"][0]["calls"][0]["preview"]["query"], "n=3");
+    let request = shown(folder, "r", "http_request")["attempts"][0].clone();
+    assert_eq!(request["calls"][0]["preview"]["query"], "n=3");
+    // The reply of the call, and the output that the node made of it.
+    assert_eq!((&request["calls"][0]["reply"]["status"], &request["output"]["status"]), (&json!(200), &json!(200)));
+    assert!(request["ended"].as_u64() >= request["began"].as_u64() && request.get("error").is_none(), "{request}");
+    assert!(
+        agent["attempts"][0]["calls"][0]["reply"].is_object()
+            || agent["attempts"][0]["calls"][0]["replyCut"].is_object()
+    );
+    assert!(exported(folder, "r")["inputs"].as_array().unwrap().iter().all(|input| input.get("output").is_none()));
     // The exported document has all inputs.
     let document = exported(folder, "r");
     let inputs = document["inputs"].as_array().unwrap();

@@ -17,7 +17,7 @@ function resize() {
   const box = svg?.parentElement;
   if (!svg || !box) return;
   const view = svg.viewBox.baseVal;
-  const used = scale || Math.min(1, (box.clientWidth - 2) / view.width, 640 / view.height);
+  const used = scale || Math.max(LIMITS[0], Math.min(1, (box.clientWidth - 2) / view.width, 640 / view.height));
   svg.setAttribute("width", String(Math.round(view.width * used)));
   svg.setAttribute("height", String(Math.round(view.height * used)));
 }

@@ -18,6 +18,10 @@ let seen = new Date();
 /** Whether the server does not answer. */
 let isLost = false;
 
+/** The newest page, while parts of it wait because a person is at work in them. @type {Document | null} */
+let held = null;
+const HELD = "A newer state is shown as soon as you leave the part that you have opened.";
+
 /** Says something to all readers, or nothing. @param {string} text @param {string} [link] */
 function say(text, link) {
   const news = document.getElementById("news");
@@ -55,10 +59,14 @@ function isInUse(part) {
 
 /** Takes over the parts of a newer page. @param {Document} next */
 function take(next) {
+  // Both pages say how long ago something was, seen from now.
+  localise(document);
   localise(next);
+  held = null;
   for (const part of document.querySelectorAll("[data-live][id]")) {
     const fresh = next.getElementById(part.id);
-    if (fresh && !isInUse(part) && !fresh.isEqualNode(part)) {
+    if (fresh && !fresh.isEqualNode(part) && isInUse(part)) held = next;
+    else if (fresh && !fresh.isEqualNode(part)) {
       fresh.classList.toggle("chosen", part.classList.contains("chosen"));
       part.replaceWith(document.importNode(fresh, true));
     }
@@ -70,6 +78,9 @@ function take(next) {
   if (added > 0 && isFirst && (known || rows.length === added)) {
     say(`${added} new: show`, location.href);
   }
+  const news = document.getElementById("news");
+  if (held) say(HELD);
+  else if (news?.textContent === HELD) say("");
   document.body.dataset.live = next.body.dataset.live ?? "";
   document.dispatchEvent(new Event("flowcell:fresh"));
 }
@@ -146,6 +157,11 @@ async function read(source) {
   } finally {
     document.removeEventListener("visibilitychange", hide);
   }
+}
+
+// What a person has left may change again, also after the last look at the page.
+for (const event of ["focusout", "toggle"]) {
+  document.addEventListener(event, () => setTimeout(() => { if (held) take(held); }), true);
 }
 
 /** Follows the changes of the page from now on. @param {string} source the path of a stream, or `poll` */

@@ -60,7 +60,11 @@ export function showViews() {
       event.preventDefault();
       const name = field instanceof HTMLInputElement ? field.value.trim() : "";
       const known = read();
-      if (!name || (Object.keys(known).length >= MOST[0] && !(name in known))) return;
+      if (!name) return;
+      if (Object.keys(known).length >= MOST[0] && !(name in known)) {
+        form.append(element("span", `This browser keeps ${MOST[0]} views: remove one first.`, { role: "status" }));
+        return;
+      }
       write({ ...known, [name]: `?${query}` });
       showViews();
     });

@@ -6,7 +6,7 @@ use maud::html;
 use crate::{
     frame::{Area, Failure, Page},
     packs::{reach_of, users},
-    parts::{brief, command, empty, json, list as items, list_table, quoted, text},
+    parts::{brief, empty, json, list as items, list_table, quoted, server_command, text},
     visit::{Visit, escaped},
 };
 
@@ -59,7 +59,7 @@ pub(crate) async fn show(visit: Visit, Path(wanted): Path<String>) -> Result<Pag
             @if !node[key].is_null() { section { h2 { (name) } (json(&node[key], &path)) } }
         }
         (users(&visit, &wanted).await)
-        (command(&format!("nodes {}", quoted(&wanted))))
+        (server_command(&format!("nodes {}", quoted(&wanted))))
     };
     Ok(Page::new(&visit, Area::Catalog, wanted.as_str(), main))
 }

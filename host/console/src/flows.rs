@@ -8,14 +8,14 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use flowcell_server::api::Refusal;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
 use crate::{
     diff::diff,
     form::{Fields, Mistake, exact},
     frame::{Area, Failure, Page},
-    parts::{block, brief, command, empty, list as items, list_table, quoted, text},
+    parts::{TENANT_MARK, block, brief, command, empty, list as items, list_table, quoted, text},
     picture::{Pictured, View, outline, picture},
     runs::{no_runs, run_path, table},
     sent::Form,
@@ -42,11 +42,21 @@ fn named(flow: &str, version: Option<u32>) -> Value {
     named
 }
 
+/// Returns the version that the address of a page names.
+fn version_of(visit: &Visit) -> Result<Option<u32>, Failure> {
+    let Some(asked) = visit.query("version") else { return Ok(None) };
+    let wrong = |_| {
+        let why = format!("`{asked}` is not the number of a version");
+        Failure::of(visit, Refusal::new(StatusCode::BAD_REQUEST, "bad_request", why))
+    };
+    asked.parse().map(Some).map_err(wrong)
+}
+
 /// Says how to store a first flow.
 pub(crate) fn no_flows() -> Markup {
     let how = html! {
         p { "A flow is a text file. These commands make one with its test, and store it for this server:" }
-        pre tabindex="0" { "flowcell init shop --example triage\nflowcell flows create shop/flow.yaml" }
+        pre tabindex="0" { "flowcell init shop --example triage\nflowcell flows create shop/triage.yaml" (PreEscaped(TENANT_MARK)) }
         p { a href="/console/manual/start" { "How to read and write flows" } }
     };
     empty("No flow is stored yet.", how)
@@ -83,7 +93,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
 /// Shows a flow: its picture, its last runs, its versions and its text.
 pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page, Failure> {
     let fails = |refusal| Failure::of(&visit, refusal);
-    let version = visit.query("version").and_then(|version| version.parse::<u32>().ok());
+    let version = version_of(&visit)?;
     let api = format!("/v1/flows/{}", escaped(&name));
     let path = version.map_or(api.clone(), |version| format!("{api}/versions/{version}"));
     let flow = visit.get(&path).await.map_err(fails)?;
@@ -112,7 +122,8 @@ pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page,
             }
         }
         section { h2 { "Text" } (block(&readable(text(&flow, "text")), MAX_TEXT_BYTES, &path)) }
-        (command(&format!("flows show {}", quoted(&name))))
+        @let older = version.map(|version| format!(" --version {version}")).unwrap_or_default();
+        (command(&format!("flows show {}{older}", quoted(&name))))
     };
     Ok(Page::new(&visit, Area::Flows, name.as_str(), main))
 }
@@ -181,7 +192,7 @@ struct Startable {
 
 impl Startable {
     async fn read(visit: &Visit, name: String) -> Result<Startable, Failure> {
-        let version = visit.query("version").and_then(|version| version.parse().ok());
+        let version = version_of(visit)?;
         let about =
             visit.post("/v1/inspect", &named(&name, version)).await.map_err(|refusal| Failure::of(visit, refusal))?;
         let about = about.body;
@@ -214,7 +225,7 @@ impl Startable {
                     button { "Start with this input" }
                 }
             }
-            (command(&format!("flows run {} -i NAME=VALUE", quoted(name))))
+            @if version.is_none() { (command(&format!("flows run {} -i NAME=VALUE", quoted(name)))) }
         };
         Page::new(visit, Area::Flows, format!("Start {name}"), main)
     }

@@ -1,18 +1,19 @@
 //! The frame of all pages, the pages of errors, and the headers of all answers.
 
 use axum::{
-    extract::Request,
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
     middleware::Next,
     response::{Html, IntoResponse, Redirect, Response},
 };
-use flowcell_server::api::Refusal;
+use flowcell_server::api::{Api, Refusal};
 use maud::{DOCTYPE, Markup, html};
 
 use crate::{
     assets,
-    parts::visible,
-    visit::{Visit, escaped},
+    parts::{TENANT_MARK, quoted, visible},
+    visit::{KNOWN, Visit, escaped},
 };
 
 /// The headers of all answers of the console.
@@ -31,15 +32,37 @@ pub const HEADERS: [(&str, &str); 6] = [
     ("cross-origin-resource-policy", "same-origin"),
 ];
 
-/// Adds [`HEADERS`] to an answer. Only assets may be kept.
-pub(crate) async fn protect(request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
+/// Adds [`HEADERS`] to an answer, and the tenant to the command lines of a page. Only assets may be kept.
+pub(crate) async fn protect(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let of_page = parts.clone();
+    let mut response = with_tenant(&api, &of_page, next.run(Request::from_parts(parts, body)).await).await;
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+/// Writes the option `--tenant` into the command lines of a page, unless the server has no tenants.
+async fn with_tenant(api: &Api, page: &Parts, response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if !kind.is_some_and(|kind| kind.starts_with("text/html")) {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let Ok(bytes) = to_bytes(body, usize::MAX).await else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
+    let text = String::from_utf8_lossy(&bytes);
+    if !text.contains(TENANT_MARK) {
+        return Response::from_parts(parts, Body::from(bytes));
+    }
+    let me = api.get(page, KNOWN).await.unwrap_or_default();
+    let option = match me["tenant"].as_str() {
+        Some(tenant) if me["local"] != true => format!(" --tenant {}", quoted(tenant)),
+        _ => String::new(),
+    };
+    Response::from_parts(parts, Body::from(text.replace(TENANT_MARK, &option)))
 }
 
 /// The areas of the console, with their names and paths.
@@ -246,7 +269,11 @@ fn advice(refusal: &Refusal) -> &'static str {
     match refusal.status {
         StatusCode::FORBIDDEN => "Log in with a token that has this scope, or ask its owner for it.",
         StatusCode::NOT_FOUND => "It may have been removed, or the address may be wrong.",
-        StatusCode::CONFLICT => "The run has moved on meanwhile. Open its page again and look.",
+        StatusCode::CONFLICT
+            if ["gate_closed", "not_blocked", "run_not_active", "run_driven"].contains(&&*refusal.code) =>
+        {
+            "The run has moved on meanwhile. Open its page again and look."
+        }
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => "Try again in a moment.",
         _ => "",
     }
@@ -256,7 +283,7 @@ fn error_page(refusal: &Refusal) -> Page {
     let title = match refusal.status {
         StatusCode::FORBIDDEN => "Not allowed",
         StatusCode::NOT_FOUND => "Not found",
-        StatusCode::CONFLICT => "Too late",
+        StatusCode::CONFLICT if !advice(refusal).is_empty() => "Too late",
         status if status.is_server_error() => "The server failed",
         _ => "Refused",
     };

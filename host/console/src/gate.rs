@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     form::exact,
     frame::Failure,
-    parts::{block, command, glyph, list, quoted, size, text},
+    parts::{block, command, glyph, list, positionals, quoted, size, text},
     runs::run_path,
     sent::Form,
     visit::{Visit, escaped},
@@ -46,12 +46,36 @@ pub(crate) fn wait(run: &str, wait: &Value, back: &str) -> Markup {
                         _ => {
                             p { "Needs a decision: " (text(wait, "message")) }
                             @if address.is_empty() { (command(&format!("runs resume {}", quoted(run)))) }
-                            @else { (command(&format!("runs resolve {} {} --repeat", quoted(run), quoted(address)))) }
+                            @else { (decision(run, wait, back)) }
                         }
                     }
                 }
             }
         }
+    }
+}
+
+/// Shows the form that decides a blocked task.
+fn decision(run: &str, wait: &Value, back: &str) -> Markup {
+    let address = text(wait, "address");
+    let [how, value] = ["how", "value"].map(|field| format!("{field}-{run}-{address}"));
+    html! {
+        @if wait["mayDecide"] == false {
+            p .notice { "Your token lacks the scope " code { "run:control" } ", so it cannot decide this task." }
+        } @else {
+            form .answer method="post" action={ (run_path(run)) "/tasks/" (escaped(address)) "/resolve" } {
+                input type="hidden" name="back" value=(back);
+                div .field { label for=(how) { "Decision" } select id=(how) name="how" {
+                    option value="repeat" { "It did not happen: do it again" }
+                    option value="reply" { "It happened, with the reply below (JSON)" }
+                    option value="output" { "The task is done, with the output below (JSON)" }
+                    option value="fail" { "The task fails, for the reason below" }
+                } }
+                div .field { label for=(value) { "Reply, output or reason" } textarea id=(value) name="value" rows="2" spellcheck="false" {} }
+                button { "Decide" }
+            }
+        }
+        (command(&format!("runs resolve --repeat {}", positionals(&[run, address]))))
     }
 }
 
@@ -92,7 +116,7 @@ fn question(run: &str, wait: &Value, back: &str) -> Markup {
                 @if allows_text { button name="choice" value="" { "Send the text" } }
             }
         } }
-        (command(&format!("answer {} {} {}", quoted(run), quoted(address), quoted(choices.first().map_or("TEXT", value_of)))))
+        (command(&format!("answer {}", positionals(&[run, address, choices.first().map_or("TEXT", value_of)]))))
     }
 }
 

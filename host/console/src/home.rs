@@ -1,4 +1,4 @@
-//! The home page: what waits for a person, what needs attention, the last runs, and what is due next.
+//! The home page: open questions, runs that need attention, the last runs, and the next starts of triggers.
 
 use jiff::Timestamp;
 use maud::html;
@@ -22,9 +22,9 @@ pub(crate) async fn show(visit: Visit) -> Result<Page, Failure> {
     let last = visit.get("/v1/runs?limit=8").await.map_err(fails)?;
     let failed = visit.get(&format!("/v1/runs?limit={MAX_RUNS}&status=failed")).await.map_err(fails)?;
     // A token may lack the scope for flows; then the page has nothing to say about them.
-    let flows = visit.get("/v1/flows").await.ok();
-    let has_no_flow = flows.as_ref().is_some_and(|flows| list(flows, "flows").is_empty());
     let (runs, failed) = (list(&last, "runs"), list(&failed, "runs"));
+    let flows = if runs.is_empty() { visit.get("/v1/flows").await.ok() } else { None };
+    let has_no_flow = flows.as_ref().is_some_and(|flows| list(flows, "flows").is_empty());
     // A day of failures by flow, and the triggers that are due next. A token may lack their scopes, too.
     let since = Timestamp::now().as_millisecond().saturating_sub(86_400_000);
     let by_flow =

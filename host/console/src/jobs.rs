@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     form::exact,
     frame::{Area, Failure, Page},
-    parts::{command, count, empty, glyph, list, list_table, quoted, state, text, time},
+    parts::{command, count, empty, glyph, list, list_table, positionals, quoted, state, text, time},
     runs::{FILTERS, period_ms, query, run_path},
     sent::Form,
     visit::{KNOWN, Visit, escaped},
@@ -23,7 +23,7 @@ use crate::{
 struct Action {
     name: &'static str,
     label: &'static str,
-    /// What happens to each run.
+    /// The effect on each run.
     effect: &'static str,
     /// The fields of its parameters: name, label, whether one is needed.
     fields: &'static [(&'static str, &'static str, bool)],
@@ -74,19 +74,25 @@ const ACTIONS: [Action; 7] = [
     },
 ];
 
-/// Returns the request for the API, without `params` that are empty. `Err` has the sentence about what is missing.
+/// Returns the request for the API, without empty `params`. `Err` names the missing part.
 fn request(visit: &Visit, action: &Action) -> Result<Value, String> {
     let mut filter = Map::new();
     for name in FILTERS.into_iter().filter(|name| *name != "cursor") {
         let Some(value) = visit.query(name) else { continue };
         match name {
             "within" => {
-                let began = Timestamp::now().as_millisecond().saturating_sub(period_ms(&value).unwrap_or(0));
+                let period = period_ms(&value).ok_or_else(|| format!("`{value}` is not a period of the list"))?;
+                let began = Timestamp::now().as_millisecond().saturating_sub(period);
                 filter.insert("since".into(), began.into());
             }
             "labels" => {
-                let pairs = value.split(',').filter_map(|pair| pair.split_once('='));
-                let labels = pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().into())).collect();
+                let mut labels = Map::new();
+                for pair in value.split(',') {
+                    let (name, value) = pair.split_once('=').ok_or_else(|| format!("write `{pair}` as NAME=VALUE"))?;
+                    if labels.insert(name.trim().to_owned(), value.trim().into()).is_some() {
+                        return Err(format!("name the label `{}` once", name.trim()));
+                    }
+                }
                 filter.insert("labels".into(), Value::Object(labels));
             }
             "version" => {
@@ -122,7 +128,7 @@ fn request(visit: &Visit, action: &Action) -> Result<Value, String> {
     Ok(json!({ "action": action.name, "filter": filter, "params": params }))
 }
 
-/// Shows what a job would do, and the button that creates it.
+/// Shows the preview of a job, and the button that creates it.
 pub(crate) async fn prepare(visit: Visit) -> Result<Page, Failure> {
     let filters: Vec<_> = FILTERS
         .into_iter()
@@ -209,7 +215,7 @@ fn confirm(action: &Action, asked: &Value, seen: &Value) -> Markup {
                     p { "Runs that the action does not fit are skipped and counted." }
                     button .primary { (action.label) " " (count(runs, "run")) }
                 }
-                (command(&command_of(asked)))
+                (command(&command_of(&job)))
             }
         }
     }
@@ -231,9 +237,6 @@ fn moves_of(moves: &Map<String, Value>) -> Markup {
 fn command_of(job: &Value) -> String {
     let mut line = format!("runs bulk {}", text(job, "action"));
     let params = &job["params"];
-    if let Some(gate) = params["gate"].as_str() {
-        line += &format!(" {} {}", quoted(gate), quoted(text(params, "answer")));
-    }
     for (name, value) in job["filter"].as_object().into_iter().flatten() {
         match value {
             Value::Object(labels) => {
@@ -264,7 +267,14 @@ fn command_of(job: &Value) -> String {
     for label in list(params, "remove").iter().filter_map(Value::as_str) {
         line += &format!(" --remove {}", quoted(label));
     }
-    line + " --yes"
+    if let Some(most) = job["maxRuns"].as_u64() {
+        line += &format!(" --max-runs {most}");
+    }
+    line += " --yes";
+    match params["gate"].as_str() {
+        Some(gate) => format!("{line} {}", positionals(&[gate, text(params, "answer")])),
+        None => line,
+    }
 }
 
 /// Creates a job that was previewed, and opens its page.
@@ -344,8 +354,10 @@ pub(crate) async fn show(visit: Visit, Path(id): Path<String>) -> Result<Page, F
         div #job data-live {
             div .row { (job_state(&job)) span { (text(&job, "action")) } span .faint { "began " (time(&job["created"])) } }
             @if job["reason"].is_object() { p .notice .warn { (text(&job["reason"], "message")) " " code { (text(&job["reason"], "code")) } } }
-            label for="progress" { (done) " done of " (expected(&job)) }
-            progress #progress max=(job["expected"].as_u64().unwrap_or(0).max(1)) value=(done) {}
+            @let skipped = job["skipped"].as_object().into_iter().flatten().filter_map(|(_, number)| number.as_u64()).sum::<u64>();
+            @let failed = job["failed"].as_u64().unwrap_or(0);
+            label for="progress" { (done) " done" @if skipped > 0 { ", " (skipped) " skipped" } @if failed > 0 { ", " (failed) " failed" } " of " (expected(&job)) }
+            progress #progress max=(job["expected"].as_u64().unwrap_or(0).max(1)) value=(done + skipped + failed) {}
             @for (title, key) in [("Skipped, because the action does not fit", "skipped"), ("Failed", "failures")] {
                 @if let Some(counts) = job[key].as_object().filter(|counts| !counts.is_empty()) {
                     h2 { (title) }
@@ -402,8 +414,8 @@ mod tests {
                 "runs bulk label -l 'team=a b' --set x=y --remove z --yes",
             ),
             (
-                json!({ "action": "answer", "filter": { "since": 0 }, "params": { "gate": "ok", "answer": "yes" } }),
-                "runs bulk answer ok yes --since 1970-01-01T00:00:00Z --yes",
+                json!({ "action": "answer", "filter": { "since": 0 }, "params": { "gate": "ok", "answer": "-no" }, "maxRuns": 7 }),
+                "runs bulk answer --since 1970-01-01T00:00:00Z --max-runs 7 --yes -- ok -no",
             ),
             (
                 json!({ "action": "migrate", "filter": { "flow": "f", "version": 1 }, "params": { "to": 2 } }),

@@ -87,6 +87,7 @@ routes! {
     post "/console/runs/{id}/resume" run::resume, false;
     post "/console/runs/{id}/retry" run::retry, false;
     post "/console/runs/{id}/gates/{gate}" gate::answer, false;
+    post "/console/runs/{id}/tasks/{task}/resolve" run::resolve, false;
     get "/console/jobs" jobs::all, false;
     post "/console/jobs" jobs::create, false;
     get "/console/jobs/new" jobs::prepare, false;
@@ -122,5 +123,5 @@ routes! {
 /// Returns the routes of the console.
 pub fn router(api: Api) -> Router {
     let routes = ROUTES.iter().fold(Router::new(), |router, route| router.route(route.path, (route.handler)()));
-    routes.layer(middleware::from_fn(frame::protect)).with_state(api)
+    routes.layer(middleware::from_fn_with_state(api.clone(), frame::protect)).with_state(api)
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     frame::{Area, Failure, Page},
-    parts::{brief, command, empty, list, list_table, text},
+    parts::{brief, empty, list, list_table, server_command, text},
     visit::{Visit, escaped},
 };
 
@@ -38,7 +38,7 @@ pub(crate) async fn all(visit: Visit) -> Result<Page, Failure> {
             }))
         }
         @if packs.len() > MAX_PACKS { p .cut { (packs.len() - MAX_PACKS) " more packs: " a href="/v1/packs" { code { "/v1/packs" } } } }
-        (command("packs list"))
+        (server_command("packs list"))
     };
     Ok(Page::new(&visit, Area::Catalog, "Packs", main))
 }
@@ -73,7 +73,7 @@ pub(crate) async fn show(visit: Visit, Path(wanted): Path<String>) -> Result<Pag
     Ok(Page::new(&visit, Area::Catalog, wanted.as_str(), main))
 }
 
-/// Says what a node type may reach, if a flow grants it.
+/// Shows the reach of a node type, as far as a flow grants it.
 pub(crate) fn reach_of(node: &Value) -> Markup {
     let capabilities = list(node, "capabilities");
     html! {
@@ -85,7 +85,7 @@ pub(crate) fn reach_of(node: &Value) -> Markup {
     }
 }
 
-/// Shows the flows that use a node type, with what they grant it.
+/// Shows the flows that use a node type, with their grants.
 pub(crate) async fn users(visit: &Visit, node_type: &str) -> Markup {
     let cursor = visit.query("cursor").map(|cursor| format!("?cursor={}", escaped(&cursor))).unwrap_or_default();
     let path = format!("/v1/nodes/{}/flows{cursor}", escaped(node_type));
@@ -105,7 +105,9 @@ pub(crate) async fn users(visit: &Visit, node_type: &str) -> Markup {
                                     td { code { (text(node, "id")) } }
                                     td { (grants(&node["grants"])) }
                                 }
-                            } }
+                            }
+                                @if let Some(left_out) = flow["nodesLeftOut"].as_u64() { tr { td {} td .cut { (left_out) " more nodes" } td {} } }
+                            }
                         }))
                     }
                     @for flow in list(answer, "unread") {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
 /// Maximum number of bytes of a value that a page shows. The page names the size of the rest.
@@ -193,9 +193,27 @@ pub(crate) fn json(value: &Value, all_at: &str) -> Markup {
     block(&serde_json::to_string_pretty(value).unwrap_or_default(), MAX_SHOWN_BYTES, all_at)
 }
 
-/// Shows the command line that does the same as the controls before it.
+/// The place of the option `--tenant` in a command line. No text of a tenant can contain it, because texts are escaped.
+/// The frame replaces it.
+pub(crate) const TENANT_MARK: &str = "<!--tenant-->";
+
+/// Shows the command line that does the same as the controls before it, for the tenant of the page.
 pub(crate) fn command(line: &str) -> Markup {
+    // What follows `--` is no option.
+    let (options, rest) = line.split_at(line.find(" -- ").unwrap_or(line.len()));
+    html! { p .command { span .faint { "The same in a terminal: " } code { "flowcell " (options) (PreEscaped(TENANT_MARK)) (rest) } } }
+}
+
+/// Shows a command line that is about the server, or names the tenant itself.
+pub(crate) fn server_command(line: &str) -> Markup {
     html! { p .command { span .faint { "The same in a terminal: " } code { "flowcell " (line) } } }
+}
+
+/// Quotes the arguments of a command that are no options. If one looks like an option, `--` precedes them.
+pub(crate) fn positionals(arguments: &[&str]) -> String {
+    let all: Vec<_> = arguments.iter().map(|argument| quoted(argument)).collect();
+    let mark = if arguments.iter().any(|argument| argument.starts_with('-')) { "-- " } else { "" };
+    format!("{mark}{}", all.join(" "))
 }
 
 /// Shows a list that is empty, with the way to the first entry.
@@ -282,6 +300,14 @@ mod tests {
     fn the_brief_of_a_description_is_its_first_sentence() {
         assert_eq!(brief("Reads mail. Sorts it."), "Reads mail.");
         assert_eq!(brief("v1.2 of it"), "v1.2 of it");
+    }
+
+    #[test]
+    fn a_command_has_the_place_of_its_tenant_before_values() {
+        assert_eq!(positionals(&["r", "g", "yes"]), "r g yes");
+        assert_eq!(positionals(&["-d", "g", "-no"]), "-- -d g -no");
+        let shown = command("answer -- r g '<!--tenant-->'").into_string();
+        assert!(shown.contains("flowcell answer<!--tenant--> -- r g '&lt;!--tenant--&gt;'"), "{shown}");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The picture of a flow, with the states of a run's tasks. Bodies fold, and a large picture is shown in parts.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::{
+    collections::{BTreeSet, HashSet},
+    fmt::Write,
+};
 
 use flowcell_server::api::Refusal;
 use maud::{Markup, html};
@@ -16,6 +19,8 @@ use crate::{
 const MAX_UNFOLDED: usize = 120;
 /// Number of nodes in a part of a picture. More of them would make a page of more than 60 kB.
 const PART_NODES: usize = 400;
+/// Maximum number of edges that are drawn in a part.
+const PART_EDGES: usize = 800;
 
 /// The view of a picture, as the address of its page has it.
 pub(crate) struct View {
@@ -25,6 +30,8 @@ pub(crate) struct View {
     open: String,
     /// The number of the part, from 0.
     part: usize,
+    /// True if the page has folded all bodies, because the picture is large.
+    is_large: bool,
     /// The members of the query that are not about the picture.
     others: Vec<(&'static str, String)>,
 }
@@ -34,7 +41,7 @@ impl View {
     pub(crate) fn of(visit: &Visit, others: &[&'static str]) -> View {
         let part = visit.query("part").and_then(|part| part.parse().ok()).unwrap_or(0);
         let others = others.iter().filter_map(|name| Some((*name, visit.query(name)?))).collect();
-        View { fold: visit.query("fold"), open: visit.query("open").unwrap_or_default(), part, others }
+        View { fold: visit.query("fold"), open: visit.query("open").unwrap_or_default(), part, is_large: false, others }
     }
 
     /// Asks for a picture. Folds all bodies of a large one.
@@ -48,7 +55,7 @@ impl View {
         if !is_large || self.fold.is_some() {
             return first;
         }
-        self.fold = Some("all".to_owned());
+        (self.fold, self.is_large) = (Some("all".to_owned()), true);
         of.ask(visit, &self.to_api()).await
     }
 
@@ -70,7 +77,7 @@ impl View {
         query(&others.chain([("fold", fold), ("open", open), ("part", &*part)]).collect::<Vec<_>>())
     }
 
-    /// Returns the query of the page in which the body of a node is folded, or shown, if it was not before.
+    /// Returns the query of the page that folds the body of a node, or shows a folded one.
     fn toggled(&self, node: &str) -> String {
         let flip = |ids: &str| {
             let mut ids: BTreeSet<&str> = ids.split(',').filter(|id| !id.is_empty()).collect();
@@ -84,13 +91,15 @@ impl View {
             // A comma alone folds nothing, and keeps the page from deciding.
             fold => match flip(fold.unwrap_or_default()).as_str() {
                 "" => self.link(",", "", 0),
+                // The word `all` alone has another meaning.
+                "all" => self.link("all,", "", 0),
                 ids => self.link(ids, "", 0),
             },
         }
     }
 }
 
-/// What a picture shows.
+/// The subject of a picture.
 #[derive(Clone, Copy)]
 pub(crate) enum Pictured<'a> {
     /// A flow: the body of the request for its picture.
@@ -112,8 +121,26 @@ impl Pictured<'_> {
 pub(crate) struct Links<'a> {
     /// The page of a task.
     pub(crate) task: &'a dyn Fn(&str) -> String,
-    /// The list of the passes of a body.
+    /// The list of the passes of a body of the flow itself. Without a node, the list of all tasks.
     pub(crate) passes: &'a dyn Fn(&str) -> String,
+}
+
+/// Returns the page of a node's tasks: its task, or the passes that have them.
+fn page_of(node: &Value, nodes: &[Value], links: &Links<'_>) -> Option<String> {
+    if let Some(task) = node["task"].as_str() {
+        return Some((links.task)(task));
+    }
+    if !node["states"].is_object() && !node["passes"].is_object() {
+        return None;
+    }
+    // The outermost body around the node.
+    let (mut outer, mut owner) = (node["passes"].is_object().then(|| text(node, "id")), node["owner"].as_str());
+    for _ in 0..nodes.len() {
+        let Some(id) = owner else { break };
+        outer = Some(id);
+        owner = nodes.iter().find(|each| text(each, "id") == id).and_then(|each| each["owner"].as_str());
+    }
+    Some((links.passes)(outer.unwrap_or_default()))
 }
 
 /// Returns the parts of a picture: for each, the top and the bottom. A part ends between two rows of nodes.
@@ -142,17 +169,11 @@ pub(crate) fn picture(drawing: &Value, view: &View, here: &str, links: Option<&L
     let (width, height) = (number(drawing, "width"), bottom - top);
     let is_shown = |node: &&Value| number(node, "y") < bottom && number(node, "y") + number(node, "height") > top;
     let nodes: Vec<&Value> = list(drawing, "nodes").iter().filter(is_shown).collect();
-    let ends = |edge: &&Value| {
-        let tops = list(edge, "points").iter().filter_map(|point| point[1].as_i64());
-        tops.fold((i64::MAX, i64::MIN), |(least, most), y| (least.min(y), most.max(y)))
-    };
-    let edges: Vec<&Value> = list(drawing, "edges")
-        .iter()
-        .filter(|edge| {
-            let (least, most) = ends(edge);
-            least < bottom && most > top
-        })
-        .collect();
+    let shown: HashSet<&str> = nodes.iter().map(|node| text(node, "id")).collect();
+    let is_near = |edge: &&Value| ["from", "to"].iter().any(|end| shown.contains(text(edge, end)));
+    let mut edges: Vec<&Value> = list(drawing, "edges").iter().filter(is_near).collect();
+    let left_out = edges.len().saturating_sub(PART_EDGES);
+    edges.truncate(PART_EDGES);
     let all = list(drawing, "nodes").len();
     let fold = view.fold.as_deref().unwrap_or_default();
     html! {
@@ -163,10 +184,9 @@ pub(crate) fn picture(drawing: &Value, view: &View, here: &str, links: Option<&L
             svg #picture width=(width) height=(height) viewBox={ "0 " (top) " " (width) " " (height) } role="group" aria-label={ "The flow " (text(drawing, "name")) } {
                 defs { marker #tip markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto" markerUnits="userSpaceOnUse" { path .tip d="M0,0 L8,4 L0,8 z" {} } }
                 @for node in &nodes {
-                    @match (links, node["task"].as_str()) {
-                        (Some(links), Some(task)) => a href=((links.task)(task)) data-node=(text(node, "id")) { (draw_node(node, true)) },
-                        (Some(links), None) if node["passes"].is_object() => a href=((links.passes)(text(node, "id"))) data-node=(text(node, "id")) { (draw_node(node, true)) },
-                        _ => (draw_node(node, links.is_some()))
+                    @match links.and_then(|links| page_of(node, list(drawing, "nodes"), links)) {
+                        Some(page) => a href=(page) data-node=(text(node, "id")) { (draw_node(node, true)) },
+                        None => (draw_node(node, links.is_some()))
                     }
                 }
                 @for edge in &edges {
@@ -186,7 +206,10 @@ pub(crate) fn picture(drawing: &Value, view: &View, here: &str, links: Option<&L
                 span .faint { "Part " (part + 1) " of " (parts.len()) ", " (nodes.len()) " of " (all) " nodes" }
             }
         }
-        @if view.folds_all() && list(drawing, "nodes").iter().any(|node| node["folded"].is_u64()) {
+        @if left_out > 0 {
+            p .cut { (left_out) " more edges of these nodes are not drawn. " code { "flowcell graph FILE --format svg" } " draws all." }
+        }
+        @if view.is_large && list(drawing, "nodes").iter().any(|node| node["folded"].is_u64()) {
             p .faint { "The bodies of nodes are folded, because the picture is large. “+” shows one." }
         }
     }
@@ -329,6 +352,7 @@ mod tests {
             fold: fold.map(str::to_owned),
             open: open.to_owned(),
             part: 0,
+            is_large: false,
             others: vec![("version", "3".to_owned())],
         }
     }
@@ -349,6 +373,7 @@ mod tests {
             (Some("a,each,b"), "", "?version=3&fold=a%2Cb"),
             (Some("all"), "", "?version=3&fold=all&open=each"),
             (Some("all"), "each", "?version=3&fold=all"),
+            (Some("all,each"), "", "?version=3&fold=all%2C"),
         ] {
             assert_eq!(view(fold, open).toggled("each"), expected, "{fold:?} {open}");
         }

@@ -14,8 +14,10 @@ pub(crate) mod timeline;
 
 use axum::{
     extract::Path,
+    http::StatusCode,
     response::{IntoResponse, Redirect, Response},
 };
+use flowcell_server::api::Refusal;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -27,7 +29,7 @@ use crate::{
     picture::{Links, Pictured, View, picture},
     runs::{has_ended, labels, on_run, query, run_path, took},
     sent::Form,
-    visit::{Visit, escaped},
+    visit::{KNOWN, Visit, escaped},
 };
 
 /// Maximum number of bytes of the answers of the API on the page with JSON.
@@ -49,18 +51,33 @@ struct Shown {
     view: Value,
     /// The questions and waits. Empty for an ended run.
     waits: Vec<Value>,
+    /// The scopes of the caller.
+    scopes: Vec<String>,
 }
 
 impl Shown {
     async fn read(visit: &Visit, id: String) -> Result<Shown, Failure> {
         let fails = |refusal| Failure::of(visit, refusal);
         let view = visit.get(&api_path(&id, "")).await.map_err(fails)?;
-        let is_open = ["parked", "needs_attention"].contains(&text(&view, "status"));
-        let waits = match is_open {
-            true => list(&visit.get(&api_path(&id, "/gates")).await.map_err(fails)?, "waiting").to_vec(),
-            false => Vec::new(),
+        let me = visit.get(KNOWN).await.map_err(fails)?;
+        let scopes: Vec<_> = list(&me, "scopes").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        // A run that is busy may have an open question, too.
+        let mut waits = match has_ended(&view) {
+            true => Vec::new(),
+            false => list(&visit.get(&api_path(&id, "/gates")).await.map_err(fails)?, "waiting").to_vec(),
         };
-        Ok(Shown { id, view, waits })
+        let (decides, controls) =
+            (scopes.iter().any(|scope| scope == "gate:decide"), scopes.iter().any(|scope| scope == "run:control"));
+        for wait in &mut waits {
+            let may = if wait["kind"] == "decision" { controls } else { decides };
+            wait["mayDecide"] = may.into();
+        }
+        Ok(Shown { id, view, waits, scopes })
+    }
+
+    /// Returns whether the caller has a scope.
+    fn may(&self, scope: &str) -> bool {
+        self.scopes.iter().any(|own| own == scope)
     }
 
     /// Returns the page with the head of the run, and a tab.
@@ -89,7 +106,7 @@ fn api_path(run: &str, end: &str) -> String {
 }
 
 fn head(run: &Shown) -> Markup {
-    let Shown { id, view, waits } = run;
+    let Shown { id, view, waits, .. } = run;
     let flow = text(view, "flow");
     html! {
         div .row {
@@ -99,6 +116,7 @@ fn head(run: &Shown) -> Markup {
             span .faint { "began " (time(&view["created"])) }
             @if let Some(took) = took(view) { span .faint { "took " (took) } }
             (labels(view))
+            a href={ "/console/runs" (query(&[("parent", id)])) } { "Called runs" }
         }
         (origin(view))
         @if view["error"].is_object() { (error(id, &view["error"])) }
@@ -155,7 +173,11 @@ fn controls(run: &Shown) -> Markup {
     };
     html! {
         div .controls {
-            @if has_ended {
+            @if has_ended && run.view["calledBy"].is_string() {
+                p .faint { "A called run is repeated with the run that has called it." }
+            } @else if !run.may(if has_ended { "run:create" } else { "run:control" }) {
+                p .faint { "Your token lacks the scope " code { @if has_ended { "run:create" } @else { "run:control" } } ", so it cannot steer this run." }
+            } @else if has_ended {
                 (button("retry", "Retry", "A new run repeats this one with the same input, in the same version of the flow."))
             } @else {
                 (button("cancel", "Cancel", "The tasks end, and tasks that declare it are undone. The run cannot go on afterwards."))
@@ -190,6 +212,35 @@ pub(crate) async fn retry(visit: Visit, Path(run): Path<String>, form: Form) -> 
 async fn steer(visit: &Visit, run: &str, end: &str) -> Result<Value, Failure> {
     let done = visit.post(&api_path(run, end), &json!({})).await;
     Ok(done.map_err(|refusal| Failure::of(visit, refusal))?.body)
+}
+
+/// Decides a blocked task.
+pub(crate) async fn resolve(
+    visit: Visit,
+    Path((run, task)): Path<(String, String)>,
+    form: Form,
+) -> Result<Response, Failure> {
+    let fails = |refusal| Failure::of(&visit, refusal);
+    let (how, value) = (form.text("how").unwrap_or_default(), form.text("value").unwrap_or_default());
+    let json = || {
+        serde_json::from_str::<Value>(value).map_err(|error| {
+            let why = format!("the value is not JSON: {error}");
+            fails(Refusal::new(StatusCode::BAD_REQUEST, "bad_request", why))
+        })
+    };
+    visit.get(KNOWN).await.map_err(fails)?;
+    let body = match how {
+        "repeat" => json!({ "repeat": true }),
+        "fail" => json!({ "fail": value }),
+        "reply" => json!({ "reply": json()? }),
+        "output" => json!({ "output": json()? }),
+        _ => {
+            return Err(fails(Refusal::new(StatusCode::BAD_REQUEST, "bad_request", "choose what to do with the task")));
+        }
+    };
+    visit.post(&api_path(&run, &format!("/tasks/{}/resolve", escaped(&task))), &body).await.map_err(fails)?;
+    let back = form.text("back").filter(|back| *back == "/console/inbox").map(str::to_owned);
+    Ok(Redirect::to(&back.unwrap_or_else(|| run_path(&run))).into_response())
 }
 
 /// Shows the picture of a run, its input and its outputs.

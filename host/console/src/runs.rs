@@ -1,21 +1,23 @@
 //! The list of runs, with its filters in the address.
 
+use axum::http::StatusCode;
+use flowcell_server::api::Refusal;
 use jiff::Timestamp;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
 use crate::{
     frame::{Area, Failure, Page},
-    parts::{count, duration, empty, list as items, list_table, quoted, state, text, time},
+    parts::{TENANT_MARK, count, duration, empty, list as items, list_table, positionals, state, text, time},
     visit::{Visit, escaped},
 };
 
 /// The states by which the list can be filtered.
 const STATES: [&str; 6] = ["running", "parked", "needs_attention", "failed", "succeeded", "cancelled"];
 /// The filters in the address of the page. The API takes them as they are, apart from `within`.
-pub(crate) const FILTERS: [&str; 10] =
-    ["status", "flow", "version", "error", "node", "text", "labels", "trigger", "within", "cursor"];
-/// The periods in which runs began: the word in the address, its name, and its length in milliseconds.
+pub(crate) const FILTERS: [&str; 11] =
+    ["status", "flow", "version", "error", "node", "text", "labels", "trigger", "parent", "within", "cursor"];
+/// The periods of the filter by begin: the word in the address, its name, and its length in milliseconds.
 const PERIODS: [(&str, &str, i64); 4] = [
     ("1h", "last hour", 3_600_000),
     ("1d", "last day", 86_400_000),
@@ -45,6 +47,10 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
     let asked = FILTERS.map(|name| (name, visit.query(name).unwrap_or_default()));
     let of = |name: &str| asked.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str());
     let members = asked.each_ref().map(|(name, value)| (*name, value.as_str()));
+    if !of("within").is_empty() && period_ms(of("within")).is_none() {
+        let why = format!("`within` must be {}", PERIODS.map(|(word, ..)| word).join(", "));
+        return Err(Failure::of(&visit, Refusal::new(StatusCode::BAD_REQUEST, "bad_request", why)));
+    }
     // The API takes the time at which the period begins.
     let since = period_ms(of("within")).map(|ms| Timestamp::now().as_millisecond().saturating_sub(ms).to_string());
     let to_api = |members: &[(&str, &str)]| {
@@ -74,7 +80,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
             }
         }
         form .filters method="get" action="/console/runs" role="search" {
-            @if !of("status").is_empty() { input type="hidden" name="status" value=(of("status")); }
+            @for kept in ["status", "parent"] { @if !of(kept).is_empty() { input type="hidden" name=(kept) value=(of(kept)); } }
             label { "Flow" input name="flow" value=(of("flow")) autocomplete="off" spellcheck="false"; }
             label { "Words of the error" input name="text" type="search" value=(of("text")); }
             label { "Labels" input name="labels" value=(of("labels")) placeholder="team=billing" autocomplete="off"; }
@@ -100,6 +106,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
             @if is_filtered && !runs.is_empty() { a href={ "/console/jobs/new" (query(&filters)) } { "Act on these runs" } }
             a href="/console/jobs" { "Jobs" }
         }
+        @if !of("parent").is_empty() { p { "Runs that " a href=(run_path(of("parent"))) { (of("parent")) } " has called." } }
         @if counted["more"] == true { p .faint { "The counts are of the latest 10,000 runs." } }
         @if runs.is_empty() { (no_runs(&visit, is_filtered)) } @else { (table(runs, "run", "Runs, newest first")) }
         nav .pages aria-label="Pages of the list" {
@@ -126,7 +133,7 @@ pub(crate) fn no_runs(visit: &Visit, is_filtered: bool) -> Markup {
         p { "Start a " a href="/console/flows" { "stored flow" } " from its page, or send one to this server:" }
         pre tabindex="0" {
             "curl " (visit.origin()) "/v1/runs --json '{\"flow\": \"NAME\", \"input\": {}}'\n"
-            "flowcell flows run NAME"
+            "flowcell flows run NAME" (PreEscaped(TENANT_MARK))
         }
     };
     empty("No run yet.", how)
@@ -194,5 +201,5 @@ pub(crate) fn labels(run: &Value) -> Markup {
 
 /// Returns the arguments of `flowcell runs` for a run.
 pub(crate) fn on_run(verb: &str, run: &str) -> String {
-    format!("runs {verb} {}", quoted(run))
+    format!("runs {verb} {}", positionals(&[run]))
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     frame::{Area, Failure, Page},
-    parts::{command, empty, list, list_table, quoted, text, time},
+    parts::{command, empty, list, list_table, quoted, server_command, text, time},
     runs::query,
     sent::Form,
     visit::{KNOWN, Visit, escaped},
@@ -100,7 +100,7 @@ async fn page(visit: &Visit, made: Option<&Value>) -> Result<Page, Failure> {
             }
         }
         p { a href="/console/audit" { "The audit log" } " has all changes of tokens, secrets, flows, triggers and files." }
-        (command(&format!("token list {}", quoted(text(&me, "tenant")))))
+        (command("token list"))
     };
     Ok(Page::new(visit, Area::Tokens, "Tokens", main))
 }
@@ -112,8 +112,9 @@ pub(crate) async fn create(visit: Visit, form: Form) -> Result<Response, Failure
     if let Some(name) = field("name") {
         body["name"] = name.into();
     }
-    if let Some(lasts) = field("lasts").and_then(|lasts| lasts.parse::<u64>().ok()) {
-        body["expiresInMs"] = lasts.into();
+    if let Some(lasts) = field("lasts") {
+        // The API refuses what is no number.
+        body["expiresInMs"] = serde_json::from_str(lasts).unwrap_or_else(|_| lasts.into());
     }
     let made = visit.post("/v1/tokens", &body).await.map_err(|refusal| Failure::of(&visit, refusal))?;
     Ok(page(&visit, Some(&made.body)).await?.with_status(StatusCode::CREATED).into_response())
@@ -162,7 +163,7 @@ pub(crate) async fn audit(visit: Visit) -> Result<Page, Failure> {
             @if page["next"].is_u64() { a rel="next" href={ "/console/audit?after=" (last) } { "Newer" } }
             @if after.is_some() { a href="/console/audit" { "Newest" } }
         }
-        (command(&format!("audit list {}", quoted(text(&me, "tenant")))))
+        (server_command(&format!("audit list {}", quoted(text(&me, "tenant")))))
     };
     Ok(Page::new(&visit, Area::Tokens, "Audit log", main))
 }

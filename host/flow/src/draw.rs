@@ -5,7 +5,7 @@ mod svg;
 
 use std::fmt::Write;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::json::Fold;
 use crate::graph::{BodyIx, Edge, Graph, NodeIx, On};
@@ -34,17 +34,18 @@ pub fn draw(graph: &Graph, format: Format) -> String {
         Format::Mermaid => mermaid(graph, &mut out),
         Format::Dot => dot(graph, &mut out),
         Format::Svg => svg::svg(graph, &mut out),
-        Format::Json => json::json(graph, &Fold::None, &mut out),
+        Format::Json => json::json(graph, &Fold::None, |_, _| None::<()>, &mut out),
         Format::Text => text(graph, BodyIx::ROOT, 0, &mut out),
     };
     out
 }
 
 /// Returns the places of the nodes and edges as JSON, as [`Format::Json`]. The bodies that `fold` selects are left out.
-pub fn places(graph: &Graph, fold: &Fold) -> String {
+/// `about` returns an object with more members for a node, by the id of the owner of the body around it and its own id.
+pub fn places<T: Serialize>(graph: &Graph, fold: &Fold, about: impl Fn(Option<&str>, &str) -> Option<T>) -> String {
     let mut out = String::new();
     // Writing to a string never fails.
-    let _ = json::json(graph, fold, &mut out);
+    let _ = json::json(graph, fold, about, &mut out);
     out
 }
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::{Shown, api_path};
 use crate::{
     frame::{Failure, Page},
-    parts::{command, count, cut, list, list_table, moment, size, text},
-    runs::{on_run, query, run_path},
+    parts::{command, count, cut, list, list_table, moment, positionals, size, text},
+    runs::{query, run_path},
     visit::{Visit, escaped},
 };
 
@@ -127,7 +127,7 @@ pub(crate) async fn events(visit: Visit, Path(id): Path<String>) -> Result<Page,
             @if total.is_some_and(|total| next < total) { a rel="next" href=(at("from", next)) { "Later" } }
             @if let Some(total) = total { span .faint { (count(total, "event")) " so far" } }
         }
-        (command(&format!("{} --from {}", on_run("events", &run.id), from.unwrap_or(0))))
+        @if let (Some(from), false) = (from, is_filtered) { (command(&format!("runs events --from {from} {}", positionals(&[&run.id])))) }
     };
     Ok(run.page(&visit, "/events", body))
 }

@@ -8,7 +8,8 @@ use super::{Shown, api_path, error, moment::Moment};
 use crate::{
     frame::{Failure, Page},
     parts::{
-        bar, command, count, cut, duration, json as show_json, list, list_table, quoted, size, state, tally, text, time,
+        bar, command, count, cut, duration, json as show_json, list, list_table, positionals, quoted, size, state,
+        tally, text, time,
     },
     runs::{has_ended, on_run, query, run_path},
     visit::{Visit, escaped},
@@ -121,9 +122,10 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
     let path = api_path(&run.id, &format!("/tasks/{}", escaped(&task)));
     let from = visit.query("from").and_then(|from| from.parse::<u64>().ok()).unwrap_or(0);
     let (above, _) = task.rsplit_once('.').unwrap_or(("", &task));
-    let asked = query(&[("under", above), ("limit", "1000")]);
-    let siblings = visit.get(&api_path(&run.id, &format!("/tasks{asked}"))).await.unwrap_or_default();
-    let about = list(&siblings, "tasks").iter().find(|each| text(each, "address") == task);
+    // A task that has no event yet is in no list.
+    let found =
+        visit.get(&api_path(&run.id, &format!("/tasks{}", query(&[("task", &*task)])))).await.unwrap_or_default();
+    let about = list(&found, "tasks").first();
     let detail = match visit.get(&format!("{path}?limit=20&from={from}")).await {
         // The task has begun no attempt yet.
         Err(refusal) if refusal.code == "task_not_found" && about.is_some() => Value::Null,
@@ -138,6 +140,7 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
     // A run is repeated from a node of the flow itself.
     let is_root = !task.contains(['.', '[', '/']);
     let events = format!("{}/events{}", run_path(&run.id), query(&[("task", &task)]));
+    let has_passes = about.is_some_and(|about| about["passes"].is_object());
     let body = html! {
         p { a href={ (run_path(&run.id)) "/list" @if !above.is_empty() { (query(&[("under", above)])) } } { "Tasks" } " › " code { (task) } }
         h2 { code { (task) } }
@@ -146,7 +149,7 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
             @let kind = text(&detail, "nodeType");
             @if !kind.is_empty() { a href={ "/console/catalog/" (escaped(kind)) } { (kind) } }
             @if let Some(ms) = about.and_then(|about| about["durationMs"].as_u64()) { span .faint { "took " (duration(ms)) } }
-            @if about.is_some_and(|about| about["passes"].is_object()) {
+            @if has_passes {
                 a href={ (run_path(&run.id)) "/list" (query(&[("under", &*task), ("order", "urgent")])) } { "Its passes" }
             }
             a href=(events) { "Its events" }
@@ -157,7 +160,7 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
                 summary { "Retry from here…" }
                 form method="post" action={ (run_path(&run.id)) "/retry" } {
                     input type="hidden" name="from" value=(task);
-                    p { "A new run keeps the outputs of the tasks before this one, and does this one and all after it again. Answers of people are asked for again." }
+                    p { "A new run keeps the outputs of the tasks before this one, and repeats this one and all later ones. It asks people again." }
                     button { "Retry from here" }
                 }
                 (command(&format!("{} --from {}", on_run("retry", &run.id), quoted(&task))))
@@ -165,7 +168,11 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
         }
         @if from > 0 { nav .pages aria-label="Attempts" { a rel="first" href=(here) { "First attempts" } } }
         @for attempt in list(&detail, "attempts") { (self::attempt(attempt, &path)) }
-        @if list(&detail, "attempts").is_empty() { p .faint { "No attempt of this task has begun." } }
+        @if list(&detail, "attempts").is_empty() {
+            @if from > 0 { p .faint { "No attempt has this number." } }
+            @else if has_passes { p .faint { "Its attempts are in its passes." } }
+            @else { p .faint { "No attempt of this task has begun." } }
+        }
         @if let Some(next) = detail["next"].as_u64() { nav .pages aria-label="Attempts" { a rel="next" href={ (here) "?from=" (next) } { "More attempts" } } }
         @if !list(&lines, "events").is_empty() {
             section {
@@ -181,7 +188,7 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
                 }
             }
         }
-        (command(&format!("{} {}", on_run("show", &run.id), quoted(&task))))
+        @if !list(&detail, "attempts").is_empty() { (command(&format!("runs show {}", positionals(&[&run.id, &task])))) }
     };
     Ok(run.page(&visit, "/list", body))
 }
@@ -192,10 +199,13 @@ fn attempt(attempt: &Value, path: &str) -> Markup {
     let calls = list(attempt, "calls");
     html! {
         section .attempt {
-            h3 { "Attempt " (attempt["attempt"].as_u64().unwrap_or(0)) }
+            h3 { "Attempt " (attempt["attempt"].as_u64().unwrap_or(0))
+                @if let Some(resumes) = attempt["resumes"].as_u64().filter(|resumes| *resumes > 0) { ", after resume " (resumes) } }
+            @if attempt["inputDigest"] == "not_run" {
+                p .notice { "It did not run: its output was kept from the run that this one repeats." }
+            }
             div .row { (state(text(attempt, "status"))) span .faint { "began " (time(&attempt["began"])) }
-                @if let Some(took) = took { span .faint { "took " (duration(took)) } }
-                @if let Some(resumes) = attempt["resumes"].as_u64().filter(|resumes| *resumes > 0) { span .faint { (count(resumes, "resume")) } } }
+                @if let Some(took) = took { span .faint { "took " (duration(took)) } } }
             @if attempt["error"].is_object() {
                 p .notice .bad { strong { (cut(text(&attempt["error"], "message"), 2_000).0) } " " code { (text(&attempt["error"], "code")) } }
             }

@@ -1,6 +1,7 @@
 //! The timeline of a run: a bar for each task, from its begin to its end.
 
 use axum::extract::Path;
+use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use super::{Shown, api_path, tasks::task_path};
 use crate::{
     frame::{Failure, Page},
     parts::{command, count, duration, glyph, list, list_table, tone},
-    runs::{on_run, run_path},
+    runs::{has_ended, on_run, run_path},
     visit::Visit,
 };
 
@@ -46,7 +47,11 @@ fn rows(timeline: &Value) -> Vec<Row<'_>> {
 pub(crate) async fn show(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read(&visit, id).await?;
     let timeline = visit.get(&api_path(&run.id, "/timeline")).await.map_err(|refusal| Failure::of(&visit, refusal))?;
-    let until = timeline["until"].as_u64().unwrap_or(0).saturating_sub(timeline["began"].as_u64().unwrap_or(0));
+    let began = timeline["began"].as_u64().unwrap_or(0);
+    // A task that waits makes no events.
+    let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
+    let last = timeline["until"].as_u64().unwrap_or(0);
+    let until = if has_ended(&run.view) { last } else { last.max(now) }.saturating_sub(began);
     let from = visit.query("from").and_then(|from| from.parse::<usize>().ok()).unwrap_or(0);
     let all = rows(&timeline);
     let shown: Vec<_> = all.iter().skip(from).take(PAGE_TASKS).collect();
@@ -62,7 +67,7 @@ pub(crate) async fn show(visit: Visit, Path(id): Path<String>) -> Result<Page, F
                 @for row in &shown { (line(&run.id, row, (first, last), until)) }
             }))
         }
-        @if shown.is_empty() { p .faint { "No task has begun." } }
+        @if shown.is_empty() { p .faint { @if from > 0 { "No task has this number." } @else { "No task has begun." } } }
         nav .pages aria-label="Pages of the list" {
             @if from > 0 { a rel="prev" href={ (here) "?from=" (from.saturating_sub(PAGE_TASKS)) } { "Earlier" } }
             @if from + shown.len() < all.len() { a rel="next" href={ (here) "?from=" (from + shown.len()) } { "Later" } }

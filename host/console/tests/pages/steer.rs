@@ -1,4 +1,4 @@
-//! Pages that change something: jobs, tokens, triggers and files; and what they show of tasks and versions.
+//! Pages that change something: jobs, tokens, triggers and files; and the pages of tasks and versions.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn a_job_acts_on_the_runs_that_its_preview_has_counted() {
     assert!(choose.contains("/console/jobs/new?status=failed&amp;action=retry"), "{choose}");
     let preview = served.get("/console/jobs/new?status=failed&action=retry&p-from=bad").body;
     assert!(
-        preview.contains("3 runs") && preview.contains("runs bulk retry --status failed --from bad --yes"),
+        preview.contains("3 runs") && preview.contains("runs bulk retry --status failed --from bad --max-runs 3 --yes"),
         "{preview}"
     );
     let job: Value = serde_json::from_str(&hidden(&preview, "job")).unwrap();
@@ -63,7 +63,7 @@ fn a_job_acts_on_the_runs_that_its_preview_has_counted() {
     let page = made.header("location").unwrap().to_owned();
     assert!((0..4_000).any(|_| served.get(&page).body.contains("3 done of 3")), "{:?}", served.get(&page));
     assert!(served.get("/console/jobs").body.contains("retry"));
-    // What is wrong is said, and nothing happens.
+    // A mistake is said, and nothing happens.
     for (query, why) in [
         ("?action=retry", "choose at least one filter"),
         ("?status=failed&action=answer", "fill in"),
@@ -72,6 +72,9 @@ fn a_job_acts_on_the_runs_that_its_preview_has_counted() {
         ("?version=x&action=cancel", "not a version"),
         ("?status=failed&action=migrate&p-to=2", "flow"),
         ("?flow=none&action=cancel", "No run fits"),
+        ("?flow=fails&labels=nonsense&action=cancel", "NAME=VALUE"),
+        ("?flow=fails&labels=team=x,team=y&action=cancel", "once"),
+        ("?flow=fails&within=zzz&action=cancel", "not a period"),
     ] {
         let page = served.get(&format!("/console/jobs/new{query}")).body;
         assert!(page.contains(why) && !page.contains(r#"name="job""#), "{query}: {page}");
@@ -79,6 +82,55 @@ fn a_job_acts_on_the_runs_that_its_preview_has_counted() {
     assert_eq!(post(&served, "/console/jobs", &[OWN], "job=%7B").status, 400);
     assert_eq!(post(&served, "/console/jobs/none/pause", &[OWN], "").status, 404);
     assert_eq!(post(&served, "/console/jobs/none/explode", &[OWN], "").status, 404);
+}
+
+#[test]
+fn commands_of_a_tenant_name_it_and_controls_need_their_scopes() {
+    let served = with_tenants();
+    let flow = json!({ "flow": { "name": "asks" }, "nodes": [{ "id": "ok", "type": "control.gate", "input": { "prompt": "Go on?" } }] });
+    let all = cookie_of(&served, "a", &["run:create", "run:read", "run:control", "gate:decide", "flow:read"]);
+    let headers = [("Cookie", all.as_str()), OWN];
+    let start = json!({ "flow": flow, "runId": "-r" }).to_string();
+    let started = crate::client::ask(served.address, "POST", "/v1/runs?wait=true", &headers, &start);
+    assert_eq!(started.status, 201, "{started:?}");
+    let page =
+        |cookie: &str, path: &str| crate::client::ask(served.address, "GET", path, &[("Cookie", cookie), OWN], "").body;
+    let run = page(&all, "/console/runs/-r");
+    assert!(run.contains("flowcell runs cancel --tenant a -- -r"), "{run}");
+    assert!(run.contains("flowcell answer --tenant a -- -r ok TEXT") && run.contains("Send the text"), "{run}");
+    assert!(!run.contains("<!--"), "{run}");
+    assert!(page(&all, "/console/flows").contains("flows create shop/triage.yaml --tenant a"));
+    let reader = cookie_of(&served, "a", &["run:read"]);
+    let run = page(&reader, "/console/runs/-r");
+    assert!(!run.contains("Send the text") && run.contains("gate:decide"), "{run}");
+    assert!(!run.contains("Cancel…") && run.contains("run:control"), "{run}");
+    assert!(!local().get("/console/runs").body.contains("--tenant"));
+}
+
+#[test]
+fn a_busy_run_shows_its_open_question_and_a_skipped_task_its_state() {
+    let served = local();
+    let gate = json!({ "id": "ok", "type": "control.gate", "input": { "prompt": "Go on?" } });
+    let again = json!({ "id": "again", "type": "control.fail", "input": { "code": "busy", "message": "no", "retryable": true },
+        "policy": { "retry": { "maxAttempts": 3, "backoffMs": 50_000, "jitter": "none" } } });
+    store(&served, &json!({ "flow": { "name": "busy" }, "nodes": [gate, again] }));
+    let answer = served.post("/v1/runs", &json!({ "flow": "busy" })).json();
+    let run = answer["runId"].as_str().unwrap();
+    let path = format!("/console/runs/{run}");
+    assert!((0..4_000).any(|_| served.get(&path).body.contains("retrying")), "{:?}", served.get(&path));
+    assert!(served.get(&path).body.contains("Go on?"), "{:?}", served.get(&path));
+    assert_eq!(served.post(&format!("/v1/runs/{run}/cancel"), &json!({})).status, 200);
+    // A task behind more than a thousand others.
+    let nodes = (0..1_100).map(|at| json!({ "id": format!("n{at}"), "type": "control.noop" }));
+    let last = json!({ "id": "last", "type": "control.noop", "when": "1 == 2" });
+    let nodes: Vec<_> = nodes.chain([last]).collect();
+    store(&served, &json!({ "flow": { "name": "long" }, "nodes": nodes }));
+    let run = start(&served, "long", &json!({}));
+    let page = served.get(&format!("/console/runs/{run}/tasks/last"));
+    assert!(page.status == 200 && page.body.contains("skipped"), "{page:?}");
+    // Its picture has parts, and says so.
+    let picture = served.get(&format!("/console/runs/{run}?part=2"));
+    assert!(picture.body.contains("Part 3 of 3") && picture.body.len() < 400_000, "{}", picture.body.len());
 }
 
 #[test]

@@ -34,17 +34,17 @@ impl Fold {
 }
 
 #[derive(Serialize)]
-struct Picture<'a> {
+struct Picture<'a, T> {
     name: &'a str,
     width: i32,
     height: i32,
-    nodes: Vec<DrawnNode<'a>>,
+    nodes: Vec<DrawnNode<'a, T>>,
     edges: Vec<DrawnEdge<'a>>,
 }
 
 /// A node. Its places are in pixels.
 #[derive(Serialize)]
-struct DrawnNode<'a> {
+struct DrawnNode<'a, T> {
     id: &'a str,
     #[serde(rename = "type")]
     node_type: &'a str,
@@ -64,6 +64,9 @@ struct DrawnNode<'a> {
     /// True if the node ends a race: it begins with the first edge that fires, and the others are cancelled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     race: bool,
+    /// What a caller adds to the node.
+    #[serde(flatten)]
+    more: Option<T>,
 }
 
 #[derive(Serialize)]
@@ -93,7 +96,12 @@ fn size(graph: &Graph, body: BodyIx) -> usize {
     nodes.iter().map(|node| 1 + graph.node(*node).body.map_or(0, |inner| size(graph, inner))).sum()
 }
 
-pub(super) fn json(graph: &Graph, fold: &Fold, out: &mut String) -> std::fmt::Result {
+pub(super) fn json<T: Serialize>(
+    graph: &Graph,
+    fold: &Fold,
+    about: impl Fn(Option<&str>, &str) -> Option<T>,
+    out: &mut String,
+) -> std::fmt::Result {
     let picture = layout_folded(graph, &|node| fold.has(node));
     let id = |node: NodeIx| graph.node(node).id.as_str();
     let node = |area: &NodeBox| {
@@ -104,7 +112,8 @@ pub(super) fn json(graph: &Graph, fold: &Fold, out: &mut String) -> std::fmt::Re
         let folded = node.body.filter(|_| fold.has(node)).map(|body| size(graph, body));
         let (id, node_type) = (node.id.as_str(), &*node.node_type.name);
         let (body, race) = (node.body.is_some(), !node.cancels.is_empty());
-        DrawnNode { id, node_type, x, y, width: area.width, height: area.height, owner, body, folded, race }
+        let more = about(owner, id);
+        DrawnNode { id, node_type, x, y, width: area.width, height: area.height, owner, body, folded, race, more }
     };
     let nodes = picture.boxes.iter().map(node).collect();
     let edges = picture.lines.into_iter().map(|line| {

@@ -127,7 +127,8 @@ pub(crate) async fn graph(
 ) -> Result<Response, ApiError> {
     let fold = folded.read()?;
     let flow = start::load_or_check(&request, &asked.flow, asked.version).await?;
-    let layout = request.computing(move |request| Ok(request.host.charged(|| places(flow.graph(), &fold))));
+    let layout =
+        request.computing(move |request| Ok(request.host.charged(|| places(flow.graph(), &fold, |_, _| None::<()>))));
     Ok(json_text(layout.await?))
 }
 
@@ -148,23 +149,15 @@ pub(crate) async fn graph_of_run(
     let layout = request.computing(move |request| {
         request.row(&run)?;
         let graph = request.host.graph_of_run(&run)?;
-        let text = request.host.charged(|| places(&graph, &fold));
-        let mut layout: Value = serde_json::from_str(&text).map_err(ApiError::internal)?;
         let tree = Tree::before(&request.host, &run, before.unwrap_or(u64::MAX))?;
-        if tree.left_out() > 0 {
-            layout["tasksLeftOut"] = tree.left_out().into();
-        }
+        let left_out = tree.left_out();
         let states = tree.states();
-        for node in layout["nodes"].as_array_mut().into_iter().flatten() {
-            let text = |key: &str| node[key].as_str().map(str::to_owned);
-            let found = states.get(&(text("owner"), text("id").unwrap_or_default()));
-            if let (Some(found), Some(node)) = (found, node.as_object_mut())
-                && let Value::Object(members) = json!(found)
-            {
-                node.extend(members);
-            }
-        }
-        Ok(layout.to_string())
+        let of_node = |owner: Option<&str>, id: &str| states.get(&(owner.map(str::to_owned), id.to_owned()));
+        let text = request.host.charged(|| places(&graph, &fold, of_node));
+        Ok(match text.strip_prefix('{').filter(|_| left_out > 0) {
+            Some(rest) => format!("{{\"tasksLeftOut\":{left_out},{rest}"),
+            None => text,
+        })
     });
     Ok(json_text(layout.await?))
 }

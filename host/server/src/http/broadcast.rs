@@ -31,6 +31,8 @@ use self::ring::{Lagged, Listener, MAX_EVENTS_BYTES, Ring};
 use super::api_error::ApiError;
 use flowcell_platform::{Host, host::events::EventReader};
 
+/// The type of the notice that a stream has lost events.
+pub(crate) const LAGGED: &str = "lagged";
 /// Maximum size in bytes of the events in all rings together. A [`FairSemaphore`] divides it among tenants.
 pub(crate) const MAX_RINGS_BYTES: u64 = 256 << 20;
 /// Maximum size in bytes of all pages in memory: pages of lists, and pages of events that a stream reads from the
@@ -214,7 +216,7 @@ pub(super) fn frame(event: &impl Serialize, seq: Option<u64>, kind: &str) -> Fra
 /// Creates the notice `lagged`: the subscriber does not receive the events `from` to `to` of this run, and has to read
 /// them by page.
 fn lagged(run: &RunId, from: u64, to: u64) -> Frame {
-    frame(&json!({ "v": 1, "type": "lagged", "runId": run, "from": from, "to": to }), None, "lagged")
+    frame(&json!({ "v": 1, "type": LAGGED, "runId": run, "from": from, "to": to }), None, LAGGED)
 }
 /// A page of events from the journal.
 pub(crate) struct Page {

@@ -49,12 +49,14 @@ pub(crate) async fn show(request: Request, PathParam(wanted): PathParam<String>)
 
 /// The maximum number of flows that one request for the users of a node type looks at.
 pub(crate) const MAX_LOOKED_AT: usize = 50;
+/// The maximum number of nodes of each flow in such an answer.
+const MAX_NODES_OF_FLOW: usize = 20;
 
 /// The flows that use a node type.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct UsingFlows {
     /// `{ flow, version, nodes: [{ id, grants }] }`, by name: the newest versions that use the type. `grants` is what the flow
-    /// lets the node reach.
+    /// lets the node reach. Of more than 20 nodes in a flow, `nodesLeftOut` counts the others.
     #[schema(value_type = Vec<Object>)]
     flows: Vec<Value>,
     /// `{ flow, message }`: the flows that cannot be read, with the reason.
@@ -100,8 +102,14 @@ pub(crate) async fn flows(
         };
         let nodes: Vec<_> = flow.graph().nodes.iter().filter(is_wanted).collect();
         if !nodes.is_empty() {
-            let nodes: Vec<_> = nodes.iter().map(|node| json!({ "id": node.id, "grants": node.grants })).collect();
-            flows.push(json!({ "flow": name, "version": version, "nodes": nodes }));
+            let left_out = nodes.len().saturating_sub(MAX_NODES_OF_FLOW);
+            let shown = nodes.iter().take(MAX_NODES_OF_FLOW);
+            let shown: Vec<_> = shown.map(|node| json!({ "id": node.id, "grants": node.grants })).collect();
+            let mut row = json!({ "flow": name, "version": version, "nodes": shown });
+            if left_out > 0 {
+                row["nodesLeftOut"] = left_out.into();
+            }
+            flows.push(row);
         }
     }
     Ok(Json(UsingFlows { flows, unread, next }))

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{
     api_error::ApiError,
-    broadcast::{Frame, Page, frame},
+    broadcast::{Frame, LAGGED, Page, frame},
 };
 
 /// The maximum number of events that a page with a filter looks at.
@@ -64,7 +64,29 @@ impl EventFilter {
 
     fn selects(&self, event: &Event) -> bool {
         let is_of_kind = self.kinds.is_empty() || self.kinds.iter().any(|kind| kind == event.kind);
-        is_of_kind && self.task.as_deref().is_none_or(|task| is_of_task(event, task))
+        is_of_kind && self.task.as_deref().is_none_or(|task| is_of_task(&event.data, task))
+    }
+
+    /// Returns an event of a stream, with large values cut, or `None` if the filter does not select it. Notices of the
+    /// stream itself pass.
+    pub(crate) fn pass(&self, frame: Frame) -> Option<Frame> {
+        if &*frame.kind == LAGGED {
+            return Some(frame);
+        }
+        if !self.kinds.is_empty() && !self.kinds.iter().any(|kind| **kind == *frame.kind) {
+            return None;
+        }
+        if self.task.is_none() && self.preview.is_none() {
+            return Some(frame);
+        }
+        let data = std::str::from_utf8(&frame.text).ok().and_then(|text| Json::parse(text).ok())?;
+        if self.task.as_deref().is_some_and(|task| !is_of_task(&data, task)) {
+            return None;
+        }
+        match self.preview.and_then(|most| cut_values(&data, most)) {
+            None => Some(frame),
+            Some(data) => Some(Frame { text: data.to_text().into(), ..frame }),
+        }
     }
 
     /// Returns the serialized event. Values that are too large are cut.
@@ -144,8 +166,8 @@ impl EventFilter {
 }
 
 /// Returns whether an event is about the task at an address, such as `each[3].pay`.
-fn is_of_task(event: &Event, task: &str) -> bool {
-    let text = |key: &str| event.data.get(key).and_then(Json::as_str);
+fn is_of_task(data: &Json, task: &str) -> bool {
+    let text = |key: &str| data.get(key).and_then(Json::as_str);
     let Some(node) = text("nodeId") else { return false };
     match text("scope") {
         None => task == node,
@@ -175,9 +197,12 @@ fn cut_values(data: &Json, most: u64) -> Option<Json> {
     Some(Json::object(kept))
 }
 
-/// Returns whether a member names the place of an event. Such members are never cut.
+/// Returns whether a member names an event or its place. Such members are never cut.
 fn is_name(member: &str) -> bool {
-    matches!(member, "taskId" | "nodeId" | "scope" | "attempt" | "call")
+    matches!(
+        member,
+        "taskId" | "nodeId" | "scope" | "attempt" | "call" | "v" | "seq" | "ts" | "tenant" | "runId" | "type"
+    )
 }
 
 #[cfg(test)]
@@ -213,6 +238,29 @@ mod tests {
             assert!(EventFilter::parse(Some(wrong), None, None, None).is_err(), "{wrong}");
         }
         assert!(EventFilter::parse(None, None, None, Some(MAX_PREVIEW_BYTES + 1)).is_err());
+    }
+
+    #[test]
+    fn a_stream_passes_selected_events_and_its_own_notices() {
+        let of = |kind: &str, node: &str| {
+            let text = json!({ "v": 1, "seq": 3, "type": kind, "nodeId": node, "result": "x".repeat(200) }).to_string();
+            Frame { text: text.into(), seq: Some(3), kind: kind.into() }
+        };
+        let filter = |kinds: Option<&str>, task: Option<&str>, preview| {
+            EventFilter::parse(kinds, task.map(str::to_owned), None, preview).unwrap().unwrap()
+        };
+        let passes = |filter: &EventFilter, kind, node| filter.pass(of(kind, node)).map(|frame| frame.text.len());
+        let by_kind = filter(Some("log,task:failed"), None, None);
+        assert!(passes(&by_kind, "log", "a") > Some(200) && passes(&by_kind, "task:start", "a").is_none());
+        let by_task = filter(None, Some("a"), None);
+        assert!(passes(&by_task, "log", "a").is_some() && passes(&by_task, "log", "b").is_none());
+        assert!(passes(&by_task, "lagged", "b").is_some());
+        let cut = filter(None, None, Some(0)).pass(of("log", "a")).unwrap();
+        let cut: serde_json::Value = serde_json::from_slice(&cut.text).unwrap();
+        assert_eq!(
+            (&cut["type"], &cut["nodeId"], &cut["cut"]["result"]["bytes"]),
+            (&json!("log"), &json!("a"), &json!(202))
+        );
     }
 
     #[test]

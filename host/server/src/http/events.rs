@@ -65,6 +65,25 @@ pub(crate) struct EventRange {
     preview: Option<u64>,
 }
 
+/// The events that a stream has.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StreamRange {
+    /// The number of the first event, unless `Last-Event-ID` names the one before it.
+    #[param(minimum = 0)]
+    from: Option<u64>,
+    /// Send only events of these types: `task:failed,log`. `lagged` is sent always.
+    #[serde(rename = "type")]
+    #[param(pattern = r"^[A-Za-z0-9:_-]{1,64}(,[A-Za-z0-9:_-]{1,64}){0,31}$")]
+    kinds: Option<String>,
+    /// Send only events of the task at this address, such as `each[3].pay`.
+    task: Option<String>,
+    /// Cut members of events that are larger than this many bytes as JSON text.
+    #[param(minimum = 0, maximum = 1048576)]
+    preview: Option<u64>,
+}
+
 /// A page of events.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "only the OpenAPI document reads it; pages are written piece by piece")]
@@ -137,16 +156,6 @@ fn page_response(page: Page, previous: Option<u64>, permit: Permit) -> Response 
     (headers, Body::from_stream(stream::iter(pieces.into_iter().map(held)))).into_response()
 }
 
-/// The first event of a stream.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct From {
-    /// The number of the first event, unless `Last-Event-ID` names the last received one.
-    #[param(minimum = 0)]
-    from: Option<u64>,
-}
-
 /// The past and future events of a run for one subscriber. It holds a permit for subscribers.
 pub(crate) struct RunEvents {
     pub(crate) subscriber: Subscriber,
@@ -206,21 +215,23 @@ impl RunEvents {
 ///
 /// `id` is the number of an event (`seq`), and a request with `Last-Event-ID` continues after it. Live deltas have no
 /// id. A client that is too slow receives `lagged { from, to }`, and reads the missing events at `events?from=`. After
-/// all events of an ended run, the answer is 204, so that browsers do not reconnect.
+/// all events of an ended run, the answer is 204, so that browsers do not reconnect. `type`, `task` and `preview` select and
+/// cut events as in a page.
 #[utoipa::path(get, path = "/v1/runs/{id}/events/stream", tag = "events",
-    params(("id" = String, Path,), From, ("Last-Event-ID" = Option<u64>, Header)),
+    params(("id" = String, Path,), StreamRange, ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, content_type = "text/event-stream", body = String),
         (status = 204, description = "the run has ended, and no event is left"),
         (status = "default", body = ErrorBody)))]
 pub(crate) async fn stream(
     request: Request,
     PathParam(id): PathParam<String>,
-    QueryParams(asked): QueryParams<From>,
+    QueryParams(StreamRange { from, kinds, task, preview }): QueryParams<StreamRange>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let run = parse_path_id(&id)?;
+    let filter = EventFilter::parse(kinds.as_deref(), task, None, preview)?;
     let from = match headers.get("last-event-id") {
-        None => asked.from.unwrap_or(0),
+        None => from.unwrap_or(0),
         Some(last) => {
             let last = last.to_str().ok().and_then(|last| last.parse::<u64>().ok());
             last.map(|last| last.saturating_add(1))
@@ -232,18 +243,28 @@ pub(crate) async fn stream(
     if watching.is_over() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(Sse::new(as_server_sent(watching)).keep_alive(KeepAlive::new().interval(heartbeat)).into_response())
+    Ok(Sse::new(as_server_sent(watching, filter)).keep_alive(KeepAlive::new().interval(heartbeat)).into_response())
 }
 
-fn as_server_sent(watching: RunEvents) -> impl Stream<Item = Result<Event, Infallible>> {
-    stream::unfold(watching, |mut watching| async {
-        let frame = watching.next().await?;
+fn as_server_sent(watching: RunEvents, filter: Option<EventFilter>) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold((watching, filter), |(mut watching, filter)| async {
+        let frame = loop {
+            let frame = watching.next().await?;
+            match &filter {
+                None => break frame,
+                Some(filter) => {
+                    if let Some(frame) = filter.pass(frame) {
+                        break frame;
+                    }
+                }
+            }
+        };
         let event = Event::default().data(String::from_utf8_lossy(&frame.text));
         let event = if frame.kind.is_empty() { event } else { event.event(&*frame.kind) };
         let event = match frame.seq {
             Some(seq) => event.id(seq.to_string()),
             None => event,
         };
-        Some((Ok(event), watching))
+        Some((Ok(event), (watching, filter)))
     })
 }

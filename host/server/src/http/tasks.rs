@@ -62,7 +62,7 @@ pub(crate) struct TaskPage {
     next: Option<u64>,
 }
 
-/// The maximum number of characters of an address in [`TaskQuery`].
+/// The maximum number of bytes of an address in [`TaskQuery`].
 const MAX_ADDRESS: usize = 4_096;
 
 /// The tasks that a request asks for.
@@ -73,6 +73,8 @@ pub(crate) struct TaskQuery {
     /// The address of a task with a body, such as `each`, for its passes, or of a pass, such as `each[3]`, for its tasks. By
     /// default the tasks of the flow.
     under: Option<String>,
+    /// The address of a task: the page has this task alone. 404 if it has no event yet.
+    task: Option<String>,
     /// True for all tasks below that place.
     #[serde(default)]
     deep: bool,
@@ -103,10 +105,13 @@ impl TaskQuery {
             Some("urgent") => true,
             Some(_) => return Err(ApiError::bad_request("`order` can only be `urgent`")),
         };
-        if self.under.as_ref().is_some_and(|under| under.len() > MAX_ADDRESS) {
-            return Err(ApiError::bad_request(format!("`under` may have at most {MAX_ADDRESS} characters")));
+        if [&self.under, &self.task].into_iter().flatten().any(|address| address.len() > MAX_ADDRESS) {
+            return Err(ApiError::bad_request(format!("`under` and `task` may have {MAX_ADDRESS} bytes at most")));
         }
-        Ok(TaskFilter { under: self.under.clone(), deep: self.deep, statuses, urgent_first })
+        if self.task.is_some() && (self.under.is_some() || self.deep || !statuses.is_empty()) {
+            return Err(ApiError::bad_request("`task` excludes `under`, `deep` and `status`"));
+        }
+        Ok(TaskFilter { under: self.under.clone(), task: self.task.clone(), deep: self.deep, statuses, urgent_first })
     }
 }
 
@@ -146,8 +151,8 @@ pub(crate) async fn list(
         let tree = Tree::before(&request.host, &run, query.before.unwrap_or(u64::MAX))?;
         let tasks_left_out = tree.left_out();
         let unknown = || {
-            let under = filter.under.as_deref().unwrap_or_default();
-            ApiError::not_found("task_not_found", format!("the run `{run}` has no task and no pass at `{under}`"))
+            let place = filter.task.as_deref().or(filter.under.as_deref()).unwrap_or_default();
+            ApiError::not_found("task_not_found", format!("the run `{run}` has no task and no pass at `{place}`"))
         };
         let all = tree.select(&filter).ok_or_else(unknown)?;
         let total = all.len() as u64;

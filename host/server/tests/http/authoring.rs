@@ -75,6 +75,9 @@ fn bodies_are_folded_and_passes_are_listed_by_page() {
     assert_eq!(addresses("?under=each&order=urgent"), ["each[1]", "each[0]", "each[2]"]);
     assert_eq!(addresses("?deep=true&status=failed"), ["each[1].one"]);
     assert_eq!(addresses("?under=each%5B1%5D"), ["each[1].one"]);
+    assert_eq!(addresses("?task=each%5B1%5D.one"), ["each[1].one"]);
+    assert_eq!(list("?task=each%5B-1%5D.one").fault(), (404, "task_not_found".to_owned()));
+    assert_eq!(list("?task=each&deep=true").fault(), (400, "bad_request".to_owned()));
     let page = list("?under=each&limit=2").json();
     assert_eq!((&page["total"], &page["next"]), (&json!(3), &json!(2)), "{page}");
     assert_eq!(addresses("?under=each&limit=2&from=2"), ["each[2]"]);

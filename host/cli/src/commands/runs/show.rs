@@ -211,7 +211,7 @@ const MAX_SHOWN_REPEATS: usize = 5;
 /// The number of characters of an input, or of outputs, that the text shows.
 const SHOWN_CHARS: usize = 200;
 
-/// What the record of a run, and other runs, say of a run.
+/// The facts about a run from its record and from other runs.
 struct Lineage {
     /// The run that has called it.
     called_by: Option<RunId>,

@@ -14,7 +14,7 @@ use crate::{
     process::{serve, stop},
 };
 
-/// Prints what a browser measures of a page: the time until it is loaded, its first paint, the time of scripts, the bytes
+/// Prints the measurements of a page: the time until it is loaded, its first paint, the time of scripts, the bytes
 /// over the network, and the memory of scripts.
 fn measure(browser: &Browser, name: &str, url: &str) {
     let before = browser.metric("ScriptDuration");

@@ -17,6 +17,8 @@ pub struct TaskFilter {
     /// The address of a task with a body, such as `each`, whose passes are wanted, or of a pass, such as `each[3]`, whose
     /// tasks are wanted. `None`: the tasks of the flow.
     pub under: Option<String>,
+    /// The address of a task: the list has this task alone.
+    pub task: Option<String>,
     /// True for all tasks below that place, and false for those directly at it.
     pub deep: bool,
     /// The states. Empty: all.
@@ -105,6 +107,11 @@ impl Tree {
     /// Returns the tasks, or the passes, that a filter selects. Returns `None` if the run has no task or pass at its place.
     pub fn select(self, filter: &TaskFilter) -> Option<Vec<TaskItem>> {
         let tasks = self.tasks();
+        if let Some(address) = &filter.task {
+            let (scope, task) = task_at(&tasks, address)?;
+            let prefix = if scope.is_empty() { String::new() } else { format!("{scope}.") };
+            return Some(vec![TaskItem::of_task(task, &prefix)]);
+        }
         let under = filter.under.as_deref().unwrap_or_default();
         let mut found = Vec::new();
         match under {
@@ -113,9 +120,7 @@ impl Tree {
                 add_tasks(&pass_at(&tasks, pass)?.tasks, &format!("{pass}."), filter.deep, &mut found);
             }
             owner => {
-                let (scope, id) = owner.rsplit_once('.').unwrap_or(("", owner));
-                let siblings = if scope.is_empty() { &tasks } else { &pass_at(&tasks, scope)?.tasks };
-                let task = siblings.iter().find(|task| task.id == id)?;
+                let (_, task) = task_at(&tasks, owner)?;
                 match filter.deep {
                     false => found.extend(task.passes.iter().map(|pass| TaskItem::of_pass(pass, owner))),
                     true => add_passes(&task.passes, owner, &mut found),
@@ -150,8 +155,19 @@ fn add_passes(passes: &[Pass], owner: &str, found: &mut Vec<TaskItem>) {
     }
 }
 
+/// Returns the task at an address, and the address of the pass around it.
+fn task_at<'a, 'b>(tasks: &'a [Twig], address: &'b str) -> Option<(&'b str, &'a Twig)> {
+    let (scope, id) = address.rsplit_once('.').unwrap_or(("", address));
+    let siblings = if scope.is_empty() { tasks } else { &pass_at(tasks, scope)?.tasks };
+    Some((scope, siblings.iter().find(|task| task.id == id)?))
+}
+
 /// Returns the pass at an address such as `each[3].inner[0]`.
 fn pass_at<'a>(mut tasks: &'a [Twig], address: &str) -> Option<&'a Pass> {
+    let written: Vec<_> = passes(address).map(|(owner, index)| format!("{owner}[{index}]")).collect();
+    if written.join(".") != address {
+        return None;
+    }
     let mut found = None;
     for (owner, index) in passes(address) {
         let passes = &tasks.iter().find(|task| task.id == owner)?.passes;
@@ -192,12 +208,12 @@ mod tests {
 
     fn addresses(under: Option<&str>, deep: bool, statuses: &[&str], urgent_first: bool) -> Option<Vec<String>> {
         let statuses = statuses.iter().map(|status| (*status).to_owned()).collect();
-        let filter = TaskFilter { under: under.map(str::to_owned), deep, statuses, urgent_first };
+        let filter = TaskFilter { under: under.map(str::to_owned), task: None, deep, statuses, urgent_first };
         let items = tree().select(&filter)?;
         Some(items.into_iter().map(|item| format!("{} {}", item.address, item.status)).collect())
     }
 
-    /// A place, whether all tasks below it are wanted, their states, whether the urgent ones are first, and what is found.
+    /// The members of a filter in their order, and the expected addresses.
     type Row<'a> = (Option<&'a str>, bool, &'a [&'a str], bool, &'a [&'a str]);
 
     #[test]
@@ -222,8 +238,36 @@ mod tests {
         for (under, deep, statuses, urgent_first, expected) in table {
             assert_eq!(addresses(under, deep, statuses, urgent_first).unwrap(), expected, "{under:?} {deep}");
         }
-        for unknown in ["other", "each[7]", "each[1].none", "each[x]", "]", ".", "each[1].inner[2].deep.x"] {
+        for unknown in [
+            "each[-1]",
+            "each[00]",
+            "each[1][0]",
+            "each[1].",
+            "other",
+            "each[7]",
+            "each[1].none",
+            "each[x]",
+            "]",
+            ".",
+            "each[1].inner[2].deep.x",
+        ] {
             assert_eq!(addresses(Some(unknown), false, &[], false), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn one_task_is_found_by_its_address() {
+        let find = |task: &str| {
+            let items = tree().select(&TaskFilter { task: Some(task.to_owned()), ..TaskFilter::default() })?;
+            Some(items.into_iter().map(|item| (item.address, item.status)).collect::<Vec<_>>())
+        };
+        for (task, status) in
+            [("first", "succeeded"), ("each[1].get", "failed"), ("each[1].inner[2].deep", "succeeded")]
+        {
+            assert_eq!(find(task), Some(vec![(task.to_owned(), status)]), "{task}");
+        }
+        for unknown in ["", "none", "each[1]", "each[9].get", "each[1].get.x", "each[+1].get"] {
+            assert_eq!(find(unknown), None, "{unknown}");
         }
     }
 
