@@ -16,6 +16,7 @@ use crate::{
     path::Path,
     path_use::{PathUse, Reads},
     place::Place,
+    rename::NodeIds,
     roots::Roots,
 };
 
@@ -24,6 +25,12 @@ use crate::{
 pub struct Binding(pub(crate) Node);
 
 impl Binding {
+    /// Returns true if both bindings are equal once each name of a node is replaced by the id that it stands for. A
+    /// form whose name cannot be replaced, such as `(nodes).a ~ 1`, makes a binding unlike any other.
+    pub fn is_same(&self, ids: NodeIds<'_>, other: &Binding, other_ids: NodeIds<'_>) -> bool {
+        same::is_same(self, ids, other, other_ids)
+    }
+
     /// Creates a binding for a literal value; `{{` in it is not evaluated.
     pub fn literal(value: Json) -> Binding {
         match &value {

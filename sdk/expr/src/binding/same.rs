@@ -6,36 +6,33 @@ use super::{
 };
 use crate::rename::{NodeIds, same_values};
 
-impl Binding {
-    /// Returns true if both bindings are equal once each name of a node is replaced by the id that it stands for. A
-    /// form whose name cannot be replaced, such as `(nodes).a ~ 1`, makes a binding unlike any other.
-    pub fn is_same(&self, ids: NodeIds<'_>, other: &Binding, other_ids: NodeIds<'_>) -> bool {
-        let same = |one: &Binding, other: &Binding| one.is_same(ids, other, other_ids);
-        match (&self.0, &other.0) {
-            (Node::Literal(one), Node::Literal(other)) => one == other,
-            (Node::Whole(one), Node::Whole(other)) => one.is_same(ids, other, other_ids),
-            (Node::Text(one), Node::Text(other)) => {
-                let same = |(one, other): (&Part, &Part)| match (one, other) {
-                    (Part::Text(one), Part::Text(other)) => one == other,
-                    (Part::Expression(one), Part::Expression(other)) => one.is_same(ids, other, other_ids),
-                    _ => false,
-                };
-                one.len() == other.len() && one.iter().zip(other.iter()).all(same)
-            }
-            (Node::Array(one, _), Node::Array(other, _)) => {
-                one.len() == other.len() && one.iter().zip(other.iter()).all(|(one, other)| same(one, other))
-            }
-            (Node::Object(one, _), Node::Object(other, _)) => {
-                let mut members = one.iter().zip(other.iter());
-                one.len() == other.len() && members.all(|((key, one), (name, other))| key == name && same(one, other))
-            }
-            (Node::Captured(one), Node::Captured(other)) => {
-                let raw = |field: &CapturedField| (field.raw.clone(), field.reads.clone());
-                let ((one_raw, reads), (raw, other_reads)) = (raw(one), raw(other));
-                one.tag == other.tag && same_values((&one_raw, &reads, ids), (&raw, &other_reads, other_ids))
-            }
-            _ => false,
+/// Performs [`Binding::is_same`].
+pub(super) fn is_same(one: &Binding, ids: NodeIds<'_>, other: &Binding, other_ids: NodeIds<'_>) -> bool {
+    let same = |one: &Binding, other: &Binding| is_same(one, ids, other, other_ids);
+    match (&one.0, &other.0) {
+        (Node::Literal(one), Node::Literal(other)) => one == other,
+        (Node::Whole(one), Node::Whole(other)) => one.is_same(ids, other, other_ids),
+        (Node::Text(one), Node::Text(other)) => {
+            let same = |(one, other): (&Part, &Part)| match (one, other) {
+                (Part::Text(one), Part::Text(other)) => one == other,
+                (Part::Expression(one), Part::Expression(other)) => one.is_same(ids, other, other_ids),
+                _ => false,
+            };
+            one.len() == other.len() && one.iter().zip(other.iter()).all(same)
         }
+        (Node::Array(one, _), Node::Array(other, _)) => {
+            one.len() == other.len() && one.iter().zip(other.iter()).all(|(one, other)| same(one, other))
+        }
+        (Node::Object(one, _), Node::Object(other, _)) => {
+            let mut members = one.iter().zip(other.iter());
+            one.len() == other.len() && members.all(|((key, one), (name, other))| key == name && same(one, other))
+        }
+        (Node::Captured(one), Node::Captured(other)) => {
+            let raw = |field: &CapturedField| (field.raw.clone(), field.reads.clone());
+            let ((one_raw, reads), (raw, other_reads)) = (raw(one), raw(other));
+            one.tag == other.tag && same_values((&one_raw, &reads, ids), (&raw, &other_reads, other_ids))
+        }
+        _ => false,
     }
 }
 

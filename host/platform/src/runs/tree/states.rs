@@ -20,11 +20,11 @@ pub struct NodeStates {
     pub passes: BTreeMap<&'static str, u64>,
 }
 
-impl Tree {
+impl NodeStates {
     /// Returns the states of the tasks of each node, by the id of the node that owns the body around it, and its own id.
-    pub fn states(self) -> HashMap<(Option<String>, String), NodeStates> {
+    pub fn of(tree: &Tree) -> HashMap<(Option<String>, String), NodeStates> {
         let mut states = HashMap::new();
-        add(&self.tasks, "", None, &mut states);
+        add(&tree.tasks, "", None, &mut states);
         states
     }
 }
@@ -74,7 +74,7 @@ mod tests {
             let data = Json::object([("taskId", Json::from(node)), ("scope", Json::from(scope))]);
             tree.add(&Event { seq: 1, ts: 0, tenant: "local".into(), run_id: "r".into(), kind, data });
         }
-        let states = tree.states();
+        let states = NodeStates::of(&tree);
         let of = |owner: Option<&str>, id: &str| states[&(owner.map(str::to_owned), id.to_owned())].clone();
         assert_eq!(of(None, "first").task.unwrap(), "first");
         let inside = of(Some("each"), "get");
