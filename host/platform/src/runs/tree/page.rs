@@ -228,7 +228,7 @@ mod tests {
                 false,
                 &[],
                 false,
-                &["each[1].get failed", "each[1].put skipped", "each[1].inner running"],
+                &["each[1].get failed", "each[1].put skipped", "each[1].inner succeeded"],
             ),
             (Some("each[1].inner"), false, &[], false, &["each[1].inner[2] succeeded"]),
             (Some("each[1].inner[2]"), true, &[], false, &["each[1].inner[2].deep succeeded"]),
