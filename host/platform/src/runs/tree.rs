@@ -205,12 +205,17 @@ fn passes(scope: &str) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
-fn find_task<'a>(mut tasks: &'a [Twig], scope: &str, id: &str) -> Option<&'a Twig> {
+/// Returns the tasks of a pass; of the flow, if the scope is empty.
+fn tasks_in<'a>(mut tasks: &'a [Twig], scope: &str) -> Option<&'a [Twig]> {
     for (owner, index) in passes(scope) {
         let passes = &tasks.iter().find(|task| task.id == owner)?.passes;
         tasks = &passes[passes.binary_search_by_key(&index, |pass| pass.index).ok()?].tasks;
     }
-    tasks.iter().find(|task| task.id == id)
+    Some(tasks)
+}
+
+fn find_task<'a>(tasks: &'a [Twig], scope: &str, id: &str) -> Option<&'a Twig> {
+    tasks_in(tasks, scope)?.iter().find(|task| task.id == id)
 }
 
 fn find_or_add_task<'a>(tasks: &'a mut Vec<Twig>, id: &str, bytes: &mut u64) -> &'a mut Twig {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Pass, Tree, Twig, is_zero, passes};
+use super::{Pass, Tree, Twig, is_zero, passes, tasks_in};
 
 /// The states of tasks, the most urgent first.
 pub const STATUSES: [&str; 9] =
@@ -65,7 +65,7 @@ pub struct TaskItem {
 impl TaskItem {
     fn of_task(task: &Twig, prefix: &str) -> TaskItem {
         let mut passes = BTreeMap::new();
-        task.passes.iter().for_each(|pass| *passes.entry(status_of(pass)).or_default() += 1);
+        count_passes(task, &mut passes);
         TaskItem {
             address: format!("{prefix}{}", task.id),
             status: task.status,
@@ -98,8 +98,13 @@ fn rank(status: &str) -> usize {
     STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len())
 }
 
+/// Adds the passes of a task's body to their numbers by states.
+pub(super) fn count_passes(task: &Twig, counts: &mut BTreeMap<&'static str, u64>) {
+    task.passes.iter().for_each(|pass| *counts.entry(status_of(pass)).or_default() += 1);
+}
+
 /// Returns the most urgent status of the tasks in a pass.
-pub(super) fn status_of(pass: &Pass) -> &'static str {
+fn status_of(pass: &Pass) -> &'static str {
     pass.tasks.iter().map(|task| task.status).min_by_key(|status| rank(status)).unwrap_or("succeeded")
 }
 
@@ -117,7 +122,7 @@ impl Tree {
         match under {
             "" => add_tasks(&tasks, "", filter.deep, &mut found),
             pass if pass.ends_with(']') => {
-                add_tasks(&pass_at(&tasks, pass)?.tasks, &format!("{pass}."), filter.deep, &mut found);
+                add_tasks(tasks_at(&tasks, pass)?, &format!("{pass}."), filter.deep, &mut found);
             }
             owner => {
                 let (_, task) = task_at(&tasks, owner)?;
@@ -158,23 +163,14 @@ fn add_passes(passes: &[Pass], owner: &str, found: &mut Vec<TaskItem>) {
 /// Returns the task at an address, and the address of the pass around it.
 fn task_at<'a, 'b>(tasks: &'a [Twig], address: &'b str) -> Option<(&'b str, &'a Twig)> {
     let (scope, id) = address.rsplit_once('.').unwrap_or(("", address));
-    let siblings = if scope.is_empty() { tasks } else { &pass_at(tasks, scope)?.tasks };
-    Some((scope, siblings.iter().find(|task| task.id == id)?))
+    Some((scope, tasks_at(tasks, scope)?.iter().find(|task| task.id == id)?))
 }
 
-/// Returns the pass at an address such as `each[3].inner[0]`.
-fn pass_at<'a>(mut tasks: &'a [Twig], address: &str) -> Option<&'a Pass> {
+/// Returns the tasks of the pass at an address such as `each[3].inner[0]`; of the flow, if it is empty. An address that is
+/// written in another way is none.
+fn tasks_at<'a>(tasks: &'a [Twig], address: &str) -> Option<&'a [Twig]> {
     let written: Vec<_> = passes(address).map(|(owner, index)| format!("{owner}[{index}]")).collect();
-    if written.join(".") != address {
-        return None;
-    }
-    let mut found = None;
-    for (owner, index) in passes(address) {
-        let passes = &tasks.iter().find(|task| task.id == owner)?.passes;
-        let pass = &passes[passes.binary_search_by_key(&index, |pass| pass.index).ok()?];
-        (tasks, found) = (&pass.tasks, Some(pass));
-    }
-    found
+    if written.join(".") == address { tasks_in(tasks, address) } else { None }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::{Tree, Twig, page::status_of};
+use super::{Tree, Twig, page::count_passes};
 
 /// The states of the tasks of a node. A node in a body has a task in each pass.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -22,9 +22,9 @@ pub struct NodeStates {
 
 impl NodeStates {
     /// Returns the states of the tasks of each node, by the id of the node that owns the body around it, and its own id.
-    pub fn of(tree: &Tree) -> HashMap<(Option<String>, String), NodeStates> {
+    pub fn of(tree: Tree) -> HashMap<(Option<String>, String), NodeStates> {
         let mut states = HashMap::new();
-        add(&tree.tasks, "", None, &mut states);
+        add(&tree.tasks(), "", None, &mut states);
         states
     }
 }
@@ -40,7 +40,7 @@ fn add(tasks: &[Twig], prefix: &str, owner: Option<&str>, states: &mut HashMap<(
         }
         if !task.passes.is_empty() {
             let of_node = states.entry((owner.map(str::to_owned), task.id.clone())).or_default();
-            task.passes.iter().for_each(|pass| *of_node.passes.entry(status_of(pass)).or_default() += 1);
+            count_passes(task, &mut of_node.passes);
         }
         // The entry of a cycle of edges owns no body: the nodes of the cycle stand beside it.
         let inside = if task.is_task { Some(task.id.as_str()) } else { owner };
@@ -70,20 +70,23 @@ mod tests {
             ("task:complete", "coder[0]", "coder"),
             ("task:complete", "coder[0]", "reviewer"),
             ("task:start", "coder[1]", "coder"),
+            ("task:complete", "each[0].inner[0]", "inner"),
         ] {
             let data = Json::object([("taskId", Json::from(node)), ("scope", Json::from(scope))]);
             tree.add(&Event { seq: 1, ts: 0, tenant: "local".into(), run_id: "r".into(), kind, data });
         }
-        let states = NodeStates::of(&tree);
+        let states = NodeStates::of(tree);
         let of = |owner: Option<&str>, id: &str| states[&(owner.map(str::to_owned), id.to_owned())].clone();
         assert_eq!(of(None, "first").task.unwrap(), "first");
         let inside = of(Some("each"), "get");
         assert_eq!((inside.states, inside.task), (BTreeMap::from([("failed", 1), ("succeeded", 1)]), None));
+        // A cycle in a pass has ended with its last pass.
         assert_eq!(of(None, "each").passes, BTreeMap::from([("failed", 1), ("succeeded", 1)]));
+        assert_eq!(of(Some("each"), "inner").passes, BTreeMap::from([("succeeded", 1)]));
         assert_eq!(of(None, "coder").passes, BTreeMap::from([("running", 1), ("succeeded", 1)]));
         // The nodes of a cycle of edges stand beside its entry.
         assert_eq!(of(None, "coder").states, BTreeMap::from([("running", 1), ("succeeded", 1)]));
         assert_eq!(of(None, "reviewer").task.unwrap(), "coder[0].reviewer");
-        assert_eq!(states.len(), 5);
+        assert_eq!(states.len(), 6);
     }
 }
