@@ -51,8 +51,6 @@ pub enum InputDigest {
 
 /// Maximum number of bytes of a call's reply, as JSON text, that is shown whole.
 const MAX_REPLY_BYTES: u64 = 4 << 10;
-/// The number of characters that are shown of a larger reply.
-const CUT_CHARS: usize = 1_000;
 
 /// The reply of a call, as far as it is shown.
 #[derive(Clone, Debug, Serialize)]
@@ -79,13 +77,23 @@ pub struct CutText {
     pub start: String,
 }
 
+impl CutText {
+    /// The number of characters of `start`.
+    pub const CHARS: usize = 1_000;
+
+    /// Returns the beginning of a value.
+    pub fn of(value: &Json) -> CutText {
+        let text = value.to_text();
+        CutText { bytes: text.len(), start: text.chars().take(CutText::CHARS).collect() }
+    }
+}
+
 impl Reply {
     fn of(reply: &Json) -> Reply {
         if reply.measure(MAX_REPLY_BYTES).is_ok_and(|bytes| bytes <= MAX_REPLY_BYTES) {
             return Reply::Whole { reply: reply.clone() };
         }
-        let text = reply.to_text();
-        Reply::Cut { reply_cut: CutText { bytes: text.len(), start: text.chars().take(CUT_CHARS).collect() } }
+        Reply::Cut { reply_cut: CutText::of(reply) }
     }
 
     fn bytes(&self) -> u64 {

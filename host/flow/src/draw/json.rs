@@ -64,7 +64,7 @@ struct DrawnNode<'a, T> {
     /// True if the node ends a race: it begins with the first edge that fires, and the others are cancelled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     race: bool,
-    /// What a caller adds to the node.
+    /// The members that a caller adds to the node.
     #[serde(flatten)]
     more: Option<T>,
 }

@@ -207,8 +207,8 @@ pub(crate) async fn runs(
     Ok(Json(TenantRunPage { runs, next }))
 }
 
-/// Returns the tenants, whose audit logs name the caller's token for what it does.
-fn tenants_as(request: &Request) -> Tenants {
+/// Returns the tenants. Their audit logs name the caller's token as the actor.
+pub(crate) fn tenants_as(request: &Request) -> Tenants {
     let tenants = Tenants::of(&request.app.host);
     match &request.caller.token {
         Some(token) => tenants.acting_as(token),

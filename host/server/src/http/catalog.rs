@@ -55,8 +55,8 @@ const MAX_NODES_OF_FLOW: usize = 20;
 /// The flows that use a node type.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct UsingFlows {
-    /// `{ flow, version, nodes: [{ id, grants }] }`, by name: the newest versions that use the type. `grants` is what the flow
-    /// lets the node reach. Of more than 20 nodes in a flow, `nodesLeftOut` counts the others.
+    /// `{ flow, version, nodes: [{ id, grants }] }`, by name: the newest versions that use the type. `grants` has the rights
+    /// of the node. Of more than 20 nodes in a flow, `nodesLeftOut` counts the others.
     #[schema(value_type = Vec<Object>)]
     flows: Vec<Value>,
     /// `{ flow, message }`: the flows that cannot be read, with the reason.
@@ -67,7 +67,7 @@ pub(crate) struct UsingFlows {
     next: Option<String>,
 }
 
-/// List the flows that use a node type, with what they grant it
+/// List the flows that use a node type, with their grants
 #[utoipa::path(get, path = "/v1/nodes/{type}/flows", tag = "flows", operation_id = "list_flows_of_type",
     params(("type" = String, Path,), After),
     responses((status = 200, body = UsingFlows), (status = "default", body = ErrorBody)))]

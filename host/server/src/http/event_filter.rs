@@ -6,6 +6,7 @@ use flowcell_contract::Json;
 use flowcell_platform::host::events::EventReader;
 use flowcell_runtime::{
     Event,
+    inputs::CutText,
     paging::{Filling, PageLimits},
 };
 use serde_json::json;
@@ -21,8 +22,6 @@ pub(crate) const MAX_SCANNED_EVENTS: u64 = 100_000;
 const MAX_KINDS: usize = 32;
 /// The maximum number of bytes of a value that a preview shows whole.
 const MAX_PREVIEW_BYTES: u64 = 1 << 20;
-/// The number of characters that are shown of a larger value.
-const CUT_CHARS: usize = 1_000;
 
 /// The events that a page contains.
 #[derive(Debug, Default)]
@@ -186,9 +185,7 @@ fn cut_values(data: &Json, most: u64) -> Option<Json> {
     let (mut kept, mut cut) = (Vec::new(), serde_json::Map::new());
     for (name, value) in members {
         if is_large(value) && !is_name(name) {
-            let text = value.to_text();
-            let start: String = text.chars().take(CUT_CHARS).collect();
-            cut.insert(name.to_string(), json!({ "bytes": text.len(), "start": start }));
+            cut.insert(name.to_string(), json!(CutText::of(value)));
         } else {
             kept.push((name.clone(), value.clone()));
         }
@@ -270,7 +267,7 @@ mod tests {
         let cut = cut_values(&data, 100).unwrap().to_serde();
         assert_eq!((&cut["nodeId"], &cut["durationMs"], cut.get("result")), (&json!(long), &json!(7), None));
         assert_eq!(cut["cut"]["result"]["bytes"], json!({ "text": long }).to_string().len());
-        assert_eq!(cut["cut"]["result"]["start"].as_str().unwrap().chars().count(), CUT_CHARS);
+        assert_eq!(cut["cut"]["result"]["start"].as_str().unwrap().chars().count(), CutText::CHARS);
         assert_eq!(cut_values(&data, 10_000), None);
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Planned {
 
 /// Move a run that has not ended to another version of its flow, and resume it
 ///
-/// The answer has the nodes by what becomes of them: `kept`, `moved`, `waiting`, `starts` and `gone`; nodes with
+/// The answer has the nodes in lists: `kept`, `moved`, `waiting`, `starts` and `gone`; nodes with
 /// another name are in `renamed`, too. With `check` it also has the reasons that keep the run from moving, in
 /// `refused`. Without `check` such a run is refused with 409 `migration_refused`, and `details` has the plan.
 #[utoipa::path(post, path = "/v1/runs/{id}/migrate", tag = "runs", params(("id" = String, Path,)), request_body = Migrate,

@@ -1,7 +1,5 @@
 //! The routes of a tenant's tokens, for its administrators.
 
-use std::sync::Arc;
-
 use axum::{
     Json,
     http::{StatusCode, header},
@@ -12,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    admin::tenants_as,
     api_error::{ApiError, ErrorBody},
     app::Request,
     intake::{Body, PathParam, QueryParams},
@@ -88,11 +87,6 @@ pub(crate) struct CreatedToken {
     token: String,
     /// The time when it expires, in milliseconds since 1970.
     expires: Option<u64>,
-}
-
-/// Returns the tenants, whose audit logs name the caller's token for what it does.
-fn tenants_as(request: &Request) -> Tenants {
-    Tenants::of(&request.app.host).acting_as(&Arc::from(request.actor()))
 }
 
 /// List the tokens of the tenant, without their secrets

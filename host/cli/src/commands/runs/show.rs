@@ -232,7 +232,7 @@ fn lineage(host: &Host, reader: &dyn Runs, run: &RunId) -> Result<Lineage, CliEr
     Ok(Lineage { called_by, retried_by: repeats.into_iter().map(|row| row.run_id).collect(), node_names })
 }
 
-/// Returns what the store knows of a run besides its events: the version of its flow with the names of nodes in it, its
+/// Returns the facts about a run in the store besides its events: the version of its flow with the names of nodes in it, its
 /// trigger, its labels, the run that has called it, the runs that it repeats or that repeat it, and the first item that
 /// it waits for.
 fn facts(host: &Host, row: &RunRow, reader: &dyn Runs) -> Result<Vec<String>, CliError> {

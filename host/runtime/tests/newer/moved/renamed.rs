@@ -1,4 +1,4 @@
-//! Runs that move to a version in which nodes have other names. A renamed node is the same node: it keeps its id, its
+//! Runs that move to a version in which nodes have other names. A renamed node stays the same: it keeps its id, its
 //! output and its key root, and expressions of the new version read it by its new name.
 
 mod random;
