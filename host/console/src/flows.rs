@@ -99,7 +99,7 @@ pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page,
     let flow = visit.get(&path).await.map_err(fails)?;
     let versions = visit.get(&format!("{api}/versions")).await.map_err(fails)?;
     let asked = named(&name, version);
-    let mut view = View::of(&visit, &["version"]);
+    let mut view = View::of(&visit, vec![("version", visit.query("version").unwrap_or_default())]);
     let drawing = view.read(&visit, Pictured::Flow(&asked)).await;
     let about = visit.post("/v1/inspect", &asked).await.map(|answer| answer.body).unwrap_or_default();
     // A token may lack the scope for runs; the page then has none.

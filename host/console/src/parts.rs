@@ -69,7 +69,7 @@ pub(crate) fn glyph(state: &str) -> Markup {
 }
 
 /// The states of tasks, the most urgent first.
-const URGENCY: [&str; 9] =
+pub(crate) const URGENCY: [&str; 9] =
     ["blocked", "failed", "waiting", "retrying", "running", "ready", "cancelled", "succeeded", "skipped"];
 
 fn rank(state: &str) -> usize {

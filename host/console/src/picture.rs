@@ -37,10 +37,9 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Reads the view from the address of a page. `others` names members of the query to keep in links.
-    pub(crate) fn of(visit: &Visit, others: &[&'static str]) -> View {
+    /// Reads the view from the address of a page. `others` are members of its query that links keep.
+    pub(crate) fn of(visit: &Visit, others: Vec<(&'static str, String)>) -> View {
         let part = visit.query("part").and_then(|part| part.parse().ok()).unwrap_or(0);
-        let others = others.iter().filter_map(|name| Some((*name, visit.query(name)?))).collect();
         View { fold: visit.query("fold"), open: visit.query("open").unwrap_or_default(), part, is_large: false, others }
     }
 

@@ -247,7 +247,7 @@ pub(crate) async fn resolve(
 pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read(&visit, id).await?;
     let moment = Moment::read(&visit, &run).await;
-    let mut view = View::of(&visit, moment.members());
+    let mut view = View::of(&visit, vec![("before", moment.before())]);
     let drawing = view.read(&visit, Pictured::Run(&api_path(&run.id, ""))).await;
     let link = |task: &str| tasks::task_path(&run.id, task);
     let passes = |node: &str| format!("{}/list{}", run_path(&run.id), query(&[("under", node), ("order", "urgent")]));

@@ -113,7 +113,7 @@ pub(crate) async fn create(visit: Visit, form: Form) -> Result<Response, Failure
         body["name"] = name.into();
     }
     if let Some(lasts) = field("lasts") {
-        // The API refuses what is no number.
+        // The API refuses a text.
         body["expiresInMs"] = serde_json::from_str(lasts).unwrap_or_else(|_| lasts.into());
     }
     let made = visit.post("/v1/tokens", &body).await.map_err(|refusal| Failure::of(&visit, refusal))?;

@@ -132,7 +132,22 @@ pub(crate) async fn events(visit: Visit, Path(id): Path<String>) -> Result<Page,
     Ok(run.page(&visit, "/events", body))
 }
 
-/// Shows the log lines of a run.
+/// Shows log lines as a list.
+pub(super) fn log_lines(run: &str, lines: &[Value]) -> Markup {
+    html! {
+        ol .log {
+            @for event in lines {
+                @let (shown, whole) = cut(text(event, "message"), MAX_LINE_BYTES);
+                li class={ "level-" (text(event, "level")) } {
+                    (moment(&event["ts"])) " " span .level { (text(event, "level")) } " " (place_of(run, event)) " "
+                    span .message { (shown) @if let Some(whole) = whole { "… " span .faint { (size(whole as u64)) } } }
+                }
+            }
+        }
+    }
+}
+
+/// Shows the log lines of a run by page.
 pub(crate) async fn logs(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
     let run = Shown::read(&visit, id).await?;
     let from: u64 = visit.query("from").and_then(|from| from.parse().ok()).unwrap_or(0);
@@ -142,15 +157,7 @@ pub(crate) async fn logs(visit: Visit, Path(id): Path<String>) -> Result<Page, F
     let has_more = run.view["events"].as_u64().is_some_and(|total| next < total);
     let body = html! {
         @if lines.is_empty() { p .faint { "The tasks have written no log lines in the events from " (from) " to " (next) "." } }
-        ol .log {
-            @for event in lines {
-                @let (shown, whole) = cut(text(event, "message"), MAX_LINE_BYTES);
-                li class={ "level-" (text(event, "level")) } {
-                    (moment(&event["ts"])) " " span .level { (text(event, "level")) } " " (place_of(&run.id, event)) " "
-                    span .message { (shown) @if let Some(whole) = whole { "… " span .faint { (size(whole as u64)) } } }
-                }
-            }
-        }
+        (log_lines(&run.id, lines))
         nav .pages aria-label="Pages of the list" {
             @if has_more { a rel="next" href={ (run_path(&run.id)) "/logs?from=" (next) } { "Later" } }
         }

@@ -44,9 +44,9 @@ impl Moment {
         Moment { before, last, events, others }
     }
 
-    /// Returns the members of the query about the moment. A moment that is no number counts as none.
-    pub(super) fn members(&self) -> &'static [&'static str] {
-        if self.before.is_some() { &["before"] } else { &[] }
+    /// Returns the number of the event as a member of a query. It is empty for a page that shows the run as it is.
+    pub(super) fn before(&self) -> String {
+        self.before.map(|before| before.to_string()).unwrap_or_default()
     }
 
     /// Returns a page that does not follow the run, if it shows an earlier moment.

@@ -4,12 +4,12 @@ use axum::extract::Path;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Shown, api_path, error, moment::Moment};
+use super::{Shown, api_path, error, events::log_lines, moment::Moment};
 use crate::{
     frame::{Failure, Page},
     parts::{
-        bar, command, count, cut, duration, json as show_json, list, list_table, positionals, quoted, size, state,
-        tally, text, time,
+        URGENCY, bar, command, count, cut, duration, json as show_json, list, list_table, positionals, quoted, size,
+        state, tally, text, time,
     },
     runs::{has_ended, on_run, query, run_path},
     visit::{Visit, escaped},
@@ -22,11 +22,7 @@ const MAX_ERROR_BYTES: usize = 160;
 /// Maximum number of calls of an attempt that the page shows.
 const MAX_CALLS: usize = 50;
 /// Maximum number of log lines of a task on its page.
-const MAX_LINES: usize = 20;
-/// The states by which the list can be filtered.
-const STATES: [&str; 9] =
-    ["blocked", "failed", "waiting", "retrying", "running", "ready", "cancelled", "succeeded", "skipped"];
-
+const MAX_LINES: u64 = 20;
 /// Returns the path of a task's page.
 pub(super) fn task_path(run: &str, task: &str) -> String {
     format!("{}/tasks/{}", run_path(run), escaped(task))
@@ -38,7 +34,7 @@ pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, 
     let moment = Moment::read(&visit, &run).await;
     let [under, only, order, from] =
         ["under", "status", "order", "from"].map(|name| visit.query(name).unwrap_or_default());
-    let before = moment.members().first().and_then(|name| visit.query(name)).unwrap_or_default();
+    let before = moment.before();
     // A filter by state looks at the tasks in bodies, too.
     let deep = if only.is_empty() { "" } else { "true" };
     let limit = PAGE_TASKS.to_string();
@@ -63,7 +59,7 @@ pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, 
             @if !before.is_empty() { input type="hidden" name="before" value=(before); }
             label { "State" select name="status" {
                 option value="" { "all" }
-                @for each in STATES { option value=(each) selected[each == only] { (each) } }
+                @for each in URGENCY { option value=(each) selected[each == only] { (each) } }
             } }
             label { "Order" select name="order" {
                 option value="" { "as they began" }
@@ -133,7 +129,12 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
     };
     let lines = format!(
         "/events{}",
-        query(&[("type", "log"), ("task", &task), ("before", "9007199254740991"), ("limit", "20")])
+        query(&[
+            ("type", "log"),
+            ("task", &task),
+            ("before", &u64::MAX.to_string()),
+            ("limit", &MAX_LINES.to_string())
+        ])
     );
     let lines = visit.get(&api_path(&run.id, &lines)).await.unwrap_or_default();
     let here = task_path(&run.id, &task);
@@ -177,15 +178,7 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
         @if !list(&lines, "events").is_empty() {
             section {
                 h3 { "Log lines, the latest" }
-                ol .log {
-                    @for line in list(&lines, "events").iter().rev().take(MAX_LINES).rev() {
-                        @let (shown, whole) = cut(text(line, "message"), 400);
-                        li class={ "level-" (text(line, "level")) } {
-                            (crate::parts::moment(&line["ts"])) " " span .level { (text(line, "level")) } " "
-                            span .message { (shown) @if let Some(whole) = whole { "… " span .faint { (size(whole as u64)) } } }
-                        }
-                    }
-                }
+                (log_lines(&run.id, list(&lines, "events")))
             }
         }
         @if !list(&detail, "attempts").is_empty() { (command(&format!("runs show {}", positionals(&[&run.id, &task])))) }
