@@ -113,8 +113,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
     let result = runtime.block_on(work);
-    // Do not wait for attempts that the run no longer needs.
-    runtime.shutdown_background();
+    flowcell::end_runtime(runtime);
     Ok(result)
 }
 

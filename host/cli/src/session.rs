@@ -206,8 +206,7 @@ impl Session {
                 (Some(asker), None) => Ok(asker.drive_run(runner, flow).await),
             }
         })?;
-        // Do not wait for attempts that the run no longer needs.
-        runtime.shutdown_background();
+        flowcell::end_runtime(runtime);
         Ok((result, interrupts.first()))
     }
 

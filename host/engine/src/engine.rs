@@ -16,6 +16,7 @@ use crate::{
     cache::Cache,
     code::{CompileContext, LoadedPack},
     compiler::MAX_COMPILERS,
+    end_runtime,
     fair_scheduler::FairScheduler,
     fair_semaphore::FairSemaphore,
     link::Linkers,
@@ -60,7 +61,7 @@ impl Drop for OwnRuntime {
     fn drop(&mut self) {
         // One of the runtime's own threads may drop the last handle. It must not wait for itself.
         if let Some(runtime) = mem::take(&mut self.runtime) {
-            runtime.shutdown_background();
+            end_runtime(runtime);
         }
     }
 }

@@ -11,6 +11,7 @@ mod cache;
 mod code;
 mod compiler;
 mod config;
+mod end_runtime;
 mod engine;
 mod failure;
 mod fair_scheduler;
@@ -31,6 +32,7 @@ pub const RUNTIME: &str = "wasmtime 48";
 
 pub use compiler::{Compiler, compile};
 pub use config::Config;
+pub use end_runtime::end_runtime;
 pub use engine::Engine;
 pub use fair_semaphore::{FairSemaphore, Permit};
 pub use limits::Limits;

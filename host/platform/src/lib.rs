@@ -76,7 +76,7 @@ pub use drive::jobs;
 pub use drive::{channels, reload, sessions, supervisor, triggers};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
-pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, inspect, is_reserved};
+pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, end_runtime, inspect, is_reserved};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{
     Diagnostic, Location, Severity, Source, draw, duration, explain, from_defaults, graph, labels, outline, rewrite,

@@ -48,8 +48,7 @@ pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, CliErr
         };
         Ok::<_, CliError>(mcp::serve(host, args.flows.clone(), begun, stop).await)
     })?;
-    // Do not wait for a pending read of standard input, or for attempts that the runs no longer need.
-    runtime.shutdown_background();
+    flowcell::end_runtime(runtime);
     match served {
         Ok(()) => Ok(Exit::Good),
         Err(PipeError::Client(why)) => {

@@ -123,8 +123,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         terminal.say(&format!("listening on http://{}", server.address()));
         serve_until_stopped(server, &mut signals, args.drain_delay, terminal).await
     });
-    // Do not wait for attempts that the runs no longer need.
-    runtime.shutdown_background();
+    flowcell::end_runtime(runtime);
     exit
 }
 

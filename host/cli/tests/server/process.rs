@@ -48,9 +48,13 @@ pub(crate) fn memory(process: u32, what: &str) -> Option<u64> {
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
+/// Asks the process to stop. Returns its exit code.
+#[track_caller]
 pub(crate) fn stop(mut child: Child) -> Option<i32> {
     send_term(&child);
-    child.wait().unwrap().code()
+    let status = child.wait().unwrap();
+    assert!(status.code().is_some(), "it did not end by itself: {status}");
+    status.code()
 }
 
 fn send_term(child: &Child) {

@@ -294,7 +294,7 @@ impl HandedOverRuns {
         runner.start_session();
         let drive = move || {
             let ended = runtime.block_on(runner.run());
-            runtime.shutdown_background();
+            flowcell_engine::end_runtime(runtime);
             !matches!(ended.status, RunStatus::Parked | RunStatus::NeedsAttention)
         };
         let thread = thread::Builder::new().name("guest".into()).spawn(drive);
