@@ -1,15 +1,13 @@
 //! Tests agents in the real program: people allow tools and write to agents while the process is killed at any point.
 //! Each call with a recorded answer is made once, and each message is delivered once.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
-
-mod kit;
 
 use std::path::Path;
 
-use kit::{flowcell, output_of, root, stderr};
 use serde_json::{Value, json};
+
+use crate::kit::{self, flowcell, output_of, root, stderr};
 
 fn flow(name: &str) -> String {
     root().join("flows/agents").join(name).display().to_string()

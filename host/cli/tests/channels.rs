@@ -1,16 +1,9 @@
 //! Tests channels of the real program: the events that webhooks, programs and files receive, and the commands that
 //! programs send. Errors of a channel never fail the run.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
-mod kit;
-#[path = "channels/receiver.rs"]
 mod receiver;
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "outside/server.rs"]
-mod server;
-#[path = "channels/voice.rs"]
 mod voice;
 
 use std::{fs, path::Path};
@@ -18,8 +11,8 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 
 use crate::{
+    channels::receiver::Receiver,
     kit::{flowcell, root, stderr},
-    receiver::Receiver,
 };
 
 fn flow(name: &str) -> String {

@@ -1,10 +1,7 @@
 //! Tests conversations with runs, with lines from a pipe: in the process that drives the run, and in another one
 //! through its control socket.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
-
-mod kit;
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -12,7 +9,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-use kit::{root, stderr, stdout};
+use crate::kit::{self, root, stderr, stdout};
 
 fn flow(name: &str) -> String {
     root().join("flows").join(name).display().to_string()

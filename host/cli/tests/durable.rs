@@ -1,9 +1,6 @@
 //! Kills the real program at any time: no reported event is lost, and the same command completes the run.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
-
-mod kit;
 
 use std::{
     fs,
@@ -13,8 +10,9 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use kit::{flowcell, numbered, output_of, scale, stderr, stdout};
 use serde_json::Value;
+
+use crate::kit::{self, flowcell, numbered, output_of, scale, stderr, stdout};
 
 /// Interval in events between two kill points. `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 2;

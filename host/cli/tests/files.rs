@@ -1,7 +1,4 @@
 //! Tests `flowcell files`, and files as inputs of runs.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-mod kit;
 
 use std::{
     fs,
@@ -10,8 +7,9 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use kit::{output_of, stderr, stdout};
 use serde_json::{Value, json};
+
+use crate::kit::{self, output_of, stderr, stdout};
 
 const FLOW: &str = r#"{ "flow": { "name": "hand", "outputs": { "photo": "{{ flow.input.photo }}", "text": "{{ flow.input.text }}" } },
     "nodes": [{ "id": "a", "type": "control.noop" }] }"#;

@@ -1,15 +1,13 @@
 //! Tests flows that are run by their names, and the log of their steps, even after a crash.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-mod kit;
-
 use std::{collections::BTreeSet, fs, path::Path};
 
 use flowcell::{
     FlowError, FlowService, Host, Json, LibraryError, RunOptions, RunResult, RunStatus, StartError, StepLine,
 };
 use serde_json::{Value, json};
+
+use crate::kit;
 
 const RANGE: &str = r#"{ "start_date": "2025-10-01", "end_date": "2025-10-31" }"#;
 

@@ -1,13 +1,8 @@
 //! Runs every flow in `flows/graph/` with its arguments, and compares the result with the file next to it. In `*.args`,
 //! `{folder}` stands for the folder of the flows.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-#[path = "flows/cycles.rs"]
 mod cycles;
-#[path = "flows/fragments.rs"]
 mod fragments;
-#[path = "flows/places.rs"]
 mod places;
 
 use std::{

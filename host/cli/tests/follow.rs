@@ -1,9 +1,6 @@
 //! Tests runs that one process hands to the store's owner and follows.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
-
-mod kit;
 
 use std::{
     fs,
@@ -12,8 +9,9 @@ use std::{
     process::{Child, ChildStderr, Output, Stdio},
 };
 
-use kit::{flowcell, output_of, stderr};
 use serde_json::{Value, json};
+
+use crate::kit::{self, flowcell, output_of, stderr};
 
 const ASKS: &str = "
 flow: { name: asks, outputs: { said: '{{ ask.response.choice }}' } }

@@ -1,15 +1,11 @@
 //! Imports files with the real program, and runs the cases that promise what the source's engine gives.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-mod kit;
-
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use kit::{flowcell, output_of, root, stderr, stdout};
+use crate::kit::{flowcell, output_of, root, stderr, stdout};
 
 /// Returns the sources with cases, which are written after the specification of their format, in files
 /// with this ending.

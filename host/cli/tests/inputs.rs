@@ -1,14 +1,12 @@
 //! Tests the inputs of tasks that the program shows: of every node type, at every place of a node, and without secrets.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
-
-mod kit;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use kit::{flowcell, output_of, stderr, stdout};
 use serde_json::{Value, json};
+
+use crate::kit::{self, flowcell, output_of, stderr, stdout};
 
 /// Returns one node of each type: its type, its fields, and the expected input of its component. `null` means that a
 /// field reaches the component unevaluated, so that only the digest is checked.

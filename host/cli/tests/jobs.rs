@@ -1,14 +1,6 @@
 //! Tests jobs with the real program: `runs bulk` and `jobs`, killed processes, and shared stores.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(target_os = "linux")]
-
-#[allow(dead_code, reason = "other tests build packs")]
-mod guests;
-mod kit;
-#[allow(dead_code, reason = "the runtime's tests ask servers for more")]
-#[path = "../../runtime/tests/stores/servers.rs"]
-mod servers;
 
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
@@ -20,8 +12,13 @@ use flowcell::{
     versions,
 };
 use flowcell_runtime::sql::Dialect;
-use kit::{flowcell, output_of, stderr, stdout};
 use serde_json::{Value, json};
+
+use crate::{
+    guests,
+    kit::{self, flowcell, output_of, stderr, stdout},
+    servers,
+};
 
 const ASKS: &str = "flow: { name: asks }
 nodes: [{ id: ok, type: control.gate, input: { prompt: Go on? } }]

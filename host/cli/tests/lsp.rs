@@ -1,11 +1,8 @@
 //! Tests `flowcell lsp` as an editor uses it: frames on standard input and output.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
-#[path = "lsp/clients.rs"]
 mod clients;
-mod kit;
 
 use std::{
     fs,
@@ -17,8 +14,9 @@ use std::{
     time::Duration,
 };
 
-use kit::{flowcell, root};
 use serde_json::{Value, json};
+
+use crate::kit::{flowcell, root};
 
 /// The time after which a program is killed, so that no test waits for ever.
 const PATIENCE: Duration = Duration::from_secs(120);

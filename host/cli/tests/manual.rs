@@ -1,6 +1,5 @@
 //! Tests the manual: its commands run as printed, its flows are valid, and `flowcell help` prints its pages.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
 use std::{

@@ -1,28 +1,10 @@
 //! Tests flows that are posted to a shared store, with the real program and real database servers: two servers that
 //! have only the store in common, each with a folder of its own.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
-#[path = "../../server/tests/http/client.rs"]
-#[allow(dead_code, reason = "not every test does everything")]
-mod client;
-#[allow(dead_code, reason = "not every test builds a bad machine")]
-mod guests;
-mod kit;
-#[path = "distribution/pack.rs"]
-#[allow(dead_code, reason = "not every test does everything")]
-mod pack;
-#[path = "posted/packs.rs"]
 mod packs;
-#[allow(dead_code, reason = "the runtime's tests cut more")]
-#[path = "../../runtime/tests/shared/proxy.rs"]
-mod proxy;
-#[path = "posted/pushed.rs"]
 mod pushed;
-#[allow(dead_code, reason = "the runtime's tests ask servers for more")]
-#[path = "../../runtime/tests/stores/servers.rs"]
-mod servers;
 
 use std::{
     collections::BTreeSet,
@@ -35,12 +17,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use client::{Answer, ask};
 use flowcell_runtime::sql::Dialect;
-use kit::{flowcell, output_of, stderr, stdout};
-use proxy::{Behaviour, Proxy};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::{
+    client::{Answer, ask},
+    kit::{flowcell, output_of, stderr, stdout},
+    proxy::{Behaviour, Proxy},
+    servers,
+};
 
 /// The promised time until all processes have a posted flow.
 const PROMISED: Duration = Duration::from_secs(2);

@@ -1,5 +1,4 @@
 //! Tests behaviour beyond transcripts: signals, closed pipes and very long output.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::{
     io::{BufRead, BufReader, Read},

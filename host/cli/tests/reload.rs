@@ -1,18 +1,7 @@
 //! Tests that packs, flows and triggers are read again without a restart, with the real program: at a command, at SIGHUP,
 //! under load, and with packs and locks that are broken.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
-
-#[path = "../../server/tests/http/client.rs"]
-#[allow(dead_code, reason = "not every test does everything")]
-mod client;
-#[allow(dead_code, reason = "not every test builds a bad machine")]
-mod guests;
-mod kit;
-#[path = "distribution/pack.rs"]
-#[allow(dead_code, reason = "not every test does everything")]
-mod pack;
 
 use std::{
     fs,
@@ -29,11 +18,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use client::{Answer, ask};
-use kit::{flowcell, output_of, stderr, stdout};
-use pack::{Version, acme};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::{
+    client::{Answer, ask},
+    distribution::pack::{self, Version, acme},
+    kit::{self, flowcell, output_of, stderr, stdout},
+};
 
 /// The longest time until a process has done a step, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,9 +1,6 @@
 //! Tests the deletion of runs, by hand and by rules, with the real program and real stores.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
-
-mod kit;
 
 use std::{
     fs,
@@ -16,9 +13,10 @@ use flowcell::{
     Filter, Host, RunOptions, Source, contract::Tenant, policy::Policy, retention::RetentionRule, tenants::Tenants,
     tenants::retention::Retention,
 };
-use kit::{flowcell, output_of, stderr, stdout};
 use rusqlite::Connection;
 use serde_json::Value;
+
+use crate::kit::{self, flowcell, output_of, stderr, stdout};
 
 const ASKS: &str = "flow: { name: asks }
 nodes:

@@ -1,11 +1,8 @@
 //! Tests the secrets of tenants in the store, with the library and the real program. Ids such as T9 are cases in
 //! `tests/README.md`.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
-mod kit;
-#[path = "secrets/locked.rs"]
 mod locked;
 
 use std::{
@@ -22,9 +19,10 @@ use flowcell::{
     tenants::{Tenants, audit::Outcome},
     vault::{KEY_FILE, KeySource, MAX_SECRETS, MAX_VALUE, MIN_VALUE, VaultError},
 };
-use kit::{flowcell, output_of, stderr, stdout};
 use rusqlite::{Connection, params};
 use serde_json::Value;
+
+use crate::kit::{self, flowcell, output_of, stderr, stdout};
 
 const VALUE: &str = "hunter2-hunter2";
 

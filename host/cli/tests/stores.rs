@@ -1,29 +1,14 @@
 //! Tests the real program on shared database servers, and operations on whole stores. The servers are started from
 //! installed programs. Without them the tests print their names and are skipped.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
-#[path = "stores/backups.rs"]
 mod backups;
-mod called;
-#[path = "stores/damaged.rs"]
 mod damaged;
-mod kit;
-#[path = "stores/outages.rs"]
 mod outages;
-#[path = "stores/paused.rs"]
 mod paused;
-#[allow(dead_code, reason = "the runtime's tests cut more")]
-#[path = "../../runtime/tests/shared/proxy.rs"]
-mod proxy;
-#[path = "stores/removed.rs"]
 mod removed;
-#[path = "stores/replicas.rs"]
 mod replicas;
-#[allow(dead_code, reason = "the runtime's tests ask servers for more")]
-#[path = "../../runtime/tests/stores/servers.rs"]
-mod servers;
 
 use std::{
     fs,
@@ -33,10 +18,14 @@ use std::{
 };
 
 use flowcell_runtime::sql::Dialect;
-use kit::{events, flowcell, output_of, stderr, stdout};
-use proxy::{Behaviour, Proxy};
 use serde_json::Value;
-use servers::Server;
+
+use crate::{
+    called,
+    kit::{events, flowcell, output_of, stderr, stdout},
+    proxy::{Behaviour, Proxy},
+    servers::{self, Server},
+};
 
 const ASKS: &str = "
 flow: { name: asks, outputs: { said: '{{ ask.response.choice }}', count: '{{ set.version }}' } }

@@ -1,12 +1,5 @@
 //! Tests untrusted packs: their effects on the program that runs them, and on other tasks.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-#[path = "../../engine/tests/engine/guests.rs"]
-#[allow(dead_code, reason = "the engine's tests use the rest")]
-mod guests;
-mod kit;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -16,14 +9,14 @@ use flowcell::{Host, Limits, RunOptions, RunResult, RunStatus, Source};
 use serde_json::Value;
 
 use crate::{
-    guests::{HOSTILE, with_manifest},
+    engine_guests::{self, HOSTILE, with_manifest},
     kit::{events, output_of, stderr},
 };
 
 /// Returns a pack that no SDK has built. It is for tests of the steps of the host before the pack runs.
 fn by_hand(name: &str, fields: &str) -> Vec<u8> {
     let manifest = format!("{{ name: {name}, version: 1.0.0, nodes: [{{ type: {name}.x, title: X }}] }}");
-    with_manifest(guests::by_hand(fields, ""), &manifest)
+    with_manifest(engine_guests::by_hand(fields, ""), &manifest)
 }
 
 /// Returns a folder with packs and a flow.

@@ -1,14 +1,8 @@
 //! Tests tenants, tokens and the audit log, with the library and the real program.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
-#[path = "tenants/deletion.rs"]
 mod deletion;
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "guests/mod.rs"]
-mod guests;
-mod kit;
 
 use std::{
     io::{BufRead, BufReader},
@@ -23,9 +17,10 @@ use flowcell::{
     policy::Policy,
     tenants::{TenantError, Tenants, audit::Outcome, callers::Callers},
 };
-use kit::{flowcell, output_of, stderr, stdout};
 use rusqlite::Connection;
 use serde_json::Value;
+
+use crate::kit::{self, flowcell, output_of, stderr, stdout};
 
 fn host() -> Host {
     Host::builder().cache_dir(kit::CACHE).instances(4).build().unwrap()

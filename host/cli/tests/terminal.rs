@@ -1,9 +1,6 @@
 //! Tests questions to a person at a terminal. `script` of util-linux provides a real terminal.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(target_os = "linux")]
-
-mod kit;
 
 use std::{
     fs,
@@ -15,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use kit::{Owner, flowcell, has_program, output_of, stderr, stdout};
+use crate::kit::{Owner, flowcell, has_program, output_of, stderr, stdout};
 
 const ASKS: &str = "
 flow: { name: asks, outputs: { said: '{{ ask.response.choice }}' } }

@@ -1,17 +1,13 @@
 //! Tests packs that were written from the WIT alone, outside the workspace, in Rust, JavaScript and Python. The host
 //! knows no node by name, and trusts no manifest.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-mod guests;
-
 use std::{
     fs,
     path::Path,
     process::{Command, Output},
 };
 
-use guests::{build, guest};
+use crate::guests::{build, guest};
 
 /// Runs the guest's flow with the packs of a directory.
 fn run(name: &str, packs: &Path, args: &[&str]) -> Output {

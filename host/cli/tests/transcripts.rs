@@ -9,7 +9,6 @@
 //! | others | files in the folder of the command |
 //!
 //! Run ids and times are replaced before comparing. `BLESS=1` writes the actual results instead of comparing.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::{
     fs,

@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::Value;
 
 use crate::{
+    authors::language::{Language, copy, done, flowcell, project},
     kit,
-    language::{Language, copy, done, flowcell, project},
 };
 
 #[test]

@@ -13,8 +13,8 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
+    authors::language::{Language, done, flowcell, project},
     kit,
-    language::{Language, done, flowcell, project},
 };
 
 const FLOW: &str = "flow: { name: greeting, input: { name: Ada } }

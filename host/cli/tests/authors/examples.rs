@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 use serde_json::Value;
 
 use crate::{
+    authors::language::{Language, done, flowcell},
     kit,
-    language::{Language, done, flowcell},
 };
 
 /// Tests an example in its folder, and runs its flow with the built pack.

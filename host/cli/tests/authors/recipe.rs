@@ -3,8 +3,8 @@
 use std::{env, fs, path::Path, process::Command};
 
 use crate::{
+    authors::language::{Language, flowcell, project},
     kit,
-    language::{Language, flowcell, project},
 };
 
 /// Returns the commands of a README: those that install tools, and the rest.

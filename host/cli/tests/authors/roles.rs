@@ -11,8 +11,8 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
+    authors::language::{done, flowcell},
     kit,
-    language::{done, flowcell},
 };
 
 /// A model that reads a table with the pack's tool.

@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::{
+    authors::language::{Language, done, flowcell, project},
     kit,
-    language::{Language, done, flowcell, project},
 };
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::server::{self, Server};
+use crate::outside::server::{self, Server};
 
 /// A recorded request.
 #[derive(Clone)]

@@ -9,7 +9,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{flow, flowcell, kit::has_program, root, stderr};
+use crate::{
+    channels::flow,
+    kit::{flowcell, has_program, root, stderr},
+};
 
 /// Returns whether the programs of the voice are installed. If not, prints that the test is skipped.
 fn can_speak() -> bool {

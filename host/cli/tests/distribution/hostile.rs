@@ -3,9 +3,11 @@
 use std::fs;
 
 use crate::{
+    distribution::{
+        pack::{Version, acme, digest},
+        project::Project,
+    },
     guests,
-    pack::{Version, acme, digest},
-    project::Project,
 };
 
 /// N21: installing a pack with an unknown import is refused. So is a lock, written by hand, that names such a pack.

@@ -9,9 +9,11 @@ use flowcell::{
 use serde_json::json;
 
 use crate::{
-    pack::{Version, acme},
-    project::Project,
-    server::{Server, answer},
+    distribution::{
+        pack::{Version, acme},
+        project::Project,
+    },
+    outside::server::{Server, answer},
 };
 
 #[test]

@@ -9,8 +9,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    distribution::pack::{self, Version},
     kit,
-    pack::{self, Version},
 };
 
 /// A temporary folder in which a user installs packs.

@@ -4,7 +4,7 @@ use std::{fs, io::Write as _};
 
 use serde_json::{Value, json};
 
-use crate::{
+use crate::distribution::{
     pack::{Version, acme, digest},
     project::Project,
     registry::{PASSWORD, Registry},

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{
+use crate::distribution::{
     pack::{Version, acme},
     project::Project,
 };

@@ -5,9 +5,12 @@
 use std::time::Duration;
 
 use crate::{
-    checker, guests,
-    killed_anywhere::{Case, RUN, cases},
-    process::{Life, Project, scale, stderr},
+    faults::{
+        checker,
+        killed_anywhere::{Case, RUN, cases},
+        process::{Life, Project, scale, stderr},
+    },
+    guests,
 };
 
 /// Interval in commits between two cancel points. `FLOWCELL_TEST_SCALE` divides it.

@@ -10,7 +10,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags, params};
 use serde_json::Value;
 
-use crate::{
+use crate::faults::{
     ledger::{Book, Fate},
     outcomes,
 };
@@ -362,7 +362,7 @@ fn check_facts(run: &Run, wrong: &mut Vec<String>) {
         wrong.push(format!("I1 it began {starts} times"));
     }
     if end.is_some() {
-        crate::undos::check(&facts, wrong);
+        crate::faults::undos::check(&facts, wrong);
     }
     check_wakes(&facts, wrong);
 }
@@ -402,7 +402,7 @@ fn check_calls(run: &Run, book: &Book, wrong: &mut Vec<String>) {
 /// I6: checks the requests that the server has received.
 fn check_effects(runs: &[Run], book: &Book, wrong: &mut Vec<String>) {
     let recorded: HashSet<String> = runs.iter().flat_map(|run| Calls::of(run.facts()).0).map(|call| call.key).collect();
-    let mut keys: BTreeMap<&str, Vec<&crate::ledger::Arrival>> = BTreeMap::new();
+    let mut keys: BTreeMap<&str, Vec<&crate::faults::ledger::Arrival>> = BTreeMap::new();
     let mut meant: BTreeMap<(&str, u64), BTreeSet<&str>> = BTreeMap::new();
     for arrival in &book.arrivals {
         keys.entry(&arrival.key).or_default().push(arrival);

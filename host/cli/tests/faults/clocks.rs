@@ -10,8 +10,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    faults::process::{Life, Project},
     guests,
-    process::{Life, Project},
 };
 
 const HOUR: i64 = 3_600;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::{
+use crate::faults::{
     checker,
     kill_storm::{address, flow, post, serves},
     process::{PACKS, Project, stderr},

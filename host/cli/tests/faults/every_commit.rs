@@ -14,9 +14,11 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    faults::{
+        killed_anywhere::{Case, RUN, cases, end, with_cached},
+        process::{Life, Project, scale},
+    },
     guests,
-    killed_anywhere::{Case, RUN, cases, end, with_cached},
-    process::{Life, Project, scale},
 };
 
 /// Interval in commits between two kill points. `FLOWCELL_TEST_SCALE` divides it.

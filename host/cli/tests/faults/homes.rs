@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::process::{Project, stderr};
+use crate::faults::process::{Project, stderr};
 
 /// The flows that call another one: the name of the caller, the name that it calls, and the text expected after the
 /// file of the called flow has changed.

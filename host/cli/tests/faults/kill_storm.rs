@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{
+use crate::faults::{
     checker,
     dice::Dice,
     process::{Life, PACKS, Project, scale, stderr},

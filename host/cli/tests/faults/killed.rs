@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::mpsc, thread, time::Duration};
 
-use crate::{
+use crate::faults::{
     checker,
     dice::Dice,
     process::{Life, PACKS, Project, scale, stderr},

@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use serde_json::Value;
 
-use crate::process::{PACKS, Project, flows, scale, stderr};
+use crate::faults::process::{PACKS, Project, flows, scale, stderr};
 
 /// Interval in events between two kill points. `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 4;

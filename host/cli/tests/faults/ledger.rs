@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{checker, dice::Dice};
+use crate::faults::{checker, dice::Dice};
 
 /// The server's treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::{
+    faults::process::{Life, Project},
     guests,
-    process::{Life, Project},
 };
 
 /// Maximum number of commits of a move, and of the run after it.

@@ -14,9 +14,11 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    checker::{self, Calls, Claims, Run},
+    faults::{
+        checker::{self, Calls, Claims, Run},
+        ledger::Ledger,
+    },
     guests,
-    ledger::Ledger,
 };
 
 /// The folder with the pack `courier`.

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::{
+use crate::faults::{
     checker,
     process::{PACKS, Project, stderr},
 };

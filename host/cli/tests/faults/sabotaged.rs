@@ -1,6 +1,6 @@
 //! R34: checks the checker itself. It finds violations in processes whose durability is broken, and none otherwise.
 
-use crate::{
+use crate::faults::{
     killed_anywhere::{After, Case, cases, end, live},
     process::Project,
 };

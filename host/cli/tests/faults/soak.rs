@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{
+use crate::faults::{
     kill_storm::{address, flow, post, serves},
     process::{Life, Project, scale, stderr},
 };
@@ -118,6 +118,6 @@ fn r11_a_server_with_little_memory_survives_thousands_of_runs() {
     serving.signal("TERM");
     let (code, _, said) = serving.end();
     assert_eq!(code, Some(0), "{said}");
-    let found = crate::checker::runs(&project.store()).len();
+    let found = crate::faults::checker::runs(&project.store()).len();
     assert_eq!(found, project.claims.accepted.len(), "every run that was accepted is there");
 }

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use crate::process::{PACKS, Project, stderr};
+use crate::faults::process::{PACKS, Project, stderr};
 
 const SUSPENSION: Duration = Duration::from_millis(2_500);
 

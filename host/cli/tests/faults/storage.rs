@@ -3,7 +3,7 @@
 
 use std::{fs, process::Command, time::Duration};
 
-use crate::{
+use crate::faults::{
     kill_storm,
     killed_anywhere::{Case, RUN, cases, end},
     process::{Life, Project, scale},
@@ -174,7 +174,7 @@ fn r9_a_slow_disk_delays_runs_and_loses_none() {
     let (code, _, said) = serving.end();
     assert_eq!(code, Some(0), "{said}");
     let driven = project.done(&["drive", "--once"]);
-    assert!(driven.status.success(), "{}", crate::process::stderr(&driven));
+    assert!(driven.status.success(), "{}", crate::faults::process::stderr(&driven));
     let wrong = project.check();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(project.ledger.arrived(), 2 * runs, "no call is made twice because the disk is slow");
@@ -209,7 +209,11 @@ fn a_store_that_cannot_be_opened_is_left_as_it_is() {
     fs::create_dir_all(&database).unwrap();
     let refused = project.done(&["run", &case.flow, "--run-id", RUN, "--quiet"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(crate::process::stderr(&refused).contains("cannot use the store"), "{}", crate::process::stderr(&refused));
+    assert!(
+        crate::faults::process::stderr(&refused).contains("cannot use the store"),
+        "{}",
+        crate::faults::process::stderr(&refused)
+    );
     fs::remove_dir(&database).unwrap();
     end(&mut project, &case).unwrap();
     assert_eq!(project.check(), Vec::<String>::new());

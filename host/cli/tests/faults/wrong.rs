@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path, sync::LazyLock};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::{
+use crate::faults::{
     checker::{self, Claims, checksum},
     ledger::{Arrival, Book, Fate},
     process::Project,

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::fragments::flowcell;
+use crate::flows::fragments::flowcell;
 
 /// A node that writes each place itself.
 const FORGED: &str = "{ id: forge, type: control.fail, input: { message: m, details: { keep: 1, body: b, child: c, \

@@ -8,11 +8,8 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{
-    Server, end_in_time,
-    kit::{self, flowcell, root},
-    position, uri,
-};
+use super::{Server, end_in_time, position, uri};
+use crate::kit::{self, flowcell, root};
 
 /// Runs a client with the settings of the program, and returns its output also as a text.
 fn output_with_program(mut client: Command, program: &mut Command) -> (Output, String) {

@@ -9,8 +9,8 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    conformance::put_flows,
     kit::{flowcell, output_of, stdout},
+    mcp::conformance::put_flows,
 };
 
 /// A client that has started the program.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::pipe::{Client, project_folder};
+use crate::mcp::pipe::{Client, project_folder};
 
 /// A flow of a shop. Its node type and one of its names are misspelt.
 const BROKEN: &str = "flow: { name: shop, input: { prices: [1.255, 2] }, outputs: { total: '{{ totl.value }}' } }

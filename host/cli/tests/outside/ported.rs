@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     guests,
     kit::{output_of, stderr, stdout},
-    server::{Server, answer},
+    outside::server::{Server, answer},
 };
 
 static PACKS: LazyLock<PathBuf> = LazyLock::new(|| guests::build("ported", ""));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kit::{output_of, stderr, stdout},
-    server::{Server, answer},
+    outside::server::{Server, answer},
 };
 
 /// Runs a flow with one request to this server.

@@ -10,7 +10,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::{
     kit::{flowcell, output_of, stderr, stdout},
-    server::{Seen, Server, answer},
+    outside::server::{Seen, Server, answer},
 };
 
 const CANARY: &str = "kanarienvogel/+7&geheim==";

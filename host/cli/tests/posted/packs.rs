@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    PATIENCE, PROMISED, Process, done,
+    distribution::pack::{Version, acme, digest},
     kit::{output_of, stderr},
-    pack::{Version, acme, digest},
+    posted::{PATIENCE, PROMISED, Process, done, store},
     proxy::{Behaviour, Proxy},
-    servers, store,
+    servers,
 };
 
 const GREETS: &str = "/v1/nodes/acme.greet";

@@ -7,11 +7,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    Process, asking_flow,
     client::ask,
-    done,
     kit::{output_of, stderr, stdout},
-    saying_flow,
+    posted::{Process, asking_flow, done, saying_flow},
     servers::{self, Server},
 };
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    fake::{Fake, Reply},
     kit::{output_of, root, stderr, stdout},
+    services::fake::{Fake, Reply},
 };
 
 /// Returns a folder with a script, two images, and the endpoint as the service `img`.

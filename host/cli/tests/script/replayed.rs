@@ -5,8 +5,8 @@ use std::{fs, process::Stdio};
 use serde_json::{Value, json};
 
 use crate::{
-    fake::{Fake, Reply},
     kit::{flowcell, output_of, stderr, stdout},
+    services::fake::{Fake, Reply},
 };
 
 /// Draws random numbers, sends them to the endpoint, and waits for the response, twice.

@@ -6,9 +6,8 @@ use flowcell::vault::KEY_FILE;
 use serde_json::Value;
 
 use crate::{
-    VALUE, ask, asks,
     kit::{Owner, flowcell, stderr, stdout},
-    put,
+    secrets::{VALUE, ask, asks, put},
 };
 
 /// Validates a flow in its folder. Returns the codes and messages of the warnings.

@@ -5,7 +5,7 @@ use std::fs;
 use crate::{
     client::ask,
     kit::{flowcell, output_of, stderr, stdout},
-    process::{serve, stop},
+    server::process::{serve, stop},
 };
 
 /// Runs `--check` with this file. Returns the exit code and both outputs.

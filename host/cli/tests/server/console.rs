@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kit::{has_program, output_of, stderr, stdout},
-    process::{serve, stop},
+    server::process::{serve, stop},
 };
 
 /// The pages that are looked at in each width.

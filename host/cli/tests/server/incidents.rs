@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use crate::{
     client::ask,
     kit::{Disk, flowcell, output_of, stderr, stdout},
-    process::{serve, serve_with_output, stop},
     proxy::{Behaviour, Proxy},
     samples::{asks, hello},
+    server::process::{serve, serve_with_output, stop},
     servers,
 };
 

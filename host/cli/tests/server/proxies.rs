@@ -3,7 +3,7 @@
 use crate::{
     client::ask,
     kit::{output_of, stderr},
-    process::{serve, stop},
+    server::process::{serve, stop},
 };
 
 /// Maximum number of unknown tokens from one address in a minute.

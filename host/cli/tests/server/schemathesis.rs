@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{kit::has_program, process};
+use crate::{kit::has_program, server::process};
 
 /// Schemathesis, an external tester, generates requests from the document and checks the responses.
 #[test]

@@ -6,7 +6,7 @@ use regex_lite::Regex;
 
 use crate::{
     kit::{has_program, root},
-    process::{serve, stop},
+    server::process::{serve, stop},
 };
 
 /// Returns the session that the page prints: commands and their outputs.

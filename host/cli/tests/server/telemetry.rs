@@ -10,8 +10,8 @@ use self::collector::{Collector, Span};
 use crate::{
     client::{Answer, ask},
     kit::{flowcell, output_of, stderr},
-    process::{serve, serve_with_output, stop},
     samples::asks,
+    server::process::{serve, serve_with_output, stop},
 };
 
 /// A text in the input, the output and a secret, which must not appear in any telemetry.

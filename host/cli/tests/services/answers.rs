@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::{
-    fake::{Fake, Reply},
     kit::stderr,
-    project::Project,
+    services::{
+        fake::{Fake, Reply},
+        project::Project,
+    },
 };
 
 const PROVIDERS: &str = "default: scripted

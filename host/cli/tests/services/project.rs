@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    fake::Fake,
     guests,
     kit::{self, stderr},
+    services::fake::Fake,
 };
 
 pub(crate) struct Project(TempDir);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     guests::build,
     kit::{flowcell, stderr},
-    project::Project,
+    services::project::Project,
 };
 
 fn answers(project: &Project, more: &[&str]) -> Vec<Value> {

@@ -17,11 +17,10 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::{
-    ASKS,
     called::Serving,
-    json,
     kit::{flowcell, output_of, stderr, stdout},
-    run_ok, servers,
+    servers,
+    stores::{ASKS, json, run_ok},
 };
 
 /// The number of runs that the server has confirmed before the backup begins.

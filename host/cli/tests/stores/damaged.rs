@@ -6,9 +6,8 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::{
-    ASKS,
     kit::{output_of, stderr, stdout},
-    run_ok,
+    stores::{ASKS, run_ok},
 };
 
 const CALLS: &str = "

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use crate::{
     called,
     kit::{flowcell, output_of, stderr},
-    run_ok,
     servers::{self, Server},
+    stores::run_ok,
 };
 
 /// Waits for an answer, so that a run is in flight when the server is killed.

@@ -6,10 +6,10 @@ use flowcell::{Host, RunOptions, RunStatus, Source, contract::Tenant, tenants::r
 use flowcell_runtime::sql::Dialect;
 use serde_json::json;
 
-use super::{
-    json as parse,
+use super::{json as parse, run_ok};
+use crate::{
     kit::{Owner, flowcell, output_of, stderr},
-    run_ok, servers,
+    servers,
 };
 
 const NAMES: [&str; 2] = ["acme", "acme-2"];

@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use crate::{
     called,
     kit::{self, output_of},
-    outages::{self, Serving, WAITS},
-    run_ok,
     servers::{self, Server},
+    stores::{
+        outages::{self, Serving, WAITS},
+        run_ok,
+    },
 };
 
 /// Maximum number of sessions of the server that wait: of each of three processes the commit of a run, the renewal of the

@@ -270,7 +270,7 @@ fn a_rotation_gives_older_secrets_the_key_of_their_tenant() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_removal_that_is_killed_goes_on_where_it_stopped() {
-    let library = super::guests::bad_machine();
+    let library = crate::guests::bad_machine();
     let filled = tempfile::tempdir().unwrap();
     fill(filled.path());
     ask(filled.path(), &["tenant", "disable", "acme", "--stop"]);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kit::stderr,
-    project::{Project, calling, saying},
+    tools::project::{Project, calling, saying},
 };
 
 /// Runs an agent whose model makes these calls. Returns the errors of the calls, by tool.

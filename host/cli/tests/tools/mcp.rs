@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     kit::stderr,
-    project::{Project, calling, saying},
+    tools::project::{Project, calling, saying},
 };
 
 /// A project, and an MCP server with the name `fake`.

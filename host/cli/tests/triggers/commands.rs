@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::{
     client::Served,
-    household::{builder, write},
     kit::{Owner, output_of, stderr, stdout},
+    triggers::household::{builder, write},
 };
 
 fn json_of_command(folder: &Path, arguments: &[&str]) -> Value {

@@ -4,7 +4,7 @@
 use flowcell::RunOptions;
 use serde_json::json;
 
-use crate::household::{Household, examine, process, write};
+use crate::triggers::household::{Household, examine, process, write};
 
 /// Runs a flow of the library to its end.
 async fn run(household: &Household, flow: &str, id: &str) {

@@ -14,7 +14,7 @@ use ring::hmac;
 
 use crate::{
     client::{Answer, Served, ask},
-    household::{builder, write},
+    triggers::household::{builder, write},
 };
 
 const SECRET: &str = "a-secret-of-many-characters";

@@ -5,9 +5,9 @@ use flowcell_runtime::sql::Dialect;
 use serde_json::json;
 
 use crate::{
-    household::{at, builder, examine, over, process, write},
     kit::output_of,
     servers,
+    triggers::household::{at, builder, examine, over, process, write},
 };
 
 const NIGHTLY: &str = "{ id: nightly, cron: \"0 2 * * *\", timeZone: Europe/Berlin }";

@@ -11,7 +11,7 @@ use super::browser::Browser;
 use crate::{
     client::ask,
     kit::{has_program, skip_without},
-    process::{serve, stop},
+    server::process::{serve, stop},
 };
 
 /// Returns the text of axe, which lies beside the programs of its package manager.

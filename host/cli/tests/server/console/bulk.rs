@@ -6,7 +6,7 @@ use super::browser::Browser;
 use crate::{
     client::ask,
     kit::has_program,
-    process::{serve, stop},
+    server::process::{serve, stop},
 };
 
 /// The number of failed runs.

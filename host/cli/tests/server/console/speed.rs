@@ -1,7 +1,7 @@
 //! Measures the console in a real browser, and prints the figures:
 //!
 //! ```sh
-//! cargo test --release --package flowcell --test server -- --ignored --nocapture console::speed
+//! cargo test --release --package flowcell --test cli -- --ignored --nocapture server::console::speed
 //! ```
 
 use std::{net::SocketAddr, time::Instant};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::browser::Browser;
 use crate::{
     client::ask,
-    process::{serve, stop},
+    server::process::{serve, stop},
 };
 
 /// Prints the measurements of a page: the time until it is loaded, its first paint, the time of scripts, the bytes

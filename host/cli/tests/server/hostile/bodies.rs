@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::{
     client::{ask, connect},
-    process::{memory, serve, stop},
     samples::hello,
+    server::process::{memory, serve, stop},
 };
 
 /// Sends an endless chunked body. Returns the server's response.

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::{
     client::{Answer, ask, connect, head, send},
     kit::{output_of, stderr, stdout},
-    process::{memory, serve, stop},
     samples::{asks, hello},
+    server::process::{memory, serve, stop},
     stream::Stream,
 };
 

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::{
     kit::{output_of, scale, stderr, stdout},
-    process::{serve, stop},
     samples::{asks, hello},
+    server::process::{serve, stop},
 };
 
 /// The longest time until the server ends: its time limit for pending external calls, plus one second.

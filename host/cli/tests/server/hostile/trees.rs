@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::{
     client::ask,
-    process::{memory, serve},
     samples::hello,
+    server::process::{memory, serve},
 };
 
 /// Limit of the memory that the tree may add, in KiB. Each run of a tree is far below 1 MiB.

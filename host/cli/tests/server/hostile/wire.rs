@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     client::{ask, connect},
     kit::flowcell,
-    process::stop,
+    server::process::stop,
 };
 
 #[test]

@@ -2,10 +2,9 @@
 //! connections. After each test, a checker that only knows the tables reads the store. A server in the test process,
 //! the ledger, records all requests. Ids such as R25 are cases in `tests/README.md`.
 //!
-//! `cargo test -p flowcell --test faults -- --nocapture` prints the numbers of killed processes. `FLOWCELL_TEST_SCALE`
-//! multiplies the work, and `FLOWCELL_TEST_SEED` changes the random choices.
+//! `cargo test -p flowcell --test cli faults:: -- --nocapture` prints the numbers of killed processes.
+//! `FLOWCELL_TEST_SCALE` multiplies the work, and `FLOWCELL_TEST_SEED` changes the random choices.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
 mod cancelled;
@@ -14,8 +13,6 @@ mod clocks;
 mod crash_loop;
 mod dice;
 mod every_commit;
-#[path = "../guests/mod.rs"]
-mod guests;
 mod homes;
 mod kill_storm;
 mod killed;

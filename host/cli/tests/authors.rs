@@ -2,13 +2,9 @@
 //! it and run it. Packs in languages other than Rust need their toolchains. If one is missing, its tests print a note
 //! and are skipped; with `FLOWCELL_TEST_TOOLCHAINS=1` they fail.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 mod conformance;
 mod dev;
 mod examples;
-#[path = "../kit/mod.rs"]
-mod kit;
 mod language;
 mod recipe;
 mod roles;

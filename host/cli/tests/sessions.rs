@@ -1,7 +1,6 @@
 //! Tests agentic flows in sessions with the real program: the state that one run leaves to the next, and its safety
 //! when the process dies.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
 mod command;

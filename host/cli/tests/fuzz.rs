@@ -2,10 +2,6 @@
 //! changes, or a combination of two. `FLOWCELL_TEST_SCALE` multiplies the rounds, and `FLOWCELL_TEST_SEED` changes the
 //! random choices. A pack that has caused a panic is added to the corpus, which is also tried unchanged.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-#[path = "../kit/mod.rs"]
-mod kit;
 mod mutation;
 
 use std::{
@@ -19,6 +15,8 @@ use flowcell::{
     packs::{Arrival, Installer, Lock, PackStore, Source, Trust},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use crate::kit;
 
 /// The number of packs to try, multiplied by `FLOWCELL_TEST_SCALE`.
 const ROUNDS: usize = 20_000;

@@ -1,0 +1,6 @@
+//! Tests node types of the catalog with external effects, in the real program.
+
+mod ported;
+mod requests;
+mod secrets;
+pub(crate) mod server;

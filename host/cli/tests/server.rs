@@ -1,0 +1,13 @@
+//! Tests `flowcell serve`: the program as a server.
+
+#![cfg(unix)]
+
+mod config;
+mod console;
+mod hostile;
+mod incidents;
+mod process;
+mod proxies;
+mod schemathesis;
+mod session;
+mod telemetry;

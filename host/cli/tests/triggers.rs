@@ -1,0 +1,9 @@
+//! Tests flows that start automatically: at times, by webhooks, and after other runs. The tests control the time.
+
+#![cfg(unix)]
+
+mod commands;
+mod ends;
+mod hooks;
+mod household;
+mod times;
