@@ -1,10 +1,6 @@
 //! Checks flows: `invalid/*.yaml` against `*.err`, `valid/*.yaml` against `*.txt`, and flows with bodies against their
 //! drawings. `BLESS=1` rewrites the expected files.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-mod golden;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -12,8 +8,9 @@ use std::{
 
 use flowcell_contract::{Catalog, Json, SECRETS};
 use flowcell_flow::{CheckContext, CheckMode, Checked, Diagnostic, Reach, Severity, Source, draw};
-use golden::{cases, compare, printed, source};
 use proptest::prelude::*;
+
+use crate::golden::{self, cases, compare, printed, source};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)

@@ -1,10 +1,5 @@
 //! Explains flows, checks expressions that stand in them, and makes the edits that diagnostics offer.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-#[allow(dead_code, reason = "other tests compare files")]
-mod golden;
-
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
@@ -14,7 +9,8 @@ use flowcell_contract::Catalog;
 use flowcell_flow::{
     Checked, NoContext, Probe, ProbeError, Severity, Source, Start, explain::explain, graph::Graph, probe,
 };
-use golden::{cases, printed, source};
+
+use crate::golden::{self, cases, printed, source};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)

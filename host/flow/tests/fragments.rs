@@ -1,7 +1,5 @@
 //! Flows with fragments and vars give the same graph as their written-out forms.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::fmt::Write as _;
 
 use flowcell_contract::{Catalog, Digest, Manifest};

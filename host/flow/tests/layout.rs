@@ -1,7 +1,5 @@
 //! The places of nodes and edges in a picture.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::fmt::Write as _;
 
 use flowcell_contract::{Catalog, Digest, Manifest};

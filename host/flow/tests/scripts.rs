@@ -1,11 +1,5 @@
 //! Tests scripts as flows and scripts in nodes. A stub replaces the script engine.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-#[path = "golden/mod.rs"]
-#[allow(dead_code, reason = "other tests use the expected files")]
-mod golden;
-
 use std::path::Path;
 
 use flowcell_contract::{Catalog, Json};
@@ -16,8 +10,9 @@ use flowcell_flow::{
     packs,
     script::script_label,
 };
-use golden::printed;
 use serde_json::json;
+
+use crate::golden::{self, printed};
 
 fn catalog() -> Catalog {
     golden::catalog(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nodes/script/node.yaml")])

@@ -1,7 +1,5 @@
 //! The short forms of a flow give the same graph as the long ones.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::{fmt::Write as _, sync::Arc};
 
 use flowcell_contract::{Catalog, Digest, Manifest};

@@ -2,43 +2,24 @@
 //! not know whether a commit arrived, or does the same as others at the same time. Ids such as R14 are cases in
 //! `tests/README.md`.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-#[path = "stores/backend.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod backend;
-#[path = "shared/doubt.rs"]
 mod doubt;
-#[allow(dead_code, reason = "other tests use the rest")]
-mod flows;
-#[path = "shared/inbox.rs"]
 mod inbox;
-#[path = "shared/process.rs"]
 mod process;
-#[path = "shared/proxy.rs"]
 mod proxy;
-#[path = "stores/servers.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod servers;
-#[path = "shared/together.rs"]
 mod together;
-#[path = "stores/units.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod units;
-#[path = "shared/zombie.rs"]
 mod zombie;
 
 use std::time::{Duration, Instant};
 
 use flowcell_runtime::sql::Dialect;
 
-use backend::Backend;
+use crate::stores::backend::Backend;
 
 /// Runs each test on each server.
 macro_rules! on_both {
     ($($room:ident :: $test:ident)*) => {
-        mod mysql { $(#[test] fn $test() { crate::on(flowcell_runtime::sql::Dialect::MySql, crate::$room::$test); })* }
-        mod postgres { $(#[test] fn $test() { crate::on(flowcell_runtime::sql::Dialect::Postgres, crate::$room::$test); })* }
+        mod mysql { $(#[test] fn $test() { super::on(flowcell_runtime::sql::Dialect::MySql, super::$room::$test); })* }
+        mod postgres { $(#[test] fn $test() { super::on(flowcell_runtime::sql::Dialect::Postgres, super::$room::$test); })* }
     };
 }
 

@@ -1,20 +1,11 @@
 //! The SQLite store: the data that it stores, the writes that it refuses, and its reaction to damage.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-#[path = "store/export.rs"]
 mod export;
-mod flows;
-#[path = "store/large.rs"]
 mod large;
-#[path = "store/older.rs"]
 mod older;
 #[cfg(unix)]
-#[path = "store/private.rs"]
 mod private;
-#[path = "store/sweep.rs"]
 mod sweep;
-#[path = "store/unit_index.rs"]
 mod unit_index;
 
 use std::{
@@ -36,7 +27,7 @@ use flowcell_runtime::{
 };
 use futures_util::future::BoxFuture;
 
-use flows::{ASKS, COUNTS, FlowMap, Nodes, answered, graph, options, tenant};
+use crate::flows::{ASKS, COUNTS, FlowMap, Nodes, answered, graph, options, tenant};
 
 /// A clock that advances by a millisecond with each reading, so that no two decisions have the same time.
 struct Ticking(AtomicU64);

@@ -4,46 +4,29 @@
 //! The database servers are installed programs that these tests start. If one is missing, its tests print their names
 //! and are skipped; with `FLOWCELL_TEST_SERVERS=1` they fail.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-#[path = "stores/backend.rs"]
-mod backend;
-#[path = "stores/copies.rs"]
+pub(crate) mod backend;
 mod copies;
-#[path = "stores/damage.rs"]
 mod damage;
-#[path = "stores/differential.rs"]
 mod differential;
-#[path = "stores/documents.rs"]
 mod documents;
-#[path = "stores/erase.rs"]
 mod erase;
-mod flows;
-#[path = "stores/labels.rs"]
 mod labels;
-#[path = "stores/many.rs"]
 mod many;
-#[path = "stores/search.rs"]
 mod search;
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "stores/servers.rs"]
-mod servers;
-#[path = "stores/sessions.rs"]
+#[allow(dead_code, reason = "the tests of the program ask servers for more")]
+pub(crate) mod servers;
 mod sessions;
-#[path = "stores/settings.rs"]
 mod settings;
-#[path = "stores/suite.rs"]
 mod suite;
-#[path = "stores/units.rs"]
-mod units;
+pub(crate) mod units;
 
 /// Runs each test of the suite against each store.
 macro_rules! everywhere {
     ($($room:ident :: $test:ident)*) => {
-        mod memory { $(#[test] fn $test() { crate::$room::$test(&crate::backend::Backend::Memory); })* }
-        mod sqlite { $(#[test] fn $test() { crate::$room::$test(&crate::backend::Backend::sqlite()); })* }
-        mod mysql { $(#[test] fn $test() { crate::on_server(flowcell_runtime::sql::Dialect::MySql, crate::$room::$test); })* }
-        mod postgres { $(#[test] fn $test() { crate::on_server(flowcell_runtime::sql::Dialect::Postgres, crate::$room::$test); })* }
+        mod memory { $(#[test] fn $test() { super::$room::$test(&super::backend::Backend::Memory); })* }
+        mod sqlite { $(#[test] fn $test() { super::$room::$test(&super::backend::Backend::sqlite()); })* }
+        mod mysql { $(#[test] fn $test() { super::on_server(flowcell_runtime::sql::Dialect::MySql, super::$room::$test); })* }
+        mod postgres { $(#[test] fn $test() { super::on_server(flowcell_runtime::sql::Dialect::Postgres, super::$room::$test); })* }
     };
 }
 

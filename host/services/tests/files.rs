@@ -1,7 +1,6 @@
 //! Tests of the capability `files`: its functions, and that no path leads out of a tenant's folder. The ids `n17` to
 //! `n19` in the names of tests stand for attacks on files in the table of `tests/README.md`.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
 use std::{

@@ -1,7 +1,5 @@
 //! Calls of functions by programs: arguments in their order and by name.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::collections::BTreeSet;
 
 use flowcell_expr::{

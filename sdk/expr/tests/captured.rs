@@ -1,12 +1,9 @@
 //! Captured fields have the same meaning with their captured values as with all values.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-mod world;
-
 use flowcell_expr::{Binding, Captured, CapturedKind, Condition, ExprError, Json, NoRoots, Roots, Strict};
 use proptest::prelude::*;
-use world::{condition, expression, path, roots_and_locals};
+
+use crate::world::{condition, expression, path, roots_and_locals};
 
 fn json(text: &str) -> Json {
     Json::parse(text).unwrap()

@@ -1,7 +1,5 @@
 //! Compares every pair of types in expressions and in conditions. `cases/comparisons.json` is also the table in the manual.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use flowcell_expr::{Binding, Condition, ExprError, Json};
 
 fn table() -> Json {

@@ -1,7 +1,5 @@
 //! Compares the functions for dates with the library `jiff`, for random instants in many zones.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use flowcell_expr::{Binding, Json};
 use jiff::{Span, Timestamp, ToSpan, Unit, Zoned, civil::DateTime, tz::TimeZone};
 use proptest::prelude::*;

@@ -1,7 +1,5 @@
 //! File values: using one as if it were its content is an error in every form. `cases/files.json` has the cases.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use flowcell_expr::{Binding, Captured, CapturedKind, Condition, ExprError, Json, Roots, Strict};
 
 fn bind(value: &Json, roots: &dyn Roots) -> Result<Json, ExprError> {

@@ -1,7 +1,5 @@
 //! Tests the table of functions: its examples, and the page of the manual that shows it.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::{collections::BTreeSet, env, fs};
 
 use flowcell_expr::{

@@ -1,7 +1,5 @@
 //! Hostile expressions end in an error or a small result within a bounded time.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::sync::Arc;
 
 use flowcell_expr::{Binding, Condition, Json, json::SizeError, limits};

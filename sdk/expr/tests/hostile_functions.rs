@@ -1,8 +1,6 @@
 //! Hostile cases for each function of the table: sizes, depths, patterns, zones, types. Each ends in a short error or a
 //! bounded result.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::time::{Duration, Instant};
 
 use flowcell_expr::{Binding, Json, limits};

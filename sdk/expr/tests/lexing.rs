@@ -1,7 +1,5 @@
 //! Text that the lexer rejects is an error at every position; it never ends an expression silently.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, Json, NoRoots};
 use proptest::prelude::*;
 

@@ -1,7 +1,5 @@
 //! Random values in expressions.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::collections::BTreeSet;
 
 use flowcell_expr::{Binding, CapturedKind, Condition, Json, NoRoots, RANDOM, Roots, Strict, limits::WORK, metered};

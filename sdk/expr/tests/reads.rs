@@ -1,7 +1,5 @@
 //! The paths in values and conditions, which a checker compares with schemas.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use flowcell_expr::{Binding, Condition, Json, PathUse, Reads};
 
 fn shown(places: Vec<PathUse>) -> Vec<String> {

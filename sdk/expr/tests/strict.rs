@@ -1,12 +1,9 @@
 //! Tests strict evaluation with the table `cases/strict.json` and with random expressions.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-mod world;
-
 use flowcell_expr::{Binding, Condition, ExprError, Json, Roots, Strict};
 use proptest::prelude::*;
-use world::{condition, expression, roots_and_locals};
+
+use crate::world::{condition, expression, roots_and_locals};
 
 type Evaluate = fn(&Json, &dyn Roots) -> Result<Json, ExprError>;
 

@@ -1,7 +1,5 @@
 //! Tests bindings and conditions with tables: each row of `cases/*.json` is a case.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use flowcell_expr::{Binding, Condition, ExprError, Json, Path, Roots};
 
 /// The common interface of bindings and conditions.

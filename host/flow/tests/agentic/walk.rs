@@ -7,7 +7,7 @@ use flowcell_flow::{
 };
 use proptest::prelude::*;
 
-use crate::{Agents, catalog, folder, load, printed, source};
+use crate::agentic::{Agents, catalog, folder, load, printed, source};
 
 /// Walks through a graph as the runtime would. `script` gives the output or the error message of each step, by id.
 /// Returns the inputs that the steps receive, in the order in which the steps start.

@@ -12,12 +12,14 @@ use flowcell_runtime::{
 };
 
 use super::{
-    backend::Backend,
-    flows::tenant,
     proxy::{Behaviour, Proxy},
-    servers::Server,
-    units::{entry, everything, unit},
     wait_for,
+};
+use crate::{
+    flows::tenant,
+    stores::backend::Backend,
+    stores::servers::Server,
+    stores::units::{entry, everything, unit},
 };
 
 fn server(backend: &Backend) -> (&'static Server, &str) {

@@ -8,11 +8,11 @@ use flowcell_runtime::{
     shared::SharedRuns, sql::Options,
 };
 
-use super::{
-    backend::{Backend, Store},
+use super::wait_for;
+use crate::{
     flows::{ASKS, graph, options, tenant},
-    units::everything,
-    wait_for,
+    stores::backend::{Backend, Store},
+    stores::units::everything,
 };
 
 fn open(backend: &Backend) -> Arc<Store> {

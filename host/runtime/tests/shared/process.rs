@@ -13,10 +13,10 @@ use flowcell_runtime::{
     sql::{Options, SharedStore},
 };
 
-use super::{
+use super::wait_for;
+use crate::{
     flows::tenant,
-    units::{entry, unit},
-    wait_for,
+    stores::units::{entry, unit},
 };
 
 const URL: &str = "FLOWCELL_TEST_STORE_URL";

@@ -17,11 +17,11 @@ use flowcell_runtime::{
     sql::Options,
 };
 
-use super::{
-    backend::{Backend, Store},
+use super::wait_for;
+use crate::{
     flows::{COUNTS, graph, options, tenant},
-    units::{entry, everything, record, unit, with_status},
-    wait_for,
+    stores::backend::{Backend, Store},
+    stores::units::{entry, everything, record, unit, with_status},
 };
 
 fn open(backend: &Backend) -> Arc<Store> {

@@ -11,12 +11,11 @@ use flowcell_runtime::{
     sql::{Options, SharedStore},
 };
 
-use super::{
-    backend::Backend,
+use super::{process::Process, wait_for};
+use crate::{
     flows::{ASKS, answered, graph, options, tenant},
-    process::Process,
-    units::{entry, everything, unit},
-    wait_for,
+    stores::backend::Backend,
+    stores::units::{entry, everything, unit},
 };
 
 const LEASE: Duration = Duration::from_millis(3_000);

@@ -10,10 +10,10 @@ use flowcell_runtime::{
 
 use super::{
     everything,
-    flows::tenant,
     large::{entry, outputs},
     open,
 };
+use crate::flows::tenant;
 
 /// The number of units of the run that is removed.
 const GONE: usize = 150;

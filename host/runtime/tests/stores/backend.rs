@@ -15,10 +15,8 @@ use flowcell_runtime::{
     sqlite::{SqliteStore, stop_process},
 };
 
-use super::{
-    flows::{FlowMap, Nodes, graph, tenant},
-    servers::{Server, server},
-};
+use super::servers::{Server, server};
+use crate::flows::{FlowMap, Nodes, graph, tenant};
 
 /// Where a store is: in memory, in a folder, or in a database on a server. A store that is opened again in a folder or
 /// on a server has the same data as before.

@@ -18,11 +18,11 @@ use tempfile::TempDir;
 
 use super::{
     backend::{Backend, Store},
-    flows::{COUNTS, options, tenant},
     sessions::{ROOT, begun, session},
     suite::run,
     units::{entry, everything, outputs, record, text, unit, with_status},
 };
+use crate::flows::{COUNTS, options, tenant};
 
 /// Returns a store with data of every kind, such as runs, state, sessions, documents and blobs.
 fn filled(backend: &Backend) -> Store {

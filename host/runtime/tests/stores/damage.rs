@@ -5,10 +5,10 @@ use flowcell_runtime::{limits::MAX_INLINE_BYTES, sql::Dialect};
 
 use super::{
     backend::Backend,
-    flows::{ASKS, COUNTS, options, tenant},
     suite::{prepare, reopen, run},
     units::{entry, everything, outputs, text},
 };
+use crate::flows::{ASKS, COUNTS, options, tenant};
 
 pub(crate) fn r6_damage_is_noticed_and_harms_no_other_run(backend: &Backend) {
     if !backend.lasts() {

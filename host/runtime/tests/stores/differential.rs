@@ -14,9 +14,9 @@ use proptest::{collection::vec, prelude::*, test_runner::Config};
 
 use super::{
     backend::{Backend, Store},
-    flows::tenant,
     units::{entry, outputs, record},
 };
+use crate::flows::tenant;
 
 /// Number of tried sequences of operations, multiplied by `FLOWCELL_TEST_SCALE`.
 const CASES: u32 = 12;

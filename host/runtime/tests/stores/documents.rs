@@ -8,10 +8,8 @@ use std::{
 use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::DocumentStore;
 
-use super::{
-    backend::{Backend, Store},
-    flows::tenant,
-};
+use super::backend::{Backend, Store};
+use crate::flows::tenant;
 
 fn put(store: &Store, tenant: &Tenant, kind: &str, key: &str, value: u64) {
     assert!(store.documents.write(tenant, kind, key, Some(&Json::from(value)), 0).unwrap());

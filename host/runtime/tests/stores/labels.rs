@@ -11,10 +11,12 @@ use flowcell_runtime::{
 };
 
 use crate::{
-    backend::{Backend, Store},
     flows::tenant,
-    suite::reopen,
-    units::{entry, record},
+    stores::{
+        backend::{Backend, Store},
+        suite::reopen,
+        units::{entry, record},
+    },
 };
 
 fn labels(of: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -10,9 +10,9 @@ use flowcell_runtime::ports::{Filter, StoredStatus};
 use super::{
     backend::Backend,
     differential::scale,
-    flows::tenant,
     units::{unit, with_status},
 };
+use crate::flows::tenant;
 
 /// Number of runs, multiplied by `FLOWCELL_TEST_SCALE`. Of eleven runs, ten are active and one is parked.
 const RUNS: u32 = 11_000;

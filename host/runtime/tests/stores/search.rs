@@ -17,10 +17,10 @@ use proptest::{
 
 use super::{
     backend::{Backend, Store},
-    flows::tenant,
     suite::reopen,
     units::{entry, record},
 };
+use crate::flows::tenant;
 
 const FLOWS: [&str; 3] = ["pay", "Pay", "ship"];
 const ERRORS: [&str; 3] = ["http_timeout", "denied", "%_'\\"];

@@ -5,9 +5,9 @@ use flowcell_runtime::ports::{Change, Entry, StepState, StepStatus};
 
 use super::{
     backend::{Backend, Store},
-    flows::tenant,
     units::{entry, unit},
 };
+use crate::flows::tenant;
 
 /// The id of the session at the root of the tree of sessions.
 pub(crate) const ROOT: &str = "p-f-first";

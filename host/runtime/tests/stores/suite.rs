@@ -13,9 +13,9 @@ use flowcell_runtime::{
 
 use super::{
     backend::{Backend, Store},
-    flows::{ASKS, COUNTS, answered, graph, options, tenant},
     units::{entry, everything, outputs, record, text, unit, with_status},
 };
+use crate::flows::{ASKS, COUNTS, answered, graph, options, tenant};
 
 pub(crate) fn prepare(store: &Store, nodes: &str, options: RunOptions) -> Result<FlowRunner, OpenError> {
     FlowRunner::new(Pinned { graph: graph(nodes), pin: Pin("f".into()) }, store.world(nodes), options)

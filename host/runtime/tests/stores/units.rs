@@ -9,7 +9,7 @@ use flowcell_runtime::{
     ports::{Durable, Entry, Journal, Pin, Record, StoredStatus, Unit},
 };
 
-use super::flows::tenant;
+use crate::flows::tenant;
 
 /// Returns the record of a top run.
 pub(crate) fn record(run: &str) -> Record {

@@ -3,7 +3,7 @@
 use flowcell_mcpfake::{Plan, http::Fake};
 use serde_json::json;
 
-use crate::kit::{CANARY, Kit, at};
+use crate::mcp::kit::{CANARY, Kit, at};
 
 #[tokio::test]
 async fn private_addresses_must_be_listed() {

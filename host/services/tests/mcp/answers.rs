@@ -5,7 +5,7 @@ use std::time::Duration;
 use flowcell_mcpfake::Plan;
 use serde_json::{Value, json};
 
-use crate::kit::{Kit, everywhere, fake};
+use crate::mcp::kit::{Kit, everywhere, fake};
 
 /// Time to wait for an answer that never arrives.
 const SHORT: Duration = Duration::from_millis(30);

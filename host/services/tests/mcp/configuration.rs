@@ -5,7 +5,7 @@ use std::path::Path;
 use flowcell_services::mcp::Servers;
 use serde_json::json;
 
-use crate::kit::Kit;
+use crate::mcp::kit::Kit;
 
 fn parse(text: &str) -> Result<Servers, String> {
     Servers::parse(text, Path::new("")).map_err(|failure| {

@@ -10,7 +10,7 @@ use std::{
 use flowcell_services::mcp::certainly_not_called;
 use serde_json::{Value, json};
 
-use crate::kit::{CANARY, Kit, installed, program};
+use crate::mcp::kit::{CANARY, Kit, installed, program};
 
 const PROGRAM: &str = "mcp-server-everything";
 

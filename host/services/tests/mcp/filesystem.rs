@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::kit::{Kit, installed, program};
+use crate::mcp::kit::{Kit, installed, program};
 
 const PROGRAM: &str = "mcp-server-filesystem";
 

@@ -4,7 +4,7 @@ use flowcell_contract::Json;
 use flowcell_mcpfake::{List, Plan, http::Fake};
 use serde_json::json;
 
-use crate::kit::{Kit, at, everywhere};
+use crate::mcp::kit::{Kit, at, everywhere};
 
 #[tokio::test]
 async fn tools_are_described() {

@@ -6,7 +6,7 @@ use flowcell_mcpfake::Plan;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::kit::{CANARY, Kit, LONG, fake};
+use crate::mcp::kit::{CANARY, Kit, LONG, fake};
 
 #[tokio::test]
 async fn a_program_has_only_the_configured_environment() {

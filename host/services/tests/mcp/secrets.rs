@@ -4,7 +4,7 @@ use flowcell_mcpfake::Plan;
 use flowcell_services::mcp::Servers;
 use serde_json::json;
 
-use crate::kit::{CANARY, everywhere};
+use crate::mcp::kit::{CANARY, everywhere};
 
 #[tokio::test]
 async fn a_key_is_in_no_answer_and_no_failure() {

@@ -10,7 +10,7 @@ use std::{
 use flowcell_services::model::Wait;
 use serde_json::{Value, json};
 
-use crate::kit::{DIALECTS, Kit};
+use crate::models::kit::{DIALECTS, Kit};
 
 const PROGRAM: &str = "llmock";
 

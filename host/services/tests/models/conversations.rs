@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{DIALECTS, Kit, playing};
+use crate::models::kit::{DIALECTS, Kit, playing};
 
 fn tools() -> Value {
     json!([{ "name": "get", "description": "Gets.", "inputSchema": { "type": "object" } },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowcell_services::model::Wait;
 use serde_json::json;
 
-use crate::kit::{DIALECTS, Kit, playing};
+use crate::models::kit::{DIALECTS, Kit, playing};
 
 #[tokio::test]
 async fn the_first_piece_is_reported_at_once_and_later_ones_together() {

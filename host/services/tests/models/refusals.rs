@@ -3,7 +3,7 @@
 use flowcell_contract::{Effect, Json};
 use serde_json::json;
 
-use crate::kit::{DIALECTS, Kit, detail, playing};
+use crate::models::kit::{DIALECTS, Kit, detail, playing};
 
 #[tokio::test]
 async fn a_request_has_known_members_only() {

@@ -3,7 +3,7 @@
 use flowcell_services::model::Wait;
 use serde_json::{Value, json};
 
-use crate::kit::{DIALECTS, Kit, detail, playing};
+use crate::models::kit::{DIALECTS, Kit, detail, playing};
 
 fn status(status: u16, headers: Value) -> Value {
     json!({ "fault": { "status": { "status": status, "headers": headers } } })

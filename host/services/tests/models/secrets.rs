@@ -6,7 +6,7 @@ use flowcell_contract::Failure;
 use flowcell_services::model::Providers;
 use serde_json::json;
 
-use crate::kit::{DIALECTS, KEY, Kit, playing};
+use crate::models::kit::{DIALECTS, KEY, Kit, playing};
 
 /// A key that cannot be confused with other text.
 const CANARY: &str = "sk-canary/5+x=";

@@ -3,7 +3,7 @@
 use flowcell_services::model::{Entry, Providers, Wait};
 use serde_json::{Value, json};
 
-use crate::kit::{Kit, call};
+use crate::models::kit::{Kit, call};
 
 fn scripted(script: Value) -> Kit {
     Kit::configured(&json!({ "default": "simulated", "profiles": { "simulated": { "script": script } } }))

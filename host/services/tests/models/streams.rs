@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowcell_services::model::Wait;
 use serde_json::{Value, json};
 
-use crate::kit::{DIALECTS, Kit, detail, playing};
+use crate::models::kit::{DIALECTS, Kit, detail, playing};
 
 /// Returns a reply with every kind of content.
 fn rich() -> Value {

@@ -3,7 +3,7 @@
 use flowcell_contract::Effect;
 use serde_json::{Value, json};
 
-use crate::kit::{DIALECTS, Kit, detail, playing};
+use crate::models::kit::{DIALECTS, Kit, detail, playing};
 
 fn prices() -> Value {
     json!({ "prices": [

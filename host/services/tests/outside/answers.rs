@@ -7,7 +7,7 @@ use flowcell_contract::Json;
 use flowcell_services::http::Limits;
 use serde_json::json;
 
-use crate::{
+use crate::outside::{
     kit::{Kit, header, text},
     server::{Reaction, Server, answer},
 };

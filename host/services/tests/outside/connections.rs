@@ -5,7 +5,7 @@ use std::time::Duration;
 use flowcell_contract::Tenant;
 use serde_json::json;
 
-use crate::{
+use crate::outside::{
     kit::{Kit, text},
     server::{Reaction, Server, answer, ok},
 };
@@ -84,7 +84,7 @@ async fn an_unfinished_body_closes_its_connection() {
 
 #[tokio::test]
 async fn concurrent_calls_get_their_own_answers() {
-    let react = |seen: &crate::server::Seen| ok(seen.line.split(' ').nth(1).unwrap());
+    let react = |seen: &crate::outside::server::Seen| ok(seen.line.split(' ').nth(1).unwrap());
     let server = Server::start(react).await;
     let kit = Kit::local(&server.url(""));
     for round in 0..3 {

@@ -4,7 +4,7 @@ use flowcell_contract::{Failure, Json};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::{
+use crate::outside::{
     kit::{FakeResolver, Kit, LOCAL, policy},
     server::{Reaction, Server},
 };

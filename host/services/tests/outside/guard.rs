@@ -11,7 +11,7 @@ use tokio_rustls::{
     rustls::{ServerConfig, crypto::ring, pki_types::PrivatePkcs8KeyDer},
 };
 
-use crate::{
+use crate::outside::{
     kit::{FakeResolver, Kit, LOCAL, policy, text},
     server::{Reaction, Seen, Server, ok},
 };
@@ -338,7 +338,11 @@ fn certificate() -> (CertificateDer<'static>, TlsAcceptor) {
 async fn certificates_are_verified_against_the_name() {
     let (certificate, acceptor) = certificate();
     let react = |seen: &Seen| {
-        Reaction::Send(crate::server::answer("200 OK", &[("content-type", "text/plain")], seen.line.as_bytes()))
+        Reaction::Send(crate::outside::server::answer(
+            "200 OK",
+            &[("content-type", "text/plain")],
+            seen.line.as_bytes(),
+        ))
     };
     let server = Server::start_with(Some(acceptor), react).await;
     let trusting = EgressPolicy { extra_roots: vec![certificate], ..policy(&[LOCAL]) };

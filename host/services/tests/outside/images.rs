@@ -19,7 +19,7 @@ use flowcell_services::{
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-use crate::{
+use crate::outside::{
     kit::{Kit, LOCAL, policy},
     server::{Reaction, Seen, Server, answer},
 };

@@ -4,7 +4,7 @@ use flowcell_contract::Json;
 use flowcell_services::egress::{Destination, Egress, OriginGrants};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use crate::kit::policy;
+use crate::outside::kit::policy;
 
 /// Number of combinations of a policy, a grant and a URL.
 const ROUNDS: usize = 200_000;

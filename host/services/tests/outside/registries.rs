@@ -8,7 +8,7 @@ use flowcell_services::{
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::{
+use crate::outside::{
     kit::policy,
     server::{Reaction, Seen, Server, answer},
 };

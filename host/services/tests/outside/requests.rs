@@ -6,7 +6,7 @@ use flowcell_contract::{Blobs, Effect, Json, Tenant};
 use flowcell_services::http::Limits;
 use serde_json::json;
 
-use crate::{
+use crate::outside::{
     kit::Kit,
     server::{Server, ok},
 };
@@ -39,7 +39,7 @@ async fn both_functions_do_the_same() {
     let server = Server::start(|_| ok("hello")).await;
     let kit = Kit::local(&server.url(""));
     for (function, admitted) in [("send", true), ("start-send", true), ("take-response", false)] {
-        let mut call = crate::kit::call(json!({ "method": "GET", "url": server.url("/") }));
+        let mut call = crate::outside::kit::call(json!({ "method": "GET", "url": server.url("/") }));
         call.function = function.into();
         assert_eq!(flowcell_contract::Capability::admit(&kit.http, &call, &kit.caller).is_ok(), admitted, "{function}");
     }

@@ -18,7 +18,7 @@ use flowcell_services::{
 };
 use futures_util::future::BoxFuture;
 
-use crate::{
+use crate::outside::{
     kit::{LOCAL, policy},
     server::{Reaction, Server, answer, ok},
 };

@@ -1,6 +1,5 @@
 //! Outgoing requests, over real connections to this machine only. Tests with ids such as `h12` in their names are
 //! attacks in the table of `tests/README.md`.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod answers;
 mod connections;

@@ -1,7 +1,6 @@
 //! MCP servers: a strict fake, and servers of other projects. Tests wait only for processes and connections. Ids in the
 //! names of tests stand for rows in the tables of `tests/README.md`: `h16` for hostile MCP servers, `r22` for servers
 //! that fail.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod addresses;
 mod answers;

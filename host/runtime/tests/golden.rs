@@ -1,12 +1,11 @@
 //! Golden stores: stores with runs in flight that a released version of the program wrote, as SQL. Each version of the
 //! store's format has one, and its runs go on to the right outputs.
 //!
-//! `BLESS=1 cargo test --workspace --test golden` writes the store of the present version, if it is missing. Commit it
-//! with the migration that makes the version, and change no golden store after that.
+//! `BLESS=1 cargo test -p flowcell-runtime --test runtime golden::` writes the store of the present version, if it is
+//! missing. Commit it with the migration that makes the version, and change no golden store after that.
+
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
-#[path = "../clock/mod.rs"]
-mod clock;
 mod dump;
 
 use std::{
@@ -17,7 +16,6 @@ use std::{
     task::Poll,
 };
 
-use clock::Clock;
 use flowcell_contract::{
     Attempt, Calls, Catalog, Digest, Failure, FanOut, FlowCall, Json, Manifest, NodeRunner, Pause, Question, Step,
     StepResult, Tenant, Value, Wake,
@@ -29,6 +27,8 @@ use flowcell_runtime::{
     sqlite::{Reader, SqliteStore, stop_process},
 };
 use futures_util::future::{self, BoxFuture};
+
+use crate::clock::Clock;
 
 const MANIFEST: &str = "
 name: t

@@ -1,11 +1,7 @@
 //! The inputs of tasks: the inputs that are rendered again from the journal equal those that the components got, for
 //! every outcome of a task.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 mod changed;
-#[path = "../clock/mod.rs"]
-mod clock;
 mod facts;
 mod probed;
 mod random;
@@ -29,7 +25,8 @@ use flowcell_runtime::{
 use futures_util::future::{self, BoxFuture};
 
 use changed::Changed;
-use clock::Clock;
+
+use crate::clock::Clock;
 
 const MANIFEST: &str = "
 name: t

@@ -1,10 +1,6 @@
 //! Checks agentic flows: `agentic/invalid/*` against their diagnostics, `agentic/valid/*` against their graphs.
 //! `BLESS=1` rewrites the expected files.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-#[path = "../golden/mod.rs"]
-mod golden;
 mod walk;
 
 use std::{
@@ -16,8 +12,9 @@ use std::{
 
 use flowcell_contract::{Catalog, Json};
 use flowcell_flow::{CheckContext, Checked, Graph, Severity, Source, agentic, draw};
-use golden::{cases, compare, printed, source};
 use proptest::prelude::*;
+
+use crate::golden::{self, cases, compare, printed, source};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agentic").join(name)

@@ -1,6 +1,5 @@
 //! Turns of models over real connections to a strict fake on this machine. The tests control the clock, so they never
 //! wait. Ids such as `r20` in the names of tests are rows in the tables of `tests/README.md`.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod aimock;
 mod configuration;

@@ -1,5 +1,6 @@
 //! A run that is repeated in another version of its flow: its outputs are those of a fresh run of that version, and the
 //! nodes that it keeps do not run again, also if its process dies.
+
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod edited;

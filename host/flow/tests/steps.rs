@@ -1,11 +1,6 @@
 //! Checks flows of the steps dialect: `steps/invalid/*` against their diagnostics, `steps/valid/*` against their
 //! graphs. `BLESS=1` rewrites the expected files.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-#[path = "../golden/mod.rs"]
-mod golden;
-
 use std::{
     fmt::Write as _,
     fs,
@@ -14,8 +9,9 @@ use std::{
 
 use flowcell_contract::{Catalog, Json, Manifest};
 use flowcell_flow::{Checked, Diagnostic, Graph, NoContext, Severity, Source, about, steps::step_label};
-use golden::{cases, compare, printed, source};
 use proptest::prelude::*;
+
+use crate::golden::{self, cases, compare, printed, source};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/steps").join(name)

@@ -1,0 +1,13 @@
+//! Tests the checks and the lowering of flows.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod agentic;
+mod diagnostics;
+mod explain;
+mod fragments;
+mod golden;
+mod layout;
+mod scripts;
+mod short_forms;
+mod steps;
