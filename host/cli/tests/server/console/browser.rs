@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use crate::client::ask;
 
 /// The longest wait for a condition of a page.
-const MAX_WAIT: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(120);
+/// The driver binds one free port for two families of addresses. Another process may take it in between.
+const MAX_STARTS: usize = 5;
 /// The member of an element in WebDriver.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -26,12 +28,7 @@ pub(super) struct Browser {
 
 impl Browser {
     pub(super) fn start() -> Browser {
-        let mut driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let port = lines.find_map(|line| line.split_once("successfully on port ").map(|(_, port)| port.to_owned()));
-        let port: u16 = port.unwrap().trim_end_matches('.').parse().unwrap();
-        // Read the later output, so that the driver does not block.
-        std::thread::spawn(move || lines.count());
+        let (driver, port) = (0..MAX_STARTS).find_map(|_| Self::start_driver()).expect("no driver starts");
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut browser = Browser { driver, address, session: String::new() };
         let arguments =
@@ -44,6 +41,20 @@ impl Browser {
         let opened = browser.send("POST", "/session", &wanted);
         browser.session = format!("/session/{}", opened["sessionId"].as_str().unwrap());
         browser
+    }
+
+    /// Starts the driver. Returns its process and its port, or `None` if it ends at once.
+    fn start_driver() -> Option<(Child, u16)> {
+        let mut driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let port = lines.find_map(|line| line.split_once("successfully on port ").map(|(_, port)| port.to_owned()));
+        let Some(port) = port else {
+            driver.wait().unwrap();
+            return None;
+        };
+        // Read the later output, so that the driver does not block.
+        std::thread::spawn(move || lines.count());
+        Some((driver, port.trim_end_matches('.').parse().unwrap()))
     }
 
     fn send(&self, method: &str, path: &str, body: &Value) -> Value {
