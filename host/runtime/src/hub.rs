@@ -1,6 +1,7 @@
 //! The hub of a run: takes commands, and publishes events.
 
 use std::{
+    any::Any,
     collections::HashMap,
     sync::{
         Arc,
@@ -80,6 +81,8 @@ pub(crate) enum Command {
         attempt: u32,
         result: Result<Value, Failure>,
     },
+    /// The driver of a run that a task calls has panicked, with this payload.
+    ChildPanicked(Box<dyn Any + Send>),
     /// A run that a task calls has a live permit, or will get none.
     ChildPermit {
         task: TaskKey,

@@ -15,6 +15,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`admission`] | the admission of runs |
+//! | driven | one run, until its driver ends |
 //! | observer | the owner of a supervisor |
 //! | outage | the time in which a shared store cannot be read |
 //! | renewed | runs that are parked for a quota which has renewed early |
@@ -22,6 +23,7 @@
 //! | trial | the trial of a suspect run |
 
 pub mod admission;
+mod driven;
 mod observer;
 mod outage;
 pub mod renewed;
@@ -107,7 +109,7 @@ pub struct Supervisor {
     observer: Arc<dyn RunObserver>,
     /// Permits for driven and held runs.
     permits: FairSemaphore,
-    driving: JoinSet<(Tenant, RunResult)>,
+    driving: JoinSet<(Key, Option<RunResult>)>,
     hubs: HashMap<Key, Hub>,
     /// Runs that are driven or held, and runs that could not be opened. A search for ready runs skips them.
     begun: HashSet<Key>,
@@ -424,13 +426,8 @@ impl Supervisor {
             tokio::spawn(async move { hub.accompany().await });
         }
         hub.start_session();
-        let tenant = key.0.clone();
-        self.hubs.insert(key, hub);
-        self.driving.spawn(async move {
-            let result = running.await;
-            drop(permit);
-            (tenant, result)
-        });
+        self.hubs.insert(key.clone(), hub);
+        self.driving.spawn(driven::drive(key, permit, running));
     }
 
     /// Handles a request to admit a run: the run begins now, waits until other runs have ended, or finds no permit to
@@ -481,16 +478,17 @@ impl Supervisor {
         Duration::from_millis(due.saturating_sub(self.host.now()).max(100))
     }
 
-    fn handle_end(&mut self, result: Result<(Tenant, RunResult), JoinError>) {
-        let Ok((tenant, result)) = result else { return };
-        let over = matches!(result.status, RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled);
-        let key = (tenant, result.run_id.clone());
-        self.begun.remove(&key);
+    fn handle_end(&mut self, result: Result<(Key, Option<RunResult>), JoinError>) {
+        let Ok((key, result)) = result else { return };
         self.hubs.remove(&key);
         if self.trial.as_ref().is_some_and(|trial| trial.is_of(&key)) {
             self.trial = None;
             self.stale = true;
         }
+        // A run whose driver has panicked stays in `begun`, so it does not panic again.
+        let Some(result) = result else { return };
+        let over = matches!(result.status, RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled);
+        self.begun.remove(&key);
         // The end of a run makes no other run ready. But a run that waits for a permit may begin now.
         self.stale |= !over || self.found_too_many || !self.held.is_empty() || self.admission.has_waiting_runs();
         self.renewed.note_end(&result);

@@ -1,8 +1,9 @@
 //! Runs that tasks call: their ids, their flows, and driving them.
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use flowcell_contract::{Failure, FlowCall, Json, RunId, Value, code};
+use futures_util::FutureExt;
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
@@ -133,7 +134,8 @@ impl Caller<'_> {
     }
 }
 
-/// Drives a child with its live permit, and reports its end to the run that called it.
+/// Drives a child with its live permit, and reports its end to the run that called it. If the driver of the child
+/// panics, so does the driver of the caller. Otherwise the caller would wait forever.
 pub(super) fn drive(
     mut driver: Driver,
     begin: Begin,
@@ -144,7 +146,10 @@ pub(super) fn drive(
     driver.set_permit(permit);
     driver.parent = Some(Parent::new(commands.clone(), task));
     tokio::spawn(async move {
-        driver.drive(begin, false).await;
+        if let Err(panic) = AssertUnwindSafe(driver.drive(begin, false)).catch_unwind().await {
+            let _ = commands.send(Command::ChildPanicked(panic)).await;
+            return;
+        }
         if driver.is_refused() || driver.has_stopped() {
             // The process that now drives the run tree resumes this run too.
             return;

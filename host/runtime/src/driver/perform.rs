@@ -160,6 +160,8 @@ impl Driver {
                 }
                 let _ = self.apply_input(Input::ChildEnded { task, attempt, result });
             }
+            // The run tree is driven as a whole, so all of it stops.
+            Command::ChildPanicked(panic) => std::panic::resume_unwind(panic),
             Command::ChildPermit { task, attempt, permit } => {
                 if let Some(queued) = self.children.take_queued(task, Some(attempt)) {
                     self.start_child((task, attempt), &queued.call, permit);

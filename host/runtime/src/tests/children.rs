@@ -1,10 +1,16 @@
 //! Runs that call runs wait for live permits, and end when there will be none.
 
-use std::sync::Arc;
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use flowcell_contract::Tenant;
+use flowcell_contract::{Attempt, Calls, Digest, NodeRunner, StepResult, Tenant};
 use flowcell_flow::graph::FlowPolicy;
-use futures_util::future;
+use futures_util::{FutureExt, future, future::BoxFuture};
 
 use super::{
     driving::{block, chain, world},
@@ -12,11 +18,40 @@ use super::{
 };
 use crate::{FlowRunner, LiveRuns, Pinned, RunOptions, RunResult, RunStatus, ports::Pin};
 
+/// A runner that panics in the driver of the second run that it prepares.
+struct Panics {
+    runner: Arc<dyn NodeRunner>,
+    prepared: AtomicUsize,
+}
+
+impl NodeRunner for Panics {
+    fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
+        self.runner.run(attempt, calls)
+    }
+
+    fn prepare(&self, tenant: &Tenant, packs: Vec<Digest>) -> BoxFuture<'static, ()> {
+        assert_eq!(self.prepared.fetch_add(1, Ordering::Relaxed), 0, "the second run");
+        self.runner.prepare(tenant, packs)
+    }
+}
+
 /// Returns a run that calls a flow this many times at once, with a limit of live runs.
 fn calls(times: usize, child: &PlannedBody, most: u32, options: RunOptions) -> (FlowRunner, Arc<LiveRuns>) {
+    calls_in(times, child, most, options, |runner| runner)
+}
+
+/// Does the same with another runner of nodes.
+fn calls_in(
+    times: usize,
+    child: &PlannedBody,
+    most: u32,
+    options: RunOptions,
+    runner: impl FnOnce(Arc<dyn NodeRunner>) -> Arc<dyn NodeRunner>,
+) -> (FlowRunner, Arc<LiveRuns>) {
     let plans = (0..times).map(|_| Planned::new(Plan::Call("child"))).collect();
     let scripted = lower(&PlannedBody { nodes: plans, ..PlannedBody::default() }, FlowPolicy::default());
-    let world = world(&scripted, Some(lower(child, FlowPolicy::default())));
+    let mut world = world(&scripted, Some(lower(child, FlowPolicy::default())));
+    world.runner = runner(world.runner);
     world.live.set_limit(&Tenant::local(), Some(most));
     let live = world.live.clone();
     let options = RunOptions { run_id: Some("run-1".into()), ..options };
@@ -45,6 +80,19 @@ fn a_child_that_can_get_no_permit_fails() {
     // The runs with permits wait for a person. Without a failure, the run without a permit would wait forever.
     assert_eq!(run(3, &chain(vec![Plan::Ask]), 3).status, RunStatus::Failed);
     assert_eq!(run(3, &chain(vec![Plan::Ask]), 4).status, RunStatus::Parked);
+}
+
+#[test]
+fn a_caller_panics_if_the_driver_of_a_called_run_panics() {
+    let panics = |runner| Arc::new(Panics { runner, prepared: AtomicUsize::new(0) }) as Arc<dyn NodeRunner>;
+    let (runner, live) = calls_in(2, &chain(vec![Plan::Done]), 9, RunOptions::default(), panics);
+    let ended = block(AssertUnwindSafe(runner.run()).catch_unwind());
+    assert!(ended.is_err(), "{:?}", ended.map(|result| result.status));
+    block(async {
+        while live.all_children() > 0 {
+            tokio::task::yield_now().await;
+        }
+    });
 }
 
 #[test]
