@@ -1,5 +1,5 @@
 // @ts-check
-/** The scripts of all pages: times in the viewer's zone, keys, changes, and the login by a link. */
+/** The scripts of all pages: times in the viewer's zone, keys, changes, agents, and the login by a link. */
 
 import { localise } from "./times.js";
 import { listenForKeys } from "./keys.js";
@@ -7,6 +7,7 @@ import { follow } from "./live.js";
 import { listenForMoments, showControls } from "./graph.js";
 import { listenForFiles } from "./upload.js";
 import { showViews } from "./views.js";
+import { listenForAgents } from "./agents.js";
 
 /** Takes the code out of the address, so that it stays in no history, and sends it. */
 function logInByLink() {
@@ -25,6 +26,7 @@ showControls();
 listenForMoments();
 listenForFiles();
 showViews();
+listenForAgents();
 logInByLink();
 // A link that is opened on the page of the login only changes the fragment.
 addEventListener("hashchange", logInByLink);

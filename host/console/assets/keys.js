@@ -5,7 +5,7 @@
 const pages = { h: "/console", r: "/console/runs", i: "/console/inbox", f: "/console/flows" };
 
 /** The views of a run that `v` and a letter open. @type {Record<string, string>} */
-const views = { g: "", t: "/timeline", l: "/list", e: "/events" };
+const views = { g: "", t: "/timeline", l: "/list", e: "/events", a: "/agents" };
 
 /** Moves to the next failure or question of the page. @param {number} by 1 for the next, -1 for the one before */
 function jump(by) {
@@ -69,6 +69,10 @@ export function listenForKeys() {
       if (!keys.open) keys.showModal();
     } else if (event.key === "/") {
       const field = document.querySelector("main input[type=search], main .filters input:not([type=hidden])");
+      if (!(field instanceof HTMLElement)) return;
+      field.focus();
+    } else if (event.key === "m") {
+      const field = document.querySelector("#message textarea");
       if (!(field instanceof HTMLElement)) return;
       field.focus();
     } else if (event.key === "j" || event.key === "k") {

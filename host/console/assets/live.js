@@ -4,6 +4,7 @@
  * with `data-live` take the place of the old ones. So what is live and what a reload shows cannot differ.
  */
 
+import { hearSpeech } from "./agents.js";
 import { localise } from "./times.js";
 
 /** Milliseconds between two looks at a page without a stream. */
@@ -57,12 +58,35 @@ function isInUse(part) {
     (field instanceof HTMLTextAreaElement || field instanceof HTMLInputElement) && field.value !== field.defaultValue);
 }
 
+/** Takes over the entries of a list: adds new ones, and removes those that the newer page lacks. @param {Element} list @param {Element} fresh */
+function merge(list, fresh) {
+  const kept = new Set([...fresh.children].map((entry) => entry.id));
+  for (const entry of list.querySelectorAll(":scope > *")) {
+    if (!kept.has(entry.id) && !isInUse(entry)) entry.remove();
+  }
+  /** @type {Element | null} */
+  let last = null;
+  for (const entry of fresh.children) {
+    let known = document.getElementById(entry.id);
+    if (!known || known.parentElement !== list) {
+      known = document.importNode(/** @type {HTMLElement} */ (entry), true);
+      if (last) last.after(known);
+      else list.prepend(known);
+    }
+    last = known;
+  }
+}
+
 /** Takes over the parts of a newer page. @param {Document} next */
 function take(next) {
   // Both pages say how long ago something was, seen from now.
   localise(document);
   localise(next);
   held = null;
+  for (const list of document.querySelectorAll("[data-entries][id]")) {
+    const fresh = next.getElementById(list.id);
+    if (fresh) merge(list, fresh);
+  }
   for (const part of document.querySelectorAll("[data-live][id]")) {
     const fresh = next.getElementById(part.id);
     if (fresh && !fresh.isEqualNode(part) && isInUse(part)) held = next;
@@ -146,11 +170,12 @@ async function read(source) {
     if (!answer.ok || !answer.body) return false;
     if (answer.status === 204) return true;
     const reader = answer.body.getReader();
+    const hear = hearSpeech();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return true;
       // Three bytes are a comment, which keeps the connection open.
-      if (value.length > 3) refresh();
+      if (hear ? hear(value) : value.length > 3) refresh();
     }
   } catch {
     return abort.signal.aborted;

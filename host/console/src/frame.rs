@@ -98,7 +98,7 @@ impl Area {
 }
 
 /// The keys of the pages, for the list that `?` opens.
-const KEYS: [(&str, &str); 12] = [
+const KEYS: [(&str, &str); 14] = [
     ("?", "show these keys"),
     ("g h", "Home"),
     ("g r", "Runs"),
@@ -108,8 +108,10 @@ const KEYS: [(&str, &str); 12] = [
     ("j  k", "next and previous row"),
     ("Enter", "open the row"),
     ("[  ]", "previous and next failure or question"),
-    ("v g  v t  v l  v e", "graph, timeline, tasks and events of a run"),
+    ("v g  v t  v l  v e  v a", "graph, timeline, tasks, events and agents of a run"),
     ("1 … 9", "choose an answer of the first open question"),
+    ("m", "write to the agent of the page"),
+    ("Ctrl Enter", "send the message"),
     ("↑ ↓", "in a picture: along its edges"),
 ];
 

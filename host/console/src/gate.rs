@@ -41,6 +41,11 @@ pub(crate) fn wait(run: &str, wait: &Value, back: &str) -> Markup {
                         }
                         "message" => {
                             p { "An agent waits for a message." }
+                            @let agent = text(wait, "agentRunId");
+                            // The agents of a called run are on the pages of that run.
+                            @if !agent.is_empty() && !address.contains('/') {
+                                p { a href={ (run_path(run)) "/agents/" (escaped(agent)) } { "Write to it" } }
+                            }
                             (command(&format!("send {} 'TEXT' --to {}", quoted(run), quoted(address))))
                         }
                         _ => {
@@ -151,6 +156,40 @@ pub(crate) async fn answer(
     }
     let path = format!("/v1/runs/{}/gates/{}/reply", escaped(&run), escaped(&gate));
     visit.post(&path, &body).await.map_err(|refusal| Failure::of(&visit, refusal))?;
-    let back = form.text("back").filter(|back| *back == "/console/inbox").map(str::to_owned);
-    Ok(Redirect::to(&back.unwrap_or_else(|| run_path(&run))).into_response())
+    Ok(Redirect::to(&follow_up(&form, &run)).into_response())
+}
+
+/// Returns the page that follows a form about a wait: the inbox or the page of an agent, if the form is from there,
+/// else the page of the run.
+pub(crate) fn follow_up(form: &Form, run: &str) -> String {
+    let (of_run, back) = (run_path(run), form.text("back").unwrap_or_default());
+    let agent = back.strip_prefix(&of_run).and_then(|rest| rest.strip_prefix("/agents/"));
+    let is_plain = |agent: &str| agent.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~%".contains(&byte));
+    match agent.filter(|agent| is_plain(agent)) {
+        Some(_) => format!("{back}#write"),
+        None if back == "/console/inbox" => back.to_owned(),
+        None => of_run,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sent::form_of;
+
+    #[test]
+    fn an_answer_is_followed_by_a_page_of_the_console() {
+        let table = [
+            ("", "/console/runs/a%3Ab"),
+            ("/console/inbox", "/console/inbox"),
+            ("//evil.test", "/console/runs/a%3Ab"),
+            ("/console/runs/a%3Ab/agents/agent-7%2F", "/console/runs/a%3Ab/agents/agent-7%2F#write"),
+            ("/console/runs/a%3Ab/agents/agent-7/../x", "/console/runs/a%3Ab"),
+            ("/console/runs/a%3Ab/agents/x\r\nSet-Cookie: y", "/console/runs/a%3Ab"),
+            ("/console/runs/other/agents/agent-7", "/console/runs/a%3Ab"),
+        ];
+        for (back, page) in table {
+            assert_eq!(follow_up(&form_of(&[("back", back)]), "a:b"), page, "{back:?}");
+        }
+    }
 }

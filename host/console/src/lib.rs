@@ -11,6 +11,7 @@
 //! | assets | style sheet and scripts, compiled into the program |
 //! | login, home, runs, run, jobs, inbox, flows, catalog, packs, operate, tokens, manual | the pages |
 //! | gate, picture, form, diff | an open question, the picture of a flow, the form of an input, the difference of two texts |
+//! | said | a text of a model, as Markdown |
 
 mod assets;
 mod catalog;
@@ -30,6 +31,7 @@ mod parts;
 mod picture;
 mod run;
 mod runs;
+mod said;
 mod sent;
 mod tokens;
 mod visit;
@@ -79,6 +81,10 @@ routes! {
     get "/console/runs/{id}" run::graph, false;
     get "/console/runs/{id}/timeline" run::timeline::show, false;
     get "/console/runs/{id}/list" run::tasks::tasks, false;
+    get "/console/runs/{id}/agents" run::agents::list, false;
+    get "/console/runs/{id}/agents/{agent}" run::agents::show, false;
+    post "/console/runs/{id}/agents/{agent}/send" run::agents::send, false;
+    post "/console/runs/{id}/agents/{agent}/close" run::agents::close, false;
     get "/console/runs/{id}/events" run::events::events, false;
     get "/console/runs/{id}/logs" run::events::logs, false;
     get "/console/runs/{id}/raw" run::raw, false;

@@ -37,7 +37,7 @@ fn shape(state: &str) -> &'static str {
         "succeeded" => "M3 8.5 6.5 12 13 4.5",
         "failed" => "M4 4 12 12M12 4 4 12",
         "running" => "M8 2.5A5.5 5.5 0 1 1 2.5 8M8 5.5V8l2 1.5",
-        "parked" | "waiting" => "M5.5 3.5V12.5M10.5 3.5V12.5",
+        "parked" | "waiting" | "asking" | "listening" => "M5.5 3.5V12.5M10.5 3.5V12.5",
         "needs_attention" | "blocked" => "M8 2.5 14 13H2ZM8 6.5V9.5M8 11V11.4",
         "cancelled" => "M8 2.5A5.5 5.5 0 1 1 7.9 2.5ZM4.2 4.2 11.8 11.8",
         "retrying" => "M12.5 6A5 5 0 1 0 13 9M12.5 2.5V6H9",
@@ -52,7 +52,7 @@ pub(crate) fn tone(state: &str) -> &'static str {
         "succeeded" => "good",
         "failed" => "bad",
         "needs_attention" | "blocked" => "warn",
-        "parked" | "waiting" => "wait",
+        "parked" | "waiting" | "asking" | "listening" => "wait",
         "running" | "retrying" => "busy",
         _ => "calm",
     }

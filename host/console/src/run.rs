@@ -3,10 +3,12 @@
 //! | module | content |
 //! |---|---|
 //! | tasks | its tasks, and one of them |
+//! | agents | its agents, and the conversation with one of them |
 //! | timeline | when its tasks began and ended |
 //! | events | its events and log lines |
 //! | moment | the run at an earlier event |
 
+pub(crate) mod agents;
 pub(crate) mod events;
 mod moment;
 pub(crate) mod tasks;
@@ -24,7 +26,7 @@ use serde_json::{Value, json};
 use self::moment::Moment;
 use crate::{
     frame::{Area, Failure, Page},
-    gate::wait,
+    gate::{follow_up, wait},
     parts::{block, command, cut, json as show_json, list, state, text, time},
     picture::{Links, Pictured, View, picture},
     runs::{has_ended, labels, on_run, query, run_path, took},
@@ -35,11 +37,15 @@ use crate::{
 /// Maximum number of bytes of the answers of the API on the page with JSON.
 const MAX_RAW_BYTES: usize = 32 << 10;
 
+/// The end of the path of the agents. Only a run whose flow can have some shows this tab.
+const AGENTS: &str = "/agents";
+
 /// The tabs of a run: the end of the path, and the name.
-const TABS: [(&str, &str); 6] = [
+const TABS: [(&str, &str); 7] = [
     ("", "Graph"),
     ("/timeline", "Timeline"),
     ("/list", "Tasks"),
+    (AGENTS, "Agents"),
     ("/events", "Events"),
     ("/logs", "Logs"),
     ("/raw", "Raw"),
@@ -82,17 +88,24 @@ impl Shown {
 
     /// Returns the page with the head of the run, and a tab.
     fn page(self, visit: &Visit, tab: &str, body: Markup) -> Page {
+        self.page_of(visit, tab, "", html! { div #tab data-live { (body) } })
+    }
+
+    /// Returns the page with the head of the run, and a tab of several parts. `selection` selects the events after which
+    /// the parts may have changed, as the end of a query.
+    fn page_of(self, visit: &Visit, tab: &str, selection: &str, parts: Markup) -> Page {
+        let is_shown = |end: &str| end != AGENTS || end == tab || self.view["hasAgents"] == true;
         let main = html! {
             div #head data-live { (head(&self)) }
             nav .tabs data-run aria-label="Views of the run" {
-                @for (end, name) in TABS {
+                @for (end, name) in TABS.into_iter().filter(|(end, _)| is_shown(end)) {
                     a href={ (run_path(&self.id)) (end) } aria-current=[(end == tab).then_some("true")] { (name) }
                 }
             }
-            div #tab data-live { (body) }
+            (parts)
         };
         let source = match self.view["events"].as_u64() {
-            Some(next) => format!("{}?from={next}", api_path(&self.id, "/events/stream")),
+            Some(next) => format!("{}?from={next}{selection}", api_path(&self.id, "/events/stream")),
             None => "poll".to_owned(),
         };
         let page = Page::new(visit, Area::Runs, self.id.as_str(), main);
@@ -239,8 +252,7 @@ pub(crate) async fn resolve(
         }
     };
     visit.post(&api_path(&run, &format!("/tasks/{}/resolve", escaped(&task))), &body).await.map_err(fails)?;
-    let back = form.text("back").filter(|back| *back == "/console/inbox").map(str::to_owned);
-    Ok(Redirect::to(&back.unwrap_or_else(|| run_path(&run))).into_response())
+    Ok(Redirect::to(&follow_up(&form, &run)).into_response())
 }
 
 /// Shows the picture of a run, its input and its outputs.

@@ -188,6 +188,11 @@ impl Host {
         pin::packs_of(self, run)
     }
 
+    /// Returns whether a node of the flow of a run can run agents.
+    pub(crate) fn has_agents(&self, run: &RunId) -> Result<bool, StartError> {
+        pin::has_agents(self, run)
+    }
+
     /// Visits the events of a stored run in order, beginning with the event number `from`, until the visitor breaks.
     pub fn each_event(
         &self,

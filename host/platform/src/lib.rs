@@ -114,6 +114,6 @@ pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::versions::{self, FlowVersion, MoveError, NoVersion, RetryError};
 pub use library::{FlowEntry, FlowLibrary, FlowSource, LibraryError, PostedFlow, PushError, StoredFlow};
 pub use operate::{audit, identity, policy, quota::QuotaError, retention, usage, vault};
-pub use runs::{facts, inbox, inputs, timeline, tree, waiting};
+pub use runs::{agents, facts, inbox, inputs, timeline, tree, waiting};
 pub use world::simulate::Simulate;
 pub use world::test_run::{CallFixture, Fixtures, NodeFixture};

@@ -26,7 +26,7 @@ use utoipa_axum::{
 use crate::{
     document,
     http::{
-        admin,
+        admin, agents,
         api_error::ApiError,
         app::{App, finish_detached},
         audit,
@@ -128,6 +128,8 @@ fn table() -> Vec<Row> {
         (Needs(Scope::RunRead), routes!(tasks::timeline)),
         (Needs(Scope::RunRead), routes!(tasks::list)),
         (Needs(Scope::RunRead), routes!(tasks::show)),
+        (Needs(Scope::RunRead), routes!(agents::list)),
+        (Needs(Scope::RunRead), routes!(agents::show)),
         (Needs(Scope::RunRead), routes!(runs::gates)),
         (Needs(Scope::RunRead), routes!(runs::gate)),
         (Needs(Scope::RunRead), routes!(inbox::list)),

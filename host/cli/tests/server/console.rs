@@ -2,6 +2,7 @@
 //! an answer in the inbox.
 
 mod access;
+mod agents;
 mod browser;
 mod bulk;
 mod speed;

@@ -8,6 +8,7 @@
 mod client;
 
 mod access;
+mod agents;
 mod content;
 mod steer;
 
@@ -15,7 +16,7 @@ use std::{path::Path, sync::Arc};
 
 use client::{Answer, Served, ask};
 use flowcell_platform::{
-    Host,
+    Host, HostBuilder,
     tenants::{Tenants, login},
 };
 use flowcell_server::{
@@ -29,27 +30,30 @@ const OWN: (&str, &str) = ("Sec-Fetch-Site", "same-origin");
 /// The media type of forms.
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
 
-/// Starts a server with the console.
-fn served(identity: impl FnOnce(&Host) -> Arc<dyn Identify>) -> Served {
+/// Starts a server with the console, whose host has additional settings.
+fn built(build: impl FnOnce(HostBuilder) -> HostBuilder, identity: impl FnOnce(&Host) -> Arc<dyn Identify>) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
-    let host = Host::builder().cache_dir(cache).instances(16).state_dir(folder.path()).build().unwrap();
+    let host = build(Host::builder().cache_dir(cache).instances(16).state_dir(folder.path())).build().unwrap();
     let identity = identity(&host);
     Served::with_pages(Some(flowcell_console::router), &[], host, folder, identity, Limits::default())
 }
 
 /// Starts a server with the console and without tenants.
 fn local() -> Served {
-    served(|_| Arc::new(Local))
+    built(|builder| builder, |_| Arc::new(Local))
 }
 
 /// Starts a server with the console and the tenants `a` and `b`.
 fn with_tenants() -> Served {
-    served(|host| {
-        let tenants = Tenants::of(host);
-        ["a", "b"].into_iter().for_each(|name| tenants.create(name).unwrap());
-        Arc::new(tenants)
-    })
+    built(|builder| builder, tenants)
+}
+
+/// Creates the tenants `a` and `b`.
+fn tenants(host: &Host) -> Arc<dyn Identify> {
+    let tenants = Tenants::of(host);
+    ["a", "b"].into_iter().for_each(|name| tenants.create(name).unwrap());
+    Arc::new(tenants)
 }
 
 /// Logs in with a form of the console, and returns the cookie.

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use flowcell_contract::{BlobRef, Catalog, Digest, Failure, RunId, code};
+use flowcell_contract::{BlobRef, BuiltIn, Catalog, Digest, Failure, RunId, code};
 use flowcell_flow::{
     CheckContext, Checked, Diagnostic, Severity,
     graph::{Graph, Node},
@@ -145,8 +145,7 @@ pub struct PinnedPack {
 
 /// Performs [`Host::packs_of`].
 pub(crate) fn packs_of(host: &Host, run: &RunId) -> Result<Vec<PinnedPack>, StartError> {
-    let record = host.record(run).map_err(OpenError::Store)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
-    let (graph, _) = remembered(host, &record.pin, None).map_err(OpenError::Pin)?;
+    let graph = pinned_graph(host, run)?;
     let pack = |node: &Node| {
         let node_type = &node.node_type;
         let name = node_type.name.split('.').next().unwrap_or_default().to_owned();
@@ -155,6 +154,17 @@ pub(crate) fn packs_of(host: &Host, run: &RunId) -> Result<Vec<PinnedPack>, Star
     };
     let packs: BTreeSet<PinnedPack> = graph.nodes.iter().filter_map(pack).collect();
     Ok(packs.into_iter().collect())
+}
+
+/// Performs [`Host::has_agents`].
+pub(crate) fn has_agents(host: &Host, run: &RunId) -> Result<bool, StartError> {
+    Ok(pinned_graph(host, run)?.nodes.iter().any(|node| node.node_type.asks_for(BuiltIn::Agent.name())))
+}
+
+/// Returns the graph of the flow that a run uses now.
+fn pinned_graph(host: &Host, run: &RunId) -> Result<Arc<Graph>, StartError> {
+    let record = host.record(run).map_err(OpenError::Store)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+    Ok(remembered(host, &record.pin, None).map_err(OpenError::Pin)?.0)
 }
 
 /// Reads the pinned content.

@@ -1,4 +1,5 @@
-//! The facts of a run that are fixed at its start: its input, and the packs that it is pinned to.
+//! The facts of a run that are fixed at its start: its input, the packs that it is pinned to, and whether its flow has
+//! agents.
 
 use flowcell_contract::{Json, RunId};
 use flowcell_runtime::ports::MaybeStoreError;
@@ -24,6 +25,9 @@ pub struct RunFacts {
     /// The reason why the packs are unknown, such as damaged content. `None`: they are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packs_unknown: Option<String>,
+    /// True if a node of the flow can run agents.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_agents: bool,
     /// The input with the defaults of the flow, if its JSON text has at most [`MAX_SHOWN_INPUT_BYTES`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
@@ -52,7 +56,7 @@ impl RunFacts {
     pub fn of(host: &Host, run: &RunId) -> Result<RunFacts, StartError> {
         let mut facts = RunFacts::default();
         match host.packs_of(run) {
-            Ok(packs) => facts.packs = packs,
+            Ok(packs) => (facts.packs, facts.has_agents) = (packs, host.has_agents(run)?),
             // The rest of the run can be shown without its packs.
             Err(error) => facts.packs_unknown = Some(error.to_string()),
         }
@@ -70,7 +74,9 @@ impl RunFacts {
 
     /// Returns the facts without the input.
     pub fn without_input(&self) -> RunFacts {
-        RunFacts { packs: self.packs.clone(), packs_unknown: self.packs_unknown.clone(), ..RunFacts::default() }
+        let RunFacts { packs, packs_unknown, has_agents, .. } = self;
+        let (packs, packs_unknown) = (packs.clone(), packs_unknown.clone());
+        RunFacts { packs, packs_unknown, has_agents: *has_agents, ..RunFacts::default() }
     }
 
     fn set_input(&mut self, input: &Json) {

@@ -112,6 +112,9 @@ pub(crate) struct RunView {
     /// The reason why the packs are unknown, such as damaged content (only for one run).
     #[serde(skip_serializing_if = "Option::is_none")]
     packs_unknown: Option<String>,
+    /// True if a node of the flow can run agents: `…/agents` lists them (only for one run).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    has_agents: bool,
     /// The input with the defaults of the flow (only for one run).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
@@ -157,6 +160,7 @@ impl RunView {
             events: None,
             packs: Vec::new(),
             packs_unknown: None,
+            has_agents: false,
             input: None,
             input_cut: None,
             input_unknown: None,
@@ -187,8 +191,8 @@ impl RunView {
 
     /// Adds the facts of the run that are fixed at its start.
     fn with_facts(self, facts: &RunFacts) -> RunView {
-        let RunFacts { packs, packs_unknown, input, input_cut, input_unknown } = facts.clone();
-        RunView { packs, packs_unknown, input, input_cut, input_unknown, ..self }
+        let RunFacts { packs, packs_unknown, has_agents, input, input_cut, input_unknown } = facts.clone();
+        RunView { packs, packs_unknown, has_agents, input, input_cut, input_unknown, ..self }
     }
 
     /// Creates the view from the result of a run.

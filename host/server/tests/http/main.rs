@@ -5,6 +5,7 @@
 
 mod access;
 mod admin;
+mod agents;
 mod approvals;
 mod audit;
 mod authoring;

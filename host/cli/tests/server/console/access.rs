@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::browser::Browser;
 use crate::{
     client::ask,
-    kit::{has_program, skip_without},
+    kit::{has_program, root, skip_without},
     server::process::{serve, stop},
 };
 
@@ -96,6 +96,10 @@ fn every_page_is_accessible_in_light_and_dark() {
     let folder = tempfile::tempdir().unwrap();
     let (serving, address) = serve(folder.path(), &[]);
     let [failed, asks, passes] = fill(address);
+    let assistant = std::fs::read_to_string(root().join("flows/agents/assistant.yaml")).unwrap();
+    post(address, "/v1/runs?wait=true", &json!({ "flow": assistant, "runId": "talk" }));
+    let agents = ask(address, "GET", "/v1/runs/talk/agents", &[], "").json();
+    let agent = agents["agents"][0]["agentRunId"].as_str().unwrap().to_owned();
     let jobs = ask(address, "GET", "/v1/jobs", &[], "").json();
     let job = jobs["jobs"][0]["id"].as_str().unwrap().to_owned();
     let pages = [
@@ -110,6 +114,8 @@ fn every_page_is_accessible_in_light_and_dark() {
         ("run-logs", format!("/runs/{failed}/logs")),
         ("run-raw", format!("/runs/{failed}/raw")),
         ("run-asks", format!("/runs/{asks}")),
+        ("run-agents", "/runs/talk/agents".into()),
+        ("agent", format!("/runs/talk/agents/{agent}")),
         ("inbox", "/inbox".into()),
         ("bulk", "/jobs/new?status=failed&action=retry".into()),
         ("jobs", "/jobs".into()),

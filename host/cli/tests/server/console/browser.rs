@@ -129,6 +129,14 @@ impl Browser {
         self.send("POST", "/actions", &json!({ "actions": actions }));
     }
 
+    /// Presses a key while another one is held.
+    pub(super) fn hold(&self, held: char, key: char) {
+        let press = |kind: &str, key: char| json!({ "type": kind, "value": key });
+        let presses = [press("keyDown", held), press("keyDown", key), press("keyUp", key), press("keyUp", held)];
+        let actions = json!([{ "type": "key", "id": "keyboard", "actions": presses }]);
+        self.send("POST", "/actions", &json!({ "actions": actions }));
+    }
+
     /// Presses Tab until the focus is on an element that fits a selector, and then Enter.
     pub(super) fn enter(&self, selector: &str) {
         let focused = "return document.activeElement.matches(arguments[0])";
