@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+#[path = "store/earlier.rs"]
+mod earlier;
 #[path = "store/export.rs"]
 mod export;
 mod flows;

@@ -181,7 +181,7 @@ pub(crate) async fn show(
     QueryParams(which): QueryParams<AttemptRange>,
 ) -> Result<Response, ApiError> {
     let limit = check_limit(which.limit, DEFAULT_PAGE_ATTEMPTS, MAX_PAGE_ATTEMPTS)?;
-    let window = Window { from: which.from.unwrap_or(0), limit, bytes: PAGE_BYTES };
+    let window = Window { from: which.from.unwrap_or(0), limit, end: u64::MAX, bytes: PAGE_BYTES };
     let most = PageLimits { items: limit, bytes: PAGE_BYTES };
     let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), most).await;
     let inputs = read_inputs(request, parse_path_id(&id)?, task, window).await?;
