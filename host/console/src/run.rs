@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use self::moment::Moment;
 use crate::{
     frame::{Area, Failure, Page},
-    gate::wait,
-    parts::{block, command, cut, json as show_json, list, state, text, time},
+    gate::{MAX_PROMPT_BYTES, wait},
+    parts::{block, command, cut, glyph, json as show_json, list, state, text, time},
     picture::{Links, Pictured, View, picture},
     runs::{has_ended, labels, on_run, query, run_path, took},
     sent::Form,
@@ -45,6 +45,9 @@ const TABS: [(&str, &str); 6] = [
     ("/raw", "Raw"),
 ];
 
+/// The tabs that can show an earlier moment.
+const MOMENTS: [&str; 3] = ["", "/timeline", "/list"];
+
 /// A run that a page shows.
 struct Shown {
     id: String,
@@ -53,18 +56,39 @@ struct Shown {
     waits: Vec<Value>,
     /// The scopes of the caller.
     scopes: Vec<String>,
+    /// The moment at which the page shows the run.
+    moment: Moment,
 }
 
 impl Shown {
     async fn read(visit: &Visit, id: String) -> Result<Shown, Failure> {
         let fails = |refusal| Failure::of(visit, refusal);
         let view = visit.get(&api_path(&id, "")).await.map_err(fails)?;
+        Shown::with(visit, id, view, Moment::default()).await
+    }
+
+    /// Reads a run for a page that may show an earlier moment.
+    async fn read_at(visit: &Visit, id: String) -> Result<Shown, Failure> {
+        let fails = |refusal| Failure::of(visit, refusal);
+        let mut view = visit.get(&api_path(&id, "")).await.map_err(fails)?;
+        let moment = Moment::read(visit, &id, &view).await;
+        if moment.is_earlier() {
+            view = visit.get(&api_path(&id, &moment.query())).await.map_err(fails)?;
+        }
+        Shown::with(visit, id, view, moment).await
+    }
+
+    async fn with(visit: &Visit, id: String, view: Value, moment: Moment) -> Result<Shown, Failure> {
+        let fails = |refusal| Failure::of(visit, refusal);
         let me = visit.get(KNOWN).await.map_err(fails)?;
         let scopes: Vec<_> = list(&me, "scopes").iter().filter_map(Value::as_str).map(str::to_owned).collect();
         // A run that is busy may have an open question, too.
         let mut waits = match has_ended(&view) {
             true => Vec::new(),
-            false => list(&visit.get(&api_path(&id, "/gates")).await.map_err(fails)?, "waiting").to_vec(),
+            false => {
+                let gates = visit.get(&api_path(&id, &format!("/gates{}", moment.query()))).await.map_err(fails)?;
+                list(&gates, "waiting").to_vec()
+            }
         };
         let (decides, controls) =
             (scopes.iter().any(|scope| scope == "gate:decide"), scopes.iter().any(|scope| scope == "run:control"));
@@ -72,7 +96,7 @@ impl Shown {
             let may = if wait["kind"] == "decision" { controls } else { decides };
             wait["mayDecide"] = may.into();
         }
-        Ok(Shown { id, view, waits, scopes })
+        Ok(Shown { id, view, waits, scopes, moment })
     }
 
     /// Returns whether the caller has a scope.
@@ -86,7 +110,8 @@ impl Shown {
             div #head data-live { (head(&self)) }
             nav .tabs data-run aria-label="Views of the run" {
                 @for (end, name) in TABS {
-                    a href={ (run_path(&self.id)) (end) } aria-current=[(end == tab).then_some("true")] { (name) }
+                    @let moment = if MOMENTS.contains(&end) { self.moment.query() } else { String::new() };
+                    a href={ (run_path(&self.id)) (end) (moment) } aria-current=[(end == tab).then_some("true")] { (name) }
                 }
             }
             div #tab data-live { (body) }
@@ -96,7 +121,13 @@ impl Shown {
             None => "poll".to_owned(),
         };
         let page = Page::new(visit, Area::Runs, self.id.as_str(), main);
-        if has_ended(&self.view) { page } else { page.live(source) }
+        if self.moment.is_earlier() {
+            page.fixed()
+        } else if has_ended(&self.view) {
+            page
+        } else {
+            page.live(source)
+        }
     }
 }
 
@@ -119,7 +150,7 @@ fn head(run: &Shown) -> Markup {
             a href={ "/console/runs" (query(&[("parent", id)])) } { "Called runs" }
         }
         (origin(view))
-        @if view["error"].is_object() { (error(id, &view["error"])) }
+        @if view["error"].is_object() { (error(run, &view["error"])) }
         @if view["reason"] == "quota_exceeded" {
             p .notice .warn { "The tenant has used up a quota. The run goes on by itself " (time(&view["pausedUntil"])) "." }
         }
@@ -127,8 +158,13 @@ fn head(run: &Shown) -> Markup {
         @for unknown in ["inputUnknown", "outputsUnknown", "packsUnknown"] {
             @if let Some(why) = view[unknown].as_str() { p .notice .bad { "A part of the run is damaged: " (why) } }
         }
-        @for each in waits { (wait(id, each, "")) }
-        (controls(run))
+        @if run.moment.is_earlier() {
+            @for each in waits { (earlier_wait(run, each)) }
+            p .notice { "Nothing can be answered or steered at an earlier moment." }
+        } @else {
+            @for each in waits { (wait(id, each, "")) }
+            (controls(run))
+        }
     }
 }
 
@@ -145,13 +181,32 @@ fn origin(view: &Value) -> Markup {
     }
 }
 
-fn error(run: &str, error: &Value) -> Markup {
+/// Shows a wait of an earlier moment, without a form.
+fn earlier_wait(run: &Shown, wait: &Value) -> Markup {
+    let address = text(wait, "address");
+    html! {
+        section .wait {
+            @if wait["kind"] == "more" { p { (wait["leftOut"].as_u64().unwrap_or(0)) " more waits are not shown." } }
+            @else {
+                h2 .place { (glyph("waiting")) " " a href=(tasks::task_path(run, address)) { (address) } }
+                @match text(wait, "kind") {
+                    "event" => p { "Waited for the event " code { (text(wait, "event")) } "." }
+                    "message" => p { "An agent waited for a message." }
+                    "decision" => p { "Needed a decision: " (cut(text(wait, "message"), 2_000).0) }
+                    _ => p .prompt { (cut(text(wait, "prompt"), MAX_PROMPT_BYTES).0) }
+                }
+            }
+        }
+    }
+}
+
+fn error(run: &Shown, error: &Value) -> Markup {
     html! {
         div .notice .bad {
             p { strong { (cut(text(error, "message"), 2_000).0) } }
             p { code { (text(error, "code")) }
                 @if let Some(task) = error["task"].as_str() {
-                    " at " a href={ (run_path(run)) "/tasks/" (escaped(task)) } { (task) }
+                    " at " a href=(tasks::task_path(run, task)) { (task) }
                 }
                 @if error["retryable"] == true { ". Another try may succeed." }
             }
@@ -245,15 +300,17 @@ pub(crate) async fn resolve(
 
 /// Shows the picture of a run, its input and its outputs.
 pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
-    let run = Shown::read(&visit, id).await?;
-    let moment = Moment::read(&visit, &run).await;
-    let mut view = View::of(&visit, vec![("before", moment.before())]);
+    let run = Shown::read_at(&visit, id).await?;
+    let mut view = View::of(&visit, vec![("before", run.moment.before())]);
     let drawing = view.read(&visit, Pictured::Run(&api_path(&run.id, ""))).await;
-    let link = |task: &str| tasks::task_path(&run.id, task);
-    let passes = |node: &str| format!("{}/list{}", run_path(&run.id), query(&[("under", node), ("order", "urgent")]));
+    let link = |task: &str| tasks::task_path(&run, task);
+    let before = run.moment.before();
+    let passes = |node: &str| {
+        format!("{}/list{}", run_path(&run.id), query(&[("under", node), ("order", "urgent"), ("before", &before)]))
+    };
     let (input, outputs) = (&run.view["input"], &run.view["outputs"]);
     let body = html! {
-        (moment.slider(&run, ""))
+        (run.moment.slider(&run.id, ""))
         @match &drawing {
             Ok(drawing) => (picture(drawing, &view, &run_path(&run.id), Some(&Links { task: &link, passes: &passes }))),
             Err(refusal) => p .notice .warn { "The picture cannot be drawn: " (refusal.message) }
@@ -269,11 +326,11 @@ pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, 
             section {
                 h2 { "Outputs" }
                 @if outputs.is_null() { p .faint { "A run has outputs once it has ended." } }
-                @else { (show_json(outputs, &api_path(&run.id, ""))) }
+                @else { (show_json(outputs, &api_path(&run.id, &run.moment.query()))) }
             }
         }
     };
-    Ok(moment.page(run.page(&visit, "", body)))
+    Ok(run.page(&visit, "", body))
 }
 
 /// Shows the answer of the API about a run.
