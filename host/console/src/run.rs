@@ -6,9 +6,11 @@
 //! | timeline | when its tasks began and ended |
 //! | events | its events and log lines |
 //! | moment | the run at an earlier event |
+//! | retry | its retry, all of it or from a task on |
 
 pub(crate) mod events;
 mod moment;
+pub(crate) mod retry;
 pub(crate) mod tasks;
 pub(crate) mod timeline;
 
@@ -228,12 +230,9 @@ fn controls(run: &Shown) -> Markup {
     };
     html! {
         div .controls {
-            @if has_ended && run.view["calledBy"].is_string() {
-                p .faint { "A called run is repeated with the run that has called it." }
-            } @else if !run.may(if has_ended { "run:create" } else { "run:control" }) {
-                p .faint { "Your token lacks the scope " code { @if has_ended { "run:create" } @else { "run:control" } } ", so it cannot steer this run." }
-            } @else if has_ended {
-                (button("retry", "Retry", "A new run repeats this one with the same input, in the same version of the flow."))
+            @if has_ended { (retry::form(run, None)) }
+            @else if !run.may("run:control") {
+                p .faint { "Your token lacks the scope " code { "run:control" } ", so it cannot steer this run." }
             } @else {
                 (button("cancel", "Cancel", "The tasks end, and tasks that declare it are undone. The run cannot go on afterwards."))
                 (button("resume", "Resume", "The run looks again whether it can go on."))
@@ -252,15 +251,6 @@ pub(crate) async fn cancel(visit: Visit, Path(run): Path<String>, _: Form) -> Re
 pub(crate) async fn resume(visit: Visit, Path(run): Path<String>, _: Form) -> Result<Response, Failure> {
     steer(&visit, &run, "/resume").await?;
     Ok(Redirect::to(&run_path(&run)).into_response())
-}
-
-/// Repeats a run, or its tasks from one on, and opens the new run.
-pub(crate) async fn retry(visit: Visit, Path(run): Path<String>, form: Form) -> Result<Response, Failure> {
-    let from = form.text("from").filter(|from| !from.is_empty());
-    let body = from.map_or(json!({}), |from| json!({ "from": from }));
-    let started = visit.post(&api_path(&run, "/retry"), &body).await;
-    let started = started.map_err(|refusal| Failure::of(&visit, refusal))?.body;
-    Ok(Redirect::to(&run_path(text(&started, "runId"))).into_response())
 }
 
 /// Sends a control to the API, and returns its answer.

@@ -4,14 +4,14 @@ use axum::extract::Path;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Shown, api_path, error, events::log_lines};
+use super::{Shown, api_path, error, events::log_lines, retry};
 use crate::{
     frame::{Failure, Page},
     parts::{
-        URGENCY, bar, command, count, cut, duration, json as show_json, list, list_table, positionals, quoted, size,
-        state, tally, text, time,
+        URGENCY, bar, command, count, cut, duration, json as show_json, list, list_table, positionals, size, state,
+        tally, text, time,
     },
-    runs::{has_ended, on_run, query, run_path},
+    runs::{on_run, query, run_path},
     visit::{Visit, escaped},
 };
 
@@ -143,8 +143,6 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
         format!("{}/tasks/{}{}", run_path(&run.id), escaped(&task), query(&[("from", &from), ("before", &before)]))
     };
     let events = format!("{}/events{}", run_path(&run.id), query(&[("task", &*task), ("before", &before)]));
-    // A run is repeated from a node of the flow itself.
-    let is_root = !task.contains(['.', '[', '/']);
     let has_passes = about.is_some_and(|about| about["passes"].is_object());
     let source = format!("{path}{}", run.moment.query());
     let body = html! {
@@ -162,17 +160,7 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
             a href=(events) { "Its events" }
         }
         @if let Some(about) = about.filter(|about| about["error"].is_object()) { (error(&run, &about["error"])) }
-        @if is_root && has_ended(&run.view) && !run.moment.is_earlier() {
-            details .control {
-                summary { "Retry from here…" }
-                form method="post" action={ (run_path(&run.id)) "/retry" } {
-                    input type="hidden" name="from" value=(task);
-                    p { "A new run keeps the outputs of the tasks before this one, and repeats this one and all later ones. It asks people again." }
-                    button { "Retry from here" }
-                }
-                (command(&format!("{} --from {}", on_run("retry", &run.id), quoted(&task))))
-            }
-        }
+        (retry::form(&run, Some(&task)))
         @if from > 0 { nav .pages aria-label="Attempts" { a rel="first" href=(at(0)) { "First attempts" } } }
         @for attempt in list(&detail, "attempts") { (self::attempt(attempt, &source)) }
         @if list(&detail, "attempts").is_empty() {

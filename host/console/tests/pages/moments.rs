@@ -1,8 +1,12 @@
-//! Pages of a run at an earlier event.
+//! Pages of a run at an earlier event, and its retry: all of it, from a task on, and in another version of its flow.
 
 use serde_json::{Value, json};
 
-use crate::{client::Served, local, store};
+use crate::{
+    OWN,
+    client::{Answer, Served, ask},
+    cookie_of, local, post, store, with_tenants,
+};
 
 /// A flow with a loop, a question, and a failure after it.
 fn asking() -> Value {
@@ -103,4 +107,78 @@ fn a_task_is_shown_as_it_was() {
     }
     let markup = page("/tasks/ok?before=%3Cscript%3E").body;
     assert!(!markup.contains("<script>"), "{markup}");
+}
+
+#[test]
+fn a_run_is_repeated_from_a_task_in_a_body_and_in_the_newest_version() {
+    let served = local();
+    let (run, _) = parked(&served);
+    answer(&served, &run);
+    let page = |end: &str| served.get(&format!("/console/runs/{run}{end}")).body;
+    let inside = page("/tasks/each%5B1%5D.step");
+    assert!(inside.contains(r#"<input type="hidden" name="from" value="each">"#), "{inside}");
+    let of_run = page("");
+    assert!(of_run.contains("Retry…") && of_run.contains(r#"<option value="latest">"#), "{of_run}");
+    let mut newer = asking();
+    newer["nodes"][3]["input"]["message"] = "now this".into();
+    store(&served, &newer);
+    let retry = |body: &str| post(&served, &format!("/console/runs/{run}/retry"), &[OWN], body);
+    let runs = || served.get("/v1/runs?limit=100").json()["runs"].as_array().unwrap().len();
+    // The plan is shown first, and begins nothing.
+    let plan = retry("version=latest");
+    assert!(plan.status == 200 && plan.body.contains("Begin the new run"), "{plan:?}");
+    assert!(plan.body.contains("version 2") && plan.body.contains("keeps its output"), "{plan:?}");
+    assert!(plan.body.contains("input") && plan.body.contains("changed"), "{plan:?}");
+    assert!(plan.body.contains(r#"<input type="hidden" name="version" value="2">"#), "{plan:?}");
+    assert_eq!(runs(), 1);
+    let begun = retry("version=2&sure=yes");
+    assert_eq!(begun.status, 303, "{begun:?}");
+    let new = begun.header("location").unwrap().rsplit('/').next().unwrap().to_owned();
+    let view = served.get(&format!("/v1/runs/{new}")).json();
+    assert_eq!((&view["retryOf"], &view["version"]), (&json!(run), &json!(2)), "{view}");
+    for wrong in ["version=99", "version=x%00", "from=none", "from=%3Cb%3E"] {
+        let refused = retry(wrong);
+        assert!((400..500).contains(&refused.status), "{wrong}: {refused:?}");
+        assert!(!refused.body.contains("<b>"), "{refused:?}");
+    }
+    assert_eq!(runs(), 2);
+}
+
+#[test]
+fn answers_are_kept_only_with_the_scope_to_decide() {
+    let served = with_tenants();
+    let all = cookie_of(&served, "a", &["run:create", "run:read", "gate:decide"]);
+    let few = cookie_of(&served, "a", &["run:create", "run:read"]);
+    let reader = cookie_of(&served, "a", &["run:read"]);
+    let asks = |cookie: &str, method: &str, path: &str, body: &str| -> Answer {
+        ask(served.address, method, path, &[("Cookie", cookie), OWN], body)
+    };
+    let start = json!({ "flow": asking(), "runId": "r" }).to_string();
+    assert_eq!(asks(&all, "POST", "/v1/runs?wait=true", &start).json()["status"], "parked");
+    assert_eq!(asks(&all, "POST", "/v1/runs/r/gates/ok/reply", r#"{"answer":"yes"}"#).status, 200);
+    let has_ended =
+        |run: &str| (0..20_000).any(|_| asks(&all, "GET", &format!("/v1/runs/{run}"), "").json()["status"] == "failed");
+    assert!(has_ended("r"));
+    let page = |cookie: &str| asks(cookie, "GET", "/console/runs/r/tasks/bad", "").body;
+    assert!(page(&all).contains(r#"name="keep""#), "{}", page(&all));
+    let without = page(&few);
+    assert!(without.contains("Retry from here") && !without.contains(r#"name="keep""#), "{without}");
+    assert!(without.contains("gate:decide"), "{without}");
+    let reading = page(&reader);
+    assert!(!reading.contains("Retry from here") && reading.contains("run:create"), "{reading}");
+    let retry = |cookie: &str, body: &str| post(&served, "/console/runs/r/retry", &[OWN, ("Cookie", cookie)], body);
+    // A form that the page did not offer is refused as the API refuses it.
+    let forged = retry(&few, "from=bad&keep=yes");
+    assert!(forged.status == 403 && forged.body.contains("gate:decide"), "{forged:?}");
+    assert_eq!(retry(&reader, "from=bad").status, 403);
+    let kept = retry(&all, "from=bad&keep=yes");
+    assert_eq!(kept.status, 303, "{kept:?}");
+    let new = kept.header("location").unwrap().rsplit('/').next().unwrap().to_owned();
+    assert!(has_ended(&new), "it asks nobody");
+    // Without the scope the new run asks again.
+    let again = retry(&few, "from=bad");
+    assert_eq!(again.status, 303, "{again:?}");
+    let new = again.header("location").unwrap().rsplit('/').next().unwrap().to_owned();
+    let waits = || asks(&few, "GET", &format!("/v1/runs/{new}/gates"), "").json();
+    assert!((0..20_000).any(|_| waits()["waiting"][0]["address"] == "ok"), "{}", waits());
 }
