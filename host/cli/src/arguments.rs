@@ -2,6 +2,14 @@
 
 use flowcell::RunId;
 
+/// Parses the id of a new run. It may not be `.` or `..`, which clients drop from the paths of HTTP.
+pub(crate) fn chosen_run_id(text: &str) -> Result<RunId, String> {
+    match text {
+        "." | ".." => Err("`.` and `..` cannot be the id of a run, since no address reaches it".into()),
+        _ => run_id(text),
+    }
+}
+
 /// Parses a run id that a person has chosen. It has 1 to 200 letters, digits and `-_.:/[]`.
 pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
@@ -16,4 +24,17 @@ pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write a label as NAME=VALUE, such as team=billing")?;
     flowcell::labels::check_label(name, value).map_err(|error| error.to_string())?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_run_has_an_id_that_addresses_can_have() {
+        for (text, is_valid) in [("r", true), ("...", true), ("a/..", true), (".", false), ("..", false), ("", false)] {
+            assert_eq!(chosen_run_id(text).is_ok(), is_valid, "{text}");
+        }
+        assert!(run_id("..").is_ok(), "a run of an older version may have it");
+    }
 }

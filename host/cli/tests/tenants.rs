@@ -80,7 +80,8 @@ fn a_token_of_the_operators_has_no_tenant_and_only_their_scopes() {
     assert!(!tenants.still_knows(&caller));
     let log = tenants.audit("", 0, 100).unwrap();
     let actions: Vec<_> = log.iter().map(|entry| (&*entry.action, &*entry.subject)).collect();
-    assert_eq!(actions[..2], [("token.create", &*token.id), ("token.revoke", &*token.id)]);
+    let created = format!("{} metrics:read", token.id);
+    assert_eq!(actions[..2], [("token.create", &*created), ("token.revoke", &*token.id)]);
 }
 
 #[test]

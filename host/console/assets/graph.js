@@ -48,10 +48,34 @@ function walk(from, key) {
   return true;
 }
 
-/** Shows the run at another event as soon as the slider rests there. */
+/** Milliseconds for which the slider rests before the page changes: each press of an arrow key moves it by one event. */
+const REST = 500;
+/** The note that the next page begins at its slider. */
+const MOVED = "flowcell-moved";
+
+/** Returns the storage of this tab, if the browser allows it. */
+function notes() {
+  try {
+    return sessionStorage;
+  } catch {
+    return null;
+  }
+}
+
+/** Shows the run at another event as soon as the slider rests there. The slider of that page has the focus again. */
 export function listenForMoments() {
   const slider = document.querySelector("form.scrub input[type=range]");
-  if (slider instanceof HTMLInputElement) slider.addEventListener("change", () => slider.form?.requestSubmit());
+  if (!(slider instanceof HTMLInputElement)) return;
+  if (notes()?.getItem(MOVED)) slider.focus({ preventScroll: true });
+  notes()?.removeItem(MOVED);
+  let timer = 0;
+  slider.addEventListener("change", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      notes()?.setItem(MOVED, "yes");
+      slider.form?.requestSubmit();
+    }, REST);
+  });
 }
 
 /** Adds the controls of the picture, if the page has one, and listens for keys. */

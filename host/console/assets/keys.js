@@ -17,10 +17,13 @@ function jump(by) {
 
 /** Opens another view of the run that the page shows. @param {string} key @returns {boolean} */
 function openView(key) {
-  const graph = document.querySelector("nav.tabs[data-run] a");
-  const path = graph?.getAttribute("href");
-  if (!path || views[key] === undefined) return false;
-  location.assign(path + views[key]);
+  // The tabs keep the moment that the page shows.
+  const tabs = [...document.querySelectorAll("nav.tabs[data-run] a")].filter((tab) => tab instanceof HTMLAnchorElement);
+  if (!tabs[0] || views[key] === undefined) return false;
+  const path = tabs[0].pathname + views[key];
+  const tab = tabs.find((tab) => tab.pathname === path);
+  if (!tab) return false;
+  location.assign(tab.href);
   return true;
 }
 

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Maximum number of bytes of a prompt that a page shows.
-const MAX_PROMPT_BYTES: usize = 8 << 10;
+pub(crate) const MAX_PROMPT_BYTES: usize = 8 << 10;
 
 /// Shows one wait of a run, with a form for the answer if it is a question. `back` is the page that follows the answer.
 pub(crate) fn wait(run: &str, wait: &Value, back: &str) -> Markup {

@@ -91,7 +91,7 @@ routes! {
     get "/console/runs/{id}/tasks/{task}" run::tasks::task, false;
     post "/console/runs/{id}/cancel" run::cancel, false;
     post "/console/runs/{id}/resume" run::resume, false;
-    post "/console/runs/{id}/retry" run::retry, false;
+    post "/console/runs/{id}/retry" run::retry::retry, false;
     post "/console/runs/{id}/gates/{gate}" gate::answer, false;
     post "/console/runs/{id}/tasks/{task}/resolve" run::resolve, false;
     get "/console/jobs" jobs::all, false;

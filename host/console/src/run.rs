@@ -7,10 +7,12 @@
 //! | timeline | when its tasks began and ended |
 //! | events | its events and log lines |
 //! | moment | the run at an earlier event |
+//! | retry | its retry, all of it or from a task on |
 
 pub(crate) mod agents;
 pub(crate) mod events;
 mod moment;
+pub(crate) mod retry;
 pub(crate) mod tasks;
 pub(crate) mod timeline;
 
@@ -26,8 +28,8 @@ use serde_json::{Value, json};
 use self::moment::Moment;
 use crate::{
     frame::{Area, Failure, Page},
-    gate::{follow_up, wait},
-    parts::{block, command, cut, json as show_json, list, state, text, time},
+    gate::{MAX_PROMPT_BYTES, follow_up, wait},
+    parts::{block, command, cut, glyph, json as show_json, list, state, text, time},
     picture::{Links, Pictured, View, picture},
     runs::{has_ended, labels, on_run, query, run_path, took},
     sent::Form,
@@ -51,6 +53,9 @@ const TABS: [(&str, &str); 7] = [
     ("/raw", "Raw"),
 ];
 
+/// The tabs that can show an earlier moment.
+const MOMENTS: [&str; 3] = ["", "/timeline", "/list"];
+
 /// A run that a page shows.
 struct Shown {
     id: String,
@@ -59,18 +64,39 @@ struct Shown {
     waits: Vec<Value>,
     /// The scopes of the caller.
     scopes: Vec<String>,
+    /// The moment at which the page shows the run.
+    moment: Moment,
 }
 
 impl Shown {
     async fn read(visit: &Visit, id: String) -> Result<Shown, Failure> {
         let fails = |refusal| Failure::of(visit, refusal);
         let view = visit.get(&api_path(&id, "")).await.map_err(fails)?;
+        Shown::with(visit, id, view, Moment::default()).await
+    }
+
+    /// Reads a run for a page that may show an earlier moment.
+    async fn read_at(visit: &Visit, id: String) -> Result<Shown, Failure> {
+        let fails = |refusal| Failure::of(visit, refusal);
+        let mut view = visit.get(&api_path(&id, "")).await.map_err(fails)?;
+        let moment = Moment::read(visit, &id, &view).await;
+        if moment.is_earlier() {
+            view = visit.get(&api_path(&id, &moment.query())).await.map_err(fails)?;
+        }
+        Shown::with(visit, id, view, moment).await
+    }
+
+    async fn with(visit: &Visit, id: String, view: Value, moment: Moment) -> Result<Shown, Failure> {
+        let fails = |refusal| Failure::of(visit, refusal);
         let me = visit.get(KNOWN).await.map_err(fails)?;
         let scopes: Vec<_> = list(&me, "scopes").iter().filter_map(Value::as_str).map(str::to_owned).collect();
         // A run that is busy may have an open question, too.
         let mut waits = match has_ended(&view) {
             true => Vec::new(),
-            false => list(&visit.get(&api_path(&id, "/gates")).await.map_err(fails)?, "waiting").to_vec(),
+            false => {
+                let gates = visit.get(&api_path(&id, &format!("/gates{}", moment.query()))).await.map_err(fails)?;
+                list(&gates, "waiting").to_vec()
+            }
         };
         let (decides, controls) =
             (scopes.iter().any(|scope| scope == "gate:decide"), scopes.iter().any(|scope| scope == "run:control"));
@@ -78,7 +104,7 @@ impl Shown {
             let may = if wait["kind"] == "decision" { controls } else { decides };
             wait["mayDecide"] = may.into();
         }
-        Ok(Shown { id, view, waits, scopes })
+        Ok(Shown { id, view, waits, scopes, moment })
     }
 
     /// Returns whether the caller has a scope.
@@ -99,7 +125,8 @@ impl Shown {
             div #head data-live { (head(&self)) }
             nav .tabs data-run aria-label="Views of the run" {
                 @for (end, name) in TABS.into_iter().filter(|(end, _)| is_shown(end)) {
-                    a href={ (run_path(&self.id)) (end) } aria-current=[(end == tab).then_some("true")] { (name) }
+                    @let moment = if MOMENTS.contains(&end) { self.moment.query() } else { String::new() };
+                    a href={ (run_path(&self.id)) (end) (moment) } aria-current=[(end == tab).then_some("true")] { (name) }
                 }
             }
             (parts)
@@ -109,7 +136,13 @@ impl Shown {
             None => "poll".to_owned(),
         };
         let page = Page::new(visit, Area::Runs, self.id.as_str(), main);
-        if has_ended(&self.view) { page } else { page.live(source) }
+        if self.moment.is_earlier() {
+            page.fixed()
+        } else if has_ended(&self.view) {
+            page
+        } else {
+            page.live(source)
+        }
     }
 }
 
@@ -132,7 +165,7 @@ fn head(run: &Shown) -> Markup {
             a href={ "/console/runs" (query(&[("parent", id)])) } { "Called runs" }
         }
         (origin(view))
-        @if view["error"].is_object() { (error(id, &view["error"])) }
+        @if view["error"].is_object() { (error(run, &view["error"])) }
         @if view["reason"] == "quota_exceeded" {
             p .notice .warn { "The tenant has used up a quota. The run goes on by itself " (time(&view["pausedUntil"])) "." }
         }
@@ -140,8 +173,13 @@ fn head(run: &Shown) -> Markup {
         @for unknown in ["inputUnknown", "outputsUnknown", "packsUnknown"] {
             @if let Some(why) = view[unknown].as_str() { p .notice .bad { "A part of the run is damaged: " (why) } }
         }
-        @for each in waits { (wait(id, each, "")) }
-        (controls(run))
+        @if run.moment.is_earlier() {
+            @for each in waits { (earlier_wait(run, each)) }
+            p .notice { "Nothing can be answered or steered at an earlier moment." }
+        } @else {
+            @for each in waits { (wait(id, each, "")) }
+            (controls(run))
+        }
     }
 }
 
@@ -158,13 +196,32 @@ fn origin(view: &Value) -> Markup {
     }
 }
 
-fn error(run: &str, error: &Value) -> Markup {
+/// Shows a wait of an earlier moment, without a form.
+fn earlier_wait(run: &Shown, wait: &Value) -> Markup {
+    let address = text(wait, "address");
+    html! {
+        section .wait {
+            @if wait["kind"] == "more" { p { (wait["leftOut"].as_u64().unwrap_or(0)) " more waits are not shown." } }
+            @else {
+                h2 .place { (glyph("waiting")) " " a href=(tasks::task_path(run, address)) { (address) } }
+                @match text(wait, "kind") {
+                    "event" => p { "Waited for the event " code { (text(wait, "event")) } "." }
+                    "message" => p { "An agent waited for a message." }
+                    "decision" => p { "Needed a decision: " (cut(text(wait, "message"), 2_000).0) }
+                    _ => p .prompt { (cut(text(wait, "prompt"), MAX_PROMPT_BYTES).0) }
+                }
+            }
+        }
+    }
+}
+
+fn error(run: &Shown, error: &Value) -> Markup {
     html! {
         div .notice .bad {
             p { strong { (cut(text(error, "message"), 2_000).0) } }
             p { code { (text(error, "code")) }
                 @if let Some(task) = error["task"].as_str() {
-                    " at " a href={ (run_path(run)) "/tasks/" (escaped(task)) } { (task) }
+                    " at " a href=(tasks::task_path(run, task)) { (task) }
                 }
                 @if error["retryable"] == true { ". Another try may succeed." }
             }
@@ -186,12 +243,9 @@ fn controls(run: &Shown) -> Markup {
     };
     html! {
         div .controls {
-            @if has_ended && run.view["calledBy"].is_string() {
-                p .faint { "A called run is repeated with the run that has called it." }
-            } @else if !run.may(if has_ended { "run:create" } else { "run:control" }) {
-                p .faint { "Your token lacks the scope " code { @if has_ended { "run:create" } @else { "run:control" } } ", so it cannot steer this run." }
-            } @else if has_ended {
-                (button("retry", "Retry", "A new run repeats this one with the same input, in the same version of the flow."))
+            @if has_ended { (retry::form(run, None)) }
+            @else if !run.may("run:control") {
+                p .faint { "Your token lacks the scope " code { "run:control" } ", so it cannot steer this run." }
             } @else {
                 (button("cancel", "Cancel", "The tasks end, and tasks that declare it are undone. The run cannot go on afterwards."))
                 (button("resume", "Resume", "The run looks again whether it can go on."))
@@ -210,15 +264,6 @@ pub(crate) async fn cancel(visit: Visit, Path(run): Path<String>, _: Form) -> Re
 pub(crate) async fn resume(visit: Visit, Path(run): Path<String>, _: Form) -> Result<Response, Failure> {
     steer(&visit, &run, "/resume").await?;
     Ok(Redirect::to(&run_path(&run)).into_response())
-}
-
-/// Repeats a run, or its tasks from one on, and opens the new run.
-pub(crate) async fn retry(visit: Visit, Path(run): Path<String>, form: Form) -> Result<Response, Failure> {
-    let from = form.text("from").filter(|from| !from.is_empty());
-    let body = from.map_or(json!({}), |from| json!({ "from": from }));
-    let started = visit.post(&api_path(&run, "/retry"), &body).await;
-    let started = started.map_err(|refusal| Failure::of(&visit, refusal))?.body;
-    Ok(Redirect::to(&run_path(text(&started, "runId"))).into_response())
 }
 
 /// Sends a control to the API, and returns its answer.
@@ -257,15 +302,17 @@ pub(crate) async fn resolve(
 
 /// Shows the picture of a run, its input and its outputs.
 pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
-    let run = Shown::read(&visit, id).await?;
-    let moment = Moment::read(&visit, &run).await;
-    let mut view = View::of(&visit, vec![("before", moment.before())]);
+    let run = Shown::read_at(&visit, id).await?;
+    let mut view = View::of(&visit, vec![("before", run.moment.before())]);
     let drawing = view.read(&visit, Pictured::Run(&api_path(&run.id, ""))).await;
-    let link = |task: &str| tasks::task_path(&run.id, task);
-    let passes = |node: &str| format!("{}/list{}", run_path(&run.id), query(&[("under", node), ("order", "urgent")]));
+    let link = |task: &str| tasks::task_path(&run, task);
+    let before = run.moment.before();
+    let passes = |node: &str| {
+        format!("{}/list{}", run_path(&run.id), query(&[("under", node), ("order", "urgent"), ("before", &before)]))
+    };
     let (input, outputs) = (&run.view["input"], &run.view["outputs"]);
     let body = html! {
-        (moment.slider(&run, ""))
+        (run.moment.slider(&run.id, ""))
         @match &drawing {
             Ok(drawing) => (picture(drawing, &view, &run_path(&run.id), Some(&Links { task: &link, passes: &passes }))),
             Err(refusal) => p .notice .warn { "The picture cannot be drawn: " (refusal.message) }
@@ -281,11 +328,11 @@ pub(crate) async fn graph(visit: Visit, Path(id): Path<String>) -> Result<Page, 
             section {
                 h2 { "Outputs" }
                 @if outputs.is_null() { p .faint { "A run has outputs once it has ended." } }
-                @else { (show_json(outputs, &api_path(&run.id, ""))) }
+                @else { (show_json(outputs, &api_path(&run.id, &run.moment.query()))) }
             }
         }
     };
-    Ok(moment.page(run.page(&visit, "", body)))
+    Ok(run.page(&visit, "", body))
 }
 
 /// Shows the answer of the API about a run.

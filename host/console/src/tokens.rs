@@ -95,6 +95,7 @@ async fn page(visit: &Visit, made: Option<&Value>) -> Result<Page, Failure> {
                     div .field { label for="lasts" { "Lifetime" } select #lasts name="lasts" {
                         @for (name, ms) in LIFETIMES { option value=(ms) selected[name == "90 days"] { (name) } }
                     } }
+                    p .hint { "The token does not end with yours: it stays valid when yours ends or is revoked." }
                     button .primary { "Create" }
                 }
             }

@@ -9,10 +9,11 @@ use flowcell_contract::{Json, RunId};
 use flowcell_flow::{Diagnostic, Source, graph::Graph};
 use flowcell_runtime::{
     Event,
+    earlier::EarlierRun,
     export::ExportError,
     fact::RunEnd,
     inputs::{TaskInputs, Window},
-    ports::{LabelChange, Runs, StoreError, Swept},
+    ports::{LabelChange, Record, RunRow, Runs, StoreError, Swept},
 };
 
 #[cfg(unix)]
@@ -178,6 +179,11 @@ impl Host {
         events::end_of(self, run, next)
     }
 
+    /// Returns a run as it was before the event with the number `end`. `row` and `record` are those of now.
+    pub fn run_before(&self, row: RunRow, record: &Record, end: u64) -> Result<EarlierRun, StartError> {
+        events::run_before(self, row, record, end)
+    }
+
     /// Returns the whole input of a run, with the defaults of its flow. Returns `None` if the store does not have the run.
     pub fn input_of(&self, run: &RunId) -> Result<Option<Json>, StartError> {
         events::input_of(self, run)
@@ -210,7 +216,8 @@ impl Host {
 
     /// Reads the inputs of a run's task by its address, such as `pay` or `process[3].pay`. The address `review/pay`
     /// names a task in the child run that `review` called last. `runs` is needed to find child runs. For a task without
-    /// attempts, the result has no node type.
+    /// attempts, the result has no node type. The `end` of the window is an event of `run`: of a child run, the events
+    /// until then count.
     pub fn task_inputs(
         &self,
         runs: Option<&dyn Runs>,

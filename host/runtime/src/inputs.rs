@@ -26,7 +26,7 @@ use crate::{
     capture,
     fact::{Fact, Migrated, Received, ScopeId, TaskKey},
     limits::MAX_READ_UNITS,
-    ports::{Journal, Record, StoreError, Unit},
+    ports::{Journal, Record, StoreError},
     state::RunState,
     versions::RunGraphs,
 };
@@ -236,20 +236,21 @@ pub fn each_attempt(
 ) -> Result<(), StoreError> {
     let state = graphs.state(record.policy.clone());
     let mut walk = Walk { state, now: 0, node, open: HashMap::new(), visit };
-    if fold_units(journal, graphs, (tenant, run), end, &mut |unit| walk.unit(unit))?.is_continue() {
+    if fold_units(journal, graphs, (tenant, run), end, &mut |facts, ts| walk.unit(facts, ts))?.is_continue() {
         walk.visit_unended();
     }
     Ok(())
 }
 
-/// Passes the units of a journal to `fold` until it breaks. Stops before the event with the number `end`, and before a
-/// move to a version that `graphs` does not have: the run has moved since the caller read its record.
+/// Passes the facts of each unit of a journal to `fold`, with the time of the unit, until `fold` breaks. Stops before the
+/// event with the number `end`, also in the middle of a unit, and before a move to a version that `graphs` does not have:
+/// the run has moved since the caller read its record.
 fn fold_units(
     journal: &dyn Journal,
     graphs: &RunGraphs,
     (tenant, run): (&Tenant, &RunId),
     end: u64,
-    fold: &mut dyn FnMut(&Unit) -> ControlFlow<()>,
+    fold: &mut dyn FnMut(&[Fact], u64) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, StoreError> {
     let (mut from, mut moves) = (0, graphs.moves());
     while from < end {
@@ -257,11 +258,12 @@ fn fold_units(
         let Some(last) = units.last() else { break };
         from = last.next_seq();
         for unit in units.iter().filter(|unit| unit.first_seq < end) {
-            let moved = unit.facts.iter().filter(|fact| matches!(fact, Fact::Migrated { .. })).count();
+            let facts = unit.facts_before(end);
+            let moved = facts.iter().filter(|fact| matches!(fact, Fact::Migrated { .. })).count();
             let Some(left) = moves.checked_sub(moved) else { return Ok(ControlFlow::Continue(())) };
             moves = left;
             // The fold panics on facts that do not fit the state. The panic becomes an error of this run alone.
-            let folded = panic::catch_unwind(AssertUnwindSafe(|| fold(unit)));
+            let folded = panic::catch_unwind(AssertUnwindSafe(|| fold(facts, unit.ts)));
             match folded {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => return Ok(ControlFlow::Break(())),
@@ -286,11 +288,11 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn unit(&mut self, unit: &Unit) -> ControlFlow<()> {
-        self.now = unit.ts;
-        for fact in &unit.facts {
+    fn unit(&mut self, facts: &[Fact], ts: u64) -> ControlFlow<()> {
+        self.now = ts;
+        for fact in facts {
             self.before(fact)?;
-            self.state.apply(fact, unit.ts);
+            self.state.apply(fact, ts);
             self.after(fact);
         }
         ControlFlow::Continue(())

@@ -16,6 +16,7 @@
 //! | [`question`] | the matching of answers to questions |
 //! | [`quota`] | quotas that pause the runs of a tenant |
 //! | [`inputs`] | the inputs of attempts |
+//! | [`earlier`] | a run as it was before one of its events |
 //! | [`paging`] | pages of lists |
 //! | [`export`](mod@export) | whole runs as documents |
 //! | [`live`] | permits for the runs that a process drives, and for their child runs |
@@ -35,6 +36,7 @@ mod capture;
 pub mod command;
 pub mod decide;
 mod driver;
+pub mod earlier;
 pub mod event;
 pub mod export;
 pub mod fact;

@@ -1,5 +1,6 @@
 //! The SQLite store: the data that it stores, the writes that it refuses, and its reaction to damage.
 
+mod earlier;
 mod export;
 mod large;
 mod older;

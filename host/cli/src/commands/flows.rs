@@ -14,7 +14,7 @@ use flowcell::{FlowEntry, FlowError, FlowLibrary, FlowService, Json, LibraryErro
 
 use super::run;
 use crate::{
-    arguments::run_id,
+    arguments::chosen_run_id,
     cli_error::{CliError, Exit},
     options::{BesideArgs, PackArgs, StoreLocation, TenantArgs, channels::ChannelArgs},
     output::{JsonLines, put_exactly, put_json, put_line},
@@ -113,7 +113,7 @@ pub(crate) struct RunFlowArgs {
     #[arg(long, value_name = "JSON", env = "RUN_FLOW_INPUTS", value_parser = object)]
     inputs: Option<Json>,
     /// The id of the run; the same command with the same id continues the run, or prints its result again
-    #[arg(long, value_name = "ID", value_parser = run_id)]
+    #[arg(long, value_name = "ID", value_parser = chosen_run_id)]
     run_id: Option<RunId>,
     /// Print the result as one JSON object, also if the run fails or parks
     #[arg(long)]

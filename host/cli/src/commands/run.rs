@@ -11,7 +11,7 @@ use clap::{Args, ValueHint};
 use flowcell::{Host, Json, LoadedFlow, PolicyOverride, RunId, RunOptions, StartError, control::OwnerRequest};
 
 use crate::{
-    arguments::{label, run_id},
+    arguments::{chosen_run_id, label},
     cli_error::{CliError, Exit},
     duration,
     options::{PackArgs, StoreArgs, StoreLocation, channels::ChannelArgs},
@@ -52,7 +52,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// The id of the run; the same command with the same id continues the run, or prints its result again
-    #[arg(long, value_name = "ID", value_parser = run_id)]
+    #[arg(long, value_name = "ID", value_parser = chosen_run_id)]
     run_id: Option<RunId>,
     /// Exit once the run is accepted; `flowcell drive` drives it
     #[arg(long, conflicts_with_all = ["events", "channels", "dry_run"])]

@@ -3,11 +3,10 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Shown, api_path};
+use super::api_path;
 use crate::{
-    frame::Page,
     parts::{list, moment, text},
-    runs::run_path,
+    runs::{query, run_path},
     visit::{Visit, escaped},
 };
 
@@ -15,6 +14,7 @@ use crate::{
 const KEPT: [&str; 5] = ["under", "status", "order", "fold", "open"];
 
 /// The event before which a page shows a run.
+#[derive(Default)]
 pub(super) struct Moment {
     /// The number of the event. `None`: the page shows the run as it is.
     before: Option<u64>,
@@ -27,15 +27,15 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// Reads the moment from the address of a page.
-    pub(super) async fn read(visit: &Visit, run: &Shown) -> Moment {
-        let events = run.view["events"].as_u64().unwrap_or(0);
+    /// Reads the moment from the address of a page. `now` is the answer of the API about the run as it is.
+    pub(super) async fn read(visit: &Visit, id: &str, now: &Value) -> Moment {
+        let events = now["events"].as_u64().unwrap_or(0);
         let before =
             visit.query("before").and_then(|before| before.parse::<u64>().ok()).map(|before| before.min(events));
         let last = match before.and_then(|before| before.checked_sub(1)) {
             Some(last) => {
                 let path = format!("/events?from={last}&limit=1&preview=0");
-                let page = visit.get(&api_path(&run.id, &path)).await.unwrap_or_default();
+                let page = visit.get(&api_path(id, &path)).await.unwrap_or_default();
                 list(&page, "events").first().cloned().unwrap_or_default()
             }
             None => Value::Null,
@@ -44,19 +44,24 @@ impl Moment {
         Moment { before, last, events, others }
     }
 
+    /// Returns whether the page shows an earlier moment.
+    pub(super) fn is_earlier(&self) -> bool {
+        self.before.is_some()
+    }
+
     /// Returns the number of the event as a member of a query. It is empty for a page that shows the run as it is.
     pub(super) fn before(&self) -> String {
         self.before.map(|before| before.to_string()).unwrap_or_default()
     }
 
-    /// Returns a page that does not follow the run, if it shows an earlier moment.
-    pub(super) fn page(&self, page: Page) -> Page {
-        if self.before.is_some() { page.fixed() } else { page }
+    /// Returns the query of a page that shows the same moment.
+    pub(super) fn query(&self) -> String {
+        query(&[("before", &self.before())])
     }
 
     /// Shows the slider over the events, and the event that the page has reached. `tab` is the end of the page's path.
-    pub(super) fn slider(&self, run: &Shown, tab: &str) -> Markup {
-        let here = format!("{}{tab}", run_path(&run.id));
+    pub(super) fn slider(&self, id: &str, tab: &str) -> Markup {
+        let here = format!("{}{tab}", run_path(id));
         let at = self.before.unwrap_or(self.events);
         let link = |before: u64| {
             let others = self.others.iter().map(|(name, value)| format!("&{name}={}", escaped(value)));
@@ -72,7 +77,7 @@ impl Moment {
                 @if at < self.events { a rel="next" href=(link(at + 1)) aria-label="One event on" { "on ›" } }
             }
             @if let Some(before) = self.before {
-                p .notice {
+                p .notice role="status" {
                     @if before == 0 { "Before the first event. " }
                     @else {
                         "As it was after event " (before - 1) " of " (self.events) ": " code { (text(&self.last, "type")) }

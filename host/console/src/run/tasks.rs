@@ -4,14 +4,14 @@ use axum::extract::Path;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Shown, api_path, error, events::log_lines, moment::Moment};
+use super::{Shown, api_path, error, events::log_lines, retry};
 use crate::{
     frame::{Failure, Page},
     parts::{
-        URGENCY, bar, command, count, cut, duration, json as show_json, list, list_table, positionals, quoted, size,
-        state, tally, text, time,
+        URGENCY, bar, command, count, cut, duration, json as show_json, list, list_table, positionals, size, state,
+        tally, text, time,
     },
-    runs::{has_ended, on_run, query, run_path},
+    runs::{on_run, query, run_path},
     visit::{Visit, escaped},
 };
 
@@ -23,18 +23,18 @@ const MAX_ERROR_BYTES: usize = 160;
 const MAX_CALLS: usize = 50;
 /// Maximum number of log lines of a task on its page.
 const MAX_LINES: u64 = 20;
-/// Returns the path of a task's page.
-pub(super) fn task_path(run: &str, task: &str) -> String {
-    format!("{}/tasks/{}", run_path(run), escaped(task))
+
+/// Returns the path of a task's page, at the moment that a page of its run shows.
+pub(super) fn task_path(run: &Shown, task: &str) -> String {
+    format!("{}/tasks/{}{}", run_path(&run.id), escaped(task), run.moment.query())
 }
 
 /// Shows the tasks of a run by page: those of the flow, the passes of a body, or the tasks of a pass.
 pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
-    let run = Shown::read(&visit, id).await?;
-    let moment = Moment::read(&visit, &run).await;
+    let run = Shown::read_at(&visit, id).await?;
     let [under, only, order, from] =
         ["under", "status", "order", "from"].map(|name| visit.query(name).unwrap_or_default());
-    let before = moment.before();
+    let before = run.moment.before();
     // A filter by state looks at the tasks in bodies, too.
     let deep = if only.is_empty() { "" } else { "true" };
     let limit = PAGE_TASKS.to_string();
@@ -52,7 +52,7 @@ pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, 
     let first = from.parse::<u64>().unwrap_or(0);
     let left_out = page["tasksLeftOut"].as_u64().unwrap_or(0);
     let body = html! {
-        (moment.slider(&run, "/list"))
+        (run.moment.slider(&run.id, "/list"))
         @if !under.is_empty() { p { a href={ (here) (query(&[("before", &before)])) } { "All tasks" } " › " code { (under) } } }
         form .filters method="get" action=(here) {
             @if !under.is_empty() { input type="hidden" name="under" value=(under); }
@@ -68,7 +68,7 @@ pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, 
             button { "Filter" }
         }
         (list_table(Some("tasks"), "Tasks", html! { th { "Task" } th { "State" } th .number { "Attempts" } th .number { "Calls" } th .number { "Took" } th { "Passes, error" } }, html! {
-            @for task in items { (row(&run.id, &here, &before, task)) }
+            @for task in items { (row(&run, &here, &before, task)) }
         }))
         @if items.is_empty() { p .faint { @if only.is_empty() { "No task has begun." } @else { "No task is in this state." } } }
         nav .pages aria-label="Pages of the list" {
@@ -81,10 +81,10 @@ pub(crate) async fn tasks(visit: Visit, Path(id): Path<String>) -> Result<Page, 
         }
         (command(&on_run("show", &run.id)))
     };
-    Ok(moment.page(run.page(&visit, "/list", body)))
+    Ok(run.page(&visit, "/list", body))
 }
 
-fn row(run: &str, list_path: &str, before: &str, task: &Value) -> Markup {
+fn row(run: &Shown, list_path: &str, before: &str, task: &Value) -> Markup {
     let (address, is_pass) = (text(task, "address"), task["tasks"].is_u64());
     let passes = task["passes"].as_object().filter(|passes| !passes.is_empty());
     let inside =
@@ -114,36 +114,40 @@ fn row(run: &str, list_path: &str, before: &str, task: &Value) -> Markup {
 
 /// Shows a task with its attempts, their inputs, calls and outputs, and its log lines.
 pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>) -> Result<Page, Failure> {
-    let run = Shown::read(&visit, id).await?;
+    let run = Shown::read_at(&visit, id).await?;
     let path = api_path(&run.id, &format!("/tasks/{}", escaped(&task)));
     let from = visit.query("from").and_then(|from| from.parse::<u64>().ok()).unwrap_or(0);
     let (above, _) = task.rsplit_once('.').unwrap_or(("", &task));
+    let before = run.moment.before();
+    let listed = |before: &str| api_path(&run.id, &format!("/tasks{}", query(&[("task", &*task), ("before", before)])));
     // A task that has no event yet is in no list.
-    let found =
-        visit.get(&api_path(&run.id, &format!("/tasks{}", query(&[("task", &*task)])))).await.unwrap_or_default();
+    let found = visit.get(&listed(&before)).await.unwrap_or_default();
     let about = list(&found, "tasks").first();
-    let detail = match visit.get(&format!("{path}?limit=20&from={from}")).await {
+    let shown = query(&[("limit", "20"), ("from", &from.to_string()), ("before", &before)]);
+    let detail = match visit.get(&format!("{path}{shown}")).await {
         // The task has begun no attempt yet.
-        Err(refusal) if refusal.code == "task_not_found" && about.is_some() => Value::Null,
+        Err(refusal) if refusal.code == "task_not_found" => {
+            let is_known = about.is_some() || run.moment.is_earlier() && is_known(&visit, &listed(""), &path).await;
+            if !is_known {
+                return Err(Failure::of(&visit, refusal));
+            }
+            Value::Null
+        }
         detail => detail.map_err(|refusal| Failure::of(&visit, refusal))?,
     };
-    let lines = format!(
-        "/events{}",
-        query(&[
-            ("type", "log"),
-            ("task", &task),
-            ("before", &u64::MAX.to_string()),
-            ("limit", &MAX_LINES.to_string())
-        ])
-    );
-    let lines = visit.get(&api_path(&run.id, &lines)).await.unwrap_or_default();
-    let here = task_path(&run.id, &task);
-    // A run is repeated from a node of the flow itself.
-    let is_root = !task.contains(['.', '[', '/']);
-    let events = format!("{}/events{}", run_path(&run.id), query(&[("task", &task)]));
+    let until = if before.is_empty() { u64::MAX.to_string() } else { before.clone() };
+    let lines = [("type", "log"), ("task", &*task), ("before", &until), ("limit", &MAX_LINES.to_string())];
+    let lines = visit.get(&api_path(&run.id, &format!("/events{}", query(&lines)))).await.unwrap_or_default();
+    let at = |from: u64| {
+        let from = if from == 0 { String::new() } else { from.to_string() };
+        format!("{}/tasks/{}{}", run_path(&run.id), escaped(&task), query(&[("from", &from), ("before", &before)]))
+    };
+    let events = format!("{}/events{}", run_path(&run.id), query(&[("task", &*task), ("before", &before)]));
     let has_passes = about.is_some_and(|about| about["passes"].is_object());
+    let source = format!("{path}{}", run.moment.query());
     let body = html! {
-        p { a href={ (run_path(&run.id)) "/list" @if !above.is_empty() { (query(&[("under", above)])) } } { "Tasks" } " › " code { (task) } }
+        (run.moment.slider(&run.id, &format!("/tasks/{}", escaped(&task))))
+        p { a href={ (run_path(&run.id)) "/list" (query(&[("under", above), ("before", &before)])) } { "Tasks" } " › " code { (task) } }
         h2 { code { (task) } }
         div .row {
             @if let Some(about) = about { (state(text(about, "status"))) }
@@ -151,39 +155,36 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
             @if !kind.is_empty() { a href={ "/console/catalog/" (escaped(kind)) } { (kind) } }
             @if let Some(ms) = about.and_then(|about| about["durationMs"].as_u64()) { span .faint { "took " (duration(ms)) } }
             @if has_passes {
-                a href={ (run_path(&run.id)) "/list" (query(&[("under", &*task), ("order", "urgent")])) } { "Its passes" }
+                a href={ (run_path(&run.id)) "/list" (query(&[("under", &*task), ("order", "urgent"), ("before", &before)])) } { "Its passes" }
             }
             a href=(events) { "Its events" }
         }
-        @if let Some(about) = about.filter(|about| about["error"].is_object()) { (error(&run.id, &about["error"])) }
-        @if is_root && has_ended(&run.view) {
-            details .control {
-                summary { "Retry from here…" }
-                form method="post" action={ (run_path(&run.id)) "/retry" } {
-                    input type="hidden" name="from" value=(task);
-                    p { "A new run keeps the outputs of the tasks before this one, and repeats this one and all later ones. It asks people again." }
-                    button { "Retry from here" }
-                }
-                (command(&format!("{} --from {}", on_run("retry", &run.id), quoted(&task))))
-            }
-        }
-        @if from > 0 { nav .pages aria-label="Attempts" { a rel="first" href=(here) { "First attempts" } } }
-        @for attempt in list(&detail, "attempts") { (self::attempt(attempt, &path)) }
+        @if let Some(about) = about.filter(|about| about["error"].is_object()) { (error(&run, &about["error"])) }
+        (retry::form(&run, Some(&task)))
+        @if from > 0 { nav .pages aria-label="Attempts" { a rel="first" href=(at(0)) { "First attempts" } } }
+        @for attempt in list(&detail, "attempts") { (self::attempt(attempt, &source)) }
         @if list(&detail, "attempts").is_empty() {
             @if from > 0 { p .faint { "No attempt has this number." } }
             @else if has_passes { p .faint { "Its attempts are in its passes." } }
+            @else if run.moment.is_earlier() { p .faint { "No attempt of this task had begun." } }
             @else { p .faint { "No attempt of this task has begun." } }
         }
-        @if let Some(next) = detail["next"].as_u64() { nav .pages aria-label="Attempts" { a rel="next" href={ (here) "?from=" (next) } { "More attempts" } } }
+        @if let Some(next) = detail["next"].as_u64() { nav .pages aria-label="Attempts" { a rel="next" href=(at(next)) { "More attempts" } } }
         @if !list(&lines, "events").is_empty() {
             section {
                 h3 { "Log lines, the latest" }
                 (log_lines(&run.id, list(&lines, "events")))
             }
         }
-        @if !list(&detail, "attempts").is_empty() { (command(&format!("runs show {}", positionals(&[&run.id, &task])))) }
+        @if !run.moment.is_earlier() && !list(&detail, "attempts").is_empty() { (command(&format!("runs show {}", positionals(&[&run.id, &task])))) }
     };
     Ok(run.page(&visit, "/list", body))
+}
+
+/// Returns whether a task is known now: by its events, or by an attempt in a run that this one called.
+async fn is_known(visit: &Visit, listed: &str, path: &str) -> bool {
+    let found = visit.get(listed).await.unwrap_or_default();
+    !list(&found, "tasks").is_empty() || visit.get(&format!("{path}?limit=1")).await.is_ok()
 }
 
 fn attempt(attempt: &Value, path: &str) -> Markup {

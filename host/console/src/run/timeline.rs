@@ -9,7 +9,7 @@ use super::{Shown, api_path, tasks::task_path};
 use crate::{
     frame::{Failure, Page},
     parts::{command, count, duration, glyph, list, list_table, tone},
-    runs::{has_ended, on_run, run_path},
+    runs::{has_ended, on_run, query, run_path},
     visit::Visit,
 };
 
@@ -45,13 +45,17 @@ fn rows(timeline: &Value) -> Vec<Row<'_>> {
 
 /// Shows the timeline of a run by page.
 pub(crate) async fn show(visit: Visit, Path(id): Path<String>) -> Result<Page, Failure> {
-    let run = Shown::read(&visit, id).await?;
-    let timeline = visit.get(&api_path(&run.id, "/timeline")).await.map_err(|refusal| Failure::of(&visit, refusal))?;
+    let run = Shown::read_at(&visit, id).await?;
+    let before = run.moment.before();
+    let path = api_path(&run.id, &format!("/timeline{}", run.moment.query()));
+    let timeline = visit.get(&path).await.map_err(|refusal| Failure::of(&visit, refusal))?;
     let began = timeline["began"].as_u64().unwrap_or(0);
     // A task that waits makes no events.
     let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
     let last = timeline["until"].as_u64().unwrap_or(0);
-    let until = if has_ended(&run.view) { last } else { last.max(now) }.saturating_sub(began);
+    // At an earlier moment, the bars of tasks that had not ended reach to its last event.
+    let is_fixed = has_ended(&run.view) || run.moment.is_earlier();
+    let until = if is_fixed { last } else { last.max(now) }.saturating_sub(began);
     let from = visit.query("from").and_then(|from| from.parse::<usize>().ok()).unwrap_or(0);
     let all = rows(&timeline);
     let shown: Vec<_> = all.iter().skip(from).take(PAGE_TASKS).collect();
@@ -60,17 +64,19 @@ pub(crate) async fn show(visit: Visit, Path(id): Path<String>) -> Result<Page, F
     let last = shown.iter().map(|row| row.end.unwrap_or(until)).max().unwrap_or(until).max(first + 1);
     let here = format!("{}/timeline", run_path(&run.id));
     let left_out = timeline["tasksLeftOut"].as_u64().unwrap_or(0);
+    let at = |from: usize| format!("{here}{}", query(&[("from", &from.to_string()), ("before", &before)]));
     let body = html! {
+        (run.moment.slider(&run.id, "/timeline"))
         p .faint { "From " (duration(first)) " to " (duration(last)) " after the begin of the run." }
         div #timeline data-run=(run.id) {
             (list_table(Some("timeline"), "Timeline of the tasks", html! { th { "Task" } th .number { "Began after" } th .number { "Took" } th .span { "Time" } }, html! {
-                @for row in &shown { (line(&run.id, row, (first, last), until)) }
+                @for row in &shown { (line(&run, row, (first, last), until)) }
             }))
         }
         @if shown.is_empty() { p .faint { @if from > 0 { "No task has this number." } @else { "No task has begun." } } }
         nav .pages aria-label="Pages of the list" {
-            @if from > 0 { a rel="prev" href={ (here) "?from=" (from.saturating_sub(PAGE_TASKS)) } { "Earlier" } }
-            @if from + shown.len() < all.len() { a rel="next" href={ (here) "?from=" (from + shown.len()) } { "Later" } }
+            @if from > 0 { a rel="prev" href=(at(from.saturating_sub(PAGE_TASKS))) { "Earlier" } }
+            @if from + shown.len() < all.len() { a rel="next" href=(at(from + shown.len())) { "Later" } }
             @if all.len() > shown.len() { span .faint { (from + 1) " to " (from + shown.len()) " of " (all.len()) " tasks" } }
         }
         @if left_out > 0 { p .cut { (count(left_out, "task")) " began after the part that the server lists." } }
@@ -84,7 +90,7 @@ fn place(at: u64, (first, last): (u64, u64)) -> u64 {
     at.clamp(first, last).saturating_sub(first).saturating_mul(1_000) / (last - first).max(1)
 }
 
-fn line(run: &str, row: &Row<'_>, span: (u64, u64), until: u64) -> Markup {
+fn line(run: &Shown, row: &Row<'_>, span: (u64, u64), until: u64) -> Markup {
     let end = row.end.unwrap_or(until);
     let bar = row.begin.map(|begin| (place(begin, span), place(end, span), end.saturating_sub(begin)));
     html! {

@@ -10,6 +10,7 @@ mod client;
 mod access;
 mod agents;
 mod content;
+mod moments;
 mod steer;
 
 use std::{path::Path, sync::Arc};

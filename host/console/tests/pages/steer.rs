@@ -227,6 +227,7 @@ fn a_new_token_is_shown_once_and_has_at_most_the_scopes_of_its_maker() {
     let with = |cookie: &str| crate::client::ask(served.address, "GET", "/console/tokens", &[("Cookie", cookie)], "");
     let page = with(&admin).body;
     assert!(page.contains(r#"value="flow:read""#) && !page.contains(r#"value="secret:write""#), "{page}");
+    assert!(page.contains("does not end with yours"), "{page}");
     let headers = [OWN, ("Cookie", &*admin)];
     let made = post(
         &served,
@@ -251,6 +252,7 @@ fn a_new_token_is_shown_once_and_has_at_most_the_scopes_of_its_maker() {
     assert_eq!(gone.status, 401);
     let audit = crate::client::ask(served.address, "GET", "/console/audit", &[("Cookie", &admin)], "").body;
     assert!(audit.contains("token.create") && audit.contains("token.revoke"), "{audit}");
+    assert!(audit.contains(&format!("{id} flow:read,run:read")), "{audit}");
     let other = cookie_of(&served, "b", &["flow:read"]);
     assert_eq!(with(&other).status, 403, "the page needs the scope");
 }

@@ -6,14 +6,34 @@ use flowcell_contract::{Json, RunId};
 use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
     Event, OpenError,
+    earlier::EarlierRun,
     fact::{Fact, RunEnd},
     limits::MAX_READ_UNITS,
-    ports::{MaybeStoreError, Unit},
+    ports::{MaybeStoreError, Record, RunRow, Unit},
     publish::Projector,
 };
 
 use super::{Host, pin};
 use crate::host::error::StartError;
+
+/// The events of a run that count when it is shown as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The events before the one with this number. A large number: all events.
+    Event(u64),
+    /// The events up to this time, in milliseconds since 1970.
+    Time(u64),
+}
+
+impl Until {
+    /// Returns whether the event with this number and time counts.
+    pub(crate) fn counts(self, seq: u64, ts: u64) -> bool {
+        match self {
+            Until::Event(end) => seq < end,
+            Until::Time(until) => ts <= until,
+        }
+    }
+}
 
 /// Reads the events of one run in order, from its first fact on.
 pub struct EventReader {
@@ -71,6 +91,54 @@ pub(crate) fn each(
         }
     }
     Ok(())
+}
+
+/// Visits the events of a run that count. Returns the time of the last of them if later ones do not count, and else
+/// `None`.
+pub(crate) fn each_until(
+    host: &Host,
+    run: &RunId,
+    until: Until,
+    mut visit: impl FnMut(&Event),
+) -> Result<Option<u64>, StartError> {
+    let (mut last, mut is_cut) = (0, false);
+    each(host, run, 0, |event| {
+        is_cut = !until.counts(event.seq, event.ts);
+        if is_cut {
+            return ControlFlow::Break(());
+        }
+        last = event.ts;
+        visit(&event);
+        ControlFlow::Continue(())
+    })?;
+    Ok(is_cut.then_some(last))
+}
+
+/// Returns the number of events of a run that count, and the time of the last of them if later ones do not count.
+pub(crate) fn count_until(host: &Host, run: &RunId, until: Until) -> Result<(u64, Option<u64>), StartError> {
+    let (mut from, mut last) = (0, 0);
+    loop {
+        let units = host.shared.journal.read(&host.tenant, run, from, MAX_READ_UNITS).map_err(OpenError::Store)?;
+        let Some(end) = units.last().map(|unit| unit.next_seq()) else { return Ok((from, None)) };
+        for unit in &units {
+            let counted =
+                (unit.first_seq..unit.next_seq()).take_while(|seq| until.counts(*seq, unit.ts)).count() as u64;
+            if counted > 0 {
+                last = unit.ts;
+            }
+            if unit.first_seq + counted < unit.next_seq() {
+                return Ok((unit.first_seq + counted, Some(last)));
+            }
+        }
+        from = end;
+    }
+}
+
+/// Performs [`Host::run_before`].
+pub(crate) fn run_before(host: &Host, row: RunRow, record: &Record, end: u64) -> Result<EarlierRun, StartError> {
+    let run = row.run_id.clone();
+    let earlier = EarlierRun::read(&*host.shared.journal, (&host.tenant, &run), (row, record), end);
+    Ok(earlier.map_err(OpenError::Store)?)
 }
 
 /// Performs [`Host::events`].

@@ -7,7 +7,11 @@ use flowcell_runtime::{
     ports::{Runs, StoreError},
 };
 
-use super::{Host, pin};
+use super::{
+    Host,
+    events::{Until, count_until},
+    pin,
+};
 use crate::host::error::StartError;
 
 /// Performs [`Host::task_inputs`].
@@ -18,11 +22,32 @@ pub(crate) fn read(
     address: &str,
     window: Window,
 ) -> Result<TaskInputs, StartError> {
-    let children = |run: &RunId| runs.map_or(Ok(Vec::new()), |runs| runs.children(&host.tenant, run));
+    // Without a limit the last child run of each task counts, as it is.
+    let at = match address.contains('/') && window.end < u64::MAX {
+        true => count_until(host, run, Until::Event(window.end))?.1,
+        false => None,
+    };
+    let children = |run: &RunId| -> Result<Vec<RunId>, StoreError> {
+        let mut children = runs.map_or(Ok(Vec::new()), |runs| runs.children(&host.tenant, run))?;
+        if let (Some(at), Some(runs)) = (at, runs) {
+            let has_begun =
+                |child: &RunId| Ok(runs.run(&host.tenant, child)?.is_some_and(|(row, _)| row.created <= at));
+            let begun: Result<Vec<bool>, StoreError> = children.iter().map(has_begun).collect();
+            let mut begun = begun?.into_iter();
+            children.retain(|_| begun.next() == Some(true));
+        }
+        Ok(children)
+    };
     let (run, task) = match run_at(run, address, children).map_err(OpenError::Store)? {
         (run, Some(task)) => (run, task),
         (run, None) => return Ok(TaskInputs::none(run, address)),
     };
+    let end = match at {
+        Some(at) => count_until(host, &run, Until::Time(at))?.0,
+        None if address.contains('/') => u64::MAX,
+        None => window.end,
+    };
+    let window = Window { end, ..window };
     let record = host.record(&run).map_err(OpenError::Store)?;
     let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
     let graphs = pin::graphs_of(host, &record).map_err(OpenError::Pin)?;

@@ -1,6 +1,6 @@
 //! The timeline of a run: when each of its tasks began and ended, in columns, so that a large run is one small answer.
 
-use std::{collections::HashMap, ops::ControlFlow};
+use std::collections::HashMap;
 
 use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{Event, paging::PAGE_BYTES};
@@ -10,7 +10,10 @@ use super::{
     tree::{is_zero, status_after},
     waiting::{address_of, dropped_nodes},
 };
-use crate::{Host, StartError};
+use crate::{
+    Host, StartError,
+    host::events::{Until, each_until},
+};
 
 /// Approximate size in bytes of a task in all columns as JSON text, without its address.
 const TASK_BYTES: u64 = 48;
@@ -54,13 +57,10 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Reads the timeline of a run from its events. Blocks its thread.
-    pub fn of(host: &Host, run: &RunId) -> Result<Timeline, StartError> {
+    /// Reads the timeline of a run as it was before the event number `end`. Blocks its thread.
+    pub fn before(host: &Host, run: &RunId, end: u64) -> Result<Timeline, StartError> {
         let mut timeline = Timeline::default();
-        host.each_event(run, 0, |event| {
-            timeline.add(&event);
-            ControlFlow::Continue(())
-        })?;
+        each_until(host, run, Until::Event(end), |event| timeline.add(event))?;
         Ok(timeline)
     }
 

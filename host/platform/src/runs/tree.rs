@@ -4,8 +4,6 @@
 mod page;
 mod states;
 
-use std::ops::ControlFlow;
-
 use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{Event, paging::PAGE_BYTES};
 use serde::Serialize;
@@ -17,7 +15,10 @@ pub use self::{
 };
 
 use super::waiting::dropped_nodes;
-use crate::{Host, StartError};
+use crate::{
+    Host, StartError,
+    host::events::{Until, each_until},
+};
 
 /// Approximate size in bytes of a task as JSON text, without its id and its error. It includes the JSON of one pass.
 const TASK_BYTES: usize = 96;
@@ -98,11 +99,6 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Builds the tree of a run from the store.
-    pub fn of(host: &Host, run: &RunId) -> Result<Tree, StartError> {
-        Tree::before(host, run, u64::MAX)
-    }
-
     /// Builds the tree of a run as it was before the event number `end`.
     pub fn before(host: &Host, run: &RunId, end: u64) -> Result<Tree, StartError> {
         let mut tree = Tree::default();
@@ -121,13 +117,7 @@ impl Tree {
     }
 
     fn read(&mut self, host: &Host, run: &RunId, end: u64) -> Result<(), StartError> {
-        host.each_event(run, 0, |event| {
-            if event.seq >= end {
-                return ControlFlow::Break(());
-            }
-            self.add(&event);
-            ControlFlow::Continue(())
-        })
+        each_until(host, run, Until::Event(end), |event| self.add(event)).map(drop)
     }
 
     /// Returns the number of tasks that did not fit into [`PAGE_BYTES`]. They are the tasks that began last.

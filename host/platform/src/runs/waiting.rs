@@ -8,34 +8,47 @@ use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{
     Event, OpenError,
     paging::{Filling, PAGE_BYTES, PageLimits},
-    ports::StoreError,
+    ports::{RunRow, StoreError},
 };
 use serde_json::{Value, json};
 
 use crate::{
     Host, StartError,
-    host::task_inputs::{calling_task, run_at},
+    host::{
+        events::{Until, each_until},
+        task_inputs::{calling_task, run_at},
+    },
 };
 
+/// All events count.
+const NOW: Until = Until::Event(u64::MAX);
 /// Maximum number of levels of child runs that are searched.
 const MAX_DEPTH: usize = 16;
 /// Maximum size in bytes of a question's arguments in a list, as JSON text.
 pub(crate) const MAX_LISTED_BYTES: usize = 16 * 1024;
 
-/// Lists the waits of a run and its child runs, up to [`PAGE_BYTES`]. If some do not fit, a last item `{ "kind":
-/// "more", "leftOut" }` has their number. Arguments of more than [`MAX_LISTED_BYTES`] are omitted, and `wholeAt` has
-/// the URL path of the whole question.
+/// Lists the waits of a run and its child runs as they are: see [`list_before`].
 pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
+    list_before(host, run, u64::MAX)
+}
+
+/// Lists the waits of a run and its child runs as they were before the event number `end` of the run, up to
+/// [`PAGE_BYTES`]. If some do not fit, a last item `{ "kind": "more", "leftOut" }` has their number. Arguments of more
+/// than [`MAX_LISTED_BYTES`] are omitted, and for an open question `wholeAt` has the URL path of the whole question.
+///
+/// Of a child run, the events up to the time of the last event before `end` count.
+pub fn list_before(host: &Host, run: &RunId, end: u64) -> Result<Vec<Value>, StartError> {
     let mut filling = Filling::new(PageLimits { items: usize::MAX, bytes: PAGE_BYTES });
     let (mut found, mut left_out) = (Vec::new(), 0_u64);
     let mut take = |waits: Value| {
-        let waits = with_place(run, waits);
+        // A question of an earlier moment has no address of its own.
+        let waits = if end == u64::MAX { with_place(run, waits) } else { waits };
         match filling.take(waits.to_string().len() as u64) {
             true => found.push(waits),
             false => left_out += 1,
         }
     };
-    Search { host, whole: false }.list_waits(run, "", MAX_DEPTH, &mut take)?;
+    Search { host, whole: false }.list_waits((run, Until::Event(end)), "", MAX_DEPTH, &mut take)?;
     if left_out > 0 {
         found.push(json!({ "kind": "more", "leftOut": left_out }));
     }
@@ -60,7 +73,7 @@ pub(super) fn list_of_people(host: &Host, run: &RunId, after: &str) -> Result<Ve
             found.push(PersonWait { key, wait: with_place(run, wait) });
         }
     };
-    Search { host, whole: false }.list_waits(run, "", MAX_DEPTH, &mut take)?;
+    Search { host, whole: false }.list_waits((run, NOW), "", MAX_DEPTH, &mut take)?;
     found.sort_by(|a, b| a.key.cmp(&b.key));
     Ok(found)
 }
@@ -112,7 +125,7 @@ pub fn question(host: &Host, run: &RunId, address: &str) -> Result<Option<Value>
             found = Some(waits);
         }
     };
-    Search { host, whole: true }.list_waits(run, "", MAX_DEPTH, &mut take)?;
+    Search { host, whole: true }.list_waits((run, NOW), "", MAX_DEPTH, &mut take)?;
     Ok(found)
 }
 
@@ -126,16 +139,13 @@ struct Search<'a> {
 impl Search<'_> {
     fn list_waits(
         &self,
-        run: &RunId,
+        (run, until): (&RunId, Until),
         prefix: &str,
         depth: usize,
         take: &mut dyn FnMut(Value),
     ) -> Result<(), StartError> {
         let mut open = OpenWaits { whole: self.whole, ..OpenWaits::default() };
-        self.host.each_event(run, 0, |event| {
-            open.apply(&event);
-            ControlFlow::Continue(())
-        })?;
+        let cut_at = each_until(self.host, run, until, |event| open.apply(event))?;
         for (_, mut waits) in open.waits.into_values().flatten() {
             let address = waits["address"].as_str().unwrap_or_default();
             waits["address"] = format!("{prefix}{address}").into();
@@ -144,13 +154,34 @@ impl Search<'_> {
         if depth == 0 {
             return Ok(());
         }
-        // An ended child run has no waits, so only unfinished ones are searched.
-        for child in self.host.live_runs_below(run).map_err(OpenError::Store)? {
+        let until = cut_at.map_or(NOW, Until::Time);
+        for child in self.live_children(run, cut_at)? {
             if let Some(task) = calling_task(run, &child) {
-                self.list_waits(&child, &format!("{prefix}{task}/"), depth - 1, take)?;
+                self.list_waits((&child, until), &format!("{prefix}{task}/"), depth - 1, take)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the child runs of a run that had not ended at a time, or that have not ended now. An ended one has no
+    /// waits.
+    fn live_children(&self, run: &RunId, at: Option<u64>) -> Result<Vec<RunId>, StartError> {
+        let (Some(at), Some(runs)) = (at, self.host.runs()) else {
+            return Ok(self.host.live_runs_below(run).map_err(OpenError::Store)?);
+        };
+        let mut live = Vec::new();
+        for child in self.host.called_by(run)? {
+            let row = runs.run(self.host.tenant(), &child).map_err(OpenError::Store)?;
+            let was_live = |row: &RunRow| match row.status.as_str() {
+                "removed" => false,
+                "succeeded" | "failed" | "cancelled" => row.created <= at && row.updated > at,
+                _ => row.created <= at,
+            };
+            if row.is_some_and(|(row, _)| was_live(&row)) {
+                live.push(child);
+            }
+        }
+        Ok(live)
     }
 }
 

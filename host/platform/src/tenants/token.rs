@@ -245,7 +245,8 @@ impl Tenants {
             self.put::<Token>(TOKEN, &id, None, 1)?;
             return Err(gone);
         }
-        self.note(tenant, "token.create", &id, Outcome::Done)?;
+        let subject = format!("{id} {}", token.scopes.join(","));
+        self.note(tenant, "token.create", &subject, Outcome::Done)?;
         Ok(NewToken { token: format!("{PREFIX}{id}_{secret}"), id, expires })
     }
 

@@ -14,9 +14,8 @@ use tokio::{sync::oneshot, task::JoinHandle};
 use super::calls::CallKey;
 use crate::{
     command::HubError,
-    fact::{Fact, ParkReason, RunEnd},
-    ports::{Durable, StoredStatus, Unit},
-    result::RunStatus,
+    fact::Fact,
+    ports::{Durable, Unit},
     sabotage,
 };
 
@@ -119,23 +118,6 @@ pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
             pause.until.iter().any(|wake| matches!(wake, Wake::Answer(_) | Wake::Event(_)))
         }
         _ => false,
-    }
-}
-
-/// Returns the status of a run after a fact, if the fact changes the status.
-pub(super) fn status_after(fact: &Fact) -> Option<StoredStatus> {
-    match fact {
-        Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(StoredStatus::Active),
-        Fact::RunParked { due, reason, .. } => {
-            let needs_attention = !matches!(reason, ParkReason::Waiting | ParkReason::QuotaExceeded);
-            Some(StoredStatus::Parked { due: *due, needs_attention })
-        }
-        Fact::RunEnded { end } => Some(StoredStatus::Ended(match **end {
-            RunEnd::Succeeded { .. } => RunStatus::Succeeded,
-            RunEnd::Failed { .. } => RunStatus::Failed,
-            RunEnd::Cancelled { .. } => RunStatus::Cancelled,
-        })),
-        _ => None,
     }
 }
 

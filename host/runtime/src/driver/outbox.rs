@@ -77,9 +77,7 @@ impl Outbox {
     /// Adds a unit, and returns its entry for the journal. `top`: the run has no parent.
     pub(super) fn add(&mut self, unit: &Arc<Unit>, state: &RunState, top: bool) -> Entry {
         self.next_seq = unit.next_seq();
-        // Any fact after a park makes the run active.
-        let status = unit.facts.iter().rev().find_map(durability::status_after);
-        let status = status.or(self.parked.then_some(StoredStatus::Active));
+        let status = StoredStatus::after_unit(&unit.facts, self.parked);
         self.parked = matches!(status, Some(StoredStatus::Parked { .. }));
         let mut rows = std::mem::take(&mut self.rows);
         if let Some(projection) = &mut self.projection {
@@ -109,9 +107,7 @@ impl Outbox {
             // The writer of the unit has already changed its rows.
             projection.project(unit, &|_| Json::Null);
         }
-        if let Some(status) = unit.facts.iter().rev().find_map(durability::status_after) {
-            self.parked = matches!(status, StoredStatus::Parked { .. });
-        }
+        self.parked = matches!(StoredStatus::after_unit(&unit.facts, self.parked), Some(StoredStatus::Parked { .. }));
     }
 
     /// Records that all units so far are durable and published.

@@ -23,6 +23,8 @@ pub struct Window {
     pub from: u64,
     /// The maximum number of attempts on the page.
     pub limit: usize,
+    /// The number of the first event that does not count: the attempts are shown as they were before it.
+    pub end: u64,
     /// Approximate maximum bytes of JSON text. A page has at least one attempt.
     pub bytes: u64,
 }
@@ -181,7 +183,7 @@ impl TaskInputs {
             true => page.add(visited),
             false => page.note(visited),
         };
-        each_attempt(journal, graphs, record, (tenant, run), (Some(place.node), u64::MAX), &mut visit)?;
+        each_attempt(journal, graphs, record, (tenant, run), (Some(place.node), window.end), &mut visit)?;
         if page.inputs.node_type.is_none() {
             page.inputs.elsewhere = page.other_addresses.into_iter().map(|(_, address)| address).collect();
         }

@@ -14,7 +14,7 @@ use super::{TaskPosition, Visited, each_attempt, fold_units};
 use crate::{
     capture,
     fact::{AboutRun, Fact, ScopeId},
-    ports::{Journal, Record, StoreError, Unit},
+    ports::{Journal, Record, StoreError},
     state::RunState,
     versions::RunGraphs,
 };
@@ -150,14 +150,14 @@ fn at_end(
         moment: Moment::End,
         version: graphs.version_in(state),
     };
-    let mut fold = |unit: &Unit| {
-        for fact in &unit.facts {
+    let mut fold = |facts: &[Fact], ts: u64| {
+        for fact in facts {
             if matches!(fact, Fact::RunEnded { .. }) {
-                found = Some(look(&state, unit.ts));
+                found = Some(look(&state, ts));
             }
-            state.apply(fact, unit.ts);
+            state.apply(fact, ts);
         }
-        last = unit.ts;
+        last = ts;
         ControlFlow::Continue(())
     };
     _ = fold_units(journal, graphs, of, u64::MAX, &mut fold)?;

@@ -28,6 +28,12 @@ impl Unit {
         self.first_seq + self.facts.len() as u64
     }
 
+    /// Returns the facts before the fact with the number `end`.
+    pub(crate) fn facts_before(&self, end: u64) -> &[Fact] {
+        let count = usize::try_from(end.saturating_sub(self.first_seq)).unwrap_or(usize::MAX);
+        &self.facts[..count.min(self.facts.len())]
+    }
+
     /// Returns the approximate size of the unit's JSON text, in bytes.
     pub fn size(&self) -> u64 {
         self.facts.iter().map(Fact::size).fold(0, u64::saturating_add)

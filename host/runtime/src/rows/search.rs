@@ -7,7 +7,7 @@ use flowcell_contract::code;
 use crate::{
     fact::{Fact, ParkReason, RunEnd, WaitReason, WaitsFor},
     limits::{MAX_COLUMN_BYTES, MAX_SEARCHED_BYTES},
-    ports::{Filter, Record, Unit},
+    ports::{Filter, Record},
 };
 
 /// The searched columns of a failed run, or of one that is parked for a quota.
@@ -22,13 +22,14 @@ pub(crate) struct ErrorColumns {
 }
 
 impl ErrorColumns {
-    /// Returns the columns of a run that fails with this unit, or that parks for a quota. Returns `None` for other units.
-    pub(crate) fn of_unit(unit: &Unit) -> Option<ErrorColumns> {
-        if let Some(Fact::RunParked { quota: Some(_), .. }) = unit.facts.last() {
-            let words = wait_text(&unit.facts).unwrap_or_default();
+    /// Returns the columns of a run that fails with the facts of a unit, or that parks for a quota. Returns `None` for other
+    /// units.
+    pub(crate) fn of_facts(facts: &[Fact]) -> Option<ErrorColumns> {
+        if let Some(Fact::RunParked { quota: Some(_), .. }) = facts.last() {
+            let words = wait_text(facts).unwrap_or_default();
             return Some(ErrorColumns { code: code::QUOTA_EXCEEDED.to_owned(), node: None, words });
         }
-        let end = unit.facts.iter().rev().find_map(|fact| match fact {
+        let end = facts.iter().rev().find_map(|fact| match fact {
             Fact::RunEnded { end } => Some(&**end),
             _ => None,
         })?;

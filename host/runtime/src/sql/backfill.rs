@@ -33,7 +33,7 @@ async fn fill_errors(connection: &mut Connection) -> Result<(), SqlError> {
             let (tenant, run) = (Tenant::from(row.text(1)?.as_str()), RunId::from(row.text(2)?));
             let at = row.number(3)?.saturating_sub(1);
             let Ok(found) = units::units(connection, &tenant, &run, at, 2).await? else { continue };
-            if let Some(error) = found.last().and_then(|unit| ErrorColumns::of_unit(unit)) {
+            if let Some(error) = found.last().and_then(|unit| ErrorColumns::of_facts(&unit.facts)) {
                 write_error(connection, last, &error).await?;
             }
         }

@@ -319,7 +319,7 @@ impl Commit<'_> {
             });
             change.at = after;
             if entry.status.is_some() {
-                change.error = ErrorColumns::of_unit(unit);
+                change.error = ErrorColumns::of_facts(&unit.facts);
             }
             if let Some((name, due, attention)) = entry.status.map(StoredStatus::columns) {
                 change.standing = Some((name, due, attention, unit.ts));

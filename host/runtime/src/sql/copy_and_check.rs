@@ -250,7 +250,7 @@ async fn take_units(
     connection.insert("flowcell_units (run, first_seq, facts, ts, body, cuts, checksum)", rows, "").await?;
     let sql = "UPDATE flowcell_runs SET next_seq = ?, tail = ? WHERE id = ?";
     connection.run(sql, args![end, u64::from(tail), id]).await?;
-    if let Some(error) = units.last().and_then(|unit| ErrorColumns::of_unit(unit)) {
+    if let Some(error) = units.last().and_then(|unit| ErrorColumns::of_facts(&unit.facts)) {
         search::write_error(connection, id, &error).await?;
     }
     if let Some(text) = units.last().and_then(|unit| wait_text(&unit.facts)) {

@@ -17,7 +17,7 @@ pub(super) fn fill_searched_columns(transaction: &Connection) -> Result<(), rusq
         let Ok(found) = units::read(transaction, &Tenant::from(tenant.as_str()), &RunId::from(run), last, 2) else {
             continue;
         };
-        if let Some(error) = found.last().and_then(|unit| ErrorColumns::of_unit(unit)) {
+        if let Some(error) = found.last().and_then(|unit| ErrorColumns::of_facts(&unit.facts)) {
             write_error(transaction, row.get(0)?, &error)?;
         }
     }

@@ -193,7 +193,7 @@ fn take_units(
     let next = units.last().map_or(0, |unit| unit.next_seq());
     let sql = "UPDATE runs SET next_seq = ? WHERE tenant = ? AND run = ?";
     transaction.prepare_cached(sql)?.execute(params![next, tenant.as_str(), run.as_str()])?;
-    if let Some(error) = units.last().and_then(|unit| ErrorColumns::of_unit(unit)) {
+    if let Some(error) = units.last().and_then(|unit| ErrorColumns::of_facts(&unit.facts)) {
         search::write_error(transaction, row.id, &error)?;
     }
     if let Some(text) = units.last().and_then(|unit| wait_text(&unit.facts)) {

@@ -252,7 +252,7 @@ impl Rows {
                 WHERE id = ?";
             let values = params![name, due, attention, unit.ts, unit.next_seq(), wait_text(&unit.facts), id];
             connection.prepare_cached(sql)?.execute(values)?;
-            if let Some(error) = ErrorColumns::of_unit(unit) {
+            if let Some(error) = ErrorColumns::of_facts(&unit.facts) {
                 search::write_error(connection, id, &error)?;
             }
         }

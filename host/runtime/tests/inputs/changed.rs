@@ -20,6 +20,16 @@ impl Changed {
         });
         Changed(changed.collect())
     }
+
+    /// Returns a copy that ends before the fact with the number `end`.
+    pub(crate) fn before(journal: &dyn Journal, run: &str, end: u64) -> Changed {
+        let units = journal.read(&Tenant::local(), &run.into(), 0, usize::MAX).unwrap();
+        let counted = units.iter().filter(|unit| unit.first_seq < end).map(|unit| {
+            let facts = unit.facts.iter().take((end - unit.first_seq) as usize).cloned().collect();
+            Arc::new(Unit { facts, ..Unit::clone(unit) })
+        });
+        Changed(counted.collect())
+    }
 }
 
 impl Journal for Changed {

@@ -6,9 +6,10 @@ use axum::{Json, http::StatusCode};
 use flowcell_contract::{RunId, code};
 use flowcell_runtime::{
     OpenError, RunError, RunResult, RunStatus, Waiting,
+    earlier::EarlierRun,
     fact::{RunEnd, WaitsFor},
     paging::{PAGE_BYTES, PageLimits},
-    ports::{Filter, MaybeStoreError, RunRow},
+    ports::{Filter, MaybeStoreError, Record, RunRow},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -18,6 +19,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::{Request, finish_detached},
     intake::{PathParam, QueryParams, parse_path_id},
+    moment::Moment,
     page::fill_page,
     search::{RunCount, RunQuery, list_counts},
 };
@@ -25,8 +27,6 @@ use flowcell_platform::{
     StartError,
     facts::{CutInput, MAX_SHOWN_INPUT_BYTES, PinnedPack, RunFacts},
     shape,
-    tree::{Tree, Twig, is_zero},
-    waiting,
 };
 
 /// The maximum number of repeating runs that one run shows.
@@ -195,6 +195,29 @@ impl RunView {
         RunView { packs, packs_unknown, has_agents, input, input_cut, input_unknown, ..self }
     }
 
+    /// Returns the view as it was before an event. The facts that are fixed at the start, the labels, the packs and the runs
+    /// that repeat this one stay.
+    fn at(self, earlier: EarlierRun, record: &Record) -> RunView {
+        let EarlierRun { row, events, moves, end, .. } = earlier;
+        let names = moves.checked_sub(1).and_then(|last| record.moves.get(last)).map(|moved| &moved.names);
+        let view = RunView {
+            called_by: self.called_by,
+            node_names: names.into_iter().flatten().map(|(id, name)| (id.to_string(), name.to_string())).collect(),
+            events: Some(events),
+            retried_by: self.retried_by,
+            packs: self.packs,
+            packs_unknown: self.packs_unknown,
+            input: self.input,
+            input_cut: self.input_cut,
+            input_unknown: self.input_unknown,
+            ..RunView::from_row(&row)
+        };
+        match end {
+            Some(end) => view.ended(end),
+            None => view,
+        }
+    }
+
     /// Creates the view from the result of a run.
     pub(crate) fn from_result(result: &RunResult) -> RunView {
         let status = serde_json::to_value(result.status).unwrap_or_default();
@@ -283,10 +306,30 @@ pub(crate) async fn list(
 }
 
 /// Show a run with its input and its packs, and with its outputs once it has ended
-#[utoipa::path(get, path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path,)),
+///
+/// With `before`, the labels, the packs and the runs that repeat the run are those of now.
+#[utoipa::path(get, path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path,), Moment),
     responses((status = 200, body = RunView), (status = "default", body = ErrorBody)))]
-pub(crate) async fn show(request: Request, PathParam(id): PathParam<String>) -> Result<Json<RunView>, ApiError> {
-    view(request, parse_path_id(&id)?).await.map(Json)
+pub(crate) async fn show(
+    request: Request,
+    PathParam(id): PathParam<String>,
+    QueryParams(moment): QueryParams<Moment>,
+) -> Result<Json<RunView>, ApiError> {
+    let (run, end) = (parse_path_id(&id)?, moment.end());
+    let (_, next) = request.row(&run)?;
+    // A view of now reads no journal.
+    if end >= next {
+        return view(request, run).await.map(Json);
+    }
+    let of = run.clone();
+    let read = request.clone().reading(move |request| {
+        let (row, _) = request.row(&of)?;
+        let record = request.host.record(&of)?.ok_or_else(|| ApiError::run_not_found(of.as_str()))?;
+        Ok((request.host.run_before(row, &record, end)?, record))
+    });
+    let (earlier, record) = read.await?;
+    let now = view(request, run).await?;
+    Ok(Json(now.at(earlier, &record)))
 }
 
 /// Reads the current state of a run, with its outputs once it has ended. If a part of the run is damaged, the view has the
@@ -378,78 +421,4 @@ pub(crate) async fn delete(request: Request, PathParam(id): PathParam<String>) -
         Ok(StatusCode::NO_CONTENT)
     })
     .await
-}
-
-/// A run as a tree of its tasks.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct RunTree {
-    run_id: String,
-    /// The tasks of the flow, ordered by their first event.
-    tasks: Vec<Twig>,
-    /// The number of the latest tasks, which are left out because the tree exceeds 16 MiB; `…/events` has all tasks.
-    #[serde(skip_serializing_if = "is_zero")]
-    tasks_left_out: u64,
-}
-
-/// Show a run as a tree of its tasks
-#[utoipa::path(get, path = "/v1/runs/{id}/tree", tag = "runs", params(("id" = String, Path,)),
-    responses((status = 200, body = RunTree), (status = "default", body = ErrorBody)))]
-pub(crate) async fn tree(request: Request, PathParam(id): PathParam<String>) -> Result<Json<RunTree>, ApiError> {
-    let run = parse_path_id(&id)?;
-    let tree = request
-        .reading(move |request| {
-            request.row(&run)?;
-            let tree = Tree::of(&request.host, &run)?;
-            Ok(RunTree { run_id: run.to_string(), tasks_left_out: tree.left_out(), tasks: tree.tasks() })
-        })
-        .await?;
-    Ok(Json(tree))
-}
-
-/// The questions and waits of a run.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Gates {
-    run_id: String,
-    /// The list of `{ kind, address, since, … }`: a `gate` with its `prompt`, `choices`, `allowText`, `schema?`, `attempt`,
-    /// `digest` and `expires?`, an `event` with its name, a `message` with its `agentRunId`, a `decision` with its
-    /// `reason`. `since` and `expires` are milliseconds since 1970. A question that
-    /// shows only a part of a call's arguments has all of them in `arguments`, or their address in `wholeAt`. A list of
-    /// more than 16 MiB ends with a `more` whose `leftOut` counts the omitted entries.
-    #[schema(value_type = Vec<Object>)]
-    waiting: Vec<Value>,
-}
-
-/// List the questions and waits of a run and of the runs that it called
-#[utoipa::path(get, path = "/v1/runs/{id}/gates", tag = "runs", params(("id" = String, Path,)),
-    responses((status = 200, body = Gates), (status = "default", body = ErrorBody)))]
-pub(crate) async fn gates(request: Request, PathParam(id): PathParam<String>) -> Result<Json<Gates>, ApiError> {
-    let run = parse_path_id(&id)?;
-    let gates = request
-        .reading(move |request| {
-            request.row(&run)?;
-            Ok(Gates { waiting: request.waiting(&run)?, run_id: run.to_string() })
-        })
-        .await?;
-    Ok(Json(gates))
-}
-
-/// Show the open question at an address, with its complete arguments
-#[utoipa::path(get, path = "/v1/runs/{id}/gates/{gate}", tag = "runs",
-    params(("id" = String, Path,), ("gate" = String, Path,)),
-    responses((status = 200, body = Object), (status = "default", body = ErrorBody)))]
-pub(crate) async fn gate(
-    request: Request,
-    PathParam((id, gate)): PathParam<(String, String)>,
-) -> Result<Json<Value>, ApiError> {
-    let run = parse_path_id(&id)?;
-    let question = request
-        .reading(move |request| {
-            request.row(&run)?;
-            let open = waiting::question(&request.host, &run, &gate)?;
-            open.ok_or_else(|| ApiError::not_found("gate_not_found", format!("no question is open at `{gate}`")))
-        })
-        .await?;
-    Ok(Json(question))
 }

@@ -112,7 +112,12 @@ pub(crate) async fn start(
 const RESERVED_PREFIXES: [&str; 6] = ["cron.", "event.", "hook.", "manual.", "idem-", RETRY_PREFIX];
 
 /// Parses a run id that a caller has chosen. Returns 400 if its prefix is reserved or its characters are not allowed.
+///
+/// Browsers and clients drop `.` and `..` from paths, so runs with these ids could not be reached.
 pub(crate) fn parse_chosen_id(id: &str) -> Result<RunId, ApiError> {
+    if matches!(id, "." | "..") {
+        return Err(ApiError::bad_request(format!("`{id}` cannot be the id of a run, since no address reaches it")));
+    }
     match RESERVED_PREFIXES.iter().find(|reserved| id.starts_with(*reserved)) {
         Some(reserved) => Err(ApiError::bad_request(format!(
             "ids that begin with `{reserved}` are reserved for triggers, jobs and `Idempotency-Key`; choose another one"

@@ -11,6 +11,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
     intake::{PathParam, QueryParams, parse_path_id},
+    moment::Moment,
     page::{BY_BYTES, check_limit, fill_page, response_with_permit},
 };
 use flowcell_platform::{
@@ -37,6 +38,9 @@ pub(crate) struct AttemptRange {
     /// The maximum number of entries.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
+    /// The number of an event of the run: the attempts are shown as they were before it. By default as they are.
+    #[param(minimum = 0)]
+    before: Option<u64>,
 }
 
 /// The attempts of a task, with their inputs, calls and outputs.
@@ -171,7 +175,8 @@ pub(crate) async fn list(
 /// Show the input, the calls and the output of a task in each of its attempts
 ///
 /// The path names the task by its address: `pay`, `process[3].pay`, or `review/pay` in the run that the task `review`
-/// called.
+/// called. With `before`, only the events before it count, and of a run that was called those up to the time of the
+/// last of them.
 #[utoipa::path(get, path = "/v1/runs/{id}/tasks/{task}", tag = "runs",
     params(("id" = String, Path,), ("task" = String, Path,), AttemptRange),
     responses((status = 200, body = TaskPage), (status = "default", body = ErrorBody)))]
@@ -181,7 +186,8 @@ pub(crate) async fn show(
     QueryParams(which): QueryParams<AttemptRange>,
 ) -> Result<Response, ApiError> {
     let limit = check_limit(which.limit, DEFAULT_PAGE_ATTEMPTS, MAX_PAGE_ATTEMPTS)?;
-    let window = Window { from: which.from.unwrap_or(0), limit, bytes: PAGE_BYTES };
+    let (from, end) = (which.from.unwrap_or(0), which.before.unwrap_or(u64::MAX));
+    let window = Window { from, limit, end, bytes: PAGE_BYTES };
     let most = PageLimits { items: limit, bytes: PAGE_BYTES };
     let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), most).await;
     let inputs = read_inputs(request, parse_path_id(&id)?, task, window).await?;
@@ -194,14 +200,18 @@ pub(crate) async fn show(
 ///
 /// The timeline has everything before the event `next`, from which on a client goes on with the events of the run.
 #[utoipa::path(get, path = "/v1/runs/{id}/timeline", tag = "runs", operation_id = "show_timeline",
-    params(("id" = String, Path,)),
+    params(("id" = String, Path,), Moment),
     responses((status = 200, body = Timeline), (status = "default", body = ErrorBody)))]
-pub(crate) async fn timeline(request: Request, PathParam(id): PathParam<String>) -> Result<Response, ApiError> {
+pub(crate) async fn timeline(
+    request: Request,
+    PathParam(id): PathParam<String>,
+    QueryParams(moment): QueryParams<Moment>,
+) -> Result<Response, ApiError> {
     let run = parse_path_id(&id)?;
     let mut permit = request.app.broadcasts.take_page_permit(request.tenant(), BY_BYTES).await;
     let read = request.reading(move |request| {
         request.row(&run)?;
-        let timeline = Timeline::of(&request.host, &run)?;
+        let timeline = Timeline::before(&request.host, &run, moment.end())?;
         Ok(Bytes::from(serde_json::to_vec(&timeline).map_err(ApiError::internal)?))
     });
     let text = read.await?;

@@ -142,8 +142,9 @@ fn a_token_makes_others_with_at_most_its_own_scopes() {
     assert_eq!(revoke(&a, id).status, 204, "it is revoked already");
     assert_eq!(call(&served, token, "GET", "/v1/flows", &Value::Null).fault(), (401, "unauthorized".to_owned()));
     let entries = tenants.audit("a", 0, 100).unwrap();
-    for action in ["token.create", "token.revoke"] {
-        let by_lena = entries.iter().filter(|entry| (&*entry.action, &*entry.subject) == (action, id));
+    let created = format!("{id} flow:read");
+    for (action, subject) in [("token.create", &*created), ("token.revoke", id)] {
+        let by_lena = entries.iter().filter(|entry| (&*entry.action, &*entry.subject) == (action, subject));
         assert_eq!(by_lena.map(|entry| &*entry.actor).collect::<Vec<_>>(), [a.id.as_str()], "{action}");
     }
     let local = Served::local();

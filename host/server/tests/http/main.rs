@@ -28,6 +28,7 @@ mod login;
 mod me;
 mod messages;
 mod metrics;
+mod moments;
 mod notices;
 mod quotas;
 mod runs;

@@ -174,7 +174,9 @@ fn concurrent_requests_with_one_key_start_one_run() {
 #[test]
 fn run_ids_reserved_for_triggers_and_keys_are_refused() {
     let served = Served::local();
-    for id in ["cron.report.nightly.20260101T000000Z", "event.f.t.1.a", "hook.f.t.a", "manual.f.t.1", "idem-a"] {
+    for id in
+        ["cron.report.nightly.20260101T000000Z", "event.f.t.1.a", "hook.f.t.a", "manual.f.t.1", "idem-a", ".", ".."]
+    {
         let refused = served.post("/v1/runs", &json!({ "flow": hello(), "runId": id }));
         assert_eq!(refused.fault(), (400, "bad_request".into()), "{id}");
     }

@@ -25,7 +25,7 @@ const MAX_VALUES: usize = 600;
 /// error gives the reason.
 pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64) -> Result<TaskInputs, CliError> {
     let (run, task) = at;
-    let window = Window { from, limit: ATTEMPTS_PER_PAGE, bytes: PAGE_BYTES };
+    let window = Window { from, limit: ATTEMPTS_PER_PAGE, end: u64::MAX, bytes: PAGE_BYTES };
     let inputs = host.task_inputs(Some(reader), run, task, window)?;
     let Some(why) = inputs.missing() else { return Ok(inputs) };
     let problem = CliError::wrong(why);

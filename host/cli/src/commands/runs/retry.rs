@@ -10,7 +10,7 @@ use flowcell::{
 
 use super::resume::{ResumeArgs, resume_here};
 use crate::{
-    arguments::run_id,
+    arguments::chosen_run_id,
     cli_error::{CliError, Exit},
     output::{put_json, put_line},
     owner::{Owner, ask_for_result},
@@ -41,7 +41,7 @@ pub(crate) struct RetryArgs {
     #[arg(long, requires = "flow_version")]
     check: bool,
     /// The id of the new run
-    #[arg(long, value_name = "ID", value_parser = run_id)]
+    #[arg(long, value_name = "ID", value_parser = chosen_run_id)]
     run_id: Option<RunId>,
 }
 
