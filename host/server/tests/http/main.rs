@@ -6,6 +6,7 @@
 mod access;
 mod admin;
 mod approvals;
+mod assist;
 mod audit;
 mod authoring;
 mod client;
