@@ -59,8 +59,7 @@ impl Shown {
     async fn read(visit: &Visit, id: String) -> Result<Shown, Failure> {
         let fails = |refusal| Failure::of(visit, refusal);
         let view = visit.get(&api_path(&id, "")).await.map_err(fails)?;
-        let me = visit.get(KNOWN).await.map_err(fails)?;
-        let scopes: Vec<_> = list(&me, "scopes").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let scopes = visit.scopes().await.map_err(fails)?;
         // A run that is busy may have an open question, too.
         let mut waits = match has_ended(&view) {
             true => Vec::new(),
