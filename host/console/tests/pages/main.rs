@@ -9,6 +9,7 @@ mod client;
 
 mod access;
 mod content;
+mod editor;
 mod steer;
 
 use std::{path::Path, sync::Arc};
