@@ -27,6 +27,17 @@ pub fn marked(text: &str, index: &LineIndex, diagnostic: &Diagnostic) -> Range<u
     start..end.max(start)
 }
 
+/// Returns the correction that a diagnostic carries. It is not tried.
+pub fn carried(text: &str, index: &LineIndex, diagnostic: &Diagnostic) -> Option<Fix> {
+    let fix = diagnostic.fix.as_ref()?;
+    let [start, end] = [fix.column, fix.column + fix.len].map(|at| index.offset_of_column(text, fix.line, at));
+    Some(titled(Edit { range: start..end.max(start), text: fix.text.clone() }))
+}
+
+fn titled(edit: Edit) -> Fix {
+    Fix { title: format!("Write `{}`", edit.text.trim()), edit }
+}
+
 /// Returns the corrections of a diagnostic: the one that it carries, and those that its help names. Each of them was
 /// tried: the text has this diagnostic no more, and no new errors. `before` are all diagnostics of the text, as
 /// [`diagnose`] returns them.
@@ -38,11 +49,7 @@ pub fn fixes(
 ) -> Vec<Fix> {
     let index = LineIndex::new(&source.text);
     let range = marked(&source.text, &index, diagnostic);
-    let carried = diagnostic.fix.as_ref().map(|fix| {
-        let [start, end] =
-            [fix.column, fix.column + fix.len].map(|at| index.offset_of_column(&source.text, fix.line, at));
-        Edit { range: start..end.max(start), text: fix.text.clone() }
-    });
+    let carried = carried(&source.text, &index, diagnostic).map(|fix| fix.edit);
     let named = candidates(&source.text, range, diagnostic).into_iter().filter(|edit| Some(edit) != carried.as_ref());
     let candidates: Vec<_> = carried.iter().cloned().chain(named).take(MAX_FIXES).collect();
     let mut found = Vec::new();
@@ -57,7 +64,7 @@ pub fn fixes(
         // A text that YAML cannot read shows its other errors only afterwards.
         let may_add = diagnostic.code == "syntax";
         if count(&after) < count(before) && (may_add || !after.iter().any(is_new)) {
-            found.push(Fix { title: format!("Write `{}`", edit.text.trim()), edit });
+            found.push(titled(edit));
         }
     }
     found

@@ -1,4 +1,5 @@
-//! Converts between byte offsets and the positions of editors, which count lines from 0 and UTF-16 units in a line.
+//! Converts between byte offsets and the positions of editors, which count lines from 0 and UTF-16 units in a line or
+//! in the whole text.
 
 /// A position as editors count it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,9 +59,66 @@ impl LineIndex {
     }
 }
 
+/// A text as browsers count it: in UTF-16 units from its start, line breaks included.
+#[derive(Clone, Debug)]
+pub struct UnitIndex {
+    lines: LineIndex,
+    /// The number of units before each line.
+    units: Vec<usize>,
+}
+
+impl UnitIndex {
+    /// Counts the units of a text.
+    pub fn new(text: &str) -> UnitIndex {
+        let lines = LineIndex::new(text);
+        let mut sum = 0;
+        let before = |(start, end): (usize, usize)| {
+            let before = sum;
+            sum += text[start..end].encode_utf16().count();
+            before
+        };
+        let ends = lines.starts.iter().skip(1).copied().chain([text.len()]);
+        let units = lines.starts.iter().copied().zip(ends).map(before).collect();
+        UnitIndex { lines, units }
+    }
+
+    /// Returns the lines of the text.
+    pub fn lines(&self) -> &LineIndex {
+        &self.lines
+    }
+
+    /// Returns the byte offset of a number of units in `text`, the text of this index. A number beyond the text is its
+    /// end. One inside of a line break is before it, and one inside of a character at its start.
+    pub fn offset(&self, text: &str, units: usize) -> usize {
+        let line = self.units.partition_point(|before| *before <= units).saturating_sub(1);
+        let character = units.saturating_sub(self.units[line]);
+        let position = Position { line: line as u32, character: u32::try_from(character).unwrap_or(u32::MAX) };
+        self.lines.offset(text, position)
+    }
+
+    /// Returns the number of units before a position that the lines of this index have returned.
+    pub fn units(&self, position: Position) -> usize {
+        self.units.get(position.line as usize).copied().unwrap_or_default() + position.character as usize
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn units_are_counted_over_the_whole_text() {
+        let text = "a😀b\r\né\n\nz";
+        let index = UnitIndex::new(text);
+        let units_of = |offset| index.units(index.lines().position(text, offset));
+        for (units, offset) in [(0, 0), (1, 1), (3, 5), (4, 6), (6, 8), (7, 10), (8, 11), (9, 12), (10, 13)] {
+            assert_eq!((index.offset(text, units), units_of(offset)), (offset, units));
+        }
+        assert_eq!((index.offset(text, 2), index.offset(text, 5)), (1, 6), "inside of a character and of a line break");
+        assert_eq!((index.offset(text, usize::MAX), units_of(usize::MAX)), (text.len(), 10));
+        let empty = UnitIndex::new("");
+        assert_eq!((empty.offset("", 7), empty.units(Position::default())), (0, 0));
+    }
 
     #[test]
     fn positions_count_utf_16_units() {

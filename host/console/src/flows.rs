@@ -29,7 +29,7 @@ const MAX_FLOWS: usize = 200;
 /// The field of the whole input as JSON.
 const AS_JSON: &str = "input";
 
-fn page_path(flow: &str) -> String {
+pub(crate) fn page_path(flow: &str) -> String {
     format!("/console/flows/{}", escaped(flow))
 }
 
@@ -67,18 +67,21 @@ pub(crate) async fn list(visit: Visit) -> Result<Page, Failure> {
     let cursor = visit.query("cursor").map(|cursor| format!("?cursor={}", escaped(&cursor))).unwrap_or_default();
     let page = visit.get(&format!("/v1/flows{cursor}")).await.map_err(|refusal| Failure::of(&visit, refusal))?;
     let flows = items(&page, "flows");
+    let may_write = visit.may("flow:write").await;
     let rest = flows.get(MAX_FLOWS - 1).filter(|_| flows.len() > MAX_FLOWS).map(|flow| text(flow, "name"));
     let main = html! {
+        @if may_write { p { a .button href="/console/edit" { "New flow" } } }
         @if flows.is_empty() {
             (no_flows())
         } @else {
-            (list_table(Some("flows"), "Flows, by name", html! { th { "Flow" } th .number { "Version" } th { "Purpose" } th { span .hidden { "Start" } } }, html! {
+            (list_table(Some("flows"), "Flows, by name", html! { th { "Flow" } th .number { "Version" } th { "Purpose" } th { span .hidden { "Actions" } } }, html! {
                 @for flow in flows.iter().take(MAX_FLOWS) {
                     tr {
                         td { a .id href=(page_path(text(flow, "name"))) { (text(flow, "name")) } }
                         td .number { (flow["version"].as_u64().unwrap_or(0)) }
                         td { (brief(text(flow, "description"))) }
-                        td { a href={ (page_path(text(flow, "name"))) "/start" } aria-label={ "Start " (text(flow, "name")) } { "Start" } }
+                        td { a href={ (page_path(text(flow, "name"))) "/start" } aria-label={ "Start " (text(flow, "name")) } { "Start" }
+                            @if may_write { " " a href={ (page_path(text(flow, "name"))) "/edit" } aria-label={ "Edit " (text(flow, "name")) } { "Edit" } } }
                     }
                 }
             }))
@@ -102,12 +105,14 @@ pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page,
     let mut view = View::of(&visit, vec![("version", visit.query("version").unwrap_or_default())]);
     let drawing = view.read(&visit, Pictured::Flow(&asked)).await;
     let about = visit.post("/v1/inspect", &asked).await.map(|answer| answer.body).unwrap_or_default();
+    let may_write = visit.may("flow:write").await;
     // A token may lack the scope for runs; the page then has none.
     let runs = visit.get(&format!("/v1/runs?limit=8&flow={}", escaped(&name))).await.ok();
     let shown_version = flow["version"].as_u64().unwrap_or(0);
     let main = html! {
         p .lead { (text(&about, "description")) }
         div .row { a .button href={ (page_path(&name)) "/start" @if let Some(version) = version { "?version=" (version) } } { "Start" }
+            @if may_write { a href={ (page_path(&name)) "/edit" } { "Edit" } }
             (versions_of(&name, &versions, shown_version)) }
         @match &drawing {
             Ok(drawing) => { (picture(drawing, &view, &page_path(&name), None)) (outline(drawing)) },
@@ -129,7 +134,7 @@ pub(crate) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Page,
 }
 
 /// Returns the text of a flow with line breaks, if it is JSON in one line.
-fn readable(text: &str) -> Cow<'_, str> {
+pub(crate) fn readable(text: &str) -> Cow<'_, str> {
     match serde_json::from_str::<Value>(text) {
         Ok(flow) if !text.trim().contains('\n') => serde_json::to_string_pretty(&flow).unwrap_or_default().into(),
         _ => text.into(),

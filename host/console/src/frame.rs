@@ -113,6 +113,8 @@ const KEYS: [(&str, &str); 14] = [
     ("m", "write to the agent of the page"),
     ("Ctrl Enter", "send the message"),
     ("↑ ↓", "in a picture: along its edges"),
+    ("Ctrl Space", "in the editor: suggestions for the word at the caret"),
+    ("Esc Tab", "in the editor: leave the text"),
 ];
 
 /// A page.
@@ -123,19 +125,24 @@ pub(crate) struct Page {
     /// The source of changes: the path of a stream of events, or `poll`. `None` for a page that does not change.
     live: Option<String>,
     has_login: bool,
+    /// The script, which imports those of all pages.
+    script: &'static str,
     main: Markup,
 }
+
+/// The script of most pages.
+const SCRIPT: &str = "console.js";
 
 impl Page {
     /// Creates a page. `main` has everything below the title.
     pub(crate) fn new(visit: &Visit, area: Area, title: impl Into<String>, main: Markup) -> Page {
         let (title, has_login) = (title.into(), visit.has_cookie());
-        Page { status: StatusCode::OK, title, area: Some(area), live: None, has_login, main }
+        Page { status: StatusCode::OK, title, area: Some(area), live: None, has_login, script: SCRIPT, main }
     }
 
     /// Creates a page without navigation, for browsers that are not logged in.
     pub(crate) fn bare(status: StatusCode, title: impl Into<String>, main: Markup) -> Page {
-        Page { status, title: title.into(), area: None, live: None, has_login: false, main }
+        Page { status, title: title.into(), area: None, live: None, has_login: false, script: SCRIPT, main }
     }
 
     /// Returns the page with a source of changes.
@@ -146,6 +153,11 @@ impl Page {
     /// Returns the page without a source of changes.
     pub(crate) fn fixed(self) -> Page {
         Page { live: None, ..self }
+    }
+
+    /// Returns the page with another script than most pages.
+    pub(crate) fn with_script(self, script: &'static str) -> Page {
+        Page { script, ..self }
     }
 
     /// Returns the page with a status.
@@ -164,7 +176,7 @@ impl Page {
                     title { (self.title) " · Flowcell" }
                     link rel="icon" type="image/svg+xml" href=(assets::path("icon.svg"));
                     link rel="stylesheet" href=(assets::path("console.css"));
-                    script type="module" src=(assets::path("console.js")) {}
+                    script type="module" src=(assets::path(self.script)) {}
                 }
                 body data-live=[&self.live] {
                     a .skip href="#main" { "Skip to the content" }

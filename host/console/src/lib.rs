@@ -9,13 +9,14 @@
 //! | frame | the frame of all pages, the pages of errors, and the headers of all answers |
 //! | parts | states, times, texts and other parts of pages |
 //! | assets | style sheet and scripts, compiled into the program |
-//! | login, home, runs, run, jobs, inbox, flows, catalog, packs, operate, tokens, manual | the pages |
+//! | login, home, runs, run, jobs, inbox, flows, editor, catalog, packs, operate, tokens, manual | the pages |
 //! | gate, picture, form, diff | an open question, the picture of a flow, the form of an input, the difference of two texts |
 //! | said | a text of a model, as Markdown |
 
 mod assets;
 mod catalog;
 mod diff;
+mod editor;
 mod flows;
 mod form;
 mod frame;
@@ -43,7 +44,7 @@ use axum::{
 use flowcell_server::api::Api;
 
 pub use frame::HEADERS;
-pub use sent::MAX_FORM_BYTES;
+pub use sent::{MAX_FORM_BYTES, MAX_TEXT_FORM_BYTES};
 
 /// A route of the console.
 pub struct Route {
@@ -103,6 +104,10 @@ routes! {
     get "/console/flows" flows::list, false;
     get "/console/flows/{name}" flows::show, false;
     get "/console/flows/{name}/diff" flows::compare, false;
+    get "/console/flows/{name}/edit" editor::open, false;
+    post "/console/flows/{name}/edit" editor::send, false;
+    get "/console/edit" editor::begin, false;
+    post "/console/edit" editor::send_new, false;
     get "/console/flows/{name}/start" flows::form, false;
     post "/console/flows/{name}/start" flows::start, false;
     get "/console/catalog" catalog::list, false;

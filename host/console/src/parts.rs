@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(crate) const MAX_SHOWN_BYTES: usize = 4 << 10;
 
 /// Returns whether a character is obeyed by terminals or turns the direction of text around. It is shown as an escape.
-fn is_deceptive(c: char) -> bool {
+pub(crate) fn is_deceptive(c: char) -> bool {
     matches!(c, '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}')
         || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }

@@ -32,6 +32,8 @@ pub(crate) struct View {
     part: usize,
     /// True if the page has folded all bodies, because the picture is large.
     is_large: bool,
+    /// False on a page that would lose what a person has written if a link were followed.
+    has_links: bool,
     /// The members of the query that are not about the picture.
     others: Vec<(&'static str, String)>,
 }
@@ -40,7 +42,13 @@ impl View {
     /// Reads the view from the address of a page. `others` are members of its query that links keep.
     pub(crate) fn of(visit: &Visit, others: Vec<(&'static str, String)>) -> View {
         let part = visit.query("part").and_then(|part| part.parse().ok()).unwrap_or(0);
-        View { fold: visit.query("fold"), open: visit.query("open").unwrap_or_default(), part, is_large: false, others }
+        let (fold, open) = (visit.query("fold"), visit.query("open").unwrap_or_default());
+        View { fold, open, part, is_large: false, has_links: true, others }
+    }
+
+    /// Returns the view of the first part, without links that fold bodies or show other parts.
+    pub(crate) fn without_links() -> View {
+        View { fold: None, open: String::new(), part: 0, is_large: false, has_links: false, others: Vec::new() }
     }
 
     /// Asks for a picture. Folds all bodies of a large one.
@@ -195,20 +203,20 @@ pub(crate) fn picture(drawing: &Value, view: &View, here: &str, links: Option<&L
                     @let label = if edge["on"] == "undo" { "undo" } else { text(&edge["label"], "text") };
                     @if let (false, Some(at)) = (label.is_empty(), label_place(edge)) { text .label x=(at.0) y=(at.1) { (label) } }
                 }
-                @for node in nodes.iter().filter(|node| node["body"] == true) { (toggle(node, view, here)) }
+                @for node in nodes.iter().filter(|node| view.has_links && node["body"] == true) { (toggle(node, view, here)) }
             }
         }
         @if parts.len() > 1 {
             nav .pages aria-label="Parts of the picture" {
-                @if part > 0 { a rel="prev" href={ (here) (view.link(fold, &view.open, part - 1)) } { "Part above" } }
-                @if part + 1 < parts.len() { a rel="next" href={ (here) (view.link(fold, &view.open, part + 1)) } { "Part below" } }
+                @if view.has_links && part > 0 { a rel="prev" href={ (here) (view.link(fold, &view.open, part - 1)) } { "Part above" } }
+                @if view.has_links && part + 1 < parts.len() { a rel="next" href={ (here) (view.link(fold, &view.open, part + 1)) } { "Part below" } }
                 span .faint { "Part " (part + 1) " of " (parts.len()) ", " (nodes.len()) " of " (all) " nodes" }
             }
         }
         @if left_out > 0 {
             p .cut { (left_out) " more edges of these nodes are not drawn. " code { "flowcell graph FILE --format svg" } " draws all." }
         }
-        @if view.is_large && list(drawing, "nodes").iter().any(|node| node["folded"].is_u64()) {
+        @if view.has_links && view.is_large && list(drawing, "nodes").iter().any(|node| node["folded"].is_u64()) {
             p .faint { "The bodies of nodes are folded, because the picture is large. “+” shows one." }
         }
     }
@@ -352,6 +360,7 @@ mod tests {
             open: open.to_owned(),
             part: 0,
             is_large: false,
+            has_links: true,
             others: vec![("version", "3".to_owned())],
         }
     }

@@ -88,8 +88,7 @@ impl Shown {
 
     async fn with(visit: &Visit, id: String, view: Value, moment: Moment) -> Result<Shown, Failure> {
         let fails = |refusal| Failure::of(visit, refusal);
-        let me = visit.get(KNOWN).await.map_err(fails)?;
-        let scopes: Vec<_> = list(&me, "scopes").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let scopes = visit.scopes().await.map_err(fails)?;
         // A run that is busy may have an open question, too.
         let mut waits = match has_ended(&view) {
             true => Vec::new(),

@@ -11,6 +11,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use url::form_urlencoded;
 
+use crate::parts::list;
+
 /// The characters that a segment of a path escapes.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
@@ -41,6 +43,17 @@ impl Visit {
 
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Refusal> {
         self.api.call(&self.parts, method, path, body).await
+    }
+
+    /// Returns the scopes of the caller.
+    pub(crate) async fn scopes(&self) -> Result<Vec<String>, Refusal> {
+        let me = self.get(KNOWN).await?;
+        Ok(list(&me, "scopes").iter().filter_map(Value::as_str).map(str::to_owned).collect())
+    }
+
+    /// Returns whether the caller has a scope. A page without it has no control that needs it.
+    pub(crate) async fn may(&self, scope: &str) -> bool {
+        self.scopes().await.is_ok_and(|scopes| scopes.iter().any(|own| own == scope))
     }
 
     /// Returns the path and the query of the page.

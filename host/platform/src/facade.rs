@@ -74,6 +74,11 @@ impl Host {
         Editing::new(self, source)
     }
 
+    /// Returns the node types and the names around a flow without a folder of its own, which [`Host::check_alone`] checks.
+    pub fn edit_alone(&self, source: &Source, folder: Folder) -> Editing {
+        Editing::in_folder(self, source, folder.with_posted(self.posted()))
+    }
+
     /// Checks a flow without a folder of its own, such as one from the network: see [`Folder::nowhere`] and
     /// [`Folder::nowhere_beside`].
     pub fn check_alone(&self, source: &Source, folder: Folder) -> CheckedFlow {

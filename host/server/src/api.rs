@@ -1,6 +1,8 @@
 //! The API of a server for pages in the same process. A page asks the routes that answer clients, with the token of its
 //! browser. So scopes, tenants, limits and the audit log are in one place.
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     body::{Body, Bytes, HttpBody, to_bytes},
@@ -8,14 +10,19 @@ use axum::{
     http::{HeaderMap, Method, StatusCode, header, request::Parts},
     response::Response,
 };
+use flowcell_engine::FairSemaphore;
 use serde_json::Value;
 use tower::ServiceExt;
 
 pub use crate::http::cookie::is_encrypted;
-use crate::http::{auth_rate_limiter::ClientAddr, intake::read_body};
+use crate::http::{api_error::ApiError, auth_rate_limiter::ClientAddr, intake::read_body, permit::RequestPermit};
 
 /// Maximum size in bytes of an answer that a page reads.
 pub const MAX_ANSWER_BYTES: usize = 4 << 20;
+
+/// Maximum size in bytes of all texts that pages send, in memory. A [`FairSemaphore`] divides it among tenants. It is
+/// not the memory of the requests to the API, for which a page waits while it holds its text.
+pub(crate) const MAX_TEXTS_BYTES: u64 = 64 << 20;
 
 /// The headers of the page's request that the API sees.
 const PASSED_ON: [header::HeaderName; 3] = [header::AUTHORIZATION, header::COOKIE, header::FORWARDED];
@@ -26,6 +33,15 @@ const X_FORWARDED_PROTO: header::HeaderName = header::HeaderName::from_static("x
 #[derive(Clone)]
 pub struct Api {
     router: Router,
+    /// Permits for the bytes of texts that pages send.
+    texts: FairSemaphore,
+}
+
+/// A text that a page has sent, with the permit for its bytes.
+pub struct SentText {
+    /// The bytes.
+    pub bytes: Bytes,
+    _permit: Arc<RequestPermit>,
 }
 
 /// The answer to a request that succeeded.
@@ -61,7 +77,7 @@ impl Refusal {
 
 impl Api {
     pub(crate) fn new(router: Router) -> Api {
-        Api { router }
+        Api { router, texts: FairSemaphore::new(MAX_TEXTS_BYTES) }
     }
 
     /// Reads from the API, for the request of a page.
@@ -93,11 +109,26 @@ impl Api {
 
     /// Reads the body of a page's request, at most `most` bytes, in the time that the server allows.
     pub async fn read_body(&self, request: Request, most: usize) -> Result<Bytes, Refusal> {
-        read_body(request, most).await.map_err(|error| {
-            let (status, code, message) = error.into_parts();
-            Refusal::new(status, code, message)
-        })
+        read_body(request, most).await.map_err(refusal)
     }
+
+    /// Reads the large body of a page's request, once the token of the browser is known and its tenant has room for the
+    /// bytes.
+    pub async fn read_text(&self, request: Request, most: usize) -> Result<SentText, Refusal> {
+        let (parts, body) = request.into_parts();
+        let me = self.get(&parts, "/v1/me").await?;
+        let tenant = me["tenant"].as_str().unwrap_or_default();
+        let permit = RequestPermit::new(None, self.texts.clone(), tenant.into());
+        let mut request = Request::from_parts(parts, body);
+        request.extensions_mut().insert(permit.clone());
+        let bytes = read_body(request, most).await.map_err(refusal)?;
+        Ok(SentText { bytes, _permit: permit })
+    }
+}
+
+fn refusal(error: ApiError) -> Refusal {
+    let (status, code, message) = error.into_parts();
+    Refusal::new(status, code, message)
 }
 
 async fn read_answer(response: Response) -> Result<Result<Answer, Refusal>, String> {

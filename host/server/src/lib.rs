@@ -320,7 +320,7 @@ fn router(app: &Arc<App>, names: Names, pages: Option<Pages>) -> Router {
     let (mut router, document) = route::router(app);
     if let Some(pages) = pages {
         let api = Api::new(router.clone().layer(DefaultBodyLimit::max(MAX_BODY_BYTES)));
-        router = router.merge(pages(api));
+        router = router.merge(pages(api).layer(middleware::from_fn_with_state(app.clone(), route::hold_page)));
     }
     // The document consists of JSON values, so it can always be serialized.
     let _ = app.document.set(Arc::new(serde_json::to_value(&document).unwrap_or_default()));

@@ -29,7 +29,7 @@ use crate::{
         admin, agents,
         api_error::ApiError,
         app::{App, finish_detached},
-        audit,
+        assist, audit,
         auth_rate_limiter::ClientAddr,
         authoring, catalog, eval, events, files, flows, health,
         identity::{Caller, Scope},
@@ -85,6 +85,7 @@ fn table() -> Vec<Row> {
         (Open, routes!(login::log_out)),
         (Needs(Scope::MetricsRead), routes!(metrics::metrics)),
         (Needs(Scope::FlowRead), routes!(flows::validate)),
+        (Needs(Scope::FlowRead), routes!(assist::assist)),
         (Needs(Scope::FlowRead), routes!(eval::eval)),
         (Needs(Scope::FlowRead), routes!(eval::explain)),
         (Needs(Scope::FlowRead), routes!(authoring::graph)),
@@ -373,8 +374,17 @@ async fn authorize(
     Ok((caller, place.ok_or_else(full)?))
 }
 
-/// Returns the client address of a post to a trigger, converted to a tenant. The post takes its permits for this
-/// tenant.
+/// Middleware that lets a large page hold a permit for its bytes until it is sent. Client addresses share the permits,
+/// because the tenant of a page is known to its routes only.
+pub(super) async fn hold_page(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let permit = RequestPermit::new(None, app.bodies.clone(), client_as_tenant(&request));
+    let method = request.method().clone();
+    let response = next.run(request).await;
+    in_time(permit.hold_until_sent(&method, &app.responses, response)).await
+}
+
+/// Returns the client address of a request without a known tenant, converted to a tenant. The request takes its permits
+/// for this tenant.
 fn client_as_tenant(request: &Request) -> Tenant {
     let address = request.extensions().get().map(|ClientAddr(from)| counted_address(*from).to_string());
     address.unwrap_or_default().as_str().into()

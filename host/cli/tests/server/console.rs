@@ -5,6 +5,7 @@ mod access;
 mod agents;
 mod browser;
 mod bulk;
+mod editor;
 mod speed;
 
 use std::path::Path;
@@ -18,13 +19,15 @@ use crate::{
 };
 
 /// The pages that are looked at in each width.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 12] = [
     "",
     "/runs",
     "/inbox",
     "/flows",
     "/flows/publish",
     "/flows/publish/start",
+    "/flows/publish/edit",
+    "/edit",
     "/catalog",
     "/secrets",
     "/usage",

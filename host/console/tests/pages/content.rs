@@ -66,6 +66,9 @@ fn hostile_texts_are_shown_as_text_on_every_page() {
         "/console/usage".into(),
         "/console/catalog/control.gate".into(),
         "/console/flows/asks/diff".into(),
+        "/console/flows/asks/edit".into(),
+        "/console/flows/%3Cimg%20src=x%3E/edit".into(),
+        "/console/edit".into(),
         "/console/flows/asks?fold=%3Cimg%3E&part=9".into(),
         "/console/%3Cimg%20src=x%3E".into(),
         "/console/runs/%3Cimg%20src=x%3E".into(),
@@ -221,10 +224,13 @@ fn pages_are_small_as_they_are_sent() {
     let style = page.split("href=\"").find(|rest| rest.contains("console.css")).unwrap().split('"').next().unwrap();
     let of = |name: &str| sent(&style.replace("console.css", name));
     let assets = ["console.css", "console.js", "live.js", "times.js", "keys.js"].map(of).into_iter().sum::<usize>();
+    let editor = ["editor.js", "offers.js"].map(of).into_iter().sum::<usize>();
     for (path, most) in [
         ("/console", MOST[0]),
         ("/console/runs", MOST[1]),
         ("/console/flows/many", MOST[0]),
+        ("/console/flows/many/edit", MOST[0] - editor),
+        ("/console/edit", MOST[0] - editor),
         ("/console/runs/run-7", MOST[0]),
         ("/console/runs/run-7/list", MOST[0]),
         ("/console/runs/run-7/events?from=0", MOST[0]),

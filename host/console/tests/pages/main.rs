@@ -10,6 +10,7 @@ mod client;
 mod access;
 mod agents;
 mod content;
+mod editor;
 mod moments;
 mod steer;
 

@@ -30,7 +30,12 @@ pub struct Editing {
 impl Editing {
     /// Looks around a flow. The paths of packs and files in it are relative to the folder in the source's name.
     pub(crate) fn new(host: &Host, source: &Source) -> Editing {
-        let folder = Arc::new(Folder::of(Path::new(&source.name)));
+        Editing::in_folder(host, source, Folder::of(Path::new(&source.name)))
+    }
+
+    /// Looks around a flow in this folder.
+    pub(crate) fn in_folder(host: &Host, source: &Source, folder: Folder) -> Editing {
+        let folder = Arc::new(folder);
         let (catalog, _) = loading::catalog_with(host, &host.catalog(), &flowcell_flow::packs(source), source, &folder);
         let inspector = Inspector::new(host.shared.engine.clone(), catalog.clone(), host.tenant.clone());
         let context = RecordingContext::new(loading::surroundings(host, folder.clone()), inspector);
@@ -47,9 +52,10 @@ impl Editing {
         &self.context
     }
 
-    /// Returns the names of the flows in the flow's folder.
+    /// Returns the names of the flows that the flow may name: those in its folder, or for a flow without a folder those
+    /// of its library.
     pub fn flows(&self) -> Vec<String> {
-        self.folder.flows()
+        self.folder.named_flows()
     }
 
     /// Returns the path of the file of a flow in the folder; `None` if there is none, or if the flow may not read it.

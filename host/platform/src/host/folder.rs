@@ -145,6 +145,15 @@ impl Folder {
         files.filter_map(name).chain(posted).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 
+    /// Returns the sorted names of the flows that the text of a flow may name: those in the folder, or for a flow that
+    /// is in no file, those of its library.
+    pub(crate) fn named_flows(&self) -> Vec<String> {
+        match &self.beside {
+            Some(library) => Folder::of_library(library.clone()).with_posted(self.posted.clone()).flows(),
+            None => self.flows(),
+        }
+    }
+
     /// Returns the files in and below `below`, a folder in this one that is empty for this one itself. None for a flow
     /// that is in no file, and outside of this folder.
     pub(crate) fn files(&self, below: &str) -> Listing {
@@ -320,6 +329,7 @@ mod tests {
         let folder = Folder::nowhere_beside(dir.path().to_owned());
         assert!(folder.has_flow("known") && !folder.has_flow("other") && !folder.has_flow("../known"));
         assert!(folder.flow("known").is_none() && folder.read("known.yaml").is_err() && folder.path().is_none());
+        assert_eq!((folder.named_flows(), folder.flows()), (vec!["known".to_owned()], Vec::new()));
     }
 
     #[test]

@@ -10,11 +10,8 @@ use flowcell_runtime::{
     sqlite::SqliteStore,
 };
 
-use super::{
-    everything,
-    flows::{options, tenant},
-    open, run,
-};
+use super::{everything, open, run};
+use crate::flows::{options, tenant};
 
 fn row(store: &Arc<SqliteStore>) -> (RunRow, u64) {
     store.settle().unwrap();

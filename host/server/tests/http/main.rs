@@ -7,6 +7,7 @@ mod access;
 mod admin;
 mod agents;
 mod approvals;
+mod assist;
 mod audit;
 mod authoring;
 mod client;

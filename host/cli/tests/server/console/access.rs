@@ -123,6 +123,8 @@ fn every_page_is_accessible_in_light_and_dark() {
         ("flows", "/flows".into()),
         ("flow", "/flows/order".into()),
         ("flow-diff", "/flows/order/diff".into()),
+        ("flow-edit", "/flows/order/edit".into()),
+        ("flow-new", "/edit".into()),
         ("start", "/flows/order/start".into()),
         ("catalog", "/catalog".into()),
         ("node-type", "/catalog/http.request".into()),

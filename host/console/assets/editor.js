@@ -1,0 +1,281 @@
+// @ts-check
+/**
+ * The editor of flows while a person writes: diagnostics, suggestions, explanations, line numbers and the picture. A
+ * key only sets timers and redraws the visible line numbers. Whatever reads the text waits for a pause, and only its
+ * newest answer counts.
+ */
+
+import "./console.js";
+import { element, offersFor, visible } from "./offers.js";
+
+/** @typedef {import("./offers.js").Place} Place */
+/** @typedef {import("./offers.js").Range} Range */
+/** @typedef {import("./offers.js").Offer} Offer */
+/** @typedef {{ title: string, range: Range, text: string }} Fix */
+/** @typedef {{ code: string, severity: string, message: string, help?: string, file?: string, range?: Range, fixes: Fix[] }} Finding */
+/** @typedef {{ valid?: boolean, diagnostics?: Finding[], completions?: Offer[], hover?: { text: string } | null }} Answer */
+
+/** Milliseconds without a key before the text is checked, before suggestions, and before the picture. */
+const [CHECK, SUGGEST, DRAW] = [400, 150, 800];
+/** The maximum number of diagnostics in the list. */
+const MOST = 100;
+
+/** Returns a function that does some work after a pause without further calls. @param {number} ms @param {() => void} work */
+function afterPause(ms, work) {
+  let timer = 0;
+  return {
+    plan() {
+      clearTimeout(timer);
+      timer = setTimeout(work, ms);
+    },
+    drop: () => clearTimeout(timer),
+  };
+}
+
+/**
+ * Returns a function that asks for assistance. The answer is null if a newer question has followed, or if the text has
+ * changed.
+ * @param {HTMLTextAreaElement} field @param {string} file @param {() => number} edits the number of changes so far
+ */
+function asker(field, file, edits) {
+  let abort = new AbortController();
+  /** @param {string[]} want @returns {Promise<Answer | null>} */
+  return async (want) => {
+    abort.abort();
+    abort = new AbortController();
+    const [{ signal }, before] = [abort, edits()];
+    const asked = { text: field.value, name: file, at: field.selectionStart, want };
+    try {
+      const headers = { "content-type": "application/json" };
+      const answer = await fetch("/v1/assist", { method: "POST", headers, body: JSON.stringify(asked), signal });
+      const body = await answer.json();
+      if (!answer.ok) throw new Error(body?.error?.message ?? `status ${answer.status}`);
+      return signal.aborted || before !== edits() ? null : body;
+    } catch (error) {
+      if (signal.aborted) return null;
+      throw error;
+    }
+  };
+}
+
+/** Writes a number with its noun. @param {number} number @param {string} noun */
+const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+
+/** @param {HTMLFormElement} form @param {HTMLTextAreaElement} field */
+function start(form, field) {
+  const numbers = document.createElement("span");
+  const gutter = document.getElementById("lines");
+  const about = document.getElementById("about");
+  const findings = document.getElementById("findings");
+  const summary = element("p", "", { role: "status" });
+  const list = element("ul", "", { class: "plain" });
+  let edits = 0;
+  let isSaved = !("unsaved" in form.dataset);
+  let isLeaving = false;
+  /** The number of lines at the last pause, and the changes that the diagnostics and the picture have. */
+  let [lines, checked, drawn] = [1, -1, 0];
+  /** Whether the next look asks for diagnostics, too. */
+  let isStale = true;
+  /** The size of a line and of a character, and the inner distances of the field at its top and at its left. */
+  let [height, width, padding, inset] = [20, 8, 8, 12];
+
+  /** Replaces a part of the text, so that the undo of the browser knows it. @param {Range} range @param {string} text */
+  function replace({ start, end }, text) {
+    field.focus();
+    field.setSelectionRange(start.offset, end.offset);
+    // `setRangeText` would empty the history of the field.
+    if (document.execCommand(text ? "insertText" : "delete", false, text)) return;
+    field.setRangeText(text, start.offset, end.offset, "end");
+    field.dispatchEvent(new Event("input"));
+  }
+
+  /** Shows an explanation. @param {string} text */
+  function explain(text) {
+    if (about) about.textContent = visible(text);
+  }
+
+  /** Returns the place below a character in the field. @param {Place} at */
+  function place({ line, column }) {
+    const left = field.offsetLeft + inset + (column - 1) * width - field.scrollLeft;
+    const most = Math.max(0, (form.clientWidth || 0) - 320);
+    return { left: Math.min(Math.max(0, left), most), top: padding + line * height - field.scrollTop };
+  }
+
+  /** Measures the field. */
+  function measure() {
+    if (!gutter) return;
+    const style = getComputedStyle(field);
+    [height, padding] = [parseFloat(style.lineHeight) || 20, parseFloat(style.paddingTop) || 0];
+    inset = parseFloat(style.paddingLeft) || 0;
+    numbers.textContent = "0".repeat(10);
+    width = numbers.getBoundingClientRect().width / 10 || 8;
+  }
+
+  /** Shows the numbers of the visible lines. A text that fits into the field has as many lines as at the last pause. */
+  function number() {
+    const isLong = field.scrollHeight > field.clientHeight;
+    const last = isLong ? Math.round((field.scrollHeight - 2 * padding) / height) : lines;
+    const first = Math.floor(field.scrollTop / height);
+    const shown = Math.max(0, Math.min(Math.ceil(field.clientHeight / height) + 1, last - first));
+    numbers.textContent = Array.from({ length: shown }, (_, at) => first + at + 1).join("\n");
+    numbers.style.transform = `translateY(${first * height - field.scrollTop}px)`;
+  }
+  let isDue = false;
+  const renumber = () => {
+    if (isDue) return;
+    isDue = true;
+    requestAnimationFrame(() => { isDue = false; number(); });
+  };
+
+  /** Moves the caret to a place, and shows it. @param {Range} range */
+  function go({ start, end }) {
+    field.focus();
+    field.setSelectionRange(start.offset, end.offset);
+    field.scrollTop = Math.max(0, (start.line - 5) * height);
+    // More corrections are known of the diagnostics at the caret.
+    isStale = true;
+    look.plan();
+  }
+
+  /** Returns the entry of a diagnostic. @param {Finding} finding */
+  function entry({ code, severity, message, help, file, range, fixes }) {
+    const item = element("li", "");
+    const where = range ? `Line ${range.start.line}, column ${range.start.column}` : (file ?? "");
+    const button = element("button", where, { type: "button", class: "place" });
+    if (range) button.addEventListener("click", () => go(range));
+    const tone = severity === "error" ? "bad" : "warn";
+    item.append(button, " ", element("span", severity, { class: tone }), " ", visible(message), help ? visible(`; ${help}`) : "", " ", element("code", code));
+    for (const { title, range, text } of fixes.slice(0, 3)) {
+      const apply = element("button", fixes.length === 1 ? "Apply fix" : title, { type: "button" });
+      apply.setAttribute("aria-label", visible(`Apply fix in line ${range.start.line}: ${title}`));
+      apply.addEventListener("click", () => replace(range, text));
+      item.append(" ", apply);
+    }
+    return item;
+  }
+
+  /** The diagnostics in the list. */
+  let shown = "";
+  /** Shows diagnostics. @param {Finding[]} found */
+  function report(found) {
+    const errors = found.filter((each) => each.severity === "error").length;
+    const rest = found.length > MOST ? ` The first ${MOST} are listed.` : "";
+    const text = found.length === 0
+      ? "The text has no mistakes."
+      : `${count(errors, "error")}, ${count(found.length - errors, "warning")}.${rest}`;
+    if (summary.textContent !== text) summary.textContent = text;
+    const next = JSON.stringify(found);
+    if (next === shown) return;
+    shown = next;
+    const focused = [...list.querySelectorAll("button")].findIndex((button) => button === document.activeElement);
+    list.replaceChildren(...found.slice(0, MOST).map(entry));
+    if (focused >= 0) (list.querySelectorAll("button")[focused] ?? field).focus();
+  }
+
+  /** Asks the page for the picture of the text, and shows it. */
+  function draw() {
+    const old = document.getElementById("drawing");
+    if (drawn === edits || !old || old.contains(document.activeElement)) return;
+    const [now, request] = [edits, new XMLHttpRequest()];
+    const data = new URLSearchParams({ text: field.value, do: "picture" });
+    for (const hidden of form.querySelectorAll("input[type=hidden]")) {
+      if (hidden instanceof HTMLInputElement) data.set(hidden.name, hidden.value);
+    }
+    request.open("POST", form.action);
+    request.responseType = "document";
+    request.onload = () => {
+      const next = request.responseXML?.getElementById("drawing");
+      if (!next || now !== edits) return;
+      drawn = now;
+      const isOpen = old.querySelector("details[open]") !== null;
+      const taken = document.importNode(next, true);
+      if (isOpen) taken.querySelector("details")?.setAttribute("open", "");
+      old.replaceWith(taken);
+      document.dispatchEvent(new Event("flowcell:fresh"));
+    };
+    request.send(data);
+  }
+  const redraw = afterPause(DRAW, draw);
+
+  const ask = asker(field, form.dataset.file ?? "flow.yaml", () => edits);
+  const look = afterPause(CHECK, async () => {
+    lines = field.value.split("\n").length;
+    renumber();
+    const asked = edits;
+    try {
+      const answer = await ask(isStale ? ["fixes", "hover"] : ["hover"]);
+      if (!answer) return;
+      explain(answer.hover?.text ?? "");
+      if (!answer.diagnostics) return;
+      isStale = false;
+      report(answer.diagnostics);
+      if (answer.valid && checked !== asked) redraw.plan();
+      checked = asked;
+    } catch (error) {
+      summary.textContent = `The text was not checked: ${error instanceof Error ? error.message : error}`;
+    }
+  });
+
+  const offers = offersFor(field, { place, explain, take: ({ range, text }) => replace(range, text) });
+  const askForOffers = asker(field, form.dataset.file ?? "flow.yaml", () => edits);
+  /** Shows suggestions. @param {boolean} isAsked whether a person has asked for them */
+  async function offer(isAsked) {
+    const [before, at] = [edits, field.selectionStart];
+    const answer = await askForOffers(["completions"]).catch(() => null);
+    if (!answer || before !== edits || at !== field.selectionStart || document.activeElement !== field) return;
+    const found = answer.completions ?? [];
+    const [only] = found;
+    // A word that is written already needs no list.
+    const isDone = found.length === 1 && only.range.end.offset - only.range.start.offset === only.text.length;
+    if (isAsked || !isDone) offers.show(found, isAsked);
+  }
+  const suggest = afterPause(SUGGEST, () => offer(false));
+
+  field.addEventListener("input", (event) => {
+    edits += 1;
+    [isSaved, isStale] = [false, true];
+    offers.close();
+    look.plan();
+    redraw.drop();
+    renumber();
+    const typed = event instanceof InputEvent ? event.data : null;
+    if (typed && /[\p{L}\p{N}_.$@/|{-]$/u.test(typed)) suggest.plan();
+    else suggest.drop();
+  });
+  field.addEventListener("keydown", (event) => {
+    const wasLeaving = isLeaving;
+    if (!["Shift", "Control", "Alt", "Meta"].includes(event.key)) isLeaving = false;
+    if (event.isComposing) return;
+    if (event.key === " " && event.ctrlKey) {
+      event.preventDefault();
+      offer(true);
+    } else if (offers.handle(event)) {
+      // The key was for the list.
+    } else if (event.key === "Escape") {
+      isLeaving = true;
+    } else if (event.key === "Tab" && !event.shiftKey && !wasLeaving && field.selectionStart === field.selectionEnd) {
+      event.preventDefault();
+      document.execCommand("insertText", false, "  ");
+    }
+  });
+  document.addEventListener("selectionchange", () => {
+    if (document.activeElement === field) look.plan();
+  });
+  field.addEventListener("scroll", renumber);
+  form.addEventListener("submit", () => { isSaved = true; });
+  addEventListener("beforeunload", (event) => { if (!isSaved) event.preventDefault(); });
+
+  if (gutter) {
+    gutter.hidden = false;
+    gutter.replaceChildren(numbers);
+    measure();
+    new ResizeObserver(() => { measure(); renumber(); }).observe(field);
+  }
+  const heading = findings?.querySelector("h2");
+  if (findings && heading) findings.replaceChildren(heading, summary, list);
+  look.plan();
+}
+
+const form = document.getElementById("editor");
+const field = document.getElementById("text");
+if (form instanceof HTMLFormElement && field instanceof HTMLTextAreaElement) start(form, field);

@@ -1,0 +1,325 @@
+//! The route that assists an editor: diagnostics with their corrections, completions, and explanations. It runs no node
+//! and stores nothing.
+
+use std::ops::Range;
+
+use axum::Json;
+use flowcell_assist::{
+    Document, Edit, Surroundings,
+    complete::{Completion, CompletionKind, MAX_COMPLETIONS, complete},
+    fixes::{Fix, carried, fixes, marked},
+    hover::hover,
+    positions::{Position, UnitIndex},
+};
+use flowcell_flow::{Diagnostic, Source, is_flow_name, script::is_script};
+use flowcell_platform::host::{editing::Editing, folder::Folder};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::{
+    api_error::{ApiError, ErrorBody},
+    app::Request,
+    flows,
+    identity::Scope,
+    intake::Body,
+};
+
+/// Maximum number of diagnostics whose corrections are tried, each by checks of the corrected text.
+const MAX_TRIED: usize = 5;
+/// Maximum size in bytes of a text whose corrections are tried.
+const MAX_TRIED_BYTES: usize = 64 << 10;
+/// The file name of a text without one.
+const UNNAMED: &str = "flow.yaml";
+/// The endings of files of flows.
+const ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
+
+/// A text that is being written.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Draft {
+    /// The text of a flow in YAML or JSON, or of a script. It may be broken.
+    text: String,
+    /// The file name of the flow: its name with the ending `.yaml`, `.yml`, `.json`, or `.flow.js` for a script. By
+    /// default `flow.yaml`.
+    name: Option<String>,
+    /// The place of the cursor. One beyond the end of its line, or of the text, is at that end.
+    at: Option<At>,
+    /// The parts of the answer. By default `diagnostics`, and with `at` all.
+    want: Option<Vec<Want>>,
+}
+
+/// A place in a text: a number of UTF-16 units from the start of the text, or a line and a column.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(untagged)]
+enum At {
+    Offset(u32),
+    Place(LineColumn),
+}
+
+/// A line and a column.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct LineColumn {
+    /// The line, from 1.
+    #[schema(minimum = 1)]
+    line: u32,
+    /// The column in UTF-16 units, from 1.
+    #[schema(minimum = 1)]
+    column: u32,
+}
+
+/// A part of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Want {
+    Diagnostics,
+    /// The diagnostics with more corrections.
+    Fixes,
+    Completions,
+    Hover,
+}
+
+/// The assistance for a text. It has the parts that the request wants.
+#[derive(Default, Serialize, ToSchema)]
+pub(crate) struct Assistance {
+    /// Whether the flow can run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid: Option<bool>,
+    /// All diagnostics: `{ code, severity, message, help?, file?, range?, fixes }`. A range is `{ start, end }`, two
+    /// places `{ line, column, offset }`. One in another file has `file`, and no range. Each of the `fixes`,
+    /// `{ title, range, text }`, corrects the mistake alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    diagnostics: Option<Vec<Value>>,
+    /// The words that can be written at the place, the likeliest first: `{ label, kind, detail, documentation?, range,
+    /// text }`. `text` replaces the range. `kind` is `key`, `value`, `type`, `name`, `member`, `function`, `reference`
+    /// or `file`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    completions: Option<Vec<Value>>,
+    /// True if there may be more completions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<bool>,
+    /// The explanation of what stands at the place, as Markdown: `{ text, range }`, or null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    hover: Option<Value>,
+}
+
+impl Draft {
+    /// Returns the parts that the request wants. Returns 400 if one of them needs a place, or if the place does not
+    /// exist.
+    fn wanted(&self) -> Result<Vec<Want>, ApiError> {
+        let wanted = match (&self.want, self.at) {
+            (Some(wanted), _) => wanted.clone(),
+            (None, None) => vec![Want::Diagnostics],
+            (None, Some(_)) => vec![Want::Fixes, Want::Completions, Want::Hover],
+        };
+        if self.at.is_none() && wanted.iter().any(|want| [Want::Completions, Want::Hover].contains(want)) {
+            return Err(ApiError::bad_request("`completions` and `hover` need `at`, the place of the cursor"));
+        }
+        match self.at {
+            Some(At::Place(LineColumn { line: 0, .. } | LineColumn { column: 0, .. })) => {
+                Err(ApiError::bad_request("the lines and columns of `at` count from 1"))
+            }
+            _ => Ok(wanted),
+        }
+    }
+
+    /// Returns the text with its file name. Returns 400 if the name is not one of a flow.
+    fn source(self) -> Result<Source, ApiError> {
+        let name = self.name.unwrap_or_else(|| UNNAMED.to_owned());
+        let parts = name.split_once('.');
+        if !parts.is_some_and(|(name, ending)| is_flow_name(name) && ENDINGS.contains(&ending)) {
+            let why = "`name` must be the name of a flow with the ending `.yaml`, `.yml`, `.json` or `.flow.js`";
+            return Err(ApiError::bad_request(why));
+        }
+        Ok(Source { name, text: self.text })
+    }
+}
+
+/// Assist an editor: diagnostics with their corrections, completions and an explanation at a place
+///
+/// Columns and offsets count UTF-16 units, as the texts of browsers do; an offset counts them from the start of the
+/// text. The diagnostics are those of `POST /v1/validate`. A script has diagnostics only. Secrets are completed if the
+/// token has the scope `secret:write`.
+#[utoipa::path(post, path = "/v1/assist", tag = "flows", request_body = Draft,
+    responses((status = 200, body = Assistance), (status = "default", body = ErrorBody)))]
+pub(crate) async fn assist(request: Request, Body(draft): Body<Draft>) -> Result<Json<Assistance>, ApiError> {
+    let (wanted, at) = (draft.wanted()?, draft.at);
+    let source = draft.source()?;
+    let wants = |want| wanted.contains(&want);
+    let checked = match wants(Want::Diagnostics) || wants(Want::Fixes) {
+        true => Some(flows::check(&request, source.clone()).await?),
+        false => None,
+    };
+    let answer = request.computing(move |request| {
+        request.host.charged(|| {
+            let folder = Folder::nowhere_beside(request.app.flows_of(request.tenant()));
+            let editing = request.host.edit_alone(&source, folder);
+            let written = Written::new(request, &source, &editing, at);
+            let mut answer = Assistance::default();
+            if let Some(checked) = checked {
+                answer.valid = Some(checked.flow.is_some());
+                answer.diagnostics = Some(written.diagnostics(&checked.diagnostics, wanted.contains(&Want::Fixes)));
+            }
+            if wanted.contains(&Want::Completions) {
+                let found = written.completions();
+                answer.more = Some(found.len() >= MAX_COMPLETIONS);
+                answer.completions = Some(found);
+            }
+            if wanted.contains(&Want::Hover) {
+                answer.hover = Some(written.hover());
+            }
+            Ok(answer)
+        })
+    });
+    answer.await.map(Json)
+}
+
+/// A text with its index, and everything around it.
+struct Written<'r> {
+    source: &'r Source,
+    editing: &'r Editing,
+    names: Names<'r>,
+    index: UnitIndex,
+    /// The byte of the cursor; the end of the text if the request names none.
+    at: usize,
+}
+
+impl<'r> Written<'r> {
+    fn new(request: &'r Request, source: &'r Source, editing: &'r Editing, at: Option<At>) -> Written<'r> {
+        let (text, index) = (&source.text, UnitIndex::new(&source.text));
+        let at = match at {
+            None => text.len(),
+            Some(At::Offset(units)) => index.offset(text, units as usize),
+            Some(At::Place(LineColumn { line, column })) => index
+                .lines()
+                .offset(text, Position { line: line.saturating_sub(1), character: column.saturating_sub(1) }),
+        };
+        Written { source, editing, names: Names { request, editing }, index, at }
+    }
+
+    fn document(&self) -> Document<'_> {
+        Document { text: &self.source.text, catalog: self.editing.catalog(), surroundings: &self.names }
+    }
+
+    /// Writes all diagnostics. With `tries`, those at the cursor come first among the ones whose corrections are tried.
+    fn diagnostics(&self, found: &[Diagnostic], tries: bool) -> Vec<Value> {
+        let text = &self.source.text;
+        let is_here = |diagnostic: &Diagnostic| diagnostic.location.file == self.source.name;
+        let ranges: Vec<_> = found
+            .iter()
+            .map(|diagnostic| is_here(diagnostic).then(|| marked(text, self.index.lines(), diagnostic)))
+            .collect();
+        let mut tried: Vec<usize> = (0..found.len()).filter(|number| ranges[*number].is_some()).collect();
+        let touches = |range: &Range<usize>| range.start <= self.at && self.at <= range.end;
+        tried.sort_by_key(|number| !ranges[*number].as_ref().is_some_and(touches));
+        let may_try = tries && text.len() <= MAX_TRIED_BYTES && !is_script(&self.source.name);
+        tried.truncate(if may_try { MAX_TRIED } else { 0 });
+        let write = |(number, diagnostic): (usize, &Diagnostic)| {
+            let mut written = json!({
+                "code": diagnostic.code,
+                "severity": diagnostic.severity,
+                "message": diagnostic.message,
+                "fixes": [],
+            });
+            if let Some(help) = &diagnostic.help {
+                written["help"] = json!(help);
+            }
+            let Some(range) = &ranges[number] else {
+                written["file"] = json!(diagnostic.location.file);
+                return written;
+            };
+            let fixes = match tried.contains(&number) {
+                true => {
+                    let (catalog, context) = (self.editing.catalog(), self.editing.context());
+                    fixes(self.source, (diagnostic, found), catalog, context)
+                }
+                false => carried(text, self.index.lines(), diagnostic).into_iter().collect(),
+            };
+            let fix = |Fix { title, edit }: &Fix| json!({ "title": title, "range": self.range(&edit.range), "text": edit.text });
+            written["range"] = self.range(range);
+            written["fixes"] = fixes.iter().map(fix).collect();
+            written
+        };
+        found.iter().enumerate().map(write).collect()
+    }
+
+    fn completions(&self) -> Vec<Value> {
+        if is_script(&self.source.name) {
+            return Vec::new();
+        }
+        let found = complete(&self.document(), self.at);
+        // All completions of a place replace the same bytes.
+        let range = found.first().map_or(Value::Null, |first| self.range(&first.edit.range));
+        let write = |completion: Completion| {
+            let Completion { label, kind, detail, documentation, edit: Edit { text, .. } } = completion;
+            let mut written = json!({
+                "label": label, "kind": kind_name(kind), "detail": detail, "range": range, "text": text,
+            });
+            if !documentation.is_empty() {
+                written["documentation"] = json!(documentation);
+            }
+            written
+        };
+        found.into_iter().map(write).collect()
+    }
+
+    fn hover(&self) -> Value {
+        let found = hover(&self.document(), self.at).filter(|_| !is_script(&self.source.name));
+        found.map_or(Value::Null, |found| json!({ "text": found.text, "range": self.range(&found.range) }))
+    }
+
+    fn range(&self, range: &Range<usize>) -> Value {
+        json!({ "start": self.place(range.start), "end": self.place(range.end) })
+    }
+
+    fn place(&self, offset: usize) -> Value {
+        let text = &self.source.text;
+        let position = self.index.lines().position(text, offset);
+        let Position { line, character } = position;
+        json!({ "line": line + 1, "column": character + 1, "offset": self.index.units(position) })
+    }
+}
+
+fn kind_name(kind: CompletionKind) -> &'static str {
+    match kind {
+        CompletionKind::Key => "key",
+        CompletionKind::Value => "value",
+        CompletionKind::NodeType => "type",
+        CompletionKind::Name => "name",
+        CompletionKind::Member => "member",
+        CompletionKind::Function => "function",
+        CompletionKind::Reference => "reference",
+        CompletionKind::File => "file",
+    }
+}
+
+/// The names that the caller may see around a flow. A flow of a request has no files.
+struct Names<'r> {
+    request: &'r Request,
+    editing: &'r Editing,
+}
+
+impl Surroundings for Names<'_> {
+    fn flows(&self) -> Vec<String> {
+        self.editing.flows()
+    }
+
+    fn capabilities(&self) -> Vec<String> {
+        self.editing.capabilities()
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        match self.request.caller.scopes.has(Scope::SecretWrite) {
+            true => self.editing.secrets(),
+            false => Vec::new(),
+        }
+    }
+
+    fn agents(&self) -> Vec<String> {
+        self.editing.agents()
+    }
+}

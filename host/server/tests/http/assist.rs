@@ -1,0 +1,179 @@
+//! Assistance for editors over HTTP: diagnostics with corrections, completions and explanations, and what is refused.
+
+use flowcell_platform::{
+    policy::Policy,
+    tenants::{NewToken, Tenants},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    client::Served,
+    samples::hello,
+    tenants::{call, served},
+};
+
+/// A flow with an unknown node type, behind a character of two UTF-16 units and four bytes.
+const BROKEN: &str = "flow: { name: a }\nnodes:\n  - { id: x, input: { value: \"😀é\" }, type: control.nop }\n";
+
+/// Returns the number of UTF-16 units before a byte of a text.
+fn units(text: &str, byte: usize) -> usize {
+    text[..byte].encode_utf16().count()
+}
+
+/// Returns a text with a replacement of a range of the answer.
+fn replaced(text: &str, range: &Value, with: &str) -> String {
+    let all: Vec<u16> = text.encode_utf16().collect();
+    let [start, end] = ["start", "end"].map(|end| range[end]["offset"].as_u64().unwrap() as usize);
+    let with = with.encode_utf16();
+    let units: Vec<u16> = all[..start].iter().copied().chain(with).chain(all[end..].iter().copied()).collect();
+    String::from_utf16(&units).unwrap()
+}
+
+fn labels(answer: &Value) -> Vec<&str> {
+    answer["completions"].as_array().unwrap().iter().map(|each| each["label"].as_str().unwrap()).collect()
+}
+
+/// Returns a text and the offset of the mark `§` in it.
+fn marked(text: &str) -> (String, usize) {
+    let at = text.find('§').unwrap();
+    (text.replace('§', ""), units(text, at))
+}
+
+#[test]
+fn a_mistake_has_its_place_and_corrections_that_hold() {
+    let served = Served::local();
+    let byte = BROKEN.find("control.nop").unwrap();
+    let column = units(BROKEN.lines().last().unwrap(), BROKEN.lines().last().unwrap().find("control.nop").unwrap()) + 1;
+    for at in [json!(units(BROKEN, byte)), json!({ "line": 3, "column": column + 2 })] {
+        let answer = served.post("/v1/assist", &json!({ "text": BROKEN, "at": at, "want": ["fixes"] }));
+        let answer = answer.json();
+        assert_eq!((&answer["valid"], answer.get("completions")), (&json!(false), None), "{answer}");
+        let found = &answer["diagnostics"][0];
+        assert_eq!((&found["code"], &found["severity"]), (&json!("unknown_type"), &json!("error")), "{answer}");
+        let start = json!({ "line": 3, "column": column, "offset": units(BROKEN, byte) });
+        assert_eq!(found["range"]["start"], start);
+        assert_eq!(found["range"]["end"]["column"], json!(column + "control.nop".len()));
+        let fix = &found["fixes"][0];
+        let mended = replaced(BROKEN, &fix["range"], fix["text"].as_str().unwrap());
+        assert!(mended.contains("type: control.noop"), "{fix}");
+        let checked = served.post("/v1/validate", &json!({ "flow": mended })).json();
+        assert_eq!(checked, json!({ "valid": true, "diagnostics": [] }));
+    }
+    let plain = served.post("/v1/assist", &json!({ "text": BROKEN })).json();
+    assert_eq!((plain.as_object().unwrap().len(), &plain["valid"]), (2, &json!(false)), "{plain}");
+    let sound = served.post("/v1/assist", &json!({ "text": hello().to_string(), "name": "hello.json" })).json();
+    assert_eq!(sound, json!({ "valid": true, "diagnostics": [] }));
+}
+
+#[test]
+fn words_and_explanations_are_those_of_the_place() {
+    let served = Served::local();
+    let (text, at) = marked("flow: { name: a } # 😀\nnodes:\n  - { id: x, type: control.no§ }\n");
+    let answer = served.post("/v1/assist", &json!({ "text": text, "at": at })).json();
+    let offer = &answer["completions"][0];
+    assert_eq!((&offer["label"], &offer["kind"]), (&json!("control.noop"), &json!("type")), "{answer}");
+    let written = replaced(&text, &offer["range"], offer["text"].as_str().unwrap());
+    assert!(written.contains("type: control.noop }"), "{written}");
+    assert_eq!(answer["more"], false);
+    let (text, at) = marked("flow: { name: a }\nnodes:\n  - { id: x, type: control.no§op }\n");
+    let hover = |text: &str, at: &Value| {
+        served.post("/v1/assist", &json!({ "text": text, "at": at, "want": ["hover"] })).json()["hover"].clone()
+    };
+    let found = hover(&text, &json!(at));
+    assert!(found["text"].as_str().unwrap().contains("control.noop"), "{found}");
+    assert_eq!(replaced(&text, &found["range"], "?"), text.replace("control.noop", "?"));
+    assert_eq!(hover("# comment\n", &json!(3)), Value::Null);
+    // A script has diagnostics only.
+    let script = json!({ "text": "function run() {\n  return 1 +;\n}", "name": "greet.flow.js", "at": 3 });
+    let answer = served.post("/v1/assist", &script).json();
+    assert_eq!(answer["diagnostics"][0]["code"], "bad_script", "{answer}");
+    assert_eq!(answer["diagnostics"][0]["range"]["start"]["line"], 2, "{answer}");
+    assert_eq!((&answer["completions"], &answer["hover"]), (&json!([]), &Value::Null));
+}
+
+#[test]
+fn a_place_beyond_the_text_is_its_end_and_other_mistakes_are_refused() {
+    let served = Served::local();
+    let text = "flow: { name: a }\nnodes:\n  - { id: x, type: control.noop }\n";
+    let ask = |members: Value| {
+        let mut body = json!({ "text": text });
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        served.post("/v1/assist", &body)
+    };
+    let at_end = ask(json!({ "at": units(text, text.len()) })).json();
+    for at in [json!(u32::MAX), json!({ "line": 999, "column": 1 }), json!({ "line": u32::MAX, "column": u32::MAX })] {
+        assert_eq!(ask(json!({ "at": at })).json(), at_end, "{at}");
+    }
+    let end_of_line = ask(json!({ "at": { "line": 1, "column": 999 } })).json();
+    assert_eq!(end_of_line, ask(json!({ "at": "flow: { name: a }".len() })).json());
+    for wrong in [
+        json!({ "at": { "line": 0, "column": 1 } }),
+        json!({ "at": { "line": 1, "column": 0 } }),
+        json!({ "at": { "line": 1 } }),
+        json!({ "at": { "line": 1, "column": 1, "offset": 1 } }),
+        json!({ "at": -1 }),
+        json!({ "at": 1.5 }),
+        json!({ "at": "1" }),
+        json!({ "want": ["completions"] }),
+        json!({ "want": ["hover"] }),
+        json!({ "want": ["colours"], "at": 1 }),
+        json!({ "colour": "red" }),
+        json!({ "name": "../../etc/passwd.yaml" }),
+        json!({ "name": "a.txt" }),
+        json!({ "name": "a" }),
+        json!({ "name": "a b.yaml" }),
+        json!({ "text": 7 }),
+    ] {
+        assert_eq!(ask(wrong.clone()).fault(), (400, "bad_request".to_owned()), "{wrong}");
+    }
+}
+
+#[test]
+fn huge_and_deep_texts_cost_no_more_than_a_check() {
+    let served = Served::local();
+    let huge = json!({ "text": "é".repeat(2_500_000), "at": 5 });
+    let answer = served.post("/v1/assist", &huge).json();
+    assert_eq!((&answer["valid"], &answer["completions"], &answer["hover"]), (&json!(false), &json!([]), &Value::Null));
+    let large = json!({ "text": "x".repeat(9 << 20) });
+    assert_eq!(served.post("/v1/assist", &large).fault(), (413, "too_large".to_owned()));
+    for text in ["[".repeat(100_000), "{a: ".repeat(50_000), "- ".repeat(50_000), "\u{0}\u{202e}\u{feff}".to_owned()] {
+        let answer = served.post("/v1/assist", &json!({ "text": text, "at": 1_000 }));
+        assert_eq!((answer.status, &answer.json()["valid"]), (200, &json!(false)), "{}", &text[..4]);
+    }
+    // Many mistakes in one long line: at most a few of them are tried.
+    let nodes: Vec<_> = (0..1_500).map(|at| format!("{{ id: n{at}, type: control.nop }}")).collect();
+    let text = format!("flow: {{ name: a }}\nnodes: [{}]\n", nodes.join(", "));
+    let answer = served.post("/v1/assist", &json!({ "text": text, "want": ["fixes"] })).json();
+    let with_fixes = answer["diagnostics"].as_array().unwrap().iter().filter(|found| found["fixes"] != json!([]));
+    assert!(with_fixes.count() <= 5, "{answer}");
+}
+
+#[test]
+fn names_are_those_that_the_caller_may_see() {
+    let (served, [a, b]) = served(&Policy::default());
+    let mut flow = hello();
+    flow["flow"]["name"] = "plan-of-a".into();
+    assert_eq!(call(&served, &a, "POST", "/v1/flows", &json!({ "flow": flow })).status, 201);
+    let key = json!({ "value": "a-secret-of-a", "for": ["https://api.example.com"] });
+    assert_eq!(call(&served, &a, "PUT", "/v1/secrets/KEY_OF_A", &key).status, 200);
+    let ask = |token: &str, text: &str| {
+        let (text, at) = marked(text);
+        let body = json!({ "text": text, "at": at, "want": ["completions"] });
+        let answer = call(&served, token, "POST", "/v1/assist", &body).json();
+        labels(&answer).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let calls = "flow: { name: x }\nnodes:\n  - { id: c, type: control.subflow, input: { name: pl§ } }\n";
+    assert_eq!((ask(&a, calls), ask(&b, calls)), (vec!["plan-of-a".to_owned()], Vec::new()));
+    let sends = "flow: { name: x }\nnodes:\n  - { id: c, type: http.request, grants: { secrets: [{ name: KE§ }] } }\n";
+    assert_eq!((ask(&a, sends), ask(&b, sends)), (vec!["KEY_OF_A".to_owned()], Vec::new()));
+    // A token that may not list the secrets gets none of their names.
+    let tenants = Tenants::of(&served.host());
+    let token = |scope: &str| -> NewToken { tenants.create_token("a", &[scope.to_owned()], "", None).unwrap() };
+    let reader = token("flow:read").token;
+    assert_eq!((ask(&reader, calls), ask(&reader, sends)), (vec!["plan-of-a".to_owned()], Vec::new()));
+    let other = call(&served, &token("run:read").token, "POST", "/v1/assist", &json!({ "text": "" }));
+    assert_eq!(
+        (other.fault(), &other.json()["error"]["details"]["scope"]),
+        ((403, "forbidden".to_owned()), &json!("flow:read"))
+    );
+}
