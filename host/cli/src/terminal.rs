@@ -37,7 +37,7 @@ impl Terminal {
     pub(crate) fn detect() -> Terminal {
         let watched = io::stderr().is_terminal();
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let dumb = is_dumb();
         Terminal {
             paint: Paint { coloured: watched && !refused && !dumb },
             watched: watched && !dumb,
@@ -58,6 +58,12 @@ impl Terminal {
     /// Returns whether standard output is a terminal.
     pub(crate) fn shows_output(self) -> bool {
         io::stdout().is_terminal()
+    }
+
+    /// Returns whether a person at a terminal can use a full screen: standard input and standard output are terminals that
+    /// can move the cursor.
+    pub(crate) fn has_full_screen(self) -> bool {
+        !is_dumb() && self.shows_output() && io::stdin().is_terminal()
     }
 
     /// Writes a line to standard error, with terminal commands escaped. Write errors are ignored. If the log has the
@@ -87,6 +93,10 @@ impl Terminal {
             let _ = writeln!(io::stderr().lock(), "{}", guarded(text));
         }
     }
+}
+
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 /// Escapes the terminal commands and deceptive characters in a text of a flow or a node. Lines after the first are
@@ -167,6 +177,16 @@ pub(crate) fn counted(count: usize, word: &str) -> String {
 }
 
 impl Paint {
+    /// Returns a paint without colours.
+    pub(crate) fn plain() -> Paint {
+        Paint { coloured: false }
+    }
+
+    /// Returns whether texts get colours.
+    pub(crate) fn is_coloured(self) -> bool {
+        self.coloured
+    }
+
     fn wrap(self, code: &str, text: &str) -> String {
         if self.coloured { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }

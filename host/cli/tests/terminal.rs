@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{Read, Write},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStdin, Command, Output, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::Duration,
@@ -229,6 +229,136 @@ nodes: [{ id: pay, type: control.noop, input: { value: { amount: 12 } } }]
     screen.hear(PROMPT);
     typed.write_all(b"\x04").unwrap();
     assert!(terminal.wait().unwrap().success());
+}
+
+/// The sequences with which a terminal shows its full screen, and its usual one again.
+const FULL_SCREEN: &str = "\x1b[?1049h";
+const USUAL_SCREEN: &str = "\x1b[?1049l";
+
+/// Opens the run `r` on the full screen. Returns `None` if `script` is missing.
+fn watch(folder: &Path) -> Option<(Child, ChildStdin, Screen)> {
+    let mut plain = flowcell(folder);
+    plain.env("TERM", "xterm");
+    let mut terminal = terminal_of(&plain, folder, "runs watch r")?;
+    let (typed, mut screen) = (terminal.stdin.take().unwrap(), Screen::of(&mut terminal));
+    screen.hear(FULL_SCREEN);
+    Some((terminal, typed, screen))
+}
+
+/// A person looks at a parked run, reads the details of its task, answers its question by keys, and leaves.
+#[test]
+fn a_question_is_answered_on_the_full_screen() {
+    for (flow, beside) in [("asks", false), ("asks", true), ("calls", false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        fs::create_dir(folder.join("flows")).unwrap();
+        for (name, text) in [("asks", ASKS), ("calls", CALLS)] {
+            fs::write(folder.join(format!("{name}.yaml")), text).unwrap();
+        }
+        let parked = output_of(folder, &["run", &format!("{flow}.yaml"), "--run-id", "r"]);
+        assert_eq!(parked.status.code(), Some(3), "{}", stderr(&parked));
+        let _owner = beside.then(|| server(folder));
+        let Some((mut terminal, mut typed, mut screen)) = watch(folder) else { return };
+        screen.hear("1 open question");
+        screen.hear("Well?");
+        typed.write_all(b"\r").unwrap();
+        screen.hear("attempt 1");
+        typed.write_all(b"qa").unwrap();
+        screen.hear("Enter sends");
+        typed.write_all(b"perhaps\r").unwrap();
+        screen.hear("it takes `yes`, `no`");
+        // Ctrl-U deletes the text. A number stands for a choice.
+        typed.write_all(b"\x152\r").unwrap();
+        if beside {
+            screen.hear("sent to the process that owns the store");
+            screen.hear("succeeded");
+        } else {
+            screen.hear("recorded; continue the run with");
+        }
+        typed.write_all(b"q").unwrap();
+        screen.hear(USUAL_SCREEN);
+        assert!(terminal.wait().unwrap().success(), "{flow}, beside an owner {beside}");
+        // The server has driven its run to the end. Another run goes on here.
+        if !beside {
+            let resumed = output_of(folder, &["runs", "resume", "r"]);
+            assert!(stdout(&resumed).contains("\"no\""), "{flow}: {}", stderr(&resumed));
+        }
+    }
+}
+
+/// A run that another process owns is cancelled after a confirmation, and repeated there.
+#[test]
+fn a_run_is_cancelled_and_repeated_on_the_full_screen() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("flows")).unwrap();
+    fs::write(folder.path().join("asks.yaml"), ASKS).unwrap();
+    output_of(folder.path(), &["run", "asks.yaml", "--run-id", "r"]);
+    let _owner = server(folder.path());
+    let Some((mut terminal, mut typed, mut screen)) = watch(folder.path()) else { return };
+    screen.hear("1 open question");
+    typed.write_all(b"cn").unwrap();
+    screen.hear("nothing was changed");
+    typed.write_all(b"cy").unwrap();
+    // The time that the ended run took, in the line of its state.
+    screen.hear("\x1b[0min ");
+    typed.write_all(b"r").unwrap();
+    screen.hear("Repeat the run from `ask` as a new run?");
+    typed.write_all(b"y").unwrap();
+    screen.hear("repeats r");
+    screen.hear("Well?");
+    typed.write_all(b"q").unwrap();
+    screen.hear(USUAL_SCREEN);
+    assert!(terminal.wait().unwrap().success());
+}
+
+/// Returns the processes below a process, each parent before its children.
+fn processes_below(process: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    let children = children.split_whitespace().map(|child| child.parse().unwrap());
+    children.flat_map(|child| std::iter::once(child).chain(processes_below(child))).collect()
+}
+
+#[test]
+fn the_usual_screen_comes_back_after_signals() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("asks.yaml"), ASKS).unwrap();
+    output_of(folder.path(), &["run", "asks.yaml", "--run-id", "r"]);
+    for (signal, code) in [("key", 130), ("INT", 130), ("TERM", 143)] {
+        let Some((mut terminal, mut typed, mut screen)) = watch(folder.path()) else { return };
+        screen.hear("Well?");
+        match signal {
+            "key" => typed.write_all(b"\x03").unwrap(),
+            signal => {
+                // The program is below a shell, or in its place.
+                let is_program = |process: &u32| {
+                    let line = fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+                    line.ends_with("\0runs\0watch\0r\0")
+                };
+                let program = processes_below(terminal.id()).into_iter().find(is_program).unwrap();
+                let sent = Command::new("kill").args(["-s", signal, &program.to_string()]).status().unwrap();
+                assert!(sent.success());
+            }
+        }
+        screen.hear(USUAL_SCREEN);
+        assert_eq!(terminal.wait().unwrap().code(), Some(code), "{signal}: {}", screen.seen);
+    }
+}
+
+#[test]
+fn a_run_is_printed_once_without_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("passes.yaml"), PASSES).unwrap();
+    output_of(folder.path(), &["run", "passes.yaml", "--run-id", "r"]);
+    let printed = output_of(folder.path(), &["runs", "watch", "r"]);
+    assert!(printed.status.success() && printed.stderr.is_empty(), "{}", stderr(&printed));
+    let text = stdout(&printed);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (5, "passes  r"), "{text}");
+    assert!(lines[1].starts_with("parked  began ") && lines[1].ends_with("  2 open questions  3 waiting"), "{text}");
+    assert!(lines[2].starts_with("▸ ? each  waiting  ") && lines[2].ends_with("  2 passes: 2 waiting"), "{text}");
+    assert_eq!(lines[3..], ["  ? each[0].ask  Well, 1?", "  ? each[1].ask  Well, 2?"]);
+    let unknown = output_of(folder.path(), &["runs", "watch", "nobody"]);
+    assert_eq!(unknown.status.code(), Some(2), "{}", stderr(&unknown));
 }
 
 /// The printed times are those of the journal, and not those of the process that prints them.

@@ -78,6 +78,7 @@ const EXAMPLES: &[&str] = &[
     "schema > flow.schema.json",
     "runs list --status failed --since 1h",
     "runs show order-7 pay",
+    "runs watch order-7",
     "runs events order-7 --from 10",
     "runs resume order-7 --answer approve=yes",
     "runs retry order-7 --flow-version latest --check",

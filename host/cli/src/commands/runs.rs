@@ -17,6 +17,7 @@ mod retry;
 mod send;
 mod show;
 mod tree;
+mod watch;
 
 use std::ops::ControlFlow;
 
@@ -45,6 +46,9 @@ pub(crate) enum RunsCommand {
     List(list::ListArgs),
     /// Show a run as a tree of its tasks, or the input of one task
     Show(show::ShowArgs),
+    /// Show a run on the full screen while it goes on, and answer, cancel or repeat it there; without a terminal it
+    /// prints the tree once
+    Watch(watch::WatchArgs),
     /// Print a run's events as JSON lines
     Events(events::EventsArgs),
     /// Resume a run that is parked or was interrupted
@@ -74,6 +78,7 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
     match command {
         RunsCommand::List(args) => list::execute(&args),
         RunsCommand::Show(args) => show::execute(&args, terminal),
+        RunsCommand::Watch(args) => watch::execute(&args, terminal),
         RunsCommand::Events(args) => events::execute(&args),
         RunsCommand::Resume(args) => resume::execute(args, terminal),
         RunsCommand::Retry(args) => retry::execute(args, terminal),
@@ -97,10 +102,17 @@ fn each_event(
     host.each_event(run, from, visit).map_err(CliError::from)
 }
 
-/// Records a command for a run in the store. If another process owns the store, sends the command to that process.
-/// This process does not drive the run.
+/// Records a command for a run in the store, and says so. If another process owns the store, sends the command to that
+/// process. This process does not drive the run.
 fn record(of: &TenantArgs, run: RunId, command: RunCommand, terminal: Terminal) -> Result<Exit, CliError> {
-    let said = match Owner::of(require_durable(&of.store)?, &PackArgs::default())? {
+    let said = deliver(of, run, command)?;
+    terminal.say(&terminal.paint().faint(&said));
+    Ok(Exit::Good)
+}
+
+/// Records a command as [`record`] does. Returns the text for the person.
+fn deliver(of: &TenantArgs, run: RunId, command: RunCommand) -> Result<String, CliError> {
+    Ok(match Owner::of(require_durable(&of.store)?, &PackArgs::default())? {
         Owner::Here(host) => {
             block_on(command_as_operator(&host, &of.tenant, &run, command))?
                 .map_err(|error| refused(error.code(), &error.to_string(), &run))?;
@@ -121,7 +133,5 @@ fn record(of: &TenantArgs, run: RunId, command: RunCommand, terminal: Terminal) 
             let run = ask_owner(folder, &request)?;
             format!("sent to the process that owns the store, for the run `{run}`")
         }
-    };
-    terminal.say(&terminal.paint().faint(&said));
-    Ok(Exit::Good)
+    })
 }

@@ -390,7 +390,7 @@ pub(crate) fn question_of(event: &Event, root: &str) -> Option<(String, Question
 }
 
 /// If the question does not accept `value`, returns the answers that it accepts, as a text. Otherwise returns `None`.
-fn accepted_if_refused(question: &Question, value: &str) -> Option<String> {
+pub(crate) fn accepted_if_refused(question: &Question, value: &str) -> Option<String> {
     let choices: Vec<_> = question.choices.iter().map(|choice| format!("`{}`", choice.value)).collect();
     (!is_accepted(question, value)).then(|| choices.join(", "))
 }

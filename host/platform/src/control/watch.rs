@@ -4,7 +4,6 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io::{self, BufRead, BufReader, Lines, Read, Write},
-    ops::ControlFlow,
     os::unix::net::UnixStream,
     path::Path,
     sync::{
@@ -19,7 +18,11 @@ use flowcell_runtime::{Channel, Event, LiveEvent, RunResult};
 use tokio::runtime::Runtime;
 
 use super::{OwnerReply, OwnerRequest, socket};
-use crate::{Host, drive::channels::Outbox, host::task_inputs::calling_task};
+use crate::{
+    Host,
+    drive::channels::Outbox,
+    host::{events::EventReader, task_inputs::calling_task},
+};
 
 /// Interval between checks whether the run is driven and the watcher is still connected.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -54,7 +57,7 @@ impl Iterator for Events {
 pub(super) fn send_events(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runtime) -> io::Result<()> {
     let _watching = host.watched().register(run);
     stream.set_read_timeout(Some(CHECK_INTERVAL))?;
-    let mut watcher = Watcher { stream, root: run, next: HashMap::new(), ended: false };
+    let mut watcher = Watcher { stream, root: run, events: None, next: HashMap::new(), ended: false };
     watcher.catch_up(host, run)?;
     watcher.write(br#"{"v":1,"type":"watch:now"}"#)?;
     while !watcher.ended && !watcher.has_gone()? {
@@ -78,6 +81,8 @@ pub(super) fn send_events(host: &Host, run: &RunId, stream: &UnixStream, runtime
 struct Watcher<'a> {
     stream: &'a UnixStream,
     root: &'a RunId,
+    /// The reader of the run's journal. It stays open, so that a look at a parked run does not read the journal again.
+    events: Option<EventReader>,
     /// The number of the next event to send, for the run itself and for each of its child runs.
     next: HashMap<RunId, u64>,
     ended: bool,
@@ -91,16 +96,16 @@ impl Watcher<'_> {
     /// Sends those events of a run and its child runs from the journal that were not sent yet. The events of a child
     /// run come before the event with which the calling task continues.
     fn catch_up(&mut self, host: &Host, run: &RunId) -> io::Result<()> {
-        let from = self.next_seq(run);
-        let mut below = None;
-        let mut told = Ok(());
-        let visit = |event: Event| {
-            self.ended |= run == self.root && event.kind == "harness:complete";
-            told = self.send_in_order(host, run, &event, &mut below);
-            if told.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        };
-        host.each_event(run, from, visit).map_err(io::Error::other)?;
-        told?;
+        let (from, mut below, is_root) = (self.next_seq(run), None, run == self.root);
+        let open = if is_root { self.events.take() } else { None };
+        let mut events = open.map_or_else(|| host.events(run), Ok).map_err(io::Error::other)?;
+        while let Some(event) = events.next(from).map_err(io::Error::other)? {
+            self.ended |= is_root && event.kind == "harness:complete";
+            self.send_in_order(host, run, &event, &mut below)?;
+        }
+        if is_root {
+            self.events = Some(events);
+        }
         // The children whose callers still wait for them.
         let mut left = below.into_iter().flatten().flat_map(|(_, runs)| runs);
         left.try_for_each(|child| self.catch_up(host, &child))

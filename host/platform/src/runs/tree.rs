@@ -4,13 +4,15 @@
 mod page;
 mod states;
 
+use std::{collections::BTreeMap, ops::ControlFlow};
+
 use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{Event, paging::PAGE_BYTES};
 use serde::Serialize;
 use serde_json::Value;
 
 pub use self::{
-    page::{STATUSES, TaskFilter, TaskItem},
+    page::{TaskFilter, TaskItem},
     states::NodeStates,
 };
 
@@ -19,6 +21,10 @@ use crate::{
     Host, StartError,
     host::events::{Until, each_until},
 };
+
+/// The states of tasks, the most urgent first.
+pub const STATUSES: [&str; 9] =
+    ["blocked", "failed", "waiting", "retrying", "running", "ready", "cancelled", "succeeded", "skipped"];
 
 /// Approximate size in bytes of a task as JSON text, without its id and its error. It includes the JSON of one pass.
 const TASK_BYTES: usize = 96;
@@ -29,35 +35,45 @@ const TASK_BYTES: usize = 96;
 #[serde(rename_all = "camelCase")]
 pub struct Twig {
     /// The id of the node.
-    id: String,
+    pub id: String,
     /// `ready`, `running`, `waiting`, `blocked`, `retrying`, `succeeded`, `failed`, `skipped` or `cancelled`.
-    status: &'static str,
+    pub status: &'static str,
     /// The address of the task that this one undoes. Absent for all other tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    undoes: Option<String>,
+    pub undoes: Option<String>,
     /// The number of attempts that began.
     #[serde(skip_serializing_if = "is_zero")]
-    attempts: u64,
+    pub attempts: u64,
     /// The number of calls that left the host.
     #[serde(skip_serializing_if = "is_zero")]
-    calls: u64,
+    pub calls: u64,
     /// The duration of an ended task, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    duration_ms: Option<u64>,
+    pub duration_ms: Option<u64>,
     /// The error of a failed task.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
-    error: Option<Value>,
+    pub error: Option<Value>,
     /// The passes of the task's body. Empty for a task without a body.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(no_recursion))]
-    passes: Vec<Pass>,
+    pub passes: Vec<Pass>,
+    /// The time at which the latest attempt began, in milliseconds since 1970.
+    #[serde(skip)]
+    pub began: Option<u64>,
     /// True if the item is a task, and not a cycle of edges.
     #[serde(skip)]
-    is_task: bool,
+    pub is_task: bool,
 }
 
 impl Twig {
+    /// Returns the numbers of passes of the task's body by their states.
+    pub fn pass_counts(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        self.passes.iter().for_each(|pass| *counts.entry(pass.status()).or_default() += 1);
+        counts
+    }
+
     /// Sets the status of each cycle of edges. It follows from the tasks of its last pass.
     fn set_status_of_cycles(&mut self) {
         self.passes.iter_mut().flat_map(|pass| &mut pass.tasks).for_each(Twig::set_status_of_cycles);
@@ -78,10 +94,22 @@ impl Twig {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pass {
     /// The number of the pass, counted from 0.
-    index: u64,
+    pub index: u64,
     /// The tasks of the pass.
     #[cfg_attr(feature = "openapi", schema(no_recursion))]
-    tasks: Vec<Twig>,
+    pub tasks: Vec<Twig>,
+}
+
+impl Pass {
+    /// Returns the most urgent status of the tasks in the pass.
+    pub fn status(&self) -> &'static str {
+        self.tasks.iter().map(|task| task.status).min_by_key(|status| rank(status)).unwrap_or("succeeded")
+    }
+}
+
+/// Returns the place of a status in [`STATUSES`].
+pub fn rank(status: &str) -> usize {
+    STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len())
 }
 
 /// Returns whether a count is zero, to omit it from the JSON.
@@ -127,11 +155,18 @@ impl Tree {
 
     /// Returns the tasks, in the order of their first events.
     pub fn tasks(mut self) -> Vec<Twig> {
-        self.tasks.iter_mut().for_each(Twig::set_status_of_cycles);
+        self.present();
         self.tasks
     }
 
-    fn add(&mut self, event: &Event) {
+    /// Returns the tasks so far, in the order of their first events. More events may follow.
+    pub fn present(&mut self) -> &[Twig] {
+        self.tasks.iter_mut().for_each(Twig::set_status_of_cycles);
+        &self.tasks
+    }
+
+    /// Adds the next event of the run.
+    pub fn add(&mut self, event: &Event) {
         if event.kind == "harness:migrated" {
             // A node that is gone or starts anew does not go on.
             for node in dropped_nodes(event) {
@@ -170,7 +205,9 @@ impl Tree {
             None => task.calls += 1,
             Some(status) => {
                 task.status = status;
-                task.attempts += u64::from(event.kind == "task:start");
+                if event.kind == "task:start" {
+                    (task.attempts, task.began) = (task.attempts + 1, Some(event.ts));
+                }
                 task.duration_ms = number("durationMs").or(task.duration_ms);
                 task.error = error;
                 self.bytes += bytes as u64;

@@ -2,6 +2,8 @@
 //! event, or the decision of a person about a blocked task. The address of a task is its path in the run: `ask`,
 //! `each[2].ask` in a pass of the body of `each`, or `review/ask` in the child run that `review` called.
 
+mod followed;
+
 use std::{collections::BTreeMap, ops::ControlFlow};
 
 use flowcell_contract::{Json, RunId};
@@ -11,6 +13,8 @@ use flowcell_runtime::{
     ports::{RunRow, StoreError},
 };
 use serde_json::{Value, json};
+
+pub use self::followed::FollowedWaits;
 
 use crate::{
     Host, StartError,
@@ -38,21 +42,41 @@ pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
 ///
 /// Of a child run, the events up to the time of the last event before `end` count.
 pub fn list_before(host: &Host, run: &RunId, end: u64) -> Result<Vec<Value>, StartError> {
-    let mut filling = Filling::new(PageLimits { items: usize::MAX, bytes: PAGE_BYTES });
-    let (mut found, mut left_out) = (Vec::new(), 0_u64);
-    let mut take = |waits: Value| {
-        // A question of an earlier moment has no address of its own.
-        let waits = if end == u64::MAX { with_place(run, waits) } else { waits };
-        match filling.take(waits.to_string().len() as u64) {
-            true => found.push(waits),
-            false => left_out += 1,
-        }
-    };
-    Search { host, whole: false }.list_waits((run, Until::Event(end)), "", MAX_DEPTH, &mut take)?;
-    if left_out > 0 {
-        found.push(json!({ "kind": "more", "leftOut": left_out }));
+    let mut list = BoundedList { is_earlier: end != u64::MAX, ..BoundedList::new(run) };
+    Search { host, whole: false }.list_waits((run, Until::Event(end)), "", MAX_DEPTH, &mut |waits| list.take(waits))?;
+    Ok(list.end())
+}
+
+/// The waits of a run in a list of at most [`PAGE_BYTES`].
+struct BoundedList<'a> {
+    run: &'a RunId,
+    /// True for an earlier moment, whose questions have no address of their own.
+    is_earlier: bool,
+    filling: Filling,
+    found: Vec<Value>,
+    left_out: u64,
+}
+
+impl BoundedList<'_> {
+    fn new(run: &RunId) -> BoundedList<'_> {
+        let filling = Filling::new(PageLimits { items: usize::MAX, bytes: PAGE_BYTES });
+        BoundedList { run, is_earlier: false, filling, found: Vec::new(), left_out: 0 }
     }
-    Ok(found)
+
+    fn take(&mut self, waits: Value) {
+        let waits = if self.is_earlier { waits } else { with_place(self.run, waits) };
+        match self.filling.take(waits.to_string().len() as u64) {
+            true => self.found.push(waits),
+            false => self.left_out += 1,
+        }
+    }
+
+    fn end(mut self) -> Vec<Value> {
+        if self.left_out > 0 {
+            self.found.push(json!({ "kind": "more", "leftOut": self.left_out }));
+        }
+        self.found
+    }
 }
 
 /// A wait of a run for a person, at its place in the order of the run's waits.

@@ -5,11 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Pass, Tree, Twig, is_zero, passes, tasks_in};
-
-/// The states of tasks, the most urgent first.
-pub const STATUSES: [&str; 9] =
-    ["blocked", "failed", "waiting", "retrying", "running", "ready", "cancelled", "succeeded", "skipped"];
+use super::{Pass, Tree, Twig, is_zero, passes, rank, tasks_in};
 
 /// The tasks that a page contains.
 #[derive(Clone, Debug, Default)]
@@ -64,8 +60,6 @@ pub struct TaskItem {
 
 impl TaskItem {
     fn of_task(task: &Twig, prefix: &str) -> TaskItem {
-        let mut passes = BTreeMap::new();
-        count_passes(task, &mut passes);
         TaskItem {
             address: format!("{prefix}{}", task.id),
             status: task.status,
@@ -74,7 +68,7 @@ impl TaskItem {
             calls: task.calls,
             duration_ms: task.duration_ms,
             error: task.error.clone(),
-            passes,
+            passes: task.pass_counts(),
             tasks: None,
         }
     }
@@ -82,7 +76,7 @@ impl TaskItem {
     fn of_pass(pass: &Pass, owner: &str) -> TaskItem {
         TaskItem {
             address: format!("{owner}[{}]", pass.index),
-            status: status_of(pass),
+            status: pass.status(),
             undoes: None,
             attempts: 0,
             calls: 0,
@@ -92,20 +86,6 @@ impl TaskItem {
             tasks: Some(pass.tasks.len() as u64),
         }
     }
-}
-
-fn rank(status: &str) -> usize {
-    STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len())
-}
-
-/// Adds the passes of a task's body to their numbers by states.
-pub(super) fn count_passes(task: &Twig, counts: &mut BTreeMap<&'static str, u64>) {
-    task.passes.iter().for_each(|pass| *counts.entry(status_of(pass)).or_default() += 1);
-}
-
-/// Returns the most urgent status of the tasks in a pass.
-fn status_of(pass: &Pass) -> &'static str {
-    pass.tasks.iter().map(|task| task.status).min_by_key(|status| rank(status)).unwrap_or("succeeded")
 }
 
 impl Tree {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::{Tree, Twig, page::count_passes};
+use super::{Tree, Twig};
 
 /// The states of the tasks of a node. A node in a body has a task in each pass.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -40,7 +40,9 @@ fn add(tasks: &[Twig], prefix: &str, owner: Option<&str>, states: &mut HashMap<(
         }
         if !task.passes.is_empty() {
             let of_node = states.entry((owner.map(str::to_owned), task.id.clone())).or_default();
-            count_passes(task, &mut of_node.passes);
+            task.pass_counts()
+                .into_iter()
+                .for_each(|(status, count)| *of_node.passes.entry(status).or_default() += count);
         }
         // The entry of a cycle of edges owns no body: the nodes of the cycle stand beside it.
         let inside = if task.is_task { Some(task.id.as_str()) } else { owner };

@@ -1,0 +1,166 @@
+//! Reads a run from its store, and tells when there may be something new. The process that owns the store tells it over
+//! its socket. For a store without an owner, and for other tenants, the reader looks at intervals.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use flowcell::{
+    Host, Json, RunId, Runs,
+    contract::Tenant,
+    control::{self, OwnerReply},
+    waiting::FollowedWaits,
+};
+
+use super::{
+    model::{Head, Model},
+    rows::Wait,
+};
+use crate::{
+    cli_error::CliError,
+    options::{PackArgs, StoreLocation, TenantArgs},
+    owner::unreadable,
+};
+
+/// Interval between two looks for a process that owns the store, and longest interval between two looks at the run.
+const OWNER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval between two looks at a run of which no process tells.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The stored state of a run, for a reader that looks again and again.
+pub(super) struct Feed {
+    host: Host,
+    reader: Box<dyn Runs>,
+    run: RunId,
+    waits: FollowedWaits,
+    /// True if the model lacks the waits of a read that failed in the middle.
+    is_behind: bool,
+}
+
+impl Feed {
+    /// Opens the store for reading, even if another process owns it.
+    pub(super) fn open(of: &TenantArgs, packs: &PackArgs, run: &RunId) -> Result<Feed, CliError> {
+        let host = of.reading_host(packs)?;
+        let (run, waits) = (run.clone(), FollowedWaits::default());
+        Ok(Feed { host, reader: of.store.reader()?, run, waits, is_behind: false })
+    }
+
+    /// Reads what is new into the model. Fails if the store does not have the run or cannot be read. The model keeps
+    /// what was read before.
+    fn read(&mut self, model: &mut Model) -> Result<(), CliError> {
+        let read = self.waits.refresh(&self.host, &self.run, |event| model.add(event));
+        let row = self.reader.run(self.host.tenant(), &self.run).map_err(|error| unreadable(&error))?;
+        match row {
+            Some((row, _)) => model.head = Head::of(&row),
+            None => {
+                read?;
+                return Err(CliError::wrong(format!("the run `{}` was removed", self.run)));
+            }
+        }
+        let was_behind = std::mem::replace(&mut self.is_behind, read.is_err());
+        if read? || was_behind {
+            model.set_waits(self.waits.list().iter().map(Wait::of).collect());
+        }
+        Ok(())
+    }
+
+    /// Reads what is new. An error becomes a part of the screen, unless there is nothing else to show.
+    pub(super) fn read_or_tell(&mut self, model: &mut Model) -> Result<(), CliError> {
+        match self.read(model) {
+            Err(problem) if model.head.flow.is_empty() => return Err(problem),
+            read => model.trouble = read.err().map(|problem| format!("the run cannot be read: {}", problem.plain())),
+        }
+        Ok(())
+    }
+
+    /// Returns the host that reads the store.
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Returns the lists of runs in the store.
+    pub(super) fn reader(&self) -> &dyn Runs {
+        &*self.reader
+    }
+}
+
+/// Tells that a run may have changed.
+#[derive(Clone, Default)]
+pub(super) struct Wake {
+    is_told: Arc<AtomicBool>,
+    is_connected: Arc<AtomicBool>,
+}
+
+impl Wake {
+    /// Takes the news, so that later ones are told again.
+    pub(super) fn take(&self) {
+        self.is_told.store(false, Ordering::Release);
+    }
+
+    /// Returns the interval at which to look at a run without news.
+    pub(super) fn interval(&self, has_ended: bool) -> Duration {
+        match has_ended || self.is_connected.load(Ordering::Acquire) {
+            true => OWNER_LOOK_INTERVAL,
+            false => LOOK_INTERVAL,
+        }
+    }
+
+    /// Calls `tell` once for all news until they are taken, on a thread of its own, until the run ends. Does nothing for
+    /// a store that no process can own, and for a tenant whose runs its owner does not show.
+    pub(super) fn listen(
+        &self,
+        of: &TenantArgs,
+        run: &RunId,
+        tell: impl Fn() + Send + 'static,
+    ) -> Result<(), CliError> {
+        let StoreLocation::Folder(folder) = of.store.place()? else { return Ok(()) };
+        if of.tenant() != Tenant::local() {
+            return Ok(());
+        }
+        let (folder, run, wake) = (folder.to_owned(), run.clone(), self.clone());
+        let follow = move || {
+            while !wake.follow_owner(&folder, &run, &tell) {
+                thread::sleep(OWNER_LOOK_INTERVAL);
+            }
+        };
+        let started = thread::Builder::new().name("events".into()).spawn(follow);
+        started.map(|_| ()).map_err(|error| CliError::internal("cannot read the events").because(&error))
+    }
+
+    /// Follows the run at the process that owns the store, if there is one. Returns whether the run has ended.
+    fn follow_owner(&self, folder: &Path, run: &RunId, tell: &impl Fn()) -> bool {
+        let Ok((OwnerReply::Done { .. } | OwnerReply::Operated { .. }, events)) = control::watch_owner(folder, run)
+        else {
+            return false;
+        };
+        let (mut is_new, mut has_ended) = (false, false);
+        for event in events {
+            let text = |name: &str| event.get(name).and_then(Json::as_str).unwrap_or_default();
+            match text("type") {
+                "watch:now" => {
+                    is_new = true;
+                    self.is_connected.store(true, Ordering::Release);
+                }
+                "harness:complete" if text("runId") == run.as_str() => has_ended = true,
+                _ => {}
+            }
+            // Live pieces of texts are not on the screen. Recorded events have a number.
+            if is_new && event.get("seq").is_some() && !self.is_told.swap(true, Ordering::AcqRel) {
+                tell();
+            }
+        }
+        self.is_connected.store(false, Ordering::Release);
+        has_ended
+    }
+}
+
+/// Returns the present time in milliseconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
