@@ -98,7 +98,7 @@ impl Area {
 }
 
 /// The keys of the pages, for the list that `?` opens.
-const KEYS: [(&str, &str); 14] = [
+const KEYS: [(&str, &str); 16] = [
     ("?", "show these keys"),
     ("g h", "Home"),
     ("g r", "Runs"),

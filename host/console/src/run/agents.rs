@@ -15,7 +15,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use self::entries::{beginning, entry};
-use super::{AGENTS, Shown, api_path, tasks::task_path};
+use super::{AGENTS, Shown, api_path, tasks::present_task_path};
 use crate::{
     frame::{Failure, Page},
     gate::wait,
@@ -185,7 +185,7 @@ pub(crate) async fn show(visit: Visit, Path((id, agent)): Path<(String, String)>
         div #write data-live { (controls(&run, about, &agent)) }
         // It stays while the form is shown anew, so that a message that is sent twice counts once.
         input type="hidden" autocomplete="off" form="message" name="message" value=(message_id());
-        p { a href={ (run_path(&run.id)) (AGENTS) } { "All agents of the run" } " · " a href=(task_path(&run.id, &task)) { "The task" } }
+        p { a href={ (run_path(&run.id)) (AGENTS) } { "All agents of the run" } " · " a href=(present_task_path(&run.id, &task)) { "The task" } }
     };
     let shown = run.page_of(&visit, AGENTS, &format!("&preview=65536&type={KINDS}"), parts);
     Ok(if is_latest { shown } else { shown.fixed() })
@@ -208,7 +208,7 @@ fn heading(run: &str, agent: &Value) -> Markup {
     let task = text(agent, "task");
     let usage = &agent["usage"];
     html! {
-        h2 { a href=(task_path(run, task)) { (task) } @if let Some(name) = agent["agent"].as_str() { " " span .faint { (name) } } }
+        h2 { a href=(present_task_path(run, task)) { (task) } @if let Some(name) = agent["agent"].as_str() { " " span .faint { (name) } } }
         div .row {
             (state(text(agent, "status")))
             @if agent["closing"] == true { span .faint { "was asked to finish" } }

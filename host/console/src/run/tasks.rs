@@ -26,7 +26,12 @@ const MAX_LINES: u64 = 20;
 
 /// Returns the path of a task's page, at the moment that a page of its run shows.
 pub(super) fn task_path(run: &Shown, task: &str) -> String {
-    format!("{}/tasks/{}{}", run_path(&run.id), escaped(task), run.moment.query())
+    format!("{}{}", present_task_path(&run.id, task), run.moment.query())
+}
+
+/// Returns the path of the page of a task as it is now.
+pub(super) fn present_task_path(run: &str, task: &str) -> String {
+    format!("{}/tasks/{}", run_path(run), escaped(task))
 }
 
 /// Shows the tasks of a run by page: those of the flow, the passes of a body, or the tasks of a pass.

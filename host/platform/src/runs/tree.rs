@@ -4,7 +4,7 @@
 mod page;
 mod states;
 
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::collections::BTreeMap;
 
 use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{Event, paging::PAGE_BYTES};

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{MAX_TEXT_BYTES, cost, tokens};
 use crate::{
     parts::{cut, duration, json as show_json, list, moment, size, state, text},
-    run::{api_path, tasks::task_path},
+    run::{api_path, tasks::present_task_path},
     runs::run_path,
     said::said,
 };
@@ -30,7 +30,7 @@ pub(super) fn beginning(run: &str, task: &str, input: Option<&Value>) -> Markup 
                 (None, Some(input)) => (show_json(input, &path)),
                 (None, None) => p .faint { "It cannot be shown here." },
             }
-            p .faint { a href=(task_path(run, task)) { "Its config and its calls" } }
+            p .faint { a href=(present_task_path(run, task)) { "Its config and its calls" } }
         }
     }
 }
