@@ -51,7 +51,9 @@ impl EarlierRun {
             from = last.next_seq();
             for unit in &units {
                 let counted = unit.facts_before(end);
-                earlier.add(counted, unit);
+                if !counted.is_empty() {
+                    earlier.add(counted, unit);
+                }
                 // The first move after that event names the version that the run used.
                 if let Some(migration) = unit.facts[counted.len()..].iter().find_map(migration) {
                     earlier.row.version = migration.from_version;

@@ -35,7 +35,8 @@ fn metrics_count_work_and_do_not_contain_content() {
         let answer = served.post("/v1/runs?wait=true", &body);
         assert_eq!((answer.status, answer.json()["status"].as_str()), (201, Some(status)), "{answer:?}");
     }
-    assert_eq!(served.get("/v1/runs/canary-nowhere?canary-query=1").status, 404);
+    assert_eq!(served.get("/v1/runs/canary-nowhere").status, 404);
+    assert_eq!(served.get("/v1/runs/canary-run?canary-query=1").status, 400);
     assert_eq!(served.get("/canary-path").status, 404);
     let text = told(&served).body;
     let table = [
