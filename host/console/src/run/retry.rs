@@ -44,7 +44,7 @@ pub(super) fn form(run: &Shown, task: Option<&str>) -> Markup {
                 form method="post" action={ (run_path(id)) "/retry" } {
                     @if let Some(from) = &from {
                         input type="hidden" name="from" value=(from);
-                        p { "A new run keeps the outputs of the nodes that do not come after " code { (from) } ", and repeats this node and all nodes after it." }
+                        p { "A new run keeps the outputs of the nodes that do not come after " code { (from) } ", and repeats this node and all nodes after it. A question before it is asked again, unless its answer is kept, and the nodes after that question run again, too." }
                     } @else {
                         p { "A new run repeats this one with the same input." }
                     }

@@ -207,6 +207,7 @@ impl RunView {
             retried_by: self.retried_by,
             packs: self.packs,
             packs_unknown: self.packs_unknown,
+            has_agents: self.has_agents,
             input: self.input,
             input_cut: self.input_cut,
             input_unknown: self.input_unknown,

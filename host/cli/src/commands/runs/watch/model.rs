@@ -395,7 +395,10 @@ impl Model {
             address.split(['.', '[', '/', '#']).next().filter(|node| !node.is_empty()).map(str::to_owned)
         });
         let question = match &from {
-            Some(node) => format!("Repeat the run from `{node}` as a new run?"),
+            Some(node) => format!(
+                "Repeat the run from `{node}` as a new run? Questions before it are asked again, and the nodes after \
+                 them run again."
+            ),
             None => "Repeat the run as a new run?".to_owned(),
         };
         self.confirm(question, Action::Retry(from));
