@@ -148,7 +148,12 @@ function start(form, field) {
     for (const { title, range, text } of fixes.slice(0, 3)) {
       const apply = element("button", fixes.length === 1 ? "Apply fix" : title, { type: "button" });
       apply.setAttribute("aria-label", visible(`Apply fix in line ${range.start.line}: ${title}`));
-      apply.addEventListener("click", () => replace(range, text));
+      apply.addEventListener("click", () => {
+        // The range is one of the text that was checked.
+        if (checked === edits) return replace(range, text);
+        summary.textContent = "The text has changed since it was checked, so nothing was corrected. The list follows.";
+        look.plan();
+      });
       item.append(" ", apply);
     }
     return item;

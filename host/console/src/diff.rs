@@ -9,6 +9,9 @@ use crate::parts::count;
 const CONTEXT: u32 = 3;
 /// Maximum number of lines that are shown.
 const MAX_LINES: usize = 800;
+/// Maximum number of lines, of both texts together, between their equal beginning and their equal end. The time to compare
+/// them grows with the square.
+const MAX_COMPARED: usize = 5_000;
 
 /// A line of a difference.
 #[derive(Debug, PartialEq)]
@@ -18,6 +21,15 @@ enum Line<'a> {
     Added(u32, &'a str),
     /// The number of equal lines that are left out.
     Gap(u32),
+}
+
+/// Returns the numbers of lines of two texts between their equal beginning and their equal end.
+fn unequal(old: &str, new: &str) -> (usize, usize) {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(a, b)| a == b).count();
+    let begin = same(&mut old.iter().zip(&new));
+    let end = same(&mut old[begin..].iter().rev().zip(new[begin..].iter().rev()));
+    (old.len() - begin - end, new.len() - begin - end)
 }
 
 /// Returns the lines of the difference between two texts, with some equal lines around each change. Lines count from 1: an
@@ -48,8 +60,22 @@ fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
     out
 }
 
-/// Shows the difference between two texts.
-pub(crate) fn diff(old: &str, new: &str) -> Markup {
+/// Shows the difference between two texts. They are compared on a thread that no other request waits for.
+pub(crate) async fn diff(old: String, new: String) -> Markup {
+    let compared = tokio::task::spawn_blocking(move || shown(&old, &new)).await;
+    compared.unwrap_or_else(|_| html! { p .cut { "The texts could not be compared." } })
+}
+
+fn shown(old: &str, new: &str) -> Markup {
+    let (before, after) = unequal(old, new);
+    if before + after > MAX_COMPARED {
+        return html! {
+            p .cut {
+                "Between their equal beginning and end, the texts have " (before) " and " (after) " lines. These are not \
+                 compared here, because they are more than " (MAX_COMPARED) "."
+            }
+        };
+    }
     let all = lines(old, new);
     let added = all.iter().filter(|line| matches!(line, Line::Added(..))).count() as u64;
     let removed = all.iter().filter(|line| matches!(line, Line::Removed(..))).count() as u64;
@@ -104,6 +130,15 @@ mod tests {
         assert_eq!(lines("", ""), []);
         assert_eq!(lines("", "a"), [Line::Added(1, "a")]);
         assert_eq!(lines("a\n", ""), [Line::Removed(1, "a")]);
+    }
+
+    #[test]
+    fn texts_that_differ_in_too_many_lines_are_not_compared() {
+        let many = |line: &str| (0..MAX_COMPARED / 2 + 1).map(|at| format!("{line}{}\n", at % 7)).collect::<String>();
+        let around = |text: &str| format!("{}{text}{}", "begin\n".repeat(90_000), "end\n".repeat(90_000));
+        assert!(shown(&around(&many("a")), &around(&many("b"))).into_string().contains("not compared here"));
+        assert!(shown(&around("a\n"), &around("b\n")).into_string().contains("1 line added, 1 line removed."));
+        assert_eq!((unequal("a\na\n", "a\n"), unequal("", "x")), ((1, 0), (0, 1)));
     }
 
     #[test]

@@ -173,13 +173,14 @@ pub(crate) async fn compare(visit: Visit, Path(name): Path<String>) -> Result<Pa
             } }
         }
     };
+    let compared = diff(readable(text(&old, "text")).into(), readable(text(&new, "text")).into()).await;
     let main = html! {
         form .filters method="get" action={ (page_path(&name)) "/diff" } {
             (chooser("From version", "from", from))
             (chooser("To version", "to", to))
             button { "Compare" }
         }
-        (diff(&readable(text(&old, "text")), &readable(text(&new, "text"))))
+        (compared)
         p { a href=(page_path(&name)) { "The flow " (name) } }
         (command(&format!("flows show {} --version {to}", quoted(&name))))
     };

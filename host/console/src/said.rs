@@ -4,14 +4,38 @@
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Alignment, CowStr, Event, Options, Parser, Tag, TagEnd, html::push_html};
 
+/// Maximum size of a text as HTML, in bytes. A larger one is shown as it was written: a table of few characters can have
+/// very many cells, and an address may be used very often.
+const MAX_HTML_BYTES: usize = 64 << 10;
+/// Assumed size of an event as HTML, without its text.
+const EVENT_BYTES: usize = 16;
+
 /// Shows a text of a model.
 pub(crate) fn said(text: &str) -> Markup {
+    if !is_small(text) {
+        return html! { pre tabindex="0" { (text) } };
+    }
     let mut out = String::new();
-    push_html(
-        &mut out,
-        Harmless { events: Parser::new_ext(text, Options::ENABLE_TABLES), next: None, links: Vec::new() },
-    );
+    push_html(&mut out, harmless(text));
     html! { div .said { (PreEscaped(out)) } }
+}
+
+/// Returns whether a text has at most [`MAX_HTML_BYTES`] as HTML. Reads no further than to them.
+fn is_small(text: &str) -> bool {
+    let mut left = MAX_HTML_BYTES;
+    harmless(text).all(|event| {
+        let bytes = match &event {
+            Event::Text(text) | Event::Code(text) => text.len(),
+            Event::Start(Tag::Link { dest_url, .. }) => dest_url.len(),
+            _ => 0,
+        };
+        left = left.saturating_sub(bytes + EVENT_BYTES);
+        left > 0
+    })
+}
+
+fn harmless(text: &str) -> Harmless<'_> {
+    Harmless { events: Parser::new_ext(text, Options::ENABLE_TABLES), next: None, links: Vec::new() }
 }
 
 /// The events of a Markdown text, without those that could deceive or load something.
@@ -107,6 +131,12 @@ mod tests {
                 shown,
                 "{text}"
             );
+        }
+        let table = format!("{}\n{}\n{}", "|a".repeat(450), "|-".repeat(450), "a\n".repeat(900));
+        let links = format!("[a]: https://{}.test\n\n{}", "x".repeat(900), "[a] ".repeat(800));
+        for text in [table, links] {
+            let page = said(&text).0;
+            assert!(page.starts_with("<pre") && page.len() < 2 * text.len(), "{} of {}", page.len(), text.len());
         }
         let aligned = said("| a | b |\n|--:|:-:|\n| 1 | 2 |").0;
         assert!(aligned.contains("<td>1</td>") && !aligned.contains("style"), "{aligned}");

@@ -14,6 +14,9 @@ pub const MAX_FORM_BYTES: usize = 64 << 10;
 /// Maximum size in bytes of a form with the text of a flow. Browsers send some characters as three bytes.
 pub const MAX_TEXT_FORM_BYTES: usize = 4 << 20;
 
+/// Maximum number of members of a form.
+const MAX_MEMBERS: usize = 1_000;
+
 /// The members of a form, in the order in which the browser sends them.
 pub(crate) struct Form(Vec<(String, String)>);
 
@@ -24,9 +27,13 @@ pub(crate) struct TextForm {
 }
 
 impl Form {
-    fn parse(bytes: &[u8]) -> Form {
+    fn parse(place: &str, bytes: &[u8]) -> Result<Form, Failure> {
+        if bytes.iter().filter(|byte| **byte == b'&').count() >= MAX_MEMBERS {
+            let why = format!("a form may have at most {MAX_MEMBERS} members");
+            return Err(Failure::at(place, Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)));
+        }
         let value = |value: &str| value.replace("\r\n", "\n");
-        Form(form_urlencoded::parse(bytes).map(|(key, text)| (key.into_owned(), value(&text))).collect())
+        Ok(Form(form_urlencoded::parse(bytes).map(|(key, text)| (key.into_owned(), value(&text))).collect()))
     }
 
     /// Returns the value of a member, without the line breaks of the HTTP form.
@@ -50,7 +57,7 @@ impl FromRequest<Api> for Form {
         check_type(&request)?;
         let bytes = api.read_body(request, MAX_FORM_BYTES).await;
         let bytes = bytes.map_err(|refusal| too_large(&place, refusal, MAX_FORM_BYTES, "inputs"))?;
-        Ok(Form::parse(&bytes))
+        Form::parse(&place, &bytes)
     }
 }
 
@@ -62,7 +69,7 @@ impl FromRequest<Api> for TextForm {
         check_type(&request)?;
         let sent = api.read_text(request, MAX_TEXT_FORM_BYTES).await;
         let sent = sent.map_err(|refusal| too_large(&place, refusal, MAX_TEXT_FORM_BYTES, "flows"))?;
-        Ok(TextForm { form: Form::parse(&sent.bytes), _sent: sent })
+        Ok(TextForm { form: Form::parse(&place, &sent.bytes)?, _sent: sent })
     }
 }
 

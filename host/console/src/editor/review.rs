@@ -54,20 +54,27 @@ pub(super) async fn show(editor: &mut Editor) -> Result<Outcome, Failure> {
         return Ok(Outcome::new(StatusCode::OK, shown));
     }
     let reach = reaches(editor, &json!({ "flow": editor.written.named_text() })).await;
-    let before = match old {
-        Some(_) => reaches(editor, &json!({ "flow": name, "version": newest })).await.ok(),
+    let before = match &old {
+        Some(_) => Some(reaches(editor, &json!({ "flow": name, "version": newest })).await),
+        None => None,
+    };
+    let changes = match &old {
+        Some(old) => Some(diff(old.text.clone(), editor.written.text.clone()).await),
         None => None,
     };
     let shown = html! {
         section .card {
             h2 { "Changes to store" }
-            @match &old {
-                Some(old) => (diff(&old.text, &editor.written.text)),
+            @match &changes {
+                Some(changes) => (changes),
                 None => p { "The flow " code { (name) } " is new, with " (count(editor.written.text.lines().count() as u64, "line")) "." }
             }
             h3 { "Reach of the nodes" }
+            @if let Some(Err(why)) = &before {
+                p .cut { "What is new cannot be marked, because the reach of version " (newest) " is unknown: " (why) }
+            }
             @match &reach {
-                Ok(reach) => (reached(reach, before.as_deref())),
+                Ok(reach) => (reached(reach, before.as_ref().and_then(|before| before.as_deref().ok()))),
                 Err(why) => p .cut { "It cannot be shown: " (why) }
             }
             input type="hidden" form="editor" name="reviewed" value=(editor.written.digest());
@@ -139,7 +146,8 @@ async fn reaches(editor: &Editor, flow: &Value) -> Result<Vec<Value>, String> {
     Ok(list(&explained.body, "nodes").to_vec())
 }
 
-/// Lists the nodes that reach something. With the nodes of the stored version, it marks what is new.
+/// Lists the nodes that reach something. With the nodes of the stored version, it marks what is new, and lists it whole
+/// and first.
 fn reached(nodes: &[Value], before: Option<&[Value]>) -> Markup {
     let of = |nodes: &[Value]| -> Vec<(String, String, String)> {
         let rows = |node: &Value| {
@@ -149,15 +157,21 @@ fn reached(nodes: &[Value], before: Option<&[Value]>) -> Markup {
         nodes.iter().flat_map(rows).collect()
     };
     let known: Option<BTreeSet<_>> = before.map(|nodes| of(nodes).into_iter().collect());
-    let rows = of(nodes);
+    let (new, same): (Vec<_>, Vec<_>) =
+        of(nodes).into_iter().partition(|row| known.as_ref().is_some_and(|known| !known.contains(row)));
+    let left_out = same.len().saturating_sub(MAX_NODES);
     let silent = nodes.iter().filter(|node| list(node, "reaches").is_empty()).count();
     html! {
         ul .plain {
-            @for row in rows.iter().take(MAX_NODES) {
-                li { code { (row.0) } " (" (row.1) "): " (row.2) @if known.as_ref().is_some_and(|known| !known.contains(row)) { " " span .label { "new" } } }
+            @for (id, kind, sentence) in &new {
+                li { code { (id) } " (" (kind) "): " (sentence) " " span .label { "new" } }
+            }
+            @for (id, kind, sentence) in same.iter().take(MAX_NODES) {
+                @let (shown, whole) = cut(sentence, MAX_GRANT_BYTES);
+                li { code { (id) } " (" (kind) "): " (shown) @if whole.is_some() { "…" } }
             }
         }
-        @if rows.len() > MAX_NODES { p .cut { (rows.len() - MAX_NODES) " more are not listed: " code { "flowcell explain FILE" } } }
+        @if left_out > 0 { p .cut { (left_out) " more are not listed: " code { "flowcell explain FILE" } } }
         p .faint { "Nodes that reach nothing outside of the flow: " (silent) }
     }
 }
@@ -169,9 +183,8 @@ fn sentence(reached: &Value) -> String {
         (Value::Null, false) => "needs no grant".to_owned(),
         (grant, _) => grant.to_string(),
     };
-    let (shown, whole) = cut(&grant, MAX_GRANT_BYTES);
     let reason = reached["reason"].as_str().map(|reason| format!(", because {reason}")).unwrap_or_default();
-    format!("{} {shown}{}{reason}", text(reached, "capability"), if whole.is_some() { "…" } else { "" })
+    format!("{} {grant}{reason}", text(reached, "capability"))
 }
 
 #[cfg(test)]

@@ -100,15 +100,13 @@ fn unusable(error: &io::Error) -> CliError {
 fn read_keys(sender: Sender<Input>) -> Result<(), CliError> {
     let read = move || {
         loop {
-            let input = match screen::read_key() {
-                Ok(Some(key)) => Input::Key(key),
-                Ok(None) => Input::News,
-                Err(error) => {
-                    let _ = sender.send(Input::Gone(error));
-                    return;
-                }
+            let inputs = match screen::read_keys() {
+                Ok(keys) if keys.is_empty() => vec![Input::News],
+                Ok(keys) => keys.into_iter().map(Input::Key).collect(),
+                Err(error) => vec![Input::Gone(error)],
             };
-            if sender.send(input).is_err() {
+            let is_last = matches!(inputs[..], [Input::Gone(_)]);
+            if inputs.into_iter().any(|input| sender.send(input).is_err()) || is_last {
                 return;
             }
         }

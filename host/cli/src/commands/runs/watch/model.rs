@@ -32,6 +32,8 @@ pub(super) enum Key {
     /// Leaves at once, whatever is shown.
     Interrupt,
     Char(char),
+    /// A character of a pasted text. It counts only in an answer, so that no pasted letter is a command.
+    Pasted(char),
 }
 
 /// Something that the model asks its caller to do.
@@ -229,10 +231,10 @@ impl Model {
                     }
                     Some(Action::Answer { address: wait.address.clone(), value, asked: wait.asked.clone() })
                 }
-                Key::Char(_) | Key::Backspace | Key::Clear => {
+                Key::Char(_) | Key::Pasted(_) | Key::Backspace | Key::Clear => {
                     refusal.clear();
                     match key {
-                        Key::Char(letter) => typed.push(letter),
+                        Key::Char(letter) | Key::Pasted(letter) => typed.push(letter),
                         Key::Backspace => _ = typed.pop(),
                         _ => typed.clear(),
                     }
@@ -241,6 +243,7 @@ impl Model {
                 Key::Left | Key::Right => None,
                 _ => self.press_in_text(key),
             },
+            View::Confirm { .. } if matches!(key, Key::Pasted(_)) => None,
             View::Confirm { action, .. } => {
                 let action = action.clone();
                 self.show(View::Tree);

@@ -11,7 +11,7 @@ use std::{
 
 use crossterm::{
     cursor::{Hide, MoveTo, Show},
-    event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
     queue,
     style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor},
     terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size},
@@ -30,7 +30,8 @@ static IS_OPEN: AtomicBool = AtomicBool::new(false);
 pub(super) fn close() {
     if IS_OPEN.swap(false, Ordering::AcqRel) {
         let mut out = io::stdout();
-        let _ = queue!(out, SetAttribute(Attribute::Reset), Show, LeaveAlternateScreen).and_then(|()| out.flush());
+        let _ = queue!(out, SetAttribute(Attribute::Reset), Show, DisableBracketedPaste, LeaveAlternateScreen)
+            .and_then(|()| out.flush());
         let _ = disable_raw_mode();
     }
 }
@@ -58,7 +59,7 @@ impl Screen {
         IS_OPEN.store(true, Ordering::Release);
         let screen = Screen { is_coloured, size: (0, 0), shown: Vec::new() };
         let mut out = io::stdout();
-        queue!(out, EnterAlternateScreen, Hide)?;
+        queue!(out, EnterAlternateScreen, EnableBracketedPaste, Hide)?;
         out.flush()?;
         Ok(screen)
     }
@@ -137,12 +138,19 @@ fn size_or_usual() -> io::Result<(u16, u16)> {
     Ok((usual(columns, 80), usual(lines, 24)))
 }
 
-/// Waits for the next key. Returns `None` for another event, such as a change of the size.
-pub(super) fn read_key() -> io::Result<Option<Key>> {
-    Ok(match event::read()? {
-        Event::Key(key) if key.kind != KeyEventKind::Release => key_of(key),
-        _ => None,
-    })
+/// Waits for the next keys. Returns none for another event, such as a change of the size.
+pub(super) fn read_keys() -> io::Result<Vec<Key>> {
+    Ok(keys_of(event::read()?))
+}
+
+/// Returns the keys of an event. Of a pasted text, line breaks are spaces.
+fn keys_of(event: Event) -> Vec<Key> {
+    let pasted = |letter: char| Key::Pasted(if letter.is_control() { ' ' } else { letter });
+    match event {
+        Event::Key(key) if key.kind != KeyEventKind::Release => key_of(key).into_iter().collect(),
+        Event::Paste(text) => text.chars().map(pasted).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn key_of(key: KeyEvent) -> Option<Key> {
@@ -187,7 +195,8 @@ mod tests {
             (control('c'), Some(Key::Interrupt)),
             (control('q'), None),
         ] {
-            assert_eq!(key_of(pressed), key, "{pressed:?}");
+            assert_eq!(keys_of(Event::Key(pressed)), key.into_iter().collect::<Vec<_>>(), "{pressed:?}");
         }
+        assert_eq!(keys_of(Event::Paste("c\ny".into())), ['c', ' ', 'y'].map(Key::Pasted));
     }
 }
