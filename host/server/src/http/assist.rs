@@ -49,6 +49,9 @@ pub(crate) struct Draft {
     want: Option<Vec<Want>>,
 }
 
+/// Maximum number of a line, a column and an offset, as the document declares it.
+const MAX_NUMBER: u32 = i32::MAX as u32;
+
 /// A place in a text: a number of UTF-16 units from the start of the text, or a line and a column.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(untagged)]
@@ -120,6 +123,12 @@ impl Draft {
             return Err(ApiError::bad_request("`completions` and `hover` need `at`, the place of the cursor"));
         }
         match self.at {
+            Some(At::Offset(number)) if number > MAX_NUMBER => {
+                Err(ApiError::bad_request(format!("the offset of `at` is at most {MAX_NUMBER}")))
+            }
+            Some(At::Place(LineColumn { line, column })) if line.max(column) > MAX_NUMBER => {
+                Err(ApiError::bad_request(format!("the numbers of `at` are at most {MAX_NUMBER}")))
+            }
             Some(At::Place(LineColumn { line: 0, .. } | LineColumn { column: 0, .. })) => {
                 Err(ApiError::bad_request("the lines and columns of `at` count from 1"))
             }

@@ -101,7 +101,7 @@ fn a_place_beyond_the_text_is_its_end_and_other_mistakes_are_refused() {
         served.post("/v1/assist", &body)
     };
     let at_end = ask(json!({ "at": units(text, text.len()) })).json();
-    for at in [json!(u32::MAX), json!({ "line": 999, "column": 1 }), json!({ "line": u32::MAX, "column": u32::MAX })] {
+    for at in [json!(i32::MAX), json!({ "line": 999, "column": 1 }), json!({ "line": i32::MAX, "column": i32::MAX })] {
         assert_eq!(ask(json!({ "at": at })).json(), at_end, "{at}");
     }
     let end_of_line = ask(json!({ "at": { "line": 1, "column": 999 } })).json();
@@ -112,6 +112,8 @@ fn a_place_beyond_the_text_is_its_end_and_other_mistakes_are_refused() {
         json!({ "at": { "line": 1 } }),
         json!({ "at": { "line": 1, "column": 1, "offset": 1 } }),
         json!({ "at": -1 }),
+        json!({ "at": i64::from(i32::MAX) + 1 }),
+        json!({ "at": { "line": 1, "column": i64::from(i32::MAX) + 1 } }),
         json!({ "at": 1.5 }),
         json!({ "at": "1" }),
         json!({ "want": ["completions"] }),
