@@ -171,8 +171,9 @@ fn requests_read_whole_journals_in_turn() {
     let readers = [
         "host.again(",
         "host.resume(",
-        "Tree::of(",
-        "Timeline::of(",
+        "Tree::before(",
+        "Timeline::before(",
+        "waiting::list_before(",
         "waiting::question(",
         "request.waiting(",
         "inbox.read(",

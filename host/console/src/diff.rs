@@ -1,5 +1,6 @@
 //! The difference between two texts, line by line.
 
+use flowcell_server::api::computed;
 use imara_diff::{Algorithm, Diff, InternedInput};
 use maud::{Markup, html};
 
@@ -62,8 +63,8 @@ fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
 
 /// Shows the difference between two texts. They are compared on a thread that no other request waits for.
 pub(crate) async fn diff(old: String, new: String) -> Markup {
-    let compared = tokio::task::spawn_blocking(move || shown(&old, &new)).await;
-    compared.unwrap_or_else(|_| html! { p .cut { "The texts could not be compared." } })
+    let compared = computed(move || shown(&old, &new)).await;
+    compared.unwrap_or_else(|| html! { p .cut { "The texts could not be compared." } })
 }
 
 fn shown(old: &str, new: &str) -> Markup {

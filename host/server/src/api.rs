@@ -68,6 +68,11 @@ pub struct Refusal {
     pub details: Value,
 }
 
+/// Does work that takes long on a thread that no request waits for. Returns `None` if the work has panicked.
+pub async fn computed<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
 impl Refusal {
     /// Creates a refusal without details.
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Refusal {
