@@ -149,10 +149,10 @@ pub(crate) async fn graph_of_run(
     QueryParams(RunPicture { fold, open, before }): QueryParams<RunPicture>,
 ) -> Result<Response, ApiError> {
     let (run, fold) = (parse_path_id(&id)?, Folded { fold, open }.read()?);
-    let layout = request.computing(move |request| {
+    let layout = request.reading(move |request| {
         request.row(&run)?;
-        let graph = request.host.graph_of_run(&run)?;
         let tree = Tree::before(&request.host, &run, before.unwrap_or(u64::MAX))?;
+        let graph = request.host.graph_of_run(&run)?;
         let left_out = tree.left_out();
         let states = NodeStates::of(tree);
         let of_node = |owner: Option<&str>, id: &str| states.get(&(owner.map(str::to_owned), id.to_owned()));
