@@ -21,7 +21,10 @@ pub fn end_runtime(runtime: Runtime) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Barrier};
+    use std::sync::{
+        Arc, Barrier,
+        atomic::{AtomicUsize, Ordering},
+    };
 
     use tokio::runtime::Builder;
 
@@ -30,13 +33,11 @@ mod tests {
     #[test]
     fn the_threads_of_a_runtime_have_ended() {
         const THREADS: usize = 16;
-        let threads = || {
-            std::fs::read_dir("/proc/self/task").unwrap().filter(|thread| {
-                let name = std::fs::read_to_string(thread.as_ref().unwrap().path().join("comm"));
-                name.is_ok_and(|name| name.trim() == "ending")
-            })
-        };
-        let runtime = Builder::new_multi_thread().worker_threads(2).thread_name("ending").build().unwrap();
+        const WORKERS: usize = 2;
+        let ended = Arc::new(AtomicUsize::new(0));
+        let count = ended.clone();
+        let stop = move || _ = count.fetch_add(1, Ordering::SeqCst);
+        let runtime = Builder::new_multi_thread().worker_threads(WORKERS).on_thread_stop(stop).build().unwrap();
         let together = Arc::new(Barrier::new(THREADS));
         runtime.block_on(async {
             let work = || {
@@ -47,9 +48,9 @@ mod tests {
                 ended.await.unwrap();
             }
         });
-        assert!(threads().count() >= THREADS);
+        assert_eq!(ended.load(Ordering::SeqCst), 0);
         end_runtime(runtime);
-        assert_eq!(threads().count(), 0);
+        assert_eq!(ended.load(Ordering::SeqCst), THREADS + WORKERS);
     }
 
     #[test]
