@@ -21,7 +21,7 @@ use crate::host::error::StartError;
 pub(crate) enum Until {
     /// The events before the one with this number. A large number: all events.
     Event(u64),
-    /// The events up to this time, in milliseconds since 1970.
+    /// The events before this time, in milliseconds since 1970.
     Time(u64),
 }
 
@@ -30,7 +30,7 @@ impl Until {
     pub(crate) fn counts(self, seq: u64, ts: u64) -> bool {
         match self {
             Until::Event(end) => seq < end,
-            Until::Time(until) => ts <= until,
+            Until::Time(until) => ts < until,
         }
     }
 }
@@ -93,41 +93,36 @@ pub(crate) fn each(
     Ok(())
 }
 
-/// Visits the events of a run that count. Returns the time of the last of them if later ones do not count, and else
-/// `None`.
+/// Visits the events of a run that count. Returns the time of the first one that does not count, or `None` if all count.
 pub(crate) fn each_until(
     host: &Host,
     run: &RunId,
     until: Until,
     mut visit: impl FnMut(&Event),
 ) -> Result<Option<u64>, StartError> {
-    let (mut last, mut is_cut) = (0, false);
+    let mut cut_at = None;
     each(host, run, 0, |event| {
-        is_cut = !until.counts(event.seq, event.ts);
-        if is_cut {
+        if !until.counts(event.seq, event.ts) {
+            cut_at = Some(event.ts);
             return ControlFlow::Break(());
         }
-        last = event.ts;
         visit(&event);
         ControlFlow::Continue(())
     })?;
-    Ok(is_cut.then_some(last))
+    Ok(cut_at)
 }
 
-/// Returns the number of events of a run that count, and the time of the last of them if later ones do not count.
+/// Returns the number of events of a run that count, and the time of the first one that does not count.
 pub(crate) fn count_until(host: &Host, run: &RunId, until: Until) -> Result<(u64, Option<u64>), StartError> {
-    let (mut from, mut last) = (0, 0);
+    let mut from = 0;
     loop {
         let units = host.shared.journal.read(&host.tenant, run, from, MAX_READ_UNITS).map_err(OpenError::Store)?;
         let Some(end) = units.last().map(|unit| unit.next_seq()) else { return Ok((from, None)) };
         for unit in &units {
             let counted =
                 (unit.first_seq..unit.next_seq()).take_while(|seq| until.counts(*seq, unit.ts)).count() as u64;
-            if counted > 0 {
-                last = unit.ts;
-            }
             if unit.first_seq + counted < unit.next_seq() {
-                return Ok((unit.first_seq + counted, Some(last)));
+                return Ok((unit.first_seq + counted, Some(unit.ts)));
             }
         }
         from = end;

@@ -30,8 +30,7 @@ pub(crate) fn read(
     let children = |run: &RunId| -> Result<Vec<RunId>, StoreError> {
         let mut children = runs.map_or(Ok(Vec::new()), |runs| runs.children(&host.tenant, run))?;
         if let (Some(at), Some(runs)) = (at, runs) {
-            let has_begun =
-                |child: &RunId| Ok(runs.run(&host.tenant, child)?.is_some_and(|(row, _)| row.created <= at));
+            let has_begun = |child: &RunId| Ok(runs.run(&host.tenant, child)?.is_some_and(|(row, _)| row.created < at));
             let begun: Result<Vec<bool>, StoreError> = children.iter().map(has_begun).collect();
             let mut begun = begun?.into_iter();
             children.retain(|_| begun.next() == Some(true));

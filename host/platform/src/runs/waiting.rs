@@ -40,7 +40,7 @@ pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
 /// [`PAGE_BYTES`]. If some do not fit, a last item `{ "kind": "more", "leftOut" }` has their number. Arguments of more
 /// than [`MAX_LISTED_BYTES`] are omitted, and for an open question `wholeAt` has the URL path of the whole question.
 ///
-/// Of a child run, the events up to the time of the last event before `end` count.
+/// Of a child run, the events before the time of the event `end` count.
 pub fn list_before(host: &Host, run: &RunId, end: u64) -> Result<Vec<Value>, StartError> {
     let mut list = BoundedList { is_earlier: end != u64::MAX, ..BoundedList::new(run) };
     Search { host, whole: false }.list_waits((run, Until::Event(end)), "", MAX_DEPTH, &mut |waits| list.take(waits))?;
@@ -178,8 +178,10 @@ impl Search<'_> {
         if depth == 0 {
             return Ok(());
         }
-        let until = cut_at.map_or(NOW, Until::Time);
-        for child in self.live_children(run, cut_at)? {
+        // All runs below are shown at the moment of the topmost one.
+        let at = if let Until::Time(at) = until { Some(at) } else { cut_at };
+        let until = at.map_or(NOW, Until::Time);
+        for child in self.live_children(run, at)? {
             if let Some(task) = calling_task(run, &child) {
                 self.list_waits((&child, until), &format!("{prefix}{task}/"), depth - 1, take)?;
             }
@@ -187,7 +189,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Returns the child runs of a run that had not ended at a time, or that have not ended now. An ended one has no
+    /// Returns the child runs of a run that had not ended before a time, or that have not ended now. An ended one has no
     /// waits.
     fn live_children(&self, run: &RunId, at: Option<u64>) -> Result<Vec<RunId>, StartError> {
         let (Some(at), Some(runs)) = (at, self.host.runs()) else {
@@ -196,11 +198,8 @@ impl Search<'_> {
         let mut live = Vec::new();
         for child in self.host.called_by(run)? {
             let row = runs.run(self.host.tenant(), &child).map_err(OpenError::Store)?;
-            let was_live = |row: &RunRow| match row.status.as_str() {
-                "removed" => false,
-                "succeeded" | "failed" | "cancelled" => row.created <= at && row.updated > at,
-                _ => row.created <= at,
-            };
+            let was_live =
+                |row: &RunRow| row.status != "removed" && row.created < at && (!row.has_ended() || row.updated >= at);
             if row.is_some_and(|(row, _)| was_live(&row)) {
                 live.push(child);
             }

@@ -104,6 +104,11 @@ impl Changed {
 }
 
 impl RunRow {
+    /// Returns whether the run has ended.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.status.as_str(), "succeeded" | "failed" | "cancelled")
+    }
+
     /// Adds the time until which the run is paused, if it is parked for a quota.
     pub(crate) fn with_pause(self) -> RunRow {
         let is_parked = ["parked", "needs_attention"].contains(&self.status.as_str());

@@ -79,8 +79,8 @@ pub(crate) struct Gates {
 
 /// List the questions and waits of a run and of the runs that it called
 ///
-/// With `before`, the list has the waits that were open then. Of the runs that it called, the events up to the time of
-/// the last event before it count. Arguments that are left out have no address in `wholeAt`.
+/// With `before`, the list has the waits that were open then. Of the runs that it called, the events before the time of
+/// that event count. Arguments that are left out have no address in `wholeAt`.
 #[utoipa::path(get, path = "/v1/runs/{id}/gates", tag = "runs", params(("id" = String, Path,), Moment),
     responses((status = 200, body = Gates), (status = "default", body = ErrorBody)))]
 pub(crate) async fn gates(

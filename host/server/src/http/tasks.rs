@@ -175,8 +175,7 @@ pub(crate) async fn list(
 /// Show the input, the calls and the output of a task in each of its attempts
 ///
 /// The path names the task by its address: `pay`, `process[3].pay`, or `review/pay` in the run that the task `review`
-/// called. With `before`, only the events before it count, and of a run that was called those up to the time of the
-/// last of them.
+/// called. With `before`, only the events before it count, and of a run that was called those before its time.
 #[utoipa::path(get, path = "/v1/runs/{id}/tasks/{task}", tag = "runs",
     params(("id" = String, Path,), ("task" = String, Path,), AttemptRange),
     responses((status = 200, body = TaskPage), (status = "default", body = ErrorBody)))]
