@@ -20,8 +20,8 @@ pub(super) async fn drive(
     if result.is_err() {
         let (tenant, run) = &key;
         tracing::error!(
-            %tenant, %run,
-            "the driver of the run `{run}` panicked; this process does not drive the run again, and the next one resumes it"
+            "the driver of the run `{run}` of `{tenant}` panicked; this process does not drive the run again, and the \
+             next one resumes it"
         );
     }
     (key, result.ok())
