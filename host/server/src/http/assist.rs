@@ -29,6 +29,8 @@ use super::{
 const MAX_TRIED: usize = 5;
 /// Maximum size in bytes of a text whose corrections are tried.
 const MAX_TRIED_BYTES: usize = 64 << 10;
+/// Maximum number of a line, a column and an offset, as the document declares it.
+const MAX_NUMBER: u32 = i32::MAX as u32;
 /// The file name of a text without one.
 const UNNAMED: &str = "flow.yaml";
 /// The endings of files of flows.
@@ -48,9 +50,6 @@ pub(crate) struct Draft {
     /// The parts of the answer. By default `diagnostics`, and with `at` all.
     want: Option<Vec<Want>>,
 }
-
-/// Maximum number of a line, a column and an offset, as the document declares it.
-const MAX_NUMBER: u32 = i32::MAX as u32;
 
 /// A place in a text: a number of UTF-16 units from the start of the text, or a line and a column.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
@@ -122,13 +121,15 @@ impl Draft {
         if self.at.is_none() && wanted.iter().any(|want| [Want::Completions, Want::Hover].contains(want)) {
             return Err(ApiError::bad_request("`completions` and `hover` need `at`, the place of the cursor"));
         }
+        let largest = match self.at {
+            None => 0,
+            Some(At::Offset(units)) => units,
+            Some(At::Place(LineColumn { line, column })) => line.max(column),
+        };
+        if largest > MAX_NUMBER {
+            return Err(ApiError::bad_request(format!("the numbers of `at` are at most {MAX_NUMBER}")));
+        }
         match self.at {
-            Some(At::Offset(number)) if number > MAX_NUMBER => {
-                Err(ApiError::bad_request(format!("the offset of `at` is at most {MAX_NUMBER}")))
-            }
-            Some(At::Place(LineColumn { line, column })) if line.max(column) > MAX_NUMBER => {
-                Err(ApiError::bad_request(format!("the numbers of `at` are at most {MAX_NUMBER}")))
-            }
             Some(At::Place(LineColumn { line: 0, .. } | LineColumn { column: 0, .. })) => {
                 Err(ApiError::bad_request("the lines and columns of `at` count from 1"))
             }
