@@ -2,6 +2,7 @@
 
 mod arguments;
 mod cli_error;
+mod clock;
 mod commands;
 mod duration;
 mod log;

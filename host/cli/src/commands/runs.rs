@@ -35,7 +35,7 @@ pub(super) use self::{
 use crate::{
     cli_error::{CliError, Exit},
     options::{PackArgs, TenantArgs},
-    owner::{Owner, ask_owner, block_on, refused, require_durable},
+    owner::{Owner, ask_owner, block_on, refused, require_durable, unreadable},
     terminal::Terminal,
 };
 
@@ -116,6 +116,10 @@ fn deliver(of: &TenantArgs, run: RunId, command: RunCommand) -> Result<String, C
         Owner::Here(host) => {
             block_on(command_as_operator(&host, &of.tenant, &run, command))?
                 .map_err(|error| refused(error.code(), &error.to_string(), &run))?;
+            let row = host.runs().map(|runs| runs.run(&of.tenant(), &run)).transpose();
+            if row.map_err(|error| unreadable(&error))?.flatten().is_some_and(|(row, _)| row.has_ended()) {
+                return Ok(format!("recorded; the run `{run}` has ended"));
+            }
             match of.tenant() == Tenant::local() {
                 true => format!(
                     "recorded; continue the run with `flowcell drive` or `flowcell runs resume {run}`, with the \

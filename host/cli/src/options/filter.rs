@@ -1,9 +1,6 @@
 //! Options that select runs.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
 use flowcell::{Filter, RunId, jobs::JobFilter};
@@ -11,6 +8,7 @@ use flowcell::{Filter, RunId, jobs::JobFilter};
 use crate::{
     arguments::{label, run_id},
     cli_error::CliError,
+    clock::now_ms,
     duration,
 };
 
@@ -110,8 +108,7 @@ fn parse_status(text: &str) -> Result<String, String> {
 /// Parses a time: a duration before now, or an instant in RFC 3339. Returns milliseconds since 1970.
 fn time(text: &str) -> Result<u64, String> {
     if let Ok(ago) = duration::parse(text) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        return Ok(now.saturating_sub(ago.as_millis() as u64));
+        return Ok(now_ms().saturating_sub(ago.as_millis() as u64));
     }
     let instant: jiff::Timestamp =
         text.parse().map_err(|_| format!("`{text}` is no time; write 2h (ago) or 2026-01-31T08:00:00Z"))?;

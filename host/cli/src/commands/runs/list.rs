@@ -1,12 +1,13 @@
 //! `flowcell runs list`: lists the runs in the store.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
 use flowcell::{Counts, Group, MAX_COUNTED, RunRow, contract::Tenant, shape::time};
 
 use crate::{
     cli_error::{CliError, Exit},
+    clock::now_ms,
     duration,
     options::{PackArgs, TenantArgs, filter::FilterArgs},
     output::{put, put_json},
@@ -74,7 +75,7 @@ fn put_counts(counts: &Counts, json: bool) -> Result<Exit, CliError> {
 }
 
 fn table(rows: &[RunRow]) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let now = now_ms();
     let width = rows.iter().map(|row| row.run_id.as_str().len()).max().unwrap_or(0);
     let mut text = String::new();
     for row in rows {

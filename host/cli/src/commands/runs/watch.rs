@@ -22,7 +22,7 @@ use clap::Args;
 use flowcell::{QuestionRef, RunCommand, RunId, control::OwnerRequest};
 
 use self::{
-    feed::{Feed, Wake, now},
+    feed::{Feed, Wake},
     model::{Action, Key, Model},
     screen::Screen,
 };
@@ -30,6 +30,7 @@ use super::{deliver, input};
 use crate::{
     arguments::run_id,
     cli_error::{CliError, Exit},
+    clock::now_ms,
     options::{PackArgs, TenantArgs},
     output::put,
     owner::{Owner, ask_owner},
@@ -79,7 +80,7 @@ pub(super) fn execute(args: &WatchArgs, terminal: Terminal) -> Result<Exit, CliE
     let mut feed = Feed::open(&args.of, &args.packs, &args.run)?;
     feed.read_or_tell(&mut model)?;
     if !terminal.has_full_screen() {
-        let lines = draw::snapshot(&mut model, now());
+        let lines = draw::snapshot(&mut model, now_ms());
         put(&lines.iter().map(|line| format!("{}\n", line.text())).collect::<String>())?;
         return Ok(Exit::Good);
     }
@@ -115,7 +116,7 @@ fn read_keys(sender: Sender<Input>) -> Result<(), CliError> {
 }
 
 /// Sends the first signal that ends the process, so that the usual screen comes back before. A second one ends the
-/// process at once, whatever it waits for. Returns when the signals are handled.
+/// process at once. Returns when the signals are handled.
 fn read_signals(sender: Sender<Input>) -> Result<(), CliError> {
     let cannot = |error: io::Error| CliError::internal("cannot listen for signals").because(&error);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(cannot)?;
@@ -175,7 +176,7 @@ impl Watch<'_> {
         let (mut last, mut earliest) = (Instant::now(), Instant::now());
         loop {
             let size = self.screen.size().map_err(|error| unusable(&error))?;
-            let lines = draw::frame(&mut self.model, size, now());
+            let lines = draw::frame(&mut self.model, size, now_ms());
             self.screen.draw(lines).map_err(|error| unusable(&error))?;
             let next = self.due.unwrap_or(last + self.wake.interval(self.model.head.has_ended())).max(earliest);
             let patience = next.saturating_duration_since(Instant::now()).min(CLOCK_INTERVAL);

@@ -1,4 +1,4 @@
-//! The editor in a real browser: a mistake is mended by keyboard alone, and of two people the second is told.
+//! The editor in a real browser: a mistake is mended by keyboard alone, and the second of two people learns of the first.
 
 use serde_json::{Value, json};
 

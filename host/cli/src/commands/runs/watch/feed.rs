@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use flowcell::{
@@ -30,7 +30,7 @@ use crate::{
 
 /// Interval between two looks for a process that owns the store, and longest interval between two looks at the run.
 const OWNER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval between two looks at a run of which no process tells.
+/// Interval between two looks at a run about which no process sends news.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The stored state of a run, for a reader that looks again and again.
@@ -51,8 +51,8 @@ impl Feed {
         Ok(Feed { host, reader: of.store.reader()?, run, waits, is_behind: false })
     }
 
-    /// Reads what is new into the model. Fails if the store does not have the run or cannot be read. The model keeps
-    /// what was read before.
+    /// Reads the news into the model. Fails if the store does not have the run or cannot be read. The model keeps its
+    /// content.
     fn read(&mut self, model: &mut Model) -> Result<(), CliError> {
         let read = self.waits.refresh(&self.host, &self.run, |event| model.add(event));
         let row = self.reader.run(self.host.tenant(), &self.run).map_err(|error| unreadable(&error))?;
@@ -70,7 +70,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Reads what is new. An error becomes a part of the screen, unless there is nothing else to show.
+    /// Reads the news. An error becomes a part of the screen, unless the screen would be empty.
     pub(super) fn read_or_tell(&mut self, model: &mut Model) -> Result<(), CliError> {
         match self.read(model) {
             Err(problem) if model.head.flow.is_empty() => return Err(problem),
@@ -98,7 +98,7 @@ pub(super) struct Wake {
 }
 
 impl Wake {
-    /// Takes the news, so that later ones are told again.
+    /// Takes the news. From now on, later news are announced.
     pub(super) fn take(&self) {
         self.is_told.store(false, Ordering::Release);
     }
@@ -158,9 +158,4 @@ impl Wake {
         self.is_connected.store(false, Ordering::Release);
         has_ended
     }
-}
-
-/// Returns the present time in milliseconds since 1970.
-pub(super) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -29,7 +29,7 @@ pub(super) enum Key {
     Clear,
     /// Draws the whole screen again.
     Redraw,
-    /// Leaves at once, whatever is shown.
+    /// Leaves at once, in each view.
     Interrupt,
     Char(char),
     /// A character of a pasted text. It counts only in an answer, so that no pasted letter is a command.
@@ -191,7 +191,7 @@ impl Model {
         self.tree.left_out()
     }
 
-    /// Returns the tasks of the run, and what it waits for.
+    /// Returns the tasks and the waits of the run.
     pub(super) fn tasks_and_waits(&mut self) -> (&[Twig], &[Wait]) {
         (self.tree.present(), &self.waits)
     }

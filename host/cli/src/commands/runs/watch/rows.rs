@@ -1,4 +1,4 @@
-//! The rows of a run: its tasks, the passes of opened bodies, and what it waits for.
+//! The rows of a run: its tasks, the passes of opened bodies, and its waits.
 
 use std::collections::{BTreeMap, HashSet};
 

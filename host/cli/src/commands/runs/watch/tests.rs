@@ -36,7 +36,7 @@ fn empty() -> Model {
     model
 }
 
-/// A run with a task, and with a body of which one pass has failed.
+/// A run with a task and with a body, one pass of which has failed.
 fn shop() -> Model {
     let mut model = empty();
     add(&mut model, "task:start", "", "first", Value::Null);
