@@ -1,10 +1,10 @@
 // @ts-check
 /** The text of an agent while its model writes it, until the page has the whole answer. */
 
+import { visible } from "./texts.js";
+
 /** Maximum characters of a text that is being written. Of a longer one, the end is shown. */
 const MOST = 65_536;
-/** The characters that the server shows as escapes in all other texts. */
-const DECEPTIVE = /(?![\t\n\u00ad\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
 /** The text so far, and the number of the event with the whole answer once there is one. */
 let written = "";
@@ -22,7 +22,7 @@ function show() {
   const at = place();
   const text = at?.querySelector(".speech");
   if (!at || !text) return;
-  text.textContent = written.replace(DECEPTIVE, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
+  text.textContent = visible(written);
   at.hidden = written === "";
 }
 

@@ -6,7 +6,8 @@
  */
 
 import "./console.js";
-import { element, offersFor, visible } from "./offers.js";
+import { element, offersFor } from "./offers.js";
+import { visible } from "./texts.js";
 
 /** @typedef {import("./offers.js").Place} Place */
 /** @typedef {import("./offers.js").Range} Range */

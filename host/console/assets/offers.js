@@ -1,18 +1,14 @@
 // @ts-check
 /** The list of suggestions at the caret of a text field. The focus stays in the field; the list is operated by its keys. */
 
+import { visible } from "./texts.js";
+
 /** @typedef {{ line: number, column: number, offset: number }} Place */
 /** @typedef {{ start: Place, end: Place }} Range */
 /** @typedef {{ label: string, kind: string, detail: string, documentation?: string, range: Range, text: string }} Offer */
 
 /** The maximum number of suggestions in the list. */
 const MOST = 50;
-
-/** Returns a text with escapes in place of the characters that pages show as escapes, too. @param {string} text */
-export function visible(text) {
-  const deceptive = /[\p{Cc}\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
-  return text.replace(deceptive, (c) => (c === "\n" || c === "\t" ? c : `\\u{${c.codePointAt(0)?.toString(16)}}`));
-}
 
 /** Creates an element with a text. @param {string} tag @param {string} text @param {Record<string, string>} [attributes] */
 export function element(tag, text, attributes = {}) {

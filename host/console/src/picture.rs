@@ -32,7 +32,7 @@ pub(crate) struct View {
     part: usize,
     /// True if the page has folded all bodies, because the picture is large.
     is_large: bool,
-    /// False on a page that would lose what a person has written if a link were followed.
+    /// False on a page whose unsaved text a link would lose.
     has_links: bool,
     /// The members of the query that are not about the picture.
     others: Vec<(&'static str, String)>,

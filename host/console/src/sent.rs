@@ -40,9 +40,7 @@ impl Form {
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
-}
 
-impl Form {
     /// Returns all values of a member that a form may have several times.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect()

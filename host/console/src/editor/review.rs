@@ -71,7 +71,7 @@ pub(super) async fn show(editor: &mut Editor) -> Result<Outcome, Failure> {
             }
             h3 { "Reach of the nodes" }
             @if let Some(Err(why)) = &before {
-                p .cut { "What is new cannot be marked, because the reach of version " (newest) " is unknown: " (why) }
+                p .cut { "New rows cannot be marked, because the reach of version " (newest) " is unknown: " (why) }
             }
             @match &reach {
                 Ok(reach) => (reached(reach, before.as_ref().and_then(|before| before.as_deref().ok()))),
@@ -140,13 +140,13 @@ fn conflict(editor: &mut Editor, name: &str, newest: u64) -> Outcome {
     Outcome::new(StatusCode::CONFLICT, shown)
 }
 
-/// Returns the nodes of a flow with what they reach, or the reason why it is unknown.
+/// Returns the nodes of a flow with their reach, or the reason why it is unknown.
 async fn reaches(editor: &Editor, flow: &Value) -> Result<Vec<Value>, String> {
     let explained = editor.visit.post("/v1/explain", flow).await.map_err(|refusal| refusal.message)?;
     Ok(list(&explained.body, "nodes").to_vec())
 }
 
-/// Lists the nodes that reach something. With the nodes of the stored version, it marks what is new, and lists it whole
+/// Lists the nodes that reach something. With the nodes of the stored version, it marks new rows, and lists them whole
 /// and first.
 fn reached(nodes: &[Value], before: Option<&[Value]>) -> Markup {
     let of = |nodes: &[Value]| -> Vec<(String, String, String)> {
@@ -176,7 +176,7 @@ fn reached(nodes: &[Value], before: Option<&[Value]>) -> Markup {
     }
 }
 
-/// Says what a node reaches, and by which grant.
+/// Names a capability that a node reaches, and its grant.
 fn sentence(reached: &Value) -> String {
     let grant = match (&reached["grant"], reached["needsGrant"] == true) {
         (Value::Null, true) => "no grant, so it is denied".to_owned(),

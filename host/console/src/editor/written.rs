@@ -7,7 +7,7 @@ use crate::{flows::readable, parts::is_deceptive, sent::Form, visit::Visit};
 /// Maximum size in bytes of a stored text that the editor opens.
 pub(super) const MAX_EDITED_BYTES: usize = 1 << 20;
 
-/// The text of a flow. A script is its JavaScript, whatever the form in which it is stored.
+/// The text of a flow; of a script, its JavaScript.
 pub(super) struct Written {
     pub(super) text: String,
     pub(super) is_script: bool,
@@ -71,7 +71,7 @@ impl Written {
         format!("{}.{}", self.name, if self.is_script { "flow.js" } else { "yaml" })
     }
 
-    /// Returns a digest of the text, by which a confirmation names what was reviewed.
+    /// Returns a digest of the text. A confirmation names the reviewed text by it.
     pub(super) fn digest(&self) -> String {
         blake3::hash(self.text.as_bytes()).to_hex().to_string()
     }

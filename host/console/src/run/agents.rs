@@ -203,7 +203,7 @@ async fn first_input(visit: &Visit, run: &str, about: &Value) -> Option<Value> {
     found.map(|found| found["input"].clone())
 }
 
-/// Shows the state of an agent, and what it has used.
+/// Shows the state and the use of an agent.
 fn heading(run: &str, agent: &Value) -> Markup {
     let task = text(agent, "task");
     let usage = &agent["usage"];

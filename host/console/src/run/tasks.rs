@@ -165,7 +165,8 @@ pub(crate) async fn task(visit: Visit, Path((id, task)): Path<(String, String)>)
             a href=(events) { "Its events" }
         }
         @if let Some(about) = about.filter(|about| about["error"].is_object()) { (error(&run, &about["error"])) }
-        (retry::form(&run, Some(&task)))
+        // A task that undoes another is repeated with that one.
+        @if about.is_none_or(|about| about["undoes"].is_null()) { (retry::form(&run, Some(&task))) }
         @if from > 0 { nav .pages aria-label="Attempts" { a rel="first" href=(at(0)) { "First attempts" } } }
         @for attempt in list(&detail, "attempts") { (self::attempt(attempt, &source)) }
         @if list(&detail, "attempts").is_empty() {

@@ -6,15 +6,11 @@ use serde_json::{Value, json};
 use crate::{
     OWN,
     client::{Answer, Served, ask},
-    cookie_of, local, post, store, with_tenants,
+    cookie_of, decoded, encoded, hidden, local, post, store, with_tenants,
 };
 
 /// A text that attacks browsers and readers.
 const HOSTILE: &str = "</textarea><img src=x onerror=alert(1)> \u{202e}txt \"'&lt;";
-
-fn encoded(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
-}
 
 /// Sends the form of an editor.
 fn send(served: &Served, path: &str, members: &[(&str, &str)]) -> Answer {
@@ -22,25 +18,11 @@ fn send(served: &Served, path: &str, members: &[(&str, &str)]) -> Answer {
     post(served, path, &[OWN], &pairs.join("&"))
 }
 
-/// Returns the value of a hidden field of a page.
-fn hidden(page: &str, name: &str) -> String {
-    let (_, rest) = page.split_once(&format!(r#"name="{name}" value=""#)).unwrap_or_else(|| panic!("{name}: {page}"));
-    rest.split('"').next().unwrap().to_owned()
-}
-
 /// Returns the text in the field of a page, as a browser reads it.
 fn written(page: &str) -> String {
     let (_, rest) = page.split_once(r#"id="text""#).unwrap_or_else(|| panic!("{page}"));
     let (_, rest) = rest.split_once(">\n").unwrap();
-    let (value, _) = rest.split_once("</textarea>").unwrap();
-    let (mut text, mut rest) = (String::new(), value);
-    while let Some((before, after)) = rest.split_once("&#") {
-        let (code, after) = after.split_once(';').unwrap();
-        text.push_str(before);
-        text.push(char::from_u32(code.parse().unwrap()).unwrap());
-        rest = after;
-    }
-    text + rest
+    decoded(rest.split_once("</textarea>").unwrap().0)
 }
 
 fn flow(value: &str) -> String {

@@ -58,6 +58,29 @@ fn tenants(host: &Host) -> Arc<dyn Identify> {
     Arc::new(tenants)
 }
 
+/// Returns the value of a hidden field of a page, as a browser would send it.
+fn hidden(page: &str, name: &str) -> String {
+    let (_, rest) = page.split_once(&format!(r#"name="{name}" value=""#)).unwrap_or_else(|| panic!("{name}: {page}"));
+    decoded(rest.split('"').next().unwrap())
+}
+
+/// Returns a text of a page without its numeric references of characters.
+fn decoded(mut rest: &str) -> String {
+    let mut text = String::new();
+    while let Some((before, after)) = rest.split_once("&#") {
+        let (code, after) = after.split_once(';').unwrap();
+        text.push_str(before);
+        text.push(char::from_u32(code.parse().unwrap()).unwrap());
+        rest = after;
+    }
+    text + rest
+}
+
+/// Returns a text as the value of a member of a form.
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
 /// Logs in with a form of the console, and returns the cookie.
 fn cookie(served: &Served, proof: &str) -> String {
     let answer = post(served, "/console/login", &[OWN], &format!("proof={proof}"));

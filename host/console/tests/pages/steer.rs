@@ -2,30 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::{OWN, client::Served, cookie_of, local, post, store, with_tenants};
+use crate::{OWN, client::Served, cookie_of, encoded, hidden, local, post, store, with_tenants};
 
 /// Starts a run, waits for it, and returns its id.
 fn start(served: &Served, flow: &str, input: &Value) -> String {
     let answer = served.post("/v1/runs?wait=true", &json!({ "flow": flow, "input": input }));
     assert_eq!(answer.status, 201, "{answer:?}");
     answer.json()["runId"].as_str().unwrap().to_owned()
-}
-
-/// Returns the value of a hidden field of a page, as a browser would send it.
-fn hidden(page: &str, name: &str) -> String {
-    let value = page.split_once(&format!(r#"name="{name}" value=""#)).unwrap().1.split('"').next().unwrap();
-    let (mut text, mut rest) = (String::new(), value);
-    while let Some((before, after)) = rest.split_once("&#") {
-        let (code, after) = after.split_once(';').unwrap();
-        text.push_str(before);
-        text.push(char::from_u32(code.parse().unwrap()).unwrap());
-        rest = after;
-    }
-    text + rest
-}
-
-fn encoded(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 fn failing() -> Value {

@@ -72,7 +72,7 @@ pub(super) fn entry(run: &str, entry: &Value, card: &dyn Fn(&str) -> Option<Mark
     }
 }
 
-/// Names the size of a text of which the page has the beginning.
+/// Names the size of a text that the page has in part.
 fn part_of(shown: usize, whole: u64, all_at: &str) -> Markup {
     html! { p .cut { "Shown in part: " (size(shown as u64)) " of " (size(whole)) ". All of it: " a href=(all_at) { code { (all_at) } } } }
 }
