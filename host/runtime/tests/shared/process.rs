@@ -39,7 +39,9 @@ impl Process {
     /// Starts a process that locks its file in this folder, as a process in another container does.
     pub(crate) fn start_in(folder: Option<&Path>, url: &str, lease: Duration, unfenced: bool) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "process::what_the_other_process_does", "--nocapture"]);
+        // The path of this module begins with the name of the binary, which no name of a test does.
+        let (_, module) = module_path!().split_once("::").unwrap();
+        command.args(["--exact", &format!("{module}::what_the_other_process_does"), "--nocapture"]);
         command.env(URL, url).env(LEASE, lease.as_millis().to_string());
         if unfenced {
             command.env(UNFENCED, "1");
