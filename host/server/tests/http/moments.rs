@@ -1,5 +1,7 @@
 //! A run before each of its events: the answers that the routes gave then.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -128,19 +130,27 @@ fn a_called_run_is_shown_as_it_was_at_that_time() {
     let served = Served::local();
     let kid = named("kid", flow(&[gate()], &[]));
     let sub = json!({ "id": "sub", "type": "control.subflow", "input": { "name": "kid", "input": {} } });
-    for flow in [kid, named("parent", flow(&[sub], &[]))] {
+    // The event of this question lies between the question of the called run and the answer to it.
+    let mut hold = gate();
+    hold["id"] = "hold".into();
+    for flow in [kid, named("parent", flow(&[sub, hold], &[]))] {
         let stored = served.post("/v1/flows", &json!({ "flow": flow }));
         assert_eq!(stored.status, 201, "{stored:?}");
     }
     let parked = served.post("/v1/runs?wait=true", &json!({ "flow": "parent", "runId": "r" })).json();
     assert_eq!(parked["status"], "parked", "{parked}");
-    let next = served.get("/v1/runs/r").json()["events"].as_u64().unwrap();
     let get = |path: &str| served.get(path).json();
     let (gates, task) = (get("/v1/runs/r/gates"), get("/v1/runs/r/tasks/sub%2Fask"));
-    assert_eq!(gates["waiting"][0]["address"], "sub/ask", "{gates}");
-    let replied = served.post("/v1/runs/r/gates/sub%2Fask/reply", &json!({ "answer": "yes" }));
-    assert_eq!(replied.status, 200, "{replied:?}");
+    let addresses = gates["waiting"].as_array().unwrap().iter().map(|gate| gate["address"].as_str().unwrap());
+    assert_eq!(addresses.collect::<BTreeSet<_>>(), ["hold", "sub/ask"].into(), "{gates}");
+    for gate in ["hold", "sub%2Fask"] {
+        let replied = served.post(&format!("/v1/runs/r/gates/{gate}/reply"), &json!({ "answer": "yes" }));
+        assert_eq!(replied.status, 200, "{replied:?}");
+    }
     assert_eq!(ended(&served, "r")["status"], "succeeded");
+    let events = get("/v1/runs/r/events?limit=1000");
+    let is_answer = |event: &Value| event["type"] == "task:woken" && event["nodeId"] == "hold";
+    let next = events["events"].as_array().unwrap().iter().position(is_answer).unwrap() as u64;
     assert_eq!(get(&at("/gates", next)), gates);
     assert_eq!(get("/v1/runs/r/gates")["waiting"], json!([]));
     let earlier = get(&at("/tasks/sub%2Fask", next));
