@@ -110,7 +110,7 @@ async fn r22_h16_answers_above_a_limit_are_refused() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
         let whole = place.ends_with("json: true");
         let allowed = kit.call("fake", "huge", mebibytes(if whole { 15 } else { 3 })).await;
-        assert!(allowed.is_ok(), "{place}");
+        assert!(allowed.is_ok(), "{place}: {}", allowed.unwrap_err());
         let failure = kit.call("fake", "huge", mebibytes(if whole { 17 } else { 5 })).await.unwrap_err();
         assert_eq!((failure.code.as_str(), failure.retryable), ("mcp_too_large", false), "{place}: {failure}");
         let input = json!({ "text": "x".repeat(5 * 1024 * 1024) });
