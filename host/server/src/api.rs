@@ -7,7 +7,7 @@ use axum::{
     Router,
     body::{Body, Bytes, HttpBody, to_bytes},
     extract::Request,
-    http::{HeaderMap, Method, StatusCode, header, request::Parts},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     response::Response,
 };
 use flowcell_engine::FairSemaphore;
@@ -98,11 +98,30 @@ impl Api {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Answer, Refusal> {
+        self.send(page, method, path, body, None).await
+    }
+
+    /// Posts to the API with an `Idempotency-Key`, for the request of a page.
+    pub async fn post_once(&self, page: &Parts, path: &str, body: &Value, key: &str) -> Result<Answer, Refusal> {
+        self.send(page, Method::POST, path, Some(body), Some(key)).await
+    }
+
+    async fn send(
+        &self,
+        page: &Parts,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        key: Option<&str>,
+    ) -> Result<Answer, Refusal> {
         let broken = |why: String| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why);
         let text = body.map(Value::to_string).unwrap_or_default();
         let mut request = Request::builder().method(method).uri(path).body(Body::from(text)).map_err(|error| {
             Refusal::new(StatusCode::BAD_REQUEST, "bad_request", format!("the path `{path}` is not valid: {error}"))
         })?;
+        if let Some(key) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
+            request.headers_mut().insert("idempotency-key", key);
+        }
         let extensions = request.extensions_mut();
         page.extensions.get::<ClientAddr>().map(|from| extensions.insert(*from));
         for name in PASSED_ON.iter().chain([&X_FORWARDED_PROTO]) {

@@ -42,6 +42,7 @@ use flowcell_runtime::{
     ports::{Counts, Group, Runs, StoreError},
 };
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 pub use self::act::RETRY_PREFIX;
 pub use self::{
@@ -81,6 +82,9 @@ pub enum JobError {
     /// The job does not exist.
     #[error("the job `{0}` does not exist; `flowcell jobs list` and `GET /v1/jobs` list the jobs")]
     Unknown(String),
+    /// A job with the key of the request exists, and another request has created it.
+    #[error("the job `{0}` has this `Idempotency-Key`, and another request has created it; use a new key")]
+    OtherRequest(String),
     /// The job has ended.
     #[error("the job `{0}` has ended, so it cannot be paused, resumed or cancelled")]
     Ended(String),
@@ -108,6 +112,7 @@ impl JobError {
             JobError::Request(_) | JobError::NoStore => "bad_request",
             JobError::TooLarge => "too_large",
             JobError::Unknown(_) => "job_not_found",
+            JobError::OtherRequest(_) => "idempotency_conflict",
             JobError::Ended(_) => "job_ended",
             JobError::TooMany => "too_many_jobs",
             JobError::Document(DocumentError::Damaged(..)) => "damaged",
@@ -213,18 +218,37 @@ impl Jobs<'_> {
         Ok(self.runs()?.count(self.tenant(), &filter, &Group::Status)?)
     }
 
+    /// Derives the id of a job from a key that a caller has chosen. It has the length of other ids.
+    pub fn id_from_key(key: &[u8]) -> String {
+        hex::encode(&Sha256::digest(key)[..12])
+    }
+
     /// Creates a job with the rights of its creator, and writes it to the audit log. Returns when the job is on stable
     /// storage. A worker of any process on the store then executes it.
     pub fn create(&self, request: JobRequest, creator: &Creator, scopes: Scopes) -> Result<Job, JobError> {
-        let counts = self.count(&request)?;
+        self.create_once(None, request, creator, scopes)
+    }
+
+    /// Creates a job as [`Jobs::create`] does. With an `id`, returns the job that has the id if the same request has
+    /// created it, and [`JobError::OtherRequest`] if another one has.
+    pub fn create_once(
+        &self,
+        id: Option<String>,
+        request: JobRequest,
+        creator: &Creator,
+        scopes: Scopes,
+    ) -> Result<Job, JobError> {
         let _creating = self.host.job_signals().lock_creation();
+        if let Some(known) = id.as_deref().map(|id| self.created_before(id, &request)).transpose()?.flatten() {
+            return Ok(known);
+        }
+        let counts = self.count(&request)?;
         let live = self.store.all_of(self.tenant())?.into_iter().filter(|stored| !stored.job.state.has_ended());
         if live.count() >= MAX_LIVE_JOBS {
             return Err(JobError::TooMany);
         }
         let created = self.host.now();
-        // Ids are in the order of their creation.
-        let id = format!("{created:012x}{}", hex::encode(rand::random::<[u8; 6]>()));
+        let id = id.unwrap_or_else(|| format!("{created:012x}{}", hex::encode(rand::random::<[u8; 6]>())));
         let created_by = match creator {
             Creator::Local => "local",
             other => other.actor().unwrap_or_default(),
@@ -260,16 +284,28 @@ impl Jobs<'_> {
         // The entry comes first, so that no job acts without one.
         self.note(creator, "job.create", format!("{id} {}", stored.job.request.audit_text()))?;
         if !self.store.put(self.tenant(), &stored, 0)? {
-            return Err(DocumentError::Changed(id).into());
+            // Another process on a shared store has created it at the same time.
+            let known = self.created_before(&id, &stored.job.request)?;
+            return known.ok_or_else(|| DocumentError::Changed(id).into());
         }
         self.host.job_signals().changed().notify_one();
         Ok(stored.job)
     }
 
+    /// Returns the job with an id if the same request has created it.
+    fn created_before(&self, id: &str, request: &JobRequest) -> Result<Option<Job>, JobError> {
+        match self.show(id) {
+            Ok(job) if job.request == *request => Ok(Some(job)),
+            Ok(_) => Err(JobError::OtherRequest(id.to_owned())),
+            Err(JobError::Unknown(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Lists the jobs of the tenant, the latest first.
     pub fn list(&self) -> Result<Vec<Job>, JobError> {
         let mut jobs: Vec<_> = self.store.all_of(self.tenant())?.into_iter().map(|stored| stored.job).collect();
-        jobs.sort_by(|a, b| b.id.cmp(&a.id));
+        jobs.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
         Ok(jobs)
     }
 

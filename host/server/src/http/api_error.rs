@@ -362,7 +362,7 @@ impl From<JobError> for ApiError {
             JobError::Request(_) | JobError::NoStore => of(StatusCode::BAD_REQUEST),
             JobError::TooLarge => of(StatusCode::PAYLOAD_TOO_LARGE),
             JobError::Unknown(_) => of(StatusCode::NOT_FOUND),
-            JobError::Ended(_) => of(StatusCode::CONFLICT),
+            JobError::Ended(_) | JobError::OtherRequest(_) => of(StatusCode::CONFLICT),
             JobError::TooMany => ApiError::busy(error.code(), error),
             JobError::Document(error) => ApiError::unavailable(&error),
         }

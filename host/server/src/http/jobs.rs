@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::{
     Json,
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::{Request, finish_detached},
     intake::{Body, PathParam, QueryParams},
-    start::MAX_WAIT,
+    start::{MAX_WAIT, idempotency_key},
     steer::Nothing,
 };
 use flowcell_platform::jobs::{Creator, Job, JobAction, JobCommand, JobRequest, JobState, Jobs, Preview};
@@ -87,20 +87,24 @@ fn check_scopes(request: &Request, job: &JobRequest) -> Result<(), ApiError> {
 /// Besides `run:read`, the token needs the scope of the action: `run:control` for `cancel`, `resume` and `label`,
 /// `run:create` for `retry` and `migrate`, `gate:decide` for `answer` and for `keepAnswers`, `run:delete` for `delete`.
 /// The job stops if the token becomes invalid. The preview of `migrate` has `moves`: `checked`, `unchecked`, `refused` (the
-/// numbers of runs that would not move, by code) and `first` (20 of them: `run`, `code`, `message`).
-#[utoipa::path(post, path = "/v1/jobs", tag = "jobs", operation_id = "create_job", params(Previews),
+/// numbers of runs that would not move, by code) and `first` (20 of them: `run`, `code`, `message`). The same request
+/// with the same `Idempotency-Key` creates one job and answers with it, as long as the server lists the job.
+#[utoipa::path(post, path = "/v1/jobs", tag = "jobs", operation_id = "create_job",
+    params(Previews, ("Idempotency-Key" = Option<String>, Header, max_length = 256)),
     request_body = NewJob,
     responses((status = 202, body = Object, headers(("location" = String))),
         (status = 200, body = Object, description = "the preview"), (status = "default", body = ErrorBody)))]
 pub(crate) async fn create(
     request: Request,
     QueryParams(Previews { preview }): QueryParams<Previews>,
+    headers: HeaderMap,
     Body(job): Body<JobRequest>,
 ) -> Result<Response, ApiError> {
     if preview {
         return Ok(Json(preview_job(request, job).await?).into_response());
     }
-    let job = create_job(request, job).await?;
+    let id = idempotency_key(&headers)?.map(Jobs::id_from_key);
+    let job = create_job(request, job, id).await?;
     let place = format!("/v1/jobs/{}", job.id);
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(job)).into_response())
 }
@@ -117,15 +121,16 @@ pub(crate) async fn preview_job(request: Request, job: JobRequest) -> Result<Pre
     }
 }
 
-/// Creates a job. Returns 403 if the caller does not have the scopes of its action.
-pub(crate) async fn create_job(request: Request, job: JobRequest) -> Result<Job, ApiError> {
+/// Creates a job; with an id, unless the job with this id exists. Returns 403 if the caller does not have the scopes of
+/// its action.
+pub(crate) async fn create_job(request: Request, job: JobRequest, id: Option<String>) -> Result<Job, ApiError> {
     check_scopes(&request, &job)?;
     if request.app.is_draining() {
         return Err(ApiError::draining());
     }
     let created = request.blocking(move |request| {
         let creator = Creator::of(&request.caller);
-        Ok(Jobs::of(&request.host).create(job, &creator, request.caller.scopes)?)
+        Ok(Jobs::of(&request.host).create_once(id, job, &creator, request.caller.scopes)?)
     });
     finish_detached(created).await
 }

@@ -83,28 +83,56 @@ pub(crate) async fn start(
     Raw(body, bytes): Raw<StartRun>,
 ) -> Result<Response, ApiError> {
     let key = run_id_from_key(&headers)?;
-    let named = match (&body.run_id, &key) {
-        (Some(_), Some(_)) => {
-            return Err(ApiError::bad_request("send either `runId` or `Idempotency-Key`, not both"));
-        }
-        (Some(id), None) => Some(parse_chosen_id(id)?),
-        (None, key) => key.clone(),
-    };
     let conflict = if key.is_some() { "idempotency_conflict" } else { "run_exists" };
+    let named = match (&body.run_id, key) {
+        (Some(_), Some(_)) => return Err(two_ids()),
+        (Some(id), None) => Some(parse_chosen_id(id)?),
+        (None, key) => key,
+    };
     let Some(run) = named else { return begin(&request, body, None, &headers, wait).await };
-    let digest: Box<str> = hex::encode(Sha256::digest(&bytes)).into();
+    let digest = request_digest(&[&bytes]);
     let app = request.app.clone();
     let place = app.lock_start(request.tenant(), &run).await;
-    if let Some(record) = request.host.record(&run).map_err(|error| store_error(&request, &run, error))? {
+    if has_begun(&request, &run, &digest, conflict)? {
         drop(place);
-        if record.request != Some(digest) {
-            let why = format!("the run `{run}` exists and began with another request");
-            return Err(ApiError::new(StatusCode::CONFLICT, conflict, why));
-        }
-        let view = if wait { wait_for_outcome(request, run).await? } else { view(request, run).await? };
-        return Ok(Json(view).into_response());
+        return answer_with(request, run, wait).await;
     }
     begin(&request, body, Some((run, digest)), &headers, wait).await
+}
+
+/// Returns the error for a request with both `runId` and `Idempotency-Key`.
+pub(crate) fn two_ids() -> ApiError {
+    ApiError::bad_request("send either `runId` or `Idempotency-Key`, not both")
+}
+
+/// Returns the digest of a request from its parts.
+pub(crate) fn request_digest(parts: &[&[u8]]) -> Box<str> {
+    let digest = parts.iter().fold(Sha256::new(), |digest, part| digest.chain_update(part));
+    hex::encode(digest.finalize()).into()
+}
+
+/// Returns whether an earlier request with this digest has begun the run. Returns 409 with the code `conflict` if another
+/// request has.
+pub(crate) fn has_begun(
+    request: &Request,
+    run: &RunId,
+    digest: &str,
+    conflict: &'static str,
+) -> Result<bool, ApiError> {
+    match request.host.record(run).map_err(|error| store_error(request, run, error))? {
+        None => Ok(false),
+        Some(record) if record.request.as_deref() == Some(digest) => Ok(true),
+        Some(_) => {
+            let why = format!("the run `{run}` exists and began with another request");
+            Err(ApiError::new(StatusCode::CONFLICT, conflict, why))
+        }
+    }
+}
+
+/// Answers 200 with a run that an earlier request has begun.
+pub(crate) async fn answer_with(request: Request, run: RunId, wait: bool) -> Result<Response, ApiError> {
+    let view = if wait { wait_for_outcome(request, run).await? } else { view(request, run).await? };
+    Ok(Json(view).into_response())
 }
 
 /// Prefixes of the run ids that are derived from triggers, idempotency keys and jobs. A caller that chose such an id
@@ -139,14 +167,19 @@ fn store_error(request: &Request, run: &RunId, error: StoreError) -> ApiError {
     }
 }
 
-/// Derives a run id from the header `Idempotency-Key`. Returns `None` without the header, and 400 if the key is empty
-/// or too long.
-fn run_id_from_key(headers: &HeaderMap) -> Result<Option<RunId>, ApiError> {
+/// Returns the header `Idempotency-Key`. Returns `None` without the header, and 400 if the key is empty or too long.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     if !(1..=MAX_KEY_CHARS).contains(&key.len()) {
         return Err(ApiError::bad_request(format!("an `Idempotency-Key` must have 1 to {MAX_KEY_CHARS} characters")));
     }
-    Ok(Some(RunId::from(format!("idem-{}", &hex::encode(Sha256::digest(key.as_bytes()))[..32]))))
+    Ok(Some(key.as_bytes()))
+}
+
+/// Derives a run id from the header `Idempotency-Key`.
+pub(crate) fn run_id_from_key(headers: &HeaderMap) -> Result<Option<RunId>, ApiError> {
+    let id = |key: &[u8]| RunId::from(format!("idem-{}", &request_digest(&[key])[..32]));
+    Ok(idempotency_key(headers)?.map(id))
 }
 
 async fn begin(

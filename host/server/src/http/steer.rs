@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{
     Json,
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
 use flowcell_contract::{Json as Value, NodeId, RunId};
@@ -19,7 +19,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::{Request, finish_detached},
     identity::Scope,
-    intake::{Body, PathParam, QueryParams, parse_path_id},
+    intake::{Body, PathParam, QueryParams, Raw, parse_path_id},
     runs::{RunView, view},
     start,
 };
@@ -395,15 +395,17 @@ pub(crate) struct Waits {
 /// Repeat a run as a new run with the same input, in the same version of the flow or in another one
 ///
 /// With `check` the answer is 200 with the plan: `kept`, `runs` with the reason of each node and the calls that it made,
-/// `skipped` and `gone`.
-#[utoipa::path(post, path = "/v1/runs/{id}/retry", tag = "runs", params(("id" = String, Path,), Waits),
+/// `skipped` and `gone`. The same request with the same `Idempotency-Key` begins one run and always answers with it.
+#[utoipa::path(post, path = "/v1/runs/{id}/retry", tag = "runs",
+    params(("id" = String, Path,), Waits, ("Idempotency-Key" = Option<String>, Header, max_length = 256)),
     request_body(content = Retry, description = "optional"),
     responses((status = 201, body = RunView, headers(("location" = String))), (status = "default", body = ErrorBody)))]
 pub(crate) async fn retry(
     request: Request,
     PathParam(id): PathParam<String>,
     QueryParams(Waits { wait }): QueryParams<Waits>,
-    Body(body): Body<Retry>,
+    headers: HeaderMap,
+    Raw(body, bytes): Raw<Retry>,
 ) -> Result<Response, ApiError> {
     let run = parse_path_id(&id)?;
     request.row(&run)?;
@@ -426,7 +428,23 @@ pub(crate) async fn retry(
     {
         return Err(StartError::from(OpenError::OtherRequest(new.clone())).into());
     }
-    let options = RunOptions { run_id, without_events: true, ..RunOptions::default() };
+    let key = start::run_id_from_key(&headers)?;
+    if run_id.is_some() && key.is_some() {
+        return Err(start::two_ids());
+    }
+    let app = request.app.clone();
+    let mut options = RunOptions { run_id, without_events: true, ..RunOptions::default() };
+    let mut place = None;
+    if let Some(new) = key.filter(|_| !body.check) {
+        // The same body may repeat another run.
+        let digest = start::request_digest(&[b"retry\0", run.as_str().as_bytes(), b"\0", &bytes]);
+        place = Some(app.lock_start(request.tenant(), &new).await);
+        if start::has_begun(&request, &new, &digest, "idempotency_conflict")? {
+            drop(place);
+            return start::answer_with(request, new, wait).await;
+        }
+        (options.run_id, options.request) = (Some(new), Some(digest));
+    }
     let repeat = Repeat { from: body.from.as_deref().map(NodeId::from), keep_answers: body.keep_answers };
     let (repeated, version) = (run.clone(), body.flow_version);
     if let Some(version) = version.filter(|_| body.check) {
@@ -442,7 +460,9 @@ pub(crate) async fn retry(
     if body.keep_answers {
         request.write_audit_entry("gate.keep", format!("{run} {}", runner.run_id())).await?;
     }
-    start::admit_and_answer(&request, runner, wait).await
+    let answer = start::admit_and_answer(&request, runner, wait).await;
+    drop(place);
+    answer
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use super::{
     app::Request,
     intake::{Body, PathParam, QueryParams},
     page::{self, After, BY_BYTES},
+    start::idempotency_key,
     steer::Nothing,
 };
 use flowcell_platform::triggers::operation::{TriggerAdmin, TriggerError, TriggerOperation};
@@ -140,14 +141,20 @@ pub(crate) async fn disable(
 }
 
 /// Start the flow of a trigger once, now
+///
+/// The same `Idempotency-Key` starts one run, as long as it is among the latest 64 keys of the trigger.
 #[utoipa::path(post, path = "/v1/triggers/{flow}/{trigger}/fire", tag = "triggers",
-    params(("flow" = String, Path,), ("trigger" = String, Path,)),
+    params(("flow" = String, Path,), ("trigger" = String, Path,),
+        ("Idempotency-Key" = Option<String>, Header, max_length = 256)),
     request_body(content = Nothing, description = "optional"),
     responses((status = 202, body = Object), (status = "default", body = ErrorBody)))]
 pub(crate) async fn fire(
     request: Request,
-    PathParam(place): PathParam<(String, String)>,
+    PathParam((flow, id)): PathParam<(String, String)>,
+    headers: HeaderMap,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<impl IntoResponse, ApiError> {
-    Ok((StatusCode::ACCEPTED, Json(act(request, place, TriggerOperation::Fire).await?)))
+    let key = idempotency_key(&headers)?.map(<[u8]>::to_vec);
+    let fired = handle(request, move |admin| admin.fire(&flow, &id, key.as_deref())).await?;
+    Ok((StatusCode::ACCEPTED, Json(fired)))
 }

@@ -402,7 +402,7 @@ async fn create_job(request: Request, mut arguments: Value) -> Result<Value, Api
     let job = parse(arguments)?;
     match is_preview {
         true => to_json(jobs::preview_job(request, job).await?),
-        false => to_json(jobs::create_job(request, job).await?),
+        false => to_json(jobs::create_job(request, job, None).await?),
     }
 }
 

@@ -10,7 +10,7 @@ use flowcell_platform::{
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Answer, Served},
+    client::{Answer, Served, ask},
     samples::{asks, hello},
     tenants::{call, served},
 };
@@ -359,4 +359,32 @@ fn h1_a_job_labels_the_runs_of_its_tenant_and_says_which_ones_it_cannot() {
     assert_eq!(get(&served, &b, "/v1/runs?labels=tier=gold")["runs"], json!([]));
     let job = execute(&served, &a, &json!({ "action": "cancel", "filter": { "labels": { "tier": "gold" } } }));
     assert_eq!(amounts(&job), json!(["done", 2, 2, {}, 0]), "{job}");
+}
+
+#[test]
+fn repeated_requests_with_one_key_create_one_job() {
+    let (served, [a, b]) = served(&Policy::default());
+    let create = |token: &str, key: &str, job: &Value| {
+        let token = format!("Bearer {token}");
+        let headers = [("Authorization", &*token), ("Idempotency-Key", key)];
+        ask(served.address, "POST", "/v1/jobs", &headers, &job.to_string())
+    };
+    let job = json!({ "action": "cancel", "filter": { "since": 0 } });
+    let first = create(&a, "k", &job).json()["id"].as_str().unwrap().to_owned();
+    wait_for_end(&served, &a, &first);
+    // The job has ended, and the key still counts.
+    let again = create(&a, "k", &job);
+    assert_eq!((again.status, &again.json()["id"]), (202, &first.as_str().into()), "{again:?}");
+    let other = json!({ "action": "resume", "filter": { "since": 0 } });
+    assert_eq!(create(&a, "k", &other).fault(), (409, "idempotency_conflict".into()));
+    assert_eq!(create(&a, "", &job).fault(), (400, "bad_request".into()));
+    let second = create(&a, "k2", &other).json()["id"].as_str().unwrap().to_owned();
+    wait_for_end(&served, &a, &second);
+    let listed = get(&served, &a, "/v1/jobs")["jobs"].clone();
+    let ids: Vec<_> = listed.as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), 2, "{listed}");
+    assert!(ids.contains(&&*first) && ids.contains(&&*second), "{listed}");
+    // The key of a tenant is nothing to another one.
+    assert_eq!(create(&b, "k", &other).status, 202);
+    assert_eq!(get(&served, &b, "/v1/jobs")["jobs"].as_array().unwrap().len(), 1);
 }

@@ -172,6 +172,40 @@ fn concurrent_requests_with_one_key_start_one_run() {
 }
 
 #[test]
+fn repeated_retries_with_one_key_begin_one_run() {
+    let served = Served::local();
+    for run in ["r", "s"] {
+        let started = served.post("/v1/runs?wait=true", &json!({ "flow": hello(), "runId": run }));
+        assert_eq!(started.status, 201, "{started:?}");
+    }
+    let retry = |run: &str, key: &str, body: &Value| {
+        let path = format!("/v1/runs/{run}/retry?wait=true");
+        ask(served.address, "POST", &path, &[("Idempotency-Key", key)], &body.to_string())
+    };
+    let ids = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(|| retry("r", "k", &json!({})))).collect();
+        all.into_iter().map(|asking| asking.join().unwrap().json()["runId"].clone()).collect::<Vec<_>>()
+    });
+    assert!(ids.iter().all(|id| id.is_string() && *id == ids[0]), "{ids:?}");
+    let again = retry("r", "k", &json!({}));
+    assert_eq!((again.status, &again.json()["runId"]), (200, &ids[0]), "{again:?}");
+    assert_eq!(served.get(&format!("/v1/runs/{}", ids[0].as_str().unwrap())).json()["retryOf"], "r");
+    // Another body, another run, and the start of a run are other requests.
+    let conflict = (409, "idempotency_conflict".to_owned());
+    assert_eq!(retry("r", "k", &json!({ "from": "none" })).fault(), conflict);
+    assert_eq!(retry("s", "k", &json!({})).fault(), conflict);
+    let start = json!({ "flow": hello() }).to_string();
+    let started = ask(served.address, "POST", "/v1/runs", &[("Idempotency-Key", "k")], &start);
+    assert_eq!(started.fault(), conflict);
+    for (key, body) in [("", json!({})), (&*"k".repeat(257), json!({})), ("other", json!({ "runId": "chosen" }))] {
+        assert_eq!(retry("r", key, &body).fault(), (400, "bad_request".into()), "{key} {body}");
+    }
+    assert_eq!(served.get("/v1/runs").json()["runs"].as_array().unwrap().len(), 3);
+    let other = retry("r", "k2", &json!({}));
+    assert!(other.status == 201 && other.json()["runId"] != ids[0], "{other:?}");
+}
+
+#[test]
 fn run_ids_reserved_for_triggers_and_keys_are_refused() {
     let served = Served::local();
     for id in

@@ -81,7 +81,8 @@ impl JobStore<'_> {
                 break;
             }
         }
-        let ended = self.of_tenant(ENDED, tenant)?;
+        let mut ended = self.of_tenant(ENDED, tenant)?;
+        ended.sort_by_key(|stored| stored.job.created);
         for old in ended.iter().rev().skip(MAX_ENDED_JOBS) {
             if let Some((_, version)) = documents.get::<StoredJob>(ENDED, &self::key(tenant, &old.job.id))? {
                 documents.put::<StoredJob>(ENDED, &self::key(tenant, &old.job.id), None, version)?;
@@ -103,7 +104,7 @@ impl JobStore<'_> {
         Ok(parsed.collect())
     }
 
-    /// Lists the jobs of a tenant: the live ones and then the ended ones, each the earliest first.
+    /// Lists the jobs of a tenant: the live ones and then the ended ones, each by their ids.
     pub(super) fn all_of(&self, tenant: &Tenant) -> Result<Vec<StoredJob>, DocumentError> {
         let live = self.of_tenant(LIVE, tenant)?;
         let ended = self.of_tenant(ENDED, tenant)?;

@@ -127,7 +127,7 @@ pub(super) fn read(host: &Host, library: &FlowLibrary) -> Result<Vec<TenantTrigg
             all.push(TenantTrigger { flow: flow.clone(), trigger, declared: true, enabled: !disabled, asked });
         }
     }
-    for (key, TriggerSettings { bound, disabled, asked }) in settings {
+    for (key, TriggerSettings { bound, disabled, asked, .. }) in settings {
         let Some((flow, bound)) = key.split_once('/').map(|(flow, _)| flow).zip(bound) else { continue };
         match read_bound(&bound) {
             Ok(trigger) => {

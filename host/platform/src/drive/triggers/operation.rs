@@ -7,6 +7,7 @@ use flowcell_flow::{Diagnostic, triggers::Cause};
 use flowcell_runtime::ports::StoreError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{
     LookError,
@@ -20,6 +21,8 @@ use crate::{FlowLibrary, Host, LibraryError, schedule, shape};
 pub const MAX_BOUND_TRIGGERS: usize = 1_000;
 /// Maximum number of requests to start a trigger's flow by hand that no server has fulfilled yet.
 pub const MAX_PENDING_STARTS: usize = 16;
+/// Maximum number of keys of such requests that a trigger remembers, the latest ones.
+const MAX_KEPT_KEYS: usize = 64;
 
 /// An error of an operation on triggers.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +137,7 @@ impl<'a> TriggerAdmin<'a> {
             TriggerOperation::Enable => self.enable(flow, id, true)?,
             TriggerOperation::Disable => self.enable(flow, id, false)?,
             TriggerOperation::Delete => return self.delete(flow, id),
-            TriggerOperation::Fire => return self.fire(flow, id),
+            TriggerOperation::Fire => return self.fire(flow, id, None),
         }
         self.show(flow, id)
     }
@@ -194,16 +197,26 @@ impl<'a> TriggerAdmin<'a> {
         Ok(json!({ "deleted": live.key() }))
     }
 
-    fn fire(&self, flow: &str, id: &str) -> Result<Value, TriggerError> {
+    /// Requests one start of a trigger's flow by hand, and returns the id of the run. A request with the key of an
+    /// earlier one requests nothing, and returns the same id. A trigger remembers its latest [`MAX_KEPT_KEYS`] keys.
+    pub fn fire(&self, flow: &str, id: &str, key: Option<&[u8]>) -> Result<Value, TriggerError> {
         let live = self.find(flow, id)?;
+        let key = key.map(|key| hex::encode(&Sha256::digest(key)[..16]));
         let mut run: Option<RunId> = None;
         Records(self.host).change_settings(&live.key(), |settings| {
             let mut settings = settings.unwrap_or_default();
+            if let Some((_, asked)) = settings.keys.iter().find(|(known, _)| Some(known) == key.as_ref()) {
+                run = Some(manual_run_id(&live, *asked));
+                return None;
+            }
             // Two starts in one millisecond stay separate.
             let next = settings.asked.last().map_or(0, |last| last + 1);
             let asked = self.host.now().max(next);
             run = Some(manual_run_id(&live, asked)).filter(|_| settings.asked.len() < MAX_PENDING_STARTS);
             settings.asked.push(asked);
+            settings.keys.extend(key.clone().map(|key| (key, asked)));
+            let surplus = settings.keys.len().saturating_sub(MAX_KEPT_KEYS);
+            settings.keys.drain(..surplus);
             run.is_some().then_some(Some(settings))
         })?;
         match run {

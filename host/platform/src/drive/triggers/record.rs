@@ -26,6 +26,9 @@ pub struct TriggerSettings {
     /// milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<u64>,
+    /// The latest keys of such requests, each with its time, so that a repeated request asks for no second start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<(String, u64)>,
 }
 
 /// The progress of a trigger. Times are milliseconds since 1970.
