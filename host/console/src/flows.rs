@@ -15,6 +15,7 @@ use crate::{
     diff::diff,
     form::{Fields, Mistake, exact},
     frame::{Area, Failure, Page},
+    once,
     parts::{TENANT_MARK, block, brief, command, empty, list as items, list_table, quoted, text},
     picture::{Pictured, View, outline, picture},
     runs::{no_runs, run_path, table},
@@ -219,6 +220,7 @@ impl Startable {
         let main = html! {
             p .lead { (text(about, "description")) }
             form method="post" action=(action) {
+                (once::field())
                 (Fields::of(schema).with_files(files).render(sent.filter(|_| as_json.is_none()), mistakes))
                 @if !has_fields { p .faint { "The flow declares no input." } }
                 button .primary { "Start" }
@@ -226,6 +228,7 @@ impl Startable {
             details open[as_json.is_some()] {
                 summary { "As JSON" }
                 form method="post" action=(action) {
+                    (once::field())
                     label for="as-json" { "The whole input" }
                     textarea #as-json name=(AS_JSON) rows="8" spellcheck="false" { "\n" (exact(as_json.unwrap_or("{}"))) }
                     button { "Start with this input" }
@@ -262,7 +265,7 @@ pub(crate) async fn start(visit: Visit, Path(name): Path<String>, sent: Form) ->
     };
     let mut body = named(&flow.name, flow.version);
     body["input"] = input;
-    match visit.post("/v1/runs", &body).await {
+    match visit.post_once("/v1/runs", &body, &sent).await {
         Ok(started) => Ok(Redirect::to(&run_path(text(&started.body, "runId"))).into_response()),
         Err(refusal) if refusal.status == StatusCode::UNPROCESSABLE_ENTITY => again(&mistakes_of(&refusal)),
         Err(refusal) => Err(Failure::of(&visit, refusal)),

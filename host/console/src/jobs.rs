@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     form::exact,
     frame::{Area, Failure, Page},
+    once,
     parts::{command, count, empty, glyph, list, list_table, positionals, quoted, state, text, time},
     runs::{FILTERS, period_ms, query, run_path},
     sent::Form,
@@ -211,6 +212,7 @@ fn confirm(action: &Action, asked: &Value, seen: &Value) -> Markup {
                     @for run in first.iter().filter_map(Value::as_str) { a href=(run_path(run)) { (run) } " " }
                     @if runs > first.len() as u64 { span .faint { "and " (runs - first.len() as u64) " more" } } }
                 form method="post" action="/console/jobs" {
+                    (once::field())
                     input type="hidden" name="job" value=(exact(&job.to_string()));
                     p { "Runs that the action does not fit are skipped and counted." }
                     button .primary { (action.label) " " (count(runs, "run")) }
@@ -285,7 +287,7 @@ pub(crate) async fn create(visit: Visit, form: Form) -> Result<Response, Failure
     let job = job.map_err(|_| {
         fails(Refusal::new(StatusCode::BAD_REQUEST, "bad_request", "the form has no job: open its preview again"))
     })?;
-    let made = visit.post("/v1/jobs", &job).await.map_err(fails)?;
+    let made = visit.post_once("/v1/jobs", &job, &form).await.map_err(fails)?;
     Ok(Redirect::to(&page_path(text(&made.body, "id"))).into_response())
 }
 

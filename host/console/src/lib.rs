@@ -5,7 +5,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | visit, sent | one request of a browser, and the forms that it sends |
+//! | visit, sent, once | one request of a browser, its forms, and the keys of forms that begin a run or a job |
 //! | frame | the frame of all pages, the pages of errors, and the headers of all answers |
 //! | parts | states, times, texts and other parts of pages |
 //! | assets | style sheet and scripts, compiled into the program |
@@ -26,6 +26,7 @@ mod inbox;
 mod jobs;
 mod login;
 mod manual;
+mod once;
 mod operate;
 mod packs;
 mod parts;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     frame::{Area, Failure, Page},
+    once,
     parts::{command, duration, empty, list, list_table, quoted, size, text, time},
     runs::query,
     sent::Form,
@@ -68,6 +69,7 @@ fn trigger_controls(trigger: &Value) -> Markup {
     let button = |verb: &str, label: &str| {
         html! {
             form method="post" action={ "/console/triggers/" (escaped(flow)) "/" (escaped(id)) "/" (verb) } {
+                @if verb == "fire" { (once::field()) }
                 button aria-label={ (label) " " (id) " of " (flow) } { (label) }
             }
             (command(&format!("trigger {verb} {} {}", quoted(flow), quoted(id))))
@@ -85,7 +87,7 @@ fn trigger_controls(trigger: &Value) -> Markup {
 pub(crate) async fn steer_trigger(
     visit: Visit,
     Path((flow, trigger, verb)): Path<(String, String, String)>,
-    _: Form,
+    form: Form,
 ) -> Result<Response, Failure> {
     let fails = |refusal| Failure::of(&visit, refusal);
     if !["fire", "enable", "disable"].contains(&verb.as_str()) {
@@ -94,7 +96,7 @@ pub(crate) async fn steer_trigger(
         return Err(fails(Refusal::new(StatusCode::NOT_FOUND, "not_found", why)));
     }
     let path = format!("/v1/triggers/{}/{}/{verb}", escaped(&flow), escaped(&trigger));
-    visit.post(&path, &json!({})).await.map_err(fails)?;
+    visit.post_once(&path, &json!({}), &form).await.map_err(fails)?;
     // The server starts the run in a moment, and the list shows it then.
     let runs = format!("/console/runs{}", query(&[("flow", &flow), ("trigger", &trigger)]));
     Ok(Redirect::to(if verb == "fire" { &runs } else { "/console/triggers" }).into_response())

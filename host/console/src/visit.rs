@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use url::form_urlencoded;
 
-use crate::parts::list;
+use crate::{once, parts::list, sent::Form};
 
 /// The characters that a segment of a path escapes.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -39,6 +39,14 @@ impl Visit {
     /// Sends a change to the API.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Answer, Refusal> {
         self.call(Method::POST, path, Some(body)).await
+    }
+
+    /// Sends a change to the API, which makes it once however often the browser sends the form.
+    pub(crate) async fn post_once(&self, path: &str, body: &Value, form: &Form) -> Result<Answer, Refusal> {
+        match once::key(form, path, body) {
+            Some(key) => self.api.post_once(&self.parts, path, body, &key).await,
+            None => self.post(path, body).await,
+        }
     }
 
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Refusal> {

@@ -2,8 +2,6 @@
 
 mod entries;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use axum::{
     extract::Path,
     http::StatusCode,
@@ -19,6 +17,7 @@ use super::{AGENTS, Shown, api_path, tasks::present_task_path};
 use crate::{
     frame::{Failure, Page},
     gate::wait,
+    once,
     parts::{command, count, cut, duration, empty, list as items, list_table, quoted, state, text, time},
     runs::{has_ended, query, run_path},
     sent::Form,
@@ -184,7 +183,7 @@ pub(crate) async fn show(visit: Visit, Path((id, agent)): Path<(String, String)>
         div #waits data-live { @for each in &rest { (wait(&run.id, each, &here)) } }
         div #write data-live { (controls(&run, about, &agent)) }
         // It stays while the form is shown anew, so that a message that is sent twice counts once.
-        input type="hidden" autocomplete="off" form="message" name="message" value=(message_id());
+        input type="hidden" autocomplete="off" form="message" name="message" value=(once::new_id());
         p { a href={ (run_path(&run.id)) (AGENTS) } { "All agents of the run" } " · " a href=(present_task_path(&run.id, &task)) { "The task" } }
     };
     let shown = run.page_of(&visit, AGENTS, &format!("&preview=65536&type={KINDS}"), parts);
@@ -257,12 +256,6 @@ fn controls(run: &Shown, about: &Value, agent: &str) -> Markup {
     }
 }
 
-/// Returns an id for a message, which no other page has.
-fn message_id() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    format!("console-{}-{}", Timestamp::now().as_nanosecond(), COUNT.fetch_add(1, Ordering::Relaxed))
-}
-
 /// Sends a message to an agent.
 pub(crate) async fn send(
     visit: Visit,
@@ -319,10 +312,5 @@ mod tests {
         for (usage, read, paid) in table {
             assert_eq!((&*tokens(&usage), &*cost(&usage)), (read, paid), "{usage}");
         }
-    }
-
-    #[test]
-    fn messages_of_two_pages_have_different_ids() {
-        assert_ne!(message_id(), message_id());
     }
 }

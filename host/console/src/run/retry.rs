@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Shown, api_path};
 use crate::{
     frame::{Area, Failure, Page},
+    once,
     parts::{command, list, list_table, quoted, text},
     runs::{has_ended, on_run, run_path},
     sent::Form,
@@ -42,6 +43,7 @@ pub(super) fn form(run: &Shown, task: Option<&str>) -> Markup {
             details .control {
                 summary { (label) "…" }
                 form method="post" action={ (run_path(id)) "/retry" } {
+                    (once::field())
                     @if let Some(from) = &from {
                         input type="hidden" name="from" value=(from);
                         p { "A new run keeps the outputs of the nodes that do not come after " code { (from) } ", and repeats this node and all nodes after it. A question before it is asked again, unless its answer is kept, and the nodes after that question run again, too." }
@@ -88,7 +90,7 @@ pub(crate) async fn retry(visit: Visit, Path(run): Path<String>, form: Form) -> 
             return Ok(plan_page(&visit, &run, &body, &plan).into_response());
         }
     }
-    let started = visit.post(&api_path(&run, "/retry"), &body).await.map_err(fails)?.body;
+    let started = visit.post_once(&api_path(&run, "/retry"), &body, &form).await.map_err(fails)?.body;
     Ok(Redirect::to(&run_path(text(&started, "runId"))).into_response())
 }
 
@@ -115,6 +117,7 @@ fn plan_page(visit: &Visit, run: &str, body: &Value, plan: &Value) -> Page {
             @for (node, what, calls) in &rows { tr { td { code { (node) } } td { (what) } td { (calls) } } }
         }))
         form method="post" action={ (run_path(run)) "/retry" } {
+            (once::field())
             input type="hidden" name="sure" value="yes";
             input type="hidden" name="version" value=(version);
             @if let Some(from) = body["from"].as_str() { input type="hidden" name="from" value=(from); }

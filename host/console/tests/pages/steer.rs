@@ -264,3 +264,83 @@ fn triggers_are_fired_and_disabled_and_files_removed() {
     assert_eq!(post(&served, &format!("/console/files/{id}/remove"), &[OWN], "").status, 303);
     assert!(served.get("/console/files").body.contains("No file is stored"));
 }
+
+/// Returns the hidden ids of the forms of a page that begin something.
+fn ids_of_forms(page: &str) -> Vec<&str> {
+    let parts = page.split(r#"name="once" value=""#).skip(1);
+    parts.map(|rest| rest.split('"').next().unwrap()).collect()
+}
+
+#[test]
+fn a_form_that_is_sent_twice_begins_one_run_or_job() {
+    let served = local();
+    let mut flow = failing();
+    flow["flow"]["triggers"] = json!([{ "id": "nightly", "cron": "0 3 1 1 *" }]);
+    store(&served, &flow);
+    let run = start(&served, "fails", &json!({ "number": 1 }));
+    let runs = || served.get("/v1/runs?limit=100").json()["runs"].as_array().unwrap().len();
+    // A form, its page, its action, its other members, and the number of runs that a second form adds.
+    let task = format!("/console/runs/{run}/tasks/bad");
+    let retry = format!("/console/runs/{run}/retry");
+    let whole = format!("/console/runs/{run}");
+    let input = format!("input={}", encoded(r#"{"number":2}"#));
+    for (page, action, members) in [
+        (&*whole, &*retry, ""),
+        (&task, &retry, "from=bad"),
+        ("/console/flows/fails/start", "/console/flows/fails/start", &*input),
+    ] {
+        let id = ids_of_forms(&served.get(page).body)[0].to_owned();
+        let send = |id: &str, members: &str| {
+            let sent = post(&served, action, &[OWN], &format!("once={}&{members}", encoded(id)));
+            assert_eq!(sent.status, 303, "{page}: {sent:?}");
+            sent.header("location").unwrap().to_owned()
+        };
+        let before = runs();
+        let first = send(&id, members);
+        assert_eq!((send(&id, members), runs()), (first.clone(), before + 1), "{page}");
+        // The page that is opened again has another form.
+        let new = ids_of_forms(&served.get(page).body)[0].to_owned();
+        assert_ne!(send(&new, members), first, "{page}");
+        // A form without an id, as of an older page, begins a run each time.
+        assert_ne!(post(&served, action, &[OWN], members).header("location"), Some(&*first), "{page}");
+        assert_eq!(runs(), before + 3, "{page}");
+    }
+    // The plan of a retry in another version has a form of its own.
+    let plan = post(&served, &retry, &[OWN], "version=latest").body;
+    let members = format!("once={}&version=1&sure=yes", encoded(ids_of_forms(&plan)[0]));
+    let before = runs();
+    let first = post(&served, &retry, &[OWN], &members).header("location").unwrap().to_owned();
+    assert_eq!(post(&served, &retry, &[OWN], &members).header("location"), Some(&*first));
+    // Another content of the same form is another run, and no error.
+    let other = post(&served, &retry, &[OWN], &format!("{members}&from=bad"));
+    assert!(other.status == 303 && other.header("location") != Some(&*first), "{other:?}");
+    assert_eq!(runs(), before + 2);
+    // A job.
+    let preview = served.get("/console/jobs/new?status=failed&action=retry").body;
+    let job = encoded(&hidden(&preview, "job"));
+    let members = format!("once={}&job={job}", encoded(ids_of_forms(&preview)[0]));
+    let first = post(&served, "/console/jobs", &[OWN], &members).header("location").unwrap().to_owned();
+    assert_eq!(post(&served, "/console/jobs", &[OWN], &members).header("location"), Some(&*first));
+    assert_eq!(served.get("/v1/jobs").json()["jobs"].as_array().unwrap().len(), 1);
+    // A trigger: the first form of its row fires it.
+    let id = ids_of_forms(&served.get("/console/triggers").body)[0].to_owned();
+    let fire = |id: &str| {
+        let sent = post(&served, "/console/triggers/fails/nightly/fire", &[OWN], &format!("once={}", encoded(id)));
+        assert_eq!(sent.status, 303, "{sent:?}");
+    };
+    // A server starts the runs in the order of the requests.
+    let fired_before = |key: &str| {
+        let headers = [("Idempotency-Key", key)];
+        let asked = crate::client::ask(served.address, "POST", "/v1/triggers/fails/nightly/fire", &headers, "");
+        let path = format!("/v1/runs/{}", asked.json()["runId"].as_str().unwrap());
+        assert!((0..20_000).any(|_| served.get(&path).status == 200), "{asked:?}");
+        (path, served.get("/v1/runs?trigger=nightly").json()["runs"].as_array().unwrap().len())
+    };
+    [&*id, &*id].into_iter().for_each(fire);
+    let (run, number) = fired_before("k");
+    assert_eq!(number, 2);
+    // The keys still count when the runs have begun.
+    fire(&id);
+    assert_eq!(fired_before("k"), (run, 2));
+    assert_eq!(fired_before("k2").1, 3);
+}
