@@ -62,18 +62,46 @@ function notes() {
   }
 }
 
-/** Shows the run at another event as soon as the slider rests there. The slider of that page has the focus again. */
+/**
+ * Shows the event that the slider has reached, without a request. A page knows the time of its own event alone.
+ * @param {HTMLInputElement} slider
+ */
+function showReached(slider) {
+  const output = slider.form?.querySelector("output");
+  const number = output?.querySelector(".number");
+  if (!output || !number) return;
+  const at = Number(slider.value);
+  number.textContent = at > 0 ? `event ${at - 1} of ${slider.dataset.events}` : "before the first event";
+  output.querySelector(".time")?.toggleAttribute("hidden", slider.value !== output.dataset.at);
+}
+
+/** Returns the slider over the events, if an event of the page is about it. @param {EventTarget | null} target */
+const sliderOf = (target) =>
+  target instanceof HTMLInputElement && target.matches("form.scrub input[type=range]") ? target : null;
+
+/**
+ * Shows the run at another event as soon as the slider rests there. The slider of that page has the focus again. The
+ * page listens, because a newer state of a run replaces the slider.
+ */
 export function listenForMoments() {
-  const slider = document.querySelector("form.scrub input[type=range]");
-  if (!(slider instanceof HTMLInputElement)) return;
+  const slider = sliderOf(document.querySelector("form.scrub input[type=range]"));
+  if (!slider) return;
+  // A browser that goes back may restore another place than that of the page.
+  showReached(slider);
   if (notes()?.getItem(MOVED)) slider.focus({ preventScroll: true });
   notes()?.removeItem(MOVED);
   let timer = 0;
-  slider.addEventListener("change", () => {
+  document.addEventListener("input", ({ target }) => {
+    const moved = sliderOf(target);
+    if (moved) showReached(moved);
+  });
+  document.addEventListener("change", ({ target }) => {
+    const moved = sliderOf(target);
+    if (!moved) return;
     clearTimeout(timer);
     timer = setTimeout(() => {
       notes()?.setItem(MOVED, "yes");
-      slider.form?.requestSubmit();
+      moved.form?.requestSubmit();
     }, REST);
   });
 }

@@ -13,6 +13,14 @@ use crate::{
 /// The members of the query that a move of the slider keeps.
 const KEPT: [&str; 5] = ["under", "status", "order", "fold", "open"];
 
+/// Returns the last event before a place of the slider, as the script shows it, too.
+fn reached(at: u64, events: u64) -> String {
+    match at.checked_sub(1) {
+        Some(last) => format!("event {last} of {events}"),
+        None => "before the first event".to_owned(),
+    }
+}
+
 /// The event before which a page shows a run.
 #[derive(Default)]
 pub(super) struct Moment {
@@ -71,7 +79,12 @@ impl Moment {
             form .scrub method="get" action=(here) {
                 @for (name, value) in &self.others { input type="hidden" name=(name) value=(value); }
                 label for="before" { "After event" }
-                input #before name="before" type="range" min="0" max=(self.events) value=(at);
+                input #before name="before" type="range" min="0" max=(self.events) value=(at) data-events=(self.events);
+                // The time is that of the event that the page has reached. The script hides it for other events.
+                output #reached for="before" data-at=(at) {
+                    span .number { (reached(at, self.events)) }
+                    @if self.last["ts"].is_u64() && at > 0 { span .time { ", " (moment(&self.last["ts"])) } }
+                }
                 button { "Show" }
                 @if at > 0 { a rel="prev" href=(link(at - 1)) aria-label="One event back" { "‹ back" } }
                 @if at < self.events { a rel="next" href=(link(at + 1)) aria-label="One event on" { "on ›" } }

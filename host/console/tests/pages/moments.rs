@@ -77,6 +77,30 @@ fn all_views_of_a_run_show_the_same_earlier_moment() {
 }
 
 #[test]
+fn the_slider_names_its_event_and_the_time_only_if_the_page_has_it() {
+    let served = local();
+    let (run, events) = parked(&served);
+    let output = |query: &str| {
+        let page = served.get(&format!("/console/runs/{run}/timeline{query}")).body;
+        let (_, rest) = page.split_once("<output").unwrap_or_else(|| panic!("{page}"));
+        rest.split("</output>").next().unwrap().to_owned()
+    };
+    for (query, at, text, has_time) in [
+        (String::new(), events, format!("event {} of {events}", events - 1), false),
+        (format!("?before={events}"), events, format!("event {} of {events}", events - 1), true),
+        ("?before=1".into(), 1, format!("event 0 of {events}"), true),
+        ("?before=0".into(), 0, "before the first event".into(), false),
+    ] {
+        let shown = output(&query);
+        assert!(shown.contains(&format!(r#"data-at="{at}""#)) && shown.contains(&text), "{query}: {shown}");
+        assert_eq!(shown.contains("<time"), has_time, "{query}: {shown}");
+    }
+    // Without a request, the script knows the number of events.
+    let page = served.get(&format!("/console/runs/{run}/timeline")).body;
+    assert!(page.contains(&format!(r#"data-events="{events}""#)), "{page}");
+}
+
+#[test]
 fn a_task_is_shown_as_it_was() {
     let served = local();
     let (run, then) = parked(&served);
