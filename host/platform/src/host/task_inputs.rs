@@ -57,11 +57,11 @@ pub(crate) fn read(
 
 /// Follows an address such as `review/pay` to the run that `review` called last. Returns that run, and the part of
 /// the address that names a task in it. The part is `None` if a node of the address has called no run.
-pub(crate) fn run_at<'a>(
+pub(crate) fn run_at<'a, E>(
     run: &RunId,
     address: &'a str,
-    children: impl Fn(&RunId) -> Result<Vec<RunId>, StoreError>,
-) -> Result<(RunId, Option<&'a str>), StoreError> {
+    children: impl Fn(&RunId) -> Result<Vec<RunId>, E>,
+) -> Result<(RunId, Option<&'a str>), E> {
     let (mut run, mut task) = (run.clone(), address);
     while let Some((owner, below)) = task.split_once('/') {
         let child = children(&run)?.into_iter().rev().find(|child| calling_task(&run, child) == Some(owner));

@@ -19,7 +19,10 @@ pub use self::{
 use super::waiting::dropped_nodes;
 use crate::{
     Host, StartError,
-    host::events::{Until, each_until},
+    host::{
+        events::{Until, each_until},
+        task_inputs::run_at,
+    },
 };
 
 /// The states of tasks, the most urgent first.
@@ -64,6 +67,26 @@ pub struct Twig {
     /// True if the item is a task, and not a cycle of edges.
     #[serde(skip)]
     pub is_task: bool,
+    /// True if the task has called a flow.
+    #[serde(skip)]
+    pub has_called: bool,
+    /// The cause that a task waits for. `None`: its own nodes, a called flow, or nothing.
+    #[serde(skip)]
+    pub waits_for: Option<WaitsFor>,
+    /// The number of the task's calls that a person has to allow.
+    #[serde(skip)]
+    asking: u64,
+}
+
+/// A cause from outside that lets a task go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// An answer of a person.
+    Person,
+    /// A named event, or a message to an agent.
+    Event,
+    /// A time: that of a timer, or that at which a quota renews.
+    Time,
 }
 
 impl Twig {
@@ -72,6 +95,16 @@ impl Twig {
         let mut counts = BTreeMap::new();
         self.passes.iter().for_each(|pass| *counts.entry(pass.status()).or_default() += 1);
         counts
+    }
+
+    /// Reacts to an event after which an agent waits for something else.
+    fn change_wait(&mut self, kind: &str) {
+        self.asking = self.asking.saturating_sub(u64::from(kind == "agent:tool:decision"));
+        self.waits_for = match kind {
+            _ if self.asking > 0 => Some(WaitsFor::Person),
+            "task:idle" => Some(WaitsFor::Event),
+            _ => None,
+        };
     }
 
     /// Sets the status of each cycle of edges. It follows from the tasks of its last pass.
@@ -110,6 +143,14 @@ impl Pass {
 /// Returns the place of a status in [`STATUSES`].
 pub fn rank(status: &str) -> usize {
     STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len())
+}
+
+/// Returns the run that a task has called last. `address` is that of the task, and may lead through called runs, such as
+/// `review/pay`. Returns `None` if the task has called no run.
+pub fn called_run(host: &Host, run: &RunId, address: &str) -> Result<Option<RunId>, StartError> {
+    let below = format!("{address}/");
+    let (called, rest) = run_at(run, &below, |run| host.called_by(run))?;
+    Ok(rest.map(|_| called))
 }
 
 /// Returns whether a count is zero, to omit it from the JSON.
@@ -179,6 +220,12 @@ impl Tree {
         let text = |key: &str| event.data.get(key).and_then(Json::as_str).unwrap_or_default();
         let number = |key: &str| event.data.get(key).and_then(Json::as_u64);
         let (Some(id), scope) = (event.data.get("taskId").and_then(Json::as_str), text("scope")) else { return };
+        if matches!(event.kind, "task:idle" | "task:busy" | "agent:tool:decision") {
+            if let Some(task) = find_task_mut(&mut self.tasks, scope, id) {
+                task.change_wait(event.kind);
+            }
+            return;
+        }
         let is_call = matches!(event.kind, "call:start" | "service:call");
         // The end of an undo names the undone task, too. It is told beside the end of the task itself.
         let undoes = (event.kind == "undo:start").then(|| text("undoes"));
@@ -202,9 +249,16 @@ impl Tree {
         }
         task.is_task = true;
         match status {
-            None => task.calls += 1,
+            None => {
+                task.calls += 1;
+                if event.data.get("question").is_some() {
+                    (task.asking, task.waits_for) = (task.asking + 1, Some(WaitsFor::Person));
+                }
+            }
             Some(status) => {
                 task.status = status;
+                (task.asking, task.waits_for) = (0, waits_for(event));
+                task.has_called |= event.data.get("flow").is_some() && event.kind == "task:paused";
                 if event.kind == "task:start" {
                     (task.attempts, task.began) = (task.attempts + 1, Some(event.ts));
                 }
@@ -245,6 +299,15 @@ fn find_task<'a>(tasks: &'a [Twig], scope: &str, id: &str) -> Option<&'a Twig> {
     tasks_in(tasks, scope)?.iter().find(|task| task.id == id)
 }
 
+fn find_task_mut<'a>(mut tasks: &'a mut [Twig], scope: &str, id: &str) -> Option<&'a mut Twig> {
+    for (owner, index) in passes(scope) {
+        let passes = &mut tasks.iter_mut().find(|task| task.id == owner)?.passes;
+        let at = passes.binary_search_by_key(&index, |pass| pass.index).ok()?;
+        tasks = &mut passes[at].tasks;
+    }
+    tasks.iter_mut().find(|task| task.id == id)
+}
+
 fn find_or_add_task<'a>(tasks: &'a mut Vec<Twig>, id: &str, bytes: &mut u64) -> &'a mut Twig {
     let at = tasks.iter().position(|task| task.id == id).unwrap_or_else(|| {
         *bytes += (TASK_BYTES + id.len()) as u64;
@@ -263,6 +326,18 @@ fn find_or_add_pass(passes: &mut Vec<Pass>, index: u64) -> &mut Pass {
         }
     };
     &mut passes[at]
+}
+
+/// Returns the cause from outside that a task waits for after an event with its status.
+fn waits_for(event: &Event) -> Option<WaitsFor> {
+    let until = event.data.get("until").and_then(Json::as_array).unwrap_or_default();
+    match event.kind {
+        "call:held" => Some(WaitsFor::Time),
+        "task:paused" if event.data.get("question").is_some() => Some(WaitsFor::Person),
+        "task:paused" if event.data.get("event").is_some() => Some(WaitsFor::Event),
+        "task:paused" if until.iter().any(|wake| wake.as_str() == Some("after")) => Some(WaitsFor::Time),
+        _ => None,
+    }
 }
 
 pub(super) fn status_after(kind: &str) -> Option<&'static str> {
@@ -339,6 +414,39 @@ mod tests {
         let shown: Vec<_> = tasks.iter().map(|task| (task.id.as_str(), task.status, task.passes.len())).collect();
         assert_eq!(shown, [("coder", "succeeded", 2), ("loop", "running", 1)]);
         assert_eq!((tasks[0].attempts, tasks[0].passes[1].tasks[0].attempts), (0, 1));
+    }
+
+    #[test]
+    fn a_waiting_task_has_its_cause() {
+        let mut tree = Tree::default();
+        for (kind, data, cause) in [
+            ("task:paused", r#"{"until":["answer","after"],"question":{"prompt":"?"}}"#, Some(WaitsFor::Person)),
+            ("task:woken", "{}", None),
+            ("task:paused", r#"{"until":["event","after"],"event":"paid"}"#, Some(WaitsFor::Event)),
+            ("task:paused", r#"{"until":["after"]}"#, Some(WaitsFor::Time)),
+            ("task:paused", r#"{"until":["flow"],"flow":"other"}"#, None),
+            ("call:held", "{}", Some(WaitsFor::Time)),
+            ("task:start", "{}", None),
+            ("task:idle", "{}", Some(WaitsFor::Event)),
+            ("task:busy", "{}", None),
+            ("call:start", r#"{"call":1,"question":{"prompt":"?"}}"#, Some(WaitsFor::Person)),
+            ("call:start", r#"{"call":2,"question":{"prompt":"?"}}"#, Some(WaitsFor::Person)),
+            ("agent:tool:decision", r#"{"call":1}"#, Some(WaitsFor::Person)),
+            ("agent:tool:decision", r#"{"call":2}"#, None),
+            ("task:complete", "{}", None),
+        ] {
+            let mut data: Value = serde_json::from_str(data).unwrap();
+            data["taskId"] = "a".into();
+            let (tenant, run_id) = ("local".into(), "r".into());
+            tree.add(&Event { seq: 1, ts: 0, tenant, run_id, kind, data: Json::from(data) });
+            assert_eq!(tree.tasks[0].waits_for, cause, "{kind}");
+        }
+        assert!(tree.tasks[0].has_called);
+        // An event about a task that the tree has no room for adds nothing.
+        let data = Json::object([("taskId", Json::from("b")), ("scope", Json::from("each[0]"))]);
+        let (tenant, run_id) = ("local".into(), "r".into());
+        tree.add(&Event { seq: 1, ts: 0, tenant, run_id, kind: "task:idle", data });
+        assert_eq!(tree.tasks().len(), 1);
     }
 
     #[test]
