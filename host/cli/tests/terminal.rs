@@ -261,6 +261,11 @@ fn a_question_is_answered_on_the_full_screen() {
         let Some((mut terminal, mut typed, mut screen)) = watch(folder) else { return };
         screen.hear("1 open question");
         screen.hear("Well?");
+        if flow == "calls" {
+            typed.write_all(b"l").unwrap();
+            screen.hear("the run r.call.1");
+            screen.hear("asking");
+        }
         typed.write_all(b"\r").unwrap();
         screen.hear("attempt 1");
         typed.write_all(b"qa").unwrap();
@@ -272,6 +277,7 @@ fn a_question_is_answered_on_the_full_screen() {
         if beside {
             screen.hear("sent to the process that owns the store");
             screen.hear("succeeded");
+            screen.hear("outputs: {");
         } else {
             screen.hear("recorded; continue the run with");
         }
@@ -354,8 +360,11 @@ fn a_run_is_printed_once_without_a_terminal() {
     let text = stdout(&printed);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!((lines.len(), lines[0]), (5, "passes  r"), "{text}");
-    assert!(lines[1].starts_with("parked  began ") && lines[1].ends_with("  2 open questions  3 waiting"), "{text}");
-    assert!(lines[2].starts_with("▸ ? each  waiting  ") && lines[2].ends_with("  2 passes: 2 waiting"), "{text}");
+    assert!(
+        lines[1].starts_with("parked  began ") && lines[1].ends_with("  2 open questions  2 asking, 1 waiting"),
+        "{text}"
+    );
+    assert!(lines[2].starts_with("▸ ◌ each  waiting  ") && lines[2].ends_with("  2 passes: 2 asking"), "{text}");
     assert_eq!(lines[3..], ["  ? each[0].ask  Well, 1?", "  ? each[1].ask  Well, 2?"]);
     let unknown = output_of(folder.path(), &["runs", "watch", "nobody"]);
     assert_eq!(unknown.status.code(), Some(2), "{}", stderr(&unknown));

@@ -4,6 +4,7 @@ mod draw;
 mod feed;
 mod frame;
 mod model;
+mod outcome;
 mod rows;
 mod screen;
 #[cfg(test)]
@@ -52,8 +53,8 @@ const MIN_READ_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Args)]
 #[command(
     after_help = "Keys: arrows or h j k l move, open and fold; Enter shows a task; Tab goes to the next question; a \
-                        answers it; c cancels the run; r repeats an ended run from a node; ? lists the keys; q leaves, \
-                        and the run goes on"
+                        answers it; c cancels the run; r repeats an ended run from a node; o shows the outputs of an \
+                        ended run; ? lists the keys; q leaves, and the run goes on"
 )]
 pub(crate) struct WatchArgs {
     /// The id of the run
@@ -211,6 +212,7 @@ impl Watch<'_> {
             Input::Signal(signal) => return Ok(Some(signal.exit())),
             Input::Gone(error) => return Err(unusable(&error)),
             Input::Key(key) => match self.model.press(key) {
+                None if self.model.lacks_call() => self.due = Some(Instant::now()),
                 None => {}
                 Some(Action::Quit) => return Ok(Some(Exit::Good)),
                 Some(Action::Interrupt) => return Ok(Some(Exit::Interrupted)),

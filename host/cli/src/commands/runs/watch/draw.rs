@@ -2,18 +2,26 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flowcell::{shape::time, tree::Twig};
+use flowcell::{
+    shape::time,
+    tree::{Twig, WaitsFor},
+};
 
 use super::{
-    frame::{Line, Style, wrapped},
+    frame::{Line, Style, columns, ending, folded, hints, shortened, wrapped},
     model::{Head, Model, View},
-    rows::{Item, Row, Wait, count, tally, wait_of},
+    rows::{Item, Row, Wait, count, count_passes, state_of, state_of_pass, tally, wait_of},
 };
 use crate::{duration, terminal::counted};
 
-/// The number of lines above the rows, and of those below them.
-const HEAD_LINES: usize = 2;
-const FOOT_LINES: usize = 2;
+/// Maximum number of lines above the rows that show the end of a run.
+const MAX_OUTCOME_LINES: usize = 6;
+/// Maximum number of lines of a message or a question below the rows.
+const MAX_MESSAGE_LINES: usize = 4;
+/// The rows keep at least this number of lines.
+const MIN_ROWS: usize = 3;
+/// The name of a row keeps at least this number of columns.
+const MIN_NAME_COLUMNS: usize = 6;
 /// Columns by which a row stands to the right of the row above it in the tree.
 const INDENT: usize = 2;
 /// Maximum number of lines shown of a text.
@@ -21,30 +29,63 @@ const MAX_TEXT_LINES: usize = 5_000;
 /// The text before a typed answer.
 const PROMPT: &str = "> ";
 
-const KEYS: [(&str, &str); 10] = [
+const KEYS: [(&str, &str); 11] = [
     ("↑ ↓, k j", "go to the row above or below; PgUp, PgDn, Home and End go further"),
-    ("→, l", "open the passes of a task, or the tasks of a pass; the most urgent passes come first"),
+    (
+        "→, l",
+        "open the passes of a task, the tasks of a pass, or those of a called flow; the most urgent passes come first",
+    ),
     ("←, h", "fold them, or go to the row above in the tree; the space bar opens and folds"),
     ("Enter", "show the attempts of a task with their input, calls, output and error"),
     ("Tab", "go to the next question, or to something else that the run waits for"),
     ("a", "answer the question under the cursor"),
     ("c", "cancel the run"),
     ("r", "repeat a run that has ended, from the node under the cursor"),
+    ("o", "show the outputs, or the error, of a run that has ended"),
     ("Ctrl-L", "draw the screen again"),
     ("q", "leave a page or the command; the run goes on"),
 ];
 
+/// The keys below the tree, with the ranks in which a narrow terminal keeps them.
+const HINTS: [(u8, &str); 8] = [
+    (0, "? help"),
+    (1, "q quit"),
+    (7, "↑↓ go"),
+    (6, "→← open"),
+    (4, "Enter details"),
+    (2, "a answer"),
+    (3, "c cancel"),
+    (5, "r repeat"),
+];
+/// The same keys below the tree of a run that has ended.
+const END_HINTS: [(u8, &str); 7] = [
+    (0, "? help"),
+    (1, "q quit"),
+    (6, "↑↓ go"),
+    (5, "→← open"),
+    (4, "Enter details"),
+    (2, "o outputs"),
+    (3, "r repeat"),
+];
+
 /// Returns the lines of the screen, at most `height`. `now` is the time in milliseconds since 1970.
 pub(super) fn frame(model: &mut Model, (width, height): (usize, usize), now: u64) -> Vec<Line> {
-    model.page = height.saturating_sub(HEAD_LINES + FOOT_LINES).max(1);
-    let mut lines = head(model, now);
-    let page = model.page;
     let text = match &model.view {
         View::Tree | View::Confirm { .. } => None,
         View::Help => Some(help(width)),
         View::Details { title, text } => Some(details(model.run.as_str(), title, text, width)),
+        View::Outcome { text } => Some(outcome(model, text, width)),
         View::Answer { wait, .. } => Some(question(wait, width)),
     };
+    let mut lines = head(model, now);
+    let foot_lines = foot(model, width, 0).len();
+    if text.is_none() {
+        let room = height.saturating_sub(lines.len() + foot_lines + MIN_ROWS).min(MAX_OUTCOME_LINES);
+        lines.extend(model.outcome.iter().flat_map(|outcome| outcome.lines(&model.run, width, room)));
+    }
+    let page = height.saturating_sub(lines.len() + foot_lines).max(1);
+    model.page = page;
+    let rows_end = lines.len() + page;
     let more = match text {
         Some(text) => {
             model.scroll = model.scroll.min(text.len().saturating_sub(page));
@@ -57,7 +98,7 @@ pub(super) fn frame(model: &mut Model, (width, height): (usize, usize), now: u64
             0
         }
     };
-    lines.resize(HEAD_LINES + page, Line::default());
+    lines.resize(rows_end, Line::default());
     lines.extend(foot(model, width, more));
     lines.truncate(height);
     lines.into_iter().map(|line| line.cut(width)).collect()
@@ -66,6 +107,7 @@ pub(super) fn frame(model: &mut Model, (width, height): (usize, usize), now: u64
 /// Returns the whole tree with its folds as lines, for an output that is not a terminal.
 pub(super) fn snapshot(model: &mut Model, now: u64) -> Vec<Line> {
     let mut lines = head(model, now);
+    lines.extend(model.outcome.iter().flat_map(|outcome| outcome.lines(&model.run, usize::MAX, MAX_OUTCOME_LINES)));
     lines.extend(
         model.with_rows(|waits, rows, _| {
             rows.iter().map(|row| row_line(row, waits, usize::MAX, now)).collect::<Vec<_>>()
@@ -83,7 +125,11 @@ fn head(model: &mut Model, now: u64) -> Vec<Line> {
     let open = waits.iter().filter(|wait| wait.question.is_some()).count();
     let Head { flow, status, error, until, .. } = &model.head;
     let first = Line::of(Style::Name, flow).apart(Style::Faint, model.run.as_str());
-    let mut second = Line::of(style_of(status), status).apart(Style::Plain, &age(&model.head, now));
+    let mut second = Line::of(style_of(status), status);
+    if let Some(trouble) = &model.trouble {
+        second = second.apart(Style::Bad, trouble);
+    }
+    second = second.apart(Style::Plain, &age(&model.head, now));
     if let Some(error) = error {
         second = second.apart(style_of(status), error);
     }
@@ -97,10 +143,7 @@ fn head(model: &mut Model, now: u64) -> Vec<Line> {
     if left_out > 0 {
         second = second.apart(Style::Attention, &format!("{left_out} later tasks are not shown"));
     }
-    match &model.trouble {
-        Some(trouble) => vec![first, Line::of(Style::Bad, trouble).apart(Style::Plain, &second.text())],
-        None => vec![first, second],
-    }
+    vec![first, second]
 }
 
 /// Returns how long ago a run began, or how long an ended run took.
@@ -135,35 +178,41 @@ fn tree(model: &mut Model, width: usize, now: u64) -> Vec<Line> {
 }
 
 fn row_line(row: &Row<'_>, waits: &[Wait], width: usize, now: u64) -> Line {
-    // A deep row at a narrow terminal still has its sign and the beginning of its name.
-    let indent = " ".repeat((row.depth * INDENT).min(width / 3));
+    // A deep row at a narrow terminal still has its sign, the beginning of its name, and its state.
+    let indent = " ".repeat((row.depth * INDENT).min(width / 4));
     let fold = match (row.can_open(), row.is_open) {
         (true, true) => "▾ ",
         (true, false) => "▸ ",
         (false, _) => "  ",
     };
-    let start = |status: &str, name: &str| {
+    let start = |sign: &str, state: &str, name: &str| {
         let line = Line::of(Style::Plain, &format!("{indent}{fold}"));
-        line.with(style_of(status), sign(status)).with(Style::Plain, " ").with(Style::Name, name)
+        let line = line.with(style_of(state), sign).with(Style::Plain, " ");
+        // Two columns are those of the cursor, two separate the state, and one is for the mark of a cut.
+        let taken = indent.len() + columns(fold) + 2 + 2 + 2 + state.len() + 1;
+        let name = shortened(name, width.saturating_sub(taken).max(MIN_NAME_COLUMNS));
+        line.with(Style::Name, &name).apart(style_of(state), state)
     };
     match row.item {
         Item::Task(task) => {
             let name = if task.is_task { task.id.clone() } else { format!("{} (cycle)", task.id) };
-            let line = start(task.status, &name).apart(style_of(task.status), task.status);
-            task_facts(line, task, waits, row.place.address(), now)
+            let state = state_of(task);
+            let sign = if task.waits_for == Some(WaitsFor::Time) { TIMER } else { sign(state) };
+            task_facts(start(sign, state, &name), task, waits, row.place.address(), now)
         }
         Item::Pass(pass) => {
             let mut counts = BTreeMap::new();
             count(&pass.tasks, &mut counts);
-            start(pass.status(), &format!("[{}]", pass.index))
-                .apart(style_of(pass.status()), pass.status())
-                .apart(Style::Faint, &tally(&counts))
+            let state = state_of_pass(pass);
+            start(sign(state), state, &format!("[{}]", pass.index)).apart(Style::Faint, &tally(&counts))
         }
         Item::Wait(wait) => {
             let style = if wait.question.is_some() { Style::Attention } else { Style::Plain };
-            let line = Line::of(Style::Plain, &indent).with(Style::Attention, "  ? ");
+            let line = Line::of(Style::Plain, &format!("{indent}  "));
+            let line = line.with(style_of(wait.state), sign(wait.state)).with(Style::Plain, " ");
             line.with(Style::Name, &wait.address).apart(style, &wait.text)
         }
+        Item::Note(note) => Line::of(Style::Faint, &format!("{indent}    {note}")),
     }
 }
 
@@ -173,8 +222,7 @@ fn task_facts(line: Line, task: &Twig, waits: &[Wait], address: &str, now: u64) 
         Some(millis) if has_ended => Some(millis),
         _ => task.began.filter(|_| !has_ended).map(|began| now.saturating_sub(began)),
     };
-    let passes = task.pass_counts();
-    let passed: u64 = passes.values().sum();
+    let passed = task.passes.len() as u64;
     let number = |count: u64, word: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), word);
     let mut line = line.apart(Style::Plain, &millis.map(Duration::from_millis).map(duration::show).unwrap_or_default());
     if task.attempts > 1 {
@@ -185,7 +233,7 @@ fn task_facts(line: Line, task: &Twig, waits: &[Wait], address: &str, now: u64) 
     }
     if passed > 0 {
         let passes = if passed == 1 { "1 pass".to_owned() } else { format!("{passed} passes") };
-        line = line.apart(Style::Plain, &format!("{passes}: {}", tally(&task.pass_counts())));
+        line = line.apart(Style::Plain, &format!("{passes}: {}", tally(&count_passes(task))));
     }
     if let Some(undone) = &task.undoes {
         line = line.apart(Style::Faint, &format!("undoes {undone}"));
@@ -203,24 +251,38 @@ fn task_facts(line: Line, task: &Twig, waits: &[Wait], address: &str, now: u64) 
 /// Draws the answer of the last action or a prompt, and the keys that count now.
 fn foot(model: &Model, width: usize, more: usize) -> Vec<Line> {
     let hint = |text: &str| Line::of(Style::Faint, text);
+    let message = |text: &str, style: Style| {
+        let lines = folded(text, width, MAX_MESSAGE_LINES);
+        lines.iter().map(|line| Line::of(style, line)).collect::<Vec<_>>()
+    };
+    let below = if more > 0 { format!("{} below", counted(more, "more line")) } else { String::new() };
     match &model.view {
-        View::Tree => vec![
-            Line::of(Style::Attention, &model.message),
-            hint("? help  q quit  ↑↓ go  →← open  Enter details  a answer  c cancel  r repeat"),
-        ],
-        View::Confirm { question, .. } => vec![Line::of(Style::Attention, question), hint("y yes  any other key: no")],
-        View::Help | View::Details { .. } => vec![
-            hint(&if more > 0 { format!("{} below", counted(more, "more line")) } else { String::new() }),
-            hint("↑↓ PgUp PgDn scroll  q back"),
-        ],
+        View::Tree => {
+            let mut lines = message(&model.message, Style::Attention);
+            lines.push(hint(&hints(if model.head.has_ended() { &END_HINTS } else { &HINTS }, width)));
+            lines
+        }
+        View::Confirm { question, .. } => {
+            let mut lines = message(question, Style::Attention);
+            lines.push(hint(&hints(&[(0, "y yes"), (1, "any other key: no")], width)));
+            lines
+        }
+        View::Help | View::Details { .. } | View::Outcome { .. } => {
+            vec![hint(&below), hint(&hints(&[(1, "↑↓ PgUp PgDn scroll"), (0, "q back")], width))]
+        }
         View::Answer { typed, refusal, .. } => {
             // The last letters are visible.
-            let hidden = typed.chars().count().saturating_sub(width.saturating_sub(PROMPT.len() + 2));
-            let end: String = typed.chars().skip(hidden).collect();
+            let end = ending(typed, width.saturating_sub(PROMPT.len() + 2));
             let typed = Line::of(Style::Name, PROMPT).with(Style::Plain, &end).with(Style::Plain, "_");
-            let below = if more > 0 { format!("{}  ", counted(more, "more line")) } else { String::new() };
-            let help = hint(&format!("{below}Enter sends  Ctrl-U clears  Esc back"));
-            vec![typed, if refusal.is_empty() { help } else { Line::of(Style::Bad, refusal) }]
+            let help = match refusal.is_empty() {
+                true => {
+                    let keys = [(1, "Enter sends"), (3, "Ctrl-U clears"), (2, "Esc back")];
+                    let more = (!below.is_empty()).then_some((0, below.as_str()));
+                    vec![hint(&hints(&more.into_iter().chain(keys).collect::<Vec<_>>(), width))]
+                }
+                false => message(refusal, Style::Bad),
+            };
+            std::iter::once(typed).chain(help).collect()
         }
     }
 }
@@ -238,6 +300,12 @@ fn help(width: usize) -> Vec<Line> {
 fn details(run: &str, task: &str, text: &str, width: usize) -> Vec<Line> {
     let cut = format!("… cut: the text has {} bytes; `flowcell runs show {run} '{task}'` prints it", text.len());
     bounded(text, width, &cut)
+}
+
+/// Draws the end of a run. Of a text that is too long, the last line names the command that prints it.
+fn outcome(model: &Model, text: &str, width: usize) -> Vec<Line> {
+    let command = model.outcome.as_ref().map(|outcome| outcome.command(&model.run)).unwrap_or_default();
+    bounded(text, width, &format!("… cut: the text has {} bytes; {command}", text.len()))
 }
 
 /// Breaks a text into lines. If it has more than [`MAX_TEXT_LINES`], the line `cut` stands for the rest.
@@ -260,11 +328,16 @@ fn question(wait: &Wait, width: usize) -> Vec<Line> {
     lines
 }
 
-fn sign(status: &str) -> &'static str {
-    match status {
+/// The sign of a task that waits for a time. One that waits for its own nodes has another.
+const TIMER: &str = "◷";
+
+fn sign(state: &str) -> &'static str {
+    match state {
         "blocked" => "!",
         "failed" => "✗",
-        "waiting" => "?",
+        "asking" => "?",
+        "listening" => "◎",
+        "waiting" => "◌",
         "retrying" => "↻",
         "running" => "●",
         "ready" => "○",
@@ -274,8 +347,8 @@ fn sign(status: &str) -> &'static str {
     }
 }
 
-fn style_of(status: &str) -> Style {
-    match status {
+fn style_of(state: &str) -> Style {
+    match state {
         "failed" | "blocked" | "needs_attention" => Style::Bad,
         "succeeded" => Style::Good,
         "skipped" | "cancelled" | "ready" => Style::Faint,

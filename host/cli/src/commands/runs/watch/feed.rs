@@ -2,6 +2,7 @@
 //! its socket. For a store without an owner, and for other tenants, the reader looks at intervals.
 
 use std::{
+    collections::HashMap,
     path::Path,
     sync::{
         Arc,
@@ -12,14 +13,17 @@ use std::{
 };
 
 use flowcell::{
-    Host, Json, RunId, Runs,
+    Host, Json, RunId, Runs, StartError,
     contract::Tenant,
     control::{self, OwnerReply},
+    host::events::EventReader,
+    tree::called_run,
     waiting::FollowedWaits,
 };
 
 use super::{
     model::{Head, Model},
+    outcome::Outcome,
     rows::Wait,
 };
 use crate::{
@@ -39,8 +43,16 @@ pub(super) struct Feed {
     reader: Box<dyn Runs>,
     run: RunId,
     waits: FollowedWaits,
+    /// The called runs that are shown, by the addresses of the tasks that have called them.
+    calls: HashMap<String, FollowedCall>,
     /// True if the model lacks the waits of a read that failed in the middle.
     is_behind: bool,
+}
+
+/// A called run, whose events are read once.
+struct FollowedCall {
+    run: RunId,
+    events: EventReader,
 }
 
 impl Feed {
@@ -48,7 +60,7 @@ impl Feed {
     pub(super) fn open(of: &TenantArgs, packs: &PackArgs, run: &RunId) -> Result<Feed, CliError> {
         let host = of.reading_host(packs)?;
         let (run, waits) = (run.clone(), FollowedWaits::default());
-        Ok(Feed { host, reader: of.store.reader()?, run, waits, is_behind: false })
+        Ok(Feed { host, reader: of.store.reader()?, run, waits, calls: HashMap::new(), is_behind: false })
     }
 
     /// Reads the news into the model. Fails if the store does not have the run or cannot be read. The model keeps its
@@ -57,7 +69,15 @@ impl Feed {
         let read = self.waits.refresh(&self.host, &self.run, |event| model.add(event));
         let row = self.reader.run(self.host.tenant(), &self.run).map_err(|error| unreadable(&error))?;
         match row {
-            Some((row, _)) => model.head = Head::of(&row),
+            Some((row, next)) => {
+                model.head = Head::of(&row);
+                if model.head.has_ended() && model.outcome.is_none() {
+                    model.outcome = match self.host.end_of(&self.run, next) {
+                        Ok(end) => end.as_ref().map(Outcome::of),
+                        Err(error) => Some(Outcome::unknown(CliError::from(error).plain())),
+                    };
+                }
+            }
             None => {
                 read?;
                 return Err(CliError::wrong(format!("the run `{}` was removed", self.run)));
@@ -66,6 +86,41 @@ impl Feed {
         let was_behind = std::mem::replace(&mut self.is_behind, read.is_err());
         if read? || was_behind {
             model.set_waits(self.waits.list().iter().map(Wait::of).collect());
+        }
+        self.read_calls(model);
+        Ok(())
+    }
+
+    /// Reads the news of the called runs that are shown. An error stands in the place of the run.
+    fn read_calls(&mut self, model: &mut Model) {
+        let open = model.open_calls();
+        self.calls.retain(|address, _| open.contains(address));
+        model.keep_calls(&open);
+        for address in open {
+            if let Err(error) = self.read_call(model, &address) {
+                let why = CliError::from(error).plain();
+                // The next look reads it from its start.
+                self.calls.remove(&address);
+                model.set_call_note(&address, format!("the called run cannot be read: {why}"));
+            }
+        }
+    }
+
+    fn read_call(&mut self, model: &mut Model, address: &str) -> Result<(), StartError> {
+        let Some(run) = called_run(&self.host, &self.run, address)? else {
+            model.set_call_note(address, "the called run has not begun".to_owned());
+            return Ok(());
+        };
+        // A later attempt of the task has called another run.
+        if self.calls.get(address).is_none_or(|known| known.run != run) {
+            let events = self.host.events(&run)?;
+            model.begin_call(address, &run);
+            self.calls.insert(address.to_owned(), FollowedCall { run, events });
+        }
+        if let Some(followed) = self.calls.get_mut(address) {
+            while let Some(event) = followed.events.next(0)? {
+                model.add_to_call(address, &event);
+            }
         }
         Ok(())
     }

@@ -88,6 +88,60 @@ pub(super) fn one_line(text: &str) -> String {
     format!("{}{}", inert(&spaced), " ".repeat(end))
 }
 
+/// Escapes a text, and cuts it to this number of columns. A cut text ends with `…`.
+pub(super) fn shortened(text: &str, width: usize) -> String {
+    Line::of(Style::Plain, text).cut(width).text()
+}
+
+/// Escapes a text, and returns the end of it that fits into this number of columns. A cut text begins with `…`.
+pub(super) fn ending(text: &str, width: usize) -> String {
+    let text = one_line(text);
+    if fitting(&text, width).0 == text.len() {
+        return text;
+    }
+    let (mut columns, mut start) = (1, text.len());
+    let most = width.saturating_mul(MAX_CHARS_PER_COLUMN);
+    for (at, letter) in text.char_indices().rev().take(most) {
+        columns += letter.width().unwrap_or(0);
+        if columns > width {
+            break;
+        }
+        start = at;
+    }
+    format!("{}{}", if width > 0 { "…" } else { "" }, &text[start..])
+}
+
+/// Escapes a text, and breaks it into at most `most` lines. A cut text ends with `…`.
+pub(super) fn folded(text: &str, width: usize, most: usize) -> Vec<String> {
+    let mut lines = wrapped(text, width, most + 1);
+    if lines.len() > most {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            *last = format!("{}…", &last[..fitting(last, width.saturating_sub(1)).0]);
+        }
+    }
+    lines
+}
+
+/// Returns the hints that fit into this number of columns. `hints` has each with its rank: the hint with the highest
+/// rank is left out first.
+pub(super) fn hints(hints: &[(u8, &str)], width: usize) -> String {
+    let mut shown = hints.to_vec();
+    loop {
+        let line = shown.iter().map(|(_, hint)| *hint).collect::<Vec<_>>().join("  ");
+        let last = shown.iter().enumerate().max_by_key(|(_, (rank, _))| *rank).map(|(at, _)| at);
+        match last {
+            Some(last) if shown.len() > 1 && fitting(&line, width).0 < line.len() => _ = shown.remove(last),
+            _ => return line,
+        }
+    }
+}
+
+/// Returns the number of columns of a text that is escaped already.
+pub(super) fn columns(text: &str) -> usize {
+    fitting(text, usize::MAX).1
+}
+
 /// Returns the length in bytes of the longest beginning of a text that fits into this number of columns, and its
 /// columns.
 fn fitting(text: &str, width: usize) -> (usize, usize) {
@@ -165,6 +219,27 @@ mod tests {
         let long = Line::of(Style::Plain, &"x".repeat(MAX_PART_CHARS + 1)).text();
         assert_eq!(long, "x".repeat(MAX_PART_CHARS) + "…");
         assert!(line(&[&marks]).cut(20).text().chars().count() <= 20 * MAX_CHARS_PER_COLUMN + 1);
+    }
+
+    #[test]
+    fn cut_texts_have_a_mark_and_their_columns() {
+        for (text, width, start, end) in [
+            ("abcdef", 6, "abcdef", "abcdef"),
+            ("abcdef", 4, "abc…", "…def"),
+            ("数据库", 5, "数据…", "…据库"),
+            ("数据库", 4, "数…", "…库"),
+            ("a\u{1b}b", 8, "a\\u{1b}b", "a\\u{1b}b"),
+            ("a\u{1b}b", 4, "a\\u…", "…b}b"),
+            ("ab", 1, "…", "…"),
+            ("ab", 0, "", ""),
+        ] {
+            assert_eq!((&*shortened(text, width), &*ending(text, width)), (start, end), "{text:?} {width}");
+        }
+        assert_eq!(folded("one two three four", 9, 2), ["one two", "three…"]);
+        assert_eq!(folded("one two", 9, 2), ["one two"]);
+        let all = [(1, "? help"), (0, "q quit"), (2, "a answer")];
+        let shown = |width| hints(&all, width);
+        assert_eq!([shown(24), shown(23), shown(13)], ["? help  q quit  a answer", "? help  q quit", "q quit"]);
     }
 
     #[test]

@@ -1,14 +1,20 @@
 //! The state of the screen: the tree of a run, the cursor, the folds, and the reaction to keys. It knows no terminal.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use flowcell::{
     Event, QuestionRef, RunId, RunRow,
     tree::{Tree, Twig},
 };
 
-use super::rows::{Item, Place, Row, Wait, question_at, rows};
+use super::{
+    outcome::Outcome,
+    rows::{CalledTasks, Item, Place, Row, Wait, question_at, rows},
+};
 use crate::session::{answers, question_queue::choose};
+
+/// Maximum number of called runs whose tasks are shown at a time.
+const MAX_CALLED_RUNS: usize = 8;
 
 /// A key of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +70,10 @@ pub(super) enum View {
         title: String,
         text: String,
     },
+    /// The outputs or the error of the run, as text.
+    Outcome {
+        text: String,
+    },
     /// A question, with the answer that is typed.
     Answer {
         wait: Wait,
@@ -111,13 +121,25 @@ impl Head {
     }
 }
 
+/// A run that a task has called.
+#[derive(Default)]
+struct Called {
+    /// The run, or the reason why it is not shown.
+    note: String,
+    tree: Tree,
+}
+
 /// The state of the screen.
 pub(super) struct Model {
     pub(super) run: RunId,
     pub(super) head: Head,
     tree: Tree,
     waits: Vec<Wait>,
+    /// The runs that opened tasks have called, by the addresses of the tasks.
+    called: BTreeMap<String, Called>,
     opened: HashSet<String>,
+    /// The end of the run, if it has ended.
+    pub(super) outcome: Option<Outcome>,
     pub(super) view: View,
     /// The row under the cursor: its place, and its number, which counts if the place is gone.
     cursor: (Option<Place>, usize),
@@ -140,7 +162,9 @@ impl Model {
             head: Head::default(),
             tree: Tree::default(),
             waits: Vec::new(),
+            called: BTreeMap::new(),
             opened: HashSet::new(),
+            outcome: None,
             view: View::Tree,
             cursor: (None, 0),
             top: 0,
@@ -154,6 +178,45 @@ impl Model {
     /// Adds the next event of the run.
     pub(super) fn add(&mut self, event: &Event) {
         self.tree.add(event);
+    }
+
+    /// Returns the addresses of the opened tasks that have called a run, at most [`MAX_CALLED_RUNS`].
+    pub(super) fn open_calls(&mut self) -> Vec<String> {
+        self.with_rows(|_, rows, _| {
+            let open = rows.iter().filter(|row| row.is_open && matches!(row.item, Item::Task(task) if task.has_called));
+            open.take(MAX_CALLED_RUNS).map(|row| row.place.address().to_owned()).collect()
+        })
+    }
+
+    /// Returns whether a task was opened whose called run was not read yet.
+    pub(super) fn lacks_call(&mut self) -> bool {
+        self.open_calls().iter().any(|address| !self.called.contains_key(address))
+    }
+
+    /// Forgets the called runs of all tasks but these.
+    pub(super) fn keep_calls(&mut self, addresses: &[String]) {
+        self.called.retain(|address, _| addresses.contains(address));
+    }
+
+    /// Shows that a task has called a run, of which no event is known yet.
+    pub(super) fn begin_call(&mut self, address: &str, run: &RunId) {
+        let called = Called { note: format!("the run {run}"), tree: Tree::default() };
+        self.called.insert(address.to_owned(), called);
+    }
+
+    /// Adds the next event of a called run.
+    pub(super) fn add_to_call(&mut self, address: &str, event: &Event) {
+        if let Some(called) = self.called.get_mut(address) {
+            called.tree.add(event);
+            if called.tree.left_out() > 0 {
+                called.note = format!("the run {}, without its {} later tasks", event.run_id, called.tree.left_out());
+            }
+        }
+    }
+
+    /// Shows why a called run cannot be read. Its known tasks stay.
+    pub(super) fn set_call_note(&mut self, address: &str, note: String) {
+        self.called.entry(address.to_owned()).or_default().note = note;
     }
 
     /// Replaces the waits of the run. If the question that is being answered has closed, its prompt closes, too.
@@ -198,7 +261,10 @@ impl Model {
 
     /// Calls `visit` with the waits, the rows and the number of the row under the cursor.
     pub(super) fn with_rows<T>(&mut self, visit: impl FnOnce(&[Wait], &[Row<'_>], usize) -> T) -> T {
-        let rows = rows(self.tree.present(), &self.waits, &self.opened);
+        let called = self.called.iter_mut().map(|(address, called)| {
+            (address.as_str(), CalledTasks { note: &called.note, tasks: called.tree.present() })
+        });
+        let rows = rows(self.tree.present(), &self.waits, &self.opened, &called.collect());
         let (place, number) = &self.cursor;
         let found = place.as_ref().and_then(|place| rows.iter().position(|row| row.place == *place));
         let at = found.unwrap_or(*number).min(rows.len().saturating_sub(1));
@@ -215,7 +281,7 @@ impl Model {
         }
         match &mut self.view {
             View::Tree => self.press_in_tree(key),
-            View::Help | View::Details { .. } => self.press_in_text(key),
+            View::Help | View::Details { .. } | View::Outcome { .. } => self.press_in_text(key),
             View::Answer { wait, typed, refusal } => match key {
                 Key::Enter => {
                     let Some(question) = &wait.question else { return None };
@@ -285,6 +351,13 @@ impl Model {
                 false => self.confirm(format!("Cancel the run {}?", self.run), Action::Cancel),
             },
             Key::Char('r') => self.ask_to_retry(),
+            Key::Char('o') => match &self.outcome {
+                Some(outcome) => {
+                    let text = outcome.text(&self.run);
+                    self.show(View::Outcome { text });
+                }
+                None => self.message = "the run has not ended, so it has no outputs".to_owned(),
+            },
             Key::Char('?') => self.show(View::Help),
             Key::Char('q') => return Some(Action::Quit),
             _ => {}
@@ -366,7 +439,7 @@ impl Model {
             let row = rows.get(at)?;
             match row.item {
                 Item::Task(task) if task.is_task => Some(row.place.address().to_owned()),
-                Item::Task(_) | Item::Pass(_) => None,
+                Item::Task(_) | Item::Pass(_) | Item::Note(_) => None,
                 // The address of a call names its task, too.
                 Item::Wait(wait) => wait.address.split('#').next().filter(|task| !task.is_empty()).map(str::to_owned),
             }

@@ -1,11 +1,11 @@
 //! The rows of a run: its tasks, the passes of opened bodies, and its waits.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowcell::{
     Json, QuestionRef,
     contract::Question,
-    tree::{Pass, Twig, rank},
+    tree::{Pass, Twig, WaitsFor, rank},
 };
 use serde_json::Value;
 
@@ -18,6 +18,8 @@ pub(super) struct Wait {
     pub(super) address: String,
     /// What the run waits for, in words.
     pub(super) text: String,
+    /// The state of a task that has only this wait.
+    pub(super) state: &'static str,
     /// The question. `None` for another wait.
     pub(super) question: Option<Question>,
     /// The reference to the question, which binds an answer to it.
@@ -28,18 +30,18 @@ impl Wait {
     /// Reads a wait from the list of a run.
     pub(super) fn of(waits: &Value) -> Wait {
         let member = |name: &str| waits[name].as_str().unwrap_or_default();
-        let (text, question) = match member("kind") {
+        let (state, text, question) = match member("kind") {
             "gate" => {
                 let question = answers::read_question(&Json::from(waits.clone()));
-                (question.prompt.clone(), Some(question))
+                ("asking", question.prompt.clone(), Some(question))
             }
-            "event" => (format!("waits for the event `{}`", member("event")), None),
-            "message" => ("waits for a message".to_owned(), None),
-            "more" => (format!("{} more waits are not shown", waits["leftOut"]), None),
-            _ => (format!("needs a decision: {}", member("message")), None),
+            "event" => ("listening", format!("waits for the event `{}`", member("event")), None),
+            "message" => ("listening", "waits for a message".to_owned(), None),
+            "more" => ("waiting", format!("{} more waits are not shown", waits["leftOut"]), None),
+            _ => ("blocked", format!("needs a decision: {}", member("message")), None),
         };
         let asked = QuestionRef::of_json(&Json::from(waits.clone()));
-        Wait { address: member("address").to_owned(), text, question, asked }
+        Wait { address: member("address").to_owned(), text, state, question, asked }
     }
 
     /// Returns whether a task, or a task in a pass or a called flow at this place, waits.
@@ -56,6 +58,15 @@ pub(super) enum Item<'a> {
     Task(&'a Twig),
     Pass(&'a Pass),
     Wait(&'a Wait),
+    /// A text about a called run.
+    Note(&'a str),
+}
+
+/// The tasks of a run that a task has called.
+pub(super) struct CalledTasks<'a> {
+    /// The run, or the reason why it is not shown.
+    pub(super) note: &'a str,
+    pub(super) tasks: &'a [Twig],
 }
 
 /// A row, and its place in the tree.
@@ -88,17 +99,29 @@ impl Row<'_> {
     /// Returns whether the row has rows below it, shown or not.
     pub(super) fn can_open(&self) -> bool {
         match self.item {
-            Item::Task(task) => !task.passes.is_empty(),
+            Item::Task(task) => !task.passes.is_empty() || task.has_called,
             Item::Pass(pass) => !pass.tasks.is_empty(),
-            Item::Wait(_) => false,
+            Item::Wait(_) | Item::Note(_) => false,
         }
     }
 }
 
+/// The tasks of called runs, by the addresses of the tasks that have called them.
+pub(super) type CalledRuns<'a> = HashMap<&'a str, CalledTasks<'a>>;
+
+/// The text for a called run that was not read yet.
+const UNREAD: &str = "the called run is not read yet; fold others if many are open";
+
 /// Returns the rows of a run. `opened` has the addresses of the tasks and passes that are not folded.
-pub(super) fn rows<'a>(tasks: &'a [Twig], waits: &'a [Wait], opened: &HashSet<String>) -> Vec<Row<'a>> {
-    let mut rows = Vec::new();
-    add_tasks(tasks, "", 0, opened, &mut rows);
+pub(super) fn rows<'a>(
+    tasks: &'a [Twig],
+    waits: &'a [Wait],
+    opened: &HashSet<String>,
+    called: &CalledRuns<'a>,
+) -> Vec<Row<'a>> {
+    let mut tree = TreeRows { opened, called, rows: Vec::new() };
+    tree.add_tasks(tasks, "", 0);
+    let mut rows = tree.rows;
     rows.extend(waits.iter().map(|wait| Row {
         item: Item::Wait(wait),
         place: Place::Wait(wait.address.clone()),
@@ -108,25 +131,65 @@ pub(super) fn rows<'a>(tasks: &'a [Twig], waits: &'a [Wait], opened: &HashSet<St
     rows
 }
 
-fn add_tasks<'a>(tasks: &'a [Twig], prefix: &str, depth: usize, opened: &HashSet<String>, rows: &mut Vec<Row<'a>>) {
-    for task in tasks {
-        let address = format!("{prefix}{}", task.id);
-        let is_open = opened.contains(&address);
-        rows.push(Row { item: Item::Task(task), place: Place::Tree(address.clone()), depth, is_open });
-        if !is_open {
-            continue;
-        }
-        // The pass that needs a person is not searched for among thousands.
-        let mut passes: Vec<_> = task.passes.iter().collect();
-        passes.sort_by_cached_key(|pass| rank(pass.status()));
-        for pass in passes {
-            let address = format!("{address}[{}]", pass.index);
-            let is_open = opened.contains(&address);
-            rows.push(Row { item: Item::Pass(pass), place: Place::Tree(address.clone()), depth: depth + 1, is_open });
-            if is_open {
-                add_tasks(&pass.tasks, &format!("{address}."), depth + 2, opened, rows);
+struct TreeRows<'a, 'b> {
+    opened: &'b HashSet<String>,
+    called: &'b CalledRuns<'a>,
+    rows: Vec<Row<'a>>,
+}
+
+impl<'a> TreeRows<'a, '_> {
+    fn add_tasks(&mut self, tasks: &'a [Twig], prefix: &str, depth: usize) {
+        for task in tasks {
+            let address = format!("{prefix}{}", task.id);
+            if !self.add(Item::Task(task), &address, depth) {
+                continue;
+            }
+            if task.has_called {
+                let (note, tasks) = self.called.get(&*address).map_or((UNREAD, &[][..]), |run| (run.note, run.tasks));
+                self.add(Item::Note(note), &format!("{address}/"), depth + 1);
+                self.add_tasks(tasks, &format!("{address}/"), depth + 1);
+            }
+            // The pass that needs a person is not searched for among thousands.
+            let mut passes: Vec<_> = task.passes.iter().collect();
+            passes.sort_by_cached_key(|pass| urgency(state_of_pass(pass)));
+            for pass in passes {
+                let address = format!("{address}[{}]", pass.index);
+                if self.add(Item::Pass(pass), &address, depth + 1) {
+                    self.add_tasks(&pass.tasks, &format!("{address}."), depth + 2);
+                }
             }
         }
+    }
+
+    /// Adds a row. Returns whether it is open.
+    fn add(&mut self, item: Item<'a>, address: &str, depth: usize) -> bool {
+        let is_open = self.opened.contains(address);
+        self.rows.push(Row { item, place: Place::Tree(address.to_owned()), depth, is_open });
+        is_open
+    }
+}
+
+/// Returns the state of a task in the words of the console: of a waiting one, `asking` if a person has to answer, and
+/// `listening` if it waits for an event or a message.
+pub(super) fn state_of(task: &Twig) -> &'static str {
+    match task.waits_for {
+        Some(WaitsFor::Person) => "asking",
+        Some(WaitsFor::Event) => "listening",
+        _ => task.status,
+    }
+}
+
+/// Returns the most urgent state of the tasks in a pass.
+pub(super) fn state_of_pass(pass: &Pass) -> &'static str {
+    pass.tasks.iter().map(state_of).min_by_key(|state| urgency(state)).unwrap_or("succeeded")
+}
+
+/// Returns the place of a state in the order of their urgency.
+fn urgency(state: &str) -> (usize, u8) {
+    match state {
+        "asking" => (rank("waiting"), 0),
+        "listening" => (rank("waiting"), 1),
+        state => (rank(state), 2),
     }
 }
 
@@ -134,17 +197,24 @@ fn add_tasks<'a>(tasks: &'a [Twig], prefix: &str, depth: usize, opened: &HashSet
 pub(super) fn count(tasks: &[Twig], counts: &mut BTreeMap<&'static str, u64>) {
     for task in tasks {
         if task.is_task {
-            *counts.entry(task.status).or_default() += 1;
+            *counts.entry(state_of(task)).or_default() += 1;
         }
         task.passes.iter().for_each(|pass| count(&pass.tasks, counts));
     }
 }
 
+/// Counts the passes of a task's body by their states.
+pub(super) fn count_passes(task: &Twig) -> BTreeMap<&'static str, u64> {
+    let mut counts = BTreeMap::new();
+    task.passes.iter().for_each(|pass| *counts.entry(state_of_pass(pass)).or_default() += 1);
+    counts
+}
+
 /// Writes counts by states, the most urgent first: `2 failed, 1 running, 7 succeeded`.
 pub(super) fn tally(counts: &BTreeMap<&'static str, u64>) -> String {
     let mut counts: Vec<_> = counts.iter().collect();
-    counts.sort_by_key(|(status, _)| rank(status));
-    counts.iter().map(|(status, count)| format!("{count} {status}")).collect::<Vec<_>>().join(", ")
+    counts.sort_by_key(|(state, _)| urgency(state));
+    counts.iter().map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the first open question at a place, or below it.

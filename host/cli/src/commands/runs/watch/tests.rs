@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod states;
+
 use flowcell::{Event, Json, contract::Tenant};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthChar;
@@ -164,14 +166,14 @@ fn a_large_run_draws_only_the_rows_that_fit() {
 #[test]
 fn a_question_is_answered_by_its_choices_only() {
     let mut model = empty();
-    add(&mut model, "task:paused", "", "ok", Value::Null);
+    add(&mut model, "task:paused", "", "ok", json!({ "question": { "prompt": "Pay 100?" } }));
     let waits = [gate("ok", &["yes", "no"], "d1"), json!({ "kind": "event", "address": "paid", "event": "paid" })];
     wait(&mut model, &waits);
     assert_eq!(
         rows(&mut model),
-        [">   ? ok  waiting  Pay 100?", "    ? ok  Pay 100?", "    ? paid  waits for the event `paid`",]
+        [">   ? ok  asking  Pay 100?", "    ? ok  Pay 100?", "    ◎ paid  waits for the event `paid`",]
     );
-    assert!(lines(&mut model, 100, 24)[1].contains("1 open question  1 waiting"));
+    assert!(lines(&mut model, 100, 24)[1].contains("1 open question  1 asking"));
     // Enter without an answer, and an answer that is not a choice, send nothing.
     let a = Key::Char('a');
     assert_eq!(press(&mut model, &[a, Key::Enter]), None);
