@@ -43,7 +43,7 @@ pub(crate) use self::key::{KeyPlace, write_new as write_private};
 pub use self::{
     error::VaultError,
     hidden::Hidden,
-    key::{KEY_FILE, KeySource, exposure_warning},
+    key::{KEY_FILE, KeySource, exposure_warning, open_to_others},
     rotation::{LostSecrets, Rotated},
 };
 use self::{

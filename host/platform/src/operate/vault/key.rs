@@ -107,7 +107,7 @@ impl KeySource {
 
 fn read_file(path: &Path) -> Result<Zeroizing<String>, VaultError> {
     let wrong = |why: &dyn fmt::Display| VaultError::Key(format!("{}: {why}", path.display()));
-    if let Some(mode) = open_to_others(path) {
+    if let Some(mode) = fs::metadata(path).ok().and_then(|file| open_to_others(&file)) {
         let why = format!("other users may read it (mode {mode:o}); run `chmod 600 {}`", path.display());
         return Err(wrong(&why));
     }
@@ -116,21 +116,21 @@ fn read_file(path: &Path) -> Result<Zeroizing<String>, VaultError> {
 
 /// Returns the mode of a file if users other than its owner may read or write it, or else `None`.
 #[cfg(unix)]
-fn open_to_others(path: &Path) -> Option<u32> {
+pub fn open_to_others(file: &fs::Metadata) -> Option<u32> {
     use std::os::unix::fs::PermissionsExt;
-    let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    let mode = file.permissions().mode() & 0o777;
     (mode & 0o077 != 0).then_some(mode)
 }
 
 /// Returns `None`, since systems other than Unix have no such modes.
 #[cfg(not(unix))]
-fn open_to_others(_path: &Path) -> Option<u32> {
+pub fn open_to_others(_file: &fs::Metadata) -> Option<u32> {
     None
 }
 
 /// Returns a warning if other users may read the store in a folder, or else `None`.
 pub fn exposure_warning(folder: &Path) -> Option<String> {
-    let mode = open_to_others(&folder.join(STORE_FILE))?;
+    let mode = open_to_others(&fs::metadata(folder.join(STORE_FILE)).ok()?)?;
     let folder = folder.display();
     Some(format!("other users may read the store in {folder} (mode {mode:o}); run `chmod -R go= {folder}`"))
 }
