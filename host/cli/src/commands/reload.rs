@@ -1,4 +1,4 @@
-//! `flowcell reload` and SIGHUP: let a process read packs, flows and triggers again.
+//! `flowcell reload` and SIGHUP: let a process read packs, flows, triggers and its certificate again.
 
 use std::{
     fmt::Write as _,
@@ -10,7 +10,8 @@ use clap::Args;
 use flowcell::{
     RunId,
     control::OwnerRequest,
-    reload::{Reloaded, Reloader},
+    reload::{CertificateRead, Reloaded, Reloader},
+    shape::time,
 };
 use rustix::process::{self, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
@@ -117,6 +118,10 @@ fn describe(reloaded: &Reloaded) -> String {
     }
     if let Some(triggers) = reloaded.triggers {
         line(&mut text, "triggers", &triggers.to_string());
+    }
+    if let Some(CertificateRead { replaced, valid_until }) = reloaded.certificate {
+        let changed = if replaced { "replaced" } else { "unchanged" };
+        line(&mut text, "certificate", &format!("{changed}, valid until {}", time(valid_until)));
     }
     text
 }

@@ -1,7 +1,8 @@
-//! Reads packs, flows and triggers again while a process runs.
+//! Reads packs, flows, triggers and the certificate again while a process runs.
 //!
 //! Packs are read again only here. Flows of the folder are read again at each start of a run, and triggers every few
-//! seconds; a reload also reads them at once, checks the flows, and says what has changed.
+//! seconds; a reload also reads them at once, checks the flows, and says what has changed. A server looks at the files
+//! of its certificate every few seconds, too.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +35,10 @@ pub struct Reloaded {
     /// The number of triggers of all tenants. `None` if the process starts no triggers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub triggers: Option<usize>,
-    /// The reasons why packs or flows could not be read, as sentences.
+    /// The certificate of the server. `None` if the process has none, or cannot use the files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<CertificateRead>,
+    /// The reasons why packs, flows or the certificate could not be read, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
 }
@@ -69,6 +73,20 @@ pub struct BrokenFlow {
     pub error: String,
 }
 
+/// A server's certificate after its files were read again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateRead {
+    /// True if the files have another certificate or key than before.
+    pub replaced: bool,
+    /// The end of its validity, in milliseconds since 1970.
+    pub valid_until: u64,
+}
+
+/// Reads the certificate of a server and its key again. The error is a sentence.
+pub type ReadCertificate = Arc<dyn Fn() -> Result<CertificateRead, String> + Send + Sync>;
+
 impl Reloaded {
     /// Returns whether everything could be read, and no flow is broken.
     pub fn is_good(&self) -> bool {
@@ -93,6 +111,7 @@ impl Reloaded {
 pub struct Reloader {
     host: Host,
     served: Option<ServedFlows>,
+    read_certificate: Option<ReadCertificate>,
     /// Held during a reload, so that one runs at a time.
     turn: tokio::sync::Mutex<()>,
 }
@@ -112,7 +131,12 @@ type FlowFile = (String, u64, SystemTime);
 impl Reloader {
     /// Creates a reloader for a process that has only packs.
     pub fn new(host: Host) -> Reloader {
-        Reloader { host: host.for_tenant(Tenant::local()), served: None, turn: Default::default() }
+        Reloader {
+            host: host.for_tenant(Tenant::local()),
+            served: None,
+            read_certificate: None,
+            turn: Default::default(),
+        }
     }
 
     /// Returns a reloader that also reads the flows of `local` in a server's folder, and the triggers of all tenants.
@@ -121,6 +145,11 @@ impl Reloader {
         // A folder that cannot be read has no files now; the next reload reports why.
         let seen = Arc::new(Mutex::new(library.file_times().unwrap_or_default()));
         Reloader { served: Some(ServedFlows { library, triggers, seen }), ..self }
+    }
+
+    /// Returns a reloader that also reads the certificate of a server.
+    pub fn with_certificate(self, read: ReadCertificate) -> Reloader {
+        Reloader { read_certificate: Some(read), ..self }
     }
 
     /// Reads everything again. If packs cannot be used, the earlier ones stay in use, and flows
@@ -148,6 +177,12 @@ impl Reloader {
                 Err(error) => reloaded.errors.push(error),
             }
             reloaded.triggers = Some(triggers.reread().await);
+        }
+        if let Some(read) = self.read_certificate.clone() {
+            match unblocked(move || read()).await {
+                Ok(certificate) => reloaded.certificate = Some(certificate),
+                Err(error) => reloaded.errors.push(error),
+            }
         }
         reloaded
     }
