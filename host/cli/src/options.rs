@@ -10,6 +10,7 @@
 //! | retention | the rules by which old runs are removed |
 //! | room | the free room of the disk |
 //! | server | the database server of a shared store |
+//! | tls | the certificate of a server |
 //! | watch | the log and the OpenTelemetry collector |
 //! | program | commands that this program runs as a child of itself |
 
@@ -23,6 +24,7 @@ pub(crate) mod room;
 pub(crate) mod server;
 mod store_location;
 mod tenant;
+pub(crate) mod tls;
 pub(crate) mod watch;
 
 pub(crate) use self::{

@@ -13,6 +13,9 @@ mod client;
 mod distribution;
 mod durable;
 #[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../server/tests/http/encrypted.rs"]
+mod encrypted;
+#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../engine/tests/engine/guests.rs"]
 mod engine_guests;
 mod faults;

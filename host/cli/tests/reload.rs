@@ -40,7 +40,7 @@ edges: [{ from: ask, to: greet }]
 ";
 
 /// A process that owns the store of its folder.
-struct Process {
+pub(crate) struct Process {
     folder: TempDir,
     child: Child,
     lines: Mutex<Receiver<String>>,
@@ -57,7 +57,7 @@ impl Process {
         process
     }
 
-    fn start(folder: TempDir, arguments: &[&str]) -> Process {
+    pub(crate) fn start(folder: TempDir, arguments: &[&str]) -> Process {
         let mut child = flowcell(folder.path()).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
         let (tell, lines) = channel();
         let printed = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
@@ -67,7 +67,7 @@ impl Process {
 
     /// Waits for a line with these words. Returns the text after them.
     #[track_caller]
-    fn hears(&self, words: &str) -> String {
+    pub(crate) fn hears(&self, words: &str) -> String {
         loop {
             let line =
                 self.lines.lock().unwrap().recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it never said {words:?}"));
@@ -77,7 +77,7 @@ impl Process {
         }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
@@ -94,19 +94,19 @@ impl Process {
     }
 
     /// Runs `flowcell reload`.
-    fn reload(&self) -> Output {
+    pub(crate) fn reload(&self) -> Output {
         output_of(self.path(), &["reload", "--json"])
     }
 
     /// Reloads with an exit code. Returns what the command has printed.
     #[track_caller]
-    fn reloaded(&self, code: i32) -> Value {
+    pub(crate) fn reloaded(&self, code: i32) -> Value {
         let output = self.reload();
         assert_eq!(output.status.code(), Some(code), "{}{}", stdout(&output), stderr(&output));
         serde_json::from_str(&stdout(&output)).unwrap()
     }
 
-    fn hang_up(&self) {
+    pub(crate) fn hang_up(&self) {
         let sent = Command::new("kill").args(["-HUP", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }

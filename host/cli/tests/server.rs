@@ -11,3 +11,4 @@ mod proxies;
 mod schemathesis;
 mod session;
 mod telemetry;
+mod tls;

@@ -1,6 +1,7 @@
 //! Protection against requests that a foreign web page makes a browser send. Requests with a foreign `Host` (DNS
-//! rebinding) or with an `Origin` other than the server's own get 403. So do requests to the API that another site has
-//! caused, by the header `Sec-Fetch-Site`, and changes with a cookie that no page of this server sends.
+//! rebinding) or with an `Origin` other than the server's own get 403. Over TLS the `Origin` must be one with TLS. So
+//! do requests to the API that another site has caused, by the header `Sec-Fetch-Site`, and changes with a cookie that
+//! no page of this server sends.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -12,19 +13,22 @@ use axum::{
 };
 
 use crate::{
-    http::{api_error::ApiError, connection::MAX_HEAD_BYTES, cookie::reads_cookies},
+    http::{
+        api_error::ApiError,
+        connection::MAX_HEAD_BYTES,
+        cookie::{is_encrypted, reads_cookies},
+    },
+    origin::CONSOLE_NAME,
     steps_api,
 };
-
-/// The host name of the console on its own machine. Browsers find it without DNS, and it is another site than
-/// `localhost`, so cookies of other local programs and of this server stay apart.
-pub const CONSOLE_NAME: &str = "flowcell.localhost";
 
 /// The host names that the server accepts.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     /// The port that the server listens on.
     port: u16,
+    /// The port that clients leave out: 443 with TLS, 80 without.
+    default_port: u16,
     /// Additional host names that the operator has listed, in lowercase and without ports.
     listed: Arc<[String]>,
     /// True if the server listens on a loopback address.
@@ -32,8 +36,9 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(port: u16, loopback: bool, listed: &[String]) -> Names {
-        Names { port, loopback, listed: listed.iter().map(|name| name.to_ascii_lowercase()).collect() }
+    pub(super) fn new(port: u16, has_tls: bool, loopback: bool, listed: &[String]) -> Names {
+        let default_port = if has_tls { 443 } else { 80 };
+        Names { port, default_port, loopback, listed: listed.iter().map(|name| name.to_ascii_lowercase()).collect() }
     }
 
     /// Returns true if `host` names this server.
@@ -44,7 +49,8 @@ impl Names {
             return false;
         }
         let name = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
-        if self.listed.contains(&name) || name == CONSOLE_NAME && authority.port_u16() == Some(self.port) {
+        let is_own_port = authority.port_u16().unwrap_or(self.default_port) == self.port;
+        if self.listed.contains(&name) || name == CONSOLE_NAME && is_own_port {
             return true;
         }
         // A server that other machines can reach requires tokens, and browsers do not send a server's token under a
@@ -54,7 +60,7 @@ impl Names {
             return self.listed.is_empty();
         }
         let local = name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        local && authority.port_u16() == Some(self.port)
+        local && is_own_port
     }
 }
 
@@ -99,7 +105,11 @@ fn check(names: &Names, request: &Request) -> Result<(), ApiError> {
             format!("unknown host `{host}`; use the address of the server, or add the name with `--name`"),
         );
     }
-    let own = |origin: &str| origin.split_once("://").is_some_and(|(_, name)| name.eq_ignore_ascii_case(host));
+    let has_tls = is_encrypted(request.headers());
+    let own = |origin: &str| {
+        let parts = origin.split_once("://");
+        parts.is_some_and(|(scheme, name)| name.eq_ignore_ascii_case(host) && (!has_tls || scheme == "https"))
+    };
     match header(header::ORIGIN).find(|origin| !own(origin)) {
         Some(origin) => foreign("foreign_origin", format!("pages of `{origin}` may not access this server")),
         None => check_site(request),
@@ -146,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_loopback_server_accepts_its_own_and_the_listed_host_names() {
-        let names = Names::new(7171, true, &["flows.test".into()]);
+        let names = Names::new(7171, false, true, &["flows.test".into()]);
         for own in ["127.0.0.1:7171", "localhost:7171", "LOCALHOST:7171", "[::1]:7171", "flows.test", "127.0.0.2:7171"]
         {
             assert!(names.is_own(own), "{own}");
@@ -164,9 +174,33 @@ mod tests {
     }
 
     #[test]
+    fn a_host_without_a_port_has_the_port_of_the_protocol() {
+        for (port, has_tls, is_own) in [(443, true, true), (80, true, false), (80, false, true), (443, false, false)] {
+            let names = Names::new(port, has_tls, true, &[]);
+            for host in ["localhost", "127.0.0.1", "[::1]", "flowcell.localhost"] {
+                assert_eq!(names.is_own(host), is_own, "{host} {port} {has_tls}");
+                assert!(names.is_own(&format!("{host}:{port}")), "{host} {port} {has_tls}");
+            }
+        }
+    }
+
+    #[test]
+    fn over_tls_a_page_without_tls_is_foreign() {
+        let names = Names::new(7171, true, true, &[]);
+        let allows = |origin: &str, is_encrypted: bool| {
+            let request = Request::builder().header(header::HOST, "localhost:7171").header(header::ORIGIN, origin);
+            let request = if is_encrypted { request.header("x-forwarded-proto", "https") } else { request };
+            check(&names, &request.body(axum::body::Body::empty()).unwrap_or_default()).is_ok()
+        };
+        let (plain, encrypted) = ("http://localhost:7171", "https://localhost:7171");
+        assert_eq!([allows(plain, true), allows(encrypted, true), allows(plain, false)], [false, true, true]);
+        assert!(!allows("https://evil.test", true) && !allows("null", true));
+    }
+
+    #[test]
     fn a_server_for_other_machines_accepts_any_or_only_the_listed_host_names() {
-        assert!(Names::new(1, false, &[]).is_own("anything.test"));
-        let names = Names::new(1, false, &["flows.test".into()]);
+        assert!(Names::new(1, true, false, &[]).is_own("anything.test"));
+        let names = Names::new(1, true, false, &["flows.test".into()]);
         assert!(names.is_own("flows.test:443") && !names.is_own("evil.test"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | connection, seats | limits of connections and of idle time; the choice of the connection to close |
+//! | connection, seats | limits of connections, handshakes and idle time; the choice of the connection to close |
 //! | proxies, auth_rate_limiter | trusted proxies; the rate limit for unknown tokens |
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |

@@ -9,6 +9,8 @@
 //! | [`identity`] | the callers and their permissions |
 //! | [`route`] | the table of routes and the access that each needs |
 //! | guard | the check of `Host` and `Origin` |
+//! | origin | the names by which clients reach the server |
+//! | [`tls`] | the certificate and the key of the server |
 //! | http | the routes under `/v1` |
 //! | [`mcp`] | flows as tools of agents, over HTTP and over standard input and output |
 //! | [`steps_api`] | flows by name, under `/api` |
@@ -22,8 +24,10 @@ mod guard;
 mod http;
 pub mod manual;
 pub mod mcp;
+mod origin;
 pub mod route;
 pub mod steps_api;
+pub mod tls;
 
 use std::{collections::HashMap, future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -44,6 +48,7 @@ use tokio::{
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
+pub use self::http::limits::Limits;
 use self::{
     api::Api,
     guard::Names,
@@ -51,15 +56,15 @@ use self::{
         api_error::ApiError,
         app::App,
         broadcast::Broadcasts,
-        connection,
+        connection::{self, Encryption},
         feeds::{Feeds, GateWatch},
         intake::MAX_BODY_BYTES,
         metrics,
         proxies::Proxies,
         tenant_directory::TenantDirectory,
     },
+    tls::{Tls, TlsError, TlsFiles},
 };
-pub use self::{guard::CONSOLE_NAME, http::limits::Limits};
 pub use flowcell_platform::identity;
 use flowcell_platform::{
     Error, Host, StartError,
@@ -88,6 +93,8 @@ pub struct Settings {
     /// Trusted proxies in front of the server. Only they may state the address of a caller, in `Forwarded` or
     /// `X-Forwarded-For`.
     pub proxies: Vec<AddressRange>,
+    /// The certificate and the key with which the server speaks TLS. `None` for a server without TLS.
+    pub tls: Option<TlsFiles>,
     /// Limits of connections, requests and streams.
     pub limits: Limits,
     /// The pages for people under `/console`. `None` serves none.
@@ -105,6 +112,9 @@ pub enum ServeError {
     /// A proxy forwards requests of other machines, and the server does not require tokens.
     #[error("the proxy `{0}` forwards requests of other machines, and this server requires no tokens")]
     UnguardedProxy(AddressRange),
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The server cannot listen on the address.
     #[error("cannot listen on `{address}`")]
     Listen {
@@ -125,9 +135,11 @@ pub enum ServeError {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    console_origin: String,
     router: Router,
     limits: Limits,
     proxies: Proxies,
+    tls: Option<Arc<Tls>>,
     drain_delay: Duration,
     app: Arc<App>,
     drive: Supervisor,
@@ -136,9 +148,10 @@ pub struct Server {
 impl Server {
     /// Listens on the address. Nothing is served or driven before [`Server::run`].
     ///
-    /// Returns an error if other machines can send requests without a token, or if the server cannot listen.
+    /// Returns an error if other machines can send requests without a token, if the certificate or its key cannot be
+    /// used, or if the server cannot listen.
     pub async fn bind(host: Host, settings: Settings) -> Result<Server, ServeError> {
-        let Settings { listen, identity, flows, names, proxies, limits, pages, drain_delay } = settings;
+        let Settings { listen, identity, flows, names, proxies, tls, limits, pages, drain_delay } = settings;
         let host = host.serving(flows.clone());
         if !listen.ip().is_loopback() && !identity.asks_for_tokens() {
             return Err(ServeError::Unguarded(listen));
@@ -149,6 +162,7 @@ impl Server {
         if identity.asks_for_tokens() {
             host.usage().begin();
         }
+        let tls = tls.map(Tls::open).transpose()?;
         let cannot = |source| ServeError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
@@ -166,18 +180,33 @@ impl Server {
             worlds: Mutex::default(),
         };
         observer.listen_for(&directory.identity.tenants())?;
-        let reloader = Arc::new(Reloader::new(host.clone()).with_flows(&directory.flows, triggers.clone()));
+        let reloader = Reloader::new(host.clone()).with_flows(&directory.flows, triggers.clone());
+        let reloader = Arc::new(match tls.clone() {
+            Some(tls) => reloader.with_certificate(Arc::new(move || tls.reload())),
+            None => reloader,
+        });
         let drive = Supervisor::with_arrivals(host, Arc::new(observer), arrivals);
         let app = Arc::new(App::new(directory, triggers, reloader, (broadcasts, feeds), &limits, address.port()));
-        let names = Names::new(address.port(), address.ip().is_loopback(), &names);
+        let console_origin = origin::console(address, &names, tls.as_ref().map(|tls| tls.pair()).as_deref());
+        let names = Names::new(address.port(), tls.is_some(), address.ip().is_loopback(), &names);
         let router = router(&app, names, pages);
         let proxies = Proxies::new(&proxies);
-        Ok(Server { listener, address, router, limits, proxies, drain_delay, app, drive })
+        Ok(Server { listener, address, console_origin, router, limits, proxies, tls, drain_delay, app, drive })
     }
 
     /// Returns the address that the server listens on, with the port that the system has chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the URL of this address.
+    pub fn url(&self) -> String {
+        origin::listening(self.address, self.tls.is_some())
+    }
+
+    /// Returns the scheme, the name and the port by which a browser on this machine reaches the console.
+    pub fn console_origin(&self) -> &str {
+        &self.console_origin
     }
 
     /// Returns the queue for new runs. Commands in other terminals hand their runs over through this queue, too.
@@ -197,7 +226,7 @@ impl Server {
     /// another process can continue them. Answers in progress have 5 s to finish. Returns an error if the store cannot
     /// be read.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
-        let Server { listener, router, limits, proxies, drain_delay, app, drive, .. } = self;
+        let Server { listener, router, limits, proxies, tls, drain_delay, app, drive, .. } = self;
         let ends = app.ends.subscribe();
         let mut flushing = JoinSet::new();
         flushing.spawn(flush_counts(app.host.usage().clone(), app.identity.clone()));
@@ -206,7 +235,11 @@ impl Server {
         if app.host.shared().is_some() {
             flushing.spawn(follow_posted_flows(app.clone()));
         }
-        let serving = tokio::spawn(connection::serve(listener, router, (limits, proxies), ends));
+        let encryption = tls.map(|tls| {
+            flushing.spawn(tls.clone().watch());
+            Encryption::new(tls, &limits, app.host.metrics().clone())
+        });
+        let serving = tokio::spawn(connection::serve(listener, router, (limits, proxies, encryption), ends));
         let triggers = app.triggers.clone();
         let starting = tokio::spawn(async move { triggers.attend().await });
         let jobs = tokio::spawn(job_worker(&app).attend());

@@ -1,12 +1,11 @@
 //! `flowcell console`: prints a link that opens the console of a running server, and logs its browser in.
 
-use std::{net::SocketAddr, process::Command};
+use std::process::Command;
 
 use clap::Args;
 use flowcell::{
     Host, RunId,
     control::{ConsoleAccess, OwnerRequest},
-    server::CONSOLE_NAME,
     tenants::{Tenants, login},
 };
 use url::Url;
@@ -48,7 +47,7 @@ pub(super) fn execute(args: &ConsoleArgs, terminal: Terminal) -> Result<Exit, Cl
             let access: ConsoleAccess = serde_json::from_str(&access.to_text()).map_err(|error| {
                 CliError::internal("the process that owns the store sent an unexpected reply").because(&error)
             })?;
-            let url = args.url.as_ref().map_or_else(|| own_url(access.address), shown);
+            let url = args.url.as_ref().map_or(access.origin, shown);
             link(&url, access.code.as_deref())
         }
         place => {
@@ -69,15 +68,6 @@ pub(super) fn execute(args: &ConsoleArgs, terminal: Terminal) -> Result<Exit, Cl
 fn create_code(host: &Host, tenant: &str, scopes: &[String]) -> Result<String, CliError> {
     let code = login::create_code(&Tenants::of(host), tenant, scopes);
     code.map_err(|error| refused(error.code(), &error.to_string(), &RunId::from("")))
-}
-
-/// Returns the address of a server on this machine as browsers reach it. A server that listens on an address of the
-/// network is reached by this address.
-fn own_url(address: SocketAddr) -> String {
-    match address.ip().is_loopback() || address.ip().is_unspecified() {
-        true => format!("http://{CONSOLE_NAME}:{}", address.port()),
-        false => format!("http://{address}"),
-    }
 }
 
 fn shown(url: &Url) -> String {
@@ -109,16 +99,6 @@ mod tests {
 
     #[test]
     fn the_link_has_the_code_behind_the_hash() {
-        let url = |address: &str| own_url(address.parse().unwrap());
-        let table = [
-            ("127.0.0.1:7171", "http://flowcell.localhost:7171"),
-            ("0.0.0.0:80", "http://flowcell.localhost:80"),
-            ("10.0.0.5:7171", "http://10.0.0.5:7171"),
-            ("[fd00::1]:7171", "http://[fd00::1]:7171"),
-        ];
-        for (address, expected) in table {
-            assert_eq!(url(address), expected);
-        }
         assert_eq!(link("http://h:1", Some("fcc_a_b")), "http://h:1/console/login#fcc_a_b");
         assert_eq!(link(&shown(&"https://h/".parse().unwrap()), None), "https://h/console");
     }

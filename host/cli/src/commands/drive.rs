@@ -84,7 +84,7 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     let said = match place {
         StoreLocation::Folder(folder) => {
             let owner =
-                Arc::new(QueueDriver { admission: drive.admission(), reloader: reloader.clone(), address: None });
+                Arc::new(QueueDriver { admission: drive.admission(), reloader: reloader.clone(), origin: None });
             listen(&host, folder, owner, args.packs.reach(), terminal);
             format!("driving the runs in {}", folder.display())
         }

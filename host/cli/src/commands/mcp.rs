@@ -43,7 +43,7 @@ pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, CliErr
         let begun = move |admission| {
             if let StoreLocation::Folder(folder) = place {
                 let reloader = Arc::new(Reloader::new(own.clone()));
-                listen(&own, folder, Arc::new(QueueDriver { admission, reloader, address: None }), reach, terminal);
+                listen(&own, folder, Arc::new(QueueDriver { admission, reloader, origin: None }), reach, terminal);
             }
         };
         Ok::<_, CliError>(mcp::serve(host, args.flows.clone(), begun, stop).await)

@@ -22,7 +22,11 @@ use crate::{
     duration,
     log::LogFormat,
     options::{
-        PackArgs, StoreArgs, StoreLocation, retention::RetentionArgs, room::RoomArgs, server::ServerArgs,
+        PackArgs, StoreArgs, StoreLocation,
+        retention::RetentionArgs,
+        room::RoomArgs,
+        server::ServerArgs,
+        tls::{TlsArgs, warn_of_plain_network},
         watch::WatchArgs,
     },
     owner::{listen, require_durable, unreadable},
@@ -70,6 +74,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DUR", value_parser = drain_delay)]
     drain_delay: Option<Duration>,
     #[command(flatten)]
+    tls: TlsArgs,
+    #[command(flatten)]
     retention: RetentionArgs,
     #[command(flatten)]
     room: RoomArgs,
@@ -90,6 +96,8 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         // `commands::parse` has printed the settings.
         return check::check(args, place, terminal);
     }
+    let tls = args.tls.files()?;
+    let has_tls = tls.is_some();
     raise_descriptors();
     let host = args.packs.watched_host(&args.store, &args.server, &args.watch, true)?;
     args.room.watch(&host);
@@ -105,6 +113,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
             flows: args.flows.clone(),
             names: args.names.clone(),
             proxies: args.trusted_proxy.clone(),
+            tls,
             limits: args.limits(),
             pages: Some(flowcell_console::router),
             drain_delay: args.drain_delay.unwrap_or_default(),
@@ -113,14 +122,15 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
             Signals::listen().map_err(|error| CliError::internal("cannot listen for signals").because(&error))?;
         let server = Server::bind(host.clone(), settings).await.map_err(start_error)?;
         if let StoreLocation::Folder(folder) = place {
-            let address = Some(server.address());
-            let owner = QueueDriver { admission: server.admission(), reloader: server.reloader(), address };
+            let origin = Some(server.console_origin().to_owned());
+            let owner = QueueDriver { admission: server.admission(), reloader: server.reloader(), origin };
             let owner = Arc::new(owner);
             listen(&host, folder, owner, args.packs.reach(), terminal);
         }
         reload_at_hangup(server.reloader(), terminal)?;
         tokio::spawn(retention.attend());
-        terminal.say(&format!("listening on http://{}", server.address()));
+        warn_of_plain_network(server.address(), has_tls, !args.trusted_proxy.is_empty(), terminal);
+        terminal.say(&format!("listening on {}", server.url()));
         serve_until_stopped(server, &mut signals, args.drain_delay, terminal).await
     });
     flowcell::end_runtime(runtime);
@@ -189,6 +199,7 @@ fn start_error(error: ServeError) -> CliError {
             problem.because(&source).hint("use a free port with `--listen 127.0.0.1:0`")
         }
         ServeError::Telemetry(error) => error.into(),
+        ServeError::Tls(error) => error.into(),
         ServeError::Start(_) => problem,
     }
 }

@@ -85,6 +85,8 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
         "FLOWCELL_LOCK",
         "FLOWCELL_TRUST",
         "FLOWCELL_TRUSTED_PROXY",
+        "FLOWCELL_TLS_CERT",
+        "FLOWCELL_TLS_KEY",
         "FLOWCELL_REGISTRY",
         "FLOWCELL_REGISTRY_REALMS",
         "FLOWCELL_REGISTRY_USER",

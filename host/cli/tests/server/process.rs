@@ -32,7 +32,7 @@ pub(crate) fn serve_with_output(folder: &Path, arguments: &[&str]) -> (Child, So
     let address = loop {
         let line = lines.next().unwrap_or_else(|| panic!("it does not listen: {seen:?}"));
         // The line is text, or a JSON object with the text.
-        if let Some((_, address)) = line.split_once("listening on http://") {
+        if let Some((_, address)) = line.split_once("listening on ").and_then(|(_, url)| url.split_once("://")) {
             break address.trim_end_matches(['"', '}']).parse().unwrap();
         }
         seen.push(line);

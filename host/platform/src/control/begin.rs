@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
     sync::Arc,
     thread::{self, JoinHandle},
 };
@@ -44,8 +43,9 @@ pub trait Driver: Send + Sync {
         None
     }
 
-    /// Returns the address on which the process serves HTTP with the console. `None` if it does not.
-    fn address(&self) -> Option<SocketAddr> {
+    /// Returns the scheme, the name and the port by which a browser reaches the console of the process, such as
+    /// `http://flowcell.localhost:7171`. `None` if the process serves no HTTP.
+    fn origin(&self) -> Option<String> {
         None
     }
 }
@@ -56,8 +56,8 @@ pub struct QueueDriver {
     pub admission: AdmissionQueue,
     /// Reads packs, flows and triggers again.
     pub reloader: Arc<Reloader>,
-    /// The address on which the process serves HTTP. `None` if it does not.
-    pub address: Option<SocketAddr>,
+    /// The scheme, the name and the port by which a browser reaches the console. `None` if the process serves no HTTP.
+    pub origin: Option<String>,
 }
 
 impl Driver for QueueDriver {
@@ -69,8 +69,8 @@ impl Driver for QueueDriver {
         Some(self.reloader.clone())
     }
 
-    fn address(&self) -> Option<SocketAddr> {
-        self.address
+    fn origin(&self) -> Option<String> {
+        self.origin.clone()
     }
 
     fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>> {

@@ -1,7 +1,5 @@
 //! The request of `flowcell console`: how a browser reaches the console, and a code for its login.
 
-use std::net::SocketAddr;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Driver, OwnerReply, refusal};
@@ -15,8 +13,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsoleAccess {
-    /// The address on which the server listens.
-    pub address: SocketAddr,
+    /// The scheme, the name and the port by which a browser reaches the server.
+    pub origin: String,
     /// The one-time code of the login. `None` if the server requires no tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
@@ -24,7 +22,7 @@ pub struct ConsoleAccess {
 
 /// Answers the request in the process that owns the store.
 pub(super) fn answer(host: &Host, owner: &dyn Driver, tenant: Option<&str>, scopes: &[String]) -> OwnerReply {
-    let Some(address) = owner.address() else {
+    let Some(origin) = owner.origin() else {
         let why = "the process that owns the store serves no HTTP; stop it, and start `flowcell serve`";
         return refusal("not_served", &why);
     };
@@ -43,7 +41,7 @@ pub(super) fn answer(host: &Host, owner: &dyn Driver, tenant: Option<&str>, scop
             Err(error) => return refusal(error.code(), &error),
         },
     };
-    match to_json("console", &ConsoleAccess { address, code }) {
+    match to_json("console", &ConsoleAccess { origin, code }) {
         Ok(result) => OwnerReply::Operated { result },
         Err(error) => refusal("internal", &error),
     }

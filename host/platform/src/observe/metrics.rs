@@ -75,6 +75,7 @@ struct Families {
     cost: Sums<1>,
     requests: Durations<3>,
     requests_active: Gauge,
+    failed_handshakes: Counter,
     subscribers: Gauge,
     commits: Counter,
     free_room: Family<[Label; 0], Gauge>,
@@ -133,6 +134,7 @@ impl Default for Metrics {
             cost: Family::default(),
             requests: durations(),
             requests_active: Gauge::default(),
+            failed_handshakes: Counter::default(),
             subscribers: Gauge::default(),
             commits: Counter::default(),
             free_room: Family::default(),
@@ -165,6 +167,8 @@ impl Families {
         registry.register_with_unit("http_request_duration", help, Unit::Seconds, self.requests.clone());
         let help = "Requests of known callers in progress";
         registry.register("http_requests_active", help, self.requests_active.clone());
+        let help = "Handshakes of TLS that failed or took too long";
+        registry.register("tls_failed_handshakes", help, self.failed_handshakes.clone());
         registry.register("live_subscribers", "Open streams of events", self.subscribers.clone());
         let help = "Free room of the disk of a store in a folder";
         registry.register("store_free_bytes", help, self.free_room.clone());
@@ -239,6 +243,11 @@ impl Metrics {
         if usd > 0.0 {
             self.0.cost.get_or_create(&[("tenant", self.0.tenants.label(tenant.as_str()))]).inc_by(usd);
         }
+    }
+
+    /// Counts a handshake of TLS that has failed.
+    pub fn count_failed_handshake(&self) {
+        self.0.failed_handshakes.inc();
     }
 
     /// Counts a request. `took` is the time until its answer began.

@@ -1,12 +1,13 @@
-//! Connections: their number, their time limits, and the addresses that they come from.
+//! Connections: their number, their time limits, their handshakes, and the addresses that they come from.
 
 use std::{convert::Infallible, io, net::IpAddr, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body, response::Response};
+use axum::{Router, body::Body, http::header, response::Response};
+use flowcell_platform::observe::metrics::Metrics;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinSet,
@@ -15,11 +16,16 @@ use tower::ServiceExt;
 
 use super::{
     auth_rate_limiter::ClientAddr,
+    cookie,
     intake::BodyTimeout,
     limits::Limits,
     permit::Guarded,
     proxies::Proxies,
     seats::{Seat, Seats},
+};
+use crate::{
+    origin::{STRICT_TRANSPORT, is_local_name},
+    tls::Tls,
 };
 
 /// The maximum size of a request's head, in bytes.
@@ -36,16 +42,57 @@ const FULL_ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: a
                       retry-after: 1\r\nconnection: close\r\ncontent-length: 83\r\n\r\n\
                       {\"error\":{\"code\":\"too_many_connections\",\"message\":\"too many connections are open\"}}";
 
+/// The encryption of a server's connections.
+#[derive(Clone)]
+pub(crate) struct Encryption {
+    tls: Arc<Tls>,
+    /// The permits for handshakes. A handshake counts as a connection that waits: if none is free, it takes that of the
+    /// address with the most handshakes.
+    handshakes: Seats,
+    metrics: Metrics,
+}
+
+impl Encryption {
+    pub(crate) fn new(tls: Arc<Tls>, limits: &Limits, metrics: Metrics) -> Encryption {
+        Encryption { tls, handshakes: Seats::new(limits.handshakes), metrics }
+    }
+
+    /// Performs the handshake of a new connection from `peer`. Counts a handshake that fails, takes longer than `time`,
+    /// or has to leave its permit to another one, and returns `None`.
+    async fn accept(
+        &self,
+        stream: TcpStream,
+        (peer, is_proxy): (IpAddr, bool),
+        time: Duration,
+    ) -> Option<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
+        let stopped = |why: &str| Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        let accepted = match self.handshakes.take(peer, is_proxy) {
+            None => stopped("too many handshakes are in progress"),
+            Some(permit) => tokio::select! {
+                accepted = tokio::time::timeout(time, self.tls.accept(stream)) =>
+                    accepted.unwrap_or_else(|_| stopped("the client took too long")),
+                () = permit.wait_until_closed() => stopped("another handshake needs the permit"),
+            },
+        };
+        if let Err(error) = &accepted {
+            self.metrics.count_failed_handshake();
+            // A warning for each packet would let strangers fill the log.
+            tracing::debug!("a handshake with {peer} failed: {error}");
+        }
+        accepted.ok()
+    }
+}
+
 /// Serves connections until the server ends. Then answers in progress have [`FINISH_TIME`] to finish.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
-    (limits, proxies): (Limits, Proxies),
+    (limits, proxies, encryption): (Limits, Proxies, Option<Encryption>),
     mut ends: watch::Receiver<bool>,
 ) {
     let seats = Seats::new(limits.connections);
     let mut open = JoinSet::new();
-    let context = ConnectionContext { router, limits, proxies, ends: ends.clone() };
+    let context = ConnectionContext { router, limits, proxies, encryption, ends: ends.clone() };
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -53,6 +100,8 @@ pub(crate) async fn serve(
                     let peer = peer.ip().to_canonical();
                     match seats.take(peer, context.proxies.trusts(peer)) {
                         Some(seat) => _ = open.spawn(context.clone().serve_connection(stream, peer, seat)),
+                        // The answer would be no TLS.
+                        None if context.encryption.is_some() => drop(stream),
                         None => _ = open.spawn(turn_away(stream)),
                     }
                 }
@@ -74,16 +123,43 @@ struct ConnectionContext {
     router: Router,
     limits: Limits,
     proxies: Proxies,
+    encryption: Option<Encryption>,
     ends: watch::Receiver<bool>,
 }
 
 impl ConnectionContext {
-    /// Answers the requests of one connection, until it closes, its permit is given to another connection, or the
-    /// server ends.
+    /// Serves one connection, until it closes, its permit is given to another connection, or the server ends.
     async fn serve_connection(self, stream: TcpStream, peer: IpAddr, seat: Arc<Seat>) {
-        let ConnectionContext { router, limits, proxies, mut ends } = self;
         // Most answers are small, so they are sent without delay (`TCP_NODELAY`).
         let _ = stream.set_nodelay(true);
+        match self.encryption.clone() {
+            None => self.answer_requests(stream, peer, seat).await,
+            // Boxed, so that connections without TLS need no memory for it.
+            Some(encryption) => Box::pin(self.serve_encrypted(encryption, stream, peer, seat)).await,
+        }
+    }
+
+    /// Performs the handshake of a connection, and then answers its requests.
+    async fn serve_encrypted(self, encryption: Encryption, stream: TcpStream, peer: IpAddr, seat: Arc<Seat>) {
+        let (from, time, mut ends) = ((peer, self.proxies.trusts(peer)), self.limits.handshake_time, self.ends.clone());
+        let accepted = tokio::select! {
+            accepted = encryption.accept(stream, from, time) => accepted,
+            () = seat.wait_until_closed() => None,
+            () = wait_for_server_end(&mut ends) => None,
+        };
+        if let Some(stream) = accepted {
+            self.answer_requests(stream, peer, seat).await;
+        }
+    }
+
+    /// Answers the requests of one connection, until it closes, its permit is given to another connection, or the
+    /// server ends.
+    async fn answer_requests<S>(self, stream: S, peer: IpAddr, seat: Arc<Seat>)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let ConnectionContext { router, limits, proxies, encryption, mut ends } = self;
+        let (has_tls, is_proxy) = (encryption.is_some(), proxies.trusts(peer));
         let asked = seat.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             let (router, busy) = (router.clone(), asked.begin());
@@ -91,10 +167,17 @@ impl ConnectionContext {
             async move {
                 let busy = busy.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
                 let mut request = request.map(Body::new);
+                if has_tls {
+                    cookie::note_tls(request.headers_mut(), is_proxy);
+                }
+                let is_strict = has_tls && !is_local_name(request.headers());
                 request.extensions_mut().insert(ClientAddr(caller));
                 request.extensions_mut().insert(BodyTimeout(limits.body_time));
                 let answer: Result<Response, Infallible> = router.oneshot(request).await;
-                let answer = answer.unwrap_or_else(|never| match never {});
+                let mut answer = answer.unwrap_or_else(|never| match never {});
+                if is_strict {
+                    answer.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, STRICT_TRANSPORT);
+                }
                 // The connection counts as busy until the response is sent.
                 Ok::<_, io::Error>(answer.map(|body| Guarded::new(body, busy)))
             }

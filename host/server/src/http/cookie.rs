@@ -4,6 +4,10 @@ use axum::http::{HeaderMap, HeaderValue, header};
 
 /// The prefix that makes a browser accept the cookie only over TLS, and only from this very host.
 const SECURE_PREFIX: &str = "__Host-";
+/// The older header by which a proxy names the protocol of its client.
+const X_FORWARDED_PROTO: &str = "x-forwarded-proto";
+/// The newer header by which a proxy names the protocol of its client.
+const FORWARDED: &str = "forwarded";
 /// The path of posts to triggers.
 const HOOKS: &str = "/v1/hooks/";
 
@@ -31,10 +35,12 @@ impl LoginCookie {
         }
         let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
         let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs
-            .find(|(name, _)| name.strip_prefix(SECURE_PREFIX).unwrap_or(name) == self.name)
-            .map(|(_, token)| token)
-            .filter(|token| !token.is_empty())
+        // Over TLS a page without TLS under the same name can set no cookie with the prefix.
+        let is_own = |name: &str| match name.strip_prefix(SECURE_PREFIX) {
+            Some(name) => name == self.name,
+            None => name == self.name && !is_encrypted(headers),
+        };
+        pairs.find(|(name, _)| is_own(name)).map(|(_, token)| token).filter(|token| !token.is_empty())
     }
 
     /// Returns the header that sets the cookie for this many milliseconds, in answer to a request with these headers.
@@ -46,12 +52,25 @@ impl LoginCookie {
     }
 }
 
-/// Returns whether a proxy says that the request came over TLS. A client that says so falsely gets a cookie that its
-/// browser does not keep.
+/// Returns whether the request came over TLS: to this server, which notes it with [`note_tls`], or to a proxy that says
+/// so. A client that says so falsely gets a cookie that its browser does not keep.
 pub fn is_encrypted(request: &HeaderMap) -> bool {
-    let text = |name: &str| request.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let forwarded = text("forwarded").to_ascii_lowercase();
-    text("x-forwarded-proto").eq_ignore_ascii_case("https") || forwarded.contains("proto=https")
+    forwarded_text(request, X_FORWARDED_PROTO).eq_ignore_ascii_case("https")
+        || forwarded_text(request, FORWARDED).contains("proto=https")
+}
+
+/// Notes in the headers of a request that it came to this server over TLS. A trusted proxy (`is_proxy`) may name the
+/// protocol of its client instead.
+pub(crate) fn note_tls(request: &mut HeaderMap, is_proxy: bool) {
+    let is_named = request.contains_key(X_FORWARDED_PROTO) || forwarded_text(request, FORWARDED).contains("proto=");
+    if !(is_proxy && is_named) {
+        request.insert(X_FORWARDED_PROTO, HeaderValue::from_static("https"));
+    }
+}
+
+/// Returns the value of a header of proxies, in lowercase.
+fn forwarded_text(request: &HeaderMap, name: &str) -> String {
+    request.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -73,6 +92,11 @@ mod tests {
         for line in ["flowcell_7172=t", "xflowcell_7171=t", "flowcell_7171=", "flowcell_7171", "a=flowcell_7171=t"] {
             assert_eq!(read("/v1/runs", line), None, "{line}");
         }
+        let mut headers = HeaderMap::from_iter([(header::COOKIE, HeaderValue::from_static("flowcell_7171=planted"))]);
+        note_tls(&mut headers, false);
+        assert_eq!(cookie.token("/v1/runs", &headers), None, "over TLS the name needs its prefix");
+        headers.append(header::COOKIE, HeaderValue::from_static("__Host-flowcell_7171=own"));
+        assert_eq!(cookie.token("/v1/runs", &headers), Some("own"));
         for path in ["/mcp", "/metrics", "/v1/hooks/a/f/t", "/api/flows", "/healthz", "/v1", "/v10/runs"] {
             assert_eq!(read(path, "flowcell_7171=t"), None, "{path}");
         }
@@ -89,6 +113,25 @@ mod tests {
         assert_eq!(set("x-forwarded-proto", "http"), plain);
         for (name, value) in [("x-forwarded-proto", "https"), ("forwarded", "for=10.0.0.1;proto=https")] {
             assert_eq!(set(name, value), format!("__Host-{plain}; Secure"));
+        }
+    }
+
+    #[test]
+    fn a_request_over_tls_is_encrypted_unless_a_trusted_proxy_names_another_protocol() {
+        let table = [
+            (false, None, true),
+            (false, Some(("x-forwarded-proto", "http")), true),
+            (true, None, true),
+            (true, Some(("x-forwarded-proto", "https")), true),
+            (true, Some(("x-forwarded-proto", "http")), false),
+            (true, Some(("forwarded", "for=10.0.0.1;proto=http")), false),
+            (true, Some(("forwarded", "for=10.0.0.1")), true),
+        ];
+        for (is_proxy, header, expected) in table {
+            let headers = header.map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
+            let mut headers = HeaderMap::from_iter(headers);
+            note_tls(&mut headers, is_proxy);
+            assert_eq!(is_encrypted(&headers), expected, "{is_proxy} {header:?}");
         }
     }
 }

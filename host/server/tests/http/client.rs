@@ -12,6 +12,7 @@ use flowcell_platform::{Host, HostBuilder, reload::Reloader};
 use flowcell_server::{
     Limits, Pages, Server, Settings,
     identity::{Identify, Local},
+    tls::TlsFiles,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -82,6 +83,25 @@ impl Served {
         identity: Arc<dyn Identify>,
         limits: Limits,
     ) -> Served {
+        Served::begin((pages, None), proxies, host, folder, identity, limits)
+    }
+
+    /// Starts a server that speaks TLS and requires no tokens.
+    pub(crate) fn with_tls(tls: TlsFiles, limits: Limits) -> Served {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+        let host = Host::builder().cache_dir(cache).state_dir(folder.path()).build().unwrap();
+        Served::begin((None, Some(tls)), &[], host, folder, Arc::new(Local), limits)
+    }
+
+    fn begin(
+        (pages, tls): (Option<Pages>, Option<TlsFiles>),
+        proxies: &[&str],
+        host: Host,
+        folder: tempfile::TempDir,
+        identity: Arc<dyn Identify>,
+        limits: Limits,
+    ) -> Served {
         let proxies = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
         let drain_delay = Duration::ZERO;
         let flows = folder.path().join("flows");
@@ -92,8 +112,8 @@ impl Served {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async move {
                 let listen = "127.0.0.1:0".parse().unwrap();
-                let settings =
-                    Settings { listen, identity, flows, names: Vec::new(), proxies, limits, pages, drain_delay };
+                let names = Vec::new();
+                let settings = Settings { listen, identity, flows, names, proxies, tls, limits, pages, drain_delay };
                 let server = Server::bind(host, settings).await.unwrap();
                 told.send((server.address(), server.reloader())).unwrap();
                 server.run(async move { _ = stopped.await }).await.unwrap();
@@ -241,6 +261,12 @@ pub(crate) fn send(
     headers: &[(&str, &str)],
     body: &str,
 ) {
+    // A server that refuses a request early does not read all of it.
+    let _ = stream.write_all(request(address, method, path, headers, body).as_bytes());
+}
+
+/// Returns the text of a request.
+pub(crate) fn request(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
     let mut text = format!("{method} {path} HTTP/1.1\r\n");
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         text.push_str(&format!("Host: {address}\r\n"));
@@ -254,8 +280,7 @@ pub(crate) fn send(
     }
     text.push_str("\r\n");
     text.push_str(body);
-    // A server that refuses a request early does not read all of it.
-    let _ = stream.write_all(text.as_bytes());
+    text
 }
 
 /// Reads an answer with its body, which may come in chunks.

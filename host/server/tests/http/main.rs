@@ -14,6 +14,7 @@ mod client;
 mod details;
 mod document;
 mod doors;
+mod encrypted;
 mod eval;
 #[path = "../../../cli/tests/services/fake.rs"]
 #[allow(dead_code, reason = "not every test looks at all of it")]
@@ -42,4 +43,5 @@ mod steps_api;
 #[allow(dead_code, reason = "the tests of the program use the rest")]
 mod stream;
 mod tenants;
+mod tls;
 mod versions;

@@ -11,8 +11,9 @@ use crate::{
     terminal::{Terminal, counted},
 };
 
-/// Checks the files of services and packs, the store and the flows. Reports each flow with an error.
+/// Checks the files of TLS, services and packs, the store and the flows. Reports each flow with an error.
 pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Terminal) -> Result<Exit, CliError> {
+    args.tls.check(terminal)?;
     // Building the host checks the files that the settings name, and connects to a shared store.
     let builder = match place {
         StoreLocation::Server(url) => args.packs.builder().server(url),
