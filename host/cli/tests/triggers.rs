@@ -6,4 +6,5 @@ mod commands;
 mod ends;
 mod hooks;
 mod household;
+mod schemes;
 mod times;

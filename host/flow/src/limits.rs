@@ -50,6 +50,8 @@ pub const LABEL_BYTES: usize = 63;
 pub const TRIGGERS: usize = 16;
 /// Maximum number of secrets that may sign the posts to one webhook.
 pub const SIGNING_KEYS: usize = 4;
+/// Maximum size in bytes of each text among the settings of a webhook, such as the name of a header.
+pub const WEBHOOK_TEXT: usize = 256;
 /// Maximum of `maxConcurrency`: attempts that run at the same time.
 pub const MAX_CONCURRENCY: u64 = 10_000;
 /// Maximum number of diagnostics that are listed.

@@ -7,6 +7,7 @@ use crate::{
     limits::{
         FRAGMENT_PARAMS, FRAGMENTS, LABEL_BYTES, LABELS, MAX_PASSES, RETRY_CODE_BYTES, RETRY_CODES, RETRY_RULES, VARS,
     },
+    triggers::schemes::{SCHEMES, STANDARD},
 };
 
 /// Returns the schema of the graph dialect (2020-12).
@@ -214,7 +215,6 @@ fn labels(description: &str) -> Value {
 
 fn trigger_schema() -> Value {
     let end = json!({ "enum": ["succeeded", "failed", "cancelled"] });
-    let name = json!({ "type": "string", "minLength": 1 });
     json!({
         "type": "object",
         "required": ["id"],
@@ -224,15 +224,7 @@ fn trigger_schema() -> Value {
             "cron": { "type": "string", "description": "Minute, hour, day of the month, month, day of the week" },
             "timeZone": { "type": "string", "default": "UTC", "description": "An IANA name, such as Europe/Berlin" },
             "missed": { "enum": ["skip", "latest", "all"], "default": "latest", "description": "Times that passed while no server was running" },
-            "webhook": {
-                "type": "object",
-                "required": ["secret"],
-                "additionalProperties": false,
-                "properties": { "secret": {
-                    "anyOf": [name, { "type": "array", "items": name, "minItems": 1, "maxItems": 4 }],
-                    "description": "Name of the secret that signs posts; several names during a rotation",
-                } },
-            },
+            "webhook": webhook_schema(),
             "event": {
                 "type": "object",
                 "required": ["flow"],
@@ -249,6 +241,40 @@ fn trigger_schema() -> Value {
             "labels": labels("Labels of the runs that the trigger starts"),
         },
         "oneOf": [{ "required": ["cron"] }, { "required": ["webhook"] }, { "required": ["event"] }],
+    })
+}
+
+fn webhook_schema() -> Value {
+    let name = json!({ "type": "string", "minLength": 1 });
+    let schemes = SCHEMES.map(|row| row.name);
+    json!({
+        "type": "object",
+        "required": ["secret"],
+        "additionalProperties": false,
+        "properties": {
+            "secret": {
+                "anyOf": [name, { "type": "array", "items": name, "minItems": 1, "maxItems": 4 }],
+                "description": "Name of the secret that signs posts; several names during a rotation",
+            },
+            "scheme": { "enum": schemes, "default": STANDARD, "description": "The way in which senders prove who they are" },
+            "header": { "type": "string", "description": "With hmac: the header with the signature; with bearer: a header with the secret alone" },
+            "algorithm": { "enum": ["sha256", "sha512"], "default": "sha256", "description": "With hmac: the hash function" },
+            "encoding": { "enum": ["hex", "base64"], "default": "hex", "description": "With hmac: the encoding of the signature" },
+            "prefix": { "type": "string", "description": "With hmac: the text before the signature" },
+            "signed": { "type": "string", "default": "{body}", "description": "With hmac: the signed text, of {body}, {timestamp}, {id} and other characters" },
+            "timestamp": { "type": "string", "description": "With hmac: the header with the time in seconds since 1970" },
+            "user": { "type": "string", "description": "With basic: the name before the secret" },
+            "id": {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "header": { "type": "string", "description": "Name of a header" },
+                    "pointer": { "type": "string", "pattern": "^/", "description": "JSON Pointer into the body" },
+                },
+                "oneOf": [{ "required": ["header"] }, { "required": ["pointer"] }],
+                "description": "The place of the id that makes repeated deliveries count once",
+            },
+        },
     })
 }
 

@@ -3,15 +3,19 @@
 //! This module checks the syntax. Cron expressions and time zones are checked through [`CheckContext`], because the
 //! crate has no calendar.
 
+pub mod schemes;
+mod webhook;
+
 use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};
 
+pub use self::webhook::Webhook;
 use crate::{
     CheckContext, CheckMode, Source,
     diagnostic::{Diagnostic, Diagnostics, did_you_mean},
     fields::{ID_HELP, check_keys, entries, for_message, is_flow_name, is_id, map, required, text},
     labels::{self, Labels},
-    limits::{LABELS, SIGNING_KEYS, TRIGGERS},
+    limits::{LABELS, TRIGGERS},
     yaml::{self, Kind, Span, Tree},
 };
 
@@ -43,11 +47,8 @@ fn is_empty(input: &Json) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Cause {
-    /// An HTTP POST to the webhook of the trigger, signed with a secret.
-    Webhook {
-        /// Names of the secrets that may sign the post. There is more than one while a secret is being replaced.
-        secret: Vec<String>,
-    },
+    /// An HTTP POST to the webhook of the trigger, by a sender that knows a secret.
+    Webhook(Webhook),
     /// The end of a run of another flow.
     Event {
         /// Name of the other flow.
@@ -251,7 +252,7 @@ fn read_cause(
     }
     match ways {
         [Some(_), ..] => read_time(tree, context, diagnostics),
-        [_, Some(webhook), _] => read_webhook(webhook, context, diagnostics),
+        [_, Some(webhook), _] => webhook::read(webhook, context, diagnostics),
         [_, _, Some(event)] => read_event(event, own, context, diagnostics),
         _ => None,
     }
@@ -289,51 +290,6 @@ fn report_unknown_name(
     match diagnostics.mode() {
         CheckMode::New => diagnostics.warning(code, span, message, help),
         CheckMode::Adding | CheckMode::Stored => diagnostics.new_rule(code, span, message, help),
-    }
-}
-
-fn read_webhook(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> Option<Cause> {
-    check_keys(entries(tree, "`webhook`", diagnostics), &["secret"], diagnostics);
-    let Some(secret) = tree.member("secret") else {
-        let help = Some("write `webhook: { secret: NAME }`; senders sign their posts with this secret".into());
-        diagnostics.error("missing_key", tree.span, "the webhook has no `secret`", help);
-        return None;
-    };
-    let named = texts(secret);
-    match named {
-        Some(names) if (1..=SIGNING_KEYS).contains(&names.len()) => {
-            check_secrets(&names, context, diagnostics);
-            Some(Cause::Webhook { secret: names.into_iter().map(|(name, _)| name).collect() })
-        }
-        _ => {
-            let message = format!("`secret` must be the name of a secret, or a list of 1 to {SIGNING_KEYS} names");
-            diagnostics.error("bad_trigger", secret.span, message, Some("write `secret: NAME`".into()));
-            None
-        }
-    }
-}
-
-/// Checks that the secrets of a webhook are usable. Only warns of some that are not, because they may be missing
-/// while a secret is being replaced. If none is usable, the webhook rejects every post; this is an error if the
-/// flow is being added to a library, otherwise a warning.
-fn check_secrets(names: &[(String, Span)], context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
-    let refused = |(name, span): &(String, Span)| Some((*span, context.check_signing_secret(name).err()?));
-    let refused: Vec<_> = names.iter().filter_map(refused).collect();
-    for (span, why) in &refused {
-        match refused.len() == names.len() {
-            true => report_unknown_name(
-                "missing_secret",
-                *span,
-                (format!("the webhook rejects every post: {why}"), None),
-                diagnostics,
-            ),
-            false => diagnostics.warning("missing_secret", *span, why.clone(), None),
-        }
-    }
-    for (name, span) in names {
-        if let Some(why) = context.locked_secret(name) {
-            diagnostics.warning("locked_secret", *span, why, None);
-        }
     }
 }
 

@@ -469,10 +469,14 @@ impl Host {
         Webhook::new(Client::new(self.shared.egress.clone()), url, key)
     }
 
-    /// Returns the key that signs posts to a trigger of the tenant, by the secret's name. The vault comes first. For
-    /// `local`, the operator's file is the fallback.
+    /// Returns the key that signs posts to a trigger of the tenant as Standard Webhooks, by the secret's name.
     pub async fn signing_key(&self, name: &str) -> Result<SigningKey, Failure> {
         self.shared.secrets.signing_key(&self.tenant, name).await
+    }
+
+    /// Returns the key for posts of the other schemes, which use the characters of the secret itself.
+    pub(crate) async fn text_key(&self, name: &str) -> Result<SigningKey, Failure> {
+        self.shared.secrets.text_key(&self.tenant, name).await
     }
 
     /// Checks whether a secret can sign posts to a trigger of the tenant. The error is a sentence for people.

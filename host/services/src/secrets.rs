@@ -109,12 +109,21 @@ impl Secrets {
         Ok(meant)
     }
 
-    /// Returns the key that signs posts to a trigger: a secret with the purpose [`WEBHOOK`]. Refuses secrets with
-    /// another purpose.
+    /// Returns the key that signs posts to a trigger as Standard Webhooks: a secret with the purpose [`WEBHOOK`].
+    /// Refuses secrets with another purpose.
     pub async fn signing_key(&self, tenant: &Tenant, name: &str) -> Result<SigningKey, Failure> {
         let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));
+        SigningKey::new(&self.webhook_secret(tenant, name).await?).map_err(denied)
+    }
+
+    /// Returns a key like [`signing_key`](Self::signing_key), for schemes that use the characters of the secret itself.
+    pub async fn text_key(&self, tenant: &Tenant, name: &str) -> Result<SigningKey, Failure> {
+        Ok(SigningKey::from_text(&self.webhook_secret(tenant, name).await?))
+    }
+
+    async fn webhook_secret(&self, tenant: &Tenant, name: &str) -> Result<Zeroizing<String>, Failure> {
         self.check_signing(tenant, name).map_err(|why| Failure::new(codes::DENIED, why))?;
-        SigningKey::new(&self.read(tenant, name).await?.text("")).map_err(denied)
+        Ok(Zeroizing::new(self.read(tenant, name).await?.text("")))
     }
 
     /// Checks if a secret may sign posts; the error says what to do if not. Reads only the name and the purpose.

@@ -16,10 +16,7 @@
 //! | read part of an answer | 64 KiB |
 //!
 //! Failures name only the origin, because many webhook URLs are secrets themselves.
-//!
-//! Incoming posts are signed in the same way: [`Received`] checks that a known sender has signed them.
 
-mod received;
 mod signature;
 
 use std::{sync::Arc, time::Duration};
@@ -32,10 +29,7 @@ use hyper::{
     header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT},
 };
 
-pub use self::{
-    received::{MAX_ID_CHARS, MAX_SIGNATURES, Received, TOLERANCE, Unsigned},
-    signature::{SecretSource, SigningKey},
-};
+pub use self::signature::{SecretSource, SigningKey};
 use crate::{
     client::{Answer, Client, Message, Progress},
     code,

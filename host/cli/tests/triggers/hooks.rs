@@ -17,7 +17,7 @@ use crate::{
     triggers::household::{builder, write},
 };
 
-const SECRET: &str = "a-secret-of-many-characters";
+pub(crate) const SECRET: &str = "a-secret-of-many-characters";
 const PATH: &str = "/v1/hooks/local/posted/hook";
 
 fn serve() -> Served {
@@ -41,7 +41,7 @@ fn serve() -> Served {
     served
 }
 
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
@@ -50,7 +50,7 @@ fn signature(secret: &str, id: &str, timestamp: u64, body: &str) -> String {
     format!("v1,{}", STANDARD.encode(hmac::sign(&key, format!("{id}.{timestamp}.{body}").as_bytes())))
 }
 
-fn post(served: &Served, path: &str, headers: &[(&str, String)], body: &str) -> Answer {
+pub(crate) fn post(served: &Served, path: &str, headers: &[(&str, String)], body: &str) -> Answer {
     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
     ask(served.address, "POST", path, &headers, body)
 }
@@ -61,7 +61,7 @@ fn signature_headers(id: &str, timestamp: u64, body: &str) -> Vec<(&'static str,
     vec![("webhook-id", id.into()), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signature)]
 }
 
-fn count_runs(served: &Served) -> usize {
+pub(crate) fn count_runs(served: &Served) -> usize {
     served.get("/v1/runs").json()["runs"].as_array().unwrap().len()
 }
 
@@ -140,7 +140,7 @@ fn a_run_of_a_post_is_not_opened_again_to_start() {
 }
 
 /// Waits for the end of a run, which closes its event stream. Returns the run.
-fn json_of(served: &Served, run: &str) -> serde_json::Value {
+pub(crate) fn json_of(served: &Served, run: &str) -> serde_json::Value {
     let stream = crate::client::connect(served.address);
     let path = format!("/v1/runs/{run}/events/stream");
     crate::client::send(&stream, served.address, "GET", &path, &[("Connection", "close")], "");

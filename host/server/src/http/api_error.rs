@@ -385,7 +385,8 @@ impl From<HookError> for ApiError {
         match error {
             HookError::Unsigned(why) => ApiError::new(StatusCode::UNAUTHORIZED, "unsigned", why),
             HookError::OtherBody => ApiError::new(StatusCode::CONFLICT, "webhook_conflict", error),
-            HookError::Body(_) => ApiError::bad_request(error),
+            HookError::Body(_) | HookError::Id(_) => ApiError::bad_request(error),
+            HookError::Multipart => ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", error),
             HookError::Draining => ApiError::draining(),
             HookError::Later(TriggerStartError::Admit(error)) => error.into(),
             HookError::Later(TriggerStartError::Quota(error)) => StartError::Quota(error).into(),

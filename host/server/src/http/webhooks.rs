@@ -1,4 +1,5 @@
-//! The route for posts to triggers. It is the only route that accepts a signature instead of a token.
+//! The route for posts to triggers. It is the only route that accepts the proof of a webhook's scheme, such as a
+//! signature, instead of a token.
 
 use std::sync::Arc;
 
@@ -23,13 +24,18 @@ use flowcell_platform::triggers::webhook::{POST_BYTES, PostResult};
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HookView {
-    /// The run that this post, or an earlier one with the same id, started.
-    run_id: String,
+    /// The run that this post, or an earlier one with the same id, started. A test of the address has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_id: Option<String>,
+    /// The `challenge` of a test of the address, which the sender expects in the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    challenge: Option<String>,
 }
 
-/// Start a flow by a post with a signature of Standard Webhooks
+/// Start a flow by a post that is signed as the scheme of the trigger demands
 ///
-/// Posts with the same `webhook-id` and body start one run. The same `webhook-id` with another body is a conflict.
+/// Posts with the same id and body start one run. The same id with another body is a conflict. The headers are those of
+/// Standard Webhooks, the default scheme.
 #[utoipa::path(post, path = "/v1/hooks/{tenant}/{flow}/{trigger}", tag = "triggers",
     params(("tenant" = String, Path,), ("flow" = String, Path,), ("trigger" = String, Path,),
         ("webhook-id" = Option<String>, Header,), ("webhook-timestamp" = Option<String>, Header,),
@@ -45,9 +51,11 @@ pub(crate) async fn receive(
     let body = read_body(request, POST_BYTES).await?;
     let tenant = Tenant::from(tenant);
     let place = (&tenant, flow.as_str(), trigger.as_str());
-    let (status, run) = match app.triggers.receive(place, &headers, &body, app.host.now()).await? {
-        PostResult::Started(run) => (StatusCode::ACCEPTED, run),
-        PostResult::Known(run) => (StatusCode::OK, run),
+    let (status, run, challenge) = match app.triggers.receive(place, &headers, &body, app.host.now()).await? {
+        PostResult::Started(run) => (StatusCode::ACCEPTED, Some(run), None),
+        PostResult::Known(run) => (StatusCode::OK, Some(run), None),
+        PostResult::Challenge(challenge) => (StatusCode::OK, None, challenge),
     };
-    Ok((status, Json(HookView { run_id: run.to_string() })).into_response())
+    let run_id = run.map(|run| run.to_string());
+    Ok((status, Json(HookView { run_id, challenge })).into_response())
 }

@@ -1,10 +1,11 @@
-//! Signs posts, so that the receiver can verify the sender, and verifies such signatures.
+//! Signs posts, so that the receiver can verify the sender, and compares signatures and secrets of received posts.
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{Failure, code};
 use ring::hmac;
+use zeroize::Zeroizing;
 
 use crate::secret::{Environment, KeySource, environment};
 
@@ -15,9 +16,9 @@ const PREFIX: &str = "whsec_";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretSource(KeySource);
 
-/// A secret to sign with. Its `Debug` form does not contain the secret.
+/// A secret that senders and receivers of posts share. Its `Debug` form does not contain the secret.
 #[derive(Clone)]
-pub struct SigningKey(Arc<hmac::Key>);
+pub struct SigningKey(Arc<Zeroizing<Vec<u8>>>);
 
 impl FromStr for SecretSource {
     type Err = String;
@@ -51,30 +52,44 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Creates a key from a secret: `whsec_BASE64`, or any other text.
+    /// Creates a key of Standard Webhooks from a secret: `whsec_BASE64`, or any other text.
     pub fn new(secret: &str) -> Result<SigningKey, String> {
-        let bytes = match secret.strip_prefix(PREFIX) {
-            Some(encoded) => {
-                STANDARD.decode(encoded).map_err(|_| format!("the text after `{PREFIX}` in a secret must be base64"))?
-            }
-            None => secret.as_bytes().to_vec(),
-        };
-        Ok(SigningKey(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &bytes))))
+        match secret.strip_prefix(PREFIX) {
+            Some(encoded) => match STANDARD.decode(encoded) {
+                Ok(bytes) => Ok(SigningKey(Arc::new(Zeroizing::new(bytes)))),
+                Err(_) => Err(format!("the text after `{PREFIX}` in a secret must be base64")),
+            },
+            None => Ok(SigningKey::from_text(secret)),
+        }
+    }
+
+    /// Creates a key from the characters of a secret, whatever they are.
+    pub fn from_text(secret: &str) -> SigningKey {
+        SigningKey(Arc::new(Zeroizing::new(secret.as_bytes().to_vec())))
     }
 
     /// Returns the value of `webhook-signature`.
     pub(super) fn signature(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
-        format!("v1,{}", STANDARD.encode(hmac::sign(&self.0, &signed_bytes(id, timestamp, body))))
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
+        format!("v1,{}", STANDARD.encode(hmac::sign(&key, &signed_bytes(id, timestamp, body))))
     }
 
     /// Returns true if `signature` is the signature of `signed` with this key. Takes constant time.
-    pub(super) fn has_signed(&self, signed: &[u8], signature: &[u8]) -> bool {
-        hmac::verify(&self.0, signed, signature).is_ok()
+    pub fn has_signed(&self, algorithm: hmac::Algorithm, signed: &[u8], signature: &[u8]) -> bool {
+        hmac::verify(&hmac::Key::new(algorithm, &self.0), signed, signature).is_ok()
+    }
+
+    /// Returns true if `presented` is `before` and then the secret. The time of the comparison does not depend on the
+    /// secret, not even on its length, because signatures of the two texts are compared.
+    pub fn is_presented(&self, before: &[u8], presented: &[u8]) -> bool {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
+        let expected = Zeroizing::new([before, self.0.as_slice()].concat());
+        hmac::verify(&key, presented, hmac::sign(&key, &expected).as_ref()).is_ok()
     }
 }
 
 /// Returns the bytes of a post that are signed: `ID.TIMESTAMP.BODY`.
-pub(super) fn signed_bytes(id: &str, timestamp: u64, body: &[u8]) -> Vec<u8> {
+fn signed_bytes(id: &str, timestamp: u64, body: &[u8]) -> Vec<u8> {
     [format!("{id}.{timestamp}.").as_bytes(), body].concat()
 }
 
@@ -97,5 +112,20 @@ mod tests {
         }
         assert!("env:HOOK".parse::<SecretSource>().is_ok() && "file:a/b:c".parse::<SecretSource>().is_ok());
         assert!(SigningKey::new("whsec_***").unwrap_err().contains("base64"));
+    }
+
+    #[test]
+    fn a_presented_secret_is_compared_as_a_whole() {
+        let key = SigningKey::from_text("whsec_***");
+        for (before, presented, fits) in [
+            ("", "whsec_***", true),
+            ("name:", "name:whsec_***", true),
+            ("name:", "whsec_***", false),
+            ("", "whsec_**", false),
+            ("", "whsec_****", false),
+            ("", "", false),
+        ] {
+            assert_eq!(key.is_presented(before.as_bytes(), presented.as_bytes()), fits, "{before} {presented}");
+        }
     }
 }

@@ -1,18 +1,31 @@
-//! Accepts incoming posts. A post is authenticated by its signature alone. All posts to a trigger with the same id
-//! start one run.
+//! Accepts incoming posts. A post is authenticated by the [scheme](flowcell_flow::triggers::schemes) of its webhook
+//! alone. All posts to a trigger with the same id start one run.
 //!
-//! The sender is anonymous until a signature fits. So a sender without the right key gets the same answer whether the
-//! tenant, the flow or the trigger exists or not.
+//! The sender is anonymous until it has proved that it knows a secret. So a sender without the right key gets the same
+//! answer whether the tenant, the flow or the trigger exists or not, and whatever the scheme of the webhook is.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod post;
+mod proof;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt::Display,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use flowcell_contract::{Json, RunId, Tenant};
-use flowcell_flow::triggers::Cause;
-use flowcell_services::webhook::{Received, SigningKey, Unsigned};
+use flowcell_flow::triggers::{
+    Cause, Webhook,
+    schemes::{SCHEMES, STANDARD, Scheme},
+};
+use flowcell_services::webhook::SigningKey;
 use http::HeaderMap;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+use self::post::{Content, Post};
+pub use self::proof::Unsigned;
 use super::{
     Triggers,
     live::TenantTrigger,
@@ -36,6 +49,8 @@ pub enum PostResult {
     Started(RunId),
     /// The same post has come before. The value is the run that it has started.
     Known(RunId),
+    /// The post only tests the address, and has started nothing. The value is the text that the answer must repeat.
+    Challenge(Option<String>),
 }
 
 /// An error of a post.
@@ -45,8 +60,17 @@ pub enum HookError {
     #[error(transparent)]
     Unsigned(#[from] Unsigned),
     /// An earlier post with the same id had another body.
-    #[error("the `webhook-id` was used before with another body")]
+    #[error("the id of the post was used before with another body")]
     OtherBody,
+    /// The post has no valid id at the place that its scheme names.
+    #[error("the post has no valid id, which makes repeated deliveries count once: {0}")]
+    Id(String),
+    /// The body is a form with several parts.
+    #[error(
+        "a trigger does not read bodies of the media type `multipart`; send JSON or \
+         `application/x-www-form-urlencoded`"
+    )]
+    Multipart,
     /// The body is JSON with numbers that cannot be stored exactly.
     #[error("the body cannot be the input of a run: {0}")]
     Body(serde_json::Error),
@@ -87,43 +111,56 @@ impl Triggers {
         body: &[u8],
         now: u64,
     ) -> Result<PostResult, HookError> {
-        let received = Received::read(headers, system_time(now))?;
         let known = self.triggers_at_last_look(tenant);
         let live = known.iter().find(|live| live.enabled && live.flow == flow && live.trigger.id == id);
-        let host = live.and_then(|_| self.owners.host(tenant));
-        let keys = match (&host, live) {
-            (Some(host), Some(live)) => signing_keys(host, live).await,
-            _ => Vec::new(),
+        let webhook = live.and_then(|live| match &live.trigger.cause {
+            Cause::Webhook(webhook) => Some((live, webhook)),
+            _ => None,
+        });
+        let host = webhook.and_then(|_| self.owners.host(tenant));
+        let (Some(host), Some((live, webhook))) = (host, webhook) else {
+            return Err(unknown_sender(headers, body, now).into());
         };
-        let nobodys = SigningKey::new(DUMMY_SECRET).map(|key| vec![key]).unwrap_or_default();
-        let checked = received.check(if keys.is_empty() { &nobodys } else { &keys }, body);
-        let (Some(host), Some(live), false) = (host, live, keys.is_empty()) else {
-            return Err(Unsigned::NoSignatureFits.into());
+        let scheme = webhook.scheme();
+        let logged = |why: &dyn Display| {
+            tracing::warn!("the trigger `{}` of `{tenant}` refuses a post: {why}", live.key());
         };
-        checked?;
-        self.start_run(&host, live, &received, body).await
+        let keys = keys(&host, live, webhook).await;
+        if let Err(why) = proof::check(&scheme, &keys, headers, body, system_time(now)) {
+            logged(&why);
+            let is_standard = scheme.name == STANDARD && !keys.is_empty();
+            return Err(if is_standard { why } else { unknown_sender(headers, body, now) }.into());
+        }
+        match post::read(&scheme, headers, body) {
+            Ok(Content::Event(post)) => self.start_run(&host, live, &scheme, post, body).await,
+            Ok(Content::Challenge(text)) => Ok(PostResult::Challenge(text)),
+            Err(why) => {
+                logged(&why);
+                Err(why)
+            }
+        }
     }
 
     async fn start_run(
         &self,
         host: &Host,
         live: &TenantTrigger,
-        received: &Received,
+        scheme: &Scheme<'_>,
+        post: Post,
         body: &[u8],
     ) -> Result<PostResult, HookError> {
-        let run = run_id("hook", live, &short_hash(&received.id));
-        let digest: Box<str> = hex::encode(Sha256::digest(body)).into();
+        let run = run_id("hook", live, &short_hash(&post.id));
+        let same = if scheme.repeats_body { body } else { post.id.as_bytes() };
+        let digest: Box<str> = hex::encode(Sha256::digest(same)).into();
         if let Some(taken) = find_earlier_post(host, &run, &digest)? {
             return Ok(taken);
         }
         if self.owners.is_draining() {
             return Err(HookError::Draining);
         }
-        let about = vec![
-            ("kind", Json::from("webhook")),
-            ("messageId", Json::from(received.id.as_str())),
-            ("body", parse_body(body)?),
-        ];
+        let mut about = vec![("kind", Json::from("webhook")), ("messageId", Json::from(post.id))];
+        about.extend(post.event.map(|event| ("event", event)));
+        about.push(("body", post.body));
         let begin = Start { run, about, request: Some(digest.clone()) };
         match start(&*self.owners, host, live, begin).await {
             Outcome::Started(run) => Ok(PostResult::Started(run)),
@@ -133,6 +170,15 @@ impl Triggers {
             Outcome::Never(problem) => Err(HookError::Never(problem)),
         }
     }
+}
+
+/// Returns the reason to refuse a post to a trigger that does not exist. A refusal by the scheme of a trigger has the
+/// same reason, so that it does not reveal that the trigger exists. The check with a secret that nobody has takes as
+/// long as any other check.
+fn unknown_sender(headers: &HeaderMap, body: &[u8], now: u64) -> Unsigned {
+    let nobodys = [SigningKey::from_text(DUMMY_SECRET)];
+    let checked = proof::check(&SCHEMES[0], &nobodys, headers, body, system_time(now));
+    checked.err().unwrap_or(Unsigned::NoSignatureFits)
 }
 
 /// Returns the time between the arrival and the refusal of a post. `known` is the time that the decision took. The
@@ -156,12 +202,15 @@ fn find_earlier_post(host: &Host, run: &RunId, digest: &str) -> Result<Option<Po
     }
 }
 
-/// Returns the keys that may sign posts to a trigger. A key that cannot be loaded is logged.
-async fn signing_keys(host: &Host, live: &TenantTrigger) -> Vec<SigningKey> {
-    let Cause::Webhook { secret } = &live.trigger.cause else { return Vec::new() };
+/// Returns the keys of the senders of a webhook. A key that cannot be loaded is logged.
+async fn keys(host: &Host, live: &TenantTrigger, webhook: &Webhook) -> Vec<SigningKey> {
     let mut keys = Vec::new();
-    for name in secret {
-        match host.signing_key(name).await {
+    for name in &webhook.secret {
+        let key = match webhook.scheme().name {
+            STANDARD => host.signing_key(name).await,
+            _ => host.text_key(name).await,
+        };
+        match key {
             Ok(key) => keys.push(key),
             Err(failure) => tracing::warn!("the trigger `{}`: {}", live.key(), failure.message),
         }
@@ -169,29 +218,6 @@ async fn signing_keys(host: &Host, live: &TenantTrigger) -> Vec<SigningKey> {
     keys
 }
 
-/// Parses a body as JSON, or else as a string. JSON with numbers that cannot be stored exactly is an error.
-fn parse_body(body: &[u8]) -> Result<Json, HookError> {
-    let text = String::from_utf8_lossy(body);
-    match serde_json::from_str::<Json>(&text) {
-        Ok(json) => Json::check_numbers(&text).map(|()| json).map_err(HookError::Body),
-        Err(_) => Ok(Json::from(&*text)),
-    }
-}
-
 fn system_time(now: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(now)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn h7_the_time_of_a_refusal_reveals_nothing() {
-        let ms = Duration::from_millis;
-        for (known, told) in [(0, 50), (1, 50), (49, 50), (50, 100), (51, 100), (149, 150)] {
-            assert_eq!(refusal_time(ms(known)), ms(told), "{known}");
-        }
-        assert_eq!(refusal_time(Duration::from_micros(159)), refusal_time(Duration::from_micros(264)));
-    }
 }

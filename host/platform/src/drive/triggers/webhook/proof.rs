@@ -1,0 +1,194 @@
+//! Checks that the sender of a post knows a secret of the webhook, and that the post is recent.
+
+use std::{
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowcell_flow::triggers::schemes::{Algorithm, Encoding, Hmac, Part, Place, Proof, Scheme, Timestamp};
+use flowcell_services::webhook::SigningKey;
+use http::HeaderMap;
+use ring::hmac;
+
+/// Maximum difference between the time in a post and this host's clock. An older post may be a replay.
+pub(super) const TOLERANCE: Duration = Duration::from_secs(300);
+/// Maximum characters of a post's id.
+pub(super) const MAX_ID_CHARS: usize = 256;
+/// Maximum entries of a header with signatures that are checked: one for each key of the sender during a key change.
+const MAX_SIGNATURES: usize = 8;
+
+/// The reason why the sender of a post could not be verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsigned {
+    /// A header is missing.
+    Missing(String),
+    /// A header is repeated, so that other software may read another value.
+    Repeated(String),
+    /// A header has an invalid value; the second member gives the reason.
+    Malformed(String, String),
+    /// The time in the post differs from the current time by more than 300 s.
+    Stale,
+    /// No signature matches one of the accepted keys.
+    NoSignatureFits,
+}
+
+impl std::error::Error for Unsigned {}
+
+impl fmt::Display for Unsigned {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsigned::Missing(name) => write!(
+                formatter,
+                "the header `{name}` is missing; sign the post as the trigger's scheme specifies, by default as \
+                 Standard Webhooks"
+            ),
+            Unsigned::Repeated(name) => write!(formatter, "the header `{name}` occurs more than once"),
+            Unsigned::Malformed(name, why) => write!(formatter, "the header `{name}` {why}"),
+            Unsigned::Stale => {
+                write!(formatter, "the time of the post is more than {} s from now", TOLERANCE.as_secs())
+            }
+            Unsigned::NoSignatureFits => formatter.write_str("no signature matches"),
+        }
+    }
+}
+
+fn malformed(name: &str, why: impl Into<String>) -> Unsigned {
+    Unsigned::Malformed(name.to_owned(), why.into())
+}
+
+/// Checks that one of the keys proves a post that arrived at the time `now`. The duration of the check does not reveal
+/// which part of a signature or secret is wrong.
+pub(super) fn check(
+    scheme: &Scheme<'_>,
+    keys: &[SigningKey],
+    headers: &HeaderMap,
+    body: &[u8],
+    now: SystemTime,
+) -> Result<(), Unsigned> {
+    // All keys are compared, so that the time does not tell which one fits.
+    let any = |fits: &dyn Fn(&SigningKey) -> bool| keys.iter().fold(false, |found, key| found | fits(key));
+    let fits = match scheme.proof {
+        Proof::Hmac(hmac) => {
+            let (signed, signatures) = read_signatures(scheme, &hmac, headers, body, now)?;
+            let algorithm = match hmac.algorithm {
+                Algorithm::Sha256 => hmac::HMAC_SHA256,
+                Algorithm::Sha512 => hmac::HMAC_SHA512,
+            };
+            let has_signed = |key: &SigningKey, signature: &[u8]| key.has_signed(algorithm, &signed, signature);
+            any(&|key| signatures.iter().fold(false, |found, signature| found | has_signed(key, signature)))
+        }
+        Proof::Token { header, prefix } => {
+            let token = strip(header, prefix, single_header(headers, header)?)?;
+            any(&|key| key.is_presented(b"", token.as_bytes()))
+        }
+        Proof::Basic { user } => {
+            let encoded = strip("Authorization", "Basic ", single_header(headers, "Authorization")?)?;
+            let given = STANDARD.decode(encoded).map_err(|_| malformed("Authorization", "must be base64"))?;
+            any(&|key| key.is_presented(format!("{user}:").as_bytes(), &given))
+        }
+    };
+    if fits { Ok(()) } else { Err(Unsigned::NoSignatureFits) }
+}
+
+/// Returns the signed bytes of a recent post, and its signatures.
+fn read_signatures(
+    scheme: &Scheme<'_>,
+    hmac: &Hmac<'_>,
+    headers: &HeaderMap,
+    body: &[u8],
+    now: SystemTime,
+) -> Result<(Vec<u8>, Vec<Vec<u8>>), Unsigned> {
+    let parts = hmac.parts().ok_or(Unsigned::NoSignatureFits)?;
+    let id = match scheme.id {
+        Some(Place::Header(name)) if parts.contains(&Part::Id) => signed_id(name, single_header(headers, name)?)?,
+        _ => "",
+    };
+    let mut time = match hmac.timestamp {
+        Some(Timestamp::Header(name)) => Some(parse_time(name, single_header(headers, name)?)?),
+        _ => None,
+    };
+    let value = single_header(headers, hmac.header)?;
+    let entries: Vec<&str> = match hmac.separator {
+        Some(separator) => value.split(separator).take(MAX_SIGNATURES).collect(),
+        None => vec![value],
+    };
+    if let Some(Timestamp::Entry(prefix)) = hmac.timestamp {
+        let mut times = entries.iter().filter_map(|entry| entry.strip_prefix(prefix));
+        let (Some(only), None) = (times.next(), times.next()) else {
+            return Err(malformed(hmac.header, format!("must contain `{prefix}SECONDS` once")));
+        };
+        time = Some(parse_time(hmac.header, only)?);
+    }
+    let signatures = entries.iter().filter_map(|entry| decode(hmac, entry.strip_prefix(hmac.prefix)?));
+    let signatures: Vec<_> = signatures.collect();
+    if signatures.is_empty() {
+        let encoding = match hmac.encoding {
+            Encoding::Hex => "HEX",
+            Encoding::Base64 => "BASE64",
+        };
+        return Err(malformed(hmac.header, format!("must contain `{}{encoding}`", hmac.prefix)));
+    }
+    let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    if time.is_some_and(|(_, seconds)| now.abs_diff(seconds) > TOLERANCE.as_secs()) {
+        return Err(Unsigned::Stale);
+    }
+    let time = time.map_or("", |(text, _)| text);
+    let signed: Vec<&[u8]> = parts
+        .iter()
+        .map(|part| match part {
+            Part::Text(text) => text.as_bytes(),
+            Part::Id => id.as_bytes(),
+            Part::Timestamp => time.as_bytes(),
+            Part::Body => body,
+        })
+        .collect();
+    Ok((signed.concat(), signatures))
+}
+
+fn decode(hmac: &Hmac<'_>, text: &str) -> Option<Vec<u8>> {
+    match hmac.encoding {
+        Encoding::Hex => hex::decode(text).ok(),
+        Encoding::Base64 => STANDARD.decode(text).ok(),
+    }
+}
+
+/// Returns a time as text and in seconds since 1970. The text has a single form, so it is the text that was signed.
+fn parse_time<'a>(name: &str, text: &'a str) -> Result<(&'a str, u64), Unsigned> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    let seconds = text.parse().ok().filter(|_| digits);
+    seconds.map(|seconds| (text, seconds)).ok_or_else(|| malformed(name, "must have a number of seconds since 1970"))
+}
+
+/// Checks an id that is a part of the signed text.
+fn signed_id<'a>(name: &str, id: &'a str) -> Result<&'a str, Unsigned> {
+    // Dots separate the signed parts, so a dot in the id would make the signed text ambiguous.
+    match is_id(id) && !id.contains('.') {
+        true => Ok(id),
+        false => {
+            Err(malformed(name, format!("must have 1 to {MAX_ID_CHARS} printable ASCII characters other than `.`")))
+        }
+    }
+}
+
+/// Returns true for the id of a post in a header: 1 to [`MAX_ID_CHARS`] printable ASCII characters.
+pub(super) fn is_id(id: &str) -> bool {
+    (1..=MAX_ID_CHARS).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Returns the value of a header that must occur once.
+pub(super) fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, Unsigned> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().ok_or_else(|| Unsigned::Missing(name.to_owned()))?;
+    match values.next() {
+        Some(_) => Err(Unsigned::Repeated(name.to_owned())),
+        None => value.to_str().map_err(|_| malformed(name, "has characters other than printable ASCII")),
+    }
+}
+
+/// Removes the prefix of a header's value. Case does not matter, as in the names of authentication schemes.
+fn strip<'a>(name: &str, prefix: &str, value: &'a str) -> Result<&'a str, Unsigned> {
+    let wrong = || malformed(name, format!("must begin with `{}`", prefix.trim_end()));
+    let (before, rest) = value.split_at_checked(prefix.len()).ok_or_else(wrong)?;
+    if before.eq_ignore_ascii_case(prefix) { Ok(rest) } else { Err(wrong()) }
+}
