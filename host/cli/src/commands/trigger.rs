@@ -72,6 +72,9 @@ pub(crate) struct NewTrigger {
     /// Start by a post that is signed with the secret of this name; may be repeated, to accept an old and a new secret
     #[arg(long, value_name = "NAME")]
     webhook: Vec<String>,
+    /// The scheme of the sender of `--webhook`, such as github, stripe or slack [default: standard]
+    #[arg(long, value_name = "SCHEME", requires = "webhook")]
+    scheme: Option<String>,
     /// Start after each run of this flow
     #[arg(long, value_name = "FLOW")]
     after: Option<String>,
@@ -98,6 +101,9 @@ impl NewTrigger {
         }
         if !self.webhook.is_empty() {
             trigger["webhook"] = json!({ "secret": self.webhook });
+        }
+        if let Some(scheme) = &self.scheme {
+            trigger["webhook"]["scheme"] = scheme.clone().into();
         }
         if let Some(flow) = &self.after {
             trigger["event"] = json!({ "flow": flow });

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::Served,
-    kit::{Owner, output_of, stderr, stdout},
+    kit::{Owner, flowcell, output_of, stderr, stdout},
     triggers::household::{builder, write},
 };
 
@@ -34,6 +34,16 @@ fn triggers_are_bound_to_flows_on_the_command_line() {
     assert!(stderr(&taken).contains("already"), "{}", stderr(&taken));
     let wrong = output_of(folder, &["trigger", "create", "report", "x", "--cron", "0 12 * *"]);
     assert!(stderr(&wrong).contains("invalid cron expression"), "{}", stderr(&wrong));
+    let scheme = |name| ["trigger", "create", "report", "pushed", "--webhook", "hook-key", "--scheme", name];
+    let wrong = output_of(folder, &scheme("githup"));
+    assert!(stderr(&wrong).contains("`scheme` must be one of: standard, github"), "{}", stderr(&wrong));
+    let set = ["secret", "set", "hook-key", "--for", "webhook", "--from-env", "HOOK_KEY"];
+    assert!(flowcell(folder).args(set).env("HOOK_KEY", "a-secret-of-github").status().unwrap().success());
+    assert_eq!(
+        json_of_command(folder, &scheme("github"))["webhook"],
+        json!({ "secret": ["hook-key"], "scheme": "github" })
+    );
+    json_of_command(folder, &["trigger", "delete", "report", "pushed"]);
     let listed = json_of_command(folder, &["trigger", "list"]);
     let ids: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["nightly", "noon"]);
