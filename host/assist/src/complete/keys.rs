@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 
 use flowcell_contract::{NodeType, Trait};
-use flowcell_flow::ids::USE_KEYS;
+use flowcell_flow::{
+    ids::USE_KEYS,
+    triggers::schemes::{SCHEMES, STANDARD, Scheme},
+};
 use serde_json::Value as Json;
 
 use super::{CompletionKind, Context, Offer, quoted, steps};
@@ -43,6 +46,7 @@ pub(super) fn keys(
     }
     let is_node = context.flow.dialect == Dialect::Graph
         && matches!(in_graph(&located.steps), [Step::Key(list), Step::Item] if list == "nodes");
+    let scheme = scheme(context, located, at.map(|(map, _)| map));
     // Keys that exclude each other, such as `type` and `use`.
     let exclusive: Vec<&str> = schemas.iter().flat_map(|schema| schema.one_of()).collect();
     let has_one = exclusive.iter().any(|name| is_taken(name));
@@ -53,6 +57,7 @@ pub(super) fn keys(
             // People remove the marks of an import, and do not write them.
             let is_wanted =
                 property.name != "approximated" && (!is_node || fits_node(&property, located, context, kind));
+            let is_wanted = is_wanted && scheme.is_none_or(|scheme| has_key(scheme, property.name));
             let is_exclusive = exclusive.contains(&property.name);
             if is_taken(property.name) || is_known || !is_wanted || (is_exclusive && has_one) {
                 continue;
@@ -62,7 +67,10 @@ pub(super) fn keys(
                 continue;
             }
             known.insert(property.name);
-            let is_required = property.is_required || is_exclusive || (is_node && needs(&property, located, context));
+            let is_required = property.is_required
+                || is_exclusive
+                || (is_node && needs(&property, located, context))
+                || scheme.is_some_and(|scheme| scheme.required.contains(&property.name));
             let example = kind.and_then(|kind| example(kind, located, property.name));
             let insert = match (has_colon, is_json) {
                 (true, false) => property.name.to_owned(),
@@ -83,6 +91,23 @@ pub(super) fn keys(
     }
     found.sort_by_key(|(score, _)| *score);
     found.into_iter().map(|(_, offer)| offer).collect()
+}
+
+/// Returns the scheme of the webhook around the place; `None` elsewhere, or if no scheme has its name.
+fn scheme(context: &Context<'_>, located: &Located<'_>, webhook: Option<&Value>) -> Option<&'static Scheme<'static>> {
+    let steps: Vec<_> =
+        located.steps.iter().map(|step| if let Step::Key(key) = step { key.as_str() } else { "*" }).collect();
+    if context.flow.dialect != Dialect::Graph || steps != ["flow", "triggers", "*", "webhook"] {
+        return None;
+    }
+    let name = context.flow.text(webhook.and_then(|webhook| webhook.member("scheme")));
+    let name = name.map_or_else(|| STANDARD.to_owned(), |(name, _)| name.to_string());
+    SCHEMES.iter().find(|scheme| scheme.name == name)
+}
+
+/// Returns true if a webhook of this scheme may have a key.
+fn has_key(scheme: &Scheme<'_>, key: &str) -> bool {
+    ["secret", "scheme"].contains(&key) || scheme.required.contains(&key) || scheme.optional.contains(&key)
 }
 
 /// Returns true if the node's type has a use for a key of nodes.

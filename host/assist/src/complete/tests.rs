@@ -213,6 +213,20 @@ fn broken_texts_are_completed() {
     assert!(offered("# comm§ent\nflow: { name: a }").is_empty());
 }
 
+#[test]
+fn the_scheme_of_a_webhook_decides_its_keys() {
+    let with = |webhook: &str| {
+        let trigger = format!("{{ id: t, webhook: {{ {webhook} }} }}");
+        offered(&format!("flow: {{ name: a, triggers: [{trigger}] }}\nnodes: [{{ id: x, type: control.noop }}]\n"))
+    };
+    assert_eq!(with("secret: k, §"), ["scheme"]);
+    assert_eq!(with("secret: k, scheme: github, §"), ["id"]);
+    assert_eq!(with("secret: k, scheme: basic, §"), ["user", "id"]);
+    let hmac = ["header", "algorithm", "encoding", "prefix", "signed", "timestamp", "id"];
+    assert_eq!(with("secret: k, scheme: hmac, §"), hmac);
+    assert_eq!(with("secret: k, scheme: §")[..2], ["standard", "github"]);
+}
+
 const FRAGMENTS: &str = "flow: { name: a, vars: { rate: 2, fee: \"{{ flow.input.x }}\" } }
 fragments:
   notify:
