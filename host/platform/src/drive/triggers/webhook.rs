@@ -24,8 +24,11 @@ use http::HeaderMap;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use self::post::{Content, Post};
 pub use self::proof::Unsigned;
+use self::{
+    post::{Content, Post},
+    proof::SenderProof,
+};
 use super::{
     Triggers,
     live::TenantTrigger,
@@ -125,11 +128,13 @@ impl Triggers {
         let logged = |why: &dyn Display| {
             tracing::warn!("the trigger `{}` of `{tenant}` refuses a post: {why}", live.key());
         };
-        let keys = keys(&host, live, webhook).await;
-        if let Err(why) = proof::check(&scheme, &keys, headers, body, system_time(now)) {
+        let proved = match SenderProof::read(&scheme, headers, body, system_time(now)) {
+            Ok(proof) => proof.check(&keys(&host, live, webhook).await),
+            Err(why) => Err(why),
+        };
+        if let Err(why) = proved {
             logged(&why);
-            let is_standard = scheme.name == STANDARD && !keys.is_empty();
-            return Err(if is_standard { why } else { unknown_sender(headers, body, now) }.into());
+            return Err(unknown_sender(headers, body, now).into());
         }
         match post::read(&scheme, headers, body) {
             Ok(Content::Event(post)) => self.start_run(&host, live, &scheme, post, body).await,
@@ -177,8 +182,8 @@ impl Triggers {
 /// long as any other check.
 fn unknown_sender(headers: &HeaderMap, body: &[u8], now: u64) -> Unsigned {
     let nobodys = [SigningKey::from_text(DUMMY_SECRET)];
-    let checked = proof::check(&SCHEMES[0], &nobodys, headers, body, system_time(now));
-    checked.err().unwrap_or(Unsigned::NoSignatureFits)
+    let read = SenderProof::read(&SCHEMES[0], headers, body, system_time(now));
+    read.and_then(|proof| proof.check(&nobodys)).err().unwrap_or(Unsigned::NoSignatureFits)
 }
 
 /// Returns the time between the arrival and the refusal of a post. `known` is the time that the decision took. The

@@ -57,38 +57,59 @@ fn malformed(name: &str, why: impl Into<String>) -> Unsigned {
     Unsigned::Malformed(name.to_owned(), why.into())
 }
 
-/// Checks that one of the keys proves a post that arrived at the time `now`. The duration of the check does not reveal
-/// which part of a signature or secret is wrong.
-pub(super) fn check(
-    scheme: &Scheme<'_>,
-    keys: &[SigningKey],
-    headers: &HeaderMap,
-    body: &[u8],
-    now: SystemTime,
-) -> Result<(), Unsigned> {
-    // All keys are compared, so that the time does not tell which one fits.
-    let any = |fits: &dyn Fn(&SigningKey) -> bool| keys.iter().fold(false, |found, key| found | fits(key));
-    let fits = match scheme.proof {
-        Proof::Hmac(hmac) => {
-            let (signed, signatures) = read_signatures(scheme, &hmac, headers, body, now)?;
-            let algorithm = match hmac.algorithm {
-                Algorithm::Sha256 => hmac::HMAC_SHA256,
-                Algorithm::Sha512 => hmac::HMAC_SHA512,
-            };
-            let has_signed = |key: &SigningKey, signature: &[u8]| key.has_signed(algorithm, &signed, signature);
-            any(&|key| signatures.iter().fold(false, |found, signature| found | has_signed(key, signature)))
+/// The proof in a post, which has the right form and is recent, but is not yet compared with secrets.
+pub(super) enum SenderProof {
+    /// The signed bytes, and their signatures.
+    Signatures(hmac::Algorithm, Vec<u8>, Vec<Vec<u8>>),
+    /// The text before the secret, and that text with the secret.
+    Secret(String, Vec<u8>),
+}
+
+impl SenderProof {
+    /// Reads the proof of a post that arrived at the time `now`.
+    pub(super) fn read(
+        scheme: &Scheme<'_>,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: SystemTime,
+    ) -> Result<SenderProof, Unsigned> {
+        match scheme.proof {
+            Proof::Hmac(hmac) => {
+                let (signed, signatures) = read_signatures(scheme, &hmac, headers, body, now)?;
+                let algorithm = match hmac.algorithm {
+                    Algorithm::Sha256 => hmac::HMAC_SHA256,
+                    Algorithm::Sha512 => hmac::HMAC_SHA512,
+                };
+                Ok(SenderProof::Signatures(algorithm, signed, signatures))
+            }
+            Proof::Token { header, prefix } => {
+                let token = strip(header, prefix, single_header(headers, header)?)?;
+                Ok(SenderProof::Secret(String::new(), token.as_bytes().to_vec()))
+            }
+            Proof::Basic { user } => {
+                let encoded = strip("Authorization", "Basic ", single_header(headers, "Authorization")?)?;
+                let given = STANDARD.decode(encoded).map_err(|_| malformed("Authorization", "must be base64"))?;
+                Ok(SenderProof::Secret(format!("{user}:"), given))
+            }
         }
-        Proof::Token { header, prefix } => {
-            let token = strip(header, prefix, single_header(headers, header)?)?;
-            any(&|key| key.is_presented(b"", token.as_bytes()))
+    }
+
+    /// Checks that the proof was made with one of the keys. The duration of the check does not reveal which part of a
+    /// signature or secret is wrong, nor which key fits.
+    pub(super) fn check(&self, keys: &[SigningKey]) -> Result<(), Unsigned> {
+        let mut fits = false;
+        for key in keys {
+            match self {
+                SenderProof::Signatures(algorithm, signed, signatures) => {
+                    for signature in signatures {
+                        fits |= key.has_signed(*algorithm, signed, signature);
+                    }
+                }
+                SenderProof::Secret(before, given) => fits |= key.is_presented(before.as_bytes(), given),
+            }
         }
-        Proof::Basic { user } => {
-            let encoded = strip("Authorization", "Basic ", single_header(headers, "Authorization")?)?;
-            let given = STANDARD.decode(encoded).map_err(|_| malformed("Authorization", "must be base64"))?;
-            any(&|key| key.is_presented(format!("{user}:").as_bytes(), &given))
-        }
-    };
-    if fits { Ok(()) } else { Err(Unsigned::NoSignatureFits) }
+        if fits { Ok(()) } else { Err(Unsigned::NoSignatureFits) }
+    }
 }
 
 /// Returns the signed bytes of a recent post, and its signatures.

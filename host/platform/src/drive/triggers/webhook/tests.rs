@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{
     post::{self, Content, Post},
-    proof::{self, Unsigned},
+    proof::{SenderProof, Unsigned},
     refusal_time, system_time,
 };
 use crate::drive::triggers::live;
@@ -98,7 +98,8 @@ fn receive(
     body: &[u8],
     seconds: u64,
 ) -> Result<Content, Refusal> {
-    proof::check(scheme, keys, headers, body, system_time(seconds * 1_000)).map_err(Refusal::Sender)?;
+    let proof = SenderProof::read(scheme, headers, body, system_time(seconds * 1_000)).map_err(Refusal::Sender)?;
+    proof.check(keys).map_err(Refusal::Sender)?;
     post::read(scheme, headers, body).map_err(|error| Refusal::Content(error.to_string()))
 }
 
@@ -210,7 +211,7 @@ fn h7_a_post_needs_the_key_of_the_webhook_and_a_recent_time() {
         let (ours, other) = (key(&scheme, &sample.key), SigningKey::from_text("another secret"));
         let (headers, now) = (header_map(&sample.headers), sample.now.unwrap_or(7));
         let check = |keys: &[SigningKey], now| {
-            proof::check(&scheme, keys, &headers, sample.body.as_bytes(), system_time(now * 1_000))
+            SenderProof::read(&scheme, &headers, sample.body.as_bytes(), system_time(now * 1_000))?.check(keys)
         };
         assert_eq!(check(&[other.clone(), ours.clone()], now), Ok(()), "{name}, while keys change");
         assert_eq!(check(&[other], now), Err(Unsigned::NoSignatureFits), "{name}");
