@@ -1,7 +1,7 @@
 //! Checks calls between flows: every called flow must exist, and no chain of calls may be recursive.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
 };
 
@@ -35,11 +35,16 @@ pub(crate) struct Calls<'a> {
     root: &'a str,
     /// The names that each flow calls; `None` for an unknown flow.
     called: RefCell<HashMap<String, Option<Vec<String>>>>,
+    /// The size of the texts that were read, in bytes.
+    bytes: Cell<usize>,
+    /// The reasons why called flows cannot run; `None` for one that can.
+    unusable: RefCell<HashMap<String, Option<String>>>,
 }
 
 impl<'a> Calls<'a> {
     pub(crate) fn new(root: &'a str, catalog: &'a Catalog, context: &'a dyn CheckContext) -> Calls<'a> {
-        Calls { catalog, context, root, called: RefCell::default() }
+        let (called, unusable) = (RefCell::default(), RefCell::default());
+        Calls { catalog, context, root, called, bytes: Cell::default(), unusable }
     }
 
     /// Returns the reason why the checked flow cannot call the flow `name`; `None` if it can.
@@ -49,6 +54,20 @@ impl<'a> Calls<'a> {
         }
         let mut chain = vec![self.root.to_owned(), name.to_owned()];
         self.follow(&mut chain, &mut HashSet::new())
+    }
+
+    /// Returns the reason why the flow `name`, which exists, cannot run. Returns `None` if it can, or if the flow calls too
+    /// many others.
+    pub(crate) fn unusable(&self, name: &str) -> Option<String> {
+        if let Some(known) = self.unusable.borrow().get(name) {
+            return known.clone();
+        }
+        if self.unusable.borrow().len() >= limits::CHECKED_FLOWS {
+            return None;
+        }
+        let why = self.context.unusable_flow(name);
+        self.unusable.borrow_mut().insert(name.to_owned(), why.clone());
+        why
     }
 
     /// Follows the calls of the last flow in a chain, and the calls of those flows in turn, at most
@@ -82,7 +101,12 @@ impl<'a> Calls<'a> {
         if let Some(known) = self.called.borrow().get(name) {
             return known.clone();
         }
+        // The check keeps the texts in memory.
+        if self.bytes.get() >= limits::CALLED_BYTES {
+            return self.context.has_flow(name).then(Vec::new);
+        }
         let source = self.context.flow(name)?;
+        self.bytes.set(self.bytes.get() + source.text.len());
         // This limits the time for a library of hostile flows. Beyond the limit, a flow counts as one without calls;
         // the runtime has its own depth limit.
         if self.called.borrow().len() >= limits::CALLED_FLOWS {

@@ -149,6 +149,12 @@ pub trait CheckContext {
         self.flow(name).is_some()
     }
 
+    /// Returns the reason, as part of a sentence, why an existing flow cannot run. Returns `None` if it can, or if that is
+    /// not checked.
+    fn unusable_flow(&self, _name: &str) -> Option<String> {
+        None
+    }
+
     /// Checks a secret that signs posts to a webhook. Returns an error, as a sentence, if posts that are signed with it
     /// cannot be accepted.
     fn check_signing_secret(&self, _name: &str) -> Result<(), String> {

@@ -58,6 +58,11 @@ pub const MAX_CONCURRENCY: u64 = 10_000;
 pub const DIAGNOSTICS: usize = 200;
 /// Maximum number of called flows that the check of one flow reads, to find recursive calls.
 pub const CALLED_FLOWS: usize = 256;
+/// Maximum size in bytes of the texts of called flows that the check of one flow reads. Of further flows it only sees
+/// whether they exist.
+pub const CALLED_BYTES: usize = 16 << 20;
+/// Maximum number of called flows that are checked themselves, to warn of those that cannot run.
+pub const CHECKED_FLOWS: usize = 32;
 /// Maximum number of edges before all nodes with `cancelRest` of a flow, counted once for each of these nodes.
 pub const CANCEL_REST_EDGES: usize = 1_000_000;
 /// Maximum number of premises per node in the search for branches that exclude each other (module `joins`).

@@ -300,7 +300,12 @@ impl<'a> Lowering<'a> {
             return;
         }
         match self.calls.check(&name) {
-            None => {}
+            None => {
+                if let Some(why) = self.calls.unusable(&name) {
+                    let message = format!("the flow `{}` cannot run: {why}", for_message(&name));
+                    diagnostics.warning("unusable_flow", tree.span, message, None);
+                }
+            }
             Some(CallError::Unknown) => {
                 let help = Some(format!("add a file `{}.yaml` beside this one", for_message(&name)));
                 diagnostics.error("unknown_flow", tree.span, format!("unknown flow `{}`", for_message(&name)), help);

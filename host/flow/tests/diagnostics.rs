@@ -2,6 +2,7 @@
 //! drawings. `BLESS=1` rewrites the expected files.
 
 use std::{
+    cell::Cell,
     fs,
     path::{Path, PathBuf},
 };
@@ -275,6 +276,44 @@ fn long_reasons_of_an_import_are_cut() {
         let checked = flowcell_flow::load(&source, &catalog(), &CasesAsLibrary(CheckMode::New));
         assert_eq!(checked.diagnostics[0].message, format!("`a` is approximated: {shown}"));
     }
+}
+
+/// A library of flows with more than 4 MiB each, of which `broken` cannot run and `gone` does not exist.
+struct LargeFlows(Cell<usize>);
+
+impl CheckContext for LargeFlows {
+    fn read(&self, _: &str) -> Result<String, String> {
+        Err("file not found".into())
+    }
+
+    fn flow(&self, name: &str) -> Option<Source> {
+        self.0.set(self.0.get() + 1);
+        self.has_flow(name).then(|| Source { name: format!("{name}.yaml"), text: "x".repeat((4 << 20) + 1) })
+    }
+
+    fn has_flow(&self, name: &str) -> bool {
+        name != "gone"
+    }
+
+    fn unusable_flow(&self, name: &str) -> Option<String> {
+        (name == "broken").then(|| "line 1: it is broken".into())
+    }
+}
+
+#[test]
+fn a_check_reads_a_bounded_part_of_the_called_flows() {
+    let names = ["broken", "a", "b", "c", "d", "e", "broken", "gone"];
+    let calls = names
+        .iter()
+        .enumerate()
+        .map(|(at, name)| format!("{{ id: n{at}, type: test.call, input: {{ name: {name} }} }}"));
+    let text = format!("flow: {{ name: x }}\nnodes:\n  - {}\n", calls.collect::<Vec<_>>().join("\n  - "));
+    let context = LargeFlows(Cell::new(0));
+    let checked = flowcell_flow::load(&Source { name: "x.yaml".into(), text }, &catalog(), &context);
+    assert_eq!(context.0.get(), 4, "the others only have to exist");
+    let found: Vec<_> = checked.diagnostics.iter().map(|found| (found.code, found.location.line)).collect();
+    assert_eq!(found, [("unusable_flow", 3), ("unusable_flow", 9), ("unknown_flow", 10)]);
+    assert_eq!(checked.diagnostics[0].message, "the flow `broken` cannot run: line 1: it is broken");
 }
 
 proptest! {

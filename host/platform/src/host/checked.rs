@@ -203,6 +203,26 @@ mod tests {
     }
 
     #[test]
+    fn a_called_flow_that_cannot_run_is_a_warning_as_long_as_it_cannot() {
+        let (host, folder) = (host(), tempfile::tempdir().unwrap());
+        let (source, kid) = (flow("type: control.subflow, input: { name: kid }"), folder.path().join("kid.yaml"));
+        fs::write(&kid, "flow: { name: kid }\nnodes:\n  - { id: a, type: no.such }\n").unwrap();
+        let checked = check(&host, &source, folder.path());
+        assert!(checked.flow.is_some());
+        let [found] = checked.diagnostics.as_slice() else { panic!("{:?}", checked.diagnostics) };
+        assert_eq!((found.code, found.location.line), ("unusable_flow", 2), "{found}");
+        let message = "the flow `kid` cannot run: line 3: ";
+        assert!(found.message.starts_with(message) && found.message.ends_with("(unknown_type)"), "{found}");
+        // A flow that is stored already is checked without those that it calls, which may have broken meanwhile.
+        let stored = Folder::of_library(folder.path().to_owned()).with_mode(CheckMode::Stored);
+        assert!(loading::check_in(&host, &source, Arc::new(stored), &Default::default()).diagnostics.is_empty());
+        fs::write(&kid, "flow: { name: kid }\nnodes:\n  - { id: a, type: control.noop }\n").unwrap();
+        assert!(check(&host, &source, folder.path()).diagnostics.is_empty());
+        fs::write(&kid, "flow: [").unwrap();
+        assert_eq!(check(&host, &source, folder.path()).diagnostics[0].code, "unusable_flow");
+    }
+
+    #[test]
     fn a_grant_is_checked_against_the_current_policy() {
         let (host, folder) = (host(), tempfile::tempdir().unwrap());
         let source = flow("type: file.read, input: { path: a }, grants: { files: { read: ['data/*'] } }");

@@ -189,6 +189,12 @@ impl Folder {
         Some((source, Some(self.around(Some(text)))))
     }
 
+    /// Finds a flow as [`Folder::find`] does, with the folder in which it is checked by the rules for stored flows.
+    pub(crate) fn find_called(&self, name: &str) -> Option<(Source, Folder)> {
+        let (source, folder) = self.find(name)?;
+        Some((source, folder.unwrap_or_else(|| self.around(None)).with_mode(CheckMode::Stored)))
+    }
+
     /// Returns the folder of another flow of the same library.
     fn around(&self, own: Option<Arc<PostedText>>) -> Folder {
         let folder = Folder::in_project(self.path.clone(), self.project.clone(), self.library);

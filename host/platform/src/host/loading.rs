@@ -9,7 +9,7 @@ use std::{
 
 use flowcell_contract::{Catalog, Digest, Tenant};
 use flowcell_engine::{Engine, Pack};
-use flowcell_flow::{Diagnostic, Location, PackRef, Source, Start};
+use flowcell_flow::{Diagnostic, Location, PackRef, Severity, Source, Start, agentic::flow_label};
 
 use super::{Host, known_pack::KnownPack, pack_changes::PackChanges};
 use crate::{
@@ -97,8 +97,8 @@ fn check_anew(host: &Host, source: &Source, around: Surroundings, start: &Start,
     let checked = CheckedFlow { flow, diagnostics };
     // The engine has already charged for the scripts.
     host.shared.engine.charge(&host.tenant, since.elapsed().saturating_sub(reading.time_spent()));
-    // A flow that names pack files is not remembered, since the files may change.
-    if named.is_empty() && *start == Start::default() {
+    // A flow that names pack files or calls flows is not remembered, since those may change.
+    if named.is_empty() && *start == Start::default() && !reading.has_checked_called() {
         host.shared.checked.put(&host.tenant, source, &checked, reading.lookups(), types);
     }
     checked
@@ -113,7 +113,26 @@ pub(super) fn surroundings(host: &Host, folder: Arc<Folder>) -> Surroundings {
         policy: host.policy.clone(),
         vault: host.shared.vault.clone(),
     };
-    Surroundings { folder, capabilities, granting }
+    let own = host.clone();
+    let check_called = Box::new(move |folder: &Folder, name: &str| reason_against(&own, folder, name));
+    Surroundings { folder, capabilities, granting, check_called }
+}
+
+/// Returns the reason why the flow `name`, which a flow in `folder` calls, cannot run. Returns `None` if it can, or if it
+/// does not exist.
+fn reason_against(host: &Host, folder: &Folder, name: &str) -> Option<String> {
+    let (source, folder) = folder.find_called(name)?;
+    match load_in(host, &source, Arc::new(folder)) {
+        Ok(flow) if flow_label(flow.graph()).is_some_and(|label| label.disabled) => Some("its file disables it".into()),
+        Ok(_) => None,
+        Err(LoadError::Host(error)) => Some(error.to_string()),
+        Err(LoadError::Invalid(found)) => {
+            let error = found.into_iter().find(|found| found.severity == Severity::Error)?;
+            let is_here = error.location.file == source.name;
+            let line = if is_here { format!("line {}: ", error.location.line) } else { String::new() };
+            Some(format!("{line}{} ({})", error.message, error.code))
+        }
+    }
 }
 
 /// Returns the node types of the host with those of the packs that a flow names, and the diagnostics of these packs.

@@ -1,10 +1,10 @@
 //! Records what the check of a flow looks up besides the flow's text, such as files, agents and grants.
 
 use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use flowcell_contract::{Json, Tenant};
@@ -26,12 +26,19 @@ use crate::{
     world::simulate::{SERVICES, Simulate},
 };
 
+/// Time of the checks of called flows after which one check begins no further ones.
+const MAX_CALLED_TIME: Duration = Duration::from_secs(10);
+
+/// Returns the reason why a flow that another one in a folder calls cannot run.
+pub(crate) type CheckCalled = Box<dyn Fn(&Folder, &str) -> Option<String>>;
+
 /// The context of a flow's check: its folder, and the rights of its tenant.
 pub(crate) struct Surroundings {
     pub(crate) folder: Arc<Folder>,
     /// The capabilities that can be granted.
     pub(crate) capabilities: Vec<String>,
     pub(crate) granting: Granting,
+    pub(crate) check_called: CheckCalled,
 }
 
 impl Surroundings {
@@ -53,18 +60,28 @@ pub(crate) struct RecordingContext {
     flows: RefCell<BTreeMap<String, (String, String)>>,
     agents: RefCell<BTreeMap<String, (String, String)>>,
     outline: RefCell<Option<Outline>>,
+    /// The reasons why called flows cannot run; `None` for one that can.
+    unusable: RefCell<HashMap<String, Option<String>>>,
+    /// The time that the checks of called flows have taken.
+    called_time: Cell<Duration>,
 }
 
 impl RecordingContext {
     pub(crate) fn new(around: Surroundings, inspector: Inspector) -> RecordingContext {
         let (files, flows, agents) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let (lookups, outline) = (RefCell::default(), RefCell::default());
-        RecordingContext { around, inspector, lookups, files, flows, agents, outline }
+        let (lookups, outline, unusable) = (RefCell::default(), RefCell::default(), RefCell::default());
+        let called_time = Cell::default();
+        RecordingContext { around, inspector, lookups, files, flows, agents, outline, unusable, called_time }
     }
 
-    /// Returns the time that the inspection of scripts has taken.
+    /// Returns the time that the inspection of scripts and the checks of called flows have taken.
     pub(crate) fn time_spent(&self) -> Duration {
-        self.inspector.time_spent()
+        self.inspector.time_spent() + self.called_time.get()
+    }
+
+    /// Returns whether called flows were checked. The result of such a check may change without any lookup.
+    pub(crate) fn has_checked_called(&self) -> bool {
+        !self.unusable.borrow().is_empty()
     }
 
     /// Returns the texts and settings that the check of the flow has read.
@@ -126,6 +143,21 @@ impl CheckContext for RecordingContext {
     fn has_flow(&self, name: &str) -> bool {
         let of = name.to_owned();
         self.record(move |around| around.folder.has_flow(&of))
+    }
+
+    fn unusable_flow(&self, name: &str) -> Option<String> {
+        // A called flow is checked as a stored one, so that its own calls are not followed.
+        if self.mode() != CheckMode::New || self.called_time.get() >= MAX_CALLED_TIME {
+            return None;
+        }
+        if let Some(known) = self.unusable.borrow().get(name) {
+            return known.clone();
+        }
+        let since = Instant::now();
+        let why = (self.around.check_called)(&self.around.folder, name);
+        self.called_time.set(self.called_time.get() + since.elapsed());
+        self.unusable.borrow_mut().insert(name.to_owned(), why.clone());
+        why
     }
 
     fn check_signing_secret(&self, name: &str) -> Result<(), String> {
