@@ -187,6 +187,20 @@ fn check_two_processes_on(dialect: Dialect) {
     assert_eq!(a.ask("POST", "/v1/runs/two/gates/early/reply", &json!({ "answer": "yes" })).status, 200);
     asks_for("two", "Second?");
 
+    // A flow that comes in a request calls a posted flow, which has the file beside it.
+    let mut called = asking_flow();
+    called["flow"] = json!({ "name": "late" });
+    called["nodes"].as_array_mut().unwrap().remove(0);
+    called["edges"] = json!([]);
+    a.post_version(&called, &late("Called?"));
+    let sub = json!({ "id": "sub", "type": "control.subflow", "input": { "name": "late", "input": {} } });
+    let text = json!({ "flow": { "name": "text" }, "nodes": [sub] });
+    let checked = a.ask("POST", "/v1/validate", &json!({ "flow": text })).json();
+    assert_eq!(checked, json!({ "valid": true, "diagnostics": [] }));
+    let begun = a.ask("POST", "/v1/runs?wait=true", &json!({ "flow": text, "runId": "three" }));
+    assert_eq!((begun.status, &begun.json()["status"]), (201, &json!("parked")), "{begun:?}");
+    asks_for("three", "Called?");
+
     // A trigger of a posted flow starts its flow once, whichever process ends the run that it waits for.
     let b = Process::start(&url);
     a.post_version(&saying_flow("greet", "hello"), &json!({}));

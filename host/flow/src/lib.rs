@@ -149,6 +149,11 @@ pub trait CheckContext {
         self.flow(name).is_some()
     }
 
+    /// Returns the advice about a called flow that does not exist. `name` is ready for a message.
+    fn advise_flow(&self, name: &str) -> String {
+        format!("add a file `{name}.yaml` beside this one")
+    }
+
     /// Returns the reason, as part of a sentence, why an existing flow cannot run. Returns `None` if it can, or if that is
     /// not checked.
     fn unusable_flow(&self, _name: &str) -> Option<String> {

@@ -307,7 +307,7 @@ impl<'a> Lowering<'a> {
                 }
             }
             Some(CallError::Unknown) => {
-                let help = Some(format!("add a file `{}.yaml` beside this one", for_message(&name)));
+                let help = Some(self.context.advise_flow(&for_message(&name)));
                 diagnostics.error("unknown_flow", tree.span, format!("unknown flow `{}`", for_message(&name)), help);
             }
             Some(CallError::Recursion(chain)) => {

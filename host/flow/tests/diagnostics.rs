@@ -298,6 +298,10 @@ impl CheckContext for LargeFlows {
     fn unusable_flow(&self, name: &str) -> Option<String> {
         (name == "broken").then(|| "line 1: it is broken".into())
     }
+
+    fn advise_flow(&self, name: &str) -> String {
+        format!("store `{name}`")
+    }
 }
 
 #[test]
@@ -314,6 +318,7 @@ fn a_check_reads_a_bounded_part_of_the_called_flows() {
     let found: Vec<_> = checked.diagnostics.iter().map(|found| (found.code, found.location.line)).collect();
     assert_eq!(found, [("unusable_flow", 3), ("unusable_flow", 9), ("unknown_flow", 10)]);
     assert_eq!(checked.diagnostics[0].message, "the flow `broken` cannot run: line 1: it is broken");
+    assert_eq!(checked.diagnostics[2].help.as_deref(), Some("store `gone`"));
 }
 
 proptest! {

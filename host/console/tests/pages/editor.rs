@@ -173,6 +173,31 @@ fn a_review_shows_what_a_node_may_reach_anew() {
 }
 
 #[test]
+fn a_text_calls_stored_flows_in_checks_pictures_tests_and_reviews() {
+    let served = local();
+    version(&served, &flow("from-the-stored-flow"));
+    let calls = |name: &str| {
+        format!(
+            "flow: {{ name: calls }}\nnodes:\n  - {{ id: sub, type: control.subflow, input: {{ name: {name} }} }}\n"
+        )
+    };
+    let sent = |action: &str, text: &str| {
+        send(&served, "/console/edit", &[("do", action), ("text", text), ("version", "0")]).body
+    };
+    for (action, shown) in [
+        ("check", "The text has no mistakes."),
+        ("picture", "<title>sub: control.subflow"),
+        ("test", "from-the-stored-flow"),
+        ("save", "Changes to store"),
+    ] {
+        let page = sent(action, &calls("doc"));
+        assert!(page.contains(shown), "{action}: {page}");
+    }
+    let page = sent("check", &calls("gone"));
+    assert!(page.contains("unknown flow `gone`") && page.contains("store the flow `gone` first"), "{page}");
+}
+
+#[test]
 fn hostile_texts_are_text_and_come_back_as_they_were() {
     let served = local();
     let text = format!("flow: {{ name: doc, description: {} }}\nnodes: []\n", serde_json::to_string(HOSTILE).unwrap());

@@ -42,6 +42,8 @@ struct Known {
 struct Key {
     /// The flow's folder. `None` for a flow without a folder.
     folder: Option<PathBuf>,
+    /// The library whose flows a flow without a folder may call.
+    beside: Option<PathBuf>,
     rules: CheckMode,
     file: String,
     text: String,
@@ -49,7 +51,8 @@ struct Key {
 
 impl Key {
     fn new(source: &Source, folder: &Folder) -> Key {
-        Key { folder: folder.path(), rules: folder.mode(), file: source.name.clone(), text: source.text.clone() }
+        let (file, text) = (source.name.clone(), source.text.clone());
+        Key { folder: folder.path(), beside: folder.beside().and_then(Folder::path), rules: folder.mode(), file, text }
     }
 }
 
@@ -179,7 +182,11 @@ mod tests {
         for other in others {
             assert!(host.checked_before(&other, &lies).is_none(), "{other:?}");
         }
-        assert!(host.checked_before(&asks_nothing, &Folder::nowhere()).is_none());
+        let nowhere = [Folder::nowhere(), Folder::nowhere_beside(folder.path().to_owned())];
+        assert!(nowhere.iter().all(|nowhere| host.checked_before(&asks_nothing, nowhere).is_none()));
+        let [nowhere, beside] = nowhere;
+        assert!(host.check_alone(&asks_nothing, nowhere).flow.is_some());
+        assert!(host.checked_before(&asks_nothing, &beside).is_none(), "that flow could call no others");
         assert!(host.for_tenant("other".into()).checked_before(&asks_nothing, &lies).is_none());
     }
 

@@ -55,7 +55,7 @@ impl Editing {
     /// Returns the names of the flows that the flow may name: those in its folder, or for a flow without a folder those
     /// of its library.
     pub fn flows(&self) -> Vec<String> {
-        self.folder.named_flows()
+        self.folder.flows()
     }
 
     /// Returns the path of the file of a flow in the folder; `None` if there is none, or if the flow may not read it.

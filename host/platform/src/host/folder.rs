@@ -1,4 +1,5 @@
-//! The files that a flow may read: the files in and below the flow's own folder, and the flows in that folder.
+//! The files that a flow may read: the files in and below the flow's own folder, and the flows in that folder. A flow
+//! from the network reads no files, and calls the flows of its tenant's library.
 
 pub(crate) mod guard;
 mod listing;
@@ -36,9 +37,8 @@ pub struct Folder {
     project: PathBuf,
     /// True for a flow that is in no file, such as one from the network. Such a flow may read no files.
     nowhere: bool,
-    /// For a flow without a folder: the library with the flows that its triggers may name. `None`: the library is
-    /// unknown.
-    beside: Option<PathBuf>,
+    /// For a flow without a folder: the library whose flows it may name. `None`: it may name none.
+    beside: Option<Box<Folder>>,
     /// True if the folder is a tenant's library.
     library: bool,
     /// The posted flows of the library's tenant. `None` if this is no library, or if the store is not shared.
@@ -72,15 +72,23 @@ impl Folder {
         Folder { nowhere: true, ..Folder::in_project(PathBuf::new(), PathBuf::new(), false) }
     }
 
-    /// Returns the folder of a flow from the network, for a tenant with this library. The flow reads no files. Its
-    /// triggers may refer to flows of the library.
+    /// Returns the folder of a flow from the network, for a tenant with this library. The flow reads no files. It may
+    /// call the flows of the library, which read the files beside them.
     pub fn nowhere_beside(library: PathBuf) -> Folder {
-        Folder { beside: Some(library), ..Folder::nowhere() }
+        Folder::of_library(library).for_request()
+    }
+
+    /// Returns the folder of a flow from the network that may call the flows of this library.
+    pub(crate) fn for_request(self) -> Folder {
+        Folder { beside: Some(Box::new(self.with_mode(CheckMode::Stored))), ..Folder::nowhere() }
     }
 
     /// Adds the posted flows of the tenant to a library. The flows of the folder come first.
     pub(crate) fn with_posted(self, posted: Option<PostedFlows>) -> Folder {
-        Folder { posted, ..self }
+        match self.beside {
+            Some(library) => Folder { beside: Some(Box::new(library.with_posted(posted))), ..self },
+            None => Folder { posted, ..self },
+        }
     }
 
     /// Returns the folder for a posted flow, which reads only the files that were posted with it.
@@ -108,6 +116,16 @@ impl Folder {
         (!self.nowhere).then(|| self.path.clone())
     }
 
+    /// Returns the library whose flows a flow without a folder may call.
+    pub(crate) fn beside(&self) -> Option<&Folder> {
+        self.beside.as_deref()
+    }
+
+    /// Returns whether names of flows are looked up in a tenant's library.
+    pub(crate) fn has_library(&self) -> bool {
+        self.library || self.beside.is_some()
+    }
+
     /// Returns whether the flow has no folder.
     pub(crate) fn is_nowhere(&self) -> bool {
         self.nowhere
@@ -123,8 +141,12 @@ impl Folder {
         self.path.join(path.strip_prefix("./").unwrap_or(path))
     }
 
-    /// Returns the sorted names of the flows in the folder.
+    /// Returns the sorted names of the flows that a flow may call: those in the folder, or for a flow that is in no
+    /// file, those of its library.
     pub(crate) fn flows(&self) -> Vec<String> {
+        if let Some(library) = &self.beside {
+            return library.flows();
+        }
         if self.nowhere {
             return Vec::new();
         }
@@ -145,15 +167,6 @@ impl Folder {
         files.filter_map(name).chain(posted).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Returns the sorted names of the flows that the text of a flow may name: those in the folder, or for a flow that
-    /// is in no file, those of its library.
-    pub(crate) fn named_flows(&self) -> Vec<String> {
-        match &self.beside {
-            Some(library) => Folder::of_library(library.clone()).with_posted(self.posted.clone()).flows(),
-            None => self.flows(),
-        }
-    }
-
     /// Returns the files in and below `below`, a folder in this one that is empty for this one itself. None for a flow
     /// that is in no file, and outside of this folder.
     pub(crate) fn files(&self, below: &str) -> Listing {
@@ -166,8 +179,12 @@ impl Folder {
     }
 
     /// Finds a flow by its name, first in the folder and then among the posted flows. Also returns the folder of this
-    /// flow if it is another one: that of a posted flow.
+    /// flow if it is another one: that of a posted flow, or the library of a flow that is in no file.
     pub(crate) fn find(&self, name: &str) -> Option<(Source, Option<Folder>)> {
+        if let Some(library) = &self.beside {
+            let (source, folder) = library.find(name)?;
+            return Some((source, folder.or_else(|| Some(library.around(None)))));
+        }
         if !is_flow_name(name) || self.nowhere {
             return None;
         }
@@ -204,6 +221,9 @@ impl Folder {
     /// If the file of a flow exists and cannot be read, explains why, such as a link that leads out of the folder.
     /// Returns `None` if there is no such file, or if it can be read.
     pub(crate) fn explain_refusal(&self, name: &str) -> Option<String> {
+        if let Some(library) = &self.beside {
+            return library.explain_refusal(name);
+        }
         FLOW_ENDINGS.iter().filter(|_| is_flow_name(name)).find_map(|ending| {
             let file = format!("{name}.{ending}");
             let error = self.read_below(&file).err().filter(|error| error.kind() != io::ErrorKind::NotFound)?;
@@ -265,11 +285,17 @@ impl CheckContext for Folder {
     }
 
     fn has_flow(&self, name: &str) -> bool {
-        match (&self.beside, self.nowhere) {
-            (Some(library), _) => {
-                Folder::of_library(library.clone()).with_posted(self.posted.clone()).flow(name).is_some()
-            }
-            (None, nowhere) => nowhere || self.flow(name).is_some(),
+        match &self.beside {
+            Some(library) => library.has_flow(name),
+            None => self.nowhere || self.flow(name).is_some(),
+        }
+    }
+
+    fn advise_flow(&self, name: &str) -> String {
+        match (self.has_library(), self.nowhere) {
+            (true, _) => format!("store the flow `{name}` first, or fix its name"),
+            (false, true) => "this flow sees no other flows: over HTTP that needs the scope `flow:read`".to_owned(),
+            (false, false) => format!("add a file `{name}.yaml` beside this one"),
         }
     }
 
@@ -301,7 +327,10 @@ pub(crate) fn library_of(folder: &Path, tenant: &Tenant) -> PathBuf {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+    use flowcell_runtime::memory::MemoryDocuments;
+
     use super::*;
+    use crate::posted::{Expects, NewVersion, cache::PostedCache};
 
     #[test]
     fn no_file_outside_the_folder_is_read() {
@@ -329,13 +358,46 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_from_the_network_names_flows_of_a_library_and_reads_none() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("known.yaml"), "flow: {}").unwrap();
-        let folder = Folder::nowhere_beside(dir.path().to_owned());
-        assert!(folder.has_flow("known") && !folder.has_flow("other") && !folder.has_flow("../known"));
-        assert!(folder.flow("known").is_none() && folder.read("known.yaml").is_err() && folder.path().is_none());
-        assert_eq!((folder.named_flows(), folder.flows()), (vec!["known".to_owned()], Vec::new()));
+    fn a_flow_from_the_network_calls_flows_of_a_library_and_reads_no_files() {
+        let outer = tempfile::tempdir().unwrap();
+        std::fs::write(outer.path().join("outside.yaml"), "flow: {}").unwrap();
+        let library = outer.path().join("flows");
+        std::fs::create_dir(&library).unwrap();
+        std::fs::write(library.join("known.yaml"), "flow: {}").unwrap();
+        std::fs::write(library.join("ask.md"), "ask").unwrap();
+        let folder = Folder::nowhere_beside(library.clone());
+        assert!(folder.has_flow("known") && !folder.has_flow("other"));
+        let (source, own) = folder.find_called("known").unwrap();
+        assert_eq!((source.text.as_str(), own.read("ask.md").as_deref()), ("flow: {}", Ok("ask")));
+        assert!(own.is_library() && own.mode() == CheckMode::Stored && folder.mode() == CheckMode::New);
+        let whole = library.join("known").display().to_string();
+        for name in ["../outside", "./known", "known.yaml", "", "kno\0wn", "\u{1b}[31mknown", &whole] {
+            assert!(folder.flow(name).is_none() && !folder.has_flow(name), "{name:?} was found");
+        }
+        for path in ["ask.md", "./ask.md", "known.yaml", "../outside.yaml"] {
+            assert!(folder.read(path).is_err() && folder.find_file(path).is_none(), "{path} was read");
+        }
+        assert_eq!((folder.flows(), folder.path()), (vec!["known".to_owned()], None));
+        assert!(folder.files("").paths.is_empty());
+    }
+
+    #[test]
+    fn a_flow_from_the_network_calls_posted_flows_of_its_tenant_with_their_files() {
+        let (store, library) = (Arc::new(MemoryDocuments::default()), tempfile::tempdir().unwrap());
+        let posted = |tenant: &str| PostedFlows::new(Arc::new(PostedCache::new(store.clone())), Tenant::from(tenant));
+        let files = [("ask.md".to_owned(), "ask".to_owned())].into();
+        let text = PostedText { text: "flow: {}".to_owned(), files };
+        let version = NewVersion { file: "known.yaml".into(), text, description: None, created: 7, by: "token".into() };
+        posted("a").post("known", &version, Expects::Any, 10).unwrap();
+        std::fs::write(library.path().join("other.md"), "other").unwrap();
+        let beside = |tenant| Folder::nowhere_beside(library.path().to_owned()).with_posted(Some(posted(tenant)));
+        let folder = beside("a");
+        let (_, own) = folder.find_called("known").unwrap();
+        assert_eq!(own.read("ask.md").as_deref(), Ok("ask"));
+        assert!(own.read("other.md").is_err() && folder.read("ask.md").is_err());
+        assert_eq!(folder.flows(), ["known"]);
+        let foreign = beside("b");
+        assert!(foreign.flow("known").is_none() && !foreign.has_flow("known") && foreign.flows().is_empty());
     }
 
     #[test]

@@ -19,10 +19,11 @@ use crate::{
 /// Maximum number of flows that a run pins in addition to its own. Other flows are looked up when the run calls them.
 pub(crate) const MAX_PINNED_FLOWS: usize = 256;
 
-/// The location of a flow, as its runs record it. A flow from the network has no folder.
+/// The location of a flow, as its runs record it. A flow from the network has no folder, or only that of the library
+/// whose flows it may call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FlowLocation {
-    /// The absolute path of the flow's folder.
+    /// The absolute path of the flow's folder, or of the library beside a flow from the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     folder: Option<String>,
     /// The absolute path of the project, below which agents are found.
@@ -31,6 +32,9 @@ pub(crate) struct FlowLocation {
     /// True if the folder is the library of the run's tenant.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     library: bool,
+    /// True for a flow from the network: it is not in the folder, and only calls the flows there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    request: bool,
 }
 
 impl FlowLocation {
@@ -40,8 +44,10 @@ impl FlowLocation {
             let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
             std::path::absolute(here).ok()?.to_str().map(str::to_owned)
         };
+        let (folder, request) = folder.beside().map_or((folder, false), |library| (library, true));
         let Some(path) = folder.path() else { return FlowLocation::default() };
-        FlowLocation { folder: absolute(&path), project: absolute(folder.project()), library: folder.is_library() }
+        let (path, project) = (absolute(&path), absolute(folder.project()));
+        FlowLocation { folder: path, project, library: folder.is_library(), request }
     }
 
     /// Opens the folder. `library` is the folder of the tenant's library in this process. If the location is a
@@ -54,6 +60,7 @@ impl FlowLocation {
             (Some(folder), _) => Folder::in_project(folder, project, self.library),
             (None, _) => Folder::nowhere(),
         };
+        let folder = if self.request { folder.for_request() } else { folder };
         folder.with_posted(posted.filter(|_| self.library))
     }
 }
@@ -121,6 +128,11 @@ impl Home {
     }
 }
 
+/// Returns whether a flow grants its nodes tools, which may be flows. Looks up none of them.
+pub(crate) fn grants_tools(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| node.grants.0.contains_key(tools::INTERFACE))
+}
+
 /// Returns the names of the flows that a flow grants its nodes as tools: those that a grant names, and those in
 /// `folder` that match a grant's pattern.
 pub(crate) fn granted_flows(graph: &Graph, folder: &Folder) -> BTreeSet<String> {
@@ -137,4 +149,32 @@ pub(crate) fn granted_flows(graph: &Graph, folder: &Folder) -> BTreeSet<String> 
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn the_location_of_a_flow_from_the_network_is_that_of_its_library_only() {
+        let library = tempfile::tempdir().unwrap();
+        std::fs::write(library.path().join("known.yaml"), "flow: {}").unwrap();
+        let place = FlowLocation::from_folder(&Folder::nowhere_beside(library.path().to_owned()));
+        let written = serde_json::to_string(&place).unwrap();
+        let read: FlowLocation = serde_json::from_str(&written).unwrap();
+        assert_eq!(read, place, "{written}");
+        let folder = read.open(None, None);
+        assert!(folder.flow("known").is_some() && folder.has_library());
+        assert!(folder.path().is_none() && !folder.is_library() && folder.read("known.yaml").is_err());
+        // The folder is that of another machine.
+        let elsewhere = FlowLocation { folder: Some("/flowcell/elsewhere".to_owned()), ..place };
+        assert!(elsewhere.open(Some(library.path().to_owned()), None).flow("known").is_some());
+        assert!(elsewhere.open(None, None).flow("known").is_none());
+        // Runs that older versions accepted have no library.
+        let old: FlowLocation = serde_json::from_str("{}").unwrap();
+        assert!(old.open(Some(library.path().to_owned()), None).flow("known").is_none());
+        assert_eq!(FlowLocation::from_folder(&Folder::nowhere()), old);
+    }
 }

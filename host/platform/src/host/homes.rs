@@ -155,13 +155,10 @@ pub(super) fn load_called(host: &Host, home: &Home, name: &str) -> Result<Loaded
     }
     let source = blocking(|| home.source(name));
     let missing = || match &home.folder {
+        folder if folder.has_library() => format!("the library has no flow `{name}`"),
         folder if folder.is_nowhere() => {
-            format!(
-                "unknown flow `{name}`: a flow in a request cannot call files next to it; store both flows in the \
-                 library"
-            )
+            format!("unknown flow `{name}`: the calling flow came with a request that may not read the stored flows")
         }
-        folder if folder.is_library() => format!("the library has no flow `{name}`"),
         _ => format!("the file `{name}.yaml` next to the calling flow does not exist"),
     };
     let found = source.ok_or_else(|| unusable(home.folder.explain_refusal(name).unwrap_or_else(missing)));

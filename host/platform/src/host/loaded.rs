@@ -17,7 +17,7 @@ use crate::host::{
     content::Content,
     error::{InputError, StartError},
     folder::Folder,
-    home::Home,
+    home::{Home, grants_tools},
 };
 
 /// Maximum number of mismatches that an input check reports.
@@ -83,6 +83,12 @@ impl LoadedFlow {
             let similar = similar(node, self.graph.nodes.iter().map(|node| node.id.as_str()));
             UnknownNode { node: node.to_owned(), similar: similar.map(str::to_owned) }
         })
+    }
+
+    /// Returns whether [`Host::with_home`](crate::Host::with_home) still has to look for flows that the flow calls.
+    /// Looks up none of them.
+    pub fn needs_home(&self) -> bool {
+        self.home.is_none() && (!self.content.flows.is_empty() || grants_tools(&self.graph))
     }
 
     /// Refuses to run a flow whose file disables it.

@@ -145,6 +145,10 @@ impl CheckContext for RecordingContext {
         self.record(move |around| around.folder.has_flow(&of))
     }
 
+    fn advise_flow(&self, name: &str) -> String {
+        self.around.folder.advise_flow(name)
+    }
+
     fn unusable_flow(&self, name: &str) -> Option<String> {
         // A called flow is checked as a stored one, so that its own calls are not followed.
         if self.mode() != CheckMode::New || self.called_time.get() >= MAX_CALLED_TIME {

@@ -12,7 +12,7 @@ use flowcell_assist::{
     positions::{Position, UnitIndex},
 };
 use flowcell_flow::{Diagnostic, Source, is_flow_name, script::is_script};
-use flowcell_platform::host::{editing::Editing, folder::Folder};
+use flowcell_platform::host::editing::Editing;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -166,8 +166,7 @@ pub(crate) async fn assist(request: Request, Body(draft): Body<Draft>) -> Result
     };
     let answer = request.computing(move |request| {
         request.host.charged(|| {
-            let folder = Folder::nowhere_beside(request.app.flows_of(request.tenant()));
-            let editing = request.host.edit_alone(&source, folder);
+            let editing = request.host.edit_alone(&source, flows::surroundings(request));
             let written = Written::new(request, &source, &editing, at);
             let mut answer = Assistance::default();
             if let Some(checked) = checked {

@@ -21,6 +21,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
+    flows,
     intake::{Body, PathParam, QueryParams, parse_path_id},
     start,
 };
@@ -197,7 +198,7 @@ pub(crate) async fn test_route(request: Request, Body(asked): Body<FlowToTest>) 
 ///
 /// Returns 400 if the test does not end within 60 s.
 pub(crate) async fn test(request: &Request, asked: FlowToTest) -> Result<Value, ApiError> {
-    let flow = start::load_or_check(request, &asked.flow, asked.version).await?;
+    let flow = flows::with_home(request, start::load_or_check(request, &asked.flow, asked.version).await?).await?;
     // A test ends with its request, so the permit for checks may be dropped with the request, too.
     let _turn = request.app.checks.take(request.tenant(), 1).await;
     let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(ApiError::bad_request)?;

@@ -9,10 +9,11 @@ use utoipa::ToSchema;
 use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
+    identity::Scope,
     intake::Body,
 };
 use flowcell_platform::{
-    CheckedFlow,
+    CheckedFlow, LoadedFlow,
     host::folder::{Folder, is_flow_name},
     shape,
 };
@@ -65,12 +66,28 @@ pub(crate) fn stored_flow_name(flow: &RawValue) -> Option<String> {
     is_flow_name(&text).then_some(text)
 }
 
-/// Checks a flow from a request. The flow cannot refer to files of the server. The flows that the triggers of this flow
-/// refer to are looked up in the tenant's library.
+/// Returns the surroundings of a flow from a request. The flow cannot refer to files of the server. It may call the flows
+/// of the tenant's library if the caller may read them.
+pub(crate) fn surroundings(request: &Request) -> Folder {
+    match request.caller.scopes.has(Scope::FlowRead) {
+        true => Folder::nowhere_beside(request.app.flows_of(request.tenant())),
+        false => Folder::nowhere(),
+    }
+}
+
+/// Checks a flow from a request.
 pub(crate) async fn check(request: &Request, source: Source) -> Result<CheckedFlow, ApiError> {
-    let folder = Folder::nowhere_beside(request.app.flows_of(request.tenant()));
+    let folder = surroundings(request);
     if let Some(known) = request.host.checked_before(&source, &folder) {
         return Ok(known);
     }
     request.clone().computing(move |request| Ok(request.host.check_alone(&source, folder))).await
+}
+
+/// Pins the flows that a flow can call, before a run of it begins. They are read on a thread that may block.
+pub(crate) async fn with_home(request: &Request, flow: LoadedFlow) -> Result<LoadedFlow, ApiError> {
+    match flow.needs_home() {
+        true => request.clone().computing(move |request| Ok(request.host.with_home(flow))).await,
+        false => Ok(flow),
+    }
 }

@@ -209,7 +209,7 @@ pub(crate) async fn prepare(
     // The quota is checked first, so that a tenant over quota causes no further work.
     request.host.check_quota_for(run.as_ref()).map_err(StartError::from)?;
     let StartRun { flow, version, input, labels, .. } = body;
-    let flow = load_or_check(request, &flow, version).await?;
+    let flow = flows::with_home(request, load_or_check(request, &flow, version).await?).await?;
     let options =
         RunOptions { run_id: run, input, labels, request: digest, without_events: true, ..RunOptions::default() };
     Ok((request.host.runner(&flow, options)?, flow))

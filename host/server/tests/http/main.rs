@@ -10,6 +10,7 @@ mod approvals;
 mod assist;
 mod audit;
 mod authoring;
+mod beside;
 mod client;
 mod details;
 mod document;
