@@ -94,7 +94,11 @@ fn outcome(tested: &Value, is_dry: bool) -> Markup {
     html! {
         section .card {
             h2 { @if is_dry { "Outcome of the dry run " } @else { "Outcome of the test " } (state(text(tested, "status"))) }
-            @if let Some(why) = tested["error"]["message"].as_str() { p { (why) } }
+            @if let Some(why) = tested["error"]["message"].as_str() {
+                p { (why) }
+                // The host advises an option of the command line.
+                @if !is_dry && why.contains("--simulate") { p { "On this page, press Dry run: it simulates the replies of all calls." } }
+            }
             pre tabindex="0" { (shown) }
             @if let Some(whole) = whole { p .cut { "Shown in part: " (size(shown.len() as u64)) " of " (size(whole as u64)) ". " code { "flowcell test FILE --json" } " prints all of it." } }
         }

@@ -158,6 +158,18 @@ fn of_two_people_the_second_is_told_and_loses_nothing() {
 }
 
 #[test]
+fn a_test_without_a_reply_names_the_button_that_simulates_it() {
+    let served = local();
+    let text = "flow: { name: calls }\nnodes:\n  - id: get\n    type: http.request\n    \
+                input: { url: \"https://a.test/\" }\n    grants: { http: [\"https://a.test\"] }\n";
+    let sent = |action: &str| send(&served, "/console/edit", &[("do", action), ("text", text), ("version", "0")]).body;
+    let tested = sent("test");
+    assert!(tested.contains("--simulate") && tested.contains("press Dry run"), "{tested}");
+    let dry = sent("dry-run");
+    assert!(dry.contains("Outcome of the dry run") && !dry.contains("press Dry run"), "{dry}");
+}
+
+#[test]
 fn a_review_shows_what_a_node_may_reach_anew() {
     let served = local();
     let calls = |origins: &str| {
