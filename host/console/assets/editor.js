@@ -70,6 +70,7 @@ function start(form, field) {
   const findings = document.getElementById("findings");
   const summary = element("p", "", { role: "status" });
   const list = element("ul", "", { class: "plain" });
+  const age = element("p", "", { id: "age", role: "status", class: "faint" });
   let edits = 0;
   let isSaved = !("unsaved" in form.dataset);
   let isLeaving = false;
@@ -178,10 +179,21 @@ function start(form, field) {
     if (focused >= 0) (list.querySelectorAll("button")[focused] ?? field).focus();
   }
 
+  /** Says which text the picture shows, if it is not that of the field. @param {string} text */
+  function date(text) {
+    // Without a picture, its place says why.
+    const said = document.querySelector("#drawing svg") ? text : "";
+    if (age.textContent !== said) age.textContent = said;
+  }
+
+  /** Whether the picture waits until a person leaves the old one. */
+  let isHeld = false;
   /** Asks the page for the picture of the text, and shows it. */
   function draw() {
     const old = document.getElementById("drawing");
-    if (drawn === edits || !old || old.contains(document.activeElement)) return;
+    if (drawn === edits || !old) return;
+    isHeld = old.contains(document.activeElement);
+    if (isHeld) return date("The picture shows an earlier text. It follows as soon as you leave it.");
     const [now, request] = [edits, new XMLHttpRequest()];
     const data = new URLSearchParams({ text: field.value, do: "picture" });
     for (const hidden of form.querySelectorAll("input[type=hidden]")) {
@@ -189,14 +201,18 @@ function start(form, field) {
     }
     request.open("POST", form.action);
     request.responseType = "document";
+    const fail = () => { if (now === edits) date("The picture shows an earlier text: that of the new one did not arrive."); };
+    request.onerror = fail;
     request.onload = () => {
       const next = request.responseXML?.getElementById("drawing");
-      if (!next || now !== edits) return;
+      if (!next) return fail();
+      if (now !== edits) return;
       drawn = now;
       const isOpen = old.querySelector("details[open]") !== null;
       const taken = document.importNode(next, true);
       if (isOpen) taken.querySelector("details")?.setAttribute("open", "");
       old.replaceWith(taken);
+      date("");
       document.dispatchEvent(new Event("flowcell:fresh"));
     };
     request.send(data);
@@ -215,7 +231,8 @@ function start(form, field) {
       if (!answer.diagnostics) return;
       isStale = false;
       report(answer.diagnostics);
-      if (answer.valid && checked !== asked) redraw.plan();
+      if (!answer.valid) date("The picture shows the last text without errors.");
+      else if (checked !== asked) redraw.plan();
       checked = asked;
     } catch (error) {
       summary.textContent = `The text was not checked: ${error instanceof Error ? error.message : error}`;
@@ -239,7 +256,7 @@ function start(form, field) {
 
   field.addEventListener("input", (event) => {
     edits += 1;
-    [isSaved, isStale] = [false, true];
+    [isSaved, isStale, isHeld] = [false, true, false];
     offers.close();
     look.plan();
     redraw.drop();
@@ -277,6 +294,9 @@ function start(form, field) {
     measure();
     new ResizeObserver(() => { measure(); renumber(); }).observe(field);
   }
+  const drawing = document.getElementById("drawing");
+  drawing?.before(age);
+  drawing?.parentElement?.addEventListener("focusout", () => { if (isHeld) redraw.plan(); });
   const heading = findings?.querySelector("h2");
   if (findings && heading) findings.replaceChildren(heading, summary, list);
   look.plan();

@@ -57,6 +57,8 @@ fn a_mistake_is_mended_by_keyboard_and_an_old_version_is_not_stored() {
     go_to_line(&browser, 3);
     browser.keys("\u{e003}\u{e003}p");
     browser.wait_until("document.querySelector('#findings li').textContent.includes('unknown_type')");
+    let age = "document.querySelector('#age[role=status]').textContent";
+    browser.wait_until(&format!("{age} === 'The picture shows the last text without errors.'"));
     browser.keys(LEAVE);
     tab_to(&browser, "#findings button.place");
     browser.keys(ENTER);
@@ -69,6 +71,7 @@ fn a_mistake_is_mended_by_keyboard_and_an_old_version_is_not_stored() {
     browser.keys(ENTER);
     browser.wait_until("document.getElementById('text').value.includes('type: control.noop')");
     browser.wait_until("document.querySelector('#findings [role=status]').textContent === 'The text has no mistakes.'");
+    browser.wait_until(&format!("{age} === ''"));
 
     // A suggestion is chosen by keys, without leaving the text.
     browser.keys("\u{e010}");
@@ -86,6 +89,16 @@ fn a_mistake_is_mended_by_keyboard_and_an_old_version_is_not_stored() {
     browser.execute(end, &json!([]));
     browser.keys(": { value: 7 }");
     browser.wait_until("document.querySelector('#findings [role=status]').textContent === 'The text has no mistakes.'");
+
+    // The picture follows when a person has left it.
+    let focus = "document.querySelector('#drawing svg').setAttribute('tabindex', '0'); \
+                 document.querySelector('#drawing svg').focus({ preventScroll: true })";
+    browser.wait_until(&format!("{age} === ''"));
+    browser.execute("document.getElementById('text').dispatchEvent(new Event('input'))", &json!([]));
+    browser.execute(focus, &json!([]));
+    browser.wait_until(&format!("{age}.startsWith('The picture shows an earlier text.')"));
+    browser.execute("document.getElementById('text').focus()", &json!([]));
+    browser.wait_until(&format!("{age} === ''"));
 
     // The review, and the version that it stores.
     browser.keys(LEAVE);
