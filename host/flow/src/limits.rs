@@ -60,7 +60,7 @@ pub const DIAGNOSTICS: usize = 200;
 pub const CALLED_FLOWS: usize = 256;
 /// Maximum size in bytes of the texts of called flows that the check of one flow reads. Of further flows it only sees
 /// whether they exist.
-pub const CALLED_BYTES: usize = 16 << 20;
+pub const CALLED_BYTES: usize = 8 << 20;
 /// Maximum number of called flows that are checked themselves, to warn of those that cannot run.
 pub const CHECKED_FLOWS: usize = 32;
 /// Maximum number of edges before all nodes with `cancelRest` of a flow, counted once for each of these nodes.

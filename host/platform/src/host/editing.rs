@@ -95,3 +95,25 @@ impl Editing {
         self.context.capabilities().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_called_flow_is_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (kid, text) = (folder.path().join("kid.yaml"), "flow: { name: kid }");
+        std::fs::write(&kid, text).unwrap();
+        let host = Host::builder().without_cache().instances(4).build().unwrap();
+        let source = Source { name: folder.path().join("a.yaml").display().to_string(), text: String::new() };
+        let editing = host.edit(&source);
+        let read = || editing.context().flow("kid").map(|source| source.text);
+        assert_eq!(read().as_deref(), Some(text));
+        std::fs::write(&kid, "changed").unwrap();
+        assert_eq!(read().as_deref(), Some(text), "the names are those of one moment");
+        assert_eq!(host.edit(&source).context().flow("kid").unwrap().text, "changed");
+    }
+}
