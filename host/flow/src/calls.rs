@@ -49,7 +49,8 @@ impl<'a> Calls<'a> {
 
     /// Returns the reason why the checked flow cannot call the flow `name`; `None` if it can.
     pub(crate) fn check(&self, name: &str) -> Option<CallError> {
-        if self.calls_of(name).is_none() {
+        // The checked flow itself may not be stored yet.
+        if name != self.root && self.calls_of(name).is_none() {
             return Some(CallError::Unknown);
         }
         let mut chain = vec![self.root.to_owned(), name.to_owned()];

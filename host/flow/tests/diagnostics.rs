@@ -278,6 +278,16 @@ fn long_reasons_of_an_import_are_cut() {
     }
 }
 
+#[test]
+fn a_flow_that_calls_itself_is_recursive_before_it_is_stored() {
+    let text = "flow: { name: newcomer }\nnodes:\n  - { id: a, type: test.call, input: { name: newcomer } }\n";
+    let source = Source { name: "newcomer.yaml".into(), text: text.into() };
+    let checked = flowcell_flow::load(&source, &catalog(), &CasesAsLibrary(CheckMode::New));
+    let found = &checked.diagnostics[0];
+    assert_eq!((found.code, found.location.line), ("flow_recursion", 3), "{found}");
+    assert!(found.message.contains("newcomer -> newcomer"), "{found}");
+}
+
 /// A library of flows with more than 4 MiB each, of which `broken` cannot run and `gone` does not exist.
 struct LargeFlows(Cell<usize>);
 
