@@ -201,7 +201,9 @@ function start(form, field) {
     }
     request.open("POST", form.action);
     request.responseType = "document";
-    const fail = () => { if (now === edits) date("The picture shows an earlier text: that of the new one did not arrive."); };
+    const fail = () => {
+      if (now === edits) date("The picture shows an earlier text: that of the new one did not arrive.");
+    };
     request.onerror = fail;
     request.onload = () => {
       const next = request.responseXML?.getElementById("drawing");

@@ -57,8 +57,8 @@ impl<'a> Calls<'a> {
         self.follow(&mut chain, &mut HashSet::new())
     }
 
-    /// Returns the reason why the flow `name`, which exists, cannot run. Returns `None` if it can, or if the flow calls too
-    /// many others.
+    /// Returns the reason why the flow `name`, which exists, cannot run. Returns `None` if it can, or if the flow calls
+    /// too many others.
     pub(crate) fn unusable(&self, name: &str) -> Option<String> {
         if let Some(known) = self.unusable.borrow().get(name) {
             return known.clone();

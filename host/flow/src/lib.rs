@@ -154,8 +154,8 @@ pub trait CheckContext {
         format!("add a file `{name}.yaml` beside this one")
     }
 
-    /// Returns the reason, as part of a sentence, why an existing flow cannot run. Returns `None` if it can, or if that is
-    /// not checked.
+    /// Returns the reason, as part of a sentence, why an existing flow cannot run. Returns `None` if it can, or if that
+    /// is not checked.
     fn unusable_flow(&self, _name: &str) -> Option<String> {
         None
     }

@@ -118,8 +118,8 @@ pub(super) fn surroundings(host: &Host, folder: Arc<Folder>) -> Surroundings {
     Surroundings { folder, capabilities, granting, check_called }
 }
 
-/// Returns the reason why the flow `name`, which a flow in `folder` calls, cannot run. Returns `None` if it can, or if it
-/// does not exist.
+/// Returns the reason why the flow `name`, which a flow in `folder` calls, cannot run. Returns `None` if it can, or if
+/// it does not exist.
 fn reason_against(host: &Host, folder: &Folder, name: &str) -> Option<String> {
     let (source, folder) = folder.find_called(name)?;
     match load_in(host, &source, Arc::new(folder)) {

@@ -66,8 +66,8 @@ pub(crate) fn stored_flow_name(flow: &RawValue) -> Option<String> {
     is_flow_name(&text).then_some(text)
 }
 
-/// Returns the surroundings of a flow from a request. The flow cannot refer to files of the server. It may call the flows
-/// of the tenant's library if the caller may read them.
+/// Returns the surroundings of a flow from a request. The flow cannot refer to files of the server. It may call the
+/// flows of the tenant's library if the caller may read them.
 pub(crate) fn surroundings(request: &Request) -> Folder {
     match request.caller.scopes.has(Scope::FlowRead) {
         true => Folder::nowhere_beside(request.app.flows_of(request.tenant())),
