@@ -152,6 +152,9 @@ pub const MAX_ERASED_BLOBS: usize = 8;
 pub const MAX_ERASED_ROWS: usize = 500;
 /// The maximum number of runs that one request counts.
 pub const MAX_COUNTED: usize = 10_000;
+/// Maximum number of parked runs of a tenant that metrics look at. Those that need a person's decision have a maximum of
+/// their own.
+pub const MAX_WATCHED_RUNS: u64 = 10_000;
 /// Maximum number of undone tasks that the details of a failure list.
 pub const MAX_LISTED_UNDOS: usize = 100;
 /// Milliseconds of the window of a tenant's quota: one day of UTC.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `cut` | large values: cut out of rows, kept once, and put back |
 //! | `flush` | the queue of a writer, and the times at which it flushes |
+//! | `parked` | the queries for the numbers of parked runs |
 //! | `removable` | the query for runs to remove |
 //! | `search` | the columns and statements of lists of runs |
 //! | [`copy_and_check`] | checks of a whole store, and copies to a store of another kind |
@@ -12,6 +13,7 @@
 pub mod copy_and_check;
 pub(crate) mod cut;
 pub(crate) mod flush;
+pub(crate) mod parked;
 pub(crate) mod removable;
 pub(crate) mod search;
 

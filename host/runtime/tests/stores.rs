@@ -12,6 +12,7 @@ mod documents;
 mod erase;
 mod labels;
 mod many;
+mod parked;
 mod search;
 #[allow(dead_code, reason = "the tests of the program ask servers for more")]
 pub(crate) mod servers;
@@ -50,6 +51,7 @@ everywhere! {
     suite::every_blob_that_a_text_names_stays
     search::a_filter_selects_what_a_naive_one_selects
     search::long_codes_and_messages_are_cut_for_the_search
+    parked::parked_runs_are_counted_by_flow_and_reason
     labels::labels_of_stored_runs_change_and_a_move_keeps_them
     labels::changes_of_labels_at_the_same_time_all_take_effect
     documents::documents_are_listed_in_the_order_of_their_keys

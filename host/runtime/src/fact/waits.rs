@@ -61,6 +61,18 @@ fn is_zero(count: &u32) -> bool {
 }
 
 impl WaitReason {
+    /// All reasons.
+    pub const ALL: [WaitReason; 8] = [
+        WaitReason::Gate,
+        WaitReason::Message,
+        WaitReason::Event,
+        WaitReason::Ambiguous,
+        WaitReason::Nondeterministic,
+        WaitReason::UndoFailed,
+        WaitReason::CrashLoop,
+        WaitReason::Restored,
+    ];
+
     /// Returns the name in JSON, such as `crash_loop`.
     pub fn name(self) -> &'static str {
         match self {
@@ -92,16 +104,7 @@ mod tests {
 
     #[test]
     fn the_names_of_reasons_are_those_in_json() {
-        for reason in [
-            WaitReason::Gate,
-            WaitReason::Message,
-            WaitReason::Event,
-            WaitReason::Ambiguous,
-            WaitReason::Nondeterministic,
-            WaitReason::UndoFailed,
-            WaitReason::CrashLoop,
-            WaitReason::Restored,
-        ] {
+        for reason in WaitReason::ALL {
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use flowcell_contract::{RunId, Tenant, code};
 use serde::Serialize;
 
-use super::{Counts, Filter, Group, Journal, StoreError};
+use super::{Counts, Filter, Group, Journal, ParkedRuns, StoreError};
 use crate::{RunStatus, fact::WaitsFor, limits::MAX_COUNTED, quota::window_end};
 
 /// One run in a list.
@@ -154,6 +154,10 @@ pub trait Runs: Journal {
 
     /// Counts the top runs that have not ended, up to `most`.
     fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError>;
+
+    /// Counts the parked top runs by flow and reason. Looks at no more than `most` runs that need a person's decision, and
+    /// at no more than `most` others.
+    fn parked(&self, tenant: &Tenant, most: u64) -> Result<ParkedRuns, StoreError>;
 
     /// Lists at most `limit` top runs that have ended at `since` or later, in the order of their ends. With `after`,
     /// the last run of the previous page, the list begins after that run.

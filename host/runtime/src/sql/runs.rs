@@ -9,9 +9,9 @@ use super::{
     values::hash,
 };
 use crate::{
-    ports::{Changed, Filter, Removable, RunRow, Runs, StoreError},
+    ports::{Changed, Filter, ParkedGroup, ParkedRuns, Removable, RunRow, Runs, StoreError},
     rows::{
-        removable,
+        parked, removable,
         search::{self, parse_labels, parse_wait},
     },
 };
@@ -65,6 +65,23 @@ async fn live(connection: &mut Connection, tenant: &Tenant, most: u64) -> Result
     let sql = "SELECT count(*) FROM (SELECT id FROM flowcell_runs WHERE tenant = ? AND depth = 0
         AND standing IN ('active', 'parked') LIMIT ?) AS live";
     connection.row(sql, args![tenant.as_str(), most]).await?.map_or(Ok(0), |row| row.number(0))
+}
+
+async fn count_parked(connection: &mut Connection, tenant: &Tenant, most: u64) -> Result<ParkedRuns, SqlError> {
+    let mut kinds = Vec::new();
+    for kind in parked::KINDS {
+        let rows = connection.rows(&parked::groups("flowcell_runs", kind), args![tenant.as_str(), most]).await?;
+        let group = |row: &Row| {
+            Ok(ParkedGroup { flow: row.text(0)?, reason: row.text(1)?, runs: row.number(2)?, since: row.number(3)? })
+        };
+        kinds.push(rows.iter().map(group).collect::<Result<Vec<_>, SqlError>>()?);
+    }
+    let mut total = None;
+    if parked::is_cut(&kinds, most) {
+        let row = connection.row(&parked::total("flowcell_runs"), args![tenant.as_str()]).await?;
+        total = row.map(|row| row.number(0)).transpose()?;
+    }
+    Ok(parked::collect(kinds, total))
 }
 
 async fn ended(
@@ -163,6 +180,11 @@ impl Runs for SharedStore {
     fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError> {
         let tenant = tenant.clone();
         self.worker.read(async move |connection| live(connection, &tenant, most).await)
+    }
+
+    fn parked(&self, tenant: &Tenant, most: u64) -> Result<ParkedRuns, StoreError> {
+        let tenant = tenant.clone();
+        self.worker.read(async move |connection| count_parked(connection, &tenant, most).await)
     }
 
     fn ended(

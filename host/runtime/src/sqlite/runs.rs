@@ -8,9 +8,9 @@ use rusqlite::{
 
 use super::{Reader, unit_index};
 use crate::{
-    ports::{Changed, Filter, Removable, RunRow, Runs, StoreError},
+    ports::{Changed, Filter, ParkedGroup, ParkedRuns, Removable, RunRow, Runs, StoreError},
     rows::{
-        removable,
+        parked, removable,
         search::{self, Dialect, Value, parse_labels, parse_wait},
     },
 };
@@ -76,6 +76,24 @@ impl Runs for Reader {
         };
         let active = count("active", most)?;
         Ok(active + count("parked", most - active)?)
+    }
+
+    fn parked(&self, tenant: &Tenant, most: u64) -> Result<ParkedRuns, StoreError> {
+        let connection = self.0.lock();
+        let mut kinds = Vec::new();
+        for kind in parked::KINDS {
+            let mut select = connection.prepare_cached(&parked::groups("runs", kind))?;
+            let group = |row: &Row<'_>| {
+                Ok(ParkedGroup { flow: row.get(0)?, reason: row.get(1)?, runs: row.get(2)?, since: row.get(3)? })
+            };
+            kinds.push(select.query_map(params![tenant.as_str(), most], group)?.collect::<Result<Vec<_>, _>>()?);
+        }
+        let mut total = None;
+        if parked::is_cut(&kinds, most) {
+            let mut select = connection.prepare_cached(&parked::total("runs"))?;
+            total = Some(select.query_row(params![tenant.as_str()], |row| row.get(0))?);
+        }
+        Ok(parked::collect(kinds, total))
     }
 
     fn ended(
