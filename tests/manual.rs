@@ -249,7 +249,8 @@ fn page_catalog_has_every_node_type() {
 #[test]
 fn page_monitor_has_every_metric() {
     let page = page("monitor");
-    let registered = read("host/platform/src/observe/metrics.rs");
+    let registered = ["metrics.rs", "metrics/fleet.rs"].map(|file| read(&format!("host/platform/src/observe/{file}")));
+    let registered = registered.concat();
     let names =
         ["register(", "register_with_unit("].map(|before| quoted(&registered, &format!("registry.{before}"))).concat();
     assert!(names.len() >= 10, "only {} metrics were found", names.len());

@@ -4,7 +4,7 @@
 
 mod commands;
 mod ends;
-mod hooks;
+pub(crate) mod hooks;
 mod household;
 mod schemes;
 mod times;

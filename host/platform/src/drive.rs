@@ -7,9 +7,11 @@
 //! | [`sessions`] | keeps the state of agentic flows between runs |
 //! | jobs | act on all runs that a filter selects |
 //! | [`channels`] | front ends: files, webhooks and programs |
+//! | [`fleet`] | reads the numbers of the whole store for the metrics |
 //! | [`reload`] | reads packs, flows and triggers again |
 
 pub mod channels;
+pub mod fleet;
 #[cfg(unix)]
 pub mod jobs;
 pub mod reload;

@@ -55,9 +55,14 @@ pub(crate) fn post(served: &Served, path: &str, headers: &[(&str, String)], body
     ask(served.address, "POST", path, &headers, body)
 }
 
-/// Returns the headers of a correctly signed request.
+/// Returns the headers of a request that the key of the trigger signs.
 fn signature_headers(id: &str, timestamp: u64, body: &str) -> Vec<(&'static str, String)> {
-    let signature = signature(SECRET, id, timestamp, body);
+    headers_signed_by(SECRET, id, timestamp, body)
+}
+
+/// Returns the headers of a request that this key signs.
+pub(crate) fn headers_signed_by(key: &str, id: &str, timestamp: u64, body: &str) -> Vec<(&'static str, String)> {
+    let signature = signature(key, id, timestamp, body);
     vec![("webhook-id", id.into()), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signature)]
 }
 
@@ -174,4 +179,36 @@ fn h7_a_post_without_a_key_learns_nothing() {
     let large = "x".repeat(flowcell::triggers::webhook::POST_BYTES + 1);
     assert_eq!(post(&served, PATH, &headers, &large).fault(), (413, "too_large".into()));
     assert_eq!(count_runs(&served), 0);
+}
+
+#[test]
+fn posts_are_counted_by_outcome_and_made_up_names_are_not_kept() {
+    let served = serve();
+    let (now, body) = (now(), "{}");
+    let good = signature_headers("m1", now, body);
+    let other = r#"{"a":1}"#;
+    for (path, headers, body, status) in [
+        (PATH, good.clone(), body, 202),
+        (PATH, good.clone(), body, 200),
+        (PATH, signature_headers("m1", now, other), other, 409),
+        (PATH, headers_signed_by("another-key-of-many-characters", "m2", now, body), body, 401),
+        (PATH, Vec::new(), body, 401),
+        ("/v1/hooks/canary/posted/hook", good.clone(), body, 401),
+        ("/v1/hooks/local/canary/hook", good.clone(), body, 401),
+        ("/v1/hooks/local/posted/canary", Vec::new(), body, 401),
+    ] {
+        assert_eq!(post(&served, path, &headers, body).status, status, "{path} {headers:?}");
+    }
+    let text = served.get("/metrics").body;
+    let mut counted: Vec<_> = text.lines().filter(|line| line.starts_with("flowcell_webhook_posts_total{")).collect();
+    counted.sort();
+    let expected = [
+        r#"flowcell_webhook_posts_total{tenant="local",outcome="other_body"} 1"#,
+        r#"flowcell_webhook_posts_total{tenant="local",outcome="repeated"} 1"#,
+        r#"flowcell_webhook_posts_total{tenant="local",outcome="started"} 1"#,
+        r#"flowcell_webhook_posts_total{tenant="local",outcome="unsigned"} 2"#,
+        r#"flowcell_webhook_posts_total{tenant="other",outcome="unknown_trigger"} 3"#,
+    ];
+    assert_eq!(counted, expected);
+    assert!(!text.contains("canary"), "{text}");
 }

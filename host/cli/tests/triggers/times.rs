@@ -1,6 +1,7 @@
 //! Tests triggers with a `cron` line, which names the times of their starts. Each of these times starts the flow at
 //! most once, even if the triggers are examined repeatedly or by several processes.
 
+use flowcell::contract::Tenant;
 use flowcell_runtime::sql::Dialect;
 use serde_json::json;
 
@@ -57,6 +58,30 @@ async fn r30_missed_times_are_handled_as_each_trigger_says() {
     // Times that are examined soon enough are not missed.
     assert_eq!(examine(&triggers, at("2028-02-29T01:00:05Z")).await.len(), 3);
     assert_eq!(household.count(), 7);
+}
+
+#[tokio::test]
+async fn a_trigger_is_late_until_it_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |missed: &str| format!("{{ id: {missed}, cron: \"0 * * * *\", missed: {missed} }}");
+    let after = "{ id: after, event: { flow: build } }".to_owned();
+    write(folder.path(), "hourly", &[of("skip"), of("latest"), after].join(", "));
+    let (_household, triggers) = process(folder.path()).await;
+    let late = |began: &str, now: &str| {
+        let found = triggers.late(&Tenant::local(), at(began), at(now)).unwrap();
+        (found.timed, found.late, found.longest)
+    };
+    let began = "2028-02-28T21:30:00Z";
+    assert_eq!(late(began, "2028-02-28T22:30:00Z"), (0, 0, 0), "the triggers were not read yet");
+    examine(&triggers, at(began)).await;
+    assert_eq!(late(began, "2028-02-28T22:00:59Z"), (2, 0, 0));
+    assert_eq!(late(began, "2028-02-28T22:01:00Z"), (2, 2, 60_000));
+    assert_eq!(late(began, "2028-02-29T00:10:00Z"), (2, 2, 7_800_000), "the first of several times counts");
+    let later = "2028-02-28T22:00:30Z";
+    assert_eq!(late(later, "2028-02-28T22:10:00Z"), (2, 1, 600_000), "`skip` gives up times without a process");
+    assert_eq!(examine(&triggers, at("2028-02-29T00:00:10Z")).await.len(), 2);
+    assert_eq!(late(began, "2028-02-29T00:10:00Z"), (2, 0, 0));
+    assert_eq!(late(began, "2028-02-28T00:00:00Z"), (2, 0, 0), "the clock goes back");
 }
 
 #[tokio::test]

@@ -59,7 +59,11 @@ use self::{
     live::TenantTrigger,
     rate::Rate,
 };
-use crate::{FlowLibrary, Host, drive::supervisor::AdmitError};
+use crate::{
+    FlowLibrary, Host,
+    drive::supervisor::AdmitError,
+    observe::metrics::{LateTriggers, Metrics},
+};
 
 /// Maximum interval between two readings of a tenant's triggers from the flows' files and the document store.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -85,6 +89,11 @@ pub trait TriggerTenants: Send + Sync {
     /// Returns whether the process refuses new runs.
     fn is_draining(&self) -> bool {
         false
+    }
+
+    /// Returns the metrics that count posts. `None` counts none.
+    fn metrics(&self) -> Option<&Metrics> {
+        None
     }
 }
 
@@ -256,6 +265,21 @@ impl Triggers {
             started.extend(ends::look_for_ends(self, host, live, now).await?);
         }
         Ok(started)
+    }
+
+    /// Returns how many of a tenant's triggers are late at the time `now`: a due time was [`LATE_MS`](times::LATE_MS) ago,
+    /// and no run was started for it. Due times before `began` do not count for triggers that skip missed times. All times
+    /// are in milliseconds since 1970. The triggers are those of the last look.
+    pub fn late(&self, tenant: &Tenant, began: u64, now: u64) -> Result<LateTriggers, StoreError> {
+        let live = self.triggers_at_last_look(tenant);
+        // Most tenants have no such trigger, and need no read.
+        if !live.iter().any(|live| live.enabled && matches!(live.trigger.cause, Cause::Time { .. })) {
+            return Ok(LateTriggers::default());
+        }
+        match self.owners.host(tenant) {
+            Some(host) => times::find_late(&host, &live, began, now),
+            None => Ok(LateTriggers::default()),
+        }
     }
 
     fn triggers_at_last_look(&self, tenant: &Tenant) -> Arc<[TenantTrigger]> {

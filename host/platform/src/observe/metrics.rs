@@ -2,16 +2,21 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | fleet | the numbers of a whole store |
 //! | names | the values of labels, up to a limit |
 //! | own | the metrics that one tenant may see |
 //!
 //! A count takes a lock per family and an atomic addition. Labels are names that flows, packs and operators have
 //! given, and contain no data of runs.
 
+mod fleet;
 mod names;
 mod own;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use flowcell_contract::{Failure, Json, RunId, Tenant, Value};
 use prometheus_client::{
@@ -20,7 +25,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use self::names::Names;
+pub use self::fleet::{Fleet, LateTriggers, TenantFleet};
+use self::names::{Names, OTHER};
 use crate::observe::observed::{EndedSpan, Observer, SpanSubject, Tokens};
 
 /// Maximum number of tenants with a label value of their own. Later tenants count as `other`.
@@ -36,7 +42,7 @@ const LONG_BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 
 type Label = (&'static str, Arc<str>);
 type Counts<const N: usize> = Family<[Label; N], Counter>;
-type Sums<const N: usize> = Family<[Label; N], Counter<f64, std::sync::atomic::AtomicU64>>;
+type Sums<const N: usize> = Family<[Label; N], Counter<f64, AtomicU64>>;
 type Durations<const N: usize> = Family<[Label; N], Histogram>;
 
 /// The prefix of the names of all metrics.
@@ -48,6 +54,7 @@ const RUNS_PAUSED: [&str; 2] = ["runs_paused", "Times that a run was parked for 
 const RUNS_REMOVED: [&str; 2] = ["runs_removed", "Ended runs that were removed, by tenant"];
 const COMPUTE: [&str; 2] = ["compute", "Compute time of attempts, by tenant"];
 const MODEL_COST: [&str; 2] = ["model_cost", "Known cost of model turns and images, by tenant"];
+const WEBHOOK_POSTS: [&str; 2] = ["webhook_posts", "Posts to triggers, by tenant and outcome"];
 
 /// The metrics of a process. Cloning is cheap.
 #[derive(Clone)]
@@ -79,6 +86,67 @@ struct Families {
     subscribers: Gauge,
     commits: Counter,
     free_room: Family<[Label; 0], Gauge>,
+    least_room: Family<[Label; 0], Gauge>,
+    store_available: Gauge,
+    started: Gauge<f64, AtomicU64>,
+    posts: Counts<2>,
+}
+
+/// The outcome of a post to a trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostOutcome {
+    /// The post started a run.
+    Started,
+    /// The same post has started a run before.
+    Repeated,
+    /// The post only tested the address, and was answered.
+    Challenge,
+    /// The post is for a trigger that the server does not have. Its tenant is not counted.
+    UnknownTrigger,
+    /// The signature, its time or a header does not fit, or the server cannot read a key of the trigger.
+    Unsigned,
+    /// An earlier post with the same id had another body.
+    OtherBody,
+    /// The post has no valid id at the place that its scheme names.
+    InvalidId,
+    /// The body cannot be the input of a run.
+    InvalidBody,
+    /// The server stops, the store does not answer, or a quota is used up. The sender may post again.
+    Later,
+    /// The flow cannot start with this post.
+    Failed,
+}
+
+impl PostOutcome {
+    /// All outcomes.
+    const ALL: [PostOutcome; 10] = [
+        PostOutcome::Started,
+        PostOutcome::Repeated,
+        PostOutcome::Challenge,
+        PostOutcome::UnknownTrigger,
+        PostOutcome::Unsigned,
+        PostOutcome::OtherBody,
+        PostOutcome::InvalidId,
+        PostOutcome::InvalidBody,
+        PostOutcome::Later,
+        PostOutcome::Failed,
+    ];
+
+    /// Returns the value of the label.
+    fn name(self) -> &'static str {
+        match self {
+            PostOutcome::Started => "started",
+            PostOutcome::Repeated => "repeated",
+            PostOutcome::Challenge => "challenge",
+            PostOutcome::UnknownTrigger => "unknown_trigger",
+            PostOutcome::Unsigned => "unsigned",
+            PostOutcome::OtherBody => "other_body",
+            PostOutcome::InvalidId => "invalid_id",
+            PostOutcome::InvalidBody => "invalid_body",
+            PostOutcome::Later => "later",
+            PostOutcome::Failed => "failed",
+        }
+    }
 }
 
 /// Values that are not counted here. The caller reads them when a client asks for the metrics.
@@ -95,6 +163,16 @@ pub struct ScrapeValues {
     pub commits: Option<u64>,
     /// Free room of the disk of a store in a folder, in bytes.
     pub free_room: Option<u64>,
+    /// Free room that new runs need, in bytes.
+    pub least_room: Option<u64>,
+    /// True if the store answers.
+    pub store_available: bool,
+    /// The time at which the server started, in milliseconds since 1970.
+    pub started: u64,
+    /// The present time, in milliseconds since 1970.
+    pub now: u64,
+    /// The numbers of the store. `None` if they were not read yet, or if the store has no lists of runs.
+    pub fleet: Option<Arc<Fleet>>,
 }
 
 /// Counts a run as driven until this value is dropped.
@@ -138,6 +216,10 @@ impl Default for Metrics {
             subscribers: Gauge::default(),
             commits: Counter::default(),
             free_room: Family::default(),
+            least_room: Family::default(),
+            store_available: Gauge::default(),
+            started: Gauge::default(),
+            posts: Family::default(),
         };
         families.register();
         Metrics(Arc::new(families))
@@ -172,6 +254,12 @@ impl Families {
         registry.register("live_subscribers", "Open streams of events", self.subscribers.clone());
         let help = "Free room of the disk of a store in a folder";
         registry.register("store_free_bytes", help, self.free_room.clone());
+        let help = "Free room that new runs need on the disk of a store in a folder";
+        registry.register("store_least_free_bytes", help, self.least_room.clone());
+        registry.register("store_available", "1 if the store answers, else 0", self.store_available.clone());
+        let help = "Time at which the server started, in seconds since 1970";
+        registry.register("process_start_time_seconds", help, self.started.clone());
+        registry.register(WEBHOOK_POSTS[0], WEBHOOK_POSTS[1], self.posts.clone());
         registry.register("store_commits", "Commits of this process to its store", self.commits.clone());
     }
 }
@@ -190,16 +278,26 @@ impl Metrics {
         if let Some(free) = now.free_room {
             set(&self.0.free_room.get_or_create(&[]), free);
         }
+        if let Some(least) = now.least_room {
+            set(&self.0.least_room.get_or_create(&[]), least);
+        }
+        set(&self.0.store_available, u64::from(now.store_available));
+        self.0.started.set(now.started as f64 / 1e3);
+        let mut store = Registry::with_prefix(PREFIX);
+        if let Some(fleet) = &now.fleet {
+            fleet::register_all(&mut store, fleet, &self.0.tenants, now.now);
+        }
         let mut text = String::new();
         // Writing to a string cannot fail.
-        let _ = text::encode(&mut text, &self.0.registry);
+        let _ = text::encode_registry(&mut text, &self.0.registry);
+        let _ = text::encode(&mut text, &store);
         text
     }
 
     /// Returns the metrics of one tenant in the text format of Prometheus: its own series, and none that other tenants
-    /// change.
-    pub fn render_for(&self, tenant: &Tenant) -> String {
-        own::render(&self.0, tenant.as_str())
+    /// change. `fleet` has the numbers of the store, and `now` is in milliseconds since 1970.
+    pub fn render_for(&self, tenant: &Tenant, fleet: Option<&Fleet>, now: u64) -> String {
+        own::render(&self.0, tenant.as_str(), fleet, now)
     }
 
     /// Counts a run as driven until the returned value is dropped.
@@ -248,6 +346,13 @@ impl Metrics {
     /// Counts a handshake of TLS that has failed.
     pub fn count_failed_handshake(&self) {
         self.0.failed_handshakes.inc();
+    }
+
+    /// Counts a post to a trigger of a tenant. `None`: no tenant has the trigger, so the sender has made up the names.
+    pub(crate) fn count_post(&self, tenant: Option<&Tenant>, outcome: PostOutcome) {
+        let tenant = tenant.map_or(OTHER, Tenant::as_str);
+        let labels = [("tenant", self.0.tenants.label(tenant)), ("outcome", outcome.name().into())];
+        self.0.posts.get_or_create(&labels).inc();
     }
 
     /// Counts a request. `took` is the time until its answer began.

@@ -34,7 +34,8 @@ use super::{
     tenant_directory::TenantDirectory,
 };
 use flowcell_platform::{
-    FlowLibrary, Host, LibraryError, reload::Reloader, supervisor::AdmissionQueue, triggers::Triggers, waiting,
+    FlowLibrary, Host, LibraryError, fleet::FleetReader, reload::Reloader, supervisor::AdmissionQueue,
+    triggers::Triggers, waiting,
 };
 
 /// Maximum number of requests that the server answers at the same time. A [`FairSemaphore`] divides them among
@@ -66,6 +67,7 @@ pub(crate) struct App {
     directory: Arc<TenantDirectory>,
     unready: AtomicBool,
     pub(crate) triggers: Arc<Triggers>,
+    pub(crate) fleet: FleetReader,
     pub(crate) reloader: Arc<Reloader>,
     pub(crate) admission: AdmissionQueue,
     pub(crate) broadcasts: Arc<Broadcasts>,
@@ -108,6 +110,7 @@ impl App {
             host: directory.host.clone(),
             identity: directory.identity.clone(),
             admission: directory.admission.clone(),
+            fleet: FleetReader::new(directory.host.clone(), directory.clone(), triggers.clone()),
             directory,
             unready: AtomicBool::new(false),
             triggers,

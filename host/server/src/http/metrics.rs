@@ -36,16 +36,23 @@ pub(crate) struct RequestTenant(pub(crate) Tenant);
         (status = "default", body = ErrorBody)))]
 pub(crate) async fn metrics(request: ApiRequest) -> Response {
     let app = &request.app;
+    let (fleet, now) = (app.fleet.read().await, app.host.now());
     if !app.acts_for_operators(&request.caller) {
-        return ([(header::CONTENT_TYPE, OPENMETRICS_TYPE)], app.host.metrics().render_for(request.tenant()))
-            .into_response();
+        let text = app.host.metrics().render_for(request.tenant(), fleet.as_deref(), now);
+        return ([(header::CONTENT_TYPE, OPENMETRICS_TYPE)], text).into_response();
     }
+    let room = app.host.store().and_then(|store| store.room());
     let now = ScrapeValues {
         runs_waiting: app.admission.waiting_count() as u64,
         runs_below: app.host.live().all_children(),
         requests_active: app.requests.taken(),
         subscribers: app.subscribers.taken(),
-        free_room: app.host.store().and_then(|store| store.room()).map(|room| room.free),
+        free_room: room.map(|room| room.free),
+        least_room: room.map(|room| room.least),
+        store_available: app.host.shared().is_none_or(|store| store.outage().is_none()),
+        started: app.fleet.began(),
+        now,
+        fleet,
         commits: app.host.store().map(|store| store.commits()).or_else(|| Some(app.host.shared()?.commits())),
     };
     ([(header::CONTENT_TYPE, OPENMETRICS_TYPE)], app.host.metrics().render(&now)).into_response()

@@ -15,6 +15,7 @@ use futures_util::future::BoxFuture;
 use super::identity::Identify;
 use flowcell_platform::{
     FlowLibrary, Host,
+    observe::metrics::Metrics,
     supervisor::{AdmissionQueue, AdmitError, Overflow},
     triggers::TriggerTenants,
 };
@@ -67,5 +68,9 @@ impl TriggerTenants for TenantDirectory {
 
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
+    }
+
+    fn metrics(&self) -> Option<&Metrics> {
+        Some(self.host.metrics())
     }
 }

@@ -83,8 +83,8 @@ fn a_request_keeps_its_id_or_gets_one() {
     }
 }
 
-#[test]
-fn h1_metrics_of_a_tenant_do_not_tell_of_others() {
+/// Starts a server with two tenants. Returns their tokens and a token of the operators, all for metrics.
+fn served_to_tenants() -> (Served, [String; 3]) {
     let known = Mutex::new(Vec::new());
     let served = Served::of(
         |host| {
@@ -100,7 +100,12 @@ fn h1_metrics_of_a_tenant_do_not_tell_of_others() {
         },
         Limits::default(),
     );
-    let [first, second, operator]: [String; 3] = known.into_inner().unwrap().try_into().unwrap();
+    (served, known.into_inner().unwrap().try_into().unwrap())
+}
+
+#[test]
+fn h1_metrics_of_a_tenant_do_not_tell_of_others() {
+    let (served, [first, second, operator]) = served_to_tenants();
     for (token, runs) in [(&first, 1), (&second, 2)] {
         for _ in 0..runs {
             assert_eq!(call(&served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": hello() })).status, 201);
@@ -131,5 +136,57 @@ fn h1_metrics_of_a_tenant_do_not_tell_of_others() {
             (403, "forbidden".to_owned()),
             "{path}"
         );
+    }
+}
+
+/// The store is read at the first request for metrics, and all parked runs are in it by then.
+#[test]
+fn h1_parked_runs_are_counted_for_their_tenant_and_the_operators() {
+    let (served, [first, second, operator]) = served_to_tenants();
+    let undo_fails = json!({
+        "flow": { "name": "pay" },
+        "nodes": [
+            { "id": "book", "type": "control.noop", "undo": "unbook" },
+            { "id": "unbook", "type": "control.fail", "input": { "message": "canary" } },
+            { "id": "no", "type": "control.fail", "input": { "message": "canary" } },
+        ],
+        "edges": [{ "from": "book", "to": "no" }],
+    });
+    for (token, flow, status) in [
+        (&first, asks(), "parked"),
+        (&second, asks(), "parked"),
+        (&second, asks(), "parked"),
+        (&second, undo_fails, "needs_attention"),
+        (&second, hello(), "succeeded"),
+    ] {
+        let answer = call(&served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": flow }));
+        assert_eq!(answer.json()["status"], status, "{answer:?}");
+    }
+    let text = |token: &str| call(&served, token, "GET", "/metrics", &Value::Null).body;
+    let parked = |text: &str| {
+        let mut lines: Vec<_> = text.lines().filter(|line| line.starts_with("flowcell_runs_parked{")).collect();
+        lines.sort();
+        lines.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let expected = [
+        r#"flowcell_runs_parked{tenant="acme",flow="asks",reason="gate"} 1"#,
+        r#"flowcell_runs_parked{tenant="acme-2",flow="asks",reason="gate"} 2"#,
+        r#"flowcell_runs_parked{tenant="acme-2",flow="pay",reason="undo_failed"} 1"#,
+    ];
+    let mut sorted = expected.to_vec();
+    sorted.sort();
+    let all = text(&operator);
+    assert_eq!(parked(&all), sorted, "{all}");
+    for gauge in ["flowcell_fleet_age_seconds", "flowcell_process_start_time_seconds", "flowcell_store_available"] {
+        assert!(number(&all, gauge).is_some(), "{gauge}\n{all}");
+    }
+    for (token, name, runs, foreign) in
+        [(&first, "acme", &expected[..1], "acme-2"), (&second, "acme-2", &expected[1..], "acme\"")]
+    {
+        let own = text(token);
+        assert_eq!(parked(&own), runs, "{own}");
+        assert!(!own.contains(foreign) && !own.contains("canary"), "{own}");
+        let age = format!(r#"flowcell_runs_parked_oldest_seconds{{tenant="{name}",flow="asks",reason="gate"}}"#);
+        assert!((0.0..600.0).contains(&number(&own, &age).unwrap()), "{own}");
     }
 }

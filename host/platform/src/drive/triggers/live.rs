@@ -42,6 +42,11 @@ impl TenantTrigger {
         digest(&self.trigger.cause)
     }
 
+    /// Returns whether posts to this flow and id are for this trigger.
+    pub(super) fn takes_posts_to(&self, flow: &str, id: &str) -> bool {
+        self.enabled && self.flow == flow && self.trigger.id == id
+    }
+
     /// Returns the trigger's cron expression and time zone, or `None` if its cause is not a time.
     pub(super) fn schedule(&self) -> Option<schedule::Schedule> {
         let Cause::Time { cron, time_zone, .. } = &self.trigger.cause else { return None };

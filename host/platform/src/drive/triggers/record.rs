@@ -100,6 +100,11 @@ impl Records<'_> {
         Ok(self.get(MARK, key)?.map(|(mark, _)| mark))
     }
 
+    /// Returns the marks of all triggers, by their keys.
+    pub(super) fn marks(&self) -> Result<Vec<(String, Mark)>, StoreError> {
+        Ok(self.documents().all(MARK)?)
+    }
+
     /// Writes a mark that was read at the version `seen`. If another process has changed the mark since then, that
     /// mark stays.
     pub(super) fn move_mark(&self, key: &str, mark: &Mark, seen: u64) -> Result<(), StoreError> {

@@ -1,9 +1,10 @@
 //! Starts runs at due times, and runs that users start by hand.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use flowcell_contract::{Json, RunId};
-use flowcell_flow::triggers::Cause;
+use flowcell_flow::triggers::{Cause, Missed};
+use flowcell_runtime::ports::StoreError;
 
 use super::{
     LookError, TriggerTenants,
@@ -11,7 +12,10 @@ use super::{
     record::{Mark, Records},
     start::{Outcome, Start, log_delay, run_id, start},
 };
-use crate::{Host, schedule};
+use crate::{Host, observe::metrics::LateTriggers, schedule};
+
+/// A trigger is late if its due time was this many milliseconds ago.
+pub const LATE_MS: u64 = 60_000;
 
 /// Starts the runs whose scheduled times have come at the time `now`, and moves the marks of their triggers.
 pub(super) async fn start_due(
@@ -59,6 +63,30 @@ async fn start_due_times(
         Records(host).move_mark(&live.key(), &Mark { up_to: done, ..mark }, version)?;
     }
     Ok(started)
+}
+
+/// Counts the triggers that are late: see [`Triggers::late`](super::Triggers::late).
+pub(super) fn find_late(host: &Host, live: &[TenantTrigger], began: u64, now: u64) -> Result<LateTriggers, StoreError> {
+    let mut found = LateTriggers::default();
+    let marks: HashMap<String, Mark> = Records(host).marks()?.into_iter().collect();
+    for live in live.iter().filter(|live| live.enabled) {
+        let (Cause::Time { missed, .. }, Some(schedule)) = (&live.trigger.cause, live.schedule()) else { continue };
+        found.timed += 1;
+        // A trigger without a mark is new.
+        let Some(mark) = marks.get(&live.key()).filter(|mark| mark.cause == live.cause()) else { continue };
+        let from = match missed {
+            // The due times while no process ran are given up on purpose.
+            Missed::Skip => mark.up_to.max(began),
+            Missed::Latest | Missed::All => mark.up_to,
+        };
+        let Some(due) = schedule.next(from) else { continue };
+        let late = now.saturating_sub(due);
+        if late >= LATE_MS {
+            found.late += 1;
+            found.longest = found.longest.max(late);
+        }
+    }
+    Ok(found)
 }
 
 /// Starts the runs that users have requested by hand, and removes the requests that are done.

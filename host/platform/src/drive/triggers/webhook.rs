@@ -34,7 +34,7 @@ use super::{
     live::TenantTrigger,
     start::{Outcome, Start, TriggerStartError, run_id, short_hash, start},
 };
-use crate::Host;
+use crate::{Host, observe::metrics::PostOutcome};
 
 /// Maximum size in bytes of a post.
 pub const POST_BYTES: usize = 1024 * 1024;
@@ -100,7 +100,17 @@ impl Triggers {
         now: u64,
     ) -> Result<PostResult, HookError> {
         let came = Instant::now();
+        let (tenant, flow, id) = place;
+        let is_known = self.triggers_at_last_look(tenant).iter().any(|live| live.takes_posts_to(flow, id));
         let taken = self.check_and_start(place, headers, body, now).await;
+        // Before the delay, so that the time of the answer does not depend on the count.
+        if let Some(metrics) = self.owners.metrics() {
+            let (tenant, outcome) = match is_known {
+                true => (Some(tenant), outcome(&taken)),
+                false => (None, PostOutcome::UnknownTrigger),
+            };
+            metrics.count_post(tenant, outcome);
+        }
         if matches!(taken, Err(HookError::Unsigned(_))) {
             tokio::time::sleep_until(came + refusal_time(came.elapsed())).await;
         }
@@ -115,7 +125,7 @@ impl Triggers {
         now: u64,
     ) -> Result<PostResult, HookError> {
         let known = self.triggers_at_last_look(tenant);
-        let live = known.iter().find(|live| live.enabled && live.flow == flow && live.trigger.id == id);
+        let live = known.iter().find(|live| live.takes_posts_to(flow, id));
         let webhook = live.and_then(|live| match &live.trigger.cause {
             Cause::Webhook(webhook) => Some((live, webhook)),
             _ => None,
@@ -184,6 +194,21 @@ fn unknown_sender(headers: &HeaderMap, body: &[u8], now: u64) -> Unsigned {
     let nobodys = [SigningKey::from_text(DUMMY_SECRET)];
     let read = SenderProof::read(&SCHEMES[0], headers, body, system_time(now));
     read.and_then(|proof| proof.check(&nobodys)).err().unwrap_or(Unsigned::NoSignatureFits)
+}
+
+/// Returns the outcome of a post to a trigger that the server has.
+fn outcome(taken: &Result<PostResult, HookError>) -> PostOutcome {
+    match taken {
+        Ok(PostResult::Started(_)) => PostOutcome::Started,
+        Ok(PostResult::Known(_)) => PostOutcome::Repeated,
+        Ok(PostResult::Challenge(_)) => PostOutcome::Challenge,
+        Err(HookError::Unsigned(_)) => PostOutcome::Unsigned,
+        Err(HookError::OtherBody) => PostOutcome::OtherBody,
+        Err(HookError::Id(_)) => PostOutcome::InvalidId,
+        Err(HookError::Body(_) | HookError::Multipart) => PostOutcome::InvalidBody,
+        Err(HookError::Draining | HookError::Later(_)) => PostOutcome::Later,
+        Err(HookError::Never(_)) => PostOutcome::Failed,
+    }
 }
 
 /// Returns the time between the arrival and the refusal of a post. `known` is the time that the decision took. The

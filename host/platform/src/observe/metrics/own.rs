@@ -11,14 +11,17 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::{COMPUTE, Counts, Families, MODEL_COST, PREFIX, RUNS_ENDED, RUNS_PAUSED, RUNS_REMOVED, RUNS_STARTED, Sums};
+use super::{
+    COMPUTE, Counts, Families, Fleet, MODEL_COST, PREFIX, PostOutcome, RUNS_ENDED, RUNS_PAUSED, RUNS_REMOVED,
+    RUNS_STARTED, Sums, WEBHOOK_POSTS, fleet,
+};
 
 /// The statuses of ended runs.
 const ENDS: [&str; 3] = ["succeeded", "failed", "cancelled"];
 
 /// Returns the metrics of a tenant in the text format of Prometheus. If the tenant shares the label value of the tenants
 /// beyond the limit, it has no series except `flowcell_tenant_counted`, which is 0.
-pub(super) fn render(families: &Families, tenant: &str) -> String {
+pub(super) fn render(families: &Families, tenant: &str, fleet: Option<&Fleet>, now: u64) -> String {
     let is_apart = families.tenants.is_apart(tenant);
     let mut registry = Registry::with_prefix(PREFIX);
     let own = registry.sub_registry_with_label(("tenant".into(), tenant.to_owned().into()));
@@ -44,11 +47,22 @@ pub(super) fn render(families: &Families, tenant: &str) -> String {
             }
         }
         own.register(RUNS_ENDED[0], RUNS_ENDED[1], ended);
+        let posts = Family::<[(&str, &str); 1], Counter>::default();
+        for outcome in PostOutcome::ALL.map(PostOutcome::name) {
+            if let Some(counter) = families.posts.get(&[("tenant", name.clone()), ("outcome", outcome.into())]) {
+                posts.get_or_create(&[("outcome", outcome)]).inc_by(counter.get());
+            }
+        }
+        own.register(WEBHOOK_POSTS[0], WEBHOOK_POSTS[1], posts);
         let sums =
             [(&families.computed, COMPUTE, Unit::Seconds), (&families.cost, MODEL_COST, Unit::Other("usd".into()))];
         for (family, [metric, help], unit) in sums {
             sum(family).into_iter().for_each(|counter| own.register_with_unit(metric, help, unit.clone(), counter));
         }
+    }
+    if let Some(fleet) = fleet.filter(|_| is_apart) {
+        // Its families have the label of the tenant already.
+        fleet::register_one(&mut registry, fleet, tenant, now);
     }
     let mut text = String::new();
     // Writing to a string cannot fail.

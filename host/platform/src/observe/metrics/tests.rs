@@ -5,8 +5,19 @@ use flowcell_contract::Json;
 use super::*;
 use crate::observe::observed::{AttemptId, CallTarget};
 
-const NOTHING: ScrapeValues =
-    ScrapeValues { runs_waiting: 0, runs_below: 0, requests_active: 0, subscribers: 0, commits: None, free_room: None };
+const NOTHING: ScrapeValues = ScrapeValues {
+    runs_waiting: 0,
+    runs_below: 0,
+    requests_active: 0,
+    subscribers: 0,
+    commits: None,
+    free_room: None,
+    least_room: None,
+    store_available: true,
+    started: 1_500,
+    now: 0,
+    fleet: None,
+};
 
 fn ended(tenant: &str, what: SpanSubject) -> EndedSpan {
     let (tenant, run) = (Tenant::from(tenant), RunId::from("r"));
@@ -40,7 +51,9 @@ fn the_text_has_all_counts() {
     metrics.add_cost(&Tenant::from("a"), 0.25);
     metrics.count_request("GET", "/v1/runs/{id}", 404, Duration::from_millis(2));
     let _driven = metrics.count_driven_run();
-    let text = metrics.render(&ScrapeValues { commits: Some(7), runs_waiting: 3, ..NOTHING });
+    metrics.count_post(Some(&Tenant::from("a")), PostOutcome::Repeated);
+    metrics.count_post(None, PostOutcome::UnknownTrigger);
+    let text = metrics.render(&ScrapeValues { commits: Some(7), runs_waiting: 3, least_room: Some(9), ..NOTHING });
     for line in [
         r#"flowcell_runs_started_total{tenant="a"} 1"#,
         r#"flowcell_runs_ended_total{tenant="a",status="succeeded"} 1"#,
@@ -54,10 +67,43 @@ fn the_text_has_all_counts() {
         r#"flowcell_model_cost_usd_total{tenant="a"} 0.25"#,
         r#"flowcell_http_request_duration_seconds_count{method="GET",route="/v1/runs/{id}",status="404"} 1"#,
         "flowcell_store_commits_total 7",
+        "flowcell_store_least_free_bytes 9",
+        "flowcell_store_available 1",
+        "flowcell_process_start_time_seconds 1.5",
+        r#"flowcell_webhook_posts_total{tenant="a",outcome="repeated"} 1"#,
+        r#"flowcell_webhook_posts_total{tenant="other",outcome="unknown_trigger"} 1"#,
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
-    assert!(text.ends_with("# EOF\n"), "{text}");
+    assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
+}
+
+#[test]
+fn a_tenant_sees_its_own_posts_and_its_own_part_of_the_store() {
+    let metrics = Metrics::default();
+    metrics.count_post(Some(&Tenant::from("a")), PostOutcome::Unsigned);
+    metrics.count_post(Some(&Tenant::from("b")), PostOutcome::Later);
+    metrics.count_post(None, PostOutcome::UnknownTrigger);
+    let triggers = LateTriggers { timed: 1, late: 0, longest: 0 };
+    let own = || TenantFleet { triggers, ..TenantFleet::default() };
+    let tenants = ["a", "b"].map(|name| (Tenant::from(name), own())).into();
+    let fleet = Fleet { read: 0, tenants };
+    let mut shown = series(&metrics.render_for(&Tenant::from("a"), Some(&fleet), 9_000))
+        .into_iter()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    shown.sort();
+    let expected = [
+        r#"flowcell_tenant_counted{tenant="a"} 1"#,
+        r#"flowcell_triggers_late_longest_seconds{tenant="a"} 0.0"#,
+        r#"flowcell_triggers_late{tenant="a"} 0"#,
+        r#"flowcell_webhook_posts_total{tenant="a",outcome="unsigned"} 1"#,
+    ];
+    assert_eq!(shown, expected);
+    let all = metrics.render(&ScrapeValues { fleet: Some(Arc::new(fleet)), now: 9_000, ..NOTHING });
+    for line in [r#"flowcell_triggers_late{tenant="b"} 0"#, "flowcell_fleet_age_seconds 9.0"] {
+        assert!(all.lines().any(|found| found == line), "{line}\n{all}");
+    }
 }
 
 #[test]
@@ -94,7 +140,7 @@ fn h1_a_tenant_sees_its_own_series_alone() {
     let tenants = ["a", "ab", "A", "a\"", "a\"} 9\nflowcell_runs_started_total{tenant=\"a", "a\\", "", "other"];
     tenants.iter().enumerate().for_each(|(index, tenant)| (0..=index).for_each(|_| count_all(&metrics, tenant)));
     for (index, tenant) in tenants.iter().enumerate().filter(|(_, tenant)| **tenant != "other") {
-        let text = metrics.render_for(&Tenant::from(*tenant));
+        let text = metrics.render_for(&Tenant::from(*tenant), None, 0);
         let count = index + 1;
         let label = tenant.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let expected = [
@@ -107,7 +153,10 @@ fn h1_a_tenant_sees_its_own_series_alone() {
         ];
         assert_eq!(series(&text), expected, "{text}");
     }
-    assert_eq!(series(&metrics.render_for(&Tenant::from("new"))), [r#"flowcell_tenant_counted{tenant="new"} 1"#]);
+    assert_eq!(
+        series(&metrics.render_for(&Tenant::from("new"), None, 0)),
+        [r#"flowcell_tenant_counted{tenant="new"} 1"#]
+    );
 }
 
 #[test]
@@ -117,7 +166,7 @@ fn a_tenant_beyond_the_limit_sees_that_it_is_not_counted_apart() {
     count_all(&metrics, "late");
     // A tenant may have the name of the shared label.
     for tenant in ["late", "other"] {
-        let text = metrics.render_for(&Tenant::from(tenant));
+        let text = metrics.render_for(&Tenant::from(tenant), None, 0);
         assert_eq!(series(&text), [format!(r#"flowcell_tenant_counted{{tenant="{tenant}"}} 0"#)], "{text}");
     }
     assert!(metrics.render(&NOTHING).contains("flowcell_runs_started_total{tenant=\"other\"} 1\n"));

@@ -1,0 +1,142 @@
+//! Reads the numbers of the whole store for the metrics: parked runs and late triggers.
+//!
+//! A reading costs a few queries for each tenant. So a client that asks for the metrics gets a recent reading if there is
+//! one. Clients that ask at the same time wait for one reading together, for at most [`MAX_WAIT`]. After that they get
+//! the previous one, whose age is a metric, too.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use flowcell_runtime::{
+    limits::MAX_WATCHED_RUNS,
+    ports::{MaybeStoreError, ParkedRuns, StoreError},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    Host,
+    drive::triggers::{TriggerTenants, Triggers},
+    observe::metrics::{Fleet, TenantFleet},
+};
+
+/// Minimum time between two readings.
+pub const MIN_READ_INTERVAL: Duration = Duration::from_secs(5);
+/// Readings take at most the time divided by this number.
+pub const READ_SHARE: u32 = 20;
+/// Maximum time for which a client waits for a reading.
+pub const MAX_WAIT: Duration = Duration::from_secs(5);
+
+/// Reads the numbers of a store. Cloning is cheap.
+#[derive(Clone)]
+pub struct FleetReader(Arc<Inner>);
+
+struct Inner {
+    host: Host,
+    owners: Arc<dyn TriggerTenants>,
+    triggers: Arc<Triggers>,
+    /// The time at which this reader was made, in milliseconds since 1970.
+    began: u64,
+    /// Held while the store is read.
+    next: Arc<tokio::sync::Mutex<NextReading>>,
+    last: Mutex<Option<Arc<Fleet>>>,
+}
+
+/// When the store may be read again.
+#[derive(Default)]
+struct NextReading {
+    /// `None`: at once.
+    at: Option<Instant>,
+    /// True if the last reading failed.
+    has_failed: bool,
+}
+
+impl FleetReader {
+    /// Creates a reader of the tenants that these triggers are for.
+    pub fn new(host: Host, owners: Arc<dyn TriggerTenants>, triggers: Arc<Triggers>) -> FleetReader {
+        let began = host.now();
+        FleetReader(Arc::new(Inner { host, owners, triggers, began, next: Arc::default(), last: Mutex::default() }))
+    }
+
+    /// Returns the time at which this reader was made, in milliseconds since 1970.
+    pub fn began(&self) -> u64 {
+        self.0.began
+    }
+
+    /// Returns a recent reading, or else the last one that succeeded. Returns `None` if there is none, or if the store has
+    /// no lists of runs.
+    pub async fn read(&self) -> Option<Arc<Fleet>> {
+        let inner = self.0.clone();
+        inner.host.runs()?;
+        let reading = async {
+            let mut next = inner.next.clone().lock_owned().await;
+            if next.at.is_some_and(|at| Instant::now() < at) {
+                return;
+            }
+            let inner = inner.clone();
+            // The reading goes on if the client stops to wait, and `next` is held until it ends.
+            let read = tokio::task::spawn_blocking(move || {
+                let began = Instant::now();
+                let fleet = inner.read_store();
+                next.at = Some(Instant::now() + interval_after(began.elapsed()));
+                match fleet {
+                    Ok(fleet) => {
+                        *inner.last.lock() = Some(Arc::new(fleet));
+                        next.has_failed = false;
+                    }
+                    Err(error) => {
+                        if !next.has_failed {
+                            error
+                                .warn("cannot read the numbers of parked runs for the metrics; they stay as they were");
+                        }
+                        next.has_failed = true;
+                    }
+                }
+            });
+            if let Err(broken) = read.await
+                && broken.is_panic()
+            {
+                std::panic::resume_unwind(broken.into_panic());
+            }
+        };
+        // After this time the previous reading has to do.
+        _ = tokio::time::timeout(MAX_WAIT, reading).await;
+        self.0.last.lock().clone()
+    }
+}
+
+impl Inner {
+    fn read_store(&self) -> Result<Fleet, StoreError> {
+        let read = self.host.now();
+        let mut tenants = HashMap::new();
+        for tenant in self.owners.tenants() {
+            let parked = match self.host.runs() {
+                Some(lists) => lists.parked(&tenant, MAX_WATCHED_RUNS)?,
+                None => ParkedRuns::default(),
+            };
+            let triggers = self.triggers.late(&tenant, self.began, read)?;
+            tenants.insert(tenant, TenantFleet { parked, triggers });
+        }
+        Ok(Fleet { read, tenants })
+    }
+}
+
+/// Returns the time until the next reading after one that took `took`.
+fn interval_after(took: Duration) -> Duration {
+    MIN_READ_INTERVAL.max(took * (READ_SHARE - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_readings_are_rare() {
+        let ms = Duration::from_millis;
+        for (took, interval) in [(0, 5_000), (250, 5_000), (1_000, 19_000), (60_000, 1_140_000)] {
+            assert_eq!(interval_after(ms(took)), ms(interval), "{took}");
+        }
+    }
+}
