@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 
+mod alerts;
 mod config;
 mod console;
 mod hostile;

@@ -17,6 +17,7 @@ use crate::{
     samples::{asks, hello},
     server::process::{serve, serve_with_output, stop},
     servers,
+    triggers::hooks::{headers_signed_by, now},
 };
 
 /// The number of checks after which the test stops waiting for a state.
@@ -159,16 +160,7 @@ fn a_run_that_ends_the_process() {
 fn a_tenant_that_takes_too_much() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let done = |arguments: &[&str]| {
-        let output = output_of(folder, arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
-        stdout(&output)
-    };
-    let [hot, calm] = ["hot", "calm"].map(|tenant| {
-        done(&["tenant", "create", tenant]);
-        let created: Value = serde_json::from_str(&done(&["token", "create", tenant])).unwrap();
-        format!("Bearer {}", created["token"].as_str().unwrap())
-    });
+    let [hot, calm] = ["hot", "calm"].map(|name| tenant(folder, name));
     let (child, address) = serve(folder, &[]);
     let start = |token: &str, flow: &Value, run: &str| {
         let body = json!({ "flow": flow, "runId": run }).to_string();
@@ -232,6 +224,121 @@ fn a_store_that_was_restored() {
     assert_eq!(outputs[3].status.code(), Some(3), "{}", stderr(&outputs[3]));
     assert_eq!(post(address, "/v1/runs/second/gates/ok/reply", &json!({ "answer": "yes" })).0, 200);
     wait_until("the end of the run", || status(address, "second") == "succeeded");
+    assert_eq!(stop(child), Some(0));
+}
+
+/// Runs a command that must succeed. Returns its output.
+#[track_caller]
+fn done(folder: &Path, arguments: &[&str]) -> String {
+    let output = output_of(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+/// Creates a tenant. Returns the header with its token.
+fn tenant(folder: &Path, name: &str) -> String {
+    done(folder, &["tenant", "create", name]);
+    let created: Value = serde_json::from_str(&done(folder, &["token", "create", name])).unwrap();
+    format!("Bearer {}", created["token"].as_str().unwrap())
+}
+
+#[test]
+fn a_server_that_does_not_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (child, address) = serve(folder, &[]);
+    assert!(post(address, "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "asks" })).0 < 300);
+    kill(child);
+    let outputs = follow(folder, "The server does not answer", &[], &[]);
+    assert!(outputs.iter().all(|output| output.status.success()), "{outputs:?}");
+    let (child, address) = serve(folder, &[]);
+    wait_until("the run", || status(address, "asks") == "parked");
+    assert_eq!(stop(child), Some(0));
+}
+
+#[test]
+fn a_run_that_needs_a_decision() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (child, address) = serve(folder, &[]);
+    let flow = json!({
+        "flow": { "name": "pay" },
+        "nodes": [
+            { "id": "book", "type": "control.noop", "undo": "unbook" },
+            { "id": "unbook", "type": "control.fail", "input": { "message": "closed" } },
+            { "id": "no", "type": "control.fail", "input": { "message": "no" } },
+        ],
+        "edges": [{ "from": "book", "to": "no" }],
+    });
+    let (_, blocked) = post(address, "/v1/runs?wait=true", &json!({ "flow": flow, "runId": "pay" }));
+    assert_eq!(blocked["status"], "needs_attention", "{blocked}");
+    let metrics = ask(address, "GET", "/metrics", &[], "").body;
+    let series = r#"flowcell_runs_parked{tenant="local",flow="pay",reason="undo_failed"} 1"#;
+    assert!(metrics.lines().any(|line| line == series), "{metrics}");
+    let words = [("TENANT", "local"), ("RUN", "pay"), ("TASK", "unbook"), ("WHY", "unclear")];
+    let outputs = follow(folder, "A run needs a decision", &words, &[]);
+    assert!(stdout(&outputs[0]).contains("undo_failed unbook"), "{}", stdout(&outputs[0]));
+    wait_until("the end of the run", || status(address, "pay") == "failed");
+    assert_eq!(stop(child), Some(0));
+}
+
+#[test]
+fn a_quota_that_pauses_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let token = tenant(folder, "hot");
+    let headers = [("Authorization", &*token)];
+    fs::write(folder.join("quota.yaml"), "perDay: { events: 5, onExhausted: pause }\n").unwrap();
+    done(folder, &["tenant", "policy", "hot", "--set", "quota.yaml"]);
+    let (child, address) = serve(folder, &[]);
+    let run = || ask(address, "GET", "/v1/runs/asks", &headers, "").json();
+    let start = json!({ "flow": asks(), "runId": "asks" }).to_string();
+    assert!(ask(address, "POST", "/v1/runs?wait=true", &headers, &start).status < 300);
+    let answer = json!({ "answer": "yes" }).to_string();
+    assert_eq!(ask(address, "POST", "/v1/runs/asks/gates/ok/reply", &headers, &answer).status, 200);
+    wait_until("the pause", || run()["reason"] == "quota_exceeded");
+    fs::write(folder.join("limits.yaml"), "perDay: { events: 1000, onExhausted: pause }\n").unwrap();
+    let outputs = follow(folder, "A quota pauses runs", &[("TENANT", "hot")], &[]);
+    assert!(stdout(&outputs[0]).starts_with("asks "), "{}", stdout(&outputs[0]));
+    wait_until("the end of the run", || run()["status"] == "succeeded");
+    assert_eq!(stop(child), Some(0));
+}
+
+#[test]
+fn posts_that_are_refused_and_a_trigger_that_is_fired_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let token = tenant(folder, "shop");
+    let headers = [("Authorization", &*token)];
+    let set = ["secret", "set", "hook-key", "--tenant", "shop", "--for", "webhook", "--from-env", "VALUE"];
+    let old = [("VALUE", "an-old-key-of-many-characters")];
+    assert!(flowcell(folder).args(set).envs(old).status().unwrap().success());
+    let (child, address) = serve(folder, &[]);
+    let triggers =
+        json!([{ "id": "hook", "webhook": { "secret": "hook-key" } }, { "id": "nightly", "cron": "0 2 * * *" }]);
+    let flow = json!({
+        "flow": { "name": "posted", "triggers": triggers },
+        "nodes": [{ "id": "say", "type": "control.noop" }],
+    });
+    let stored = ask(address, "POST", "/v1/flows", &headers, &json!({ "flow": flow }).to_string());
+    assert_eq!(stored.status, 201, "{stored:?}");
+    let key = "the-key-of-the-sender-itself";
+    let post = || {
+        let signed = headers_signed_by(key, "m1", now(), "{}");
+        let signed: Vec<_> = signed.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        ask(address, "POST", "/v1/hooks/shop/posted/hook", &signed, "{}").status
+    };
+    assert_eq!(post(), 401);
+    let words = [("TENANT", "shop"), ("FLOW", "posted"), ("ID", "hook"), ("NAME", "hook-key")];
+    let outputs = follow(folder, "Posts to a trigger are refused", &words, &[("VALUE", key)]);
+    assert!(stdout(&outputs[0]).contains("/v1/hooks/shop/posted/hook"), "{}", stdout(&outputs[0]));
+    wait_until("an accepted post", || post() == 202);
+    let words = [("TENANT", "shop"), ("FLOW", "posted"), ("ID", "nightly")];
+    let outputs = follow(folder, "A trigger is late", &words, &[]);
+    assert!(stdout(&outputs[0]).contains("nightly"), "{}", stdout(&outputs[0]));
+    let fired: Value = serde_json::from_str(&stdout(&outputs[2])).unwrap();
+    let path = format!("/v1/runs/{}", fired["runId"].as_str().unwrap());
+    wait_until("the run", || ask(address, "GET", &path, &headers, "").json()["status"] == "succeeded");
     assert_eq!(stop(child), Some(0));
 }
 
