@@ -265,7 +265,7 @@ pub(crate) async fn start(visit: Visit, Path(name): Path<String>, sent: Form) ->
     };
     let mut body = named(&flow.name, flow.version);
     body["input"] = input;
-    match visit.post_once("/v1/runs", &body, &sent).await {
+    match once::post(&visit, "/v1/runs", &body, &sent).await {
         Ok(started) => Ok(Redirect::to(&run_path(text(&started.body, "runId"))).into_response()),
         Err(refusal) if refusal.status == StatusCode::UNPROCESSABLE_ENTITY => again(&mistakes_of(&refusal)),
         Err(refusal) => Err(Failure::of(&visit, refusal)),

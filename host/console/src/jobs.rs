@@ -287,7 +287,7 @@ pub(crate) async fn create(visit: Visit, form: Form) -> Result<Response, Failure
     let job = job.map_err(|_| {
         fails(Refusal::new(StatusCode::BAD_REQUEST, "bad_request", "the form has no job: open its preview again"))
     })?;
-    let made = visit.post_once("/v1/jobs", &job, &form).await.map_err(fails)?;
+    let made = once::post(&visit, "/v1/jobs", &job, &form).await.map_err(fails)?;
     Ok(Redirect::to(&page_path(text(&made.body, "id"))).into_response())
 }
 

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use flowcell_server::api::{Answer, Refusal};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::sent::Form;
+use crate::{sent::Form, visit::Visit};
 
 /// The name of the field with the id of a shown form.
 const FIELD: &str = "once";
@@ -22,10 +23,18 @@ pub(crate) fn field() -> Markup {
     html! { input type="hidden" autocomplete="off" name=(FIELD) value=(new_id()); }
 }
 
+/// Sends a change to the API, which makes it once however often the browser sends the form.
+pub(crate) async fn post(visit: &Visit, path: &str, body: &Value, form: &Form) -> Result<Answer, Refusal> {
+    match key(form, path, body) {
+        Some(key) => visit.post_with_key(path, body, &key).await,
+        None => visit.post(path, body).await,
+    }
+}
+
 /// Returns the `Idempotency-Key` of a request that a form causes. Returns `None` for a form without an id.
 ///
 /// A browser that goes back may show the id of a form that was sent. Another content is another request.
-pub(crate) fn key(form: &Form, path: &str, body: &Value) -> Option<String> {
+fn key(form: &Form, path: &str, body: &Value) -> Option<String> {
     let id = form.text(FIELD).filter(|id| !id.is_empty())?;
     let mut hasher = blake3::Hasher::new();
     for part in [id, path, &body.to_string()] {

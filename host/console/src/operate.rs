@@ -96,7 +96,7 @@ pub(crate) async fn steer_trigger(
         return Err(fails(Refusal::new(StatusCode::NOT_FOUND, "not_found", why)));
     }
     let path = format!("/v1/triggers/{}/{}/{verb}", escaped(&flow), escaped(&trigger));
-    visit.post_once(&path, &json!({}), &form).await.map_err(fails)?;
+    once::post(&visit, &path, &json!({}), &form).await.map_err(fails)?;
     // The server starts the run in a moment, and the list shows it then.
     let runs = format!("/console/runs{}", query(&[("flow", &flow), ("trigger", &trigger)]));
     Ok(Redirect::to(if verb == "fire" { &runs } else { "/console/triggers" }).into_response())

@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use url::form_urlencoded;
 
-use crate::{once, parts::list, sent::Form};
+use crate::parts::list;
 
 /// The characters that a segment of a path escapes.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -41,12 +41,9 @@ impl Visit {
         self.call(Method::POST, path, Some(body)).await
     }
 
-    /// Sends a change to the API, which makes it once however often the browser sends the form.
-    pub(crate) async fn post_once(&self, path: &str, body: &Value, form: &Form) -> Result<Answer, Refusal> {
-        match once::key(form, path, body) {
-            Some(key) => self.api.post_once(&self.parts, path, body, &key).await,
-            None => self.post(path, body).await,
-        }
+    /// Sends a change to the API, which makes it once for each key.
+    pub(crate) async fn post_with_key(&self, path: &str, body: &Value, key: &str) -> Result<Answer, Refusal> {
+        self.api.post_once(&self.parts, path, body, key).await
     }
 
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Refusal> {

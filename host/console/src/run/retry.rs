@@ -90,7 +90,7 @@ pub(crate) async fn retry(visit: Visit, Path(run): Path<String>, form: Form) -> 
             return Ok(plan_page(&visit, &run, &body, &plan).into_response());
         }
     }
-    let started = visit.post_once(&api_path(&run, "/retry"), &body, &form).await.map_err(fails)?.body;
+    let started = once::post(&visit, &api_path(&run, "/retry"), &body, &form).await.map_err(fails)?.body;
     Ok(Redirect::to(&run_path(text(&started, "runId"))).into_response())
 }
 
