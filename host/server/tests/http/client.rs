@@ -177,6 +177,8 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
+    /// The number of bytes of the body as it was sent.
+    pub(crate) body_bytes: usize,
 }
 
 impl Answer {
@@ -295,6 +297,7 @@ pub(crate) fn read(stream: &mut impl BufRead) -> Answer {
         body.resize(answer.header("content-length").map_or(0, |length| length.parse().unwrap()), 0);
         stream.read_exact(&mut body).unwrap();
     }
+    answer.body_bytes = body.len();
     // Only a compressed body is no text.
     answer.body = match answer.header("content-encoding") {
         None => String::from_utf8(body).unwrap(),
@@ -327,5 +330,5 @@ pub(crate) fn head(stream: &mut impl BufRead) -> Answer {
         let (name, value) = line.split_once(':').unwrap();
         (name.to_ascii_lowercase(), value.trim().to_owned())
     });
-    Answer { status, headers: pairs.collect(), body: String::new() }
+    Answer { status, headers: pairs.collect(), body: String::new(), body_bytes: 0 }
 }

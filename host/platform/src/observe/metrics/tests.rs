@@ -67,7 +67,7 @@ fn the_text_has_all_counts() {
         r#"flowcell_model_cost_usd_total{tenant="a"} 0.25"#,
         r#"flowcell_http_request_duration_seconds_count{method="GET",route="/v1/runs/{id}",status="404"} 1"#,
         "flowcell_store_commits_total 7",
-        "flowcell_store_least_free_bytes 9",
+        "flowcell_store_least_free_bytes{} 9",
         "flowcell_store_available 1",
         "flowcell_process_start_time_seconds 1.5",
         r#"flowcell_webhook_posts_total{tenant="a",outcome="repeated"} 1"#,
