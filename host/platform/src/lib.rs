@@ -73,7 +73,7 @@ mod world;
 pub use control::AskError;
 #[cfg(unix)]
 pub use drive::jobs;
-pub use drive::{channels, fleet, reload, sessions, supervisor, triggers};
+pub use drive::{channels, fleet, reload, run_locks, sessions, supervisor, triggers};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
 pub use flowcell_engine::{Inspection, Limits, PackErrorKind, compile, embed, end_runtime, inspect, is_reserved};

@@ -131,6 +131,31 @@ fn h7_a_repeated_post_starts_no_second_run() {
 }
 
 #[test]
+fn h7_of_simultaneous_posts_with_one_id_and_other_bodies_one_is_taken() {
+    let served = serve();
+    let now = now();
+    for round in 0..4 {
+        let id = format!("m{round}");
+        let answers: Vec<Answer> = std::thread::scope(|scope| {
+            let send = |order: usize| {
+                let body = format!(r#"{{"order":{order}}}"#);
+                post(&served, PATH, &signature_headers(&id, now, &body), &body)
+            };
+            let posts: Vec<_> = (0..8).map(|order| scope.spawn(move || send(order))).collect();
+            posts.into_iter().map(|post| post.join().unwrap()).collect()
+        });
+        let taken: Vec<_> = (0..8).filter(|order| answers[*order].status == 202).collect();
+        assert_eq!(taken.len(), 1, "{answers:?}");
+        for (order, answer) in answers.iter().enumerate().filter(|(order, _)| *order != taken[0]) {
+            assert_eq!(answer.fault(), (409, "webhook_conflict".into()), "{order}: {answer:?}");
+        }
+        let run = json_of(&served, answers[taken[0]].json()["runId"].as_str().unwrap());
+        assert_eq!(run["outputs"]["say"]["value"]["body"]["order"], taken[0], "{run}");
+    }
+    assert_eq!(count_runs(&served), 4);
+}
+
+#[test]
 fn a_run_of_a_post_is_not_opened_again_to_start() {
     let served = serve();
     let (now, body) = (now(), "{}");

@@ -61,7 +61,7 @@ use self::{
 };
 use crate::{
     FlowLibrary, Host,
-    drive::supervisor::AdmitError,
+    drive::{run_locks::RunLocks, supervisor::AdmitError},
     observe::metrics::{LateTriggers, Metrics},
 };
 
@@ -141,6 +141,8 @@ pub struct Triggers {
     ended: tokio::sync::Mutex<mpsc::Receiver<(Tenant, EndedRun)>>,
     /// Limits how often the ends of triggered runs start further runs.
     rate: Rate,
+    /// The runs that posts are starting.
+    posts: RunLocks,
 }
 
 impl Triggers {
@@ -154,6 +156,7 @@ impl Triggers {
             ends,
             ended: tokio::sync::Mutex::new(ended),
             rate: Rate::default(),
+            posts: RunLocks::default(),
         }
     }
 

@@ -1,7 +1,6 @@
 //! The state that all requests share, and a request with its caller.
 
 use std::{
-    hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
     sync::{
         Arc, OnceLock, Weak,
@@ -18,7 +17,7 @@ use flowcell_runtime::{
     shared::SharedRuns,
 };
 use serde_json::Value;
-use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio::sync::watch;
 use tracing::Instrument;
 
 use super::{
@@ -34,8 +33,13 @@ use super::{
     tenant_directory::TenantDirectory,
 };
 use flowcell_platform::{
-    FlowLibrary, Host, LibraryError, fleet::FleetReader, reload::Reloader, supervisor::AdmissionQueue,
-    triggers::Triggers, waiting,
+    FlowLibrary, Host, LibraryError,
+    fleet::FleetReader,
+    reload::Reloader,
+    run_locks::{RunLock, RunLocks},
+    supervisor::AdmissionQueue,
+    triggers::Triggers,
+    waiting,
 };
 
 /// Maximum number of requests that the server answers at the same time. A [`FairSemaphore`] divides them among
@@ -47,9 +51,6 @@ const MAX_CHECKS: u64 = 8;
 /// Maximum number of requests that read whole journals at the same time. A [`FairSemaphore`] divides them among
 /// tenants.
 const MAX_JOURNAL_READS: u64 = 8;
-/// The number of locks for starts whose run id follows from the request, by `runId` or `Idempotency-Key`. Starts whose
-/// ids hash to the same lock run one after the other.
-const START_LOCKS: usize = 64;
 
 /// Runs a change and the write of its audit entry to their end, in a tokio task of their own. Both continue even if the
 /// caller disconnects or stops waiting.
@@ -94,7 +95,7 @@ pub(crate) struct App {
     pub(crate) facts: RememberedFacts,
     /// Becomes true when the server ends. All event streams and WebSockets then end, too.
     pub(crate) ends: watch::Sender<bool>,
-    start_locks: [Mutex<()>; START_LOCKS],
+    starts: RunLocks,
 }
 
 impl App {
@@ -131,7 +132,7 @@ impl App {
             document: OnceLock::new(),
             facts: RememberedFacts::default(),
             ends: watch::Sender::new(false),
-            start_locks: std::array::from_fn(|_| Mutex::default()),
+            starts: RunLocks::default(),
         }
     }
 
@@ -195,10 +196,8 @@ impl App {
     }
 
     /// Waits until no other request starts a run with this id, and locks the id until the guard is dropped.
-    pub(crate) async fn lock_start(&self, tenant: &Tenant, run: &RunId) -> MutexGuard<'_, ()> {
-        let mut hasher = DefaultHasher::new();
-        (tenant, run).hash(&mut hasher);
-        self.start_locks[hasher.finish() as usize % START_LOCKS].lock().await
+    pub(crate) async fn lock_start(&self, tenant: &Tenant, run: &RunId) -> RunLock<'_> {
+        self.starts.lock(tenant, run).await
     }
 }
 

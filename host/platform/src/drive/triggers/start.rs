@@ -120,9 +120,6 @@ pub(super) async fn start(owners: &dyn TriggerTenants, host: &Host, live: &Tenan
     };
     match owners.admit(host.tenant().clone(), runner).await {
         Ok(()) => Outcome::Started(run),
-        // This process has lost the claim of the run, perhaps before the run was stored. The next try finds the run if
-        // it exists.
-        Err(AdmitError::Open(error @ OpenError::Driven(_))) => Outcome::Later(StartError::from(error).into()),
         Err(AdmitError::Open(error)) => outcome_of(run, error.into()),
         Err(error) => Outcome::Later(error.into()),
     }
@@ -151,14 +148,14 @@ fn outcome_of(run: RunId, error: StartError) -> Outcome {
     match error {
         // Another process has begun it meanwhile.
         StartError::Open(
-            OpenError::Driven(_)
-            | OpenError::OtherInput(_)
+            OpenError::OtherInput(_)
             | OpenError::OtherFlow(..)
             | OpenError::OtherRequest(_)
             | OpenError::OtherRepeat(_),
         ) => Outcome::Known(run),
         StartError::Quota(error) => Outcome::Later(error.into()),
-        error @ StartError::Open(OpenError::Store(_)) => Outcome::Later(error.into()),
+        // Another start has the claim of the run, perhaps before the run was stored. The next try finds the run if it exists.
+        error @ StartError::Open(OpenError::Driven(_) | OpenError::Store(_)) => Outcome::Later(error.into()),
         error => Outcome::Never(error.into()),
     }
 }

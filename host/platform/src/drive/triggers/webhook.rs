@@ -167,6 +167,8 @@ impl Triggers {
         let run = run_id("hook", live, &short_hash(&post.id));
         let same = if scheme.repeats_body { body } else { post.id.as_bytes() };
         let digest: Box<str> = hex::encode(Sha256::digest(same)).into();
+        // Only the post that has started the run knows whether it is on stable storage.
+        let _alone = self.posts.lock(host.tenant(), &run).await;
         if let Some(taken) = find_earlier_post(host, &run, &digest)? {
             return Ok(taken);
         }
@@ -179,7 +181,7 @@ impl Triggers {
         let begin = Start { run, about, request: Some(digest.clone()) };
         match start(&*self.owners, host, live, begin).await {
             Outcome::Started(run) => Ok(PostResult::Started(run)),
-            // The same post, or another one with the same id, came at the same time.
+            // The same post, or another one with the same id, came to another process at the same time.
             Outcome::Known(run) => Ok(find_earlier_post(host, &run, &digest)?.unwrap_or(PostResult::Known(run))),
             Outcome::Later(problem) => Err(HookError::Later(problem)),
             Outcome::Never(problem) => Err(HookError::Never(problem)),
