@@ -107,9 +107,9 @@ pub enum Encoding {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Algorithm {
-    /// SHA-256.
+    /// SHA-256, with signatures of 32 bytes.
     Sha256,
-    /// SHA-512.
+    /// SHA-512, with signatures of 64 bytes.
     Sha512,
 }
 
@@ -144,6 +144,31 @@ impl<'a> Hmac<'a> {
         parts.push(Part::Text(rest));
         let stray = |part: &Part<'_>| matches!(part, Part::Text(text) if text.contains('}'));
         (!parts.iter().any(stray)).then_some(parts)
+    }
+
+    /// Returns the characters beside `{id}`. No id may have them, because the end of an id could then be taken for the
+    /// beginning of another part. Returns `None` if the parts cannot be told apart whatever the id is: two names in
+    /// braces touch, or a digit is beside the time.
+    pub fn id_separators(&self) -> Option<Vec<char>> {
+        let mut parts = self.parts()?;
+        parts.retain(|part| *part != Part::Text(""));
+        let mut separators = Vec::new();
+        for (at, part) in parts.iter().enumerate().filter(|(_, part)| !matches!(part, Part::Text(_))) {
+            let text = |at: Option<usize>| match at.and_then(|at| parts.get(at)) {
+                None => Some(""),
+                Some(Part::Text(text)) => Some(*text),
+                Some(_) => None,
+            };
+            let before = text(at.checked_sub(1))?.chars().next_back();
+            let after = text(Some(at + 1))?.chars().next();
+            let mut beside = before.into_iter().chain(after);
+            match part {
+                Part::Id => separators.extend(beside),
+                Part::Timestamp if beside.any(|letter| letter.is_ascii_digit()) => return None,
+                _ => {}
+            }
+        }
+        Some(separators)
     }
 }
 
@@ -273,6 +298,26 @@ mod tests {
             assert_eq!(count(Part::Body), 1, "{}", row.name);
             assert_eq!(count(Part::Timestamp), usize::from(hmac.timestamp.is_some()), "{}", row.name);
             assert_eq!(count(Part::Id), usize::from(row.name == STANDARD), "{}", row.name);
+            assert!(hmac.id_separators().is_some(), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn an_id_cannot_be_taken_for_another_part_of_the_signed_text() {
+        let separators = |signed: &'static str| Hmac { signed, ..HMAC }.id_separators();
+        for (signed, expected) in [
+            ("{id}.{timestamp}.{body}", "."),
+            ("{body}", ""),
+            ("{timestamp}:{id}-{body}", ":-"),
+            ("{body}|{id}", "|"),
+            ("v0 {id} v1 {body}", "  "),
+        ] {
+            assert_eq!(separators(signed).unwrap(), expected.chars().collect::<Vec<_>>(), "{signed}");
+        }
+        for ambiguous in
+            ["{id}{body}", "{timestamp}{body}", "{timestamp}.{body}{id}", "{timestamp}0{body}", "1{timestamp}"]
+        {
+            assert_eq!(separators(ambiguous), None, "{ambiguous}");
         }
     }
 

@@ -160,9 +160,11 @@ fn check_signed(tree: &Tree, scheme: &Scheme<'_>, diagnostics: &mut Diagnostics<
     let count = |wanted: Part<'_>| parts.iter().filter(|part| **part == wanted).count();
     let times = usize::from(hmac.timestamp.is_some());
     let may_sign_id = matches!(scheme.id, Some(Place::Header(_)));
-    if count(Part::Body) != 1 || count(Part::Timestamp) != times || count(Part::Id) > usize::from(may_sign_id) {
-        let message = "`signed` must have `{body}` once, `{timestamp}` once if `timestamp` names a header, and no \
-                       other braces but `{id}` if `id` names a header";
+    let is_complete =
+        count(Part::Body) == 1 && count(Part::Timestamp) == times && count(Part::Id) <= usize::from(may_sign_id);
+    if !is_complete || hmac.id_separators().is_none() {
+        let message = "`signed` must have `{body}` once, `{timestamp}` once if `timestamp` names a header, no other \
+                       braces but `{id}` if `id` names a header, and a character such as `.` between each two of them";
         diagnostics.error("bad_value", written.span, message, Some("write `signed: \"{timestamp}.{body}\"`".into()));
     }
 }

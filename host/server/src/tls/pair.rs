@@ -1,7 +1,7 @@
 //! The files of a certificate and its private key, and their checks.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
     sync::Arc,
@@ -112,6 +112,10 @@ impl Kind {
         let cannot = |error: std::io::Error| {
             self.error(path, error, "name PEM files that the server can read with `--tls-cert` and `--tls-key`")
         };
+        // A pipe would be waited for.
+        if !fs::metadata(path).map_err(cannot)?.is_file() {
+            return Err(self.error(path, "it is not a regular file", "name another file"));
+        }
         let file = File::open(path).map_err(cannot)?;
         if let (Kind::Key, Some(mode)) = (self, open_to_others(&file.metadata().map_err(cannot)?)) {
             let why = format!("other users may read it (mode {mode:o})");
@@ -354,7 +358,7 @@ pub(crate) mod testing {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
     use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -422,6 +426,12 @@ mod tests {
         }
         let missing = TlsFiles { certificate: folder.path().join("none"), key: folder.path().join("none") };
         assert!(missing.read().unwrap_err().to_string().contains("the certificate in `/"));
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for certificate in [pipe, "/dev/zero".into(), folder.path().to_owned()] {
+            let error = TlsFiles { certificate, key: missing.key.clone() }.read().unwrap_err();
+            assert!(error.to_string().contains("not a regular file"), "{error}");
+        }
     }
 
     #[test]

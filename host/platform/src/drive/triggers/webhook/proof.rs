@@ -1,6 +1,7 @@
 //! Checks that the sender of a post knows a secret of the webhook, and that the post is recent.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -121,8 +122,11 @@ fn read_signatures(
     now: SystemTime,
 ) -> Result<(Vec<u8>, Vec<Vec<u8>>), Unsigned> {
     let parts = hmac.parts().ok_or(Unsigned::NoSignatureFits)?;
+    let separators = hmac.id_separators().ok_or(Unsigned::NoSignatureFits)?;
     let id = match scheme.id {
-        Some(Place::Header(name)) if parts.contains(&Part::Id) => signed_id(name, single_header(headers, name)?)?,
+        Some(Place::Header(name)) if parts.contains(&Part::Id) => {
+            signed_id(name, single_header(headers, name)?, &separators)?
+        }
         _ => "",
     };
     let mut time = match hmac.timestamp {
@@ -181,15 +185,14 @@ fn parse_time<'a>(name: &str, text: &'a str) -> Result<(&'a str, u64), Unsigned>
     seconds.map(|seconds| (text, seconds)).ok_or_else(|| malformed(name, "must have a number of seconds since 1970"))
 }
 
-/// Checks an id that is a part of the signed text.
-fn signed_id<'a>(name: &str, id: &'a str) -> Result<&'a str, Unsigned> {
-    // Dots separate the signed parts, so a dot in the id would make the signed text ambiguous.
-    match is_id(id) && !id.contains('.') {
-        true => Ok(id),
-        false => {
-            Err(malformed(name, format!("must have 1 to {MAX_ID_CHARS} printable ASCII characters other than `.`")))
-        }
+/// Checks an id that is a part of the signed text. It may not have the characters that separate it from the other parts.
+fn signed_id<'a>(name: &str, id: &'a str, separators: &[char]) -> Result<&'a str, Unsigned> {
+    if is_id(id) && !id.contains(separators) {
+        return Ok(id);
     }
+    let others: BTreeSet<_> = separators.iter().map(|separator| format!("`{separator}`")).collect();
+    let others = others.into_iter().collect::<Vec<_>>().join(" and ");
+    Err(malformed(name, format!("must have 1 to {MAX_ID_CHARS} printable ASCII characters other than {others}")))
 }
 
 /// Returns true for the id of a post in a header: 1 to [`MAX_ID_CHARS`] printable ASCII characters.
