@@ -79,6 +79,8 @@ pub(super) enum View {
         wait: Wait,
         typed: String,
         refusal: String,
+        /// True once the question is no longer open.
+        is_closed: bool,
     },
     /// A question whether an action is meant.
     Confirm {
@@ -219,14 +221,24 @@ impl Model {
         self.called.entry(address.to_owned()).or_default().note = note;
     }
 
-    /// Replaces the waits of the run. If the question that is being answered has closed, its prompt closes, too.
+    /// Replaces the head. A message about an earlier status goes.
+    pub(super) fn set_head(&mut self, head: Head) {
+        if head.status != self.head.status {
+            self.message.clear();
+        }
+        self.head = head;
+    }
+
+    /// Replaces the waits of the run. If the question that is being answered has closed, its page stays until Escape:
+    /// the keys that a person goes on typing are no commands.
     pub(super) fn set_waits(&mut self, waits: Vec<Wait>) {
         self.waits = waits;
-        if let View::Answer { wait, .. } = &self.view
+        if let View::Answer { wait, refusal, is_closed, .. } = &mut self.view
             && !self.waits.iter().any(|open| open.address == wait.address && open.asked == wait.asked)
         {
-            let message = format!("the question at `{}` is closed", wait.address);
-            self.close_prompt(message);
+            *is_closed = true;
+            *refusal =
+                "this question is closed: somebody has answered it, or its time is over; Esc goes back".to_owned();
         }
     }
 
@@ -282,7 +294,8 @@ impl Model {
         match &mut self.view {
             View::Tree => self.press_in_tree(key),
             View::Help | View::Details { .. } | View::Outcome { .. } => self.press_in_text(key),
-            View::Answer { wait, typed, refusal } => match key {
+            View::Answer { is_closed: true, .. } if key != Key::Escape => None,
+            View::Answer { wait, typed, refusal, .. } => match key {
                 Key::Enter => {
                     let Some(question) = &wait.question else { return None };
                     let value = choose(question, typed);
@@ -455,7 +468,10 @@ impl Model {
         let wait =
             self.with_rows(|waits, rows, at| rows.get(at).and_then(|row| question_at(waits, &row.place)).cloned());
         match wait {
-            Some(wait) => self.show(View::Answer { wait, typed: String::new(), refusal: String::new() }),
+            Some(wait) => {
+                let (typed, refusal) = (String::new(), String::new());
+                self.show(View::Answer { wait, typed, refusal, is_closed: false });
+            }
             None => self.message = "no question is open here; Tab goes to the next wait".to_owned(),
         }
     }

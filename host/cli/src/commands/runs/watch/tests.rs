@@ -186,11 +186,26 @@ fn a_question_is_answered_by_its_choices_only() {
     let sent = press(&mut model, &[Key::Clear, Key::Char('x'), Key::Backspace, Key::Char('2'), Key::Enter]);
     let Some(Action::Answer { address, value, asked }) = sent else { panic!("{sent:?}") };
     assert_eq!((&*address, &*value, asked.attempt, asked.digest.as_deref()), ("ok", "no", Some(1), Some("d1")));
-    // A refusal keeps the prompt. Another question at the same place closes it.
+    // A refusal keeps the prompt.
     model.refuse("the store is away".into());
     assert_eq!(lines(&mut model, 100, 10)[8..], ["> 2_", "the store is away"]);
+    // Another question at the same place closes this one. Keys that were meant for it do nothing, up to Escape.
     wait(&mut model, &[gate("ok", &["yes", "no"], "d2")]);
-    assert_eq!((&model.view, &*model.message), (&View::Tree, "the question at `ok` is closed"));
+    let closed = "this question is closed: somebody has answered it, or its time is over; Esc goes back";
+    let typed_on = [&typed("acy1q? r")[..], &[Key::Tab, Key::Pasted('y'), Key::Enter, Key::Clear, Key::Left]].concat();
+    for key in typed_on {
+        assert_eq!(press(&mut model, &[key]), None);
+        assert_eq!(lines(&mut model, 100, 10)[8..], ["> 2_", closed]);
+    }
+    press(&mut model, &[Key::Escape]);
+    assert_eq!((&model.view, &*model.message), (&View::Tree, ""));
+    // A message about an earlier status goes with it.
+    press(&mut model, &[Key::Char('o')]);
+    assert_eq!(model.message, "the run has not ended, so it has no outputs");
+    model.set_head(head("running"));
+    assert!(!model.message.is_empty());
+    model.set_head(head("succeeded"));
+    assert_eq!(model.message, "");
 }
 
 #[test]
