@@ -113,6 +113,9 @@ fn h7_posts_of_each_scheme_start_one_run_and_others_none() {
             assert_eq!(refused.fault(), (401, "unsigned".into()), "{hook}: {case}");
             let nothing = post(&served, &path("none"), &headers, body);
             assert_eq!(refused.body, nothing.body, "{hook}: {case} reveals that the trigger exists");
+            let neutral =
+                String::from_utf8_lossy(refused.body.as_ref()).contains("the log of the server has the reason");
+            assert!(neutral, "{hook}: {case} names another cause");
         }
         assert_eq!(count_runs(&served), index, "{hook}");
         let first = post(&served, &path(hook), &good, body);

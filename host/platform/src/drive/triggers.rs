@@ -36,6 +36,7 @@ pub mod rate;
 pub mod record;
 pub mod start;
 pub mod times;
+mod unknown_posts;
 pub mod webhook;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -58,6 +59,7 @@ use self::{
     lanes::{Job, Lanes},
     live::TenantTrigger,
     rate::Rate,
+    unknown_posts::UnknownPosts,
 };
 use crate::{
     FlowLibrary, Host,
@@ -143,6 +145,8 @@ pub struct Triggers {
     rate: Rate,
     /// The runs that posts are starting.
     posts: RunLocks,
+    /// The refused posts to triggers that the server does not have.
+    unknown_posts: UnknownPosts,
 }
 
 impl Triggers {
@@ -157,6 +161,7 @@ impl Triggers {
             ended: tokio::sync::Mutex::new(ended),
             rate: Rate::default(),
             posts: RunLocks::default(),
+            unknown_posts: UnknownPosts::default(),
         }
     }
 

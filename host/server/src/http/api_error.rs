@@ -383,7 +383,7 @@ impl From<AdmitError> for ApiError {
 impl From<HookError> for ApiError {
     fn from(error: HookError) -> ApiError {
         match error {
-            HookError::Unsigned(why) => ApiError::new(StatusCode::UNAUTHORIZED, "unsigned", why),
+            HookError::Unsigned => ApiError::new(StatusCode::UNAUTHORIZED, "unsigned", error),
             HookError::OtherBody => ApiError::new(StatusCode::CONFLICT, "webhook_conflict", error),
             HookError::Body(_) | HookError::Id(_) => ApiError::bad_request(error),
             HookError::Multipart => ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", error),

@@ -11,20 +11,21 @@ mod tests;
 
 use std::{
     fmt::Display,
+    hint::black_box,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_flow::triggers::{
     Cause, Webhook,
-    schemes::{SCHEMES, STANDARD, Scheme},
+    schemes::{Place, STANDARD, Scheme},
 };
 use flowcell_services::webhook::SigningKey;
 use http::HeaderMap;
+use ring::hmac::HMAC_SHA256;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-pub use self::proof::Unsigned;
 use self::{
     post::{Content, Post},
     proof::SenderProof,
@@ -40,6 +41,8 @@ use crate::{Host, observe::metrics::PostOutcome};
 pub const POST_BYTES: usize = 1024 * 1024;
 /// The secret that checks posts to unknown triggers, so that such a check takes as long as any other.
 const DUMMY_SECRET: &str = "a secret that nobody has";
+/// Maximum characters of a sender's text in the log.
+const MAX_SHOWN_CHARS: usize = 64;
 
 /// A sender that is not authenticated gets its answer at a multiple of this time after the arrival of the post.
 /// So the time of the answer does not reveal whether the trigger exists, nor how many keys it has.
@@ -59,9 +62,12 @@ pub enum PostResult {
 /// An error of a post.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// The sender is not authenticated.
-    #[error(transparent)]
-    Unsigned(#[from] Unsigned),
+    /// The sender is not authenticated. The text is the same for all schemes and for unknown triggers.
+    #[error(
+        "the post is not accepted: its proof is missing or wrong, or there is no such trigger; the log of the server \
+         has the reason"
+    )]
+    Unsigned,
     /// An earlier post with the same id had another body.
     #[error("the id of the post was used before with another body")]
     OtherBody,
@@ -111,7 +117,7 @@ impl Triggers {
             };
             metrics.count_post(tenant, outcome);
         }
-        if matches!(taken, Err(HookError::Unsigned(_))) {
+        if matches!(taken, Err(HookError::Unsigned)) {
             tokio::time::sleep_until(came + refusal_time(came.elapsed())).await;
         }
         taken
@@ -132,25 +138,45 @@ impl Triggers {
         });
         let host = webhook.and_then(|_| self.owners.host(tenant));
         let (Some(host), Some((live, webhook))) = (host, webhook) else {
-            return Err(unknown_sender(headers, body, now).into());
+            if let Some(count) = self.unknown_posts.count(now) {
+                let (tenant, flow, id) = (shown(tenant.as_str()), shown(flow), shown(id));
+                tracing::warn!(
+                    "posts to unknown or disabled triggers were refused, {count} since the last such line; the last \
+                     one was to the trigger `{id}` of the flow `{flow}` of `{tenant}`"
+                );
+            }
+            // This takes as long as the check of one secret of a known trigger.
+            let key = SigningKey::from_text(DUMMY_SECRET);
+            let _ = black_box(key.has_signed(HMAC_SHA256, body, &[0; 32]));
+            return Err(HookError::Unsigned);
         };
         let scheme = webhook.scheme();
-        let logged = |why: &dyn Display| {
-            tracing::warn!("the trigger `{}` of `{tenant}` refuses a post: {why}", live.key());
+        let logged = |post: Option<&str>, why: &dyn Display| {
+            let post = post.map_or("a post".to_owned(), |id| format!("the post `{}`", shown(id)));
+            tracing::warn!("the trigger `{}` of `{tenant}` refuses {post}: {why}", live.key());
         };
         let proved = match SenderProof::read(&scheme, headers, body, system_time(now)) {
             Ok(proof) => proof.check(&keys(&host, live, webhook).await),
             Err(why) => Err(why),
         };
         if let Err(why) = proved {
-            logged(&why);
-            return Err(unknown_sender(headers, body, now).into());
+            logged(None, &why);
+            return Err(HookError::Unsigned);
         }
         match post::read(&scheme, headers, body) {
-            Ok(Content::Event(post)) => self.start_run(&host, live, &scheme, post, body).await,
+            Ok(Content::Event(post)) => {
+                // A post of a scheme without ids has a random one, which its sender does not know.
+                let id = scheme.id.map(|_| post.id.clone());
+                let taken = self.start_run(&host, live, &scheme, post, body).await;
+                taken.inspect_err(|why| logged(id.as_deref(), why))
+            }
             Ok(Content::Challenge(text)) => Ok(PostResult::Challenge(text)),
             Err(why) => {
-                logged(&why);
+                let id = match scheme.id {
+                    Some(Place::Header(name)) => proof::single_header(headers, name).ok(),
+                    _ => None,
+                };
+                logged(id, &why);
                 Err(why)
             }
         }
@@ -189,13 +215,9 @@ impl Triggers {
     }
 }
 
-/// Returns the reason to refuse a post to a trigger that does not exist. A refusal by the scheme of a trigger has the
-/// same reason, so that it does not reveal that the trigger exists. The check with a secret that nobody has takes as
-/// long as any other check.
-fn unknown_sender(headers: &HeaderMap, body: &[u8], now: u64) -> Unsigned {
-    let nobodys = [SigningKey::from_text(DUMMY_SECRET)];
-    let read = SenderProof::read(&SCHEMES[0], headers, body, system_time(now));
-    read.and_then(|proof| proof.check(&nobodys)).err().unwrap_or(Unsigned::NoSignatureFits)
+/// Prepares a text of a sender for the log: at most [`MAX_SHOWN_CHARS`] characters, which are escaped.
+fn shown(text: &str) -> String {
+    text.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_debug).collect()
 }
 
 /// Returns the outcome of a post to a trigger that the server has.
@@ -204,7 +226,7 @@ fn outcome(taken: &Result<PostResult, HookError>) -> PostOutcome {
         Ok(PostResult::Started(_)) => PostOutcome::Started,
         Ok(PostResult::Known(_)) => PostOutcome::Repeated,
         Ok(PostResult::Challenge(_)) => PostOutcome::Challenge,
-        Err(HookError::Unsigned(_)) => PostOutcome::Unsigned,
+        Err(HookError::Unsigned) => PostOutcome::Unsigned,
         Err(HookError::OtherBody) => PostOutcome::OtherBody,
         Err(HookError::Id(_)) => PostOutcome::InvalidId,
         Err(HookError::Body(_) | HookError::Multipart) => PostOutcome::InvalidBody,

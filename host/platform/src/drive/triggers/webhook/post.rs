@@ -60,7 +60,6 @@ fn id_of_header(headers: &HeaderMap, name: &str) -> Result<String, HookError> {
     let id = match proof::single_header(headers, name) {
         Ok(id) if proof::is_id(id) => Ok(id.to_owned()),
         Ok(_) => Err(format!("the header `{name}` must have 1 to {MAX_ID_CHARS} printable ASCII characters")),
-        Err(proof::Unsigned::Missing(_)) => Err(format!("the header `{name}` is missing")),
         Err(error) => Err(error.to_string()),
     };
     id.map_err(HookError::Id)

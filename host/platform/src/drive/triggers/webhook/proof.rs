@@ -14,6 +14,8 @@ use ring::hmac;
 
 /// Maximum difference between the time in a post and this host's clock. An older post may be a replay.
 pub(super) const TOLERANCE: Duration = Duration::from_secs(300);
+/// Digits of a present time in milliseconds since 1970.
+const MILLISECONDS_DIGITS: usize = 13;
 /// Maximum characters of a post's id.
 pub(super) const MAX_ID_CHARS: usize = 256;
 /// Maximum entries of a header with signatures that are checked: one for each key of the sender during a key change.
@@ -21,7 +23,7 @@ const MAX_SIGNATURES: usize = 8;
 
 /// The reason why the sender of a post could not be verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unsigned {
+pub(super) enum Unsigned {
     /// A header is missing.
     Missing(String),
     /// A header is repeated, so that other software may read another value.
@@ -30,6 +32,8 @@ pub enum Unsigned {
     Malformed(String, String),
     /// The time in the post differs from the current time by more than 300 s.
     Stale,
+    /// The time in the post has 13 digits, as a time in milliseconds has.
+    Milliseconds,
     /// No signature matches one of the accepted keys.
     NoSignatureFits,
 }
@@ -39,16 +43,15 @@ impl std::error::Error for Unsigned {}
 impl fmt::Display for Unsigned {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unsigned::Missing(name) => write!(
-                formatter,
-                "the header `{name}` is missing; sign the post as the trigger's scheme specifies, by default as \
-                 Standard Webhooks"
-            ),
+            Unsigned::Missing(name) => write!(formatter, "the header `{name}` is missing"),
             Unsigned::Repeated(name) => write!(formatter, "the header `{name}` occurs more than once"),
             Unsigned::Malformed(name, why) => write!(formatter, "the header `{name}` {why}"),
             Unsigned::Stale => {
                 write!(formatter, "the time of the post is more than {} s from now", TOLERANCE.as_secs())
             }
+            Unsigned::Milliseconds => formatter.write_str(
+                "the time of the post is wrong: seconds since 1970 are expected, this looks like milliseconds",
+            ),
             Unsigned::NoSignatureFits => formatter.write_str("no signature matches"),
         }
     }
@@ -155,8 +158,8 @@ fn read_signatures(
         return Err(malformed(hmac.header, format!("must contain `{}{encoding}`", hmac.prefix)));
     }
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    if time.is_some_and(|(_, seconds)| now.abs_diff(seconds) > TOLERANCE.as_secs()) {
-        return Err(Unsigned::Stale);
+    if let Some((text, _)) = time.filter(|(_, seconds)| now.abs_diff(*seconds) > TOLERANCE.as_secs()) {
+        return Err(if text.len() == MILLISECONDS_DIGITS { Unsigned::Milliseconds } else { Unsigned::Stale });
     }
     let time = time.map_or("", |(text, _)| text);
     let signed: Vec<&[u8]> = parts

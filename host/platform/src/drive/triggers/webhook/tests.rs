@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{
     post::{self, Content, Post},
     proof::{SenderProof, Unsigned},
-    refusal_time, system_time,
+    refusal_time, shown, system_time,
 };
 use crate::drive::triggers::live;
 
@@ -242,4 +242,11 @@ fn h7_the_time_of_a_refusal_reveals_nothing() {
         assert_eq!(refusal_time(ms(known)), ms(told), "{known}");
     }
     assert_eq!(refusal_time(Duration::from_micros(159)), refusal_time(Duration::from_micros(264)));
+}
+
+#[test]
+fn texts_of_senders_are_cut_and_escaped_in_the_log() {
+    assert_eq!(shown("evt_1"), "evt_1");
+    assert_eq!(shown("a\nb\u{1b}[2J\u{202e}"), "a\\nb\\u{1b}[2J\\u{202e}");
+    assert_eq!(shown(&"é".repeat(100)), "é".repeat(64));
 }
