@@ -70,7 +70,7 @@ impl Feed {
         let row = self.reader.run(self.host.tenant(), &self.run).map_err(|error| unreadable(&error))?;
         match row {
             Some((row, next)) => {
-                model.set_head(Head::of(&row));
+                model.head = Head::of(&row);
                 if model.head.has_ended() && model.outcome.is_none() {
                     model.outcome = match self.host.end_of(&self.run, next) {
                         Ok(end) => end.as_ref().map(Outcome::of),

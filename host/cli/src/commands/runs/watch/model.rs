@@ -221,14 +221,6 @@ impl Model {
         self.called.entry(address.to_owned()).or_default().note = note;
     }
 
-    /// Replaces the head. A message about an earlier status goes.
-    pub(super) fn set_head(&mut self, head: Head) {
-        if head.status != self.head.status {
-            self.message.clear();
-        }
-        self.head = head;
-    }
-
     /// Replaces the waits of the run. If the question that is being answered has closed, its page stays until Escape:
     /// the keys that a person goes on typing are no commands.
     pub(super) fn set_waits(&mut self, waits: Vec<Wait>) {

@@ -199,13 +199,6 @@ fn a_question_is_answered_by_its_choices_only() {
     }
     press(&mut model, &[Key::Escape]);
     assert_eq!((&model.view, &*model.message), (&View::Tree, ""));
-    // A message about an earlier status goes with it.
-    press(&mut model, &[Key::Char('o')]);
-    assert_eq!(model.message, "the run has not ended, so it has no outputs");
-    model.set_head(head("running"));
-    assert!(!model.message.is_empty());
-    model.set_head(head("succeeded"));
-    assert_eq!(model.message, "");
 }
 
 #[test]
