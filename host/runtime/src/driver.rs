@@ -333,8 +333,8 @@ impl Driver {
             // The run may have stopped meanwhile.
             let _ = commands.send(Command::Stop).await;
         });
-        for hub in self.children.wake_all() {
-            tokio::spawn(async move { hub.stop().await });
+        for child in self.children.wake_all() {
+            tokio::spawn(child.stop());
         }
     }
 

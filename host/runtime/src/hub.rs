@@ -89,11 +89,14 @@ pub(crate) enum Command {
         attempt: u32,
         permit: Result<LivePermit, Failure>,
     },
-    /// A child run has become idle, or, with `None`, is no longer idle.
+    /// A child run has become idle after this number of commands that the calling run has confirmed.
     ChildIdle {
         task: TaskKey,
-        idle: Option<Idle>,
+        idle: Idle,
+        confirmed: u64,
     },
+    /// The run that called this one confirms that one more command has come.
+    Confirm,
 }
 
 /// A front end of a run. The driver calls its methods in order and waits for them, so they must return quickly. A
@@ -276,6 +279,12 @@ impl Hub {
         let sent = self.commands.send(Command::Deliver(message, command, answer)).await;
         sent.map_err(|_| HubError::RunEnded)?;
         answered.await.unwrap_or(Err(HubError::RunEnded))
+    }
+
+    /// Confirms to a child run that one more command of its parent has come, or cannot come.
+    pub(crate) async fn confirm_command(&self) {
+        // A child that has ended has no idle state.
+        let _ = self.commands.send(Command::Confirm).await;
     }
 
     /// Requests a reply when all events so far are published. Returns false if the run has ended.

@@ -192,7 +192,7 @@ pub(super) fn cancel(driver: &mut Driver, task: TaskKey) {
         let failure = Failure::new(code::CANCELLED, "the child run was cancelled before it began");
         driver.child_failed(task, queued.attempt, failure);
     }
-    if let Some(hub) = driver.children.wake(task) {
-        tokio::spawn(async move { hub.abort().await });
+    if let Some(child) = driver.children.wake(task) {
+        tokio::spawn(child.cancel());
     }
 }

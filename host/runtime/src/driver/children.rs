@@ -23,6 +23,8 @@ struct Child {
     hub: Hub,
     /// What the child waits for. `None`: the child is not idle.
     idle: Option<Idle>,
+    /// The number of commands for the child.
+    commands: u64,
     driving: Option<JoinHandle<()>>,
 }
 
@@ -31,6 +33,34 @@ impl Drop for Child {
         if let Some(driving) = &self.driving {
             driving.abort();
         }
+    }
+}
+
+/// A child that gets a command. It counts as idle again when it reports so after [`Hub::confirm_command`].
+pub(super) struct Woken(Hub);
+
+impl Woken {
+    /// Passes a command to the child. `delivered` is the number of the message in the store's inbox, if the command came
+    /// from there.
+    async fn request(&self, command: RunCommand, delivered: Option<u64>) -> Result<(), HubError> {
+        let outcome = match delivered {
+            Some(message) => self.0.deliver(message, command).await,
+            None => self.0.request(command).await,
+        };
+        self.0.confirm_command().await;
+        outcome
+    }
+
+    /// Cancels the child.
+    pub(super) async fn cancel(self) {
+        // A child that has ended needs no cancellation.
+        let _ = self.request(RunCommand::Cancel, None).await;
+    }
+
+    /// Stops the child before its process ends.
+    pub(super) async fn stop(self) {
+        self.0.stop().await;
+        self.0.confirm_command().await;
     }
 }
 
@@ -82,19 +112,20 @@ impl Children {
 
     /// Adds a child that is now driven.
     pub(super) fn add(&mut self, task: TaskKey, hub: Hub, driving: JoinHandle<()>) {
-        self.driven.insert(task, Child { hub, idle: None, driving: Some(driving) });
+        self.driven.insert(task, Child { hub, idle: None, commands: 0, driving: Some(driving) });
     }
 
     /// Returns the child of a task for a command, and marks it as not idle.
-    pub(super) fn wake(&mut self, task: TaskKey) -> Option<Hub> {
+    pub(super) fn wake(&mut self, task: TaskKey) -> Option<Woken> {
         self.driven.get_mut(&task).map(|child| {
             child.idle = None;
-            child.hub.clone()
+            child.commands += 1;
+            Woken(child.hub.clone())
         })
     }
 
     /// Returns all children for a command, and marks them as not idle.
-    pub(super) fn wake_all(&mut self) -> Vec<Hub> {
+    pub(super) fn wake_all(&mut self) -> Vec<Woken> {
         let tasks: Vec<TaskKey> = self.driven.keys().copied().collect();
         tasks.into_iter().filter_map(|task| self.wake(task)).collect()
     }
@@ -110,10 +141,9 @@ impl Children {
     ) {
         let child = task.and_then(|task| self.wake(task));
         tokio::spawn(async move {
-            let outcome = match (child, delivered) {
-                (Some(child), Some(message)) => child.deliver(message, command).await,
-                (Some(child), None) => child.request(command).await,
-                (None, _) => Err(command.no_child_error()),
+            let outcome = match child {
+                Some(child) => child.request(command, delivered).await,
+                None => Err(command.no_child_error()),
             };
             // The caller may have disconnected.
             let _ = answer.send(outcome);
@@ -131,10 +161,11 @@ impl Children {
         self.driven.keys()
     }
 
-    /// Records what the idle child of a task waits for. `None`: the child is not idle.
-    pub(super) fn set_child_idle(&mut self, task: TaskKey, idle: Option<Idle>) {
-        if let Some(child) = self.driven.get_mut(&task) {
-            child.idle = idle;
+    /// Records what the idle child of a task waits for. `confirmed` is the number of commands that the child had got when
+    /// it became idle. A child that has not got all commands continues, so its report counts for nothing.
+    pub(super) fn set_child_idle(&mut self, task: TaskKey, idle: Idle, confirmed: u64) {
+        if let Some(child) = self.driven.get_mut(&task).filter(|child| confirmed >= child.commands) {
+            child.idle = Some(idle);
         }
     }
 

@@ -11,29 +11,36 @@ pub(super) struct Parent {
     task: TaskKey,
     /// The last idle state that the parent knows.
     reported: Option<Idle>,
+    /// The number of commands that the parent has confirmed.
+    confirmed: u64,
 }
 
 impl Parent {
     pub(super) fn new(commands: mpsc::Sender<Command>, task: TaskKey) -> Parent {
-        Parent { commands, task, reported: None }
+        Parent { commands, task, reported: None, confirmed: 0 }
     }
 
     /// Reports to the parent, once for each change, that this run is idle.
     pub(super) async fn report_idle(&mut self, idle: Idle) {
         if self.reported.as_ref() != Some(&idle) {
             self.reported = Some(idle.clone());
-            self.send(idle).await;
+            self.send(idle, self.confirmed).await;
         }
     }
 
-    /// Reports to the parent that this run is parked, and due at once.
+    /// Reports to the parent that this run is parked, and due at once. It takes no further commands.
     pub(super) async fn report_parked(&self) {
-        self.send(Idle::default()).await;
+        self.send(Idle::default(), u64::MAX).await;
     }
 
-    async fn send(&self, idle: Idle) {
+    async fn send(&self, idle: Idle, confirmed: u64) {
         // A parent that has ended needs no report.
-        let _ = self.commands.send(Command::ChildIdle { task: self.task, idle: Some(idle) }).await;
+        let _ = self.commands.send(Command::ChildIdle { task: self.task, idle, confirmed }).await;
+    }
+
+    /// Counts a command that the parent has confirmed.
+    pub(super) fn confirm_command(&mut self) {
+        self.confirmed += 1;
     }
 
     /// Forgets the reported idle state, because this run may continue. The next idle state is reported again.
@@ -63,7 +70,7 @@ mod tests {
         let mut tell = |parent: &mut Parent, due| {
             parent.report_idle(Idle { waiting: Vec::new(), due, quota: None }).now_or_never().unwrap();
             match commands.try_recv() {
-                Ok(Command::ChildIdle { task: told, idle: Some(idle) }) if told == task => Some(idle.due),
+                Ok(Command::ChildIdle { task: told, idle, confirmed: 0 }) if told == task => Some(idle.due),
                 _ => None,
             }
         };

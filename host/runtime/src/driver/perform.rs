@@ -17,6 +17,7 @@ use super::{
     durability::OnDurable,
     options::Identity,
     outbox::conflict,
+    parent::Parent,
 };
 use crate::{
     agents::InboxMessage,
@@ -167,7 +168,8 @@ impl Driver {
                     self.start_child((task, attempt), &queued.call, permit);
                 }
             }
-            Command::ChildIdle { task, idle } => self.children.set_child_idle(task, idle),
+            Command::ChildIdle { task, idle, confirmed } => self.children.set_child_idle(task, idle, confirmed),
+            Command::Confirm => self.parent.iter_mut().for_each(Parent::confirm_command),
         }
     }
 

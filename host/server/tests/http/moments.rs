@@ -42,6 +42,12 @@ fn answers(served: &Served) -> Vec<Value> {
     PATHS.map(|path| served.get(&format!("/v1/runs/r{path}")).json()).into()
 }
 
+fn other_gate() -> Value {
+    let mut gate = gate();
+    gate["id"] = "hold".into();
+    gate
+}
+
 /// A run with a loop, a question, and a failure after it.
 fn recorded(served: &Served) -> (Vec<Value>, u64) {
     let each = json!({ "id": "each", "type": "control.foreach", "input": { "list": [1, 2] },
@@ -131,9 +137,7 @@ fn a_called_run_is_shown_as_it_was_at_that_time() {
     let kid = named("kid", flow(&[gate()], &[]));
     let sub = json!({ "id": "sub", "type": "control.subflow", "input": { "name": "kid", "input": {} } });
     // The event of this question lies between the question of the called run and the answer to it.
-    let mut hold = gate();
-    hold["id"] = "hold".into();
-    for flow in [kid, named("parent", flow(&[sub, hold], &[]))] {
+    for flow in [kid, named("parent", flow(&[sub, other_gate()], &[]))] {
         let stored = served.post("/v1/flows", &json!({ "flow": flow }));
         assert_eq!(stored.status, 201, "{stored:?}");
     }
@@ -169,6 +173,26 @@ fn a_called_run_is_shown_as_it_was_at_that_time() {
     assert_eq!(get("/v1/runs/r/tasks/sub%2Fask")["attempts"].as_array().unwrap().len(), 2);
     assert_eq!(get(&at("/gates", 0))["waiting"], json!([]));
     assert_eq!(served.get(&at("/tasks/sub%2Fask", 0)).fault(), (404, "task_not_found".to_owned()));
+}
+
+#[test]
+fn answers_to_a_run_and_to_the_run_that_it_called_count_at_once() {
+    let served = Served::local();
+    let sub = json!({ "id": "sub", "type": "control.subflow", "input": { "name": "kid", "input": {} } });
+    for flow in [named("kid", flow(&[gate()], &[])), named("parent", flow(&[sub, other_gate()], &[]))] {
+        assert_eq!(served.post("/v1/flows", &json!({ "flow": flow })).status, 201);
+    }
+    // The called run gets its answer just when its caller is about to park again.
+    for round in 0..20 {
+        let run = format!("r{round}");
+        let parked = served.post("/v1/runs?wait=true", &json!({ "flow": "parent", "runId": run })).json();
+        assert_eq!(parked["status"], "parked", "{parked}");
+        for gate in ["hold", "sub%2Fask"] {
+            let replied = served.post(&format!("/v1/runs/{run}/gates/{gate}/reply"), &json!({ "answer": "yes" }));
+            assert_eq!(replied.status, 200, "{round}: {replied:?}");
+        }
+        assert_eq!(ended(&served, &run)["status"], "succeeded", "{round}");
+    }
 }
 
 #[test]

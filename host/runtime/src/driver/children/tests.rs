@@ -26,9 +26,9 @@ fn add(children: &mut Children, node: u32) -> oneshot::Receiver<()> {
     dropped
 }
 
-fn idle(due: Option<u64>) -> Option<Idle> {
+fn idle(due: Option<u64>) -> Idle {
     let event = Waiting::Event { address: "wait".into(), name: "go".into() };
-    Some(Idle { waiting: vec![event], due, quota: None })
+    Idle { waiting: vec![event], due, quota: None }
 }
 
 #[test]
@@ -37,9 +37,9 @@ fn a_child_is_idle_until_it_gets_a_command() {
         let mut children = Children::default();
         assert!(children.all_idle() && children.due().is_none());
         let _dropped = (add(&mut children, 0), add(&mut children, 1));
-        children.set_child_idle(task(0), idle(Some(7)));
+        children.set_child_idle(task(0), idle(Some(7)), 0);
         assert!(!children.all_idle(), "the other one moves");
-        children.set_child_idle(task(1), idle(Some(5)));
+        children.set_child_idle(task(1), idle(Some(5)), 0);
         assert!(children.all_idle());
         assert_eq!(children.due(), Some(5));
         assert!(children.are_idle_at(4) && !children.are_idle_at(5), "a child whose timer is due continues");
@@ -49,9 +49,18 @@ fn a_child_is_idle_until_it_gets_a_command() {
         assert_eq!(addresses, ["n0/wait", "n1/wait"]);
         assert!(children.wake(task(1)).is_some() && !children.all_idle());
         assert!(children.wake(task(2)).is_none());
-        children.set_child_idle(task(1), None);
+        // The child has sent this report before it got the command.
+        children.set_child_idle(task(1), idle(None), 0);
+        assert!(!children.all_idle());
+        children.set_child_idle(task(1), idle(None), 1);
+        assert!(children.all_idle());
         assert_eq!(children.wake_all().len(), 2);
         assert_eq!((children.due(), children.waiting(|_| String::new()).len()), (None, 0));
+        children.set_child_idle(task(0), idle(None), 1);
+        children.set_child_idle(task(1), idle(None), 1);
+        assert!(!children.all_idle(), "this child has got one of two commands");
+        children.set_child_idle(task(1), Idle::default(), u64::MAX);
+        assert!(children.all_idle(), "a parked child gets no commands");
     });
 }
 
@@ -63,7 +72,7 @@ fn a_command_is_passed_on_to_its_child_or_refused() {
         let hub = Hub::new("child".into(), sender);
         hub.start_session();
         children.add(task(0), hub, tokio::spawn(pending()));
-        children.set_child_idle(task(0), idle(None));
+        children.set_child_idle(task(0), idle(None), 0);
         for message in [None, Some(7)] {
             let (answer, answered) = oneshot::channel();
             children.pass_on(Some(task(0)), RunCommand::Cancel, message, answer);
@@ -73,6 +82,7 @@ fn a_command_is_passed_on_to_its_child_or_refused() {
                 Some(Command::Deliver(7, RunCommand::Cancel, told)) if message == Some(7) => told.send(Ok(())).unwrap(),
                 _ => panic!("the child gets the command"),
             }
+            assert!(matches!(commands.recv().await, Some(Command::Confirm)));
             assert_eq!(answered.await, Ok(Ok(())));
         }
         for task in [None, Some(task(1))] {
