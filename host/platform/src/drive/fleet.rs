@@ -65,8 +65,8 @@ impl FleetReader {
         self.0.began
     }
 
-    /// Returns a recent reading, or else the last one that succeeded. Returns `None` if there is none, or if the store has
-    /// no lists of runs.
+    /// Returns a recent reading, or else the last one that succeeded. Until one has succeeded, it is an empty one of the time
+    /// at which this reader was made, so that its age can be watched. Returns `None` if the store has no lists of runs.
     pub async fn read(&self) -> Option<Arc<Fleet>> {
         let inner = self.0.clone();
         inner.host.runs()?;
@@ -103,7 +103,8 @@ impl FleetReader {
         };
         // After this time the previous reading has to do.
         _ = tokio::time::timeout(MAX_WAIT, reading).await;
-        self.0.last.lock().clone()
+        let last = self.0.last.lock().clone();
+        Some(last.unwrap_or_else(|| Arc::new(Fleet { read: self.0.began, tenants: HashMap::new() })))
     }
 }
 
