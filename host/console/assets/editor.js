@@ -204,7 +204,8 @@ function start(form, field) {
     const fail = () => {
       if (now === edits) date("The picture shows an earlier text: that of the new one did not arrive.");
     };
-    request.onerror = fail;
+    request.timeout = 30_000;
+    request.ontimeout = request.onerror = fail;
     request.onload = () => {
       const next = request.responseXML?.getElementById("drawing");
       if (!next) return fail();
@@ -233,7 +234,7 @@ function start(form, field) {
       if (!answer.diagnostics) return;
       isStale = false;
       report(answer.diagnostics);
-      if (!answer.valid) date("The picture shows the last text without errors.");
+      if (!answer.valid) date("The picture shows an earlier text without errors.");
       else if (checked !== asked) redraw.plan();
       checked = asked;
     } catch (error) {

@@ -58,7 +58,7 @@ fn a_mistake_is_mended_by_keyboard_and_an_old_version_is_not_stored() {
     browser.keys("\u{e003}\u{e003}p");
     browser.wait_until("document.querySelector('#findings li').textContent.includes('unknown_type')");
     let age = "document.querySelector('#age[role=status]').textContent";
-    browser.wait_until(&format!("{age} === 'The picture shows the last text without errors.'"));
+    browser.wait_until(&format!("{age} === 'The picture shows an earlier text without errors.'"));
     browser.keys(LEAVE);
     tab_to(&browser, "#findings button.place");
     browser.keys(ENTER);
