@@ -1,11 +1,11 @@
 //! The arguments for TLS.
 
-use std::{net::SocketAddr, path::PathBuf, time::SystemTime};
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, ValueHint};
 use flowcell::server::tls::{TlsError, TlsFiles};
 
-use crate::{cli_error::CliError, terminal::Terminal};
+use crate::{cli_error::CliError, clock::now_ms, terminal::Terminal};
 
 /// The certificate of a server.
 #[derive(Args, Default)]
@@ -39,9 +39,8 @@ impl TlsArgs {
     /// Checks the files, and warns if clients refuse the certificate now or soon.
     pub(crate) fn check(&self, terminal: Terminal) -> Result<(), CliError> {
         let Some(files) = self.files()? else { return Ok(()) };
-        let pair = files.read().map_err(CliError::from)?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        if let Some(warning) = pair.warning(u64::try_from(now.as_millis()).unwrap_or(u64::MAX)) {
+        let pair = files.read()?;
+        if let Some(warning) = pair.warning(now_ms()) {
             terminal.warn(&warning);
         }
         let file = files.certificate.display();

@@ -154,7 +154,12 @@ fn another_pair_is_used_at_a_reload_and_a_broken_one_is_not() {
 
     second.write(process.path());
     process.hang_up();
-    assert!(process.hears("certificate: ").starts_with("replaced, valid until "));
+    // The server may have taken the pair by itself just before.
+    let read = process.hears("certificate: ");
+    assert!(
+        ["replaced, valid until ", "unchanged, valid until "].iter().any(|start| read.starts_with(start)),
+        "{read}"
+    );
     assert_eq!(get(address, &second, "/healthz").status, 200);
     assert!(shake_hands(address, &first).is_err());
     assert_eq!(ask_on(&mut open, address, "GET", "/healthz", &[], "").status, 200, "an open connection goes on");

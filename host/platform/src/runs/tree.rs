@@ -213,7 +213,9 @@ impl Tree {
             for node in dropped_nodes(event) {
                 let task = self.tasks.iter_mut().find(|task| task.id == node);
                 let open = task.filter(|task| !matches!(task.status, "succeeded" | "failed" | "skipped"));
-                open.into_iter().for_each(|task| task.status = "cancelled");
+                if let Some(task) = open {
+                    (task.status, task.asking, task.waits_for) = ("cancelled", 0, None);
+                }
             }
             return;
         }
@@ -365,14 +367,18 @@ mod tests {
     fn a_node_that_a_move_drops_is_cancelled_unless_it_has_ended() {
         let event = |kind, data| Event { seq: 1, ts: 0, tenant: "local".into(), run_id: "r".into(), kind, data };
         let mut tree = Tree::default();
-        for (kind, node) in [("task:blocked", "a"), ("task:complete", "b"), ("task:paused", "c")] {
-            tree.add(&event(kind, Json::object([("taskId", Json::from(node))])));
+        for (kind, node) in [("task:blocked", "a"), ("task:complete", "b"), ("task:paused", "c"), ("task:paused", "d")]
+        {
+            let members = [("taskId", Json::from(node)), ("question", Json::from("q"))];
+            tree.add(&event(kind, Json::object(members)));
         }
-        let dropped = Json::array(["a", "b"].map(Json::from));
+        let dropped = Json::array(["a", "b", "d"].map(Json::from));
         tree.add(&event("harness:migrated", Json::object([("dropped", dropped)])));
         let tasks = tree.tasks();
-        let statuses: Vec<_> = tasks.iter().map(|task| task.status).collect();
-        assert_eq!(statuses, ["cancelled", "succeeded", "waiting"]);
+        let shown: Vec<_> = tasks.iter().map(|task| (task.status, task.waits_for)).collect();
+        let expected =
+            [("cancelled", None), ("succeeded", None), ("waiting", Some(WaitsFor::Person)), ("cancelled", None)];
+        assert_eq!(shown, expected);
     }
 
     #[test]

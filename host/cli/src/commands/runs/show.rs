@@ -190,7 +190,7 @@ fn show_text(host: &Host, args: &ShowArgs, terminal: Terminal) -> Result<Exit, C
 }
 
 /// Returns the read part of a run, or an empty one and the reason why it is unknown.
-fn known<T: Default>(read: Result<T, StartError>) -> Result<(T, Option<String>), CliError> {
+pub(super) fn known<T: Default>(read: Result<T, StartError>) -> Result<(T, Option<String>), CliError> {
     match read {
         Ok(known) => Ok((known, None)),
         Err(error) => Ok((T::default(), Some(error.unknown_part().ok_or(error)?))),

@@ -24,7 +24,7 @@ use flowcell::{QuestionRef, RunCommand, RunId, control::OwnerRequest};
 
 use self::{
     feed::{Feed, Wake},
-    model::{Action, Key, Model},
+    model::{Action, Key, Model, View},
     screen::Screen,
 };
 use super::{deliver, input};
@@ -212,7 +212,7 @@ impl Watch<'_> {
             Input::Signal(signal) => return Ok(Some(signal.exit())),
             Input::Gone(error) => return Err(unusable(&error)),
             Input::Key(key) => match self.model.press(key) {
-                None if self.model.lacks_call() => self.due = Some(Instant::now()),
+                None if self.model.view == View::Tree && self.model.lacks_call() => self.due = Some(Instant::now()),
                 None => {}
                 Some(Action::Quit) => return Ok(Some(Exit::Good)),
                 Some(Action::Interrupt) => return Ok(Some(Exit::Interrupted)),

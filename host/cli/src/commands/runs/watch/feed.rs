@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     cli_error::CliError,
+    commands::runs::show::known,
     options::{PackArgs, StoreLocation, TenantArgs},
     owner::unreadable,
 };
@@ -72,10 +73,8 @@ impl Feed {
             Some((row, next)) => {
                 model.head = Head::of(&row);
                 if model.head.has_ended() && model.outcome.is_none() {
-                    model.outcome = match self.host.end_of(&self.run, next) {
-                        Ok(end) => end.as_ref().map(Outcome::of),
-                        Err(error) => Some(Outcome::unknown(CliError::from(error).plain())),
-                    };
+                    let (end, unknown) = known(self.host.end_of(&self.run, next))?;
+                    model.outcome = end.as_ref().map(Outcome::of).or(unknown.map(Outcome::unknown));
                 }
             }
             None => {

@@ -53,8 +53,9 @@ impl Outcome {
         }
         let text = outputs.to_string();
         let whole = (text.len() <= MAX_OUTPUT_BYTES).then(|| serde_json::to_string_pretty(outputs).ok()).flatten();
-        let brief = beginning(&text, MAX_BRIEF_BYTES).to_owned();
-        let outputs = whole.unwrap_or_else(|| beginning(&text, MAX_OUTPUT_BYTES).to_owned());
+        let beginning = |most| text[..text.floor_char_boundary(most)].to_owned();
+        let brief = beginning(MAX_BRIEF_BYTES);
+        let outputs = whole.unwrap_or_else(|| beginning(MAX_OUTPUT_BYTES));
         Outcome { error, outputs, brief, bytes: text.len(), unknown: None }
     }
 
@@ -79,7 +80,7 @@ impl Outcome {
             let is_cut = shown.len() > MAX_OUTPUT_LINES || self.brief.len() < self.bytes;
             let kept = if is_cut { MAX_OUTPUT_LINES - 1 } else { MAX_OUTPUT_LINES };
             lines.extend(styled(Style::Plain, shown.into_iter().take(kept)));
-            let cut = format!("… cut: the outputs have {} bytes; `o` shows them", self.bytes);
+            let cut = format!("… cut: the outputs have {} bytes", self.bytes);
             lines.extend(is_cut.then(|| Line::of(Style::Attention, &cut)));
         }
         if lines.is_empty() {
@@ -124,12 +125,6 @@ impl Outcome {
     fn is_cut(&self) -> bool {
         self.bytes > MAX_OUTPUT_BYTES
     }
-}
-
-/// Returns the beginning of a text with at most this number of bytes.
-fn beginning(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    &text[..end]
 }
 
 fn styled(style: Style, lines: impl IntoIterator<Item = String>) -> impl Iterator<Item = Line> {

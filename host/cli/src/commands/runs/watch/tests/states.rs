@@ -174,7 +174,7 @@ fn an_ended_run_shows_its_outputs_or_its_error_with_the_command_for_the_rest() {
     let mut model = end("succeeded", &succeeded(long));
     let shown = lines(&mut model, 80, 12);
     assert!(shown[2].starts_with("outputs: {") && !shown[3].is_empty(), "{shown:#?}");
-    assert_eq!(shown[4], format!("… cut: the outputs have {bytes} bytes; `o` shows them"));
+    assert_eq!(shown[4], format!("… cut: the outputs have {bytes} bytes"));
     press(&mut model, &[Key::Char('o')]);
     let page = lines(&mut model, 80, 40).join("\n");
     assert!(page.contains("\"last\": true") && page.contains("flowcell runs resume r"), "{page}");
