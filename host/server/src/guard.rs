@@ -41,8 +41,13 @@ impl Names {
         Names { port, default_port, loopback, listed: listed.iter().map(|name| name.to_ascii_lowercase()).collect() }
     }
 
+    /// Returns the host names that the operator has listed.
+    pub(super) fn listed(&self) -> &[String] {
+        &self.listed
+    }
+
     /// Returns true if `host` names this server.
-    fn is_own(&self, host: &str) -> bool {
+    pub(super) fn is_own(&self, host: &str) -> bool {
         let Ok(authority) = host.parse::<Authority>() else { return false };
         // A valid `Host` has no user part.
         if host.contains('@') {

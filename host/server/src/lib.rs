@@ -187,8 +187,8 @@ impl Server {
         });
         let drive = Supervisor::with_arrivals(host, Arc::new(observer), arrivals);
         let app = Arc::new(App::new(directory, triggers, reloader, (broadcasts, feeds), &limits, address.port()));
-        let console_origin = origin::console(address, &names, tls.as_ref().map(|tls| tls.pair()).as_deref());
         let names = Names::new(address.port(), tls.is_some(), address.ip().is_loopback(), &names);
+        let console_origin = origin::console(address, &names, tls.as_ref().map(|tls| tls.pair()).as_deref());
         let router = router(&app, names, pages);
         let proxies = Proxies::new(&proxies);
         Ok(Server { listener, address, console_origin, router, limits, proxies, tls, drain_delay, app, drive })

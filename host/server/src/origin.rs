@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderValue, header, uri::Authority};
 
-use crate::tls::TlsPair;
+use crate::{guard::Names, tls::TlsPair};
 
 /// The host name of the console on its own machine. Browsers find it without DNS, and it is another site than
 /// `localhost`, so cookies of other local programs and of this server stay apart.
@@ -27,18 +27,25 @@ pub(crate) fn listening(address: SocketAddr, has_tls: bool) -> String {
     format!("{}://{address}", scheme(has_tls))
 }
 
-/// Returns the origin of the console as browsers reach it. A server that listens on an address of the network is
-/// reached by this address. With TLS the name is the first one that the certificate has: of the names that the operator
-/// has listed, and then of those of this machine.
-pub(crate) fn console(address: SocketAddr, listed: &[String], pair: Option<&TlsPair>) -> String {
+/// Returns the origin of the console as browsers on this machine reach it: with a name that the server accepts, and with
+/// TLS with one that the certificate has. Names that the operator has listed come first if the certificate has them. If no
+/// name fits, the browser says so.
+pub(crate) fn console(address: SocketAddr, names: &Names, pair: Option<&TlsPair>) -> String {
     let is_here = address.ip().is_loopback() || address.ip().is_unspecified();
     let own = if is_here { CONSOLE_NAME.to_owned() } else { address.ip().to_string() };
-    let local = [own.clone(), "localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string()];
-    let known = if is_here { &local[..] } else { &local[..1] };
-    let chosen = pair.and_then(|pair| listed.iter().chain(known).find(|name| pair.is_for(name)));
-    let name = chosen.unwrap_or(&own);
-    let name = if name.contains(':') { format!("[{name}]") } else { name.clone() };
-    format!("{}://{name}:{}", scheme(pair.is_some()), address.port())
+    let here = ["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string()];
+    let here = if is_here { &here[..] } else { &[] };
+    let host = |name: &str| match name.contains(':') {
+        true => format!("[{name}]:{}", address.port()),
+        false => format!("{name}:{}", address.port()),
+    };
+    let is_accepted = |name: &&String| names.is_own(&host(name));
+    let fits = |name: &&String| is_accepted(name) && pair.is_none_or(|pair| pair.is_for(name));
+    let chosen = match pair {
+        Some(_) => names.listed().iter().chain([&own]).chain(here).find(fits),
+        None => [&own].into_iter().chain(names.listed()).find(fits),
+    };
+    format!("{}://{}", scheme(pair.is_some()), host(chosen.unwrap_or(&own)))
 }
 
 fn scheme(has_tls: bool) -> &'static str {
@@ -52,35 +59,47 @@ mod tests {
     use super::*;
     use crate::tls::testing::pair_for;
 
+    /// Returns the origin for a server at this address, with these listed names. Its server accepts the origin.
+    fn origin(address: &str, listed: &[&str], pair: Option<&TlsPair>) -> String {
+        let address: SocketAddr = address.parse().unwrap();
+        let listed: Vec<_> = listed.iter().map(|name| (*name).to_owned()).collect();
+        let names = Names::new(address.port(), pair.is_some(), address.ip().is_loopback(), &listed);
+        let origin = console(address, &names, pair);
+        let host = origin.split_once("://").unwrap().1;
+        assert!(names.is_own(host), "the server refuses {origin}");
+        origin
+    }
+
     #[test]
     fn the_console_without_tls_has_a_name_that_browsers_find() {
         let table = [
-            ("127.0.0.1:7171", "http://flowcell.localhost:7171"),
-            ("0.0.0.0:80", "http://flowcell.localhost:80"),
-            ("10.0.0.5:7171", "http://10.0.0.5:7171"),
-            ("[fd00::1]:7171", "http://[fd00::1]:7171"),
+            ("127.0.0.1:7171", &["flows.test"][..], "http://flowcell.localhost:7171"),
+            ("0.0.0.0:80", &["flows.test"], "http://flowcell.localhost:80"),
+            ("10.0.0.5:7171", &[], "http://10.0.0.5:7171"),
+            ("10.0.0.5:7171", &["flows.test"], "http://flows.test:7171"),
+            ("[fd00::1]:7171", &[], "http://[fd00::1]:7171"),
         ];
-        for (address, expected) in table {
-            assert_eq!(console(address.parse().unwrap(), &["flows.test".into()], None), expected);
+        for (address, listed, expected) in table {
+            assert_eq!(origin(address, listed, None), expected);
         }
     }
 
     #[test]
     fn the_console_with_tls_has_a_name_of_the_certificate() {
-        let listed = ["other.test".to_owned(), "flows.test".to_owned()];
-        type Case<'a> = (&'a [&'a str], &'a str, &'a str);
+        let listed = ["other.test", "flows.test"];
+        type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a str, &'a str);
         let table: &[Case<'_>] = &[
-            (&["flows.test"], "0.0.0.0:443", "https://flows.test:443"),
-            (&["flows.test", "localhost"], "127.0.0.1:1", "https://flows.test:1"),
-            (&["localhost"], "127.0.0.1:1", "https://localhost:1"),
-            (&["127.0.0.1"], "0.0.0.0:1", "https://127.0.0.1:1"),
-            (&["localhost"], "10.0.0.5:1", "https://10.0.0.5:1"),
-            (&["fd00::1"], "[fd00::1]:1", "https://[fd00::1]:1"),
+            (&["flows.test"], &listed, "0.0.0.0:443", "https://flows.test:443"),
+            (&["flows.test", "localhost"], &listed, "127.0.0.1:1", "https://flows.test:1"),
+            (&["localhost"], &listed, "127.0.0.1:1", "https://localhost:1"),
+            (&["127.0.0.1"], &[], "0.0.0.0:1", "https://127.0.0.1:1"),
+            (&["fd00::1"], &[], "[fd00::1]:1", "https://[fd00::1]:1"),
             // No name fits, and the browser says so.
-            (&["strange.test"], "127.0.0.1:1", "https://flowcell.localhost:1"),
+            (&["strange.test"], &listed, "127.0.0.1:1", "https://flowcell.localhost:1"),
+            (&["127.0.0.1"], &listed, "0.0.0.0:1", "https://flowcell.localhost:1"),
         ];
-        for (names, address, expected) in table {
-            assert_eq!(console(address.parse().unwrap(), &listed, Some(&pair_for(names))), *expected, "{names:?}");
+        for (names, listed, address, expected) in table {
+            assert_eq!(origin(address, listed, Some(&pair_for(names))), *expected, "{names:?}");
         }
     }
 
