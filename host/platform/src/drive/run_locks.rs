@@ -16,7 +16,8 @@ pub struct RunLocks(Mutex<HashMap<(Tenant, RunId), Lock>>);
 pub struct RunLock<'a> {
     locks: &'a RunLocks,
     id: (Tenant, RunId),
-    lock: Lock,
+    /// `None` once this is dropped.
+    lock: Option<Lock>,
     /// `None` while another request holds the lock.
     guard: Option<OwnedMutexGuard<()>>,
 }
@@ -27,7 +28,7 @@ impl RunLocks {
         let id = (tenant.clone(), run.clone());
         let lock = self.0.lock().entry(id.clone()).or_default().clone();
         // A request that stops to wait drops this, too.
-        let mut waiting = RunLock { locks: self, id, lock: lock.clone(), guard: None };
+        let mut waiting = RunLock { locks: self, id, lock: Some(lock.clone()), guard: None };
         waiting.guard = Some(lock.lock_owned().await);
         waiting
     }
@@ -36,9 +37,9 @@ impl RunLocks {
 impl Drop for RunLock<'_> {
     fn drop(&mut self) {
         let mut locks = self.locks.0.lock();
-        self.guard = None;
-        // The map and this one have it, so nobody waits.
-        if Arc::strong_count(&self.lock) == 2 {
+        (self.guard, self.lock) = (None, None);
+        // Only the map has it, so nobody holds it or waits.
+        if locks.get(&self.id).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             locks.remove(&self.id);
         }
     }
