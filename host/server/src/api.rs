@@ -15,7 +15,10 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 pub use crate::http::cookie::is_encrypted;
-use crate::http::{api_error::ApiError, auth_rate_limiter::ClientAddr, intake::read_body, permit::RequestPermit};
+use crate::http::{
+    api_error::ApiError, auth_rate_limiter::ClientAddr, cookie::X_FORWARDED_PROTO, intake::read_body,
+    permit::RequestPermit,
+};
 
 /// Maximum size in bytes of an answer that a page reads.
 pub const MAX_ANSWER_BYTES: usize = 4 << 20;
@@ -25,9 +28,8 @@ pub const MAX_ANSWER_BYTES: usize = 4 << 20;
 pub(crate) const MAX_TEXTS_BYTES: u64 = 64 << 20;
 
 /// The headers of the page's request that the API sees.
-const PASSED_ON: [header::HeaderName; 3] = [header::AUTHORIZATION, header::COOKIE, header::FORWARDED];
-/// The header by which proxies name the protocol.
-const X_FORWARDED_PROTO: header::HeaderName = header::HeaderName::from_static("x-forwarded-proto");
+const PASSED_ON: [header::HeaderName; 4] =
+    [header::AUTHORIZATION, header::COOKIE, header::FORWARDED, X_FORWARDED_PROTO];
 
 /// The API of a server. Cheap to clone.
 #[derive(Clone)]
@@ -124,7 +126,7 @@ impl Api {
         }
         let extensions = request.extensions_mut();
         page.extensions.get::<ClientAddr>().map(|from| extensions.insert(*from));
-        for name in PASSED_ON.iter().chain([&X_FORWARDED_PROTO]) {
+        for name in &PASSED_ON {
             page.headers.get_all(name).iter().for_each(|value| _ = request.headers_mut().append(name, value.clone()));
         }
         let response = self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {});

@@ -267,7 +267,7 @@ impl Families {
 impl Metrics {
     /// Returns all metrics in the text format of Prometheus.
     pub fn render(&self, now: &ScrapeValues) -> String {
-        let set = |gauge: &Gauge, value: u64| _ = gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        let set = |gauge: &Gauge, value: u64| _ = gauge.set(number(value));
         set(&self.0.runs_waiting, now.runs_waiting);
         set(&self.0.runs_below, now.runs_below);
         set(&self.0.requests_active, now.requests_active);
@@ -391,6 +391,11 @@ impl Observer for Metrics {
             SpanSubject::Agent { .. } => {}
         }
     }
+}
+
+/// Returns a count as the value of a gauge.
+fn number(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! The cookie with the token of a browser.
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The prefix that makes a browser accept the cookie only over TLS, and only from this very host.
 const SECURE_PREFIX: &str = "__Host-";
-/// The older header by which a proxy names the protocol of its client.
-const X_FORWARDED_PROTO: &str = "x-forwarded-proto";
-/// The newer header by which a proxy names the protocol of its client.
-const FORWARDED: &str = "forwarded";
+/// The older header by which a proxy names the protocol of its client. The newer one is `Forwarded`.
+pub(crate) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// The path of posts to triggers.
 const HOOKS: &str = "/v1/hooks/";
 
@@ -55,21 +53,22 @@ impl LoginCookie {
 /// Returns whether the request came over TLS: to this server, which notes it with [`note_tls`], or to a proxy that says
 /// so. A client that says so falsely gets a cookie that its browser does not keep.
 pub fn is_encrypted(request: &HeaderMap) -> bool {
-    forwarded_text(request, X_FORWARDED_PROTO).eq_ignore_ascii_case("https")
-        || forwarded_text(request, FORWARDED).contains("proto=https")
+    forwarded_text(request, &X_FORWARDED_PROTO).eq_ignore_ascii_case("https")
+        || forwarded_text(request, &header::FORWARDED).contains("proto=https")
 }
 
 /// Notes in the headers of a request that it came to this server over TLS. A trusted proxy (`is_proxy`) may name the
 /// protocol of its client instead.
 pub(crate) fn note_tls(request: &mut HeaderMap, is_proxy: bool) {
-    let is_named = request.contains_key(X_FORWARDED_PROTO) || forwarded_text(request, FORWARDED).contains("proto=");
+    let is_named =
+        request.contains_key(X_FORWARDED_PROTO) || forwarded_text(request, &header::FORWARDED).contains("proto=");
     if !(is_proxy && is_named) {
         request.insert(X_FORWARDED_PROTO, HeaderValue::from_static("https"));
     }
 }
 
 /// Returns the value of a header of proxies, in lowercase.
-fn forwarded_text(request: &HeaderMap, name: &str) -> String {
+fn forwarded_text(request: &HeaderMap, name: &HeaderName) -> String {
     request.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase()
 }
 

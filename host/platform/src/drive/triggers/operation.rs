@@ -7,12 +7,12 @@ use flowcell_flow::{Diagnostic, triggers::Cause};
 use flowcell_runtime::ports::StoreError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::{
     LookError,
     live::{self, TenantTrigger},
     record::{Records, TriggerSettings, key},
+    start::short_hash,
     times::manual_run_id,
 };
 use crate::{FlowLibrary, Host, LibraryError, schedule, shape};
@@ -201,7 +201,7 @@ impl<'a> TriggerAdmin<'a> {
     /// earlier one requests nothing, and returns the same id. A trigger remembers its latest [`MAX_KEPT_KEYS`] keys.
     pub fn fire(&self, flow: &str, id: &str, key: Option<&[u8]>) -> Result<Value, TriggerError> {
         let live = self.find(flow, id)?;
-        let key = key.map(|key| hex::encode(&Sha256::digest(key)[..16]));
+        let key = key.map(short_hash);
         let mut run: Option<RunId> = None;
         Records(self.host).change_settings(&live.key(), |settings| {
             let mut settings = settings.unwrap_or_default();

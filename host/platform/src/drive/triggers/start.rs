@@ -92,9 +92,9 @@ pub(super) fn run_id(kind: &str, live: &TenantTrigger, what: &str) -> RunId {
     RunId::from(format!("{kind}.{}.{}.{what}", live.flow, live.trigger.id))
 }
 
-/// Hashes a text of any length for use in an id.
-pub(super) fn short_hash(what: &str) -> String {
-    hex::encode(&Sha256::digest(what.as_bytes())[..16])
+/// Hashes bytes of any number for use in an id.
+pub(super) fn short_hash(what: impl AsRef<[u8]>) -> String {
+    hex::encode(&Sha256::digest(what)[..16])
 }
 
 /// Starts the flow of a trigger, unless this start was made before.

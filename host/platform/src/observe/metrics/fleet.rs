@@ -16,6 +16,7 @@ use prometheus_client::{
 use super::{
     Label,
     names::{Names, OTHER},
+    number,
 };
 
 /// Maximum number of flows of a tenant with a label value of their own: those with the most parked runs.
@@ -137,10 +138,6 @@ fn register(registry: &mut Registry, groups: &Groups<'_>, triggers: &BTreeMap<Ar
     registry.register("triggers_late", "Triggers whose due time has passed without a start, by tenant", late);
     let help = "Time since the due time of the trigger that is late for longest, by tenant";
     registry.register("triggers_late_longest_seconds", help, longest);
-}
-
-fn number(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 fn seconds(ms: u64) -> f64 {
