@@ -245,9 +245,7 @@ fn a_parked_run_of_a_text_finds_its_flows_after_a_restart() {
     let end = |run: &str| {
         let replied = served.post(&format!("/v1/runs/{run}/gates/ok/reply"), &json!({ "answer": "yes" }));
         assert_eq!(replied.status, 200, "{replied:?}");
-        let view = || served.get(&format!("/v1/runs/{run}")).json();
-        let ended = |view: &Value| !matches!(view["status"].as_str(), Some("running" | "parked"));
-        (0..20_000).map(|_| view()).find(ended).unwrap_or_else(|| panic!("the run does not end"))
+        served.ended(run)
     };
     let expected = [("literal", "pinned"), ("computed", "changed")];
     for (run, said) in expected {

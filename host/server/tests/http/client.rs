@@ -162,6 +162,14 @@ impl Served {
     pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
         self.ask("POST", path, &body.to_string())
     }
+
+    /// Waits until a run has ended, and returns it.
+    #[track_caller]
+    pub(crate) fn ended(&self, run: &str) -> Value {
+        let view = || self.get(&format!("/v1/runs/{run}")).json();
+        let has_ended = |view: &Value| !matches!(view["status"].as_str(), Some("running" | "parked"));
+        (0..20_000).map(|_| view()).find(has_ended).unwrap_or_else(|| panic!("the run {run} does not end"))
+    }
 }
 
 impl Drop for Served {

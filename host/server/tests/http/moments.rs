@@ -32,12 +32,6 @@ fn at(path: &str, before: u64) -> String {
     format!("/v1/runs/r{path}{}before={before}", if path.contains('?') { "&" } else { "?" })
 }
 
-fn ended(served: &Served, run: &str) -> Value {
-    let view = || served.get(&format!("/v1/runs/{run}")).json();
-    let ended = |view: &Value| !matches!(view["status"].as_str(), Some("running" | "parked"));
-    (0..20_000).map(|_| view()).find(ended).unwrap_or_else(|| panic!("the run does not end"))
-}
-
 fn answers(served: &Served) -> Vec<Value> {
     PATHS.map(|path| served.get(&format!("/v1/runs/r{path}")).json()).into()
 }
@@ -60,7 +54,7 @@ fn recorded(served: &Served) -> (Vec<Value>, u64) {
     let next = then[0]["events"].as_u64().unwrap();
     let replied = served.post("/v1/runs/r/gates/ask/reply", &json!({ "answer": "yes" }));
     assert_eq!(replied.status, 200, "{replied:?}");
-    assert_eq!(ended(served, "r")["status"], "failed");
+    assert_eq!(served.ended("r")["status"], "failed");
     (then, next)
 }
 
@@ -161,7 +155,7 @@ fn a_called_run_is_shown_as_it_was_at_that_time() {
     };
     assert!((0..20_000).any(|_| is_parked_again(&events())), "the run does not park");
     answer("sub%2Fask");
-    assert_eq!(ended(&served, "r")["status"], "succeeded");
+    assert_eq!(served.ended("r")["status"], "succeeded");
     let events = events();
     let is_answer = |event: &Value| event["type"] == "task:woken" && event["nodeId"] == "hold";
     let next = events["events"].as_array().unwrap().iter().position(is_answer).unwrap() as u64;
@@ -191,7 +185,7 @@ fn answers_to_a_run_and_to_the_run_that_it_called_count_at_once() {
             let replied = served.post(&format!("/v1/runs/{run}/gates/{gate}/reply"), &json!({ "answer": "yes" }));
             assert_eq!(replied.status, 200, "{round}: {replied:?}");
         }
-        assert_eq!(ended(&served, &run)["status"], "succeeded", "{round}");
+        assert_eq!(served.ended(&run)["status"], "succeeded", "{round}");
     }
 }
 
