@@ -1,6 +1,6 @@
 //! Random flows, edits and names: a run that has moved is a fresh run of the last version.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
@@ -108,6 +108,8 @@ fn a_renamed_run_is_a_fresh_run_of_the_other_version() {
             story.resume_with("r", &[]);
         }
         let mut version = 0;
+        // The names under which nodes came into the run. They are its ids.
+        let mut ids: BTreeSet<String> = gates.iter().cloned().collect();
         for next in [1, 2] {
             let name = |version: usize, id: &str| names[version].get(id).cloned().unwrap_or_else(|| id.to_owned());
             let in_both = gates.iter().filter(|id| has(&drafts[version], id) && has(&drafts[next], id));
@@ -121,11 +123,13 @@ fn a_renamed_run_is_a_fresh_run_of_the_other_version() {
             let before = story.units("r");
             if plan.refused.is_empty() {
                 block(migration.perform()).unwrap();
+                let is_new = |id: &&String| has(&drafts[next], id) && !has(&drafts[version], id);
+                ids.extend(gates.iter().filter(is_new).map(|id| name(next, id)));
                 version = next;
                 moves.fetch_add(1, Ordering::Relaxed);
                 named.fetch_add(plan.renamed.len() as u32, Ordering::Relaxed);
                 // All nodes have the ids that they began with.
-                let has_id = |node: &flowcell_contract::NodeId| gates.iter().any(|id| *id == node.as_str());
+                let has_id = |node: &flowcell_contract::NodeId| ids.contains(node.as_str());
                 assert!(plan.kept.iter().chain(&plan.waiting).all(has_id), "{plan:?}");
             } else {
                 assert!(matches!(block(migration.perform()), Err(MigrateError::Refused(_))));
@@ -150,7 +154,7 @@ fn a_renamed_run_is_a_fresh_run_of_the_other_version() {
         story.read_back("r");
         // The ids of the run never change.
         let is_id = |address: &String| address.split(['.', '[', ']']).all(|part| {
-            part.is_empty() || part.parse::<u32>().is_ok() || gates.iter().any(|id| id == part)
+            part.is_empty() || part.parse::<u32>().is_ok() || ids.contains(part)
         });
         assert!(story.ran("r").iter().all(is_id), "{:?}", story.ran("r"));
     });
