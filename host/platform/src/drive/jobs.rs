@@ -34,6 +34,8 @@ pub mod operation;
 pub mod record;
 pub mod request;
 mod store;
+#[cfg(test)]
+mod tests;
 pub mod worker;
 
 use flowcell_contract::{RunId, Tenant};
@@ -218,43 +220,43 @@ impl Jobs<'_> {
         Ok(self.runs()?.count(self.tenant(), &filter, &Group::Status)?)
     }
 
-    /// Derives the id of a job from a key that a caller has chosen. It has the length of other ids.
-    pub fn id_from_key(key: &[u8]) -> String {
-        hex::encode(&Sha256::digest(key)[..12])
-    }
-
     /// Creates a job with the rights of its creator, and writes it to the audit log. Returns when the job is on stable
     /// storage. A worker of any process on the store then executes it.
     pub fn create(&self, request: JobRequest, creator: &Creator, scopes: Scopes) -> Result<Job, JobError> {
         self.create_once(None, request, creator, scopes)
     }
 
-    /// Creates a job as [`Jobs::create`] does. With an `id`, returns the job that has the id if the same request has
-    /// created it, and [`JobError::OtherRequest`] if another one has.
+    /// Creates a job as [`Jobs::create`] does. If a listed job has the idempotency `key`, returns that job if the same
+    /// request has created it, and [`JobError::OtherRequest`] if another one has.
     pub fn create_once(
         &self,
-        id: Option<String>,
+        key: Option<&[u8]>,
         request: JobRequest,
         creator: &Creator,
         scopes: Scopes,
     ) -> Result<Job, JobError> {
+        let key = key.map(|key| hex::encode(&Sha256::digest(key)[..16]));
         let _creating = self.host.job_signals().lock_creation();
-        if let Some(known) = id.as_deref().map(|id| self.created_before(id, &request)).transpose()?.flatten() {
-            return Ok(known);
+        let mut jobs = self.store.all_of(self.tenant())?;
+        if let Some(index) = jobs.iter().position(|stored| key.is_some() && stored.key == key) {
+            return of_request(jobs.swap_remove(index).job, &request);
         }
         let counts = self.count(&request)?;
-        let live = self.store.all_of(self.tenant())?.into_iter().filter(|stored| !stored.job.state.has_ended());
-        if live.count() >= MAX_LIVE_JOBS {
+        if jobs.iter().filter(|stored| !stored.job.state.has_ended()).count() >= MAX_LIVE_JOBS {
             return Err(JobError::TooMany);
         }
         let created = self.host.now();
-        let id = id.unwrap_or_else(|| format!("{created:012x}{}", hex::encode(rand::random::<[u8; 6]>())));
+        // Ids are in the order of their creation.
+        let mut id = format!("{created:012x}{}", hex::encode(rand::random::<[u8; 6]>()));
+        if let Some(digest) = &key {
+            id = self.store.claim_key(self.tenant(), digest, &id)?;
+        }
         let created_by = match creator {
             Creator::Local => "local",
             other => other.actor().unwrap_or_default(),
         };
         let job = Job {
-            id: id.clone(),
+            id,
             created_by: created_by.to_owned(),
             created,
             updated: created,
@@ -276,28 +278,29 @@ impl Jobs<'_> {
             job,
             creator: creator.clone(),
             scopes: named,
+            key,
             cursor: None,
             batch: Vec::new(),
             holder: None,
             audit_after: None,
         };
         // The entry comes first, so that no job acts without one.
-        self.note(creator, "job.create", format!("{id} {}", stored.job.request.audit_text()))?;
-        if !self.store.put(self.tenant(), &stored, 0)? {
-            // Another process on a shared store has created it at the same time.
-            let known = self.created_before(&id, &stored.job.request)?;
-            return known.ok_or_else(|| DocumentError::Changed(id).into());
-        }
+        self.note(creator, "job.create", format!("{} {}", stored.job.id, stored.job.request.audit_text()))?;
+        let job = self.write_new(stored)?;
         self.host.job_signals().changed().notify_one();
-        Ok(stored.job)
+        Ok(job)
     }
 
-    /// Returns the job with an id if the same request has created it.
-    fn created_before(&self, id: &str, request: &JobRequest) -> Result<Option<Job>, JobError> {
-        match self.show(id) {
-            Ok(job) if job.request == *request => Ok(Some(job)),
-            Ok(_) => Err(JobError::OtherRequest(id.to_owned())),
-            Err(JobError::Unknown(_)) => Ok(None),
+    /// Writes a new job. If another process has written the job of the same idempotency key meanwhile, returns that one
+    /// if the same request has created it.
+    fn write_new(&self, stored: StoredJob) -> Result<Job, JobError> {
+        let is_written = self.store.put(self.tenant(), &stored, 0)?;
+        if is_written && !self.store.remove_repeated(self.tenant(), &stored)? {
+            return Ok(stored.job);
+        }
+        match self.show(&stored.job.id) {
+            Ok(known) => of_request(known, &stored.job.request),
+            Err(JobError::Unknown(id)) => Err(DocumentError::Changed(id).into()),
             Err(error) => Err(error),
         }
     }
@@ -399,6 +402,11 @@ impl Jobs<'_> {
         let act = Act { actor: actor.to_owned(), action: action.to_owned(), subject, outcome: Outcome::Done };
         audit::append(self.host.documents(), self.tenant(), self.host.now(), &act)
     }
+}
+
+/// Returns a job if the request has created it.
+fn of_request(job: Job, request: &JobRequest) -> Result<Job, JobError> {
+    if job.request == *request { Ok(job) } else { Err(JobError::OtherRequest(job.id)) }
 }
 
 fn sum(counts: &Counts) -> u64 {

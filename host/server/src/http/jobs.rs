@@ -103,8 +103,8 @@ pub(crate) async fn create(
     if preview {
         return Ok(Json(preview_job(request, job).await?).into_response());
     }
-    let id = idempotency_key(&headers)?.map(Jobs::id_from_key);
-    let job = create_job(request, job, id).await?;
+    let key = idempotency_key(&headers)?.map(<[u8]>::to_vec);
+    let job = create_job(request, job, key).await?;
     let place = format!("/v1/jobs/{}", job.id);
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(job)).into_response())
 }
@@ -121,16 +121,16 @@ pub(crate) async fn preview_job(request: Request, job: JobRequest) -> Result<Pre
     }
 }
 
-/// Creates a job; with an id, unless the job with this id exists. Returns 403 if the caller does not have the scopes of
-/// its action.
-pub(crate) async fn create_job(request: Request, job: JobRequest, id: Option<String>) -> Result<Job, ApiError> {
+/// Creates a job; with an idempotency key, unless a listed job has it. Returns 403 if the caller does not have the
+/// scopes of its action.
+pub(crate) async fn create_job(request: Request, job: JobRequest, key: Option<Vec<u8>>) -> Result<Job, ApiError> {
     check_scopes(&request, &job)?;
     if request.app.is_draining() {
         return Err(ApiError::draining());
     }
     let created = request.blocking(move |request| {
         let creator = Creator::of(&request.caller);
-        Ok(Jobs::of(&request.host).create_once(id, job, &creator, request.caller.scopes)?)
+        Ok(Jobs::of(&request.host).create_once(key.as_deref(), job, &creator, request.caller.scopes)?)
     });
     finish_detached(created).await
 }

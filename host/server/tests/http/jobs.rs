@@ -7,7 +7,8 @@ use flowcell_platform::{
     policy::Policy,
     tenants::Tenants,
 };
-use serde_json::{Value, json};
+use flowcell_server::identity::Scopes;
+use serde_json::{Value, from_value, json};
 
 use crate::{
     client::{Answer, Served, ask},
@@ -361,14 +362,17 @@ fn h1_a_job_labels_the_runs_of_its_tenant_and_says_which_ones_it_cannot() {
     assert_eq!(amounts(&job), json!(["done", 2, 2, {}, 0]), "{job}");
 }
 
+/// Requests a job with an idempotency key.
+fn create_with_key(served: &Served, token: &str, key: &str, job: &Value) -> Answer {
+    let token = format!("Bearer {token}");
+    let headers = [("Authorization", &*token), ("Idempotency-Key", key)];
+    ask(served.address, "POST", "/v1/jobs", &headers, &job.to_string())
+}
+
 #[test]
 fn repeated_requests_with_one_key_create_one_job() {
     let (served, [a, b]) = served(&Policy::default());
-    let create = |token: &str, key: &str, job: &Value| {
-        let token = format!("Bearer {token}");
-        let headers = [("Authorization", &*token), ("Idempotency-Key", key)];
-        ask(served.address, "POST", "/v1/jobs", &headers, &job.to_string())
-    };
+    let create = |token: &str, key: &str, job: &Value| create_with_key(&served, token, key, job);
     let job = json!({ "action": "cancel", "filter": { "since": 0 } });
     let first = create(&a, "k", &job).json()["id"].as_str().unwrap().to_owned();
     wait_for_end(&served, &a, &first);
@@ -387,4 +391,35 @@ fn repeated_requests_with_one_key_create_one_job() {
     // The key of a tenant is nothing to another one.
     assert_eq!(create(&b, "k", &other).status, 202);
     assert_eq!(get(&served, &b, "/v1/jobs")["jobs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_key_creates_a_job_that_acts_once_the_earlier_one_is_no_longer_listed() {
+    let (served, [a, _]) = served(&Policy::default());
+    let run = json!({ "flow": hello(), "runId": "e" });
+    let began = post(&served, &a, "/v1/runs?wait=true", &run).json()["created"].as_u64().unwrap();
+    let job = json!({ "action": "retry", "filter": { "flow": "hello", "before": began + 1 } });
+    let create = || create_with_key(&served, &a, "k", &job).json()["id"].as_str().unwrap().to_owned();
+    let repeated = || get(&served, &a, "/v1/runs?retryOf=e")["runs"].as_array().unwrap().len();
+    let first = create();
+    assert_eq!(amounts(&wait_for_end(&served, &a, &first)), json!(["done", 1, 1, {}, 0]));
+    assert_eq!((create(), repeated()), (first.clone(), 1));
+
+    // Later jobs end until the first one is no longer listed.
+    let host = served.host().for_tenant("a".into());
+    let (jobs, later) = (Jobs::of(&host), json!({ "action": "cancel", "filter": { "flow": "none" } }));
+    let mut ended = 0;
+    while jobs.show(&first).is_ok() {
+        let id = jobs.create(from_value(later.clone()).unwrap(), &Creator::Local, Scopes::all()).unwrap().id;
+        // A worker may have ended it already.
+        _ = jobs.steer(&id, JobCommand::Cancel, &Creator::Local);
+        ended += 1;
+        assert!(ended < 300, "the first job is still listed");
+    }
+    assert!(ended >= 100, "{ended}");
+
+    let second = create();
+    assert_ne!(second, first);
+    assert_eq!(amounts(&wait_for_end(&served, &a, &second)), json!(["done", 1, 1, {}, 0]));
+    assert_eq!((create(), repeated()), (second, 2));
 }

@@ -174,6 +174,9 @@ pub(super) struct StoredJob {
     pub(super) job: Job,
     pub(super) creator: Creator,
     pub(super) scopes: Vec<String>,
+    /// The digest of the idempotency key that the creator has sent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(super) key: Option<String>,
     /// The last selected run.
     #[serde(default)]
     pub(super) cursor: Option<RunId>,

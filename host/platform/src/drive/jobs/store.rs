@@ -3,9 +3,14 @@
 //! A job that has not ended is a document of the kind [`LIVE`] of the operators' tenant, so that one query lists the
 //! live jobs of all tenants. An ended job is a document of the kind [`ENDED`] there. The keys are the name of the
 //! tenant, `/`, and the id of the job.
+//!
+//! A document of the kind [`KEY`] has the id of the job that an idempotency key creates. Its key ends with the digest
+//! of the idempotency key. Processes on a shared store that get the same request at the same time thus write the same
+//! document of a job, which only one of them creates.
 
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::Document;
+use serde::{Deserialize, Serialize};
 
 use super::record::StoredJob;
 use crate::{
@@ -20,10 +25,19 @@ use crate::{
 const LIVE: &str = "job";
 /// The kind of the documents of ended jobs.
 const ENDED: &str = "job-ended";
+/// The kind of the documents of idempotency keys.
+const KEY: &str = "job-key";
 /// Number of documents that are read at a time.
 const PAGE: usize = 100;
 /// Maximum number of ended jobs of a tenant that are kept.
-const MAX_ENDED_JOBS: usize = 100;
+pub(super) const MAX_ENDED_JOBS: usize = 100;
+
+/// The document of an idempotency key.
+#[derive(Serialize, Deserialize)]
+struct StoredKey {
+    /// The id of the job.
+    job: String,
+}
 
 /// The documents of jobs in a store.
 pub(super) struct JobStore<'a> {
@@ -50,6 +64,39 @@ impl JobStore<'_> {
         Ok(self.documents().get(ENDED, &key(tenant, id))?.map(|(stored, _)| stored))
     }
 
+    /// Stores the id of the job that an idempotency key creates, unless the key has one. Returns the id that it has.
+    pub(super) fn claim_key(&self, tenant: &Tenant, digest: &str, id: &str) -> Result<String, DocumentError> {
+        let (place, stored) = (key(tenant, digest), StoredKey { job: id.to_owned() });
+        loop {
+            if let Some((known, _)) = self.documents().get::<StoredKey>(KEY, &place)? {
+                return Ok(known.job);
+            }
+            if self.documents().put(KEY, &place, Some(&stored), 0)? {
+                return Ok(stored.job);
+            }
+        }
+    }
+
+    /// Removes the document of a live job that has ended before. Returns whether the job has ended before.
+    ///
+    /// A process may write the job of an idempotency key after another one has written, executed and ended it.
+    pub(super) fn remove_repeated(&self, tenant: &Tenant, stored: &StoredJob) -> Result<bool, DocumentError> {
+        let is_repeated = stored.key.is_some() && self.ended(tenant, &stored.job.id)?.is_some();
+        if is_repeated {
+            self.remove_live(tenant, &stored.job.id)?;
+        }
+        Ok(is_repeated)
+    }
+
+    fn remove_live(&self, tenant: &Tenant, id: &str) -> Result<(), DocumentError> {
+        while let Some((_, version)) = self.live(tenant, id)? {
+            if self.documents().put::<StoredJob>(LIVE, &key(tenant, id), None, version)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a live job if its document still has this version.
     pub(super) fn put(&self, tenant: &Tenant, stored: &StoredJob, version: u64) -> Result<bool, DocumentError> {
         self.documents().put(LIVE, &key(tenant, &stored.job.id), Some(stored), version)
@@ -73,20 +120,31 @@ impl JobStore<'_> {
 
     /// Moves a job to the ended ones, and removes the oldest of them above [`MAX_ENDED_JOBS`].
     pub(super) fn move_to_ended(&self, tenant: &Tenant, stored: &StoredJob) -> Result<(), DocumentError> {
-        let (key, documents) = (key(tenant, &stored.job.id), self.documents());
         // False: another process has written the same document.
-        documents.put(ENDED, &key, Some(stored), 0)?;
-        while let Some((_, version)) = documents.get::<StoredJob>(LIVE, &key)? {
-            if documents.put::<StoredJob>(LIVE, &key, None, version)? {
-                break;
-            }
-        }
+        self.documents().put(ENDED, &key(tenant, &stored.job.id), Some(stored), 0)?;
+        self.remove_live(tenant, &stored.job.id)?;
         let mut ended = self.of_tenant(ENDED, tenant)?;
+        // The id of a job with an idempotency key may be older than the job.
         ended.sort_by_key(|stored| stored.job.created);
         for old in ended.iter().rev().skip(MAX_ENDED_JOBS) {
-            if let Some((_, version)) = documents.get::<StoredJob>(ENDED, &self::key(tenant, &old.job.id))? {
-                documents.put::<StoredJob>(ENDED, &self::key(tenant, &old.job.id), None, version)?;
-            }
+            self.remove_ended(tenant, old)?;
+        }
+        Ok(())
+    }
+
+    /// Removes an ended job and its idempotency key. The key goes first. Otherwise a process that died between the two
+    /// would leave a key that gives the id of the removed job to a new one, whose retries would count as done.
+    fn remove_ended(&self, tenant: &Tenant, old: &StoredJob) -> Result<(), DocumentError> {
+        let documents = self.documents();
+        if let Some(place) = old.key.as_deref().map(|digest| key(tenant, digest))
+            && let Some((known, version)) = documents.get::<StoredKey>(KEY, &place)?
+            && known.job == old.job.id
+        {
+            documents.put::<StoredKey>(KEY, &place, None, version)?;
+        }
+        let place = key(tenant, &old.job.id);
+        if let Some((_, version)) = documents.get::<StoredJob>(ENDED, &place)? {
+            documents.put::<StoredJob>(ENDED, &place, None, version)?;
         }
         Ok(())
     }
@@ -119,10 +177,10 @@ impl JobStore<'_> {
         found.iter().filter(|found| tenant_of(found) == *tenant).map(read).collect()
     }
 
-    /// Removes all jobs of a tenant.
+    /// Removes all jobs of a tenant, and their idempotency keys.
     pub(super) fn remove_all(&self, tenant: &Tenant) -> Result<(), DocumentError> {
         let prefix = key(tenant, "");
-        for kind in [LIVE, ENDED] {
+        for kind in [KEY, LIVE, ENDED] {
             let found = self.list(kind, prefix.clone(), |key| key.starts_with(&prefix))?;
             for found in found.iter().filter(|found| tenant_of(found) == *tenant) {
                 self.documents().put::<StoredJob>(kind, &found.key, None, found.version)?;
@@ -152,7 +210,7 @@ fn key(tenant: &Tenant, id: &str) -> String {
     format!("{tenant}/{id}")
 }
 
-/// Returns the tenant of a document. An id has no `/`, and the name of an embedder's tenant may have one.
+/// Returns the tenant of a document. An id and a digest have no `/`, and the name of an embedder's tenant may have one.
 fn tenant_of(found: &Document) -> Tenant {
     Tenant::from(found.key.rsplit_once('/').map_or("", |(tenant, _)| tenant))
 }

@@ -167,6 +167,10 @@ impl JobWorker {
         if stored.job.state == JobState::Paused {
             return Ok(Rest::Over);
         }
+        // Only a job that no process has executed yet may be a repeated one.
+        if stored.holder.is_none() && store.remove_repeated(tenant, &stored)? {
+            return Ok(Rest::Over);
+        }
         let refused = match &stored.creator {
             Creator::Operator => Ok(None),
             _ => self.identity.refusal(&stored.caller(tenant)),
