@@ -408,33 +408,19 @@ pub(crate) async fn retry(
     Raw(body, bytes): Raw<Retry>,
 ) -> Result<Response, ApiError> {
     let run = parse_path_id(&id)?;
-    request.row(&run)?;
     request.app.require_store()?;
-    if body.check && body.flow_version.is_none() {
-        return Err(ApiError::bad_request("`check` needs `flowVersion`"));
-    }
-    if body.keep_answers && body.from.is_none() {
-        return Err(ApiError::bad_request(
-            "`keepAnswers` needs `from`, because a run that is repeated from the start asks again",
-        ));
-    }
     // Keeping an approval counts as giving it again, so the caller needs the scope to approve.
     if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
         return Err(ApiError::forbidden(Scope::GateDecide));
     }
-    let run_id = body.run_id.as_deref().map(start::parse_chosen_id).transpose()?;
-    if let Some(new) = &run_id
-        && request.host.record(new)?.is_some()
-    {
-        return Err(StartError::from(OpenError::OtherRequest(new.clone())).into());
-    }
     let key = start::run_id_from_key(&headers)?;
-    if run_id.is_some() && key.is_some() {
+    if body.run_id.is_some() && key.is_some() {
         return Err(start::two_ids());
     }
     let app = request.app.clone();
-    let mut options = RunOptions { run_id, without_events: true, ..RunOptions::default() };
+    let mut options = RunOptions { without_events: true, ..RunOptions::default() };
     let mut place = None;
+    // The key comes first: the run that it has begun stays, also if the repeated one was removed meanwhile.
     if let Some(new) = key.filter(|_| !body.check) {
         // The same body may repeat another run.
         let digest = start::request_digest(&[b"retry\0", run.as_str().as_bytes(), b"\0", &bytes]);
@@ -444,6 +430,21 @@ pub(crate) async fn retry(
             return start::answer_with(request, new, wait).await;
         }
         (options.run_id, options.request) = (Some(new), Some(digest));
+    }
+    request.row(&run)?;
+    if body.check && body.flow_version.is_none() {
+        return Err(ApiError::bad_request("`check` needs `flowVersion`"));
+    }
+    if body.keep_answers && body.from.is_none() {
+        return Err(ApiError::bad_request(
+            "`keepAnswers` needs `from`, because a run that is repeated from the start asks again",
+        ));
+    }
+    if let Some(chosen) = body.run_id.as_deref().map(start::parse_chosen_id).transpose()? {
+        if request.host.record(&chosen)?.is_some() {
+            return Err(StartError::from(OpenError::OtherRequest(chosen)).into());
+        }
+        options.run_id = Some(chosen);
     }
     let repeat = Repeat { from: body.from.as_deref().map(NodeId::from), keep_answers: body.keep_answers };
     let (repeated, version) = (run.clone(), body.flow_version);

@@ -203,6 +203,12 @@ fn repeated_retries_with_one_key_begin_one_run() {
     assert_eq!(served.get("/v1/runs").json()["runs"].as_array().unwrap().len(), 3);
     let other = retry("r", "k2", &json!({}));
     assert!(other.status == 201 && other.json()["runId"] != ids[0], "{other:?}");
+    // The key counts when the repeated run is no longer there. A new key finds no run to repeat.
+    assert_eq!(served.ask("DELETE", "/v1/runs/r", "").status, 204);
+    let again = retry("r", "k", &json!({}));
+    assert_eq!((again.status, &again.json()["runId"]), (200, &ids[0]), "{again:?}");
+    assert_eq!(retry("r", "k", &json!({ "from": "none" })).fault(), conflict);
+    assert_eq!(retry("r", "k3", &json!({})).fault(), (404, "run_not_found".into()));
 }
 
 #[test]
