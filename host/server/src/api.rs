@@ -121,8 +121,12 @@ impl Api {
         let mut request = Request::builder().method(method).uri(path).body(Body::from(text)).map_err(|error| {
             Refusal::new(StatusCode::BAD_REQUEST, "bad_request", format!("the path `{path}` is not valid: {error}"))
         })?;
-        if let Some(key) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
-            request.headers_mut().insert("idempotency-key", key);
+        if let Some(key) = key {
+            let value = HeaderValue::from_str(key).map_err(|error| {
+                let why = format!("the `Idempotency-Key` `{}` is not valid: {error}", key.escape_debug());
+                Refusal::new(StatusCode::BAD_REQUEST, "bad_request", why)
+            })?;
+            request.headers_mut().insert("idempotency-key", value);
         }
         let extensions = request.extensions_mut();
         page.extensions.get::<ClientAddr>().map(|from| extensions.insert(*from));
@@ -174,4 +178,29 @@ async fn read_answer(response: Response) -> Result<Result<Answer, Refusal>, Stri
     let text = |key: &str| body["error"][key].as_str().unwrap_or_default().to_owned();
     let (code, message, details) = (text("code"), text("message"), body["error"]["details"].clone());
     Ok(Err(Refusal { status: parts.status, code, message, details }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use axum::Json;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_that_does_not_fit_into_a_header_is_refused() {
+        let echo = |headers: HeaderMap| async move {
+            Json(headers.get("idempotency-key").map(|key| key.to_str().unwrap_or_default().to_owned()))
+        };
+        let api = Api::new(Router::new().fallback(echo));
+        let page = Request::new(Body::empty()).into_parts().0;
+        let sent = api.post_once(&page, "/", &json!({}), "k").await.unwrap();
+        assert_eq!(sent.body, "k");
+        for key in ["k\n", "\0", "a\r\nb: c"] {
+            let refused = api.post_once(&page, "/", &json!({}), key).await.unwrap_err();
+            assert_eq!((refused.status, &*refused.code), (StatusCode::BAD_REQUEST, "bad_request"), "{key:?}");
+        }
+    }
 }
