@@ -35,16 +35,18 @@ pub(crate) struct Calls<'a> {
     root: &'a str,
     /// The names that each flow calls; `None` for an unknown flow.
     called: RefCell<HashMap<String, Option<Vec<String>>>>,
-    /// The size of the texts that were read, in bytes.
+    /// The number of texts that were read.
+    flows: Cell<usize>,
+    /// The size of these texts in bytes.
     bytes: Cell<usize>,
-    /// The reasons why called flows cannot run; `None` for one that can.
-    unusable: RefCell<HashMap<String, Option<String>>>,
+    /// The flows that were asked whether they can run.
+    asked: RefCell<HashSet<String>>,
 }
 
 impl<'a> Calls<'a> {
     pub(crate) fn new(root: &'a str, catalog: &'a Catalog, context: &'a dyn CheckContext) -> Calls<'a> {
-        let (called, unusable) = (RefCell::default(), RefCell::default());
-        Calls { catalog, context, root, called, bytes: Cell::default(), unusable }
+        let (called, asked) = (RefCell::default(), RefCell::default());
+        Calls { catalog, context, root, called, flows: Cell::default(), bytes: Cell::default(), asked }
     }
 
     /// Returns the reason why the checked flow cannot call the flow `name`; `None` if it can.
@@ -60,15 +62,12 @@ impl<'a> Calls<'a> {
     /// Returns the reason why the flow `name`, which exists, cannot run. Returns `None` if it can, or if the flow calls
     /// too many others.
     pub(crate) fn unusable(&self, name: &str) -> Option<String> {
-        if let Some(known) = self.unusable.borrow().get(name) {
-            return known.clone();
-        }
-        if self.unusable.borrow().len() >= limits::CHECKED_FLOWS {
+        let mut asked = self.asked.borrow_mut();
+        if asked.len() >= limits::CHECKED_FLOWS && !asked.contains(name) {
             return None;
         }
-        let why = self.context.unusable_flow(name);
-        self.unusable.borrow_mut().insert(name.to_owned(), why.clone());
-        why
+        asked.insert(name.to_owned());
+        self.context.unusable_flow(name)
     }
 
     /// Follows the calls of the last flow in a chain, and the calls of those flows in turn, at most
@@ -98,21 +97,25 @@ impl<'a> Calls<'a> {
         None
     }
 
+    /// Returns the names that a flow calls; `None` if the flow does not exist. Asks the context once for each flow.
     fn calls_of(&self, name: &str) -> Option<Vec<String>> {
         if let Some(known) = self.called.borrow().get(name) {
             return known.clone();
         }
-        // The check keeps the texts in memory.
-        if self.bytes.get() >= limits::CALLED_BYTES {
+        let calls = self.look_up(name);
+        self.called.borrow_mut().insert(name.to_owned(), calls.clone());
+        calls
+    }
+
+    fn look_up(&self, name: &str) -> Option<Vec<String>> {
+        // The check keeps the texts in memory, and takes time for each. Beyond the limits, a flow counts as one without
+        // calls; the runtime has its own depth limit.
+        if self.bytes.get() >= limits::CALLED_BYTES || self.flows.get() >= limits::CALLED_FLOWS {
             return self.context.has_flow(name).then(Vec::new);
         }
         let source = self.context.flow(name)?;
         self.bytes.set(self.bytes.get() + source.text.len());
-        // This limits the time for a library of hostile flows. Beyond the limit, a flow counts as one without calls;
-        // the runtime has its own depth limit.
-        if self.called.borrow().len() >= limits::CALLED_FLOWS {
-            return Some(Vec::new());
-        }
+        self.flows.set(self.flows.get() + 1);
         let mut found = Vec::new();
         if let Ok(tree) = yaml::parse(&source.text) {
             self.collect(&tree, &mut found);
@@ -120,7 +123,6 @@ impl<'a> Calls<'a> {
             let fragments = tree.member(FRAGMENTS_KEY).map(Tree::values).unwrap_or_default();
             fragments.into_iter().for_each(|fragment| self.collect(fragment, &mut found));
         }
-        self.called.borrow_mut().insert(name.to_owned(), Some(found.clone()));
         Some(found)
     }
 

@@ -288,8 +288,12 @@ fn a_flow_that_calls_itself_is_recursive_before_it_is_stored() {
     assert!(found.message.contains("newcomer -> newcomer"), "{found}");
 }
 
-/// A library of flows with more than 4 MiB each, of which `broken` cannot run and `gone` does not exist.
-struct LargeFlows(Cell<usize>);
+/// A library of flows with more than 4 MiB each. `broken` cannot run, and `gone` does not exist.
+#[derive(Default)]
+struct LargeFlows {
+    read: Cell<usize>,
+    looked_for: Cell<usize>,
+}
 
 impl CheckContext for LargeFlows {
     fn read(&self, _: &str) -> Result<String, String> {
@@ -297,11 +301,12 @@ impl CheckContext for LargeFlows {
     }
 
     fn flow(&self, name: &str) -> Option<Source> {
-        self.0.set(self.0.get() + 1);
-        self.has_flow(name).then(|| Source { name: format!("{name}.yaml"), text: "x".repeat((4 << 20) + 1) })
+        self.read.set(self.read.get() + 1);
+        Some(Source { name: format!("{name}.yaml"), text: "x".repeat((4 << 20) + 1) })
     }
 
     fn has_flow(&self, name: &str) -> bool {
+        self.looked_for.set(self.looked_for.get() + 1);
         name != "gone"
     }
 
@@ -316,15 +321,16 @@ impl CheckContext for LargeFlows {
 
 #[test]
 fn a_check_reads_a_bounded_part_of_the_called_flows() {
-    let names = ["broken", "a", "b", "c", "d", "e", "broken", "gone"];
+    let names = [&["broken", "a", "b", "c", "d", "e", "broken", "gone"][..], &["a", "e"].repeat(100)].concat();
     let calls = names
         .iter()
         .enumerate()
         .map(|(at, name)| format!("{{ id: n{at}, type: test.call, input: {{ name: {name} }} }}"));
     let text = format!("flow: {{ name: x }}\nnodes:\n  - {}\n", calls.collect::<Vec<_>>().join("\n  - "));
-    let context = LargeFlows(Cell::new(0));
+    let context = LargeFlows::default();
     let checked = flowcell_flow::load(&Source { name: "x.yaml".into(), text }, &catalog(), &context);
-    assert_eq!(context.0.get(), 2, "the others only have to exist");
+    assert_eq!(context.read.get(), 2, "the others only have to exist");
+    assert_eq!(context.looked_for.get(), 5, "each is looked for once, however many nodes call it");
     let found: Vec<_> = checked.diagnostics.iter().map(|found| (found.code, found.location.line)).collect();
     assert_eq!(found, [("unusable_flow", 3), ("unusable_flow", 9), ("unknown_flow", 10)]);
     assert_eq!(checked.diagnostics[0].message, "the flow `broken` cannot run: line 1: it is broken");

@@ -206,6 +206,22 @@ impl Folder {
         Some((source, Some(self.around(Some(text)))))
     }
 
+    /// Returns whether the folder has the file of a flow. Does not read it.
+    fn has_file_of(&self, name: &str) -> bool {
+        FLOW_ENDINGS.iter().any(|ending| guard::is_file(&self.path, &format!("{name}.{ending}")))
+    }
+
+    fn has_posted(&self, name: &str) -> bool {
+        let Some(posted) = &self.posted else { return false };
+        match posted.head(name) {
+            Ok(head) => head.is_some_and(|head| head.newest().is_some()),
+            Err(error) => {
+                tracing::warn!("cannot look for the posted flow `{name}`: {error}");
+                false
+            }
+        }
+    }
+
     /// Finds a flow as [`Folder::find`] does, with the folder in which it is checked by the rules for stored flows.
     pub(crate) fn find_called(&self, name: &str) -> Option<(Source, Folder)> {
         let (source, folder) = self.find(name)?;
@@ -287,7 +303,7 @@ impl CheckContext for Folder {
     fn has_flow(&self, name: &str) -> bool {
         match &self.beside {
             Some(library) => library.has_flow(name),
-            None => self.nowhere || self.flow(name).is_some(),
+            None => self.nowhere || is_flow_name(name) && (self.has_file_of(name) || self.has_posted(name)),
         }
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct RecordingContext {
     lookups: RefCell<Vec<Lookup>>,
     files: RefCell<BTreeMap<String, String>>,
     flows: RefCell<BTreeMap<String, (String, String)>>,
+    /// Whether flows exist that were not read.
+    existing: RefCell<HashMap<String, bool>>,
     agents: RefCell<BTreeMap<String, (String, String)>>,
     outline: RefCell<Option<Outline>>,
     /// The reasons why called flows cannot run; `None` for one that can.
@@ -70,8 +72,8 @@ impl RecordingContext {
     pub(crate) fn new(around: Surroundings, inspector: Inspector) -> RecordingContext {
         let (files, flows, agents) = (RefCell::default(), RefCell::default(), RefCell::default());
         let (lookups, outline, unusable) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let called_time = Cell::default();
-        RecordingContext { around, inspector, lookups, files, flows, agents, outline, unusable, called_time }
+        let (existing, called_time) = (RefCell::default(), Cell::default());
+        RecordingContext { around, inspector, lookups, files, flows, existing, agents, outline, unusable, called_time }
     }
 
     /// Returns the time that the inspection of scripts and the checks of called flows have taken.
@@ -145,8 +147,16 @@ impl CheckContext for RecordingContext {
     }
 
     fn has_flow(&self, name: &str) -> bool {
+        if self.flows.borrow().contains_key(name) {
+            return true;
+        }
+        if let Some(known) = self.existing.borrow().get(name) {
+            return *known;
+        }
         let of = name.to_owned();
-        self.record(move |around| around.folder.has_flow(&of))
+        let exists = self.record(move |around| around.folder.has_flow(&of));
+        self.existing.borrow_mut().insert(name.to_owned(), exists);
+        exists
     }
 
     fn advise_flow(&self, name: &str) -> String {
@@ -155,11 +165,14 @@ impl CheckContext for RecordingContext {
 
     fn unusable_flow(&self, name: &str) -> Option<String> {
         // A called flow is checked as a stored one, so that its own calls are not followed.
-        if self.mode() != CheckMode::New || self.called_time.get() >= MAX_CALLED_TIME {
+        if self.mode() != CheckMode::New {
             return None;
         }
         if let Some(known) = self.unusable.borrow().get(name) {
             return known.clone();
+        }
+        if self.called_time.get() >= MAX_CALLED_TIME {
+            return None;
         }
         let since = Instant::now();
         let why = (self.around.check_called)(&self.around.folder, name);
