@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use flowcell_contract::Tenant;
 use flowcell_runtime::{
     limits::MAX_WATCHED_RUNS,
     ports::{MaybeStoreError, ParkedRuns, StoreError},
@@ -42,6 +43,8 @@ struct Inner {
     /// Held while the store is read.
     next: Arc<tokio::sync::Mutex<NextReading>>,
     last: Mutex<Option<Arc<Fleet>>>,
+    /// The errors of tenants whose numbers cannot be read, as they are in the log.
+    failures: Mutex<HashMap<Tenant, String>>,
 }
 
 /// When the store may be read again.
@@ -57,7 +60,15 @@ impl FleetReader {
     /// Creates a reader of the tenants that these triggers are for.
     pub fn new(host: Host, owners: Arc<dyn TriggerTenants>, triggers: Arc<Triggers>) -> FleetReader {
         let began = host.now();
-        FleetReader(Arc::new(Inner { host, owners, triggers, began, next: Arc::default(), last: Mutex::default() }))
+        FleetReader(Arc::new(Inner {
+            host,
+            owners,
+            triggers,
+            began,
+            next: Arc::default(),
+            last: Mutex::default(),
+            failures: Mutex::default(),
+        }))
     }
 
     /// Returns the time at which this reader was made, in milliseconds since 1970.
@@ -111,16 +122,39 @@ impl FleetReader {
 impl Inner {
     fn read_store(&self) -> Result<Fleet, StoreError> {
         let read = self.host.now();
-        let mut tenants = HashMap::new();
+        let before = self.last.lock().clone();
+        let (mut tenants, mut failures) = (HashMap::new(), self.failures.lock());
         for tenant in self.owners.tenants() {
-            let parked = match self.host.runs() {
-                Some(lists) => lists.parked(&tenant, MAX_WATCHED_RUNS)?,
-                None => ParkedRuns::default(),
-            };
-            let triggers = self.triggers.late(&tenant, self.began, read)?;
-            tenants.insert(tenant, TenantFleet { parked, triggers });
+            match self.read_tenant(&tenant, read) {
+                Ok(fleet) => {
+                    failures.remove(&tenant);
+                    tenants.insert(tenant, fleet);
+                }
+                Err(error) if error.is_outage() => return Err(error),
+                // The numbers of the others are right. Those of this tenant stay as they were.
+                Err(error) => {
+                    let text = error.to_string();
+                    if failures.get(&tenant) != Some(&text) {
+                        error.warn(format_args!(
+                            "cannot read the numbers of `{tenant}` for the metrics; they stay as they were"
+                        ));
+                        failures.insert(tenant.clone(), text);
+                    }
+                    if let Some(known) = before.as_ref().and_then(|before| before.tenants.get(&tenant)) {
+                        tenants.insert(tenant, known.clone());
+                    }
+                }
+            }
         }
         Ok(Fleet { read, tenants })
+    }
+
+    fn read_tenant(&self, tenant: &Tenant, now: u64) -> Result<TenantFleet, StoreError> {
+        let parked = match self.host.runs() {
+            Some(lists) => lists.parked(tenant, MAX_WATCHED_RUNS)?,
+            None => ParkedRuns::default(),
+        };
+        Ok(TenantFleet { parked, triggers: self.triggers.late(tenant, self.began, now)? })
     }
 }
 

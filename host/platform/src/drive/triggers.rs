@@ -34,9 +34,9 @@ pub mod live;
 pub mod operation;
 pub mod rate;
 pub mod record;
+mod refused_posts;
 pub mod start;
 pub mod times;
-mod unknown_posts;
 pub mod webhook;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -59,7 +59,7 @@ use self::{
     lanes::{Job, Lanes},
     live::TenantTrigger,
     rate::Rate,
-    unknown_posts::UnknownPosts,
+    refused_posts::RefusedPosts,
 };
 use crate::{
     FlowLibrary, Host,
@@ -145,8 +145,8 @@ pub struct Triggers {
     rate: Rate,
     /// The runs that posts are starting.
     posts: RunLocks,
-    /// The refused posts to triggers that the server does not have.
-    unknown_posts: UnknownPosts,
+    /// The refused posts of senders that are not authenticated.
+    refused_posts: RefusedPosts,
 }
 
 impl Triggers {
@@ -161,7 +161,7 @@ impl Triggers {
             ended: tokio::sync::Mutex::new(ended),
             rate: Rate::default(),
             posts: RunLocks::default(),
-            unknown_posts: UnknownPosts::default(),
+            refused_posts: RefusedPosts::default(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use flowcell_flow::{
     CheckContext, CheckMode, Diagnostic, Source,
-    triggers::{Cause, Trigger, trigger, triggers},
+    triggers::{Cause, Trigger, Webhook, trigger, triggers},
 };
 
 use super::{
@@ -42,9 +42,12 @@ impl TenantTrigger {
         digest(&self.trigger.cause)
     }
 
-    /// Returns whether posts to this flow and id are for this trigger.
-    pub(super) fn takes_posts_to(&self, flow: &str, id: &str) -> bool {
-        self.enabled && self.flow == flow && self.trigger.id == id
+    /// Returns the webhook of the trigger, if the trigger takes posts to this flow and id.
+    pub(super) fn webhook_at(&self, flow: &str, id: &str) -> Option<&Webhook> {
+        match &self.trigger.cause {
+            Cause::Webhook(webhook) if self.enabled && self.flow == flow && self.trigger.id == id => Some(webhook),
+            _ => None,
+        }
     }
 
     /// Returns the trigger's cron expression and time zone, or `None` if its cause is not a time.

@@ -82,7 +82,8 @@ pub(super) struct Start {
     pub(super) run: RunId,
     /// The members of the object `trigger` in the run's input, besides `id`.
     pub(super) about: Vec<(&'static str, Json)>,
-    /// The digest of the post's body, which identifies a repeated post. `None` if no post has caused the start.
+    /// The digest that repeated deliveries of a post share: of its body, or of its id if deliveries may differ. `None` if no
+    /// post has caused the start.
     pub(super) request: Option<Box<str>>,
 }
 

@@ -17,7 +17,7 @@ use std::{
 
 use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_flow::triggers::{
-    Cause, Webhook,
+    Webhook,
     schemes::{Place, STANDARD, Scheme},
 };
 use flowcell_services::webhook::SigningKey;
@@ -107,15 +107,22 @@ impl Triggers {
     ) -> Result<PostResult, HookError> {
         let came = Instant::now();
         let (tenant, flow, id) = place;
-        let is_known = self.triggers_at_last_look(tenant).iter().any(|live| live.takes_posts_to(flow, id));
-        let taken = self.check_and_start(place, headers, body, now).await;
+        let known = self.triggers_at_last_look(tenant);
+        let addressed = known.iter().find_map(|live| Some((live, live.webhook_at(flow, id)?)));
+        let addressed = addressed.and_then(|(live, webhook)| Some((self.owners.host(tenant)?, live, webhook)));
+        let (counted, taken) = match addressed {
+            Some((host, live, webhook)) => {
+                let taken = self.check_and_start((&host, live, webhook), headers, body, now).await;
+                ((Some(tenant), outcome(&taken)), taken)
+            }
+            None => {
+                self.refuse_unknown(place, body, now);
+                ((None, PostOutcome::UnknownTrigger), Err(HookError::Unsigned))
+            }
+        };
         // Before the delay, so that the time of the answer does not depend on the count.
         if let Some(metrics) = self.owners.metrics() {
-            let (tenant, outcome) = match is_known {
-                true => (Some(tenant), outcome(&taken)),
-                false => (None, PostOutcome::UnknownTrigger),
-            };
-            metrics.count_post(tenant, outcome);
+            metrics.count_post(counted.0, counted.1);
         }
         if matches!(taken, Err(HookError::Unsigned)) {
             tokio::time::sleep_until(came + refusal_time(came.elapsed())).await;
@@ -123,51 +130,55 @@ impl Triggers {
         taken
     }
 
+    /// Logs a post to a trigger that is missing or disabled. This takes as long as the check of one secret of a trigger.
+    fn refuse_unknown(&self, (tenant, flow, id): (&Tenant, &str, &str), body: &[u8], now: u64) {
+        if let Some(count) = self.refused_posts.count("unknown", now) {
+            let (tenant, flow, id) = (shown(tenant.as_str()), shown(flow), shown(id));
+            tracing::warn!(
+                "posts to unknown or disabled triggers were refused, {count} since the last such line; the last one was \
+                 to the trigger `{id}` of the flow `{flow}` of `{tenant}`"
+            );
+        }
+        let key = SigningKey::from_text(DUMMY_SECRET);
+        let _ = black_box(key.has_signed(HMAC_SHA256, body, &[0; 32]));
+    }
+
     async fn check_and_start(
         &self,
-        (tenant, flow, id): (&Tenant, &str, &str),
+        (host, live, webhook): (&Host, &TenantTrigger, &Webhook),
         headers: &HeaderMap,
         body: &[u8],
         now: u64,
     ) -> Result<PostResult, HookError> {
-        let known = self.triggers_at_last_look(tenant);
-        let live = known.iter().find(|live| live.takes_posts_to(flow, id));
-        let webhook = live.and_then(|live| match &live.trigger.cause {
-            Cause::Webhook(webhook) => Some((live, webhook)),
-            _ => None,
-        });
-        let host = webhook.and_then(|_| self.owners.host(tenant));
-        let (Some(host), Some((live, webhook))) = (host, webhook) else {
-            if let Some(count) = self.unknown_posts.count(now) {
-                let (tenant, flow, id) = (shown(tenant.as_str()), shown(flow), shown(id));
-                tracing::warn!(
-                    "posts to unknown or disabled triggers were refused, {count} since the last such line; the last \
-                     one was to the trigger `{id}` of the flow `{flow}` of `{tenant}`"
-                );
-            }
-            // This takes as long as the check of one secret of a known trigger.
-            let key = SigningKey::from_text(DUMMY_SECRET);
-            let _ = black_box(key.has_signed(HMAC_SHA256, body, &[0; 32]));
-            return Err(HookError::Unsigned);
-        };
         let scheme = webhook.scheme();
+        let trigger = format!("the trigger `{}` of `{}`", live.key(), host.tenant());
+        // Anyone can send such posts.
+        let log_together = |line: String| {
+            if let Some(count) = self.refused_posts.count(&line, now) {
+                tracing::warn!("{line} ({count} since the last such line)");
+            }
+        };
         let logged = |post: Option<&str>, why: &dyn Display| {
             let post = post.map_or("a post".to_owned(), |id| format!("the post `{}`", shown(id)));
-            tracing::warn!("the trigger `{}` of `{tenant}` refuses {post}: {why}", live.key());
+            tracing::warn!("{trigger} refuses {post}: {why}");
         };
         let proved = match SenderProof::read(&scheme, headers, body, system_time(now)) {
-            Ok(proof) => proof.check(&keys(&host, live, webhook).await),
+            Ok(proof) => {
+                let (keys, failures) = keys(host, webhook).await;
+                failures.iter().for_each(|why| log_together(format!("{trigger}: {why}")));
+                proof.check(&keys)
+            }
             Err(why) => Err(why),
         };
         if let Err(why) = proved {
-            logged(None, &why);
+            log_together(format!("{trigger} refuses posts: {why}"));
             return Err(HookError::Unsigned);
         }
         match post::read(&scheme, headers, body) {
             Ok(Content::Event(post)) => {
                 // A post of a scheme without ids has a random one, which its sender does not know.
                 let id = scheme.id.map(|_| post.id.clone());
-                let taken = self.start_run(&host, live, &scheme, post, body).await;
+                let taken = self.start_run(host, live, &scheme, post, body).await;
                 taken.inspect_err(|why| logged(id.as_deref(), why))
             }
             Ok(Content::Challenge(text)) => Ok(PostResult::Challenge(text)),
@@ -243,8 +254,8 @@ fn refusal_time(known: Duration) -> Duration {
 }
 
 /// Returns the result of an earlier post that has started the run `run`, or `None` if there was none. Fails if the
-/// earlier post had a body with another digest. If the run was removed, the body of the earlier post is unknown, and
-/// the posts count as the same.
+/// earlier post had another digest: of its body, or of its id if deliveries may differ. If the run was removed, the digest
+/// of the earlier post is unknown, and the posts count as the same.
 fn find_earlier_post(host: &Host, run: &RunId, digest: &str) -> Result<Option<PostResult>, HookError> {
     let later = |error: flowcell_runtime::ports::StoreError| HookError::Later(error.into());
     if !host.knows(run).map_err(later)? {
@@ -256,9 +267,9 @@ fn find_earlier_post(host: &Host, run: &RunId, digest: &str) -> Result<Option<Po
     }
 }
 
-/// Returns the keys of the senders of a webhook. A key that cannot be loaded is logged.
-async fn keys(host: &Host, live: &TenantTrigger, webhook: &Webhook) -> Vec<SigningKey> {
-    let mut keys = Vec::new();
+/// Returns the keys of the senders of a webhook, and why other keys cannot be loaded.
+async fn keys(host: &Host, webhook: &Webhook) -> (Vec<SigningKey>, Vec<String>) {
+    let (mut keys, mut failures) = (Vec::new(), Vec::new());
     for name in &webhook.secret {
         let key = match webhook.scheme().name {
             STANDARD => host.signing_key(name).await,
@@ -266,10 +277,10 @@ async fn keys(host: &Host, live: &TenantTrigger, webhook: &Webhook) -> Vec<Signi
         };
         match key {
             Ok(key) => keys.push(key),
-            Err(failure) => tracing::warn!("the trigger `{}`: {}", live.key(), failure.message),
+            Err(failure) => failures.push(failure.message.to_string()),
         }
     }
-    keys
+    (keys, failures)
 }
 
 fn system_time(now: u64) -> SystemTime {
