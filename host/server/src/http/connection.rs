@@ -57,16 +57,22 @@ impl Encryption {
         Encryption { tls, handshakes: Seats::new(limits.handshakes), metrics }
     }
 
+    /// Takes the permit for the handshake of a new connection. The caller takes permits in the order of the
+    /// connections, so that a connection loses its permit to a later one only.
+    fn permit(&self, peer: IpAddr, is_proxy: bool) -> Option<Arc<Seat>> {
+        self.handshakes.take(peer, is_proxy)
+    }
+
     /// Performs the handshake of a new connection from `peer`. Counts a handshake that fails, takes longer than `time`,
     /// or has to leave its permit to another one, and returns `None`.
     async fn accept(
         &self,
         stream: TcpStream,
-        (peer, is_proxy): (IpAddr, bool),
+        (peer, permit): (IpAddr, Option<Arc<Seat>>),
         time: Duration,
     ) -> Option<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
         let stopped = |why: &str| Err(io::Error::new(io::ErrorKind::TimedOut, why));
-        let accepted = match self.handshakes.take(peer, is_proxy) {
+        let accepted = match permit {
             None => stopped("too many handshakes are in progress"),
             Some(permit) => tokio::select! {
                 accepted = tokio::time::timeout(time, self.tls.accept(stream)) =>
@@ -98,11 +104,16 @@ pub(crate) async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let peer = peer.ip().to_canonical();
-                    match seats.take(peer, context.proxies.trusts(peer)) {
-                        Some(seat) => _ = open.spawn(context.clone().serve_connection(stream, peer, seat)),
+                    let is_proxy = context.proxies.trusts(peer);
+                    match (seats.take(peer, is_proxy), &context.encryption) {
+                        (Some(seat), None) => _ = open.spawn(context.clone().serve_plain(stream, peer, seat)),
+                        (Some(seat), Some(encryption)) => {
+                            let permit = encryption.permit(peer, is_proxy);
+                            open.spawn(context.clone().serve_encrypted(stream, (peer, permit), seat));
+                        }
+                        (None, None) => _ = open.spawn(turn_away(stream)),
                         // The answer would be no TLS.
-                        None if context.encryption.is_some() => drop(stream),
-                        None => _ = open.spawn(turn_away(stream)),
+                        (None, Some(_)) => drop(stream),
                     }
                 }
                 // No file descriptor is free. Open connections may close in the meantime.
@@ -128,22 +139,19 @@ struct ConnectionContext {
 }
 
 impl ConnectionContext {
-    /// Serves one connection, until it closes, its permit is given to another connection, or the server ends.
-    async fn serve_connection(self, stream: TcpStream, peer: IpAddr, seat: Arc<Seat>) {
-        // Most answers are small, so they are sent without delay (`TCP_NODELAY`).
-        let _ = stream.set_nodelay(true);
-        match self.encryption.clone() {
-            None => self.answer_requests(stream, peer, seat).await,
-            // Boxed, so that connections without TLS need no memory for it.
-            Some(encryption) => Box::pin(self.serve_encrypted(encryption, stream, peer, seat)).await,
-        }
+    /// Serves a connection without TLS.
+    async fn serve_plain(self, stream: TcpStream, peer: IpAddr, seat: Arc<Seat>) {
+        send_at_once(&stream);
+        self.answer_requests(stream, peer, seat).await;
     }
 
     /// Performs the handshake of a connection, and then answers its requests.
-    async fn serve_encrypted(self, encryption: Encryption, stream: TcpStream, peer: IpAddr, seat: Arc<Seat>) {
-        let (from, time, mut ends) = ((peer, self.proxies.trusts(peer)), self.limits.handshake_time, self.ends.clone());
+    async fn serve_encrypted(self, stream: TcpStream, (peer, permit): (IpAddr, Option<Arc<Seat>>), seat: Arc<Seat>) {
+        let Some(encryption) = self.encryption.clone() else { return };
+        send_at_once(&stream);
+        let (time, mut ends) = (self.limits.handshake_time, self.ends.clone());
         let accepted = tokio::select! {
-            accepted = encryption.accept(stream, from, time) => accepted,
+            accepted = encryption.accept(stream, (peer, permit), time) => accepted,
             () = seat.wait_until_closed() => None,
             () = wait_for_server_end(&mut ends) => None,
         };
@@ -194,6 +202,11 @@ impl ConnectionContext {
         }
         let _ = connection.await;
     }
+}
+
+/// Sends answers without delay (`TCP_NODELAY`), since most of them are small.
+fn send_at_once(stream: &TcpStream) {
+    let _ = stream.set_nodelay(true);
 }
 
 /// Waits until the server ends.

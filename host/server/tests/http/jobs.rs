@@ -397,7 +397,8 @@ fn repeated_requests_with_one_key_create_one_job() {
 fn a_key_creates_a_job_that_acts_once_the_earlier_one_is_no_longer_listed() {
     let (served, [a, _]) = served(&Policy::default());
     let run = json!({ "flow": hello(), "runId": "e" });
-    let began = post(&served, &a, "/v1/runs?wait=true", &run).json()["created"].as_u64().unwrap();
+    assert_eq!(post(&served, &a, "/v1/runs?wait=true", &run).status, 201);
+    let began = get(&served, &a, "/v1/runs")["runs"][0]["created"].as_u64().unwrap();
     let job = json!({ "action": "retry", "filter": { "flow": "hello", "before": began + 1 } });
     let create = || create_with_key(&served, &a, "k", &job).json()["id"].as_str().unwrap().to_owned();
     let repeated = || get(&served, &a, "/v1/runs?retryOf=e")["runs"].as_array().unwrap().len();
