@@ -15,9 +15,12 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 pub use crate::http::cookie::is_encrypted;
-use crate::http::{
-    api_error::ApiError, auth_rate_limiter::ClientAddr, cookie::X_FORWARDED_PROTO, intake::read_body,
-    permit::RequestPermit,
+use crate::{
+    blocking::blocking,
+    http::{
+        api_error::ApiError, auth_rate_limiter::ClientAddr, cookie::X_FORWARDED_PROTO, intake::read_body,
+        permit::RequestPermit,
+    },
 };
 
 /// Maximum size in bytes of an answer that a page reads.
@@ -72,7 +75,7 @@ pub struct Refusal {
 
 /// Does work that takes long on a thread that no request waits for. Returns `None` if the work has panicked.
 pub async fn computed<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    tokio::task::spawn_blocking(work).await.ok()
+    blocking(work).await.ok()
 }
 
 impl Refusal {

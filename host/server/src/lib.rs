@@ -11,6 +11,7 @@
 //! | guard | the check of `Host` and `Origin` |
 //! | origin | the names by which clients reach the server |
 //! | [`tls`] | the certificate and the key of the server |
+//! | blocking | work on threads that it may block |
 //! | http | the routes under `/v1` |
 //! | [`mcp`] | flows as tools of agents, over HTTP and over standard input and output |
 //! | [`steps_api`] | flows by name, under `/api` |
@@ -18,6 +19,7 @@
 //! | document | the OpenAPI document |
 
 pub mod api;
+mod blocking;
 mod compress;
 mod document;
 mod guard;
@@ -51,6 +53,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub use self::http::limits::Limits;
 use self::{
     api::Api,
+    blocking::blocking,
     guard::Names,
     http::{
         api_error::ApiError,
@@ -318,7 +321,7 @@ async fn flush_counts(usage: Usage, identity: Arc<dyn Identify>) {
     loop {
         tokio::time::sleep(FLUSH_INTERVAL).await;
         let (usage, identity) = (usage.clone(), identity.clone());
-        let flushed = tokio::task::spawn_blocking(move || usage.flush().and(identity.flush())).await;
+        let flushed = blocking(move || usage.flush().and(identity.flush())).await;
         if let Ok(Err(error)) = flushed {
             error.warn("cannot store the usage of tenants and tokens");
         }
@@ -332,7 +335,7 @@ async fn follow_posted_flows(app: Arc<App>) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         let host = app.host.clone();
-        let Ok(changed) = tokio::task::spawn_blocking(move || host.take_changed_flows()).await else { continue };
+        let Ok(changed) = blocking(move || host.take_changed_flows()).await else { continue };
         if let Err(error) = &changed
             && answers
         {

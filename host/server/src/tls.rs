@@ -33,6 +33,7 @@ use tokio_rustls::{
 
 use self::pair::Standing;
 pub use self::pair::{TlsError, TlsFiles, TlsPair};
+use crate::blocking::blocking;
 
 /// The interval between two looks at the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
@@ -146,7 +147,7 @@ impl Tls {
             tokio::time::sleep(LOOK_INTERVAL).await;
             let own = self.clone();
             // A look that has panicked finds nothing.
-            let looked = tokio::task::spawn_blocking(move || own.look()).await;
+            let looked = blocking(move || own.look()).await;
             if let Ok(Err(Refused { text, is_new: true })) = looked {
                 tracing::warn!("{text}");
             }

@@ -32,6 +32,7 @@ use super::{
     permit::{MAX_HOOK_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, RequestPermit},
     tenant_directory::TenantDirectory,
 };
+use crate::blocking::blocking;
 use flowcell_platform::{
     FlowLibrary, Host, LibraryError,
     fleet::FleetReader,
@@ -163,7 +164,7 @@ impl App {
             return Ok(());
         }
         let caller = caller.clone();
-        let noted = tokio::task::spawn_blocking(move || self.identity.note(&caller, &action, &subject));
+        let noted = blocking(move || self.identity.note(&caller, &action, &subject));
         Ok(noted.await.map_err(ApiError::internal)??)
     }
 
@@ -256,7 +257,7 @@ impl Request {
         work: impl FnOnce(&Request) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let place = self.place.upgrade();
-        let working = tokio::task::spawn_blocking(move || {
+        let working = blocking(move || {
             let _place = place;
             work(&self)
         });

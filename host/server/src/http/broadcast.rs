@@ -29,6 +29,7 @@ use serde_json::json;
 
 use self::ring::{Lagged, Listener, MAX_EVENTS_BYTES, Ring};
 use super::api_error::ApiError;
+use crate::blocking::blocking;
 use flowcell_platform::{Host, host::events::EventReader};
 
 /// The type of the notice that a stream has lost events.
@@ -151,7 +152,7 @@ impl Broadcast {
         }
         let (host, run) = (host.clone(), self.run.clone());
         let row = move || host.runs().and_then(|runs| runs.run(host.tenant(), &run).ok().flatten());
-        let next = tokio::task::spawn_blocking(row).await.ok().flatten().map_or(0, |(_, next)| next);
+        let next = blocking(row).await.ok().flatten().map_or(0, |(_, next)| next);
         *looked = Some((Instant::now(), next));
         next
     }
@@ -373,7 +374,7 @@ impl Subscriber {
     async fn catch_up(&mut self) -> Option<()> {
         let mut permit = self.broadcasts.take_page_permit(self.host.tenant(), PAGE_LIMITS).await;
         let (host, run, from, reader) = (self.host.clone(), self.run.clone(), self.next, self.reader.take());
-        let read = tokio::task::spawn_blocking(move || {
+        let read = blocking(move || {
             let mut reader = reader.map_or_else(|| host.events(&run), Ok)?;
             let page = read_page(&mut reader, from, PAGE_LIMITS)?;
             Ok::<_, ApiError>((page, reader))

@@ -36,6 +36,7 @@ use super::{
         ring::{Listener, Ring},
     },
 };
+use crate::blocking::blocking;
 
 /// The interval between two looks for changes.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -105,7 +106,7 @@ async fn look_while_heard(feed: Weak<Feed>, host: Host, looks: Arc<Semaphore>) {
     loop {
         // The semaphore is never closed.
         let permit = looks.acquire().await;
-        let looked = tokio::task::spawn_blocking(move || {
+        let looked = blocking(move || {
             let frames = look.once();
             (look, frames)
         });

@@ -19,6 +19,7 @@ use super::{
     intake::Body,
     steer::Nothing,
 };
+use crate::blocking::blocking;
 
 /// A login.
 #[derive(Deserialize, ToSchema)]
@@ -51,7 +52,7 @@ pub(crate) async fn log_in(
     finish_detached(async move {
         let identity = app.identity.clone();
         let look_up = async {
-            let logging_in = tokio::task::spawn_blocking(move || identity.log_in(&proof));
+            let logging_in = blocking(move || identity.log_in(&proof));
             logging_in.await.unwrap_or(Err(AuthError::Unavailable))
         };
         let login = app.failures.limited(from, look_up).await?;
@@ -78,13 +79,12 @@ pub(crate) async fn log_out(
     let cookie = app.cookie.set(&headers, "", 0);
     finish_detached(async move {
         let identity = app.identity.clone();
-        let logging_out =
-            tokio::task::spawn_blocking(move || match token.map(|token| identity.identify(Some(&token))) {
-                Some(Ok(caller)) => identity.log_out(&caller),
-                Some(Err(AuthError::Unavailable)) => Err(AuthError::Unavailable),
-                // The token is not valid any more.
-                Some(Err(_)) | None => Ok(()),
-            });
+        let logging_out = blocking(move || match token.map(|token| identity.identify(Some(&token))) {
+            Some(Ok(caller)) => identity.log_out(&caller),
+            Some(Err(AuthError::Unavailable)) => Err(AuthError::Unavailable),
+            // The token is not valid any more.
+            Some(Err(_)) | None => Ok(()),
+        });
         logging_out.await.map_err(ApiError::internal)??;
         let cookie = AppendHeaders(cookie.map(|cookie| (header::SET_COOKIE, cookie)));
         Ok((StatusCode::NO_CONTENT, cookie).into_response())

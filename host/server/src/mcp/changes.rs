@@ -7,7 +7,10 @@ use flowcell_contract::Tenant;
 use rmcp::{Peer, RoleServer};
 use tokio::sync::watch;
 
-use crate::http::{app::App, connection::wait_for_server_end};
+use crate::{
+    blocking::blocking,
+    http::{app::App, connection::wait_for_server_end},
+};
 use flowcell_platform::FlowLibrary;
 
 /// The interval between two checks.
@@ -34,7 +37,7 @@ impl Changes {
                 }
                 let look = library.clone();
                 // A check that has panicked reports no change.
-                let Ok(seen) = tokio::task::spawn_blocking(move || stamp(&look)).await else { continue };
+                let Ok(seen) = blocking(move || stamp(&look)).await else { continue };
                 tell.send_if_modified(|known| std::mem::replace(known, seen) != seen);
             }
         });
