@@ -1,15 +1,9 @@
 //! Checks literal values against the schemas of node types.
 
-use std::{
-    cell::RefCell,
-    collections::HashMap,
-    rc::Rc,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
 use flowcell_contract::{Json, MarkKind, NodeType};
-use flowcell_schema::{Budget, Schema, SchemaError, TooCostly, ValidationError, ValidationErrorKind};
+use flowcell_schema::{Budget, Schema, SchemaError, TooCostly, ValidationError, ValidationErrorKind, thread_time};
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
@@ -21,7 +15,7 @@ use crate::{
 
 /// Maximum number of characters of a validator's message.
 const MAX_MESSAGE_CHARS: usize = 200;
-/// Maximum time for compiling and applying all schemas of one flow.
+/// Maximum CPU time for compiling and applying all schemas of one flow.
 pub(crate) const SCHEMA_TIME: Duration = Duration::from_secs(10);
 
 /// The reason why a schema cannot be used.
@@ -60,7 +54,7 @@ fn report_cost(what: &str, error: &dyn std::fmt::Display, span: Span, diagnostic
     diagnostics.new_rule("schema_too_costly", span, message, help);
 }
 
-/// Calls `work`, and adds its duration to the time that this flow's schemas have taken. If their time exceeds
+/// Calls `work`, and adds its CPU time to the time that this flow's schemas have taken. If their time exceeds
 /// [`SCHEMA_TIME`], reports this once; later calls return `None` and do not call `work`.
 fn within_schema_time<T>(
     span: Span,
@@ -70,11 +64,12 @@ fn within_schema_time<T>(
     if diagnostics.schema_time > SCHEMA_TIME {
         return None;
     }
-    let since = Instant::now();
+    let since = thread_time();
     let done = work(diagnostics);
-    diagnostics.schema_time += since.elapsed();
+    diagnostics.schema_time += thread_time().saturating_sub(since);
     if diagnostics.schema_time > SCHEMA_TIME {
-        let message = format!("checking the schemas of this flow takes more than {} s", SCHEMA_TIME.as_secs());
+        let message =
+            format!("checking the schemas of this flow takes more than {} s of CPU time", SCHEMA_TIME.as_secs());
         diagnostics.new_rule("schema_too_costly", span, message, Some("use fewer or smaller schemas".into()));
     }
     Some(done)

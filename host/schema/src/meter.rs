@@ -6,10 +6,10 @@
 use std::{
     cell::Cell,
     panic::{self, AssertUnwindSafe},
-    time::Instant,
+    time::Duration,
 };
 
-use crate::{Budget, DEPTH, NODES, PATTERN_STEPS, TIME};
+use crate::{Budget, DEPTH, NODES, PATTERN_STEPS, TIME, clock::thread_time};
 
 /// Maximum number of bytes of the stack that a check may use.
 const MAX_STACK_BYTES: usize = 512 * 1024;
@@ -24,8 +24,8 @@ pub enum TooCostly {
     /// The check needs more visits than its budget has.
     #[error("the check needs more visits to the value than its budget allows; use fewer overlapping alternatives")]
     Visits,
-    /// Checking or compiling takes longer than [`TIME`], or than the time that the budget allows.
-    #[error("the schema takes more than {} s; simplify it", TIME.as_secs())]
+    /// Checking or compiling takes more CPU time than [`TIME`], or than the budget allows.
+    #[error("the schema takes more than {} s of CPU time; simplify it", TIME.as_secs())]
     Time,
     /// The check needs more than 512 KiB of stack.
     #[error("the schema refers to itself too deeply for this value; use fewer references between its parts")]
@@ -48,7 +48,8 @@ pub enum TooCostly {
 
 struct Meter {
     left: Cell<u64>,
-    until: Cell<Option<Instant>>,
+    /// The CPU time of the thread at which the time of the check is over.
+    until: Cell<Duration>,
     /// Stack address at the start of the check.
     stack: Cell<usize>,
     key_positions: Cell<u64>,
@@ -56,7 +57,7 @@ struct Meter {
 
 thread_local! {
     static METER: Meter =
-        const { Meter { left: Cell::new(0), until: Cell::new(None), stack: Cell::new(0), key_positions: Cell::new(0) } };
+        const { Meter { left: Cell::new(0), until: Cell::new(Duration::MAX), stack: Cell::new(0), key_positions: Cell::new(0) } };
 }
 
 /// The panic payload that carries the exceeded limit through the validator.
@@ -67,7 +68,7 @@ struct Stop(TooCostly);
 pub(crate) fn with_budget<T>(budget: Budget, key_positions: u64, work: impl FnOnce() -> T) -> Result<T, TooCostly> {
     METER.with(|meter| {
         meter.left.set(budget.visits);
-        meter.until.set(Instant::now().checked_add(budget.time));
+        meter.until.set(thread_time().saturating_add(budget.time));
         meter.stack.set(stack_address());
         meter.key_positions.set(key_positions);
     });
@@ -102,7 +103,7 @@ pub(crate) fn check_time() {
 }
 
 fn stop_if_time_is_over(meter: &Meter) {
-    if meter.until.get().is_some_and(|until| Instant::now() >= until) {
+    if thread_time() >= meter.until.get() {
         stop(TooCostly::Time);
     }
 }
@@ -132,4 +133,33 @@ pub(crate) fn stop(reason: TooCostly) -> ! {
 fn stack_address() -> usize {
     let place = 0_u8;
     std::ptr::from_ref(std::hint::black_box(&place)).addr()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Runs work with 20 ms of CPU time.
+    fn timed(work: impl FnOnce()) -> Result<(), TooCostly> {
+        let budget = Budget { visits: 1, time: Duration::from_millis(20) };
+        with_budget(budget, 0, || {
+            work();
+            check_time();
+        })
+    }
+
+    #[test]
+    fn only_the_time_counts_in_which_the_thread_computes() {
+        let (_sender, receiver) = mpsc::channel::<()>();
+        // A busy machine lets the thread wait, too.
+        assert_eq!(timed(|| _ = receiver.recv_timeout(Duration::from_millis(60))), Ok(()));
+        let computes = || loop {
+            check_time();
+        };
+        assert_eq!(timed(computes), Err(TooCostly::Time));
+    }
 }
