@@ -415,6 +415,9 @@ pub fn about(source: &Source) -> About {
 
 /// Returns the packs that a flow refers to, even if the flow has errors.
 pub fn packs(source: &Source) -> Vec<PackRef> {
+    if !can_have_word(&source.text, "packs") {
+        return Vec::new();
+    }
     let Some(tree) = tree(source) else { return Vec::new() };
     let Some(packs) = tree.member("flow").and_then(|flow| flow.member("packs")) else { return Vec::new() };
     let yaml::Kind::List(items) = &packs.kind else { return Vec::new() };
@@ -426,6 +429,13 @@ pub fn packs(source: &Source) -> Vec<PackRef> {
         })
     };
     items.iter().filter_map(pack).collect()
+}
+
+/// Returns false if no key or value of a YAML text has a word. Takes a small part of the time of parsing the text.
+fn can_have_word(text: &str, word: &str) -> bool {
+    // Between double quotes, these escapes write a letter in another way, or continue a word in the next line.
+    let is_escape = |pair: &[u8]| pair[0] == b'\\' && matches!(pair[1], b'x' | b'u' | b'U' | b'\n' | b'\r');
+    text.contains(word) || text.as_bytes().windows(2).any(is_escape)
 }
 
 /// Parses a flow's text; returns `None` for scripts and invalid YAML.

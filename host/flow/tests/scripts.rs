@@ -188,6 +188,26 @@ fn scripts_are_not_parsed_as_yaml() {
     assert!(about(&source).name.is_none() && packs(&source).is_empty());
 }
 
+#[test]
+fn packs_are_found_however_their_key_is_written() {
+    let packs_in = |text: &str| {
+        let found = packs(&Source { name: "a.yaml".into(), text: text.into() });
+        found.into_iter().map(|pack| (pack.path, pack.location.line, pack.location.column)).collect::<Vec<_>>()
+    };
+    let one = |line, column| vec![("x.wasm".to_owned(), line, column)];
+    assert_eq!(packs_in("flow: { packs: [x.wasm] }"), one(1, 17));
+    assert_eq!(packs_in("flow:\n  'packs':\n    - x.wasm\n"), one(3, 7));
+    assert_eq!(packs_in(r#"{ "flow": { "p\u0061cks": ["x.wasm"] } }"#), one(1, 28));
+    assert_eq!(packs_in(r#"flow: { "\x70acks": [x.wasm] }"#), one(1, 22));
+    assert_eq!(packs_in(r#"flow: { "p\U00000061cks": [x.wasm] }"#), one(1, 28));
+    for end in ["\n", "\r\n"] {
+        assert_eq!(packs_in(&format!("flow:\n  ? \"pa\\{end}    cks\"\n  : [x.wasm]\n")), one(4, 6));
+    }
+    for other in ["flow: { name: a }", "nodes: [{ id: packs }]", "packs: [x.wasm]", "flow: { packs: x.wasm }", "\\"] {
+        assert_eq!(packs_in(other), [], "{other}");
+    }
+}
+
 fn node(input: &str) -> Checked {
     load("flow.yaml", &format!("flow: {{ name: f }}\nnodes:\n  - id: a\n    type: script.run\n    input: {input}\n"))
 }
