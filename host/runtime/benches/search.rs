@@ -1,74 +1,25 @@
-//! Measures filtered pages and counts in an embedded store of a million runs.
+//! Measures filtered pages and counts in an embedded store of a million runs, and the removal of a tenth of them, as
+//! retention and the removal of a tenant do it.
 //!
-//! `FLOWCELL_BENCH_RUNS` is the number of runs. Each figure is the fastest of some rounds.
+//! `FLOWCELL_BENCH_RUNS` is the number of runs. Each time of a page or count is the fastest of some rounds.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot run has nothing to say")]
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use flowcell_contract::{Failure, Json, Tenant};
-use flowcell_flow::graph::FlowPolicy;
+use flowcell_contract::Tenant;
 use flowcell_runtime::{
-    RunStatus,
-    fact::{Fact, RunEnd},
-    ports::{Durable, Entry, Filter, Group, Journal, Pin, Record, Runs, StoredStatus, Unit},
+    ports::{Erase, Filter, Group, Journal, Removable, Runs, Sweep},
     sqlite::{SqliteStore, stop_process},
 };
 
-/// Number of runs between two waits for the disk.
-const BATCH: u64 = 10_000;
+#[path = "search/ended.rs"]
+mod ended;
+
 /// Number of measurements, of which the fastest counts.
 const ROUNDS: usize = 5;
-
-/// Returns the start and the end of the run with this number. Of a hundred runs six fail, with one of 300 codes.
-fn entries(number: u64) -> [Entry; 2] {
-    let ts = 1_700_000_000_000 + number;
-    let labels = [("team", if number.is_multiple_of(3) { "billing" } else { "ops" })];
-    let record = Record {
-        flow: format!("flow-{}", number % 50).into(),
-        pin: Pin("pin".into()),
-        policy: FlowPolicy::default(),
-        depth: 0,
-        parent: None,
-        root: "".into(),
-        again: None,
-        called: None,
-        repeats: None,
-        answers: Default::default(),
-        request: None,
-        version: Some(1),
-        labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-        trigger: (number % 100 == 7).then(|| "nightly".into()),
-        moves: Vec::new(),
-    };
-    let outputs = Json::object::<&str>([]);
-    let (end, status) = match number % 100 {
-        0..6 => {
-            let failure = Failure::new(&format!("code_{}", number / 100 % 300), "the card was declined");
-            (RunEnd::Failed { outputs, failure, task: Some("pay".into()) }, RunStatus::Failed)
-        }
-        _ => (RunEnd::Succeeded { outputs }, RunStatus::Succeeded),
-    };
-    let entry = |first_seq, fact, record, status| Entry {
-        tenant: Tenant::local(),
-        run: format!("run-{number}").as_str().into(),
-        unit: Arc::new(Unit { first_seq, ts: ts + first_seq * (number % 100_000), facts: vec![fact] }),
-        record,
-        writes: None,
-        rows: Vec::new(),
-        status: Some(status),
-        force: false,
-        durable: Arc::<Durable>::default(),
-        delivered: None,
-    };
-    [
-        entry(0, Fact::PhaseStarted, Some(record), StoredStatus::Active),
-        entry(1, Fact::RunEnded { end: Box::new(end) }, None, StoredStatus::Ended(status)),
-    ]
-}
+/// Number of runs that one commit of retention removes.
+const REMOVED_AT_ONCE: usize = 50;
 
 fn fastest(mut work: impl FnMut()) -> Duration {
     let time = |_| {
@@ -84,13 +35,7 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path(), stop_process).unwrap();
     let since = Instant::now();
-    for number in 0..count {
-        entries(number).into_iter().for_each(|entry| store.append(entry));
-        if number % BATCH == BATCH - 1 {
-            store.settle().unwrap();
-        }
-    }
-    store.settle().unwrap();
+    ended::fill(&store, &Tenant::local(), count);
     println!("{count} runs written: {:.0} runs/s", count as f64 / since.elapsed().as_secs_f64());
 
     let text = |text: &str| Some(text.to_owned());
@@ -118,4 +63,43 @@ fn main() {
         let count = fastest(|| drop(reader.count(&Tenant::local(), &filter, &Group::Status).unwrap()));
         println!("| {name} | {:.2} ms | {:.1} ms |", page.as_secs_f64() * 1e3, count.as_secs_f64() * 1e3);
     }
+
+    let (local, acme, tenth) = (Tenant::local(), Tenant::from("acme"), count / 10);
+    let since = Instant::now();
+    remove(&store, &local, Removable { keep_latest: Some(count - tenth), ..Removable::default() }, tenth);
+    report("removed by retention", tenth, since.elapsed());
+    ended::fill(&store, &acme, tenth);
+    let since = Instant::now();
+    let mut slowest = Duration::ZERO;
+    loop {
+        let part = Instant::now();
+        if store.erase_some(&acme).unwrap() == 0 {
+            break;
+        }
+        slowest = slowest.max(part.elapsed());
+    }
+    report("removed with their tenant", tenth, since.elapsed());
+    println!("the slowest part of the removal of the tenant: {:.1} ms", slowest.as_secs_f64() * 1e3);
+}
+
+/// Removes ended runs as retention does: other runs that still need them are looked for first.
+fn remove(store: &SqliteStore, tenant: &Tenant, wanted: Removable, expected: u64) {
+    let reader = store.reader();
+    let runs = reader.removable(tenant, &wanted).unwrap();
+    assert_eq!(runs.len() as u64, expected);
+    for run in &runs {
+        let repeated = Filter { retry_of: Some(run.clone()), limit: 1, ..Filter::default() };
+        assert!(reader.runs(tenant, &repeated).unwrap().is_empty());
+        assert!(store.left_below(tenant, run).unwrap().is_empty());
+        assert!(store.children_of(tenant, run).unwrap().is_empty());
+    }
+    for batch in runs.chunks(REMOVED_AT_ONCE) {
+        batch.iter().for_each(|run| store.forget(tenant, run));
+        store.settle().unwrap();
+    }
+}
+
+fn report(what: &str, runs: u64, time: Duration) {
+    let seconds = time.as_secs_f64();
+    println!("{runs} runs {what}: {seconds:.1} s, {:.0} µs a run", seconds * 1e6 / runs as f64);
 }
