@@ -5,9 +5,16 @@
 //! call before the call leaves the host, so each call waits for a commit. A chain of nodes is a hundred nodes that only
 //! compute; the run waits only for the commits of its beginning and its end. Finally, one, two and four processes share
 //! one store on a database server. Each of these processes runs eight chains of calls at the same time.
+//!
+//! `cargo bench -p flowcell-runtime --bench stores -- failover` measures the promotion of a replica instead.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot run has nothing to say")]
 
+#[path = "search/ended.rs"]
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
+mod ended;
+#[path = "stores/failover.rs"]
+mod failover;
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/stores/servers.rs"]
 mod servers;
@@ -228,6 +235,9 @@ fn together(url: &str, processes: usize) -> f64 {
 fn main() {
     if let Ok(url) = std::env::var(URL) {
         return work(&url);
+    }
+    if std::env::args().any(|argument| argument == "failover") {
+        return failover::failover();
     }
     measure("memory", &world(|_| ()), None);
     let folder = tempfile::tempdir().unwrap();
