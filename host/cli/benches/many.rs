@@ -1,9 +1,9 @@
-//! Measures large numbers: many parked runs, long histories, many external calls, and many runs or agents at the same
-//! time. Prints one line per claim: the measured value, and the value that it is compared with. Both are measured by
+//! Measures large numbers: many parked runs, long histories, many external calls, many runs or agents at the same time,
+//! actions on many runs, and long flows in an editor. Prints one line per claim: the measured value, and the value that it is compared with. Both are measured by
 //! the same process.
 //!
 //! `cargo bench -p flowcell --bench many -- calls` measures one part: `parked`, `killed`, `events`, `calls`,
-//! `together`, `delta` or `waiting`. In the development profile every number is ten times smaller, to try the benchmark
+//! `together`, `delta`, `waiting`, `fleet` or `editor`. In the development profile every number is ten times smaller, to try the benchmark
 //! itself.
 //!
 //! The parts `calls` and `together` measure a durable store twice: once on the disk itself, and once with every
@@ -28,8 +28,14 @@ mod agents;
 mod bare;
 #[path = "many/calls.rs"]
 mod calls;
+#[path = "many/editor.rs"]
+mod editor;
+#[path = "../../runtime/benches/search/ended.rs"]
+mod ended;
 #[path = "many/events.rs"]
 mod events;
+#[path = "many/fleet.rs"]
+mod fleet;
 #[path = "../../engine/tests/engine/guests.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod guests;
@@ -45,7 +51,7 @@ const ROUNDS: usize = 7;
 
 type Part = fn(&Path);
 
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 9] = [
     ("parked", parked::parked),
     ("killed", parked::killed),
     ("events", events::events),
@@ -53,6 +59,8 @@ const PARTS: [(&str, Part); 7] = [
     ("together", calls::together),
     ("delta", agents::delta),
     ("waiting", agents::waiting),
+    ("fleet", fleet::fleet),
+    ("editor", editor::editor),
 ];
 
 fn main() {

@@ -1,16 +1,21 @@
 //! Measures the server's overhead for a run, and the effect of a busy client on others. Prints one line per claim: the
 //! measured value, and the value that it is compared with. Both are measured by the same process.
 //!
-//! `cargo bench -p flowcell --bench server -- post` measures one part: `post`, `subscribers` or `neighbour`.
+//! `cargo bench -p flowcell --bench server -- post` measures one part: `post`, `subscribers`, `neighbour` or
+//! `backup`.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 #![cfg(unix)]
 
 use std::{env, time::Duration};
 
+#[path = "server/backup.rs"]
+mod backup;
 #[path = "../../server/tests/http/client.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod client;
+#[path = "../../runtime/benches/search/ended.rs"]
+mod ended;
 #[path = "../../engine/tests/engine/guests.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod guests;
@@ -25,8 +30,12 @@ mod subscribers;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const PARTS: [(&str, fn()); 3] =
-    [("post", post::post), ("subscribers", subscribers::subscribers), ("neighbour", neighbour::neighbour)];
+const PARTS: [(&str, fn()); 4] = [
+    ("post", post::post),
+    ("subscribers", subscribers::subscribers),
+    ("neighbour", neighbour::neighbour),
+    ("backup", backup::backup),
+];
 
 /// A flow of three nodes, one after the other.
 const THREE: &str = "

@@ -32,7 +32,7 @@ edges: []
 ";
 
 /// Begins `count` runs and lets them park.
-fn park(host: &Host, count: usize) {
+pub(super) fn park(host: &Host, count: usize) {
     let flow = load(host, GATE);
     let runs = stream::iter(0..count).map(|_| {
         let runner = host.runner(&flow, RunOptions { without_events: true, ..RunOptions::default() }).unwrap();
