@@ -147,7 +147,7 @@ impl From<RetryError> for CliError {
 
 impl From<StartError> for CliError {
     fn from(error: StartError) -> CliError {
-        use flowcell::{OpenError, QuotaError};
+        use flowcell::{NoStart, OpenError, QuotaError};
         match &error {
             StartError::Input(input) => input_mismatch(input),
             StartError::Open(OpenError::Store(_)) => unreadable(&error),
@@ -160,6 +160,11 @@ impl From<StartError> for CliError {
                 | OpenError::OtherRequest(_)
                 | OpenError::OtherRepeat(_),
             ) => CliError::wrong(error.to_string()).hint("choose another `--run-id`, or omit it"),
+            StartError::Open(OpenError::OtherNames(errors)) => {
+                let message = "the nodes of the run cannot have these names in this version of its flow";
+                errors.iter().fold(CliError::wrong(message), |error, why| error.note(why.to_string()))
+            }
+            StartError::Open(OpenError::NoNode(NoStart::OtherName { .. })) => CliError::wrong(error.to_string()),
             StartError::Open(OpenError::NoNode(_)) => CliError::wrong(error.to_string())
                 .hint("`flowcell runs show RUN` shows the nodes; choose one that is not in a body or a called flow"),
             StartError::Quota(QuotaError::Store(_)) => unreadable(&error),
@@ -173,6 +178,7 @@ impl From<StartError> for CliError {
                 | OpenError::OtherNeeds(_)
                 | OpenError::Labels(_)
                 | OpenError::TooDeep
+                | OpenError::NoOtherNames
                 | OpenError::Called { .. },
             ) => CliError::wrong(error.to_string()),
         }

@@ -2,6 +2,8 @@
 
 #![cfg(unix)]
 
+mod renamed;
+
 use std::{
     fs,
     io::{BufRead, BufReader},

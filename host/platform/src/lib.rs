@@ -84,8 +84,8 @@ pub use flowcell_flow::{
 };
 pub use flowcell_runtime::{
     Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, MigrationPlan, MoveOptions, NoStart, OpenError,
-    PlannedNode, PolicyOverride, QuestionRef, Renamed, Renames, Repeat, RetryPlan, RunCommand, RunError, RunOptions,
-    RunResult, RunStatus, Waiting,
+    PlannedNode, PolicyOverride, QuestionRef, RenameError, Renamed, Renames, Repeat, RetryPlan, RunCommand, RunError,
+    RunOptions, RunResult, RunStatus, Waiting,
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     limits::MAX_COUNTED,

@@ -79,8 +79,8 @@ pub use quota::{QuotaHold, Quotas};
 pub use result::{RunError, RunResult, RunStatus, Waiting};
 pub use run::{
     FlowRunner, MigrateError, Migration, MigrationPlan, MoveOptions, MovedNode, NoStart, Obstacle, OpenError,
-    OtherVersion, Part, PlannedNode, PolicyOverride, Reason, RefusedNode, Renamed, Renames, Repeat, RetryPlan,
-    RunOptions,
+    OtherVersion, Part, PlannedNode, PolicyOverride, Reason, RefusedNode, RenameError, Renamed, Renames, Repeat,
+    RetryPlan, RunOptions,
 };
 pub use state::RunState;
 pub use versions::RunGraphs;

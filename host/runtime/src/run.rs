@@ -5,6 +5,7 @@ mod migrate;
 mod newer;
 mod options;
 mod past;
+mod renames;
 mod retry;
 
 use std::{
@@ -21,11 +22,10 @@ use flowcell_flow::{
 use futures_util::future::BoxFuture;
 
 pub use definition::Part;
-pub use migrate::{
-    MigrateError, Migration, MigrationPlan, MoveOptions, MovedNode, Obstacle, RefusedNode, Renamed, Renames,
-};
+pub use migrate::{MigrateError, Migration, MigrationPlan, MoveOptions, MovedNode, Obstacle, RefusedNode};
 pub use newer::{NoStart, OtherVersion, PlannedNode, Reason, RetryPlan};
 pub use options::{PolicyOverride, RunOptions};
+pub use renames::{RenameError, Renamed, Renames};
 pub use retry::Repeat;
 use retry::{Repeated, kept_outputs};
 
@@ -89,9 +89,20 @@ pub enum OpenError {
     /// The input of the run to repeat does not fit the other version of its flow.
     #[error("the input of the run does not fit this version of the flow: {}; start a new run of it", .0.message)]
     OtherNeeds(Failure),
+    /// The nodes of the run to repeat cannot have other names in the other version of its flow. At least one reason.
+    #[error("the nodes cannot have these names: {}", first_of(.0))]
+    OtherNames(Vec<RenameError>),
+    /// The nodes are to have other names, and the run is repeated in the version of its flow that it uses.
+    #[error("nodes have other names only in another version of the flow; name the version, or rename no node")]
+    NoOtherNames,
     /// The flow that the run has pinned cannot be loaded.
     #[error("the flow that the run has pinned cannot be loaded: {0}")]
     Pin(Failure),
+}
+
+fn first_of(errors: &[RenameError]) -> String {
+    let more = if errors.len() > 1 { format!(" ({} more)", errors.len() - 1) } else { String::new() };
+    errors.first().map(|first| format!("{first}{more}")).unwrap_or_default()
 }
 
 /// One run that is about to begin or to continue.

@@ -231,7 +231,7 @@ fn check(store: &Arc<SqliteStore>, has_other_versions: bool) {
     let again = FlowRunner::retry(
         world(store, false),
         &"fails".into(),
-        Repeat { from: Some("bad".into()), keep_answers: false },
+        Repeat { from: Some("bad".into()), ..Repeat::default() },
         options("once-more"),
     );
     assert_eq!(block(again.unwrap().run()).status, RunStatus::Failed);

@@ -386,7 +386,7 @@ fn a_kept_output_has_no_input() {
         "{ from: a, to: b }",
     ));
     process.run("r");
-    let repeat = Repeat { from: Some("b".into()), keep_answers: false };
+    let repeat = Repeat { from: Some("b".into()), ..Repeat::default() };
     let options = RunOptions { run_id: Some("again".into()), ..RunOptions::default() };
     block(FlowRunner::retry(process.world(), &"r".into(), repeat, options).unwrap().run());
     let expected = ["a 1.0 succeeded NotRun", "b 1.0 succeeded Matches"];

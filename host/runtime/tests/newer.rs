@@ -5,6 +5,7 @@
 
 mod edited;
 mod moved;
+mod renamed;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,8 +20,8 @@ use flowcell_contract::{
 };
 use flowcell_flow::{NoContext, Source, graph::Graph};
 use flowcell_runtime::{
-    FlowRunner, Flows, NoFlows, NoStart, OpenError, OtherVersion, Part, Pinned, PlannedNode, Reason, Repeat, RetryPlan,
-    RunOptions, RunResult, RunStatus, World,
+    FlowRunner, Flows, NoFlows, NoStart, OpenError, OtherVersion, Part, Pinned, PlannedNode, Reason, RenameError,
+    Renamed, Renames, Repeat, RetryPlan, RunOptions, RunResult, RunStatus, World,
     fact::Fact,
     ports::{Journal, Pin},
 };
@@ -156,6 +157,16 @@ fn options(run: &str, answers: &[&str]) -> RunOptions {
 
 fn from(node: &str) -> Repeat {
     Repeat { from: Some(node.into()), ..Repeat::default() }
+}
+
+/// The names by the earlier ones: `a=b c=d`.
+fn renames(pairs: &str) -> Renames {
+    let pairs = pairs.split_whitespace().filter_map(|pair| pair.split_once('='));
+    pairs.map(|(old, new)| (old.into(), new.into())).collect()
+}
+
+fn shown(renamed: &[Renamed]) -> Vec<String> {
+    renamed.iter().map(|node| format!("{}={}", node.node, node.name)).collect()
 }
 
 fn block<T>(future: impl Future<Output = T>) -> T {

@@ -7,7 +7,7 @@
 //! | app | the state that requests share |
 //! | permit | the permits that a request holds, and the memory of bodies |
 //! | intake, api_error, page | parsing of requests, the format of errors, and pages of lists |
-//! | health, catalog, packs, flows, authoring, assist, eval, library, files, runs, moment, tasks, agents, inbox, secrets, start, steer, migrate, jobs, events, socket, usage, me, audit | the routes |
+//! | health, catalog, packs, flows, authoring, assist, eval, library, files, runs, moment, tasks, agents, inbox, secrets, start, steer, retry, migrate, jobs, events, socket, usage, me, audit | the routes |
 //! | answers | the first answer to a question, for a person whose answer came later |
 //! | admin | the routes of the operators across tenants |
 //! | broadcast | the broadcast of a run's events to many subscribers |
@@ -55,6 +55,7 @@ pub(crate) mod packs;
 pub(crate) mod page;
 pub(crate) mod permit;
 pub(crate) mod proxies;
+pub(crate) mod retry;
 pub(crate) mod runs;
 pub(crate) mod search;
 pub(crate) mod seats;

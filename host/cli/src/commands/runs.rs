@@ -11,6 +11,7 @@ mod input;
 mod label;
 mod list;
 mod migrate;
+mod renames;
 mod resolve;
 mod resume;
 mod retry;

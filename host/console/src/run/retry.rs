@@ -116,6 +116,10 @@ fn plan_page(visit: &Visit, run: &str, body: &Value, plan: &Value) -> Page {
         (list_table(None, "Nodes of the new run", html! { th { "Node" } th { "In the new run" } th { "Calls that it made, and may make again" } }, html! {
             @for (node, what, calls) in &rows { tr { td { code { (node) } } td { (what) } td { (calls) } } }
         }))
+        @if !list(plan, "similar").is_empty() {
+            p { "If a node only has another name in this version, repeat the run with this command: the node then counts as the same one." }
+            (command(&with_names(run, &version, body, plan)))
+        }
         form method="post" action={ (run_path(run)) "/retry" } {
             (once::field())
             input type="hidden" name="sure" value="yes";
@@ -126,6 +130,21 @@ fn plan_page(visit: &Visit, run: &str, body: &Value, plan: &Value) -> Page {
         }
     };
     Page::new(visit, Area::Runs, format!("Retry of {run}"), main).fixed()
+}
+
+/// Returns the command that repeats a run with the names that the plan proposes.
+fn with_names(run: &str, version: &str, body: &Value, plan: &Value) -> String {
+    let mut line = format!("{} --flow-version {}", on_run("retry", run), quoted(version));
+    for node in list(plan, "similar") {
+        line += &format!(" --rename {}", quoted(&format!("{}={}", text(node, "node"), text(node, "name"))));
+    }
+    if let Some(from) = body["from"].as_str() {
+        line += &format!(" --from {}", quoted(from));
+    }
+    if body["keepAnswers"] == true {
+        line += " --keep-answers";
+    }
+    line
 }
 
 /// Returns the reason for which a node runs, for people.
@@ -139,5 +158,21 @@ fn reason(node: &Value) -> String {
         "asks_again" => "it asks again, since a node that depends on its answer runs again".into(),
         "after" => format!("it comes after {}", text(node, "after")),
         other => other.replace('_', " "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_proposes_a_command_with_the_names() {
+        let plan = json!({ "similar": [{ "node": "pay", "name": "charge" }, { "node": "a b", "name": "it's" }] });
+        for (body, more) in
+            [(json!({}), ""), (json!({ "from": "charge", "keepAnswers": true }), " --from charge --keep-answers")]
+        {
+            let expected = format!(r"runs retry r --flow-version 3 --rename pay=charge --rename 'a b=it'\''s'{more}");
+            assert_eq!(with_names("r", "3", &body, &plan), expected);
+        }
     }
 }

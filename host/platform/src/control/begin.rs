@@ -98,6 +98,9 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
         OwnerRequest::MigrateRenaming { renames, migrate } if matches!(*migrate, OwnerRequest::Migrate { .. }) => {
             (*migrate, renames)
         }
+        OwnerRequest::RetryRenaming { renames, retry } if matches!(*retry, OwnerRequest::RetryInVersion { .. }) => {
+            (*retry, renames)
+        }
         ask => (ask, Renames::new()),
     };
     let (ask, version) = match ask {
@@ -125,7 +128,7 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
         return refused;
     }
     if let (Some((version, true)), OwnerRequest::Retry { run, from, keep_answers, .. }) = (version, &ask) {
-        let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers: *keep_answers };
+        let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers: *keep_answers, renames };
         return match blocking(|| versions::plan_retry(host, run, version, &repeat)) {
             Ok(plan) => OwnerReply::Operated { result: plan_json(&plan) },
             Err(error) => *retry_refused(error),
@@ -134,7 +137,7 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: O
     let follows = !matches!(&ask, OwnerRequest::Start { follow: false, .. });
     let prepared = match ask {
         OwnerRequest::Flow { .. } => prepare_session(host, ask).await,
-        _ => prepare(host, ask, version.map(|(version, _)| version)),
+        _ => prepare(host, ask, version.map(|(version, _)| version), renames),
     };
     let runner = match prepared {
         Ok(runner) => runner,
@@ -198,7 +201,13 @@ fn retry_refused(error: RetryError) -> Box<OwnerReply> {
     }
 }
 
-fn prepare(host: &Host, ask: OwnerRequest, version: Option<FlowVersion>) -> Result<FlowRunner, Box<OwnerReply>> {
+/// Prepares a run. `version` and `renames` are those of a retry in another version of its flow.
+fn prepare(
+    host: &Host,
+    ask: OwnerRequest,
+    version: Option<FlowVersion>,
+    renames: Renames,
+) -> Result<FlowRunner, Box<OwnerReply>> {
     match ask {
         OwnerRequest::Start { flow, input, run, total_timeout_ms, answers, labels, follow, .. } => {
             let flow = blocking(|| host.load_flow(&flow)).map_err(|error| match error {
@@ -215,7 +224,7 @@ fn prepare(host: &Host, ask: OwnerRequest, version: Option<FlowVersion>) -> Resu
             blocking(|| host.resume(&run, RunOptions { by_hand: true, ..handed_over_options() })).map_err(not_accepted)
         }
         OwnerRequest::Retry { run, from, keep_answers, new, answers, .. } => {
-            let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers };
+            let repeat = Repeat { from: from.as_deref().map(NodeId::from), keep_answers, renames };
             let answers = answers.into_iter().collect();
             let options = RunOptions { run_id: new, answers, ..handed_over_options() };
             blocking(|| versions::retry(host, &run, version, repeat, options)).map_err(retry_refused)

@@ -99,6 +99,14 @@ pub enum OwnerRequest {
         /// The repetition, as an [`OwnerRequest::Retry`]. Every other kind of request is refused.
         retry: Box<OwnerRequest>,
     },
+    /// Repeats a run as a new run in a version of its flow in which nodes have other names. It is a request of its own,
+    /// so that an owner that does not know it refuses it, and does not repeat the run without the names.
+    RetryRenaming {
+        /// The nodes that have another name, with the new names.
+        renames: Renames,
+        /// The repetition, as an [`OwnerRequest::RetryInVersion`]. Every other kind of request is refused.
+        retry: Box<OwnerRequest>,
+    },
     /// Moves a run to another version of its flow. The answer is an [`OwnerReply::Operated`] with the plan, also if the
     /// plan has reasons that keep the run from moving; then nothing has changed.
     Migrate {
@@ -197,6 +205,7 @@ impl OwnerRequest {
             OwnerRequest::Start { run, .. } => run.as_ref(),
             OwnerRequest::OfTenant { request, .. }
             | OwnerRequest::RetryInVersion { retry: request, .. }
+            | OwnerRequest::RetryRenaming { retry: request, .. }
             | OwnerRequest::MigrateRenaming { migrate: request, .. } => request.run(),
             OwnerRequest::Flow { .. }
             | OwnerRequest::StopTenant { .. }

@@ -47,23 +47,53 @@ impl Unit {
 pub struct Pin(pub Arc<str>);
 
 /// The part of an earlier run that a run repeats. The other nodes keep the outputs of the earlier run. Either `from`
-/// or `in_version` is present. Older programs do not know `in_version`: they fail to read a record with it, so they do
-/// not drive its run.
+/// or `in_version` is present.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(from = "WrittenAgain", into = "WrittenAgain")]
 pub struct Again {
     /// The earlier run.
     pub run: RunId,
     /// The first repeated node of the flow itself, if the run has the same version of the flow as the earlier run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<NodeId>,
     /// The part, if the run has another version of the flow.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_version: Option<InVersion>,
     /// True if the repeated nodes ask people their questions again. False: the run keeps the answers of the earlier
     /// run, as all runs did in older versions.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asks_again: bool,
+}
+
+/// The stored form of an [`Again`]: one of `from`, `in_version` and `renaming` is present. Older programs do not know
+/// `renaming`, which has names, or `in_version`: they find no part, so they do not drive the run.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenAgain {
+    run: RunId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<NodeId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_version: Option<InVersion>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    renaming: Option<InVersion>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    asks_again: bool,
+}
+
+impl From<WrittenAgain> for Again {
+    fn from(written: WrittenAgain) -> Again {
+        let WrittenAgain { run, from, in_version, renaming, asks_again } = written;
+        Again { run, from, in_version: renaming.or(in_version), asks_again }
+    }
+}
+
+impl From<Again> for WrittenAgain {
+    fn from(again: Again) -> WrittenAgain {
+        let Again { run, from, in_version, asks_again } = again;
+        let (renaming, in_version) = match in_version {
+            Some(part) if !part.names.is_empty() => (Some(part), None),
+            part => (None, part),
+        };
+        WrittenAgain { run, from, in_version, renaming, asks_again }
+    }
 }
 
 /// The part of an earlier run that a run of another version of the flow repeats.
@@ -75,6 +105,9 @@ pub struct InVersion {
     pub from: Option<NodeId>,
     /// The nodes of the flow itself that keep their outputs.
     pub kept: Vec<NodeId>,
+    /// The nodes that have another name: their names in the version that the earlier run uses, with those in this one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<NodeId, NodeId>,
 }
 
 /// The metadata of a run, written with its first unit, and again with each move to another version of its flow.

@@ -5,7 +5,6 @@
 //! without such reasons is recorded, as one unit of the journal.
 
 mod plan;
-mod renames;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -18,15 +17,13 @@ use flowcell_flow::{
     graph::{BodyIx, FlowPolicy, Graph, Names, NodeIx, On},
 };
 
-pub use self::{
-    plan::{MigrationPlan, MovedNode, Obstacle, RefusedNode, Renamed},
-    renames::Renames,
-};
+pub use self::plan::{MigrationPlan, MovedNode, Obstacle, RefusedNode};
 use super::{
     FlowRunner, OpenError, OtherVersion, PlannedNode, Reason, RunOptions,
     definition::{Part, Versions},
     newer::{Runs, same_calls},
     past::{Past, node_and_followers},
+    renames::{self, Renamed, Renames},
 };
 use crate::{
     driver::merge,
@@ -100,7 +97,7 @@ impl Migration {
         }
         let (names, misnamed) = match renames::names(&state.graph, &other.flow.graph, &options.renames) {
             Ok(names) => (names, Vec::new()),
-            Err(obstacles) => (Names::default(), obstacles),
+            Err(errors) => (Names::default(), errors),
         };
         // The run keeps the ids of its nodes, so both graphs have the same ids from here on.
         other.flow.graph = with_ids(other.flow.graph, &names);
@@ -115,7 +112,7 @@ impl Migration {
             plan.refused.push(of_run(Obstacle::OtherInput { message: failure.message }));
         }
         let is_named = misnamed.is_empty();
-        plan.refused.extend(misnamed.into_iter().map(of_run));
+        plan.refused.extend(misnamed.into_iter().map(Obstacle::Renaming).map(of_run));
         plan.renamed = names.iter().map(|(id, name)| Renamed { node: id.clone(), name: name.clone() }).collect();
         let mut dropped = Vec::new();
         let policy = policy_after(&state.policy, &state.graph.policy, &new.policy);

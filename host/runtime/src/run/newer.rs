@@ -3,18 +3,19 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use flowcell_contract::{Json, NodeId, RunId};
-use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
+use flowcell_flow::graph::{BodyIx, Graph, Names, NodeIx};
 use serde::{Deserialize, Serialize};
 
 use super::{
     OpenError,
     definition::{Part, Versions},
     past::{Effects, Past, node_and_followers, undone_nodes},
+    renames::{Renamed, Renames, similar},
 };
 use crate::{
     driver::{KeptOutputs, each_unit},
     fact::{Fact, ScopeId},
-    ports::{Pin, StoreError},
+    ports::{InVersion, Pin, StoreError},
     world::{Pinned, World},
 };
 
@@ -33,6 +34,14 @@ pub enum NoStart {
     /// The flow has no such node.
     #[error("the flow itself has no node `{0}`")]
     Unknown(NodeId),
+    /// The node has another name in the version in which the run is repeated.
+    #[error("the node `{node}` has the name `{name}` in this version of the flow; begin at `{name}`")]
+    OtherName {
+        /// The name that the node had before.
+        node: NodeId,
+        /// Its name in the other version.
+        name: NodeId,
+    },
     /// The repeated part asks again for every answer that the caller wanted to keep.
     #[error(
         "no answer can be kept from `{from}` on, since `{gate}` runs again and asks again; \
@@ -61,6 +70,13 @@ pub struct RetryPlan {
     pub skipped: Vec<NodeId>,
     /// The nodes of the earlier version that the flow no longer has.
     pub gone: Vec<NodeId>,
+    /// The nodes that have another name in the flow than in the earlier version. The other lists have the new names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub renamed: Vec<Renamed>,
+    /// Nodes that may have another name in the flow, with the names in both versions: only one is gone and only one is
+    /// new of their type in their body.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub similar: Vec<Renamed>,
 }
 
 /// A node that runs in the new run.
@@ -131,12 +147,14 @@ enum End {
 /// The earlier run.
 pub(super) struct Earlier<'a> {
     pub(super) run: &'a RunId,
+    /// The version of the flow that the run uses. The ids of its nodes are their names in the other version.
     pub(super) graph: &'a Graph,
     pub(super) input: &'a Json,
+    /// The nodes that have another name in the other version.
+    pub(super) renames: &'a Renames,
 }
 
-/// Plans the repetition of a run in another version of its flow. The names of its nodes in the version that it uses are
-/// compared with those of the other version. `input` is the whole input of the new run. Fails if
+/// Plans the repetition of a run in another version of its flow. `input` is the whole input of the new run. Fails if
 /// the caller wants to keep answers of people and none can be kept.
 pub(super) fn plan(
     world: &World,
@@ -149,10 +167,13 @@ pub(super) fn plan(
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let first = from.map(|from| {
         let node = of_flow.iter().copied().find(|node| graph.node(*node).id == *from);
-        node.ok_or_else(|| NoStart::Unknown(from.clone()))
+        node.ok_or_else(|| match earlier.renames.get(from) {
+            Some(name) => NoStart::OtherName { node: from.clone(), name: name.clone() },
+            None => NoStart::Unknown(from.clone()),
+        })
     });
     let first = first.transpose()?;
-    let past = Past::read_by_name(world, earlier.run)?;
+    let past = Past::read_by_name(world, earlier.run, earlier.renames)?;
     let ends = ends(world, earlier.run)?;
     let versions = Versions { old: (earlier.graph, earlier.input), new: (graph, input) };
     let old_nodes = &earlier.graph.body(BodyIx::ROOT).nodes;
@@ -218,6 +239,12 @@ pub(super) fn plan(
         runs: of_flow.iter().filter_map(planned).collect(),
         skipped: of_flow.iter().filter(kept).filter(|node| skipped.contains(*node)).map(id).collect(),
         gone: gone.cloned().collect(),
+        renamed: earlier
+            .renames
+            .iter()
+            .map(|(node, name)| Renamed { node: node.clone(), name: name.clone() })
+            .collect(),
+        similar: similar(earlier.graph, graph),
     })
 }
 
@@ -309,19 +336,24 @@ pub(super) fn same_calls(world: &World, children: &[RunId], caller: &Pin) -> Res
 }
 
 /// Returns the nodes of the flow itself that the graph `old` of a run and a version `new` have by the same names, by
-/// their indices in `old`.
-pub(super) fn matching_nodes(old: &Graph, new: &Graph) -> HashMap<NodeIx, NodeIx> {
+/// their indices in `old`. `names` has the names in `new` of nodes with another name.
+pub(super) fn matching_nodes(old: &Graph, new: &Graph, names: &Names) -> HashMap<NodeIx, NodeIx> {
     let of_flow = |graph| Graph::body(graph, BodyIx::ROOT).nodes.iter().copied();
     let ids: HashMap<&NodeId, NodeIx> = of_flow(new).map(|node| (&new.node(node).id, node)).collect();
-    of_flow(old).filter_map(|node| Some((node, *ids.get(old.name_of(node))?))).collect()
+    of_flow(old).filter_map(|node| Some((node, *ids.get(names.name(old.name_of(node)))?))).collect()
 }
 
 /// Returns the outputs that a new run keeps from an earlier run of another version, by node of the new version.
-pub(super) fn outputs_of(world: &World, graph: &Graph, run: &RunId, kept: &[NodeId]) -> Result<KeptOutputs, OpenError> {
+pub(super) fn outputs_of(
+    world: &World,
+    graph: &Graph,
+    run: &RunId,
+    part: &InVersion,
+) -> Result<KeptOutputs, OpenError> {
     let record = world.journal.find(&world.tenant, run)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
     let graphs = world.graphs_of(&record).map_err(OpenError::Pin)?;
-    let kept: HashSet<&NodeId> = kept.iter().collect();
-    let nodes = matching_nodes(graphs.last(), graph);
+    let kept: HashSet<&NodeId> = part.kept.iter().collect();
+    let nodes = matching_nodes(graphs.last(), graph, &Names::new(part.names.clone()));
     let mut outputs = KeptOutputs::new();
     each_unit(&*world.journal, &world.tenant, run, |unit| {
         for fact in &unit.facts {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use flowcell_contract::{Effect, NodeId, RunId};
 use flowcell_flow::graph::{BodyIx, Graph, Names, NodeIx};
 
+use super::renames::Renames;
 use crate::{
     driver::each_unit,
     fact::{Fact, Migrated, Received, ScopeId, TaskKey},
@@ -39,19 +40,24 @@ pub(super) struct Past {
 impl Past {
     /// Reads the past of a run, by the ids that its nodes have in it.
     pub(super) fn read(world: &World, run: &RunId) -> Result<Past, StoreError> {
-        Past::read_by(world, run, vec![Names::default()])
+        Past::read_by(world, run, Vec::new(), Some(Names::default()))
     }
 
-    /// Reads the past of a run, by the names of its nodes in the version of the flow that it uses.
-    pub(super) fn read_by_name(world: &World, run: &RunId) -> Result<Past, StoreError> {
-        Past::read_by(world, run, Vec::new())
+    /// Reads the past of a run, by the names of its nodes in the version of the flow that it uses, or by those in
+    /// `renames`.
+    pub(super) fn read_by_name(world: &World, run: &RunId, renames: &Renames) -> Result<Past, StoreError> {
+        Past::read_by(world, run, vec![Names::new(renames.clone())], None)
     }
 
-    /// Reads the past of a run. `names` has the names of each run of the chain, the latest first: a run began with the
-    /// names of the run that it repeats as its ids.
-    fn read_by(world: &World, run: &RunId, mut names: Vec<Names>) -> Result<Past, StoreError> {
+    /// Reads the past of a run. The steps in `names` lead from the names of its nodes to the wanted ones, the last step
+    /// first. `of_run` has the names of the nodes by their ids in the run. `None`: those that they have in its version.
+    fn read_by(
+        world: &World,
+        run: &RunId,
+        mut names: Vec<Names>,
+        mut of_run: Option<Names>,
+    ) -> Result<Past, StoreError> {
         let mut past = Past::default();
-        let mut depth = 0;
         let (mut next, mut left) = (Some(run.clone()), MAX_REPEATS);
         while let Some(run) = next.take() {
             // The record is read last: the run may move meanwhile, and a later graph has the nodes of the earlier ones.
@@ -64,10 +70,7 @@ impl Past {
             };
             let graph = graphs.last();
             left -= 1;
-            if names.len() == depth {
-                names.push(graph.names.clone());
-            }
-            depth += 1;
+            names.push(of_run.take().unwrap_or_else(|| graph.names.clone()));
             let id = |node: NodeIx| {
                 names.iter().rev().fold(graph.node(node).id.clone(), |id, names| names.name(&id).clone())
             };
@@ -93,7 +96,11 @@ impl Past {
                 add(past.effects.entry(id(*node)).or_default(), effects);
             }
             past.seen.extend(trace.ran.iter().map(|node| id(*node)));
-            next = record.again.map(|again| again.run);
+            // A run began with the names of the nodes of the run that it repeats, or with new ones, as its ids.
+            next = record.again.map(|again| {
+                names.extend(again.in_version.map(|other| Names::new(other.names)));
+                again.run
+            });
         }
         past.effects.retain(|_, effects| !effects.is_empty());
         Ok(past)

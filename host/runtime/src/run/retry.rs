@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use flowcell_contract::{Json, NodeId, RunId, Value};
 use flowcell_flow::{
-    graph::{BodyIx, Graph, NodeIx},
+    graph::{BodyIx, Graph, Names, NodeIx},
     labels::Labels,
     with_names_as_ids,
 };
@@ -13,11 +13,13 @@ use super::{
     FlowRunner, OpenError, RunOptions,
     newer::{Earlier, NoStart, OtherVersion, RetryPlan, matching_nodes, outputs_of, plan},
     past::{Past, node_and_followers, undone_nodes},
+    renames::{Renames, new_names},
 };
 use crate::{
     driver::{KeptOutputs, each_unit, merge},
     fact::{Fact, ScopeId, TaskKey},
     ports::{Again, InVersion, Pin, Record, StoreError},
+    versions::with_ids,
     world::World,
 };
 
@@ -31,6 +33,8 @@ pub struct Repeat {
     pub from: Option<NodeId>,
     /// True if the run keeps the answers of people that the repeated nodes depend on. Otherwise the nodes ask again.
     pub keep_answers: bool,
+    /// The nodes that have another name in the other version. `from` has the name in the other version.
+    pub renames: Renames,
 }
 
 /// The run that a new run repeats.
@@ -52,7 +56,10 @@ impl FlowRunner {
     pub fn retry(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
         let Before { input, version, mut labels, pin, .. } = Before::read(&world, run)?;
         let flow = world.flows.repeated(&pin).map_err(OpenError::Pin)?;
-        let Repeat { from, keep_answers } = repeat;
+        let Repeat { from, keep_answers, renames } = repeat;
+        if !renames.is_empty() {
+            return Err(OpenError::NoOtherNames);
+        }
         let again =
             from.map(|from| Again { run: run.clone(), from: Some(from), in_version: None, asks_again: !keep_answers });
         let kept = again.as_ref().map(|again| kept_outputs(&world, &flow.graph, again)).transpose()?;
@@ -82,10 +89,11 @@ impl FlowRunner {
     ) -> Result<FlowRunner, OpenError> {
         let before = Before::read(&world, run)?;
         let planned = before.plan(&world, run, &other, &repeat)?;
-        let Repeat { from, keep_answers } = repeat;
-        let kept = outputs_of(&world, &other.flow.graph, run, &planned.kept)?;
-        let in_version = Some(InVersion { from, kept: planned.kept });
-        let again = Again { run: run.clone(), from: None, in_version, asks_again: !keep_answers };
+        let Repeat { from, keep_answers, .. } = repeat;
+        let names = planned.renamed.into_iter().map(|node| (node.node, node.name)).collect();
+        let part = InVersion { from, kept: planned.kept, names };
+        let kept = outputs_of(&world, &other.flow.graph, run, &part)?;
+        let again = Again { run: run.clone(), from: None, in_version: Some(part), asks_again: !keep_answers };
         let mut labels = before.labels;
         labels.extend(options.labels);
         let repeated = Repeated { run: Some(run.clone()), part: Some((again.clone(), kept)) };
@@ -138,10 +146,13 @@ impl Before {
         if graph.name != self.graph.name {
             return Err(OpenError::OtherFlow(run.clone(), self.graph.name.clone()));
         }
+        let renames = new_names(&self.graph, graph, &repeat.renames).map_err(OpenError::OtherNames)?;
         let input = merge(&graph.input, &self.input);
         world.flows.check_input(graph, &input).map_err(OpenError::OtherNeeds)?;
-        let old = with_names_as_ids(&self.graph);
-        let earlier = Earlier { run, graph: &old, input: &self.input };
+        // The ids of the new run are the names in the other version.
+        let by_id = renames.iter().map(|(name, id)| (id.clone(), name.clone())).collect();
+        let old = with_ids(Arc::new(with_names_as_ids(&self.graph)), &Names::new(by_id));
+        let earlier = Earlier { run, graph: &old, input: &self.input, renames: &renames };
         plan(world, &earlier, other, &input, (repeat.from.as_ref(), repeat.keep_answers))
     }
 }
@@ -158,7 +169,7 @@ fn check_repeats(
     let record = runner.world.journal.find(&runner.world.tenant, id)?;
     // A node that is kept now may be another one than at the first time.
     let wanted = |again: &Again| {
-        let in_version = again.in_version.as_ref().map(|other| other.from.clone());
+        let in_version = again.in_version.as_ref().map(|other| (other.from.clone(), other.names.clone()));
         (again.run.clone(), again.from.clone(), in_version, again.asks_again)
     };
     let is_same = |record: Record| {
@@ -172,7 +183,7 @@ fn check_repeats(
 /// Returns the outputs of the earlier run that the new run keeps, by node.
 pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Result<KeptOutputs, OpenError> {
     let from = match (&again.in_version, &again.from) {
-        (Some(other), _) => return outputs_of(world, graph, &again.run, &other.kept),
+        (Some(other), _) => return outputs_of(world, graph, &again.run, other),
         (None, Some(from)) => from,
         (None, None) => return Err(StoreError(PART_MISSING.into()).into()),
     };
@@ -181,12 +192,12 @@ pub(super) fn kept_outputs(world: &World, graph: &Graph, again: &Again) -> Resul
     let from = first.ok_or_else(|| NoStart::Unknown(from.clone()))?;
     let mut anew = node_and_followers(graph, from);
     if again.asks_again {
-        ask_again(graph, Past::read_by_name(world, &again.run)?.decided_in(graph), &mut anew);
+        ask_again(graph, Past::read_by_name(world, &again.run, &Renames::new())?.decided_in(graph), &mut anew);
     }
     // The run that is done again may have moved here from another version.
     let record = world.journal.find(&world.tenant, &again.run)?.filter(|record| !record.moves.is_empty());
     let graphs = record.map(|record| world.graphs_of(&record)).transpose().map_err(OpenError::Pin)?;
-    let moved = graphs.as_ref().map(|graphs| matching_nodes(graphs.last(), graph));
+    let moved = graphs.as_ref().map(|graphs| matching_nodes(graphs.last(), graph, &Names::default()));
     let here = |node: NodeIx| moved.as_ref().map_or(Some(node), |moved| moved.get(&node).copied());
     // What was undone is done anew, and so is everything after it.
     for node in undone_nodes(world, &again.run)?.into_iter().filter_map(here) {
@@ -221,7 +232,7 @@ fn check_answers_kept(world: &World, graph: &Graph, again: &Again) -> Result<(),
     let Some(id) = &again.from else { return Ok(()) };
     let Some(from) = of_flow.iter().find(|node| graph.node(**node).id == *id) else { return Ok(()) };
     let anew = node_and_followers(graph, *from);
-    let decided = Past::read_by_name(world, &again.run)?.decided_in(graph);
+    let decided = Past::read_by_name(world, &again.run, &Renames::new())?.decided_in(graph);
     let asked = decided.iter().copied().filter(|node| anew.contains(node));
     let gate = if decided.contains(from) { Some(*from) } else { asked.min() };
     match gate {

@@ -304,7 +304,7 @@ fn a_retry_does_anew_what_was_undone() {
     let case = Case::new(&body, FlowPolicy::default());
     case.run();
     case.given.inputs.lock().unwrap().clear();
-    let repeat = Repeat { from: Some("n2".into()), keep_answers: false };
+    let repeat = Repeat { from: Some("n2".into()), ..Repeat::default() };
     let options = RunOptions { run_id: Some("run-2".into()), ..RunOptions::default() };
     block(FlowRunner::retry(case.world.clone(), &"run-1".into(), repeat, options).unwrap().run());
     let ran: Vec<_> = case.given.inputs.lock().unwrap().iter().map(|(at, _)| at.clone()).collect();

@@ -176,12 +176,18 @@ fn recorded(story: &Story, version: u32, run: &str) -> HashMap<String, String> {
 }
 
 /// Repeats the run `before` as `run` in a version, in a process that dies after some polls, and compares the run with a
-/// fresh one of the version.
-fn compare(story: &Story, (before, run): (&str, &str), version: u32, begin: usize, dies: u32) {
+/// fresh one of the version. `renames` are the nodes with other names in the version.
+pub(crate) fn compare(
+    story: &Story,
+    (before, run): (&str, &str),
+    version: u32,
+    renames: &Renames,
+    (begin, dies): (usize, u32),
+) {
     let graph = story.version(version).flow.graph;
     let ids: Vec<_> = graph.body(BodyIx::ROOT).nodes.iter().map(|node| graph.node(*node).id.clone()).collect();
     let from = begin.is_multiple_of(3).then(|| ids[begin / 3 % ids.len()].clone());
-    let repeat = Repeat { from, keep_answers: false };
+    let repeat = Repeat { from, keep_answers: false, renames: renames.clone() };
     let plan = story.plan(before, version, &repeat);
     let ended = die_after(dies, story.again(before, version, run, repeat.clone()));
     let begun = story.journal.find(&Tenant::local(), &run.into()).unwrap().is_some();
@@ -221,9 +227,9 @@ proptest! {
         more.iter().for_each(|edit| newest.apply(edit));
         let story = Story::new(&[&old.text(), &new.text(), &newest.text()]);
         story.run(1, "r1", &[]);
-        compare(&story, ("r1", "r2"), 2, begin, dies);
+        compare(&story, ("r1", "r2"), 2, &Renames::new(), (begin, dies));
         // The second retry keeps what the first one has kept.
-        compare(&story, ("r2", "r3"), 3, begin / 7, dies);
+        compare(&story, ("r2", "r3"), 3, &Renames::new(), (begin / 7, dies));
         // Without an edit, all that runs did not succeed, or comes after such a node.
         let plan = story.plan("r1", 2, &Repeat::default());
         let is_edited = |run: &PlannedNode| matches!(run.reason, Reason::Changed { .. } | Reason::New);

@@ -450,7 +450,9 @@ impl From<StartError> for ApiError {
             }
             StartError::Open(OpenError::Store(error)) => ApiError::unavailable(error),
             StartError::Open(OpenError::Unknown(run)) => ApiError::run_not_found(run.as_str()),
-            StartError::Open(OpenError::NoNode(NoStart::Unknown(_))) => ApiError::not_found("node_not_found", &error),
+            StartError::Open(OpenError::NoNode(NoStart::Unknown(_) | NoStart::OtherName { .. })) => {
+                ApiError::not_found("node_not_found", &error)
+            }
             StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => conflict("no_answer_kept"),
             StartError::Open(
                 OpenError::OtherInput(_)
@@ -463,8 +465,11 @@ impl From<StartError> for ApiError {
                     if failure.code == code::SCHEMA_TOO_COSTLY { code::SCHEMA_TOO_COSTLY } else { code::INVALID_INPUT };
                 ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, code, &error)
             }
+            StartError::Open(OpenError::OtherNames(errors)) => {
+                conflict("rename_refused").with_details(json!({ "refused": errors }))
+            }
             StartError::Open(OpenError::Driven(_)) => conflict("run_driven"),
-            StartError::Open(OpenError::Labels(_)) => ApiError::bad_request(&error),
+            StartError::Open(OpenError::Labels(_) | OpenError::NoOtherNames) => ApiError::bad_request(&error),
             StartError::Open(OpenError::TooDeep) => conflict("too_deep"),
             StartError::Open(OpenError::Called { .. }) => conflict("called_run"),
             StartError::Open(OpenError::Pin(_)) => conflict("flow_not_found"),

@@ -1,29 +1,24 @@
-//! Commands to runs, and the routes to resume, retry and cancel them.
+//! Commands to runs, and the routes to resume and cancel them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use axum::{
-    Json,
-    http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
-};
-use flowcell_contract::{Json as Value, NodeId, RunId};
+use axum::{Json, http::StatusCode};
+use flowcell_contract::{Json as Value, RunId};
 use flowcell_runtime::{
-    HubError, OpenError, QuestionRef, Repeat, RunCommand, RunOptions, fact::Resolution, ports::LabelChange,
+    HubError, OpenError, QuestionRef, RunCommand, RunOptions, fact::Resolution, ports::LabelChange,
 };
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::{
     answers,
     api_error::{ApiError, ErrorBody},
     app::{Request, finish_detached},
-    identity::Scope,
-    intake::{Body, PathParam, QueryParams, Raw, parse_path_id},
+    intake::{Body, PathParam, parse_path_id},
     runs::{RunView, view},
     start,
 };
-use flowcell_platform::{FlowVersion, StartError, versions};
+use flowcell_platform::StartError;
 
 /// An accepted command; it is on stable storage.
 #[derive(Serialize, ToSchema)]
@@ -360,110 +355,6 @@ pub(crate) async fn label(
         view(request, run).await.map(Json)
     })
     .await
-}
-
-/// The part of a run to repeat.
-#[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Retry {
-    /// Repeat only this node of the flow and the nodes after it; the other nodes keep their outputs.
-    from: Option<String>,
-    /// With `from`: keep the answers of people instead of asking them again. Needs the scope `gate:decide`.
-    #[serde(default)]
-    keep_answers: bool,
-    /// The id of the new run.
-    run_id: Option<String>,
-    /// Another version of the flow in the library: its number, or `"latest"`. A node keeps its output if it succeeded,
-    /// is unchanged and comes after no node that runs.
-    #[schema(value_type = Option<Object>)]
-    flow_version: Option<FlowVersion>,
-    /// With `flowVersion`: answer with the plan, and begin nothing.
-    #[serde(default)]
-    check: bool,
-}
-
-/// Whether the request waits for the run.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Waits {
-    /// Answer when the run has ended or parks, after at most 60 s.
-    #[serde(default)]
-    wait: bool,
-}
-
-/// Repeat a run as a new run with the same input, in the same version of the flow or in another one
-///
-/// With `check` the answer is 200 with the plan: `kept`, `runs` with the reason of each node and the calls that it made,
-/// `skipped` and `gone`. The same request with the same `Idempotency-Key` begins one run and always answers with it.
-#[utoipa::path(post, path = "/v1/runs/{id}/retry", tag = "runs",
-    params(("id" = String, Path,), Waits, ("Idempotency-Key" = Option<String>, Header, max_length = 256)),
-    request_body(content = Retry, description = "optional"),
-    responses((status = 201, body = RunView, headers(("location" = String))), (status = "default", body = ErrorBody)))]
-pub(crate) async fn retry(
-    request: Request,
-    PathParam(id): PathParam<String>,
-    QueryParams(Waits { wait }): QueryParams<Waits>,
-    headers: HeaderMap,
-    Raw(body, bytes): Raw<Retry>,
-) -> Result<Response, ApiError> {
-    let run = parse_path_id(&id)?;
-    request.app.require_store()?;
-    // Keeping an approval counts as giving it again, so the caller needs the scope to approve.
-    if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
-        return Err(ApiError::forbidden(Scope::GateDecide));
-    }
-    let key = start::run_id_from_key(&headers)?;
-    if body.run_id.is_some() && key.is_some() {
-        return Err(start::two_ids());
-    }
-    let app = request.app.clone();
-    let mut options = RunOptions { without_events: true, ..RunOptions::default() };
-    let mut place = None;
-    // The key comes first: the run that it has begun stays, also if the repeated one was removed meanwhile.
-    if let Some(new) = key.filter(|_| !body.check) {
-        // The same body may repeat another run.
-        let digest = start::request_digest(&[b"retry\0", run.as_str().as_bytes(), b"\0", &bytes]);
-        place = Some(app.lock_start(request.tenant(), &new).await);
-        if start::has_begun(&request, &new, &digest, "idempotency_conflict")? {
-            drop(place);
-            return start::answer_with(request, new, wait).await;
-        }
-        (options.run_id, options.request) = (Some(new), Some(digest));
-    }
-    request.row(&run)?;
-    if body.check && body.flow_version.is_none() {
-        return Err(ApiError::bad_request("`check` needs `flowVersion`"));
-    }
-    if body.keep_answers && body.from.is_none() {
-        return Err(ApiError::bad_request(
-            "`keepAnswers` needs `from`, because a run that is repeated from the start asks again",
-        ));
-    }
-    if let Some(chosen) = body.run_id.as_deref().map(start::parse_chosen_id).transpose()? {
-        if request.host.record(&chosen)?.is_some() {
-            return Err(StartError::from(OpenError::OtherRequest(chosen)).into());
-        }
-        options.run_id = Some(chosen);
-    }
-    let repeat = Repeat { from: body.from.as_deref().map(NodeId::from), keep_answers: body.keep_answers };
-    let (repeated, version) = (run.clone(), body.flow_version);
-    if let Some(version) = version.filter(|_| body.check) {
-        let plan = request
-            .reading(move |request| Ok(versions::plan_retry(&request.host, &repeated, version, &repeat)?))
-            .await?;
-        return Ok(Json(plan).into_response());
-    }
-    let prepared = request
-        .clone()
-        .reading(move |request| Ok(versions::retry(&request.host, &repeated, version, repeat, options)?));
-    let runner = prepared.await?;
-    if body.keep_answers {
-        request.write_audit_entry("gate.keep", format!("{run} {}", runner.run_id())).await?;
-    }
-    let answer = start::admit_and_answer(&request, runner, wait).await;
-    drop(place);
-    answer
 }
 
 #[cfg(test)]

@@ -107,6 +107,69 @@ fn a_failed_run_is_repeated_in_another_version_of_its_flow() {
     }
 }
 
+#[test]
+fn a_failed_run_is_repeated_in_a_version_with_other_names() {
+    let (served, [token, other]) = served(&Policy::default());
+    let caller = Caller(&served, &token);
+    let flow = |[sum, pay]: [&str; 2], kind: &str, input: Value| {
+        let (first, paid) = (format!("{{{{ flow.input.n + {sum}.value }}}}"), format!("{{{{ {pay} }}}}"));
+        let input = if kind == "control.noop" { json!({ "value": first }) } else { input };
+        json!({
+            "flow": { "name": "order", "input": { "n": 7 }, "outputs": { "paid": paid } },
+            "nodes": [
+                { "id": sum, "type": "control.noop", "input": { "value": 1 } },
+                { "id": pay, "type": kind, "input": input },
+            ],
+            "edges": [{ "from": sum, "to": pay }],
+        })
+    };
+    caller.post("/v1/flows", &json!({ "flow": flow(["sum", "pay"], "control.fail", json!({ "message": "no" })) }), 201);
+    let failed = caller.post("/v1/runs?wait=true", &json!({ "flow": "order", "runId": "r" }), 201);
+    assert_eq!(failed["status"], "failed", "{failed}");
+    caller.post("/v1/flows", &json!({ "flow": flow(["total", "charge"], "control.noop", json!({})) }), 201);
+    let proposed = caller.retry("r", &json!({ "flowVersion": 2, "check": true })).json();
+    assert_eq!((&proposed["kept"], &proposed["gone"]), (&json!([]), &json!(["sum", "pay"])), "{proposed}");
+    let rename = json!({ "sum": "total", "pay": "charge" });
+    let plan = caller.retry("r", &json!({ "flowVersion": 2, "rename": rename, "check": true }));
+    let expected = json!({
+        "version": 2,
+        "kept": ["total"],
+        "runs": [{ "node": "charge", "reason": "changed", "part": "type" }],
+        "skipped": [],
+        "gone": [],
+        "renamed": [{ "node": "pay", "name": "charge" }, { "node": "sum", "name": "total" }],
+    });
+    assert_eq!((plan.status, plan.json()), (200, expected));
+    for (rename, code) in [
+        (json!({ "nobody": "charge" }), "rename_unknown"),
+        (json!({ "pay": "nobody" }), "rename_missing"),
+        (json!({ "sum": "charge", "pay": "charge" }), "rename_twice"),
+    ] {
+        for check in [true, false] {
+            let refused = caller.retry("r", &json!({ "flowVersion": 2, "rename": rename, "check": check }));
+            assert_eq!(refused.fault(), (409, "rename_refused".to_owned()), "{rename}");
+            let error = &refused.json()["error"];
+            assert_eq!(error["details"]["refused"][0]["obstacle"], code, "{error}");
+        }
+    }
+    for (body, fault) in [
+        (json!({ "rename": rename }), (400, "bad_request")),
+        (json!({ "flowVersion": 2, "rename": [] }), (400, "bad_request")),
+        (json!({ "flowVersion": 2, "rename": { "pay": 1 } }), (400, "bad_request")),
+        (json!({ "flowVersion": 2, "rename": "pay=charge" }), (400, "bad_request")),
+        (json!({ "flowVersion": 2, "renames": {} }), (400, "bad_request")),
+        (json!({ "flowVersion": 2, "rename": rename, "from": "pay" }), (404, "node_not_found")),
+    ] {
+        assert_eq!(caller.retry("r", &body).fault(), (fault.0, fault.1.to_owned()), "{body}");
+    }
+    let stranger = Caller(&served, &other);
+    let refused = stranger.retry("r", &json!({ "flowVersion": 2, "rename": rename }));
+    assert_eq!(refused.fault(), (404, "run_not_found".to_owned()));
+    let again = caller.retry("r", &json!({ "flowVersion": 2, "rename": rename, "from": "charge", "runId": "again" }));
+    let view = again.json();
+    assert_eq!((again.status, &view["outputs"]), (201, &json!({ "paid": { "value": 8 } })), "{view}");
+}
+
 /// Returns a version of the flow `asks`: `ask`, a question, then `pay`, which gives a value.
 fn asks(value: u32, prompt: &str) -> Value {
     json!({

@@ -11,7 +11,7 @@ use flowcell::{
     },
 };
 
-use super::{label::LabelChangeArgs, migrate::RenameArgs};
+use super::{label::LabelChangeArgs, renames::RenameArgs};
 use crate::{
     cli_error::{CliError, Exit},
     commands::jobs::JobClient,

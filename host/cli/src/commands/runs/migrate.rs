@@ -3,12 +3,10 @@
 use std::path::Path;
 
 use clap::Args;
-use flowcell::{
-    FlowVersion, MigrationPlan, MoveError, MoveOptions, Renamed, Renames, contract::NodeId, control::OwnerRequest,
-    versions,
-};
+use flowcell::{FlowVersion, MigrationPlan, MoveError, MoveOptions, contract::NodeId, control::OwnerRequest, versions};
 
 use super::{
+    renames::{RenameArgs, names_of, suggestion},
     resume::{ResumeArgs, answer_and_resume, hand_over},
     retry::made_calls,
 };
@@ -36,34 +34,6 @@ pub(crate) struct MigrateArgs {
     /// Print what the run keeps, what goes on, what starts anew, and what keeps the run from moving; change nothing
     #[arg(long)]
     check: bool,
-}
-
-/// The option `--rename`.
-#[derive(Args)]
-pub(super) struct RenameArgs {
-    /// A node that has another name in the version, with the new name; it counts as the same node. May be repeated
-    #[arg(long, value_name = "OLD=NEW", value_parser = renamed)]
-    rename: Vec<(NodeId, NodeId)>,
-}
-
-impl RenameArgs {
-    /// Returns the names. Fails if a node has two new names.
-    pub(super) fn renames(&self) -> Result<Renames, CliError> {
-        let mut renames = Renames::new();
-        for (old, new) in &self.rename {
-            if renames.insert(old.clone(), new.clone()).is_some_and(|other| other != *new) {
-                return Err(CliError::wrong(format!("`--rename` gives `{old}` two names; give it one")));
-            }
-        }
-        Ok(renames)
-    }
-}
-
-fn renamed(text: &str) -> Result<(NodeId, NodeId), String> {
-    match text.split_once('=') {
-        Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.into(), new.into())),
-        _ => Err("write `OLD=NEW`, such as `pay=charge`".into()),
-    }
 }
 
 pub(super) fn execute(args: MigrateArgs, terminal: Terminal) -> Result<Exit, CliError> {
@@ -140,7 +110,7 @@ fn decide(plan: &MigrationPlan, args: &MigrateArgs) -> Result<Option<Exit>, CliE
     }
     let message = format!("the run `{}` cannot move to version `{}` of its flow", args.resume.run, args.to);
     let error = reasons(plan).into_iter().fold(CliError::wrong(message), CliError::note);
-    Err(suggestion(plan).into_iter().fold(error, CliError::hint))
+    Err(suggestion(&plan.similar).into_iter().fold(error, CliError::hint))
 }
 
 /// Prints a summary of the move, and a warning for each node that may repeat its calls.
@@ -170,13 +140,6 @@ fn notices(plan: &MigrationPlan) -> Vec<&'static str> {
     found.into_iter().filter(|(holds, _)| *holds).map(|(_, notice)| notice).collect()
 }
 
-/// Returns the options for nodes that may have other names in the version.
-fn suggestion(plan: &MigrationPlan) -> Option<String> {
-    let option = |node: &Renamed| format!("--rename {}={}", node.node, node.name);
-    let options: Vec<_> = plan.similar.iter().map(option).collect();
-    (!options.is_empty()).then(|| format!("if a node only has another name, add `{}`", options.join(" ")))
-}
-
 fn reasons(plan: &MigrationPlan) -> Vec<String> {
     let of = |task: &Option<String>| task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
     plan.refused.iter().map(|refused| format!("{}{}", of(&refused.task), refused.obstacle.text())).collect()
@@ -191,13 +154,12 @@ fn lines(plan: &MigrationPlan) -> Vec<String> {
         lines.push(format!("version: {} to {}", number(plan.from_version), number(plan.version)));
     }
     let moved: Vec<_> = plan.moved.iter().map(|moved| format!("{} ({})", moved.node.as_str(), moved.state)).collect();
-    let renamed: Vec<_> = plan.renamed.iter().map(|node| format!("{} ({})", node.node, node.name)).collect();
     let lists = [
         ("keep their outputs", names(&plan.kept)),
         ("go on", moved.join(", ")),
         ("have not begun", names(&plan.waiting)),
         ("are gone", names(&plan.gone)),
-        ("have another name in the version", renamed.join(", ")),
+        ("have another name in the version", names_of(&plan.renamed)),
     ];
     for (what, nodes) in lists.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
         lines.push(format!("{what}: {nodes}"));
@@ -214,6 +176,6 @@ fn lines(plan: &MigrationPlan) -> Vec<String> {
         lines.push("the run cannot move:".into());
     }
     lines.extend(reasons(plan).into_iter().map(|reason| format!("  {reason}")));
-    lines.extend(suggestion(plan));
+    lines.extend(suggestion(&plan.similar));
     lines
 }

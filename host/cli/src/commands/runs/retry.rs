@@ -8,7 +8,10 @@ use flowcell::{
     versions,
 };
 
-use super::resume::{ResumeArgs, resume_here};
+use super::{
+    renames::{RenameArgs, names_of, suggestion},
+    resume::{ResumeArgs, resume_here},
+};
 use crate::{
     arguments::chosen_run_id,
     cli_error::{CliError, Exit},
@@ -37,6 +40,8 @@ pub(crate) struct RetryArgs {
     /// succeeded, is unchanged and comes after no node that runs
     #[arg(long, value_name = "VERSION")]
     flow_version: Option<FlowVersion>,
+    #[command(flatten)]
+    rename: RenameArgs,
     /// Print which nodes keep their outputs and which run, with the reasons, and begin nothing
     #[arg(long, requires = "flow_version")]
     check: bool,
@@ -51,7 +56,12 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, CliEr
         return Err(CliError::wrong(why).hint(format!("write `--answer {}={}`", answer.gate, answer.value)));
     }
     let (run, run_id, version) = (args.resume.run.clone(), args.run_id.clone(), args.flow_version);
-    let repeat = Repeat { from: args.from.as_deref().map(NodeId::from), keep_answers: args.keep_answers };
+    if version.is_none() && !args.rename.is_empty() {
+        let why = "`--rename` needs `--flow-version`: nodes have other names only in another version of the flow";
+        return Err(CliError::wrong(why).hint("add `--flow-version latest`"));
+    }
+    let (from, renames) = (args.from.as_deref().map(NodeId::from), args.rename.renames()?);
+    let repeat = Repeat { from, keep_answers: args.keep_answers, renames };
     match Owner::of(args.resume.of.store.place()?, &args.resume.packs)? {
         Owner::Here(host) => {
             let own = args.resume.of.host(host.clone())?;
@@ -71,10 +81,9 @@ pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, CliEr
             if let Some(done) = show(plan.as_ref(), &args, terminal)? {
                 return Ok(done);
             }
-            let ask = request(&args);
             let ask = match version {
-                Some(version) => OwnerRequest::RetryInVersion { version, check: false, retry: Box::new(ask) },
-                None => ask,
+                Some(version) => in_version(&args, version, false)?,
+                None => request(&args),
             };
             let flow = args.resume.packs.reading_host(&args.resume.of.store)?.graph_of_run(&run)?.name.to_string();
             let handed = HandOver { before: Vec::new(), ask, flow, prints: None };
@@ -95,9 +104,19 @@ fn request(args: &RetryArgs) -> OwnerRequest {
     }
 }
 
+/// Returns the request for a retry in another version of the flow, or for its plan.
+fn in_version(args: &RetryArgs, version: FlowVersion, check: bool) -> Result<OwnerRequest, CliError> {
+    let ask = OwnerRequest::RetryInVersion { version, check, retry: Box::new(request(args)) };
+    let renames = args.rename.renames()?;
+    Ok(match renames.is_empty() {
+        true => ask,
+        false => OwnerRequest::RetryRenaming { renames, retry: Box::new(ask) },
+    })
+}
+
 /// Asks the owner of the store for the plan of a retry.
 fn plan_of_owner(folder: &Path, args: &RetryArgs, version: FlowVersion) -> Result<RetryPlan, CliError> {
-    let ask = OwnerRequest::RetryInVersion { version, check: true, retry: Box::new(request(args)) };
+    let ask = in_version(args, version, true)?;
     let plan = ask_for_result(folder, &ask, &args.resume.run)?;
     let unexpected = |error| CliError::internal("the owner of the store sent an unexpected reply").because(&error);
     serde_json::from_str(&plan.to_text()).map_err(unexpected)
@@ -129,9 +148,14 @@ fn show(plan: Option<&RetryPlan>, args: &RetryArgs, terminal: Terminal) -> Resul
 fn lines(plan: &RetryPlan) -> Vec<String> {
     let names = |nodes: &[NodeId]| nodes.iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ");
     let mut lines: Vec<String> = plan.version.map(|version| format!("version: {version}")).into_iter().collect();
-    let lists = [("keep their outputs", &plan.kept), ("were skipped", &plan.skipped), ("are gone", &plan.gone)];
+    let lists = [
+        ("keep their outputs", names(&plan.kept)),
+        ("were skipped", names(&plan.skipped)),
+        ("are gone", names(&plan.gone)),
+        ("have another name in the version", names_of(&plan.renamed)),
+    ];
     for (what, nodes) in lists.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
-        lines.push(format!("{what}: {}", names(nodes)));
+        lines.push(format!("{what}: {nodes}"));
     }
     if !plan.runs.is_empty() {
         lines.push("run:".into());
@@ -140,6 +164,7 @@ fn lines(plan: &RetryPlan) -> Vec<String> {
         let calls = if planned.made_calls.is_empty() { String::new() } else { format!("; it {}", made_calls(planned)) };
         lines.push(format!("  {}: {}{calls}", planned.node.as_str(), planned.reason.text()));
     }
+    lines.extend(suggestion(&plan.similar));
     lines
 }
 

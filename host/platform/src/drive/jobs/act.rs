@@ -132,8 +132,8 @@ async fn retry(host: &Host, job: &str, request: &JobRequest, run: &RunId) -> Act
         Ok(false) => {}
         Err(error) => return of_start(host, &OpenError::Store(error).into()),
     }
-    let repeat =
-        Repeat { from: request.params.from.as_deref().map(NodeId::from), keep_answers: request.params.keep_answers };
+    let (from, keep_answers) = (request.params.from.as_deref().map(NodeId::from), request.params.keep_answers);
+    let repeat = Repeat { from, keep_answers, ..Repeat::default() };
     let options = RunOptions { run_id: Some(new), without_events: true, ..RunOptions::default() };
     match host.charged(|| host.retry(run, repeat, options)) {
         Ok(runner) if !runner.is_new() => Acted::Done,
@@ -216,7 +216,7 @@ pub(super) fn of_start(host: &Host, error: &StartError) -> Acted {
         StartError::Open(OpenError::Unknown(_)) => return Acted::Skipped("run_not_found"),
         StartError::Open(OpenError::Driven(_)) => return Acted::Skipped("run_driven"),
         StartError::Open(OpenError::Called { .. }) => return Acted::Skipped("called_run"),
-        StartError::Open(OpenError::NoNode(NoStart::Unknown(_))) => "node_not_found",
+        StartError::Open(OpenError::NoNode(NoStart::Unknown(_) | NoStart::OtherName { .. })) => "node_not_found",
         StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => "no_answer_kept",
         StartError::Open(OpenError::Pin(_)) => "flow_not_found",
         StartError::Disabled(_) => "flow_disabled",

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     limits::MAX_MOVES,
-    run::{PlannedNode, Reason},
+    run::{PlannedNode, Reason, RenameError, Renamed},
 };
 
 /// The nodes that a move of a run to another version of its flow keeps, and those that start anew.
@@ -44,15 +44,6 @@ pub struct MigrationPlan {
     pub drops_answers: bool,
     /// The reasons for which the run cannot move. Empty: it can.
     pub refused: Vec<RefusedNode>,
-}
-
-/// A node with another name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Renamed {
-    /// The node.
-    pub node: NodeId,
-    /// Its name in the other version.
-    pub name: NodeId,
 }
 
 /// A node that goes on where it is.
@@ -133,49 +124,9 @@ pub enum Obstacle {
         /// The other node.
         node: NodeId,
     },
-    /// The version that the run uses does not have a node that is to have another name.
-    RenameUnknown {
-        /// The name.
-        node: NodeId,
-    },
-    /// The other version does not have a node with a new name.
-    RenameMissing {
-        /// The new name.
-        node: NodeId,
-    },
-    /// The other version still has a node with the earlier name of a node.
-    RenameKept {
-        /// The earlier name.
-        from: NodeId,
-        /// The new name.
-        to: NodeId,
-    },
-    /// The version that the run uses has another node with a new name.
-    RenameTaken {
-        /// The earlier name.
-        from: NodeId,
-        /// The new name.
-        to: NodeId,
-    },
-    /// Two nodes are to have the same name, or one node two names.
-    RenameTwice {
-        /// The new name of the two nodes, or the node.
-        node: NodeId,
-    },
-    /// The node with the new name is in another body, or only one of both undoes a node.
-    RenameElsewhere {
-        /// The earlier name.
-        from: NodeId,
-        /// The new name.
-        to: NodeId,
-    },
-    /// A node keeps its id under another name, and a node of the other version has this id as its name.
-    RenameClash {
-        /// The id.
-        id: NodeId,
-        /// The name of the node that has the id.
-        name: NodeId,
-    },
+    /// A node cannot have another name in the other version.
+    #[serde(untagged)]
+    Renaming(RenameError),
 }
 
 impl Obstacle {
@@ -199,13 +150,7 @@ impl Obstacle {
             Obstacle::InProgress { .. } => "in_progress",
             Obstacle::Unhandled => "unhandled",
             Obstacle::Answered { .. } => "answered",
-            Obstacle::RenameUnknown { .. } => "rename_unknown",
-            Obstacle::RenameMissing { .. } => "rename_missing",
-            Obstacle::RenameKept { .. } => "rename_kept",
-            Obstacle::RenameTaken { .. } => "rename_taken",
-            Obstacle::RenameTwice { .. } => "rename_twice",
-            Obstacle::RenameElsewhere { .. } => "rename_elsewhere",
-            Obstacle::RenameClash { .. } => "rename_clash",
+            Obstacle::Renaming(error) => error.code(),
         }
     }
 
@@ -248,30 +193,7 @@ impl Obstacle {
                  count, keep the answers",
                 node.as_str()
             ),
-            Obstacle::RenameUnknown { node } => {
-                format!("the version that the run uses has no node `{node}`; rename a node that it has")
-            }
-            Obstacle::RenameMissing { node } => {
-                format!("the other version has no node `{node}`; write the name that the node has there")
-            }
-            Obstacle::RenameKept { from, to } => {
-                format!("the other version still has a node `{from}`, so `{to}` is another node; do not rename it")
-            }
-            Obstacle::RenameTaken { from, to } => format!(
-                "the version that the run uses has another node `{to}`, so `{from}` cannot become `{to}`; rename that \
-                 node, too, or do not rename `{from}`"
-            ),
-            Obstacle::RenameTwice { node } => {
-                format!("`{node}` is the new name of two nodes, or has two new names; rename each node once")
-            },
-            Obstacle::RenameElsewhere { from, to } => format!(
-                "`{to}` is in another body than `{from}`, or only one of them undoes a node, so it is another node; do \
-                 not rename it"
-            ),
-            Obstacle::RenameClash { id, name } => format!(
-                "the run keeps the id `{id}` for its node `{name}`, and the other version has another node `{id}`; if \
-                 it is the same node, rename `{name}` to `{id}`, else {retry}"
-            ),
+            Obstacle::Renaming(error) => error.to_string(),
         }
     }
 }
@@ -301,17 +223,19 @@ mod tests {
             Obstacle::InProgress { state: "waiting".into(), why: Some(why) },
             Obstacle::Unhandled,
             Obstacle::Answered { node: "n".into() },
-            Obstacle::RenameUnknown { node: "n".into() },
-            Obstacle::RenameMissing { node: "n".into() },
-            Obstacle::RenameKept { from: "n".into(), to: "m".into() },
-            Obstacle::RenameTaken { from: "n".into(), to: "m".into() },
-            Obstacle::RenameTwice { node: "n".into() },
-            Obstacle::RenameElsewhere { from: "n".into(), to: "m".into() },
-            Obstacle::RenameClash { id: "n".into(), name: "m".into() },
+            Obstacle::Renaming(RenameError::Unknown { node: "n".into() }),
+            Obstacle::Renaming(RenameError::Missing { node: "n".into() }),
+            Obstacle::Renaming(RenameError::Kept { from: "n".into(), to: "m".into() }),
+            Obstacle::Renaming(RenameError::Taken { from: "n".into(), to: "m".into() }),
+            Obstacle::Renaming(RenameError::Twice { node: "n".into() }),
+            Obstacle::Renaming(RenameError::Elsewhere { from: "n".into(), to: "m".into() }),
+            Obstacle::Renaming(RenameError::Clash { id: "n".into(), name: "m".into() }),
         ];
         for obstacle in all {
-            let written = serde_json::to_value(&obstacle).unwrap_or_default();
-            assert_eq!(written["obstacle"], obstacle.code());
+            let refused = RefusedNode { task: None, obstacle };
+            let written = serde_json::to_value(&refused).unwrap_or_default();
+            assert_eq!(written["obstacle"], refused.obstacle.code());
+            assert_eq!(serde_json::from_value::<RefusedNode>(written).ok(), Some(refused));
         }
     }
 }

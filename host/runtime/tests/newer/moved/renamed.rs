@@ -4,15 +4,7 @@
 mod random;
 mod refused;
 
-use flowcell_runtime::{Renamed, Renames};
-
 use super::*;
-
-/// The names by the earlier ones: `a=b c=d`.
-fn renames(pairs: &str) -> Renames {
-    let pairs = pairs.split_whitespace().filter_map(|pair| pair.split_once('='));
-    pairs.map(|(old, new)| (old.into(), new.into())).collect()
-}
 
 impl Story {
     fn renaming(&self, run: &str, version: u32, pairs: &str) -> Migration {
@@ -31,10 +23,6 @@ impl Story {
         let mut projector = Projector::new(Tenant::local(), run.into(), self.graphs(run).last().clone());
         self.units(run).iter().flat_map(|unit| projector.project(unit)).collect()
     }
-}
-
-fn shown(renamed: &[Renamed]) -> Vec<String> {
-    renamed.iter().map(|node| format!("{}={}", node.node, node.name)).collect()
 }
 
 /// `get` and `pay` around a gate, by these names, and a node that reads both in all forms.

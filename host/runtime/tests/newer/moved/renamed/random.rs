@@ -1,8 +1,9 @@
-//! Random flows, edits and names: a run that has moved is a fresh run of the last version.
+//! Random flows, edits and names: a run that has moved, or is repeated, is a fresh run of the last version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::newer::edited::compare;
 
 /// The names of the nodes of a draft: some of them swap their names, and some have new ones.
 fn names_of(count: usize, choice: &[u8], mark: char) -> BTreeMap<String, String> {
@@ -160,4 +161,48 @@ fn a_renamed_run_is_a_fresh_run_of_the_other_version() {
     });
     let (moves, named) = (moves.into_inner(), named.into_inner());
     assert!(moves > 100 && named > 100, "{moves} moves with {named} nodes that have other names");
+}
+
+#[test]
+fn a_retry_with_other_names_is_a_fresh_run_of_the_other_version() {
+    let (retries, named) = (AtomicU32::new(0), AtomicU32::new(0));
+    let strategy = (
+        (nodes(), vec(any::<bool>(), 8)),
+        (vec(edit(), 0..3), vec(edit(), 0..2)),
+        (vec(any::<u8>(), 12), vec(any::<u8>(), 12)),
+        (any::<usize>(), 0..40u32),
+    );
+    let config = ProptestConfig { cases: 400, ..ProptestConfig::default() };
+    proptest!(config, |(((nodes, by_name), (edits, more), (one, two), (begin, dies)) in strategy)| {
+        let first = Draft { nodes: nodes.into_iter().map(Some).collect(), turn: 0, default: None };
+        let mut drafts = vec![first.clone(), first];
+        edits.iter().for_each(|edit| drafts[1].apply(edit));
+        drafts.push(drafts[1].clone());
+        more.iter().for_each(|edit| drafts[2].apply(edit));
+        let count = drafts[0].nodes.len();
+        let names = [BTreeMap::new(), names_of(count, &one, 'x'), names_of(count, &two, 'y')];
+        let texts: Vec<_> =
+            drafts.iter().zip(&names).map(|(draft, names)| text_of(draft, names, &by_name)).collect();
+        let story = Story::new(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        story.run(1, "r0", &[]);
+        for next in [1, 2] {
+            let name = |version: usize, id: &str| names[version].get(id).cloned().unwrap_or_else(|| id.to_owned());
+            let ids = gates(count).into_iter().filter(|id| has(&drafts[next - 1], id) && has(&drafts[next], id));
+            let pairs = ids.map(|id| (name(next - 1, &id), name(next, &id))).filter(|(old, new)| old != new);
+            let renames: Renames = pairs.map(|(old, new)| (old.as_str().into(), new.as_str().into())).collect();
+            let (before, run) = (format!("r{}", next - 1), format!("r{next}"));
+            let repeat = Repeat { renames: renames.clone(), ..Repeat::default() };
+            let version = next as u32 + 1;
+            match FlowRunner::plan_retry_in(&story.world(), &before.as_str().into(), &story.version(version), &repeat) {
+                Ok(plan) => named.fetch_add(plan.renamed.len() as u32, Ordering::Relaxed),
+                // A name of a node that is gone, or new, is the one of another node.
+                Err(OpenError::OtherNames(_)) => return Ok(()),
+                Err(error) => panic!("{error}"),
+            };
+            compare(&story, (&before, &run), version, &renames, (begin / next, dies));
+            retries.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let (retries, named) = (retries.into_inner(), named.into_inner());
+    assert!(retries > 100 && named > 100, "{retries} retries with {named} nodes that have other names");
 }

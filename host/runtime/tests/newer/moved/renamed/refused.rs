@@ -2,15 +2,28 @@
 
 use super::*;
 
+/// Returns the code of a reason, with the names in it.
+fn code(json: &serde_json::Value) -> String {
+    let members = json.as_object().unwrap().iter().filter(|(key, _)| *key != "obstacle");
+    let names: Vec<_> = members.map(|(_, name)| name.as_str().unwrap().to_owned()).collect();
+    format!("{} {}", json["obstacle"].as_str().unwrap(), names.join(" "))
+}
+
 /// Returns the codes of the obstacles of a move, each with the names in it.
 fn codes(plan: &MigrationPlan) -> Vec<String> {
-    let text = |obstacle: &Obstacle| {
-        let json = serde_json::to_value(obstacle).unwrap();
-        let members = json.as_object().unwrap().iter().filter(|(key, _)| *key != "obstacle");
-        let names: Vec<_> = members.map(|(_, name)| name.as_str().unwrap().to_owned()).collect();
-        format!("{} {}", obstacle.code(), names.join(" "))
-    };
-    plan.refused.iter().map(|refused| text(&refused.obstacle)).collect()
+    plan.refused.iter().map(|refused| code(&serde_json::to_value(&refused.obstacle).unwrap())).collect()
+}
+
+/// Returns the codes of the reasons for which a retry cannot use names, each with the names in it.
+fn codes_of_retry(story: &Story, version: u32, pairs: &str) -> Vec<String> {
+    let repeat = Repeat { renames: renames(pairs), ..Repeat::default() };
+    match FlowRunner::plan_retry_in(&story.world(), &"r".into(), &story.version(version), &repeat) {
+        Ok(_) => Vec::new(),
+        Err(OpenError::OtherNames(errors)) => {
+            errors.iter().map(|error| code(&serde_json::to_value(error).unwrap())).collect()
+        }
+        Err(error) => panic!("{error}"),
+    }
 }
 
 fn nodes_of(ids: &[&str]) -> String {
@@ -46,6 +59,7 @@ fn names_that_do_not_fit_are_refused_and_change_nothing() {
         let migration = story.renaming("r", 2, pairs);
         let plan = migration.plan().clone();
         assert_eq!(codes(&plan), expected, "{pairs}");
+        assert_eq!(codes_of_retry(&story, 2, pairs), expected, "{pairs}");
         if !expected.is_empty() {
             assert!(plan.kept.is_empty() && plan.renamed.is_empty(), "{plan:?}");
             assert!(matches!(block(migration.perform()), Err(MigrateError::Refused(refused)) if *refused == plan));
@@ -57,6 +71,7 @@ fn names_that_do_not_fit_are_refused_and_change_nothing() {
     story.run(1, "r", &[]);
     let many: Vec<_> = (0..50_000).map(|at| format!("n{at}=b")).collect();
     assert_eq!(story.renaming("r", 2, &many.join(" ")).plan().refused.len(), 50_000);
+    assert_eq!(codes_of_retry(&story, 2, &many.join(" ")).len(), 50_000);
 }
 
 #[test]
@@ -80,6 +95,7 @@ fn a_node_does_not_move_to_another_body() {
         let story = Story::new(&[&old, &new]);
         story.run(1, "r", &[]);
         assert_eq!(codes(story.renaming("r", 2, pairs).plan()), expected);
+        assert_eq!(codes_of_retry(&story, 2, pairs), expected);
     }
     // The node that undoes another one is no node of the flow's order.
     let text = |undo: &str, other: &str| {
@@ -92,6 +108,7 @@ fn a_node_does_not_move_to_another_body() {
     let story = Story::new(&[&text("back", "x"), &text("other", "new")]);
     story.run(1, "r", &[]);
     assert_eq!(codes(story.renaming("r", 2, "back=new").plan()), ["rename_elsewhere back new"]);
+    assert_eq!(codes_of_retry(&story, 2, "back=new"), ["rename_elsewhere back new"]);
 }
 
 #[test]
@@ -103,6 +120,9 @@ fn an_id_that_the_run_keeps_stands_for_no_other_node() {
     // A new node with the id of the run's `b`, beside it or in its place.
     for version in [3, 4] {
         assert_eq!(codes(story.renaming("r", version, "").plan()), ["rename_clash a b"]);
+        // A retry keeps no ids of the run that it repeats.
+        let plan = story.plan("r", version, &Repeat::default());
+        assert_eq!((names(&plan.gone), plan.renamed.len()), (if version == 3 { vec![] } else { vec!["b"] }, 0));
     }
     let back = story.renaming("r", 4, "b=a").plan().clone();
     assert_eq!((codes(&back), ids(&back.kept), back.renamed.len()), (Vec::new(), vec!["a"], 0));
