@@ -6,7 +6,7 @@ use flowcell_contract::text::judged;
 pub(crate) use flowcell_expr::{did_you_mean, similar};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{copies::Copies, limits, probe::Probe, yaml::Span};
+use crate::{copies::Copies, flow_names::FlowNames, limits, probe::Probe, yaml::Span};
 
 /// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -164,6 +164,8 @@ pub(crate) struct Diagnostics<'a> {
     more: usize,
     /// The copies of fragments in the text.
     pub(crate) copies: Copies,
+    /// The names of flows that an unknown name may mean.
+    pub(crate) flow_names: FlowNames,
     /// The diagnostics about fragments, by code, place and message: their indices in `found`, and the copies that have them.
     in_copies: HashMap<(&'static str, usize, String), (usize, Vec<u32>)>,
     /// Time spent compiling and applying schemas.
@@ -191,6 +193,7 @@ impl<'a> Diagnostics<'a> {
             errors: 0,
             more: 0,
             copies: Copies::default(),
+            flow_names: FlowNames::default(),
             in_copies: HashMap::new(),
             schema_time: Duration::ZERO,
             probe: None,

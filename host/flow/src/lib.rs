@@ -64,6 +64,7 @@ pub mod explain;
 mod fields;
 mod first_node;
 mod flow_keys;
+mod flow_names;
 mod fragments;
 mod grants;
 pub mod graph;
@@ -152,6 +153,12 @@ pub trait CheckContext {
     /// Returns the advice about a called flow that does not exist. `name` is ready for a message.
     fn advise_flow(&self, name: &str) -> String {
         format!("add a file `{name}.yaml` beside this one")
+    }
+
+    /// Returns the names of at most `most` flows that a flow may call. The checker asks once, and only if a name is
+    /// unknown, to suggest a similar one. Default: none, for callers that may not see the names of other flows.
+    fn flow_names(&self, _most: usize) -> Vec<String> {
+        Vec::new()
     }
 
     /// Returns the reason, as part of a sentence, why an existing flow cannot run. Returns `None` if it can, or if that

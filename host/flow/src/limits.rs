@@ -63,6 +63,8 @@ pub const CALLED_FLOWS: usize = 256;
 pub const CALLED_BYTES: usize = 8 << 20;
 /// Maximum number of called flows that are checked themselves, to warn of those that cannot run.
 pub const CHECKED_FLOWS: usize = 32;
+/// Maximum number of names of flows that unknown names in a flow are compared with, all comparisons of a check together.
+pub const FLOW_NAMES: usize = 10_000;
 /// Maximum number of edges before all nodes with `cancelRest` of a flow, counted once for each of these nodes.
 pub const CANCEL_REST_EDGES: usize = 1_000_000;
 /// Maximum number of premises per node in the search for branches that exclude each other (module `joins`).

@@ -307,7 +307,8 @@ impl<'a> Lowering<'a> {
                 }
             }
             Some(CallError::Unknown) => {
-                let help = Some(self.context.advise_flow(&for_message(&name)));
+                let meant = diagnostics.flow_names.did_you_mean(&name, Some(&self.flow.name), self.context);
+                let help = meant.or_else(|| Some(self.context.advise_flow(&for_message(&name))));
                 diagnostics.error("unknown_flow", tree.span, format!("unknown flow `{}`", for_message(&name)), help);
             }
             Some(CallError::Recursion(chain)) => {

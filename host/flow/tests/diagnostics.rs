@@ -49,6 +49,10 @@ impl CheckContext for CasesAsLibrary {
         name == "build"
     }
 
+    fn flow_names(&self, _: usize) -> Vec<String> {
+        vec!["build".into()]
+    }
+
     fn reach(&self, url: &str, grant: &Json) -> Option<Reach> {
         let host = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
         let origin = url[..url.find(host)? + host.len()].to_owned();
@@ -293,6 +297,7 @@ fn a_flow_that_calls_itself_is_recursive_before_it_is_stored() {
 struct LargeFlows {
     read: Cell<usize>,
     looked_for: Cell<usize>,
+    listed: Cell<usize>,
 }
 
 impl CheckContext for LargeFlows {
@@ -308,6 +313,11 @@ impl CheckContext for LargeFlows {
     fn has_flow(&self, name: &str) -> bool {
         self.looked_for.set(self.looked_for.get() + 1);
         name != "gone"
+    }
+
+    fn flow_names(&self, _: usize) -> Vec<String> {
+        self.listed.set(self.listed.get() + 1);
+        Vec::new()
     }
 
     fn unusable_flow(&self, name: &str) -> Option<String> {
@@ -335,6 +345,73 @@ fn a_check_reads_a_bounded_part_of_the_called_flows() {
     assert_eq!(found, [("unusable_flow", 3), ("unusable_flow", 9), ("unknown_flow", 10)]);
     assert_eq!(checked.diagnostics[0].message, "the flow `broken` cannot run: line 1: it is broken");
     assert_eq!(checked.diagnostics[2].help.as_deref(), Some("store `gone`"));
+    assert_eq!(context.listed.get(), 1);
+}
+
+/// A library with flows of these names.
+struct NamedFlows {
+    names: Vec<String>,
+    listed: Cell<usize>,
+}
+
+impl CheckContext for NamedFlows {
+    fn read(&self, _: &str) -> Result<String, String> {
+        Err("file not found".into())
+    }
+
+    fn flow(&self, name: &str) -> Option<Source> {
+        let text = "flow: {}\nnodes: [{ id: a, type: test.noop }]\n";
+        self.has_flow(name).then(|| Source { name: format!("{name}.yaml"), text: text.into() })
+    }
+
+    fn has_flow(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
+    fn flow_names(&self, most: usize) -> Vec<String> {
+        self.listed.set(self.listed.get() + 1);
+        self.names.iter().take(most).cloned().collect()
+    }
+
+    fn advise_flow(&self, name: &str) -> String {
+        format!("store `{name}`")
+    }
+}
+
+/// Checks a flow `x` that calls flows, in a library. Returns the diagnostics, and how often the names were listed.
+fn calling(called: &[&str], names: Vec<String>) -> (Vec<Diagnostic>, usize) {
+    let calls = called.iter().enumerate();
+    let calls = calls.map(|(at, name)| format!("  - {{ id: n{at}, type: test.call, input: {{ name: {name} }} }}\n"));
+    let text = format!("flow: {{ name: x }}\nnodes:\n{}", calls.collect::<String>());
+    let context = NamedFlows { names, listed: Cell::default() };
+    let checked = flowcell_flow::load(&Source { name: "x.yaml".into(), text }, &catalog(), &context);
+    (checked.diagnostics, context.listed.get())
+}
+
+fn helps(found: &[Diagnostic]) -> Vec<&str> {
+    found.iter().map(|found| found.help.as_deref().unwrap()).collect()
+}
+
+#[test]
+fn the_name_of_an_unknown_flow_is_replaced_by_a_similar_one() {
+    let names = || ["gone-a", "goner", "other", "x"].map(str::to_owned).to_vec();
+    let (found, listed) = calling(&["gone", "gone_a", "gone-far-away", "gone", "other"], names());
+    let meant = "did you mean `goner`?";
+    assert_eq!(helps(&found), [meant, "did you mean `gone-a`?", "store `gone-far-away`", meant]);
+    assert_eq!(listed, 1, "the names are listed once");
+    let fix = found[0].fix.as_ref().unwrap();
+    assert_eq!((fix.line, fix.column, fix.len, fix.text.as_str()), (3, 47, 4, "goner"));
+    assert!(found[2].fix.is_none());
+    // Without an unknown name nothing is listed, and a flow is not advised to call itself.
+    assert_eq!(calling(&["other"], names()), (Vec::new(), 0));
+    assert_eq!(helps(&calling(&["y"], names()).0), ["store `y`"]);
+}
+
+#[test]
+fn the_names_of_many_flows_are_compared_once() {
+    let many = (0..20_000).map(|at| if at == 9_999 { "goner".into() } else { format!("f{at}") });
+    let (found, listed) = calling(&["gone", "gone"], many.collect());
+    assert_eq!((helps(&found), listed), (vec!["did you mean `goner`?", "store `gone`"], 1));
 }
 
 proptest! {

@@ -47,6 +47,12 @@ use crate::{
 };
 
 impl Host {
+    /// Returns the same host for a caller that may not read the flows of the tenant: diagnostics do not name other flows.
+    pub fn hiding_flows(mut self) -> Host {
+        self.hides_flows = true;
+        self
+    }
+
     /// Loads a flow. Fails if the flow has errors. The paths of packs and files in the flow are relative to the flow's
     /// folder.
     pub fn load_flow(&self, path: impl AsRef<Path>) -> Result<LoadedFlow, LoadError> {

@@ -99,6 +99,8 @@ pub struct Host {
     simulate: Arc<Simulate>,
     /// The folder with the libraries of all tenants. `None` unless this process serves them.
     library: Option<Arc<PathBuf>>,
+    /// True if diagnostics do not name other flows of the tenant.
+    pub(crate) hides_flows: bool,
 }
 
 struct Shared {
@@ -168,8 +170,7 @@ impl Host {
     }
 
     /// Returns the same host for a process that serves the tenants' libraries in the folder `library`. A run looks up
-    /// the names of flows that it computes in the folder that it has recorded. If that folder was a library and is
-    /// missing on this machine, the run looks them up in its tenant's library in `library`.
+    /// computed names of flows there if it has recorded a library that is missing on this machine.
     pub fn serving(self, library: PathBuf) -> Host {
         Host { library: Some(Arc::new(library)), ..self }
     }
@@ -180,8 +181,7 @@ impl Host {
         Host { policy, ..self }
     }
 
-    /// Returns the same host, which also simulates the capabilities and services in `simulate`. An unknown service name
-    /// is an error.
+    /// Returns the same host, which also simulates what `simulate` names. An unknown service name is an error.
     pub fn simulating(self, simulate: Simulate) -> Result<Host, Error> {
         builder::check_simulated(&simulate, &self.shared.services)?;
         Ok(Host { simulate: Arc::new(self.simulate.union(simulate)), ..self })

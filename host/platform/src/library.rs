@@ -36,7 +36,7 @@ use std::{
 };
 
 use flowcell_contract::Tenant;
-use flowcell_flow::{CheckMode, Source, Start, about};
+use flowcell_flow::{CheckContext, CheckMode, Source, Start, about};
 
 use self::files::{Ending, LibraryFiles, LinkError, Size};
 pub use self::{
@@ -179,6 +179,11 @@ impl FlowLibrary {
     /// Returns the sorted names of all flows.
     pub fn names(&self) -> Result<Vec<String>, LibraryError> {
         Ok(self.names_in(self.files()?.as_ref())?.into_iter().collect())
+    }
+
+    /// Returns the names of at most `most` flows, to suggest one.
+    pub(crate) fn some_names(&self, most: usize) -> Vec<String> {
+        Folder::of_library(self.folder.clone()).with_posted(self.posted.clone()).flow_names(most)
     }
 
     fn names_in(&self, files: Option<&LibraryFiles>) -> Result<BTreeSet<String>, LibraryError> {

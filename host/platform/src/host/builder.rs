@@ -370,7 +370,8 @@ impl HostBuilder {
             posted,
         });
         let is_away = |error: &StoreError| matches!(error.kind(), StoreErrorKind::Outage | StoreErrorKind::Unavailable);
-        let host = Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate, library: None };
+        let (tenant, policy) = (Tenant::local(), Arc::default());
+        let host = Host { shared, tenant, policy, simulate, library: None, hides_flows: false };
         match host.look_for_packs() {
             // A process that waits for the server at its start lives long, and looks again. A command would find fewer
             // node types than the store has.

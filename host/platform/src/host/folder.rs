@@ -5,6 +5,7 @@ pub(crate) mod guard;
 mod listing;
 
 use std::{
+    collections::BTreeSet,
     io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
@@ -24,6 +25,8 @@ use crate::{
 /// Maximum number of bytes that are read of a file: one more than a flow may have, so that the checker sees and
 /// reports a flow that is too large.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 + 1;
+/// Maximum number of entries of a folder that are read to suggest the name of a flow.
+const MAX_NAMED_ENTRIES: usize = 100_000;
 /// The initial size in bytes of the buffer for reading a flow. Most flows fit into it.
 const USUAL_BYTES: usize = 8 * 1024;
 /// The endings of flow files, in the order of the lookup.
@@ -144,15 +147,21 @@ impl Folder {
     /// Returns the sorted names of the flows that a flow may call: those in the folder, or for a flow that is in no
     /// file, those of its library.
     pub(crate) fn flows(&self) -> Vec<String> {
+        self.some_flows(usize::MAX, usize::MAX)
+    }
+
+    /// Returns at most `most` of the names that [`Folder::flows`] returns. Reads at most `entries` entries of the folder.
+    fn some_flows(&self, most: usize, entries: usize) -> Vec<String> {
         if let Some(library) = &self.beside {
-            return library.flows();
+            return library.some_flows(most, entries);
         }
         if self.nowhere {
             return Vec::new();
         }
         let here = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
-        let entries = Dir::open_ambient_dir(here, ambient_authority()).and_then(|dir| dir.entries());
-        let files = entries.into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let found = Dir::open_ambient_dir(here, ambient_authority()).and_then(|dir| dir.entries());
+        let found = found.into_iter().flatten().take(entries);
+        let files = found.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let name = |file: String| {
             let (name, ending) = file.split_once('.')?;
             (FLOW_ENDINGS.contains(&ending) && is_flow_name(name)).then(|| name.to_owned())
@@ -164,7 +173,7 @@ impl Folder {
                 Vec::new()
             }
         });
-        files.filter_map(name).chain(posted).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+        files.filter_map(name).chain(posted).take(most).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Returns the files in and below `below`, a folder in this one that is empty for this one itself. None for a flow
@@ -315,6 +324,10 @@ impl CheckContext for Folder {
         }
     }
 
+    fn flow_names(&self, most: usize) -> Vec<String> {
+        self.some_flows(most, MAX_NAMED_ENTRIES)
+    }
+
     fn agent(&self, name: &str) -> Option<Source> {
         if self.nowhere {
             return None;
@@ -394,6 +407,8 @@ mod tests {
             assert!(folder.read(path).is_err() && folder.find_file(path).is_none(), "{path} was read");
         }
         assert_eq!((folder.flows(), folder.path()), (vec!["known".to_owned()], None));
+        assert_eq!((folder.flow_names(1), folder.flow_names(0)), (vec!["known".to_owned()], Vec::new()));
+        assert!(Folder::nowhere().flow_names(9).is_empty());
         assert!(folder.files("").paths.is_empty());
     }
 

@@ -115,7 +115,7 @@ pub(super) fn surroundings(host: &Host, folder: Arc<Folder>) -> Surroundings {
     };
     let own = host.clone();
     let check_called = Box::new(move |folder: &Folder, name: &str| reason_against(&own, folder, name));
-    Surroundings { folder, capabilities, granting, check_called }
+    Surroundings { folder, capabilities, granting, check_called, hides_flows: host.hides_flows }
 }
 
 /// Returns the reason why the flow `name`, which a flow in `folder` calls, cannot run. Returns `None` if it can, or if

@@ -39,6 +39,8 @@ pub(crate) struct Surroundings {
     pub(crate) capabilities: Vec<String>,
     pub(crate) granting: Granting,
     pub(crate) check_called: CheckCalled,
+    /// True if diagnostics do not name other flows.
+    pub(crate) hides_flows: bool,
 }
 
 impl Surroundings {
@@ -62,6 +64,8 @@ pub(crate) struct RecordingContext {
     existing: RefCell<HashMap<String, bool>>,
     agents: RefCell<BTreeMap<String, (String, String)>>,
     outline: RefCell<Option<Outline>>,
+    /// The names of flows that an unknown name may mean, once they were looked up.
+    names: RefCell<Option<Vec<String>>>,
     /// The reasons why called flows cannot run; `None` for one that can.
     unusable: RefCell<HashMap<String, Option<String>>>,
     /// The time that the checks of called flows have taken.
@@ -72,8 +76,20 @@ impl RecordingContext {
     pub(crate) fn new(around: Surroundings, inspector: Inspector) -> RecordingContext {
         let (files, flows, agents) = (RefCell::default(), RefCell::default(), RefCell::default());
         let (lookups, outline, unusable) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let (existing, called_time) = (RefCell::default(), Cell::default());
-        RecordingContext { around, inspector, lookups, files, flows, existing, agents, outline, unusable, called_time }
+        let (existing, names, called_time) = (RefCell::default(), RefCell::default(), Cell::default());
+        RecordingContext {
+            around,
+            inspector,
+            lookups,
+            files,
+            flows,
+            existing,
+            agents,
+            outline,
+            names,
+            unusable,
+            called_time,
+        }
     }
 
     /// Returns the time that the inspection of scripts and the checks of called flows have taken.
@@ -161,6 +177,18 @@ impl CheckContext for RecordingContext {
 
     fn advise_flow(&self, name: &str) -> String {
         self.around.folder.advise_flow(name)
+    }
+
+    fn flow_names(&self, most: usize) -> Vec<String> {
+        let known = self.names.borrow().clone();
+        known.unwrap_or_else(|| {
+            let names = self.record(move |around| match around.hides_flows {
+                true => Vec::new(),
+                false => around.folder.flow_names(most),
+            });
+            self.names.replace(Some(names.clone()));
+            names
+        })
     }
 
     fn unusable_flow(&self, name: &str) -> Option<String> {

@@ -27,7 +27,7 @@ use super::{
     cookie::LoginCookie,
     facts::RememberedFacts,
     feeds::Feeds,
-    identity::{Caller, Identify},
+    identity::{Caller, Identify, Scope},
     limits::Limits,
     permit::{MAX_HOOK_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, RequestPermit},
     tenant_directory::TenantDirectory,
@@ -142,9 +142,11 @@ impl App {
         self.directory.flows_of(tenant)
     }
 
-    /// Returns the host of the caller's tenant, with the tenant's policy.
+    /// Returns the host of the caller's tenant, with the tenant's policy. Its diagnostics name other flows of the tenant
+    /// only if the caller may read them.
     pub(crate) fn host_of(&self, caller: &Caller) -> Host {
-        self.host.for_tenant(caller.tenant.clone()).with_policy(caller.policy.clone())
+        let host = self.host.for_tenant(caller.tenant.clone()).with_policy(caller.policy.clone());
+        if caller.scopes.has(Scope::FlowRead) { host } else { host.hiding_flows() }
     }
 
     /// Returns whether a caller may see and control all tenants: it has a token of the operators, or the server has no

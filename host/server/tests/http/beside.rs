@@ -178,6 +178,46 @@ fn t4_a_token_that_may_not_read_flows_calls_none_in_a_text() {
 }
 
 #[test]
+fn t4_the_help_about_an_unknown_flow_names_another_one_to_its_readers_alone() {
+    let (served, [a, b]) = served(&Policy::default());
+    for (token, name) in [(&a, "invoices"), (&a, "billing"), (&b, "invoicer")] {
+        assert_eq!(call(&served, token, "POST", "/v1/flows", &json!({ "flow": says(name, "x") })).status, 201);
+    }
+    assert_eq!(finding(&served, &a, &calls("text", "invoicer"))["help"], "did you mean `invoices`?");
+    assert_eq!(finding(&served, &b, &calls("text", "invoices"))["help"], "did you mean `invoicer`?");
+    // A stored flow calls a flow that was removed since.
+    assert_eq!(call(&served, &a, "POST", "/v1/flows", &json!({ "flow": calls("parent", "billing") })).status, 201);
+    let folder = served.folder().join("flows/.tenants/a/flows");
+    fs::rename(folder.join("billing.json"), folder.join("billings.json")).unwrap();
+    let tenants = Tenants::of(&served.host());
+    let token = |scopes: &[&str]| {
+        let scopes: Vec<_> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        tenants.create_token("a", &scopes, "", None).unwrap().token
+    };
+    let (reader, others) = (
+        token(&["flow:read", "flow:write", "run:create", "run:read"]),
+        token(&["flow:write", "run:create", "run:read"]),
+    );
+    let after = json!({ "id": "after", "event": { "flow": "invoicez" } });
+    let requests = [
+        ("/v1/runs", json!({ "flow": "parent" }), "`billings`"),
+        ("/v1/runs", json!({ "flow": calls("text", "invoicez") }), "`invoices`"),
+        ("/v1/test", json!({ "flow": calls("text", "invoicez") }), "`invoices`"),
+        ("/v1/flows", json!({ "flow": calls("new", "invoicez") }), "`invoices`"),
+        ("/v1/triggers", json!({ "flow": "invoices", "trigger": after }), "`invoices`"),
+    ];
+    // The results of checks are remembered for the tenant, so both callers ask after each other.
+    for token in [&others, &reader, &others] {
+        for (path, body, name) in &requests {
+            let refused = call(&served, token, "POST", path, body);
+            let error = refused.json()["error"].clone();
+            assert!(refused.status >= 400 && error.to_string().contains("unknown_flow"), "{path}: {refused:?}");
+            assert_eq!(error["details"].to_string().contains(name), token == &reader, "{path}: {refused:?}");
+        }
+    }
+}
+
+#[test]
 fn t4_names_in_a_text_lead_out_of_no_library() {
     let (served, [a, b]) = served(&Policy::default());
     for (token, text) in [(&a, "own"), (&b, "foreign")] {

@@ -82,6 +82,11 @@ impl CheckContext for TriggerCheck<'_> {
         self.binding.is_none_or(|(_, library)| !matches!(library.get(name, None), Err(LibraryError::Unknown(_))))
     }
 
+    fn flow_names(&self, most: usize) -> Vec<String> {
+        let shown = self.binding.filter(|(host, _)| !host.hides_flows);
+        shown.map(|(_, library)| library.some_names(most)).unwrap_or_default()
+    }
+
     fn check_signing_secret(&self, name: &str) -> Result<(), String> {
         self.binding.map_or(Ok(()), |(host, _)| host.check_signing_secret(name))
     }
