@@ -20,6 +20,17 @@ pub(crate) fn environment() -> Environment {
     Arc::new(|name| env::var(name).ok())
 }
 
+/// Checks that a text can be the key in a header. The error is part of a sentence without the text.
+pub(crate) fn check_header(text: &str) -> Result<(), &'static str> {
+    match text.len() {
+        ..=MAX_KEY_BYTES if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(()),
+        ..=MAX_KEY_BYTES => {
+            Err("it has a space, a line break or a character that is not ASCII, so it does not fit into a header")
+        }
+        _ => Err("it is longer than 16 KiB, so it does not fit into a header"),
+    }
+}
+
 /// The source of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeySource {
@@ -40,8 +51,15 @@ impl fmt::Debug for Key {
 }
 
 impl KeySource {
-    /// Reads the key. A failure has the given code and names the source, never the content.
+    /// Reads a key for a header. A failure has the given code and names the source, never the content.
     pub(crate) async fn read(&self, environment: &Environment, code: &str) -> Result<Key, Failure> {
+        let text = self.read_text(environment, code).await?;
+        Key::from_text(text).map_err(|why| Failure::new(code, format!("{}: {why}", self.describe())))
+    }
+
+    /// Reads a key of any characters, without the spaces and line breaks around it. A failure is as for
+    /// [`read`](Self::read).
+    pub(crate) async fn read_text(&self, environment: &Environment, code: &str) -> Result<Zeroizing<String>, Failure> {
         let wrong = |why: &str| Failure::new(code, format!("{}: {why}", self.describe()));
         let text = Zeroizing::new(match self {
             KeySource::Environment(name) => environment(name).ok_or_else(|| wrong("it is not set"))?,
@@ -51,11 +69,10 @@ impl KeySource {
                 read.ok().and_then(Result::ok).ok_or_else(|| wrong("it cannot be read as text"))?
             }
         });
-        let text = text.trim();
-        match text.len() <= MAX_KEY_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            true if text.is_empty() => Err(wrong("it is empty")),
-            true => Ok(Key(Zeroizing::new(text.to_owned()))),
-            false => Err(wrong("it must be one key of printable ASCII characters")),
+        match text.trim() {
+            "" => Err(wrong("it is empty")),
+            text if text.len() > MAX_KEY_BYTES => Err(wrong("it is longer than 16 KiB")),
+            text => Ok(Zeroizing::new(text.to_owned())),
         }
     }
 
@@ -71,13 +88,10 @@ impl KeySource {
 }
 
 impl Key {
-    /// Checks a key from another source for use in a header. The error describes the problem without the key.
+    /// Checks a key for use in a header. The error describes the problem without the key.
     pub(crate) fn from_text(text: Zeroizing<String>) -> Result<Key, &'static str> {
-        match text.len() {
-            ..=MAX_KEY_BYTES if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Key(text)),
-            ..=MAX_KEY_BYTES => Err("it has characters other than printable ASCII, so it does not fit into a header"),
-            _ => Err("it is longer than 16 KiB, so it does not fit into a header"),
-        }
+        check_header(&text)?;
+        Ok(Key(text))
     }
 
     /// Returns a header value of `prefix` and the key, marked as sensitive. `None` if the key does not fit into a
@@ -93,11 +107,6 @@ impl Key {
         format!("{prefix}{}", *self.0)
     }
 
-    /// Returns the length of the key in bytes.
-    pub(crate) fn length(&self) -> usize {
-        self.0.len()
-    }
-
     /// Wraps a password or another secret that a peer may send back. Unlike other keys, it need not fit into a header.
     pub(crate) fn unchecked(text: Zeroizing<String>) -> Key {
         Key(text)
@@ -106,5 +115,43 @@ impl Key {
     /// Returns the bytes to search for in answers, or `None` if the key is so short that it would match too often.
     pub(crate) fn searchable(&self) -> Option<&[u8]> {
         Some(self.0.as_bytes()).filter(|key| key.len() >= MIN_SEARCHED_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_key_of_a_header_has_no_spaces_and_a_text_may_have_any_characters() {
+        let long = "x".repeat(MAX_KEY_BYTES + 1);
+        let in_header = "so it does not fit into a header";
+        for (given, text, header) in [
+            ("a-key\n", Ok("a-key"), Ok("a-key")),
+            ("  a key  ", Ok("a key"), Err(in_header)),
+            ("schl\u{fc}ssel", Ok("schl\u{fc}ssel"), Err(in_header)),
+            ("a\nb", Ok("a\nb"), Err(in_header)),
+            (" \n", Err("it is empty"), Err("it is empty")),
+            (&*long, Err("it is longer than 16 KiB"), Err("it is longer than 16 KiB")),
+        ] {
+            let own = given.to_owned();
+            let environment: Environment = Arc::new(move |_| Some(own.clone()));
+            let source = KeySource::Environment("HOOK".into());
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let read = runtime.block_on(source.read_text(&environment, "wrong")).map(|read| read.to_string());
+            let key = runtime.block_on(source.read(&environment, "wrong")).map(|key| key.text(""));
+            for (read, expected) in [(read, text), (key, header)] {
+                match expected {
+                    Ok(expected) => assert_eq!(read.unwrap(), expected),
+                    Err(why) => {
+                        let failure = read.unwrap_err();
+                        let says = failure.message.ends_with(why) && failure.message.contains("HOOK");
+                        assert!(&*failure.code == "wrong" && says, "{given:?}: {failure:?}");
+                    }
+                }
+            }
+        }
     }
 }

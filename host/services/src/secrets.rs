@@ -29,7 +29,7 @@ pub use self::{
 };
 use crate::{
     egress::{Destination, OriginGrants},
-    secret::Key,
+    secret::{Key, check_header},
     webhook::SigningKey,
 };
 
@@ -41,6 +41,12 @@ pub const WEBHOOK: &str = "webhook";
 
 /// Minimum characters of a secret: redaction would find a shorter one in too many texts.
 const MIN_SECRET: usize = 8;
+
+/// Checks that a secret for these origins can be sent: it goes into a header. A secret without origins, such as one that
+/// signs posts, may have any characters. The error is part of a sentence without the secret.
+pub fn check_value(value: &str, origins: &OriginGrants) -> Result<(), &'static str> {
+    if origins.is_empty() { Ok(()) } else { check_header(value) }
+}
 
 /// A store of the tenants' secrets.
 pub trait SecretStore: Send + Sync {
@@ -121,9 +127,10 @@ impl Secrets {
         Ok(SigningKey::from_text(&self.webhook_secret(tenant, name).await?))
     }
 
+    /// Reads a secret that signs posts. It goes into no header, so it may have any characters.
     async fn webhook_secret(&self, tenant: &Tenant, name: &str) -> Result<Zeroizing<String>, Failure> {
         self.check_signing(tenant, name).map_err(|why| Failure::new(codes::DENIED, why))?;
-        Ok(Zeroizing::new(self.read(tenant, name).await?.text("")))
+        self.read_text(tenant, name).await
     }
 
     /// Checks if a secret may sign posts; the error says what to do if not. Reads only the name and the purpose.
@@ -136,14 +143,21 @@ impl Secrets {
         Err(format!("the secret `{name}` does not exist or cannot sign posts; {help}"))
     }
 
-    /// Reads a secret, from the store first. Fails with `denied` if the tenant has no secret of this name.
+    /// Reads a secret for a header. Fails with `denied` if the tenant has no secret of this name, or if it does not fit
+    /// into a header.
     pub(crate) async fn read(&self, tenant: &Tenant, name: &str) -> Result<Key, Failure> {
+        let text = self.read_text(tenant, name).await?;
+        Key::from_text(text).map_err(|why| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}")))
+    }
+
+    /// Reads a secret, from the store first. Fails with `denied` if the tenant has no secret of this name.
+    async fn read_text(&self, tenant: &Tenant, name: &str) -> Result<Zeroizing<String>, Failure> {
+        let text = match self.read_from_store(tenant, name).await? {
+            Some(text) => Some(text),
+            None => self.operator.read(tenant, name).await?,
+        };
         let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));
-        if let Some(value) = self.read_from_store(tenant, name).await? {
-            return Key::from_text(value).map_err(|why| denied(why.to_owned()));
-        }
-        let key = self.operator.read(tenant, name).await?;
-        key.ok_or_else(|| denied(self.refuse(tenant, name)))
+        text.ok_or_else(|| denied(self.refuse(tenant, name)))
     }
 
     fn meant_for(&self, tenant: &Tenant, name: &str) -> Result<Option<OriginGrants>, Failure> {

@@ -26,8 +26,8 @@ const HOOKS: &str = "{ id: github, webhook: { secret: [old-key, key], scheme: gi
     { id: bearer, webhook: { secret: key, scheme: bearer, id: { pointer: /id } } }, \
     { id: open, webhook: { secret: key, scheme: bearer } }";
 
-/// A secret that would be invalid base64 for Standard Webhooks.
-const STRIPE_SECRET: &str = "whsec_not_base64";
+/// A secret that would be invalid base64 for Standard Webhooks, and that fits into no header.
+const STRIPE_SECRET: &str = "whsec_no base64, \u{fc}";
 
 fn serve() -> Served {
     let folder = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::{DocumentStore, Timers};
 use flowcell_services::{
     egress::OriginGrants,
-    secrets::{WEBHOOK, check_name},
+    secrets::{WEBHOOK, check_name, check_value},
 };
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
@@ -179,7 +179,7 @@ impl Vault {
         if !(MIN_VALUE..=MAX_VALUE).contains(&value.len()) || !ends(value) {
             return Err(VaultError::Value);
         }
-        parse_origins(origins)?;
+        check_value(value, &parse_origins(origins)?).map_err(VaultError::Header)?;
         for _ in 0..MAX_WRITE_TRIES {
             let found = self.find_secret(tenant, name)?;
             if found.is_none() && self.list(tenant)?.len() >= MAX_SECRETS {

@@ -59,7 +59,9 @@ impl From<VaultError> for ApiError {
     fn from(error: VaultError) -> ApiError {
         let status = match &error {
             VaultError::Unknown(_) => StatusCode::NOT_FOUND,
-            VaultError::Name | VaultError::Value | VaultError::Origins(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            VaultError::Name | VaultError::Value | VaultError::Header(_) | VaultError::Origins(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             VaultError::Changed(_) | VaultError::Document(DocumentError::Changed(_)) | VaultError::TooMany => {
                 StatusCode::CONFLICT
             }

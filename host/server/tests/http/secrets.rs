@@ -3,7 +3,10 @@
 use flowcell_platform::policy::Policy;
 use serde_json::{Value, json};
 
-use crate::tenants::{call, served};
+use crate::{
+    client::ask,
+    tenants::{call, served},
+};
 
 const VALUE: &str = "hunter2-hunter2";
 
@@ -42,6 +45,10 @@ fn an_invalid_secret_is_refused_without_repeating_its_value() {
         ("n", json!({ "value": "hunter2-hunter2\n" }), 422, "invalid_secret"),
         ("a.b", json!({ "value": VALUE }), 422, "invalid_name"),
         ("n", json!({ "value": VALUE, "for": ["example.com"] }), 422, "invalid_secret"),
+        ("n", json!({ "value": "hunter2 hunter2", "for": ["https://api.example.com"] }), 422, "invalid_secret"),
+        ("n", json!({ "value": "hunter2\nhunter2", "for": ["https://api.example.com"] }), 422, "invalid_secret"),
+        ("n", json!({ "value": "hunter2-h\u{fc}nter2", "for": ["https://api.example.com"] }), 422, "invalid_secret"),
+        ("n", json!({ "value": "hunter2".repeat(3_000), "for": ["https://api.example.com"] }), 422, "invalid_secret"),
         ("n", json!({ "value": VALUE, "more": 1 }), 400, "bad_request"),
         ("n", json!({}), 400, "bad_request"),
     ];
@@ -49,5 +56,29 @@ fn an_invalid_secret_is_refused_without_repeating_its_value() {
         let answer = put(name, body.clone());
         assert_eq!(answer.fault(), (status, code.to_owned()), "{body}");
         assert!(!answer.body.contains("hunter2"), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_secret_with_spaces_proves_posts_and_is_refused_for_a_server() {
+    let (served, [a, _]) = served(&Policy::default());
+    let set = |origin: &str| {
+        let body = json!({ "value": "two words, and more", "for": [origin] });
+        call(&served, &a, "PUT", "/v1/secrets/hook", &body)
+    };
+    assert_eq!(set("webhook").status, 200);
+    let refused = set("https://api.example.com");
+    assert_eq!(refused.fault(), (422, "invalid_secret".to_owned()));
+    assert!(refused.body.contains("it has a space") && !refused.body.contains("two words"), "{refused:?}");
+    let hook = json!({ "id": "in", "webhook": { "secret": "hook", "scheme": "gitlab" } });
+    let flow = json!({
+        "flow": { "name": "posted", "triggers": [hook] },
+        "nodes": [{ "id": "n", "type": "control.noop" }],
+    });
+    assert_eq!(call(&served, &a, "POST", "/v1/flows", &json!({ "flow": flow })).status, 201);
+    for (token, status) in [("two words, and more", 202), ("two words,  and more", 401), ("two words", 401)] {
+        let headers = [("X-Gitlab-Token", token), ("Idempotency-Key", "one")];
+        let answer = ask(served.address, "POST", "/v1/hooks/a/posted/in", &headers, "{}");
+        assert_eq!(answer.status, status, "{token}: {answer:?}");
     }
 }

@@ -9,11 +9,12 @@ use std::{
 
 use flowcell_contract::{Failure, Json, Tenant, code as codes, yaml_error};
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use super::{MIN_SECRET, WEBHOOK, grant};
 use crate::{
     egress::OriginGrants,
-    secret::{Environment, Key, KeySource, environment},
+    secret::{Environment, KeySource, environment},
 };
 
 /// The secrets of an operator. Cheap to clone.
@@ -68,15 +69,15 @@ impl OperatorSecrets {
         self.known.get(name).filter(|_| *tenant == Tenant::local()).map(|known| &known.origins)
     }
 
-    /// Reads a secret. Returns `None` if it does not exist.
-    pub(super) async fn read(&self, tenant: &Tenant, name: &str) -> Result<Option<Key>, Failure> {
+    /// Reads a secret, which may have any characters. Returns `None` if it does not exist.
+    pub(super) async fn read(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, Failure> {
         let Some(known) = self.known.get(name).filter(|_| *tenant == Tenant::local()) else { return Ok(None) };
         let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));
-        let key = known.source.read(&self.environment, codes::DENIED).await;
-        let key = key.map_err(|failure| denied(failure.message))?;
-        match key.length() < MIN_SECRET {
+        let text = known.source.read_text(&self.environment, codes::DENIED).await;
+        let text = text.map_err(|failure| denied(failure.message))?;
+        match text.len() < MIN_SECRET {
             true => Err(denied(format!("it has fewer than {MIN_SECRET} characters"))),
-            false => Ok(Some(key)),
+            false => Ok(Some(text)),
         }
     }
 }

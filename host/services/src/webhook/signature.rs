@@ -40,7 +40,7 @@ impl SecretSource {
     }
 
     async fn read_from(&self, environment: &Environment) -> Result<SigningKey, Failure> {
-        let text = self.0.read(environment, code::INVALID_INPUT).await?.text("");
+        let text = self.0.read_text(environment, code::INVALID_INPUT).await?;
         SigningKey::new(&text).map_err(|why| Failure::new(code::INVALID_INPUT, why))
     }
 }
@@ -112,6 +112,11 @@ mod tests {
         }
         assert!("env:HOOK".parse::<SecretSource>().is_ok() && "file:a/b:c".parse::<SecretSource>().is_ok());
         assert!(SigningKey::new("whsec_***").unwrap_err().contains("base64"));
+        let environment: Environment = Arc::new(|_| Some("two words\n".into()));
+        let source: SecretSource = "env:HOOK".parse().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let key = runtime.block_on(source.read_from(&environment)).unwrap();
+        assert!(key.is_presented(b"", b"two words"));
     }
 
     #[test]

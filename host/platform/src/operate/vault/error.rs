@@ -13,6 +13,9 @@ pub enum VaultError {
     /// The value is invalid for a secret.
     #[error("a secret must have {MIN_VALUE} to {MAX_VALUE} bytes of text, without line breaks at its ends")]
     Value,
+    /// The value does not fit into a header, and the secret is for a server.
+    #[error("a secret for a server is sent in a header: {0}; set another value, or a secret `--for webhook`")]
+    Header(&'static str),
     /// The origins of the secret are invalid.
     #[error("the origins of the secret are invalid: {0}")]
     Origins(String),
@@ -70,7 +73,7 @@ impl VaultError {
     pub fn code(&self) -> &'static str {
         match self {
             VaultError::Name => "invalid_name",
-            VaultError::Value | VaultError::Origins(_) => "invalid_secret",
+            VaultError::Value | VaultError::Header(_) | VaultError::Origins(_) => "invalid_secret",
             VaultError::Unknown(_) => "secret_not_found",
             VaultError::TooMany => "too_many_secrets",
             VaultError::NoKey | VaultError::Key(_) | VaultError::NoTenantKey(_) => "secret_key_missing",
