@@ -6,6 +6,7 @@
 //! | [`token`] | tokens: shown once, stored as hashes |
 //! | token_use | the last use of tokens, and warnings before they expire |
 //! | [`callers`] | the callers of a server: tenants, or any local caller while no tenant exists |
+//! | listed | the tenants whose runs are driven |
 //! | refusals | which rejected tokens the audit log has |
 //! | [`audit`] | audit logs, a hash chain for each tenant |
 //! | [`login`] | logins of browsers, with one-time codes |
@@ -19,6 +20,7 @@ pub mod across;
 pub mod audit;
 pub mod callers;
 pub mod deletion;
+mod listed;
 pub mod login;
 pub mod operation;
 mod refusals;
@@ -52,6 +54,7 @@ use crate::{
     },
 };
 use audit::{Act, AuditEntry, Outcome, Verified};
+use listed::ListedTenants;
 use operation::Operation;
 use refusals::Refusals;
 pub use token::NewToken;
@@ -223,6 +226,7 @@ pub struct Tenants {
     host: Host,
     refusals: Arc<Refusals>,
     uses: Arc<TokenUses>,
+    listed: Arc<ListedTenants>,
     /// The actor in audit entries about changes.
     actor: Arc<str>,
 }
@@ -231,7 +235,7 @@ impl Tenants {
     /// Returns the tenants in the store of a host.
     pub fn of(host: &Host) -> Tenants {
         let host = host.for_tenant(Tenant::from(OPERATORS));
-        Tenants { host, refusals: Arc::default(), uses: Arc::default(), actor: OPERATOR.into() }
+        Tenants { host, refusals: Arc::default(), uses: Arc::default(), listed: Arc::default(), actor: OPERATOR.into() }
     }
 
     /// Returns the same tenants. Audit logs name `actor`, the id of a token, for changes through the result.
@@ -491,10 +495,6 @@ impl Identify for Tenants {
     }
 
     fn tenants(&self) -> Vec<Tenant> {
-        let rows = self.list().unwrap_or_default();
-        // If `local` was not created as a tenant, the operator's own runs continue beside those of the tenants.
-        let local = rows.iter().all(|row| row.name != Tenant::local().as_str()).then(Tenant::local);
-        let enabled = rows.into_iter().filter(|row| !row.disabled).map(|row| Tenant::from(row.name));
-        local.into_iter().chain(enabled).collect()
+        self.listed.update(self.list().map_err(|error| error.to_store_error()))
     }
 }

@@ -1,6 +1,7 @@
 //! The tenants of a server, with the folders of their flows.
 
 use std::{
+    collections::HashSet,
     path::PathBuf,
     sync::{
         Arc,
@@ -11,6 +12,7 @@ use std::{
 use flowcell_contract::Tenant;
 use flowcell_runtime::FlowRunner;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 
 use super::identity::Identify;
 use flowcell_platform::{
@@ -29,6 +31,8 @@ pub(crate) struct TenantDirectory {
     /// Admits the runs of all tenants.
     pub(crate) admission: AdmissionQueue,
     pub(crate) draining: AtomicBool,
+    /// The tenants whose policy could not be read at the last try.
+    without_policy: Mutex<HashSet<Tenant>>,
 }
 
 impl TenantDirectory {
@@ -38,7 +42,8 @@ impl TenantDirectory {
         flows: PathBuf,
         admission: AdmissionQueue,
     ) -> TenantDirectory {
-        TenantDirectory { host, identity, flows, admission, draining: AtomicBool::new(false) }
+        let (draining, without_policy) = (AtomicBool::new(false), Mutex::default());
+        TenantDirectory { host, identity, flows, admission, draining, without_policy }
     }
 
     /// Returns the folder with the flows of a tenant.
@@ -53,7 +58,18 @@ impl TriggerTenants for TenantDirectory {
     }
 
     fn host(&self, tenant: &Tenant) -> Option<Host> {
-        let policy = self.identity.policy(tenant).ok()?;
+        let policy = match self.identity.policy(tenant) {
+            Ok(policy) => policy,
+            Err(error) => {
+                // An outage of a shared store has its own lines in the log.
+                let is_outage = self.host.shared().is_some_and(|shared| shared.outage().is_some());
+                if !is_outage && self.without_policy.lock().insert(tenant.clone()) {
+                    tracing::warn!("the triggers of `{tenant}` start nothing, as its policy cannot be read: {error}");
+                }
+                return None;
+            }
+        };
+        self.without_policy.lock().remove(tenant);
         Some(self.host.for_tenant(tenant.clone()).with_policy(Arc::new(policy)))
     }
 

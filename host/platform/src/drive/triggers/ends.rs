@@ -149,8 +149,10 @@ async fn start_after(
         return None;
     }
     let run = run_id(CAUSE_KIND, live, &format!("{depth}.{}", short_hash(end.run.as_str())));
-    if host.knows(&run).unwrap_or_default() {
-        return Some(Outcome::Known(run));
+    match host.knows(&run) {
+        Ok(true) => return Some(Outcome::Known(run)),
+        Ok(false) => {}
+        Err(error) => return Some(Outcome::Later(error.into())),
     }
     if depth > 1 && !triggers.rate.try_take(host.tenant(), now) {
         if triggers.rate.take_warning(host.tenant(), now) {
@@ -158,10 +160,12 @@ async fn start_after(
         }
         return Some(Outcome::Later(TriggerStartError::Rate));
     }
-    let Ok(outputs) = read_outputs(host, &end.run) else {
-        return Some(Outcome::Later(
-            StoreError::unavailable(format!("cannot read the outputs of `{}`", end.run)).into(),
-        ));
+    let outputs = match read_outputs(host, &end.run) {
+        Ok(outputs) => outputs,
+        Err(error) => {
+            let why = format!("cannot read the outputs of `{}`: {error}", end.run);
+            return Some(Outcome::Later(StoreError::unavailable(why).into()));
+        }
     };
     let about = vec![
         ("kind", Json::from(CAUSE_KIND)),

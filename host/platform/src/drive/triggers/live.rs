@@ -133,7 +133,12 @@ pub(super) fn read(host: &Host, library: &FlowLibrary) -> Result<Vec<TenantTrigg
         let declared = match read_declared(library, &flow) {
             Err(LibraryError::Store(error)) => return Err(error.into()),
             // A flow that is deleted meanwhile has no triggers.
-            declared => declared.unwrap_or_default(),
+            Err(LibraryError::Unknown(_)) => continue,
+            Err(error) => {
+                tracing::warn!("cannot read the flow `{flow}`, so its triggers start nothing: {error}");
+                continue;
+            }
+            Ok(declared) => declared,
         };
         for trigger in declared {
             let TriggerSettings { disabled, asked, .. } = settings.remove(&key(&flow, &trigger.id)).unwrap_or_default();
