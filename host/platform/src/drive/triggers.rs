@@ -113,10 +113,10 @@ pub enum LookError {
 /// Returns the groups of runs whose ends the enabled triggers of a tenant wait for.
 pub(crate) fn waited_ends(host: &Host, library: &FlowLibrary) -> Result<Vec<RunGroup>, LookError> {
     let mut groups = Vec::new();
-    for live in live::read(host, library)?.into_iter().filter(|live| live.enabled) {
-        let Cause::Event { flow, status } = live.trigger.cause else { continue };
+    for live in live::read(host, library)?.triggers.iter().filter(|live| live.enabled) {
+        let Cause::Event { flow, status } = &live.trigger.cause else { continue };
         for end in status {
-            let group = RunGroup { flow: Some(flow.clone()), status: Some(end_status(end)) };
+            let group = RunGroup { flow: Some(flow.clone()), status: Some(end_status(*end)) };
             if !groups.contains(&group) {
                 groups.push(group);
             }
@@ -137,7 +137,7 @@ fn end_status(end: End) -> RunStatus {
 pub struct Triggers {
     owners: Arc<dyn TriggerTenants>,
     /// The triggers of each tenant, as they were last read.
-    seen: Mutex<HashMap<Tenant, Arc<[TenantTrigger]>>>,
+    seen: Mutex<HashMap<Tenant, live::Read>>,
     changed: Notify,
     ends: mpsc::Sender<(Tenant, EndedRun)>,
     ended: tokio::sync::Mutex<mpsc::Receiver<(Tenant, EndedRun)>>,
@@ -259,8 +259,14 @@ impl Triggers {
     async fn read(&self, host: &Host) -> Result<Arc<[TenantTrigger]>, LookError> {
         let (blocking, library) = (host.clone(), self.owners.library(host.tenant()));
         let read = tokio::task::spawn_blocking(move || live::read(&blocking, &library)).await;
-        let live: Arc<[TenantTrigger]> = read.map_err(|error| StoreError(error.to_string().into()))??.into();
-        self.seen.lock().insert(host.tenant().clone(), live.clone());
+        let read = read.map_err(|error| StoreError(error.to_string().into()))??;
+        let live = read.triggers.clone();
+        let mut seen = self.seen.lock();
+        let known = seen.get(host.tenant());
+        for text in read.unusable.iter().filter(|text| known.is_none_or(|known| !known.unusable.contains(*text))) {
+            tracing::warn!(tenant = %host.tenant(), "{text}");
+        }
+        seen.insert(host.tenant().clone(), read);
         Ok(live)
     }
 
@@ -291,6 +297,6 @@ impl Triggers {
     }
 
     fn triggers_at_last_look(&self, tenant: &Tenant) -> Arc<[TenantTrigger]> {
-        self.seen.lock().get(tenant).cloned().unwrap_or_else(|| [].into())
+        self.seen.lock().get(tenant).map_or_else(|| [].into(), |seen| seen.triggers.clone())
     }
 }

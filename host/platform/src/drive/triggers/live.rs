@@ -1,7 +1,10 @@
 //! The triggers of a tenant. A declared trigger is in the file of its flow, in the newest version. A bound trigger is
 //! a document that a user has added to a flow. If both have the same id, the declared trigger wins.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use flowcell_flow::{
     CheckContext, CheckMode, Diagnostic, Source,
@@ -125,17 +128,25 @@ pub(super) fn read_declared(library: &FlowLibrary, flow: &str) -> Result<Vec<Tri
     Ok(triggers(&Source { name: stored.file.display().to_string(), text: stored.text }, &STORED_CHECK))
 }
 
-/// Returns the triggers of a tenant, sorted by their keys.
-pub(super) fn read(host: &Host, library: &FlowLibrary) -> Result<Vec<TenantTrigger>, LookError> {
+/// The triggers of a tenant at one look.
+pub(super) struct Read {
+    /// Sorted by their keys.
+    pub(super) triggers: Arc<[TenantTrigger]>,
+    /// What starts nothing although it should, one sentence for each.
+    pub(super) unusable: BTreeSet<String>,
+}
+
+/// Returns the triggers of a tenant.
+pub(super) fn read(host: &Host, library: &FlowLibrary) -> Result<Read, LookError> {
     let mut settings: BTreeMap<String, TriggerSettings> = Records(host).settings()?.into_iter().collect();
-    let mut all = Vec::new();
+    let (mut all, mut unusable) = (Vec::new(), BTreeSet::new());
     for flow in library.names()? {
         let declared = match read_declared(library, &flow) {
             Err(LibraryError::Store(error)) => return Err(error.into()),
             // A flow that is deleted meanwhile has no triggers.
             Err(LibraryError::Unknown(_)) => continue,
             Err(error) => {
-                tracing::warn!("cannot read the flow `{flow}`, so its triggers start nothing: {error}");
+                unusable.insert(format!("cannot read the flow `{flow}`, so its triggers start nothing: {error}"));
                 continue;
             }
             Ok(declared) => declared,
@@ -151,9 +162,9 @@ pub(super) fn read(host: &Host, library: &FlowLibrary) -> Result<Vec<TenantTrigg
             Ok(trigger) => {
                 all.push(TenantTrigger { flow: flow.to_owned(), trigger, declared: false, enabled: !disabled, asked });
             }
-            Err(_) => tracing::warn!("the trigger `{key}` is no longer valid and starts nothing"),
+            Err(_) => _ = unusable.insert(format!("the trigger `{key}` is no longer valid and starts nothing")),
         }
     }
     all.sort_by_key(TenantTrigger::key);
-    Ok(all)
+    Ok(Read { triggers: all.into(), unusable })
 }

@@ -120,7 +120,7 @@ impl<'a> TriggerAdmin<'a> {
 
     /// Returns all triggers as JSON.
     pub fn list(&self) -> Result<Vec<Value>, TriggerError> {
-        live::read(self.host, &self.library)?.iter().map(|live| self.to_json(live)).collect()
+        live::read(self.host, &self.library)?.triggers.iter().map(|live| self.to_json(live)).collect()
     }
 
     /// Returns one trigger as JSON.
@@ -228,8 +228,9 @@ impl<'a> TriggerAdmin<'a> {
     }
 
     fn find(&self, flow: &str, id: &str) -> Result<TenantTrigger, TriggerError> {
-        let mut all = live::read(self.host, &self.library)?.into_iter();
-        all.find(|live| live.flow == flow && live.trigger.id == id).ok_or_else(|| TriggerError::Unknown(key(flow, id)))
+        let all = live::read(self.host, &self.library)?.triggers;
+        let found = all.iter().find(|live| live.flow == flow && live.trigger.id == id);
+        found.cloned().ok_or_else(|| TriggerError::Unknown(key(flow, id)))
     }
 
     fn to_json(&self, live: &TenantTrigger) -> Result<Value, TriggerError> {
