@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet, HashMap},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -180,12 +181,19 @@ impl CheckContext for RecordingContext {
     }
 
     fn flow_names(&self, most: usize) -> Vec<String> {
+        // Nobody reads the help of a check before a start.
+        if self.mode() == CheckMode::Stored {
+            return Vec::new();
+        }
         let known = self.names.borrow().clone();
         known.unwrap_or_else(|| {
-            let names = self.record(move |around| match around.hides_flows {
+            let names = move |around: &Surroundings| match around.hides_flows {
                 true => Vec::new(),
                 false => around.folder.flow_names(most),
-            });
+            };
+            // The names may have a megabyte, so a remembered check keeps their hash.
+            self.record(move |around| BuildHasherDefault::<DefaultHasher>::default().hash_one(names(around)));
+            let names = names(&self.around);
             self.names.replace(Some(names.clone()));
             names
         })

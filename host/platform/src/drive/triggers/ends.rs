@@ -152,7 +152,7 @@ async fn start_after(
     match host.knows(&run) {
         Ok(true) => return Some(Outcome::Known(run)),
         Ok(false) => {}
-        Err(error) => return Some(Outcome::Later(error.into())),
+        Err(error) => return Some(did_not_start(host, live, end, Outcome::Later(error.into()))),
     }
     if depth > 1 && !triggers.rate.try_take(host.tenant(), now) {
         if triggers.rate.take_warning(host.tenant(), now) {
@@ -164,7 +164,8 @@ async fn start_after(
         Ok(outputs) => outputs,
         Err(error) => {
             let why = format!("cannot read the outputs of `{}`: {error}", end.run);
-            return Some(Outcome::Later(StoreError::unavailable(why).into()));
+            let outcome = Outcome::Later(StoreError::unavailable(why).into());
+            return Some(did_not_start(host, live, end, outcome));
         }
     };
     let about = vec![
@@ -175,10 +176,15 @@ async fn start_after(
         ("outputs", outputs),
     ];
     let outcome = start(&*triggers.owners, host, live, Start { run, about, request: None }).await;
+    Some(did_not_start(host, live, end, outcome))
+}
+
+/// Logs why the trigger `live` has started nothing after the end of a run, if it has not. Returns the outcome.
+fn did_not_start(host: &Host, live: &TenantTrigger, end: &EndedRun, outcome: Outcome) -> Outcome {
     if let Outcome::Later(why) | Outcome::Never(why) = &outcome {
         tracing::warn!("the trigger `{}` of `{}` did not start after `{}`: {why}", live.key(), host.tenant(), end.run);
     }
-    Some(outcome)
+    outcome
 }
 
 /// A trigger that waits for the ends of runs, with its progress.
