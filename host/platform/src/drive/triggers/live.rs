@@ -132,7 +132,7 @@ pub(super) fn read_declared(library: &FlowLibrary, flow: &str) -> Result<Vec<Tri
 pub(super) struct Read {
     /// Sorted by their keys.
     pub(super) triggers: Arc<[TenantTrigger]>,
-    /// What starts nothing although it should, one sentence for each.
+    /// One sentence for each flow that cannot be read and each trigger that is no longer valid.
     pub(super) unusable: BTreeSet<String>,
 }
 
