@@ -306,7 +306,11 @@ fn read_event(
         diagnostics.error("bad_name", span, format!("`{}` is not a valid flow name", for_message(&flow)), help);
     } else if !flow.is_empty() && own != Some(&flow) && !context.has_flow(&flow) {
         let message = format!("unknown flow `{0}`, so its runs never start this one", for_message(&flow));
-        let meant = diagnostics.flow_names.did_you_mean(&flow, None, context);
+        // A stored flow starts nevertheless, and nobody reads the help.
+        let meant = match diagnostics.mode() {
+            CheckMode::Stored => None,
+            CheckMode::New | CheckMode::Adding => diagnostics.flow_names.did_you_mean(&flow, None, context),
+        };
         let help = meant.or_else(|| Some(format!("add the flow `{}` first, or fix its name", for_message(&flow))));
         report_unknown_name("unknown_flow", span, (message, help), diagnostics);
     }

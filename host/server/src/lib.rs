@@ -191,7 +191,9 @@ impl Server {
         let drive = Supervisor::with_arrivals(host, Arc::new(observer), arrivals);
         let app = Arc::new(App::new(directory, triggers, reloader, (broadcasts, feeds), &limits, address.port()));
         let names = Names::new(address.port(), tls.is_some(), address.ip().is_loopback(), &names);
-        let console_origin = origin::console(address, &names, tls.as_ref().map(|tls| tls.pair()).as_deref());
+        let pair = tls.as_ref().map(|tls| tls.pair());
+        let is_own = |name: &str| names.is_own(name);
+        let console_origin = origin::console(address, names.listed(), is_own, pair.as_deref());
         let router = router(&app, names, pages);
         let proxies = Proxies::new(&proxies);
         Ok(Server { listener, address, console_origin, router, limits, proxies, tls, drain_delay, app, drive })

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderValue, header, uri::Authority};
 
-use crate::{guard::Names, tls::TlsPair};
+use crate::tls::TlsPair;
 
 /// The host name of the console on its own machine. Browsers find it without DNS, and it is another site than
 /// `localhost`, so cookies of other local programs and of this server stay apart.
@@ -29,8 +29,14 @@ pub(crate) fn listening(address: SocketAddr, has_tls: bool) -> String {
 
 /// Returns the origin of the console as browsers on this machine reach it: with a name that the server accepts, and with
 /// TLS with one that the certificate has. Names that the operator has listed come first if the certificate has them. If no
-/// name fits, the browser says so.
-pub(crate) fn console(address: SocketAddr, names: &Names, pair: Option<&TlsPair>) -> String {
+/// name fits, the browser says so. `listed` has the names that the operator has listed, and `is_own` tells whether the
+/// server accepts a name with its port.
+pub(crate) fn console(
+    address: SocketAddr,
+    listed: &[String],
+    is_own: impl Fn(&str) -> bool,
+    pair: Option<&TlsPair>,
+) -> String {
     let is_here = address.ip().is_loopback() || address.ip().is_unspecified();
     let own = if is_here { CONSOLE_NAME.to_owned() } else { address.ip().to_string() };
     let here = ["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string()];
@@ -39,11 +45,11 @@ pub(crate) fn console(address: SocketAddr, names: &Names, pair: Option<&TlsPair>
         true => format!("[{name}]:{}", address.port()),
         false => format!("{name}:{}", address.port()),
     };
-    let is_accepted = |name: &&String| names.is_own(&host(name));
+    let is_accepted = |name: &&String| is_own(&host(name));
     let fits = |name: &&String| is_accepted(name) && pair.is_none_or(|pair| pair.is_for(name));
     let chosen = match pair {
-        Some(_) => names.listed().iter().chain([&own]).chain(here).find(fits),
-        None => [&own].into_iter().chain(names.listed()).find(fits),
+        Some(_) => listed.iter().chain([&own]).chain(here).find(fits),
+        None => [&own].into_iter().chain(listed).find(fits),
     };
     format!("{}://{}", scheme(pair.is_some()), host(chosen.unwrap_or(&own)))
 }
@@ -57,14 +63,14 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use super::*;
-    use crate::tls::testing::pair_for;
+    use crate::{guard::Names, tls::testing::pair_for};
 
     /// Returns the origin for a server at this address, with these listed names. Its server accepts the origin.
     fn origin(address: &str, listed: &[&str], pair: Option<&TlsPair>) -> String {
         let address: SocketAddr = address.parse().unwrap();
         let listed: Vec<_> = listed.iter().map(|name| (*name).to_owned()).collect();
         let names = Names::new(address.port(), pair.is_some(), address.ip().is_loopback(), &listed);
-        let origin = console(address, &names, pair);
+        let origin = console(address, names.listed(), |name| names.is_own(name), pair);
         let host = origin.split_once("://").unwrap().1;
         assert!(names.is_own(host), "the server refuses {origin}");
         origin

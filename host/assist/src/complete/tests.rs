@@ -477,7 +477,6 @@ fn times_of_requests() {
         measure("completion", &|at| drop(complete(&document(&text), at)));
         measure("hover", &|at| drop(crate::hover::hover(&document(&text), at)));
         measure("diagnostics", &|_| drop(diagnose("a.yaml", &text)));
-        // An editor looks for these before each request.
         let source = flowcell_flow::Source { name: "a.yaml".into(), text: text.clone() };
         measure("packs", &|_| drop(flowcell_flow::packs(&source)));
     }

@@ -24,11 +24,14 @@ struct Times {
     delete: Duration,
 }
 
+/// Returns one of the times.
+type TimeOf = fn(&Times) -> Duration;
+
 pub(super) fn fleet(folder: &Path) {
     let small = act(&folder.join("small"), 0, RUNS[0]);
     let large = act(&folder.join("large"), OTHERS, RUNS[1]);
     let all = OTHERS + 2 * RUNS[1];
-    let parts: [(&str, fn(&Times) -> Duration); 3] = [
+    let parts: [(&str, TimeOf); 3] = [
         ("a job that cancels", |times| times.cancel),
         ("`runs gc` of", |times| times.gc),
         ("`tenant delete` with", |times| times.delete),

@@ -83,6 +83,8 @@ fn h4_handshakes_in_progress_leave_permits_to_others() {
     let time = Duration::from_secs(600);
     let (served, made) = serve(Limits { handshake_time: time, handshakes: 8, ..Limits::default() });
     let mut open = shake_hands(served.address, &made).unwrap();
+    // With the answer, the handshake has ended for the server, too.
+    assert_eq!(ask_on(&mut open, served.address, "GET", "/healthz", &[], "").status, 200);
     let slow: Vec<_> = (0..50).map(|_| begin(served.address, HALF_HELLO)).collect();
     // The connection that is open needs no permit, and a new one takes the permit of the oldest handshake.
     assert_eq!(ask_on(&mut open, served.address, "GET", "/healthz", &[], "").status, 200);
