@@ -47,7 +47,8 @@ struct Gap {
 
 /// Prints the gap of each database, in each round.
 pub(crate) fn failover() {
-    let pairs: [(&str, fn() -> Option<Pair>); 2] = [("PostgreSQL", postgres), ("MariaDB", mariadb)];
+    type Begin = fn() -> Option<Pair>;
+    let pairs: [(&str, Begin); 2] = [("PostgreSQL", postgres), ("MariaDB", mariadb)];
     for (name, pair) in pairs {
         let gaps: Vec<_> = (0..ROUNDS).map_while(|_| pair().map(measure)).collect();
         let shown = |part: fn(&Gap) -> Duration| {
