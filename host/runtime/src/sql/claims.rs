@@ -47,6 +47,8 @@ struct Tree {
     lost: bool,
     /// Number of leases of the tree.
     leases: usize,
+    /// True once a commit releases the tree.
+    is_released: bool,
     /// The flows of the tree's runs.
     flows: HashSet<Arc<str>>,
     /// The drivers to stop when the tree is lost.
@@ -128,9 +130,10 @@ impl Claims {
     /// Records the claim of a tree for one of its runs, with one lease.
     pub(super) fn record_claim(&self, run: &Key, top: &Key, row: Option<i64>, epoch: i64, flow: Option<Arc<str>>) {
         let mut held = self.held.lock();
-        let flows = flow.into_iter().collect();
+        let (flows, drivers) = (flow.into_iter().collect(), Vec::new());
         held.tops.insert(run.clone(), top.clone());
-        held.trees.insert(top.clone(), Tree { epoch, row, lost: false, leases: 1, flows, drivers: Vec::new() });
+        let tree = Tree { epoch, row, lost: false, leases: 1, is_released: false, flows, drivers };
+        held.trees.insert(top.clone(), tree);
     }
 
     /// Records a lease of the present transaction of claims.
@@ -152,10 +155,11 @@ impl Claims {
         tree.leases == 0
     }
 
-    /// Records the release of a tree.
+    /// Records that a commit with the release of a tree is durable. The tree stays if the commit did not release it,
+    /// because it had a lease then.
     pub(super) fn record_release(&self, lease: &TreeLease) {
         let mut held = self.held.lock();
-        if held.trees.get(&lease.top).is_some_and(|tree| tree.epoch == lease.epoch && tree.leases == 0) {
+        if held.trees.get(&lease.top).is_some_and(|tree| tree.epoch == lease.epoch && tree.is_released) {
             held.trees.remove(&lease.top);
             held.tops.retain(|_, other| *other != lease.top);
         }
@@ -197,11 +201,13 @@ impl Claims {
         }
     }
 
-    /// Returns the row of the top run of a tree to release. `None`: the tree was claimed again meanwhile, or the top run
-    /// has no row.
-    pub(super) fn released_row(&self, lease: &TreeLease) -> Option<i64> {
-        let held = self.held.lock();
-        held.trees.get(&lease.top).filter(|tree| tree.epoch == lease.epoch && tree.leases == 0)?.row
+    /// Begins the release of a tree in a commit. Returns the row of its top run. `None`: the tree was claimed again
+    /// meanwhile, or the top run has no row.
+    pub(super) fn release(&self, lease: &TreeLease) -> Option<i64> {
+        let mut held = self.held.lock();
+        let tree = held.trees.get_mut(&lease.top).filter(|tree| tree.epoch == lease.epoch && tree.leases == 0)?;
+        tree.is_released = true;
+        tree.row
     }
 
     /// Gives up a tree, and stops its drivers.
@@ -233,5 +239,28 @@ impl Claims {
             }
         }
         any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_whose_last_lease_ends_during_a_commit_is_released_by_the_next_one() {
+        let run: Key = (Tenant::local(), "r".into());
+        let claims = Claims::new(1, Instant::now(), false);
+        let lease = TreeLease { top: run.clone(), epoch: 2 };
+        // The first claim is rolled back, so the second one has the same epoch.
+        claims.record_claim(&run, &run, Some(7), lease.epoch, None);
+        assert!(claims.end_lease(&lease));
+        claims.record_claim(&run, &run, Some(7), lease.epoch, None);
+        // The commit with the release of the first claim begins before the lease ends, and ends after it.
+        assert_eq!(claims.release(&lease), None);
+        assert!(claims.end_lease(&lease));
+        claims.record_release(&lease);
+        assert_eq!(claims.release(&lease), Some(7), "the row keeps its owner");
+        claims.record_release(&lease);
+        assert_eq!((claims.release(&lease), claims.add_lease(&run, &run).is_some()), (None, false));
     }
 }

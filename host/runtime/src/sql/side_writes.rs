@@ -31,7 +31,7 @@ pub(super) async fn write(
     }
     let released: Vec<Arg> = items
         .iter()
-        .filter_map(|item| if let Item::Release(lease) = item { shared.claims.released_row(lease) } else { None })
+        .filter_map(|item| if let Item::Release(lease) = item { shared.claims.release(lease) } else { None })
         .map(Arg::from)
         .collect();
     if released.is_empty() {
