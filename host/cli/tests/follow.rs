@@ -378,16 +378,21 @@ nodes:
 edges: [{ from: sum, to: pay }]
 ";
 
+/// Returns a folder in which the run `r` of [`ORDER`] has failed, and the process that owns its store, if there is one.
+fn failed_order(owner: Option<&[&str]>, says: &str) -> (tempfile::TempDir, Option<Other>) {
+    let folder = project_folder();
+    fs::write(folder.path().join("order.yaml"), ORDER).unwrap();
+    let failed = output_of(folder.path(), &["run", "order.yaml", "--run-id", "r", "--allow-private", "127.0.0.1"]);
+    assert_eq!(failed.status.code(), Some(1), "{}", stderr(&failed));
+    let owner = owner.map(|owner| Other::start(folder.path(), owner, says));
+    (folder, owner)
+}
+
 #[test]
 fn a_failed_run_is_repeated_with_its_file_as_it_is_now() {
     for (owner, says) in [(None, ""), (Some(&["drive"][..]), "driving the runs")] {
-        let folder = project_folder();
-        let folder = folder.path();
-        let file = folder.join("order.yaml");
-        fs::write(&file, ORDER).unwrap();
-        let failed = output_of(folder, &["run", "order.yaml", "--run-id", "r", "--allow-private", "127.0.0.1"]);
-        assert_eq!(failed.status.code(), Some(1), "{}", stderr(&failed));
-        let _owner = owner.map(|owner| Other::start(folder, owner, says));
+        let (folder, _owner) = failed_order(owner, says);
+        let (folder, file) = (folder.path(), folder.path().join("order.yaml"));
         let retry = |more: &[&str]| output_of(folder, &[&["runs", "retry", "r"], more].concat());
         fs::write(&file, "flow: { name: order }\nnodes: [{ id: pay, type: control.nothing }]\n").unwrap();
         for (more, says) in [

@@ -5,13 +5,8 @@ use super::*;
 #[test]
 fn a_failed_run_is_repeated_with_its_file_in_which_nodes_have_other_names() {
     for (owner, says) in [(None, ""), (Some(&["drive"][..]), "driving the runs")] {
-        let folder = project_folder();
-        let folder = folder.path();
-        let file = folder.join("order.yaml");
-        fs::write(&file, ORDER).unwrap();
-        let failed = output_of(folder, &["run", "order.yaml", "--run-id", "r", "--allow-private", "127.0.0.1"]);
-        assert_eq!(failed.status.code(), Some(1), "{}", stderr(&failed));
-        let _owner = owner.map(|owner| Other::start(folder, owner, says));
+        let (folder, _owner) = failed_order(owner, says);
+        let (folder, file) = (folder.path(), folder.path().join("order.yaml"));
         fs::write(&file, REPAIRED.replace("pay", "charge").replace("sum", "total")).unwrap();
         let retry = |more: &[&str]| output_of(folder, &[&["runs", "retry", "r"], more].concat());
         let latest = |more: &[&str]| retry(&[&["--flow-version", "latest"], more].concat());

@@ -8,7 +8,7 @@ use axum::{
 use flowcell_contract::NodeId;
 use flowcell_runtime::{OpenError, Renames, Repeat, RunOptions};
 use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::{
     api_error::{ApiError, ErrorBody},
@@ -16,7 +16,7 @@ use super::{
     identity::Scope,
     intake::{PathParam, QueryParams, Raw, parse_path_id},
     runs::RunView,
-    start,
+    start::{self, Waits},
 };
 use flowcell_platform::{FlowVersion, StartError, versions};
 
@@ -43,16 +43,6 @@ pub(crate) struct Retry {
     /// With `flowVersion`: answer with the plan, and begin nothing.
     #[serde(default)]
     check: bool,
-}
-
-/// Whether the request waits for the run.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Waits {
-    /// Answer when the run has ended or parks, after at most 60 s.
-    #[serde(default)]
-    wait: bool,
 }
 
 /// Repeat a run as a new run with the same input, in the same version of the flow or in another one

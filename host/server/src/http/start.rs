@@ -65,7 +65,7 @@ pub(crate) struct StartRun {
 pub(crate) struct Waits {
     /// Answer when the run has ended or parks, after at most 60 s.
     #[serde(default)]
-    wait: bool,
+    pub(super) wait: bool,
 }
 
 /// Start a run; the answer follows once the run is on stable storage

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::newer::edited::compare;
+use crate::newer::edited::{Edit, compare};
 
 /// The names of the nodes of a draft: some of them swap their names, and some have new ones.
 fn names_of(count: usize, choice: &[u8], mark: char) -> BTreeMap<String, String> {
@@ -66,6 +66,31 @@ fn has(draft: &Draft, id: &str) -> bool {
     node.is_some_and(|node| id.starts_with('n') || matches!(node.kind, Kind::Each | Kind::AskEach))
 }
 
+/// Three versions of a random flow, each an edit of the one before.
+struct Versions {
+    drafts: Vec<Draft>,
+    /// The names of the nodes in each version.
+    names: [BTreeMap<String, String>; 3],
+    texts: Vec<String>,
+    story: Story,
+}
+
+impl Versions {
+    fn new(first: Draft, edits: [&[Edit]; 2], names: [&[u8]; 2], by_name: &[bool]) -> Versions {
+        let mut drafts = vec![first];
+        for edits in edits {
+            let mut next = drafts[drafts.len() - 1].clone();
+            edits.iter().for_each(|edit| next.apply(edit));
+            drafts.push(next);
+        }
+        let count = drafts[0].nodes.len();
+        let names = [BTreeMap::new(), names_of(count, names[0], 'x'), names_of(count, names[1], 'y')];
+        let texts: Vec<_> = drafts.iter().zip(&names).map(|(draft, names)| text_of(draft, names, by_name)).collect();
+        let story = Story::new(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        Versions { drafts, names, texts, story }
+    }
+}
+
 #[test]
 fn a_renamed_run_is_a_fresh_run_of_the_other_version() {
     let (moves, named) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -86,15 +111,8 @@ fn a_renamed_run_is_a_fresh_run_of_the_other_version() {
                 _ => {}
             }
         }
-        let mut drafts = vec![first.clone(), first];
-        edits.iter().for_each(|edit| drafts[1].apply(edit));
-        drafts.push(drafts[1].clone());
-        more.iter().for_each(|edit| drafts[2].apply(edit));
+        let Versions { drafts, names, texts, story } = Versions::new(first, [&edits, &more], [&one, &two], &by_name);
         let count = drafts[0].nodes.len();
-        let names = [BTreeMap::new(), names_of(count, &one, 'x'), names_of(count, &two, 'y')];
-        let texts: Vec<_> =
-            drafts.iter().zip(&names).map(|(draft, names)| text_of(draft, names, &by_name)).collect();
-        let story = Story::new(&texts.iter().map(String::as_str).collect::<Vec<_>>());
         let gates = gates(count);
         let some = |chosen: &[bool]| -> Vec<String> {
             gates.iter().zip(chosen).filter(|(_, chosen)| **chosen).map(|(gate, _)| gate.clone()).collect()
@@ -175,15 +193,8 @@ fn a_retry_with_other_names_is_a_fresh_run_of_the_other_version() {
     let config = ProptestConfig { cases: 400, ..ProptestConfig::default() };
     proptest!(config, |(((nodes, by_name), (edits, more), (one, two), (begin, dies)) in strategy)| {
         let first = Draft { nodes: nodes.into_iter().map(Some).collect(), turn: 0, default: None };
-        let mut drafts = vec![first.clone(), first];
-        edits.iter().for_each(|edit| drafts[1].apply(edit));
-        drafts.push(drafts[1].clone());
-        more.iter().for_each(|edit| drafts[2].apply(edit));
+        let Versions { drafts, names, texts: _, story } = Versions::new(first, [&edits, &more], [&one, &two], &by_name);
         let count = drafts[0].nodes.len();
-        let names = [BTreeMap::new(), names_of(count, &one, 'x'), names_of(count, &two, 'y')];
-        let texts: Vec<_> =
-            drafts.iter().zip(&names).map(|(draft, names)| text_of(draft, names, &by_name)).collect();
-        let story = Story::new(&texts.iter().map(String::as_str).collect::<Vec<_>>());
         story.run(1, "r0", &[]);
         for next in [1, 2] {
             let name = |version: usize, id: &str| names[version].get(id).cloned().unwrap_or_else(|| id.to_owned());
