@@ -28,7 +28,7 @@ mod guests;
 
 const ROUNDS: u32 = 5;
 const ATTEMPTS: u32 = 4_000;
-/// The number of rounds in which two builds of a pack take turns. The fastest round of each counts.
+/// The number of rounds of each of two builds of a pack, which take turns. The fastest round of each counts.
 const TURNS: u32 = 25;
 
 struct NoCalls;

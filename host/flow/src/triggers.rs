@@ -306,7 +306,7 @@ fn read_event(
         diagnostics.error("bad_name", span, format!("`{}` is not a valid flow name", for_message(&flow)), help);
     } else if !flow.is_empty() && own != Some(&flow) && !context.has_flow(&flow) {
         let message = format!("unknown flow `{0}`, so its runs never start this one", for_message(&flow));
-        // A stored flow starts nevertheless, and nobody reads the help.
+        // A stored flow starts with an unknown name, so this help is not shown.
         let meant = match diagnostics.mode() {
             CheckMode::Stored => None,
             CheckMode::New | CheckMode::Adding => diagnostics.flow_names.did_you_mean(&flow, None, context),

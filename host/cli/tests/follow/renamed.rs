@@ -1,4 +1,4 @@
-//! Retries of runs in a version of their flow in which nodes have other names.
+//! Retries of runs in a version of their flow whose nodes have other names.
 
 use super::*;
 

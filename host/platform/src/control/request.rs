@@ -99,8 +99,8 @@ pub enum OwnerRequest {
         /// The repetition, as an [`OwnerRequest::Retry`]. Every other kind of request is refused.
         retry: Box<OwnerRequest>,
     },
-    /// Repeats a run as a new run in a version of its flow in which nodes have other names. It is a request of its own,
-    /// so that an owner that does not know it refuses it, and does not repeat the run without the names.
+    /// Repeats a run in a version of its flow that gives nodes other names. An owner that does not know this request
+    /// refuses it, instead of repeating the run without the names.
     RetryRenaming {
         /// The nodes that have another name, with the new names.
         renames: Renames,

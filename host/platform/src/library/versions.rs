@@ -121,7 +121,7 @@ pub enum RetryError {
 }
 
 /// Prepares a new run that repeats another with the same input: in its original version of the flow
-/// ([`Host::retry`]), or in `version` ([`FlowRunner::retry_in`]), in which nodes may have other names.
+/// ([`Host::retry`]), or in `version` ([`FlowRunner::retry_in`]), whose nodes may have other names.
 pub fn retry(
     host: &Host,
     run: &RunId,

@@ -32,7 +32,7 @@ struct Pair {
     replica: Server,
     /// The database of the store.
     database: String,
-    /// The database in which the replica is promoted.
+    /// The system database of the server, on which the promotion is executed.
     system: &'static str,
     url: String,
     promotion: &'static [&'static str],

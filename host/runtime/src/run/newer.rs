@@ -34,7 +34,7 @@ pub enum NoStart {
     /// The flow has no such node.
     #[error("the flow itself has no node `{0}`")]
     Unknown(NodeId),
-    /// The node has another name in the version in which the run is repeated.
+    /// The node has another name in the version of the new run.
     #[error("the node `{node}` has the name `{name}` in this version of the flow; begin at `{name}`")]
     OtherName {
         /// The name that the node had before.

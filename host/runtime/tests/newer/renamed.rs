@@ -1,4 +1,4 @@
-//! Runs that are repeated in a version in which nodes have other names. A renamed node counts as the same node, and the
+//! Runs that are repeated in a version whose nodes have other names. A renamed node counts as the same node, and the
 //! new run has the new names.
 
 use super::*;
