@@ -94,8 +94,8 @@ export interface Info {
 /** The result of a node type's function: a value, which may have parts as members, a part, or a pause. */
 export type Answer<Output = unknown> = { [Key in keyof Output]: Output[Key] | Part } | Part | Pause;
 
-/** A node type's function. */
-export type Run = (task: Task<any, any, any>) => Answer<any> | Json | void;
+/** A node type's function. It may be `async` in a project that `flowcell node build` bundles. */
+export type Run = (task: Task<any, any, any>) => Answer<any> | Json | void | PromiseLike<Answer<any> | Json | void>;
 
 /** Creates a pack. The module exports it as `node`. */
 export function pack(types: { [nodeType: string]: Run }): { run(nodeType: string): unknown };
@@ -325,4 +325,9 @@ export namespace queue {
     | { kind: "closing"; agentRun: string };
   /** Waits for the next event. Returns undefined if the time is up, or if no event can arrive and no time was given. */
   function next(options?: { timeoutMs?: number }): Event | undefined;
+  /** Like `next`, but `await` waits for it, while timers and other promises go on. */
+  function received(): Promise<Event>;
+  /** Waits for the end of a call: `await queue.ended(model.startGenerate(request))` is the reply. `next` and `received` do
+   * not return this end. */
+  function ended(call: CallId): Promise<any>;
 }

@@ -5,6 +5,7 @@
 mod conformance;
 mod dev;
 mod examples;
+mod javascript;
 mod language;
 mod recipe;
 mod roles;

@@ -1,4 +1,5 @@
 // Failures of nodes.
+import { sourceLines } from "./lines.js";
 
 export class Failure extends Error {
   constructor(code, message, { retryable = false, retryAfterMs, details } = {}) {
@@ -46,6 +47,15 @@ export function toHost(thrown) {
 }
 
 function ofException(thrown) {
-  const stack = typeof thrown?.stack === "string" ? thrown.stack.trim().split("\n").map((line) => line.trim()) : [];
-  return new Failure("node_failed", String(thrown), { details: { stack } });
+  const stack = typeof thrown?.stack === "string" ? sourceLines(thrown.stack) : [];
+  const cause = failureBehind(thrown?.cause);
+  if (cause === undefined) return new Failure("node_failed", String(thrown), { details: { stack } });
+  // Packages wrap what `fetch` throws. The code and the advice of the host stay visible.
+  const { code, retryable, retryAfterMs } = cause;
+  return Failure.of({ code, message: String(thrown), retryable, retryAfterMs, details: { stack, cause: cause.details ?? null } });
+}
+
+function failureBehind(cause, depth = 8) {
+  if (cause instanceof Failure || cause == null || depth === 0) return cause instanceof Failure ? cause : undefined;
+  return failureBehind(cause.cause, depth - 1);
 }

@@ -67,9 +67,6 @@ export function toHost(answer) {
   if (answer instanceof Pause) {
     return { tag: "pause", val: { until: answer.until, state: text(answer.state) } };
   }
-  if (typeof answer?.then === "function") {
-    throw new TypeError("a node type's function answers at once: it gave a promise, and nothing here would wait for it");
-  }
   return { tag: "done", val: output(answer) };
 }
 

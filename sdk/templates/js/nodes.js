@@ -1,10 +1,10 @@
 // The node types of this pack. `node.yaml` describes their inputs and outputs.
-import { Failure, Pause, log, pack } from "./vendor/flowcell-sdk/index.js";
+import { Failure, Pause, log, pack } from "flowcell-sdk";
 
 // The time that a person has to answer.
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** @param {import("./vendor/flowcell-sdk/index.js").Task<{ name: string }>} task */
+/** @param {import("flowcell-sdk").Task<{ name: string }>} task */
 function greet({ input }) {
   if (input.name === "") throw new Failure("nobody", "the name is empty");
   return { text: `Hello ${input.name}` };
@@ -12,7 +12,7 @@ function greet({ input }) {
 
 /**
  * The node gives up its instance while it waits, and runs again when it is woken.
- * @param {import("./vendor/flowcell-sdk/index.js").Task<{ text: string }>} task
+ * @param {import("flowcell-sdk").Task<{ text: string }>} task
  */
 function approve({ input, woken }) {
   if (woken === undefined) {

@@ -4,6 +4,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
 };
 
 use tempfile::TempDir;
@@ -15,13 +16,15 @@ use crate::kit;
 pub(crate) enum Language {
     Rust,
     Js,
+    Ts,
     Python,
     C,
     Go,
 }
 
 impl Language {
-    pub(crate) const ALL: [Language; 5] = [Language::Rust, Language::Js, Language::Python, Language::C, Language::Go];
+    pub(crate) const ALL: [Language; 6] =
+        [Language::Rust, Language::Js, Language::Ts, Language::Python, Language::C, Language::Go];
     /// The languages with an SDK.
     pub(crate) const WITH_SDK: [Language; 3] = [Language::Rust, Language::Js, Language::Python];
 
@@ -30,6 +33,7 @@ impl Language {
         match self {
             Language::Rust => "rust",
             Language::Js => "js",
+            Language::Ts => "ts",
             Language::Python => "python",
             Language::C => "c",
             Language::Go => "go",
@@ -41,6 +45,7 @@ impl Language {
         match self {
             Language::Rust => "src/lib.rs",
             Language::Js => "nodes.js",
+            Language::Ts => "nodes.ts",
             Language::Python => "nodes.py",
             Language::C => "nodes.c",
             Language::Go => "exports/export_flowcell_node_node/nodes.go",
@@ -51,7 +56,7 @@ impl Language {
     pub(crate) fn is_there(self, test: &str) -> bool {
         let tools: &[&str] = match self {
             Language::Rust => return true,
-            Language::Js => &["componentize-qjs"],
+            Language::Js | Language::Ts => &["componentize-qjs", "npm"],
             Language::Python => &["componentize-py"],
             Language::C => &["wit-bindgen", "python-zig"],
             Language::Go => &["wit-bindgen", "go"],
@@ -88,7 +93,29 @@ pub(crate) fn project(name: &str, language: Language) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     done(flowcell(folder.path()).args(["node", "new", name, "--lang", language.name()]));
     let project = folder.path().join(name);
+    if matches!(language, Language::Js | Language::Ts) {
+        install_packages(&project);
+    }
     (folder, project)
+}
+
+/// Gives a project in JavaScript the packages that a new one asks for. They are installed once for all tests.
+fn install_packages(project: &Path) {
+    static INSTALLED: OnceLock<TempDir> = OnceLock::new();
+    let installed = INSTALLED.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        done(flowcell(folder.path()).args(["node", "new", "all", "--dir", ".", "--lang", "js"]));
+        npm_install(folder.path());
+        folder
+    });
+    std::os::unix::fs::symlink(installed.path().join("node_modules"), project.join("node_modules")).unwrap();
+}
+
+/// Installs the packages of a project.
+pub(crate) fn npm_install(project: &Path) {
+    let mut command = Command::new("npm");
+    command.args(["install", "--silent", "--no-audit", "--no-fund", "--prefer-offline"]).current_dir(project);
+    done(&mut command);
 }
 
 /// Copies a folder with its content.

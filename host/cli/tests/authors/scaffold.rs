@@ -77,7 +77,8 @@ fn errors_of_new_and_build_name_a_solution() {
     refused(&["node", "build"], &["cannot read ./node.yaml", "flowcell node new"]);
     for (language, tool) in [
         (Language::Rust, "install Rust through rustup"),
-        (Language::Js, "npm install --save-dev componentize-qjs"),
+        (Language::Js, "/js: npm install"),
+        (Language::Ts, "/ts: npm install"),
         (Language::Python, "pip install componentize-py"),
         (Language::C, "`sh`"),
         (Language::Go, "`sh`"),

@@ -1,12 +1,25 @@
 // Events that arrive while a task runs: the ends of its calls, and messages to its agent runs.
-import { nextEvent } from "flowcell:host/queue@0.1.0";
 import { ofHost } from "../failure.js";
+import { ended as endOf, received as nextReceived, take } from "../web/loop.js";
 
 export function next({ timeoutMs } = {}) {
-  const event = nextEvent(timeoutMs ?? null);
+  return shown(take(timeoutMs));
+}
+
+// Like `next`, but `await` waits for it.
+export function received() {
+  return nextReceived().then(shown);
+}
+
+// Waits for the end of a call. `next` does not return this end.
+export function ended(call) {
+  return endOf(call);
+}
+
+function shown(event) {
   switch (event?.tag) {
     case "call-result":
-      return ended(event.val);
+      return callEnded(event.val);
     case "message":
       return { kind: "message", agentRun: event.val.agentRun, id: event.val.id, value: JSON.parse(event.val.value) };
     case "closing":
@@ -16,6 +29,6 @@ export function next({ timeoutMs } = {}) {
   }
 }
 
-function ended({ id, outcome: { tag, val } }) {
+function callEnded({ id, outcome: { tag, val } }) {
   return tag === "ok" ? { kind: "ended", call: id, value: JSON.parse(val) } : { kind: "ended", call: id, failure: ofHost(val) };
 }

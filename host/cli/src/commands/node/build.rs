@@ -1,5 +1,6 @@
 //! `flowcell node build`: builds a pack from a project.
 
+mod bundle;
 mod staged;
 mod tool;
 
@@ -119,10 +120,24 @@ impl BuildArgs {
     fn javascript(&self, project: &Project) -> Result<Vec<u8>, CliError> {
         let root = self.root(project)?;
         let component = temp_file()?;
+        let package = package(project)?;
+        let main = package["main"].as_str().unwrap_or(JS_MAIN);
+        let out = tempfile::tempdir()
+            .map_err(|error| CliError::internal("cannot create a temporary folder").because(&error))?;
+        let (module, root_of_modules) = if bundle::is_wanted(&package) {
+            let folder = out.path().canonicalize().unwrap_or_else(|_| out.path().to_owned());
+            (bundle::bundle(project, main, &root, &folder)?, folder)
+        } else {
+            (project.folder.join(main), root.clone())
+        };
         let mut command = QUICKJS.command(&project.folder)?;
         // This host does not support async functions of the component model, so build with `--sync`.
-        command.args(["--sync", "--opt-size", "--wit"]).arg(root.join("wit")).arg("--module-root").arg(&root);
-        command.arg("--js").arg(project.folder.join(main_module(project)?)).arg("--output").arg(component.path());
+        command
+            .args(["--sync", "--opt-size", "--wit"])
+            .arg(root.join("wit"))
+            .arg("--module-root")
+            .arg(&root_of_modules);
+        command.arg("--js").arg(&module).arg("--output").arg(component.path());
         QUICKJS.run(command)?;
         read(component.path())
     }
@@ -188,14 +203,14 @@ fn embedded(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, CliError> 
         .map_err(|error| CliError::wrong(format!("cannot embed {MANIFEST} in the component")).because(&error))
 }
 
-fn main_module(project: &Project) -> Result<String, CliError> {
+/// Reads the project's `package.json`.
+fn package(project: &Project) -> Result<serde_json::Value, CliError> {
     let file = project.folder.join(Builder::QuickJs.build_file());
     let wrong = |error: &dyn std::error::Error| {
         CliError::wrong(format!("cannot read {}", file.display())).cause(&error.to_string())
     };
     let text = fs::read_to_string(&file).map_err(|error| wrong(&error))?;
-    let package: serde_json::Value = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
-    Ok(package["main"].as_str().unwrap_or(JS_MAIN).to_owned())
+    serde_json::from_str(&text).map_err(|error| wrong(&error))
 }
 
 fn temp_file() -> Result<tempfile::NamedTempFile, CliError> {

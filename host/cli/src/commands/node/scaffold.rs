@@ -19,6 +19,7 @@ use crate::{
 static COMMON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/common");
 static RUST: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/rust");
 static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/js");
+static TS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/ts");
 static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/python");
 static C: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/c");
 static GO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/go");
@@ -44,6 +45,8 @@ enum Language {
     Rust,
     /// Interpreted by QuickJS, which the pack contains
     Js,
+    /// Types are removed, then as JavaScript
+    Ts,
     /// Interpreted by CPython, which the pack contains
     Python,
     /// Compiled by zig or another clang, without an SDK
@@ -105,9 +108,9 @@ fn make(folder: &Path, name: &str, language: Language) -> io::Result<()> {
             fs::write(vendor.join("flowcell-sdk/README.md"), RUST_README)?;
             &RUST
         }
-        Language::Js => {
+        Language::Js | Language::Ts => {
             copy(&JS_SDK, &vendor.join("flowcell-sdk"))?;
-            &JS
+            if language == Language::Ts { &TS } else { &JS }
         }
         Language::Python => {
             copy(&PYTHON_SDK, &vendor.join("flowcell_sdk"))?;

@@ -1,0 +1,144 @@
+//! The lines of a bundle and where they come from, in a form that the SDK reads when a node fails.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::json;
+
+#[derive(Deserialize)]
+struct SourceMap {
+    sources: Vec<String>,
+    mappings: String,
+}
+
+/// Where a line comes from: the index of its source, and the line in it, from 0.
+type Place = (i64, i64);
+
+/// Returns the statement that a bundle ends with. It has the names of the sources relative to one of the folders `within`,
+/// and one entry for each line; `sdk/js/src/lines.js` describes the entries. The map is in `folder`.
+pub(super) fn statement(map: &str, folder: &Path, within: &[&Path]) -> Result<String, serde_json::Error> {
+    let map: SourceMap = serde_json::from_str(map)?;
+    let sources: Vec<String> = map.sources.iter().map(|source| shown(&folder.join(source), within)).collect();
+    let lines = packed(&places(&map.mappings));
+    let lines = json!({ "sources": sources, "lines": lines });
+    Ok(format!("globalThis[Symbol.for(\"flowcell.lines\")] = {lines};\n"))
+}
+
+/// Returns the name of a source. Of a source outside of the folders it is the file name alone, because packs are published,
+/// and paths of the author's machine are nobody's business.
+fn shown(path: &Path, within: &[&Path]) -> String {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    let inside = within.iter().find_map(|folder| plain.strip_prefix(folder).ok());
+    inside.or(plain.file_name().map(Path::new)).unwrap_or(&plain).display().to_string()
+}
+
+/// Decodes the mappings of a source map. Returns the place of the first segment of each line that has a source.
+fn places(mappings: &str) -> Vec<Option<Place>> {
+    let (mut source, mut line) = (0, 0);
+    let mut places = Vec::new();
+    for segments in mappings.split(';') {
+        let mut first = None;
+        for segment in segments.split(',') {
+            // The generated column, the source, its line, its column, and a name; all are steps.
+            if let [_, source_step, line_step, ..] = numbers(segment)[..] {
+                source += source_step;
+                line += line_step;
+                first = first.or(Some((source, line)));
+            }
+        }
+        places.push(first);
+    }
+    places
+}
+
+/// Decodes the numbers of a segment: Base64 digits with five bits each, the lowest first, a sixth bit for "more follows",
+/// and the sign in the lowest bit of the number.
+fn numbers(segment: &str) -> Vec<i64> {
+    let (mut numbers, mut number, mut shift) = (Vec::new(), 0_i64, 0_u32);
+    for digit in segment.bytes() {
+        let digit = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            _ => 63,
+        };
+        number |= i64::from(digit & 31).checked_shl(shift).unwrap_or(0);
+        shift += 5;
+        if digit & 32 == 0 {
+            numbers.push(if number & 1 == 0 { number >> 1 } else { -(number >> 1) });
+            (number, shift) = (0, 0);
+        }
+    }
+    numbers
+}
+
+/// Writes places as steps from one to the next.
+fn packed(places: &[Option<Place>]) -> String {
+    let (mut source, mut line) = (0, 0);
+    let mut text = String::new();
+    for (index, place) in places.iter().enumerate() {
+        if index > 0 {
+            text.push(';');
+        }
+        let Some((to_source, to_line)) = *place else { continue };
+        if to_source != source {
+            base36(&mut text, to_source - source);
+            text.push(',');
+        }
+        base36(&mut text, to_line - line);
+        (source, line) = (to_source, to_line);
+    }
+    text
+}
+
+fn base36(text: &mut String, number: i64) {
+    if number < 0 {
+        text.push('-');
+    }
+    let mut digits = Vec::new();
+    let mut rest = number.unsigned_abs();
+    loop {
+        digits.push(char::from_digit(u32::try_from(rest % 36).unwrap_or(0), 36).unwrap_or('0'));
+        rest /= 36;
+        if rest == 0 {
+            break;
+        }
+    }
+    text.extend(digits.into_iter().rev());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_have_the_first_place_of_each_line() {
+        // Line 1: source 0, line 0. Line 2: nothing. Line 3: two segments, source 1, lines 16 and 15.
+        assert_eq!(places("AAAA;;ACgBA,EADA"), [Some((0, 0)), None, Some((1, 16))]);
+        assert_eq!(places("AAAA;EAgkBC"), [Some((0, 0)), Some((0, 576))]);
+    }
+
+    #[test]
+    fn places_are_steps() {
+        assert_eq!(packed(&[Some((0, 0)), None, Some((1, 40)), Some((1, 3))]), "0;;1,14;-11");
+    }
+
+    #[test]
+    fn sources_are_relative_to_the_project() {
+        let within = [Path::new("/home/ada/shop"), Path::new("/srv/tree")];
+        let shown = |source| shown(&Path::new("/tmp/out").join(source), &within);
+        assert_eq!(shown("../../home/ada/shop/nodes.ts"), "nodes.ts");
+        assert_eq!(shown("../../srv/tree/sdk/js/index.js"), "sdk/js/index.js");
+        assert_eq!(shown("../../home/ada/private/x.js"), "x.js");
+    }
+}

@@ -1,0 +1,255 @@
+//! Tests what JavaScript finds in a pack beside the language: promises, timers, `fetch`, and packages of npm.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    authors::language::{Language, copy, done, flowcell, npm_install, project},
+    kit,
+    outside::server::{Server, answer},
+};
+
+/// Creates a project with the code and the manifest of a guest.
+fn guest(name: &str) -> (TempDir, PathBuf) {
+    let (folder, project) = project(name, Language::Js);
+    fs::remove_dir_all(project.join("cases")).unwrap();
+    copy(&kit::root().join("tests/guests").join(name), &project);
+    (folder, project)
+}
+
+#[test]
+fn the_web_is_as_in_node() {
+    if !Language::Js.is_there("the web") {
+        return;
+    }
+    let (_folder, project) = guest("web");
+    let expected = done(Command::new("node").arg(kit::root().join("tests/guests/web/node.js")));
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    let names: Vec<&String> = expected.as_object().unwrap().keys().collect();
+    assert!(names.len() > 15, "{names:?}");
+    done(flowcell(&project).args(["node", "build"]));
+    let nodes: Vec<Value> =
+        names.iter().map(|name| json!({ "id": name, "type": "web.check", "input": { "name": name } })).collect();
+    fs::write(project.join("flow.json"), json!({ "flow": { "name": "web" }, "nodes": nodes }).to_string()).unwrap();
+    let given = done(flowcell(&project).args(["run", "flow.json", "--quiet", "--store", "memory:", "--packs", "dist"]));
+    let given: Value = serde_json::from_str(&given).unwrap();
+    for name in names {
+        assert_eq!(given[name], expected[name], "{name}");
+    }
+}
+
+#[test]
+fn packages_of_npm_are_used() {
+    if !Language::Js.is_there("packages of npm") {
+        return;
+    }
+    let (_folder, project) = guest("npm");
+    fs::remove_file(project.join("node_modules")).unwrap();
+    npm_install(&project);
+    let cases = project.join("cases");
+    let all = project.join("all");
+    fs::rename(&cases, &all).unwrap();
+    let asked = fs::read_to_string(project.join("package.json")).unwrap();
+    let mut count = 0;
+    // All together have more code than a node has memory.
+    for group in ["text", "data", "time", "web"] {
+        let _ = fs::remove_dir_all(&cases);
+        fs::create_dir(&cases).unwrap();
+        fs::copy(all.join(format!("{group}.yaml")), cases.join("all.yaml")).unwrap();
+        fs::write(project.join("package.json"), asked.replace("text.js", &format!("{group}.js"))).unwrap();
+        let tested = flowcell(&project).args(["node", "test"]).output().unwrap();
+        let told = kit::stderr(&tested);
+        assert!(tested.status.success(), "{group}: {told}");
+        let cases = fs::read_to_string(cases.join("all.yaml")).unwrap().matches("- name: ").count();
+        assert!(told.contains(&format!("{cases} cases, 0 failed")), "{told}");
+        count += cases;
+    }
+    assert_eq!(count, 30);
+}
+
+/// The code of a node that waits for races, for several calls at once, and for a timer. What it asks for later depends on
+/// the order of earlier answers.
+const RELAY: &str = r#"
+import { pack } from "flowcell-sdk";
+
+async function relay({ input }) {
+  const ask = async (name) => (await fetch(`${input.base}/${name}`)).text();
+  const asked = ["a", "b", "c"].map(async (name) => (await ask(name)) && name);
+  const first = await Promise.race(asked);
+  const won = await ask(`won-${first}`);
+  const order = [];
+  await Promise.all(["d", "e", "f"].map((name) => ask(name).then((text) => order.push(text))));
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const last = await ask(`last-${order.join("")}`);
+  return { first, won, order, last, all: await Promise.all(asked) };
+}
+
+export const node = pack({
+  "relay.run": relay,
+  "relay.unhandled": () => void Promise.reject(new Error("nobody looks")),
+  "relay.stuck": () => new Promise(() => {}),
+  "relay.refused": async ({ input }) => (await fetch(input.base)).status,
+  "relay.deep": async () => {
+    await null;
+    throw new Error("deep");
+  },
+});
+"#;
+
+const RELAY_MANIFEST: &str = "name: relay
+version: 0.1.0
+nodes:
+  - { type: relay.run, title: Relay, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
+  - { type: relay.unhandled, title: Unhandled, input: {}, output: {} }
+  - { type: relay.stuck, title: Stuck, input: {}, output: {} }
+  - { type: relay.refused, title: Refused, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
+  - { type: relay.deep, title: Deep, input: {}, output: {} }
+";
+
+/// Builds the pack with the node [`RELAY`].
+fn relay() -> (TempDir, PathBuf) {
+    let (folder, project) = project("relay", Language::Js);
+    fs::write(project.join("nodes.js"), RELAY).unwrap();
+    fs::write(project.join("node.yaml"), RELAY_MANIFEST).unwrap();
+    done(flowcell(&project).args(["node", "build"]));
+    (folder, project)
+}
+
+#[test]
+fn promises_settle_in_the_recorded_order_after_a_crash() {
+    if !Language::Js.is_there("promises") {
+        return;
+    }
+    let (_folder, project) = relay();
+    for kill_at in 1..=8 {
+        let killed: Arc<Mutex<Option<u32>>> = Arc::default();
+        let count = Arc::new(AtomicUsize::new(0));
+        let (victim, counted) = (killed.clone(), count.clone());
+        let server = Server::start(move |seen, _| {
+            if counted.fetch_add(1, Ordering::SeqCst) + 1 == kill_at
+                && let Some(process) = victim.lock().unwrap().take()
+            {
+                kill(process);
+            }
+            let path = seen.head.split(' ').nth(1).unwrap_or_default().trim_start_matches('/').to_owned();
+            answer("200 OK", &[], &path)
+        });
+        let base = server.origin();
+        let flow = json!({ "flow": { "name": "relay", "outputs": { "all": "{{ relay }}" } }, "nodes": [{
+            "id": "relay", "type": "relay.run", "input": { "base": base }, "grants": { "http": [base] },
+        }] });
+        fs::write(project.join("flow.json"), flow.to_string()).unwrap();
+        let run = format!("r{kill_at}");
+        let host = server.address.to_string();
+        let common = ["--quiet", "--allow-private", &host, "--packs", "dist"];
+        let mut child = {
+            let mut held = killed.lock().unwrap();
+            let mut command = flowcell(&project);
+            command.args(["run", "flow.json", "--run-id", &run]).args(common);
+            let child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+            *held = Some(child.id());
+            child
+        };
+        assert!(!child.wait().unwrap().success(), "killed at request {kill_at}");
+        let resumed = flowcell(&project).args(["runs", "resume", &run]).args(common).output().unwrap();
+        assert!(resumed.status.success(), "killed at request {kill_at}: {}", kit::stderr(&resumed));
+        let outputs: Value = serde_json::from_slice(&resumed.stdout).unwrap();
+        let all = &outputs["all"];
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        assert_eq!(text(&all["won"]), format!("won-{}", text(&all["first"])), "{all}");
+        let order: String = all["order"].as_array().unwrap().iter().map(text).collect();
+        assert_eq!(text(&all["last"]), format!("last-{order}"), "{all}");
+        assert_eq!(all["all"], json!(["a", "b", "c"]));
+    }
+}
+
+fn kill(process: u32) {
+    let killed = Command::new("kill").args(["-9", &process.to_string()]).status().unwrap();
+    assert!(killed.success());
+}
+
+#[test]
+fn failures_of_promises_say_why_and_where() {
+    if !Language::Js.is_there("failures") {
+        return;
+    }
+    let (_folder, project) = relay();
+    let failure = |node: &str, more: &[&str]| -> Value {
+        let mut command = flowcell(&project);
+        command.args(["node", "run", node, "--json", "--quiet", "--packs", "dist"]).args(more);
+        let output = command.output().unwrap();
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", kit::stderr(&output)));
+        told["error"].clone()
+    };
+    let unhandled = failure("relay.unhandled", &[]);
+    assert_eq!((&unhandled["code"], &unhandled["message"]), (&json!("node_failed"), &json!("Error: nobody looks")));
+    let stuck = failure("relay.stuck", &[]);
+    assert!(stuck["message"].as_str().unwrap().contains("a promise that nothing can settle"), "{stuck}");
+    let deep = failure("relay.deep", &[]);
+    let line = RELAY.lines().position(|line| line.contains("\"deep\"")).unwrap() + 1;
+    let stack = deep["details"]["stack"].to_string();
+    assert!(stack.contains(&format!("nodes.js:{line}")), "{deep}");
+    // The server refuses the connection, so a retry may help. The error of `fetch` keeps that.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let base = format!("http://{closed}");
+    let grants = format!("http=[\"{base}\"]");
+    let input = format!("base={base}");
+    let refused = failure("relay.refused", &["-i", &input, "--grant", &grants, "--allow-private", &closed.to_string()]);
+    assert_eq!((&refused["code"], &refused["retryable"]), (&json!("http_connect"), &json!(true)), "{refused}");
+    let denied = failure("relay.refused", &["-i", &input, "--grant", "http=[\"https://example.com\"]"]);
+    assert_eq!(denied["code"], "denied", "{denied}");
+}
+
+#[test]
+fn functions_without_a_bundle_cannot_be_async() {
+    if !Language::Js.is_there("functions") {
+        return;
+    }
+    let (_folder, project) = project("plain", Language::Js);
+    let package = fs::read_to_string(project.join("package.json")).unwrap();
+    fs::write(project.join("package.json"), package.replace(r#", "esbuild": "0.28.2""#, "")).unwrap();
+    fs::write(
+        project.join("nodes.js"),
+        "import { pack } from \"./vendor/flowcell-sdk/index.js\";\n\
+         export const node = pack({ \"plain.greet\": async () => 1, \"plain.approve\": () => 2 });\n",
+    )
+    .unwrap();
+    done(flowcell(&project).args(["node", "build"]));
+    let arguments = ["node", "run", "plain.greet", "-i", "name=Ada", "--json", "--quiet", "--packs", "dist"];
+    let ran = flowcell(&project).args(arguments).output().unwrap();
+    let told = kit::stdout(&ran);
+    assert!(told.contains("npm install --save-dev esbuild"), "{told}{}", kit::stderr(&ran));
+}
+
+#[test]
+fn types_of_the_sdk_are_those_of_its_code() {
+    if !Language::Ts.is_there("types") {
+        return;
+    }
+    let (_folder, project) = project("shop", Language::Ts);
+    let tsc: Option<PathBuf> = std::env::var_os("PATH")
+        .and_then(|paths| std::env::split_paths(&paths).map(|folder| folder.join("tsc")).find(|file| file.is_file()));
+    let Some(tsc) = tsc else {
+        assert!(
+            std::env::var_os("FLOWCELL_TEST_TOOLCHAINS").is_none(),
+            "types_of_the_sdk_are_those_of_its_code needs tsc"
+        );
+        eprintln!("skipped: types_of_the_sdk_are_those_of_its_code: `tsc` is missing");
+        return;
+    };
+    let checked = |folder: &Path| Command::new(&tsc).current_dir(folder).output().unwrap();
+    assert!(checked(&project).status.success(), "{}", kit::stdout(&checked(&project)));
+    let code = fs::read_to_string(project.join("nodes.ts")).unwrap();
+    fs::write(project.join("nodes.ts"), code.replace("input.name === \"\"", "input.nam === \"\"")).unwrap();
+    assert!(kit::stdout(&checked(&project)).contains("nam"), "a wrong name is accepted");
+}

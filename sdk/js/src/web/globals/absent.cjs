@@ -1,0 +1,10 @@
+// Modules of Node.js that need an operating system. They can be imported, and fail when they are used.
+const absent = new Proxy(Object.create(null), {
+  get(_, name) {
+    if (typeof name === "symbol" || name === "__esModule" || name === "then" || name === "default") return undefined;
+    return function unavailable() {
+      throw new Error(`\`${name}\` of Node.js does not exist in the sandbox: use \`fetch\` for HTTP and \`files\` for files`);
+    };
+  },
+});
+module.exports = Object.create(absent);

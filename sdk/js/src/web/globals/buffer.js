@@ -1,0 +1,2 @@
+// `Buffer` of Node.js.
+export { Buffer } from "@jspm/core/nodelibs/buffer";

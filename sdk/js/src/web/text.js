@@ -1,0 +1,127 @@
+// UTF-8, which QuickJS has no coders for.
+
+const REPLACEMENT = 0xfffd;
+
+export class TextEncoder {
+  get encoding() {
+    return "utf-8";
+  }
+
+  encode(text = "") {
+    const bytes = [];
+    for (const char of String(text)) {
+      const code = char.codePointAt(0);
+      push(bytes, code >= 0xd800 && code <= 0xdfff ? REPLACEMENT : code);
+    }
+    return Uint8Array.from(bytes);
+  }
+
+  encodeInto(text, target) {
+    let read = 0;
+    let written = 0;
+    for (const char of String(text)) {
+      const bytes = this.encode(char);
+      if (written + bytes.length > target.length) break;
+      target.set(bytes, written);
+      written += bytes.length;
+      read += char.length;
+    }
+    return { read, written };
+  }
+}
+
+function push(bytes, code) {
+  if (code < 0x80) bytes.push(code);
+  else if (code < 0x800) bytes.push(0xc0 | (code >> 6), 0x80 | (code & 63));
+  else if (code < 0x10000) bytes.push(0xe0 | (code >> 12), 0x80 | ((code >> 6) & 63), 0x80 | (code & 63));
+  else bytes.push(0xf0 | (code >> 18), 0x80 | ((code >> 12) & 63), 0x80 | ((code >> 6) & 63), 0x80 | (code & 63));
+}
+
+export class TextDecoder {
+  #fatal;
+  #ignoreBOM;
+  // Bytes of a character whose end has not arrived.
+  #rest = [];
+  #isBegun = false;
+
+  constructor(label = "utf-8", { fatal = false, ignoreBOM = false } = {}) {
+    const name = String(label).trim().toLowerCase();
+    if (!["utf-8", "utf8", "unicode-1-1-utf-8"].includes(name)) {
+      throw new RangeError(`\`${label}\` is not supported: this engine decodes UTF-8 only`);
+    }
+    this.#fatal = Boolean(fatal);
+    this.#ignoreBOM = Boolean(ignoreBOM);
+  }
+
+  get encoding() {
+    return "utf-8";
+  }
+
+  get fatal() {
+    return this.#fatal;
+  }
+
+  get ignoreBOM() {
+    return this.#ignoreBOM;
+  }
+
+  decode(input, { stream = false } = {}) {
+    const given = input === undefined ? new Uint8Array() : bytesOf(input);
+    const bytes = this.#rest.length === 0 ? given : Uint8Array.from([...this.#rest, ...given]);
+    this.#rest = [];
+    const texts = [];
+    let codes = [];
+    for (let at = 0; at < bytes.length; ) {
+      const { code, length, isOpen } = decodeOne(bytes, at);
+      if (isOpen && stream) {
+        this.#rest = Array.from(bytes.subarray(at));
+        break;
+      }
+      if (code === undefined && this.#fatal) {
+        this.#isBegun = false;
+        throw new TypeError("the bytes are not UTF-8");
+      }
+      const isMark = !this.#isBegun && code === 0xfeff && !this.#ignoreBOM;
+      this.#isBegun = true;
+      if (!isMark) codes.push(code ?? REPLACEMENT);
+      at += length;
+      if (codes.length === 4096) {
+        texts.push(String.fromCodePoint(...codes));
+        codes = [];
+      }
+    }
+    if (!stream) this.#isBegun = false;
+    texts.push(String.fromCodePoint(...codes));
+    return texts.join("");
+  }
+}
+
+// Decodes a character. Of wrong bytes, `length` are the longest part that begins a character, and `code` is absent;
+// `isOpen` says that further bytes could complete it.
+function decodeOne(bytes, at) {
+  const lead = bytes[at];
+  if (lead < 0x80) return { code: lead, length: 1 };
+  const size = lead >= 0xf0 && lead <= 0xf4 ? 4 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xc2 && lead < 0xe0 ? 2 : 0;
+  if (size === 0) return { length: 1 };
+  // The second byte excludes long forms, surrogates and codes that are too large.
+  let low = lead === 0xe0 ? 0xa0 : lead === 0xf0 ? 0x90 : 0x80;
+  let high = lead === 0xed ? 0x9f : lead === 0xf4 ? 0x8f : 0xbf;
+  let code = lead & (0xff >> (size + 1));
+  for (let length = 1; length < size; length++) {
+    const byte = bytes[at + length];
+    if (byte === undefined) return { length, isOpen: true };
+    if (byte < low || byte > high) return { length };
+    code = (code << 6) | (byte & 63);
+    low = 0x80;
+    high = 0xbf;
+  }
+  return { code, length: size };
+}
+
+// The bytes of a buffer or of a view.
+export function bytesOf(value) {
+  if (value instanceof Uint8Array) return value;
+  if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+  if (value instanceof ArrayBuffer) return new Uint8Array(value);
+  throw new TypeError("bytes are an ArrayBuffer or a view of one");
+}
