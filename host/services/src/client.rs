@@ -16,21 +16,27 @@
 //! | number of idle connections | 8 for one tenant and origin, 64 in all |
 //! | connecting | [`CONNECT_TIMEOUT`](crate::egress::CONNECT_TIMEOUT) |
 //!
-//! Failures: those of the egress guard, and `http_protocol`.
+//! If the egress guard has circuit breakers ([`Outbound`](crate::egress::Outbound)), each exchange asks them first.
+//!
+//! Failures: those of the egress guard, `http_protocol`, `circuit_open` and `rate_limited`.
 
 mod connection;
 mod pool;
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
-use flowcell_contract::{Failure, Tenant};
+use flowcell_contract::{Failure, RunId, Tenant};
 use http_body_util::{BodyExt, Full};
 use hyper::{
     HeaderMap, Method, Request, StatusCode, Version,
     body::Incoming,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING},
 };
+use tokio::time::{Instant, timeout_at};
 
 use self::{
     connection::{Connection, Exchange},
@@ -38,7 +44,7 @@ use self::{
 };
 use crate::{
     code,
-    egress::{Destination, Egress},
+    egress::{Destination, Egress, Outcome, Permit},
 };
 
 /// An HTTP client whose connections all pass the egress guard. Clones share their connections.
@@ -60,6 +66,11 @@ pub struct Message {
     /// True if the message may go over a reused connection. The peer may be about to close such a connection, and the
     /// client then cannot tell if the peer has read the message.
     pub reuse: bool,
+    /// The run that sends the message. Requests that wait for one origin take turns by runs.
+    pub run: Option<RunId>,
+    /// The time at which the caller gives up. If the head of the answer has not arrived by then, `send` fails with
+    /// `http_timeout`, and the circuit breaker counts a failure.
+    pub until: Option<Instant>,
 }
 
 /// The progress of an exchange. The caller owns it, and can read it after dropping the future of the exchange.
@@ -90,6 +101,7 @@ pub struct Body {
     incoming: Incoming,
     lease: Option<(Key, Connection)>,
     pool: Arc<Pool>,
+    permit: Option<Permit>,
 }
 
 impl Client {
@@ -113,6 +125,29 @@ impl Client {
         progress: &mut Progress,
     ) -> Result<Answer, Failure> {
         *progress = Progress::Unsent;
+        let mut permit = self.egress.begin(tenant, to, message.run.as_ref()).await?;
+        let until = message.until;
+        let exchange = self.exchange(tenant, to, message, progress);
+        let mut sent = match until {
+            Some(until) => timeout_at(until, exchange).await.unwrap_or_else(|_| Err(unanswered(to))),
+            None => exchange.await,
+        };
+        if let Some(permit) = &mut permit {
+            permit.report(outcome(&sent), sent.as_ref().ok().and_then(asked_pause));
+        }
+        if let Ok(answer) = &mut sent {
+            answer.body.permit = permit;
+        }
+        sent
+    }
+
+    async fn exchange(
+        &self,
+        tenant: &Tenant,
+        to: &Destination,
+        message: Message,
+        progress: &mut Progress,
+    ) -> Result<Answer, Failure> {
         let key = Key { tenant: tenant.clone(), origin: to.origin().clone() };
         let mut used = message.reuse;
         let mut request = request(to, message)?;
@@ -127,7 +162,7 @@ impl Client {
             match connection.exchange(request).await {
                 Exchange::Answered(head, incoming) => {
                     *progress = Progress::Answered(head.status);
-                    let body = Body { incoming, lease: Some((key, connection)), pool: self.pool.clone() };
+                    let body = Body { incoming, lease: Some((key, connection)), pool: self.pool.clone(), permit: None };
                     return checked_answer(head.status, head.headers, body);
                 }
                 // The peer closed the connection before any byte was written, so the message uses another one.
@@ -172,6 +207,34 @@ fn checked_answer(status: StatusCode, headers: HeaderMap, body: Body) -> Result<
     Ok(Answer { status, headers, body })
 }
 
+/// Returns how the circuit breaker sees the end of an exchange.
+fn outcome(sent: &Result<Answer, Failure>) -> Outcome {
+    match sent {
+        Ok(answer) if matches!(answer.status.as_u16(), 502..=504) => Outcome::Failed,
+        Ok(_) => Outcome::Answered,
+        Err(failure) => match (failure.code.as_str(), failure.retryable) {
+            (code::CONNECT | code::TIMEOUT, _) | (code::PROTOCOL, true) => Outcome::Failed,
+            _ => Outcome::Unknown,
+        },
+    }
+}
+
+/// Returns the time for which an answer asks all clients to wait: the `retry-after` of the status 429.
+fn asked_pause(answer: &Answer) -> Option<Duration> {
+    if answer.status != StatusCode::TOO_MANY_REQUESTS {
+        return None;
+    }
+    let text = answer.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::now()).ok(),
+    }
+}
+
+fn unanswered(to: &Destination) -> Failure {
+    Failure::retryable(code::TIMEOUT, format!("{} did not answer in time", to.origin()))
+}
+
 fn closed_at_once(to: &Destination) -> Failure {
     Failure::retryable(code::CONNECT, format!("{} closed the connection immediately", to.origin()))
 }
@@ -188,7 +251,14 @@ impl Body {
         if let Some((key, connection)) = self.lease.take() {
             self.pool.put(key, connection);
         }
+        self.permit = None;
         Ok(None)
+    }
+
+    /// Frees the place of the request under the operator's limits before the body has ended, because the body is a stream
+    /// of events that may never end.
+    pub(crate) fn release_place(&mut self) {
+        self.permit = None;
     }
 }
 

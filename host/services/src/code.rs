@@ -11,6 +11,10 @@ pub const BODY_TOO_LARGE: &str = "http_body_too_large";
 pub const TLS: &str = "http_tls";
 /// The answer is not HTTP, or broke off. Only the second case is retryable.
 pub const PROTOCOL: &str = "http_protocol";
+/// The circuit breaker of the origin is open, because the origin fails. Certainly nothing was sent. Retryable.
+pub const CIRCUIT_OPEN: &str = "circuit_open";
+/// The request would wait for too long under the operator's limits for one origin. Certainly nothing was sent. Retryable.
+pub const RATE_LIMITED: &str = "rate_limited";
 
 /// The API key is missing, or the provider rejected it.
 pub const MODEL_AUTH: &str = "model_auth";

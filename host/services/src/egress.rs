@@ -28,6 +28,7 @@ mod address;
 mod connect;
 mod grant;
 mod origin;
+mod outbound;
 mod policy;
 mod resolve;
 
@@ -38,16 +39,18 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Failure, Tenant, code};
+use flowcell_contract::{Failure, RunId, Tenant, code};
 use tokio_rustls::TlsConnector;
 pub use tokio_rustls::rustls::pki_types::CertificateDer;
 use url::{Host, Url};
 
+pub(crate) use self::outbound::{Outcome, Permit};
 pub use self::{
     address::AddressRange,
     connect::{Connection, Wire},
     grant::{OriginGrant, OriginGrants, Reach},
     origin::{Origin, Scheme},
+    outbound::{OnRefusal, Outbound, OutboundClock, OutboundLimits},
     resolve::{Resolve, SystemResolver},
 };
 
@@ -75,6 +78,7 @@ pub struct Egress {
     allow_private: Arc<[AddressRange]>,
     resolver: Arc<dyn Resolve>,
     tls: TlsConnector,
+    outbound: Option<Outbound>,
 }
 
 /// An admitted URL.
@@ -101,12 +105,32 @@ impl Egress {
     /// valid certificate.
     pub fn new(policy: EgressPolicy) -> Result<Egress, Failure> {
         let tls = connect::tls_connector(&policy.extra_roots)?;
-        Ok(Egress { allow_private: policy.allow_private.into(), resolver: Arc::new(SystemResolver), tls })
+        let (allow_private, resolver) = (policy.allow_private.into(), Arc::new(SystemResolver));
+        Ok(Egress { allow_private, resolver, tls, outbound: None })
     }
 
     /// Returns the same guard with another resolver.
     pub fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Egress {
         Egress { resolver, ..self }
+    }
+
+    /// Returns the same guard with circuit breakers and limits of the rate. By default a guard has none.
+    pub fn with_outbound(self, outbound: Outbound) -> Egress {
+        Egress { outbound: Some(outbound), ..self }
+    }
+
+    /// Asks the circuit breaker and the limits of an origin to send a request. Waits for the request's turn. The failures
+    /// are `circuit_open` and `rate_limited`, and after them nothing was sent. Returns `None` if the guard has neither.
+    pub(crate) async fn begin(
+        &self,
+        tenant: &Tenant,
+        to: &Destination,
+        run: Option<&RunId>,
+    ) -> Result<Option<Permit>, Failure> {
+        match &self.outbound {
+            Some(outbound) => outbound.begin(tenant, &to.origin, run).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Returns the same guard, which also permits connections to the private addresses in these ranges.

@@ -55,6 +55,8 @@
 //! | `http_timeout` | connecting, or the whole call, took too long | yes |
 //! | `http_body_too_large` | the body of the request or of the answer is too large | no |
 //! | `http_protocol` | the connection broke after the request / the answer is not HTTP | yes / no |
+//! | `circuit_open` | the origin fails, and its circuit breaker is open; nothing was sent | yes |
+//! | `rate_limited` | the call would wait too long under the operator's limits; nothing was sent | yes |
 //! | `ambiguous` | a call of effect `once` failed after bytes may have been sent; `details.code` holds the original code | no |
 
 mod limits;
@@ -69,6 +71,7 @@ use flowcell_contract::{
 };
 use futures_util::future::BoxFuture;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use tokio::time::{Instant, timeout_at};
 
 pub use self::limits::Limits;
 use self::{
@@ -155,7 +158,13 @@ impl HttpCapability {
 
     /// Sends the request and reads the reply, without a time limit. `progress` shows if bytes were sent. Secrets in
     /// the reply are redacted.
-    async fn exchange(&self, outgoing: &Outgoing, request: Request, progress: &mut Progress) -> Result<Value, Failure> {
+    async fn exchange(
+        &self,
+        outgoing: &Outgoing,
+        request: Request,
+        until: Instant,
+        progress: &mut Progress,
+    ) -> Result<Value, Failure> {
         let caller = &outgoing.caller;
         let to = self.destination(&request, caller)?;
         let mut keys = Vec::new();
@@ -171,7 +180,7 @@ impl HttpCapability {
             request.headers.remove(ACCEPT_ENCODING);
         }
         let redaction: Redaction = keys.into_iter().map(|(_, key)| key).collect();
-        let answered = self.send_and_read(outgoing, request, &to, &redaction, progress).await;
+        let answered = self.send_and_read(outgoing, request, until, &to, &redaction, progress).await;
         answered.map_err(|failure| redaction.failure(failure))
     }
 
@@ -179,6 +188,7 @@ impl HttpCapability {
         &self,
         outgoing: &Outgoing,
         request: Request,
+        until: Instant,
         to: &Destination,
         redaction: &Redaction,
         progress: &mut Progress,
@@ -186,13 +196,13 @@ impl HttpCapability {
         let tenant = &outgoing.caller.tenant;
         let unpack = !request.headers.contains_key(ACCEPT_ENCODING);
         let has_body = request.method != hyper::Method::HEAD;
-        let message = self.message(outgoing, request).await?;
+        let message = self.message(outgoing, request, until).await?;
         let answer = self.client.send(tenant, to, message, progress).await?;
         let reading = AnswerReader { limits: &self.limits, files: &self.files, tenant, has_body, unpack, redaction };
         reading.reply(answer).await
     }
 
-    async fn message(&self, outgoing: &Outgoing, request: Request) -> Result<Message, Failure> {
+    async fn message(&self, outgoing: &Outgoing, request: Request, until: Instant) -> Result<Message, Failure> {
         let Request { method, mut headers, content, .. } = request;
         let (body, mime) = self.body(&outgoing.caller.tenant, content).await?;
         let mut unless_set = |name: HeaderName, value: HeaderValue| {
@@ -214,7 +224,8 @@ impl HttpCapability {
                 key.map_err(|_| Failure::new(codes::INVALID_INPUT, "the key of this call does not fit into a header"))?,
             );
         }
-        Ok(Message { method, headers, body, reuse: outgoing.effect != Effect::Once })
+        let (reuse, run) = (outgoing.effect != Effect::Once, Some(outgoing.caller.run_id.clone()));
+        Ok(Message { method, headers, body, reuse, run, until: Some(until) })
     }
 
     /// Returns the bytes of a request's body, and their media type.
@@ -239,9 +250,12 @@ impl HttpCapability {
     async fn perform_with_timeout(self, outgoing: Outgoing) -> Result<Value, Failure> {
         let request = Request::read(&outgoing.call, &self.limits)?;
         let (within, method) = (request.timeout, request.method.clone());
-        let mut progress = Progress::Unsent;
-        let exchange = self.exchange(&outgoing, request, &mut progress);
-        let ended = tokio::time::timeout(within, exchange).await.unwrap_or_else(|_| Err(timeout_failure(within)));
+        let (until, mut progress) = (Instant::now() + within, Progress::Unsent);
+        let exchange = self.exchange(&outgoing, request, until, &mut progress);
+        let ended = timeout_at(until, exchange).await.unwrap_or_else(|_| Err(timeout_failure(within)));
+        // The client gives up at the same moment.
+        let is_late = |failure: &Failure| failure.code == code::TIMEOUT && Instant::now() >= until;
+        let ended = ended.map_err(|failure| if is_late(&failure) { timeout_failure(within) } else { failure });
         ended.map_err(|failure| match (outgoing.effect, progress) {
             (Effect::Once, Progress::Sent | Progress::Answered(_)) => ambiguous(&method, failure, progress),
             _ => failure,

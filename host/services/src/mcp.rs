@@ -46,6 +46,7 @@
 //! | `denied` | the address is not public | no |
 //! | `mcp_connect` | the server cannot be started, reached or understood; `details.code` may give the reason | if the reason is transient |
 //! | `mcp_auth` | a key is missing or rejected | no |
+//! | `circuit_open`, `rate_limited` | the egress guard sent nothing to the server of an open connection | yes |
 //! | `mcp_timeout` | no answer arrived in time; the host sent the server a cancellation | yes |
 //! | `mcp_broken` | the server or the connection ended during the call | yes |
 //! | `mcp_unavailable` | the server answered 408, 429 or from 500 | yes |
@@ -217,7 +218,13 @@ impl McpTools {
 pub fn certainly_not_called(failure: &Failure) -> bool {
     matches!(
         failure.code.as_str(),
-        codes::DENIED | codes::INVALID_INPUT | codes::TOOL_NOT_FOUND | code::MCP_CONNECT | code::MCP_AUTH
+        codes::DENIED
+            | codes::INVALID_INPUT
+            | codes::TOOL_NOT_FOUND
+            | code::MCP_CONNECT
+            | code::MCP_AUTH
+            | code::CIRCUIT_OPEN
+            | code::RATE_LIMITED
     )
 }
 

@@ -139,11 +139,15 @@ impl Webhook {
 
     async fn exchange(&self, id: &str, body: Bytes) -> Result<(), AttemptError> {
         let failed = |failure: Failure| {
-            let retry = if failure.retryable { Retry::Default } else { Retry::Never };
+            let retry = match failure.retry_after_ms {
+                _ if !failure.retryable => Retry::Never,
+                Some(wait) => Retry::After(Duration::from_millis(wait)),
+                None => Retry::Default,
+            };
             AttemptError { why: failure.message, retry }
         };
         let headers = self.headers(id, &body).map_err(failed)?;
-        let message = Message { method: Method::POST, headers, body, reuse: true };
+        let message = Message { method: Method::POST, headers, body, reuse: true, run: None, until: None };
         let sent = self.client.send(&Tenant::local(), &self.to, message, &mut Progress::Unsent).await;
         let mut answer = sent.map_err(failed)?;
         let refusal = self.refusal(&answer);

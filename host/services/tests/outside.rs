@@ -7,6 +7,7 @@ mod failures;
 mod guard;
 mod images;
 mod kit;
+mod outages;
 mod policies;
 mod registries;
 mod requests;

@@ -121,7 +121,8 @@ impl Wire {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION"))));
         let reuse = matches!(ask.method, Method::GET | Method::HEAD);
-        let message = Message { method: ask.method.clone(), headers, body: ask.body.clone(), reuse };
+        let (method, body) = (ask.method.clone(), ask.body.clone());
+        let message = Message { method, headers, body, reuse, run: None, until: None };
         client.send(&Tenant::local(), &to, message, &mut Progress::Unsent).await
     }
 }

@@ -108,7 +108,7 @@ impl HttpTransport {
         all.extend(own);
         all.extend(headers.clone());
         // The server may be about to close a reused connection. It would then be unknown if a call was made.
-        let message = Message { method, headers: all, body, reuse: false };
+        let message = Message { method, headers: all, body, reuse: false, run: None, until: None };
         let sent = client.send(&Tenant::local(), &to, message, &mut Progress::default()).await;
         let answer = sent.map_err(|failure| transport_error(from_exchange(failure)))?;
         match answer.status {
@@ -228,7 +228,9 @@ impl StreamableHttpClient for HttpTransport {
             own.insert(LAST_EVENT_HEADER, last);
         }
         self.wait_for_stream().await;
-        let answer = self.send(Method::GET, EVENT_STREAM_TYPE, own, Bytes::new()).await?;
+        let mut answer = self.send(Method::GET, EVENT_STREAM_TYPE, own, Bytes::new()).await?;
+        // The stream stays open for as long as the connection, and must not take a place from the calls.
+        answer.body.release_place();
         match answer.status {
             StatusCode::OK => {
                 check_unencoded(&answer.headers)?;

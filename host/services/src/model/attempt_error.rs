@@ -78,7 +78,8 @@ pub(crate) fn from_exchange(failure: Failure, in_body: bool) -> AttemptError {
         (code::PROTOCOL, true) if in_body => code::MODEL_STREAM_TRUNCATED,
         (code::PROTOCOL, true) => code::MODEL_CONNECT,
         (code::PROTOCOL, false) => code::MODEL_BAD_RESPONSE,
-        _ => return AttemptError::from(failure),
+        // The guard sent nothing, and says when to try again.
+        _ => return AttemptError { wait: failure.retry_after_ms.map(Duration::from_millis), failure },
     };
     AttemptError::from(Failure { code: class.into(), ..failure })
 }

@@ -88,7 +88,7 @@ impl Shared {
         let failed = |failure: Failure| HttpError::from(failure.message);
         let (head, body) = request.into_parts();
         let to = self.client.egress().admit(&head.uri.to_string(), &self.grants).map_err(failed)?;
-        let message = Message { method: head.method, headers: head.headers, body, reuse: true };
+        let message = Message { method: head.method, headers: head.headers, body, reuse: true, run: None, until: None };
         let sent = self.client.send(&Tenant::local(), &to, message, &mut Progress::Unsent).await;
         let mut answer = sent.map_err(failed)?;
         let mut body = Vec::new();

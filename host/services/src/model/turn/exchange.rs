@@ -81,7 +81,8 @@ impl Turn {
         headers.extend(self.provider.headers.iter().cloned());
         dialect::add_headers(&self.provider.profile, key, &mut headers)?;
         let reuse = self.outgoing.effect != Effect::Once;
-        Ok(Message { method: Method::POST, headers, body: state.body.clone(), reuse })
+        let run = Some(self.outgoing.caller.run_id.clone());
+        Ok(Message { method: Method::POST, headers, body: state.body.clone(), reuse, run, until: None })
     }
 
     /// Converts an answer with another status than 200 to the error of the attempt. `hide` redacts the key.
