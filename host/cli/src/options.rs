@@ -8,6 +8,7 @@
 //! | tenant | a tenant, and the store with its data |
 //! | locked | the installed packs |
 //! | retention | the rules by which old runs are removed |
+//! | outbound | the limits on requests to other servers |
 //! | room | the free room of the disk |
 //! | server | the database server of a shared store |
 //! | tls | the certificate of a server |
@@ -17,6 +18,7 @@
 pub(crate) mod channels;
 pub(crate) mod filter;
 pub(crate) mod locked;
+pub(crate) mod outbound;
 mod packs;
 pub(crate) mod program;
 pub(crate) mod retention;

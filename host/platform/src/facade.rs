@@ -15,6 +15,7 @@ use flowcell_runtime::{
     inputs::{TaskInputs, Window},
     ports::{LabelChange, Record, RunRow, Runs, StoreError, Swept},
 };
+use flowcell_services::egress::OutboundLimits;
 
 #[cfg(unix)]
 use crate::{AskError, RunCommand, control};
@@ -30,7 +31,7 @@ use crate::{
         folder::Folder,
         homes,
         loaded::{CheckedFlow, LoadedFlow},
-        loading,
+        loading, outside,
         pack_changes::{HostPack, PackChanges, SkippedPack},
         pin::{self, PinnedPack},
         pushing, quota,
@@ -51,6 +52,11 @@ impl Host {
     pub fn hiding_flows(mut self) -> Host {
         self.hides_flows = true;
         self
+    }
+
+    /// Limits the requests of each tenant to each origin, unless the tenant's policy has limits of its own.
+    pub fn limit_requests(&self, limits: OutboundLimits) {
+        outside::limit_requests(self, limits);
     }
 
     /// Loads a flow. Fails if the flow has errors. The paths of packs and files in the flow are relative to the flow's

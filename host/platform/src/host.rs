@@ -23,7 +23,7 @@ pub mod loaded;
 pub(crate) mod loading;
 pub(crate) mod newer;
 mod node_types;
-mod outside;
+pub(crate) mod outside;
 pub mod pack_changes;
 mod pack_sources;
 pub(crate) mod pin;
@@ -177,7 +177,7 @@ impl Host {
 
     /// Returns the same host with a policy. The engine limits the tenant by this policy from now on.
     pub fn with_policy(self, policy: Arc<Policy>) -> Host {
-        policy.apply_limits(&self.shared.engine, &self.shared.live, &self.tenant);
+        policy.apply_limits(&self.shared.engine, &self.shared.live, &self.shared.egress, &self.tenant);
         Host { policy, ..self }
     }
 

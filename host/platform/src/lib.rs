@@ -99,7 +99,7 @@ pub use flowcell_runtime::{
 };
 pub use flowcell_services::{
     distribution,
-    egress::AddressRange,
+    egress::{AddressRange, OutboundLimits},
     model::Providers,
     watchdog,
     webhook::{SecretSource, SigningKey, Webhook},

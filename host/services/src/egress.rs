@@ -119,6 +119,20 @@ impl Egress {
         Egress { outbound: Some(outbound), ..self }
     }
 
+    /// Sets the limits of a tenant's requests to each origin, if the guard has limits of the rate.
+    pub fn set_limits(&self, tenant: &Tenant, limits: Option<OutboundLimits>) {
+        if let Some(outbound) = &self.outbound {
+            outbound.set_limits(tenant, limits);
+        }
+    }
+
+    /// Sets the limits of the tenants that have none of their own, if the guard has limits of the rate.
+    pub fn set_default_limits(&self, limits: OutboundLimits) {
+        if let Some(outbound) = &self.outbound {
+            outbound.set_default_limits(limits);
+        }
+    }
+
     /// Asks the circuit breaker and the limits of an origin to send a request. Waits for the request's turn. The failures
     /// are `circuit_open` and `rate_limited`, and after them nothing was sent. Returns `None` if the guard has neither.
     pub(crate) async fn begin(

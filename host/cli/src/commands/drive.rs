@@ -24,6 +24,7 @@ use crate::{
     options::{
         PackArgs, StoreArgs, StoreLocation,
         channels::{ChannelArgs, Channels},
+        outbound::OutboundArgs,
         retention::RetentionArgs,
         room::RoomArgs,
         server::ServerArgs,
@@ -52,6 +53,8 @@ pub(crate) struct DriveArgs {
     #[command(flatten)]
     room: RoomArgs,
     #[command(flatten)]
+    outbound: OutboundArgs,
+    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     server: ServerArgs,
@@ -71,6 +74,7 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, CliE
     let place = require_durable(&args.store)?;
     let host = args.packs.watched_host(&args.store, &args.server, &args.watch, !args.once)?;
     args.room.watch(&host);
+    args.outbound.limit(&host);
     warn_if_exposed(&args.store, terminal)?;
     warn_of_lost_secrets(&host, terminal);
     let screen = Arc::new(Screen::new(terminal, true));

@@ -23,6 +23,7 @@ use crate::{
     log::LogFormat,
     options::{
         PackArgs, StoreArgs, StoreLocation,
+        outbound::OutboundArgs,
         retention::RetentionArgs,
         room::RoomArgs,
         server::ServerArgs,
@@ -80,6 +81,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     room: RoomArgs,
     #[command(flatten)]
+    outbound: OutboundArgs,
+    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     server: ServerArgs,
@@ -101,6 +104,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
     raise_descriptors();
     let host = args.packs.watched_host(&args.store, &args.server, &args.watch, true)?;
     args.room.watch(&host);
+    args.outbound.limit(&host);
     warn_if_exposed(&args.store, terminal)?;
     warn_of_lost_secrets(&host, terminal);
     let retention = args.retention.of(&host, Some(&args.flows))?;

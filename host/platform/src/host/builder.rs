@@ -312,13 +312,16 @@ impl HostBuilder {
         let files = self.files.clone();
         let metrics = Metrics::default();
         let live = Arc::<LiveRuns>::default();
-        let usage = Usage::new(engine.clone(), live.clone(), documents.clone(), timers.clone(), metrics.clone());
+        let resolver = Arc::new(SharedResolver::default());
+        let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(invalid_setting)?.with_resolver(resolver);
+        // The collector has no circuit breaker, because no flow asks for its address.
+        let (telemetry, observers) = self.observers(&egress, &metrics)?;
+        let egress = egress.with_outbound(metrics.watch_outbound());
+        let (in_store, time) = (documents.clone(), timers.clone());
+        let usage = Usage::new(engine.clone(), live.clone(), egress.clone(), in_store, time, metrics.clone());
         let journal: Arc<dyn Journal> = Arc::new(CountedJournal { journal, usage: usage.clone() });
         let blobs: Arc<dyn Blobs> = Arc::new(CountedBlobs { blobs, usage: usage.clone() });
         let vault = Arc::new(Vault::new(documents.clone(), timers.clone(), key_place, opens_for_checks));
-        let resolver = Arc::new(SharedResolver::default());
-        let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(invalid_setting)?.with_resolver(resolver);
-        let (telemetry, observers) = self.observers(&egress, &metrics)?;
         let simulate = Arc::new(std::mem::take(&mut self.simulate));
         let ExternalCapabilities { capabilities, mcp, secrets, simulated_model, services, services_home } =
             self.external_capabilities(&egress, &blobs, &usage, &vault)?;

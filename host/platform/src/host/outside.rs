@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Failure, Outgoing, Value};
 use flowcell_runtime::ports::Pin;
-use flowcell_services::{http, model};
+use flowcell_services::{egress::OutboundLimits, http, model};
 use futures_util::future::{BoxFuture, ready};
 
 use super::{Host, homes::Homes, tool_runs::CalledFlows};
@@ -18,6 +18,11 @@ use crate::{
 };
 
 type Capabilities = HashMap<Arc<str>, Arc<dyn Capability>>;
+
+/// Limits the requests of all tenants to each origin, except of those whose policy has limits of its own.
+pub(crate) fn limit_requests(host: &Host, limits: OutboundLimits) {
+    host.shared.egress.set_default_limits(limits);
+}
 
 /// Returns the capabilities that leave the host, for the runs of these homes. Simulated calls store their files in
 /// `blobs`.

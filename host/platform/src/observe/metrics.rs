@@ -14,11 +14,12 @@ mod names;
 mod own;
 
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
 
 use flowcell_contract::{Failure, Json, RunId, Tenant, Value};
+use flowcell_services::{code, egress::Outbound};
 use prometheus_client::{
     encoding::text,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -43,6 +44,7 @@ const LONG_BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 type Label = (&'static str, Arc<str>);
 type Counts<const N: usize> = Family<[Label; N], Counter>;
 type Sums<const N: usize> = Family<[Label; N], Counter<f64, AtomicU64>>;
+type Breakers = Family<[Label; 1], Gauge>;
 type Durations<const N: usize> = Family<[Label; N], Histogram>;
 
 /// The prefix of the names of all metrics.
@@ -54,6 +56,10 @@ const RUNS_PAUSED: [&str; 2] = ["runs_paused", "Times that a run was parked for 
 const RUNS_REMOVED: [&str; 2] = ["runs_removed", "Ended runs that were removed, by tenant"];
 const COMPUTE: [&str; 2] = ["compute", "Compute time of attempts, by tenant"];
 const MODEL_COST: [&str; 2] = ["model_cost", "Known cost of model turns and images, by tenant"];
+const BREAKERS: [&str; 2] = ["outbound_breakers_open", "Origins whose circuit breaker is open, by tenant"];
+const REFUSALS: [&str; 2] = ["outbound_refusals", "Requests that were not sent, by tenant and code"];
+/// The codes of requests that were not sent.
+const REFUSAL_CODES: [&str; 2] = [code::CIRCUIT_OPEN, code::RATE_LIMITED];
 const WEBHOOK_POSTS: [&str; 2] = ["webhook_posts", "Posts to triggers, by tenant and outcome"];
 
 /// The metrics of a process. Cloning is cheap.
@@ -90,6 +96,9 @@ struct Families {
     store_available: Gauge,
     started: Gauge<f64, AtomicU64>,
     posts: Counts<2>,
+    breakers: Breakers,
+    refusals: Counts<2>,
+    outbound: OnceLock<Outbound>,
 }
 
 /// The outcome of a post to a trigger.
@@ -220,6 +229,9 @@ impl Default for Metrics {
             store_available: Gauge::default(),
             started: Gauge::default(),
             posts: Family::default(),
+            breakers: Family::default(),
+            refusals: Family::default(),
+            outbound: OnceLock::new(),
         };
         families.register();
         Metrics(Arc::new(families))
@@ -260,7 +272,21 @@ impl Families {
         let help = "Time at which the server started, in seconds since 1970";
         registry.register("process_start_time_seconds", help, self.started.clone());
         registry.register(WEBHOOK_POSTS[0], WEBHOOK_POSTS[1], self.posts.clone());
+        registry.register(BREAKERS[0], BREAKERS[1], self.breakers.clone());
+        registry.register(REFUSALS[0], REFUSALS[1], self.refusals.clone());
         registry.register("store_commits", "Commits of this process to its store", self.commits.clone());
+    }
+}
+
+impl Families {
+    /// Reads the numbers of open circuit breakers.
+    fn count_open_breakers(&self) {
+        let Some(outbound) = self.outbound.get() else { return };
+        self.breakers.clear();
+        for (tenant, open) in outbound.open_breakers() {
+            // Tenants beyond the limit share a label.
+            self.breakers.get_or_create(&[("tenant", self.tenants.label(tenant.as_str()))]).inc_by(number(open as u64));
+        }
     }
 }
 
@@ -281,6 +307,7 @@ impl Metrics {
         if let Some(least) = now.least_room {
             set(&self.0.least_room.get_or_create(&[]), least);
         }
+        self.0.count_open_breakers();
         set(&self.0.store_available, u64::from(now.store_available));
         self.0.started.set(now.started as f64 / 1e3);
         let mut store = Registry::with_prefix(PREFIX);
@@ -297,7 +324,20 @@ impl Metrics {
     /// Returns the metrics of one tenant in the text format of Prometheus: its own series, and none that other tenants
     /// change. `fleet` has the numbers of the store, and `now` is in milliseconds since 1970.
     pub fn render_for(&self, tenant: &Tenant, fleet: Option<&Fleet>, now: u64) -> String {
+        self.0.count_open_breakers();
         own::render(&self.0, tenant.as_str(), fleet, now)
+    }
+
+    /// Creates the circuit breakers and limits of outgoing requests, whose state these metrics show.
+    pub(crate) fn watch_outbound(&self) -> Outbound {
+        let families = Arc::downgrade(&self.0);
+        let outbound = Outbound::with_observer(Arc::new(move |tenant: &Tenant, code| {
+            if let Some(families) = families.upgrade() {
+                let labels = [("tenant", families.tenants.label(tenant.as_str())), ("code", code.into())];
+                families.refusals.get_or_create(&labels).inc();
+            }
+        }));
+        self.0.outbound.get_or_init(|| outbound).clone()
     }
 
     /// Counts a run as driven until the returned value is dropped.

@@ -8,7 +8,10 @@ use flowcell_runtime::{
     LiveRuns,
     ports::{DocumentStore, StoreError},
 };
-use flowcell_services::{egress::OriginGrants, pattern};
+use flowcell_services::{
+    egress::{Egress, OriginGrants, OutboundLimits},
+    pattern,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::operate::{
@@ -36,6 +39,9 @@ pub struct Policy {
     /// Maximum memory of the tenant's concurrent attempts, in MiB, beyond the first 4 MiB of each attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory_mib: Option<u64>,
+    /// The limits on requests to each origin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_origin: Option<OutboundLimits>,
     /// The daily quotas.
     #[serde(default, skip_serializing_if = "PerDay::is_unlimited")]
     pub per_day: PerDay,
@@ -127,8 +133,9 @@ impl Policy {
         Ok(found.map(|(policy, _)| policy).unwrap_or_default())
     }
 
-    /// Applies the tenant's limits to its attempts in an engine, and to the number of its live runs.
-    pub(crate) fn apply_limits(&self, engine: &Engine, live: &LiveRuns, tenant: &Tenant) {
+    /// Applies the tenant's limits to its attempts in an engine, to the number of its live runs, and to its requests.
+    pub(crate) fn apply_limits(&self, engine: &Engine, live: &LiveRuns, egress: &Egress, tenant: &Tenant) {
+        egress.set_limits(tenant, self.per_origin);
         live.set_limit(tenant, self.max_live_runs);
         engine.set_bounds(tenant, self.max_concurrency, self.max_memory_mib.map(|mib| mib << 20));
     }
@@ -182,6 +189,9 @@ impl Policy {
                         for them"
                     .into(),
             );
+        }
+        if let Some(limits) = &self.per_origin {
+            limits.check().map_err(|why| format!("`perOrigin`: {why}"))?;
         }
         self.per_day.check_pause()?;
         match self.per_day.model_usd {
@@ -354,6 +364,12 @@ mod tests {
             ),
             (r#"{ "retention": [{ "flow": "a" }] }"#, Some("`retention[0]`: needs `olderThan` or `keepLatest`")),
             (r#"{ "retention": [{ "flow": "a", "olderThan": "30d" }, { "keepLatest": 5 }] }"#, None),
+            (r#"{ "perOrigin": { "perSecond": 0.5, "burst": 3, "maxConcurrency": 1 } }"#, None),
+            (
+                r#"{ "perOrigin": { "perSecond": 0 } }"#,
+                Some("`perOrigin`: `perSecond`: 0 is not from 0.001 to 1000000"),
+            ),
+            (r#"{ "perOrigin": { "burst": 3 } }"#, Some("`perOrigin`: `burst` needs `perSecond` beside it")),
             (r#"{ "perDay": { "modelUsd": -1 } }"#, Some("`perDay.modelUsd`: -1 is not an amount of USD")),
             (r#"{ "perDay": { "modelUsd": 1, "onExhausted": "pause" } }"#, None),
             (

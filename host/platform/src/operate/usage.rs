@@ -31,6 +31,7 @@ use flowcell_runtime::{
     ports::{DocumentStore, MaybeStoreError, StoreError, Timers},
     quota::window_end,
 };
+use flowcell_services::egress::Egress;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +81,7 @@ struct Shared {
     counts: AtomicBool,
     engine: Engine,
     live: Arc<LiveRuns>,
+    egress: Egress,
     documents: Arc<dyn DocumentStore>,
     timers: Arc<dyn Timers>,
     metrics: Metrics,
@@ -105,6 +107,7 @@ impl Usage {
     pub(crate) fn new(
         engine: Engine,
         live: Arc<LiveRuns>,
+        egress: Egress,
         documents: Arc<dyn DocumentStore>,
         timers: Arc<dyn Timers>,
         metrics: Metrics,
@@ -114,6 +117,7 @@ impl Usage {
             counts,
             engine,
             live,
+            egress,
             documents,
             timers,
             metrics,
@@ -212,7 +216,7 @@ impl Usage {
     fn flush_one(&self, tenant: &Tenant) -> Result<(), StoreError> {
         let (today, _) = self.today();
         let policy = Policy::read(&*self.0.documents, tenant)?;
-        policy.apply_limits(&self.0.engine, &self.0.live, tenant);
+        policy.apply_limits(&self.0.engine, &self.0.live, &self.0.egress, tenant);
         // The counts are taken first, since another caller may flush at the same time.
         let fresh = self.0.tenants.lock().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
         let fresh = fresh.unwrap_or_default();

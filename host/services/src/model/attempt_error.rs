@@ -236,3 +236,18 @@ pub(crate) fn usual_wait(failed: u32, chance: f64) -> Duration {
     let doubled = FIRST_WAIT_SECONDS * 2_f64.powi(failed.saturating_sub(1).min(16) as i32);
     Duration::from_secs_f64(doubled.min(MAX_WAIT_SECONDS) * (1.0 - chance * MAX_JITTER))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_the_guard_refuses_keeps_its_code_and_its_wait() {
+        let refused = Failure { retry_after_ms: Some(2_500), ..Failure::retryable(code::CIRCUIT_OPEN, "down") };
+        let AttemptError { failure, wait } = from_exchange(refused, false);
+        assert_eq!((&*failure.code, failure.retryable), (code::CIRCUIT_OPEN, true));
+        assert_eq!(wait, Some(Duration::from_millis(2_500)));
+        let refused = from_exchange(Failure::retryable(code::CONNECT, "down"), false);
+        assert_eq!((&*refused.failure.code, refused.wait), (code::MODEL_CONNECT, None));
+    }
+}

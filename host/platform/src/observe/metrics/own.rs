@@ -12,8 +12,8 @@ use prometheus_client::{
 };
 
 use super::{
-    COMPUTE, Counts, Families, Fleet, MODEL_COST, PREFIX, PostOutcome, RUNS_ENDED, RUNS_PAUSED, RUNS_REMOVED,
-    RUNS_STARTED, Sums, WEBHOOK_POSTS, fleet,
+    BREAKERS, COMPUTE, Counts, Families, Fleet, MODEL_COST, PREFIX, PostOutcome, REFUSAL_CODES, REFUSALS, RUNS_ENDED,
+    RUNS_PAUSED, RUNS_REMOVED, RUNS_STARTED, Sums, WEBHOOK_POSTS, fleet,
 };
 
 /// The statuses of ended runs.
@@ -54,6 +54,16 @@ pub(super) fn render(families: &Families, tenant: &str, fleet: Option<&Fleet>, n
             }
         }
         own.register(WEBHOOK_POSTS[0], WEBHOOK_POSTS[1], posts);
+        let refused = Family::<[(&str, &str); 1], Counter>::default();
+        for code in REFUSAL_CODES {
+            if let Some(counter) = families.refusals.get(&[("tenant", name.clone()), ("code", code.into())]) {
+                refused.get_or_create(&[("code", code)]).inc_by(counter.get());
+            }
+        }
+        own.register(REFUSALS[0], REFUSALS[1], refused);
+        if let Some(open) = families.breakers.get(&[("tenant", name.clone())]) {
+            own.register(BREAKERS[0], BREAKERS[1], open.clone());
+        }
         let sums =
             [(&families.computed, COMPUTE, Unit::Seconds), (&families.cost, MODEL_COST, Unit::Other("usd".into()))];
         for (family, [metric, help], unit) in sums {

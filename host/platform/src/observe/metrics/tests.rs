@@ -1,6 +1,11 @@
 //! Tests the text of the metrics and the limits of labels.
 
 use flowcell_contract::Json;
+use flowcell_services::{
+    client::{Client, Message, Progress},
+    egress::{Egress, EgressPolicy, Resolve},
+};
+use futures_util::future::BoxFuture;
 
 use super::*;
 use crate::observe::observed::{AttemptId, CallTarget};
@@ -103,6 +108,48 @@ fn a_tenant_sees_its_own_posts_and_its_own_part_of_the_store() {
     let all = metrics.render(&ScrapeValues { fleet: Some(Arc::new(fleet)), now: 9_000, ..NOTHING });
     for line in [r#"flowcell_triggers_late{tenant="b"} 0"#, "flowcell_fleet_age_seconds 9.0"] {
         assert!(all.lines().any(|found| found == line), "{line}\n{all}");
+    }
+}
+
+#[tokio::test]
+async fn requests_that_are_not_sent_are_counted_for_their_tenant() {
+    let metrics = Metrics::default();
+    let egress = Egress::new(EgressPolicy::default()).unwrap().with_outbound(metrics.watch_outbound());
+    let client = Client::new(egress.with_resolver(Arc::new(NoNames)));
+    let grants = ["http://down.test".parse().unwrap()].into_iter().collect();
+    let to = client.egress().admit("http://down.test/", &grants).unwrap();
+    for _ in 0..13 {
+        let message = Message {
+            method: Default::default(),
+            headers: Default::default(),
+            body: Default::default(),
+            reuse: true,
+            run: None,
+            until: None,
+        };
+        client.send(&Tenant::from("a"), &to, message, &mut Progress::default()).await.map(drop).unwrap_err();
+    }
+    let own = [
+        r#"flowcell_outbound_breakers_open{tenant="a"} 1"#,
+        r#"flowcell_outbound_refusals_total{tenant="a",code="circuit_open"} 3"#,
+        r#"flowcell_tenant_counted{tenant="a"} 1"#,
+    ];
+    let text = metrics.render_for(&Tenant::from("a"), None, 0);
+    let mut shown = series(&text);
+    shown.sort_unstable();
+    assert_eq!(shown, own);
+    let text = metrics.render(&NOTHING);
+    assert!(own[..2].iter().all(|line| text.lines().any(|found| found == *line)), "{text}");
+    let of_others = metrics.render_for(&Tenant::from("b"), None, 0);
+    assert_eq!(series(&of_others), [r#"flowcell_tenant_counted{tenant="b"} 1"#]);
+}
+
+/// A resolver that knows no name.
+struct NoNames;
+
+impl Resolve for NoNames {
+    fn resolve<'a>(&'a self, _: &'a Tenant, _: &'a str) -> BoxFuture<'a, std::io::Result<Vec<std::net::IpAddr>>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 }
 
