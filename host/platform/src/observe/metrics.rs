@@ -14,6 +14,7 @@ mod names;
 mod own;
 
 use std::{
+    collections::HashMap,
     sync::{Arc, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
@@ -282,10 +283,14 @@ impl Families {
     /// Reads the numbers of open circuit breakers.
     fn count_open_breakers(&self) {
         let Some(outbound) = self.outbound.get() else { return };
-        self.breakers.clear();
+        // Tenants beyond the limit share a label.
+        let mut counts: HashMap<Arc<str>, u64> = HashMap::new();
         for (tenant, open) in outbound.open_breakers() {
-            // Tenants beyond the limit share a label.
-            self.breakers.get_or_create(&[("tenant", self.tenants.label(tenant.as_str()))]).inc_by(number(open as u64));
+            *counts.entry(self.tenants.label(tenant.as_str())).or_default() += open as u64;
+        }
+        self.breakers.clear();
+        for (tenant, open) in counts {
+            self.breakers.get_or_create(&[("tenant", tenant)]).set(number(open));
         }
     }
 }
