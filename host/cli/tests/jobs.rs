@@ -288,6 +288,32 @@ fn a_preview_of_a_move_names_the_runs_that_would_not_move_and_moves_none() {
 }
 
 #[test]
+fn a_command_repeats_runs_in_another_version_of_their_flow() {
+    let folder = park_runs_of_first_version(3);
+    let folder = folder.path();
+    run_until_exit(folder, 0, &["runs", "bulk", "cancel", "--flow", "asks", "--yes"]);
+    // `--flow-version` is the filter here, as for the other actions.
+    let retry = |code: i32, options: &[&str]| {
+        let arguments = ["runs", "bulk", "retry", "--flow", "asks", "--flow-version", "1"];
+        run_until_exit(folder, code, &[&arguments, options].concat())
+    };
+    let seen = retry(0, &["--to", "latest", "--preview"]).0;
+    assert!(seen.ends_with("\n0 of 3 checked runs would not be repeated\n"), "{seen}");
+    let seen = retry(0, &["--to", "2", "--rename", "pay=charge", "--preview"]).0;
+    assert!(seen.contains("\n3 of 3 checked runs would not be repeated\n       3  rename_missing\n  r"), "{seen}");
+    let wrong = retry(2, &["--rename", "pay=charge", "--preview"]).1;
+    assert!(wrong.contains("`--rename` needs `--to`"), "{wrong}");
+    let nowhere = ["runs", "bulk", "retry", "--status", "cancelled", "--to", "2", "--preview"];
+    let wrong = run_until_exit(folder, 2, &nowhere).1;
+    assert!(wrong.contains("needs the member `flow` in the filter"), "{wrong}");
+    assert!(list_runs(&host(folder), "active").is_empty(), "nothing has begun yet");
+    let done = retry(0, &["--to", "2", "--yes"]).0;
+    assert!(done.contains("3 done, 0 skipped, 0 failed"), "{done}");
+    let begun = list_runs(&host(folder), "active");
+    assert_eq!(begun.iter().map(|row| row.version).collect::<Vec<_>>(), [Some(2); 3]);
+}
+
+#[test]
 fn a_migrate_job_waits_for_a_run_that_another_caller_has() {
     let folder = park_runs_of_first_version(3);
     let host = host(folder.path());

@@ -46,8 +46,11 @@ const ACTIONS: [Action; 7] = [
     Action {
         name: "retry",
         label: "Retry",
-        effect: "A new run repeats each ended run with the same input, in the same version of its flow.",
-        fields: &[("from", "From this node on (all nodes, if empty)", false)],
+        effect: "A new run repeats each ended run with the same input, in the same version of its flow or in another one.",
+        fields: &[
+            ("from", "From this node on (all nodes, if empty)", false),
+            ("flowVersion", "Another version: its number, or latest (the same one, if empty)", false),
+        ],
     },
     Action {
         name: "answer",
@@ -119,9 +122,10 @@ fn request(visit: &Visit, action: &Action) -> Result<Value, String> {
                 params.insert("set".into(), json!({ name.trim(): value.trim() }));
             }
             ("remove", name) => _ = params.insert("remove".into(), json!([name])),
-            ("to", number) => {
+            ("flowVersion", "latest") => _ = params.insert("flowVersion".into(), "latest".into()),
+            (name @ ("to" | "flowVersion"), number) => {
                 let number = number.parse::<u32>().map_err(|_| format!("`{number}` is not a version"))?;
-                params.insert("to".into(), number.into());
+                params.insert(name.into(), number.into());
             }
             (name, value) => _ = params.insert(name.into(), value.into()),
         }
@@ -207,7 +211,8 @@ fn confirm(action: &Action, asked: &Value, seen: &Value) -> Markup {
                 h2 { (count(runs, "run")) @if seen["more"] == true { ", counted up to 10,000" } }
                 p { @for (status, number) in seen["byStatus"].as_object().into_iter().flatten() {
                     (state(status)) " " (number.as_u64().unwrap_or(0)) " " } }
-                @if let Some(moves) = seen["moves"].as_object() { (moves_of(moves)) }
+                @if let Some(moves) = seen["moves"].as_object() { (checks_of(moves, "move")) }
+                @if let Some(retries) = seen["retries"].as_object() { (checks_of(retries, "be repeated")) }
                 p { "The latest: "
                     @for run in first.iter().filter_map(Value::as_str) { a href=(run_path(run)) { (run) } " " }
                     @if runs > first.len() as u64 { span .faint { "and " (runs - first.len() as u64) " more" } } }
@@ -223,14 +228,14 @@ fn confirm(action: &Action, asked: &Value, seen: &Value) -> Markup {
     }
 }
 
-/// Says which runs would not move to another version.
-fn moves_of(moves: &Map<String, Value>) -> Markup {
-    let number = |key: &str| moves.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let refused = moves.get("refused").and_then(Value::as_object);
+/// Says how many runs would not move to another version or be repeated in it. `what`: the action.
+fn checks_of(checks: &Map<String, Value>, what: &str) -> Markup {
+    let number = |key: &str| checks.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let refused = checks.get("refused").and_then(Value::as_object);
     html! {
         p { (count(number("checked"), "run")) " checked, " (number("unchecked")) " not." }
         @for (code, number) in refused.into_iter().flatten() {
-            p .notice .warn { (count(number.as_u64().unwrap_or(0), "run")) " would not move: " code { (code) } }
+            p .notice .warn { (count(number.as_u64().unwrap_or(0), "run")) " would not " (what) ": " code { (code) } }
         }
     }
 }
@@ -256,8 +261,8 @@ fn command_of(job: &Value) -> String {
             value => line += &format!(" --{name} {value}"),
         }
     }
-    for name in ["from", "to"] {
-        match &params[name] {
+    for (param, name) in [("from", "from"), ("to", "to"), ("flowVersion", "to")] {
+        match &params[param] {
             Value::Null => {}
             Value::String(value) => line += &format!(" --{name} {}", quoted(value)),
             value => line += &format!(" --{name} {value}"),

@@ -23,13 +23,13 @@
 //! | `store` | the documents of jobs |
 //! | [`operation`] | the requests of operators |
 //! | `act` | the actions on runs |
-//! | [`moves`] | the runs that cannot move, for previews |
+//! | [`checks`] | the runs that cannot move or be repeated in another version, for previews |
 //! | `agenda` | the times of the next batches |
 //! | [`worker`] | the execution of jobs |
 
 mod act;
 mod agenda;
-pub mod moves;
+pub mod checks;
 pub mod operation;
 pub mod record;
 pub mod request;
@@ -48,7 +48,7 @@ use sha2::{Digest, Sha256};
 
 pub use self::act::RETRY_PREFIX;
 pub use self::{
-    moves::{CHECKED_MOVES, MovesPreview},
+    checks::{CHECKED_RUNS, RunChecks},
     record::{Creator, Job, JobReason, JobState},
     request::{
         DEFAULT_MAX_RUNS, DEFAULT_RUNS_PER_SECOND, JobAction, JobFilter, JobParams, JobRequest, MAX_JOB_REQUEST_BYTES,
@@ -138,7 +138,10 @@ pub struct Preview {
     pub first: Vec<RunId>,
     /// For `migrate`: the runs that would not move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub moves: Option<MovesPreview>,
+    pub moves: Option<RunChecks>,
+    /// For `retry` with `flowVersion`: the runs that would not be repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<RunChecks>,
 }
 
 /// A request to steer a job.
@@ -189,22 +192,27 @@ impl Jobs<'_> {
         self.host.runs().ok_or(JobError::NoStore)
     }
 
-    /// Checks a request, and returns the runs that its job would select. Changes nothing. For `migrate` it also returns
-    /// which of the first runs would not move, and why.
+    /// Checks a request, and returns the runs that its job would select. Changes nothing. For `migrate`, and
+    /// for `retry` in another version, it also returns which of the first runs would not move or be repeated, and why.
     pub fn preview(&self, request: &JobRequest) -> Result<Preview, JobError> {
         let counts = self.count(request)?;
-        let migrates = request.action == JobAction::Migrate;
-        let limit = if migrates { CHECKED_MOVES.max(PREVIEWED_RUNS) } else { PREVIEWED_RUNS };
+        let limit = if request.changes_version() { CHECKED_RUNS.max(PREVIEWED_RUNS) } else { PREVIEWED_RUNS };
         let rows = self.runs()?.runs(self.tenant(), &request.filter.of_store(self.host.now(), None, limit))?;
         let shown = |status: Option<String>| match status.as_deref() {
             Some("active") | None => "running".to_owned(),
             Some(other) => other.to_owned(),
         };
         let runs = sum(&counts);
+        let checks = request.changes_version().then(|| RunChecks::of(self.host, request, &rows, runs));
+        let (moves, retries) = match request.action {
+            JobAction::Retry => (None, checks),
+            _ => (checks, None),
+        };
         Ok(Preview {
             runs,
             more: counts.more,
-            moves: migrates.then(|| MovesPreview::of(self.host, request, &rows, runs)),
+            moves,
+            retries,
             by_status: counts.values.into_iter().map(|(status, runs)| (shown(status), runs)).collect(),
             first: rows.into_iter().map(|row| row.run_id).take(PREVIEWED_RUNS).collect(),
         })

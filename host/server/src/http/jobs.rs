@@ -18,7 +18,7 @@ use super::{
     start::{MAX_WAIT, idempotency_key},
     steer::Nothing,
 };
-use flowcell_platform::jobs::{Creator, Job, JobAction, JobCommand, JobRequest, JobState, Jobs, Preview};
+use flowcell_platform::jobs::{Creator, Job, JobCommand, JobRequest, JobState, Jobs, Preview};
 
 /// The interval between two checks of a job that a request waits for.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -34,9 +34,10 @@ pub(crate) struct NewJob {
     /// `error`, `text`, `node`, `labels` (an object), `trigger`, `parent`, `retryOf`, `minDurationMs`, `maxDurationMs`.
     #[schema(value_type = Object)]
     filter: Map<String, Value>,
-    /// For `answer`: `gate` and `answer`. For `retry`: `from` and `keepAnswers`. For `label`: `set` (an object) and
-    /// `remove` (names). For `migrate`: `to` (a version), `keepAnswers` and `rename` (an object of new names by the
-    /// old ones); its filter needs `flow`.
+    /// For `answer`: `gate` and `answer`. For `retry`: `from`, `keepAnswers`, `flowVersion` (a version or `latest`) and
+    /// with it `rename`. For `label`: `set` (an object) and `remove` (names). For `migrate`: `to` (a version),
+    /// `keepAnswers` and `rename` (an object of new names by the old ones). With the number of a version and with
+    /// `rename` the filter needs `flow`.
     #[schema(value_type = Object, nullable = false, required = false)]
     params: Option<Map<String, Value>>,
     /// The maximum number of runs, the latest first, up to 1,000,000. Default: 10,000.
@@ -87,8 +88,9 @@ fn check_scopes(request: &Request, job: &JobRequest) -> Result<(), ApiError> {
 /// Besides `run:read`, the token needs the scope of the action: `run:control` for `cancel`, `resume` and `label`,
 /// `run:create` for `retry` and `migrate`, `gate:decide` for `answer` and for `keepAnswers`, `run:delete` for `delete`.
 /// The job stops if the token becomes invalid. The preview of `migrate` has `moves`: `checked`, `unchecked`, `refused` (the
-/// numbers of runs that would not move, by code) and `first` (20 of them: `run`, `code`, `message`). The same request
-/// with the same `Idempotency-Key` creates one job and answers with it, as long as the server lists the job.
+/// numbers of runs that would not move, by code) and `first` (20 of them: `run`, `code`, `message`). The preview of `retry`
+/// with `flowVersion` has the same in `retries`, about the runs that would not be repeated. The same
+/// request with the same `Idempotency-Key` creates one job and answers with it, as long as the server lists the job.
 #[utoipa::path(post, path = "/v1/jobs", tag = "jobs", operation_id = "create_job",
     params(Previews, ("Idempotency-Key" = Option<String>, Header, max_length = 256)),
     request_body = NewJob,
@@ -109,11 +111,11 @@ pub(crate) async fn create(
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(job)).into_response())
 }
 
-/// Returns the runs that a job would select, and for `migrate` those that would not move. Returns 403 if the caller does
-/// not have the scopes of its action.
+/// Returns the runs that a job would select, and those that would not move or be repeated in another version. Returns 403
+/// if the caller does not have the scopes of its action.
 pub(crate) async fn preview_job(request: Request, job: JobRequest) -> Result<Preview, ApiError> {
     check_scopes(&request, &job)?;
-    let reads_journals = job.action == JobAction::Migrate;
+    let reads_journals = job.changes_version();
     let preview = move |request: &Request| Ok(Jobs::of(&request.host).preview(&job)?);
     match reads_journals {
         true => request.reading(preview).await,

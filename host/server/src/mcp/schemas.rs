@@ -57,7 +57,8 @@ pub(super) fn job() -> Value {
         "action": { "type": "string", "enum": ["cancel", "resume", "retry", "answer", "delete", "label", "migrate"] },
         "filter": object("Selects the runs by at least one of the members of `list_runs`, apart from `countBy`, `limit` and \
             `cursor`; `labels` is an object here"),
-        "params": object("For answer: `gate` and `answer`. For retry: `from` and `keepAnswers`. For label: `set` (an object) and \
+        "params": object("For answer: `gate` and `answer`. For retry: `from`, `keepAnswers`, `flowVersion` (a \
+            version or `latest`) and `rename`. For label: `set` (an object) and \
             `remove` (names). For migrate: `to` (a version), `keepAnswers` and `rename` (new names of \
             nodes by the old ones); its filter needs `flow`"),
         "maxRuns": number("The maximum number of runs, the latest first; 10,000 by default"),

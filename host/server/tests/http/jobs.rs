@@ -16,16 +16,16 @@ use crate::{
     tenants::{call, served},
 };
 
-fn post(served: &Served, token: &str, path: &str, body: &Value) -> Answer {
+pub(crate) fn post(served: &Served, token: &str, path: &str, body: &Value) -> Answer {
     call(served, token, "POST", path, body)
 }
 
-fn get(served: &Served, token: &str, path: &str) -> Value {
+pub(crate) fn get(served: &Served, token: &str, path: &str) -> Value {
     call(served, token, "GET", path, &Value::Null).json()
 }
 
 /// Starts runs that park at a gate.
-fn park(served: &Served, token: &str, runs: impl Iterator<Item = String>) {
+pub(crate) fn park(served: &Served, token: &str, runs: impl Iterator<Item = String>) {
     for run in runs {
         let started = post(served, token, "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": run }));
         assert_eq!((started.status, &started.json()["status"]), (201, &"parked".into()), "{started:?}");
@@ -47,7 +47,7 @@ fn wait_for_end(served: &Served, token: &str, id: &str) -> Value {
 }
 
 /// Executes a job. Returns it when it has ended.
-fn execute(served: &Served, token: &str, job: &Value) -> Value {
+pub(crate) fn execute(served: &Served, token: &str, job: &Value) -> Value {
     let id = create(served, token, job);
     wait_for_end(served, token, &id)
 }
@@ -57,7 +57,7 @@ fn status(served: &Served, token: &str, run: &str) -> Value {
 }
 
 /// Returns the state of a job and its amounts: matched, done, skipped by code, failed.
-fn amounts(job: &Value) -> Value {
+pub(crate) fn amounts(job: &Value) -> Value {
     json!([job["state"], job["matched"], job["done"], job["skipped"], job["failed"]])
 }
 
@@ -170,6 +170,7 @@ fn a_job_needs_the_scope_of_its_action_and_stops_with_its_token() {
         ("resume", json!({}), "run:control"),
         ("retry", json!({}), "run:create"),
         ("retry", retry, "run:create"),
+        ("retry", json!({ "flowVersion": "latest" }), "run:create"),
         ("answer", answer, "gate:decide"),
         ("delete", json!({}), "run:delete"),
         ("label", json!({ "remove": ["tier"] }), "run:control"),
@@ -289,6 +290,13 @@ fn wrong_requests_and_too_many_jobs_are_refused() {
         json!({ "action": "cancel", "filter": some, "params": { "from": "x" } }),
         json!({ "action": "answer", "filter": some, "params": { "gate": "g" } }),
         json!({ "action": "retry", "filter": some, "params": { "keepAnswers": true } }),
+        json!({ "action": "retry", "filter": some, "params": { "flowVersion": 2 } }),
+        json!({ "action": "retry", "filter": some, "params": { "flowVersion": "latest", "rename": { "a": "b" } } }),
+        json!({ "action": "retry", "filter": { "flow": "asks" }, "params": { "rename": { "a": "b" } } }),
+        json!({ "action": "retry", "filter": { "flow": "asks" }, "params": { "flowVersion": "newest" } }),
+        json!({ "action": "retry", "filter": { "flow": "asks" }, "params": { "to": 2 } }),
+        json!({ "action": "cancel", "filter": { "flow": "asks" }, "params": { "flowVersion": 2 } }),
+        json!({ "action": "migrate", "filter": { "flow": "asks" }, "params": { "to": 2, "flowVersion": 2 } }),
     ] {
         refused(job, 400, "bad_request");
     }

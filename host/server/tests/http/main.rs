@@ -24,6 +24,7 @@ mod files;
 mod homes;
 mod hostile;
 mod inbox;
+mod job_versions;
 mod jobs;
 mod library;
 mod live;

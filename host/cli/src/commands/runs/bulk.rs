@@ -4,10 +4,10 @@ use std::io::BufRead;
 
 use clap::{Args, Subcommand};
 use flowcell::{
-    LabelChange,
+    FlowVersion, LabelChange,
     jobs::{
         DEFAULT_MAX_RUNS, DEFAULT_RUNS_PER_SECOND, Job, JobAction, JobParams, JobRequest, MAX_JOB_RUNS,
-        MAX_RUNS_PER_SECOND, MovesPreview, Preview, operation::JobOperation, record::RunFailure,
+        MAX_RUNS_PER_SECOND, Preview, checks::RunChecks, operation::JobOperation, record::RunFailure,
     },
 };
 
@@ -53,7 +53,7 @@ pub(crate) struct BulkArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_RUNS_PER_SECOND,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RUNS_PER_SECOND)))]
     rate: u32,
-    /// Print the runs that the filter selects, and for `migrate` those that would not move; do nothing
+    /// Print the runs that the filter selects, and those that would not move or be repeated in another version; do nothing
     #[arg(long)]
     preview: bool,
     /// Do not ask for confirmation
@@ -80,6 +80,12 @@ pub(crate) struct RetryArgs {
     /// Keep the answers of people instead of asking them again
     #[arg(long, requires = "from")]
     keep_answers: bool,
+    /// Repeat the runs in another version of their flow: its number in the library, with `--flow`, or `latest`; a node
+    /// keeps its output if it succeeded, is unchanged and comes after no node that runs
+    #[arg(long, value_name = "VERSION")]
+    to: Option<FlowVersion>,
+    #[command(flatten)]
+    rename: RenameArgs,
 }
 
 /// Arguments of `flowcell runs bulk answer`.
@@ -123,8 +129,13 @@ pub(super) fn execute(command: BulkCommand, terminal: Terminal) -> Result<Exit, 
         BulkCommand::Cancel(bulk) => perform(&bulk, JobAction::Cancel, none, terminal),
         BulkCommand::Resume(bulk) => perform(&bulk, JobAction::Resume, none, terminal),
         BulkCommand::Delete(bulk) => perform(&bulk, JobAction::Delete, none, terminal),
-        BulkCommand::Retry(RetryArgs { bulk, from, keep_answers }) => {
-            perform(&bulk, JobAction::Retry, JobParams { from, keep_answers, ..none }, terminal)
+        BulkCommand::Retry(RetryArgs { bulk, from, keep_answers, to, rename }) => {
+            if to.is_none() && !rename.is_empty() {
+                let why = "`--rename` needs `--to`: nodes have other names only in another version of the flow";
+                return Err(CliError::wrong(why).hint("add `--to latest`"));
+            }
+            let params = JobParams { from, keep_answers, flow_version: to, rename: rename.renames()?, ..none };
+            perform(&bulk, JobAction::Retry, params, terminal)
         }
         BulkCommand::Answer(AnswerArgs { gate, value, bulk }) => {
             let params = JobParams { gate: Some(gate), answer: Some(answers::answer(&value)), ..none };
@@ -214,28 +225,30 @@ fn preview_text(preview: &Preview, request: &JobRequest) -> String {
     if preview.more || preview.runs > request.max_runs {
         text.push_str(&format!("the job takes the latest {} of them at most (`--max-runs`)\n", request.max_runs));
     }
-    preview.moves.iter().for_each(|moves| text.push_str(&moves_text(moves, preview.more)));
+    for (checks, what) in [(&preview.moves, "move"), (&preview.retries, "be repeated")] {
+        checks.iter().for_each(|checks| text.push_str(&checks_text(checks, what, preview.more)));
+    }
     text
 }
 
-/// Returns the lines about the runs that would not move to the other version. `more`: the job may have more runs than
-/// were counted.
-fn moves_text(moves: &MovesPreview, more: bool) -> String {
-    let refused = moves.refused_runs();
-    let mut text = format!("{refused} of {} would not move\n", counted(moves.checked as usize, "checked run"));
-    for (code, runs) in &moves.refused {
+/// Returns the lines about the runs that would not move or be repeated. `what`: the action. `more`: the job may have
+/// more runs than were counted.
+fn checks_text(checks: &RunChecks, what: &str, more: bool) -> String {
+    let refused = checks.refused_runs();
+    let mut text = format!("{refused} of {} would not {what}\n", counted(checks.checked as usize, "checked run"));
+    for (code, runs) in &checks.refused {
         text.push_str(&format!("{runs:>8}  {}\n", inert(code)));
     }
-    for RunFailure { run, reason } in &moves.first {
+    for RunFailure { run, reason } in &checks.first {
         text.push_str(&format!("  {}: {}\n", inert(run.as_str()), inert(&reason.message)));
     }
-    let left = refused.saturating_sub(moves.first.len() as u64);
+    let left = refused.saturating_sub(checks.first.len() as u64);
     if left > 0 {
         text.push_str(&format!("  and {left} others\n"));
     }
-    if moves.unchecked > 0 {
+    if checks.unchecked > 0 {
         let more = if more { " or more" } else { "" };
-        text.push_str(&format!("{}{more} others were not checked\n", moves.unchecked));
+        text.push_str(&format!("{}{more} others were not checked\n", checks.unchecked));
     }
     text
 }

@@ -1,15 +1,15 @@
 //! The actions of jobs on runs. Each action has no effect if it comes a second time for the same job and run.
 
-use flowcell_contract::{Json, NodeId, RunId};
+use flowcell_contract::{Json, NodeId, RunId, code};
 use flowcell_runtime::{
-    MigrationPlan, NoStart, OpenError, QuestionRef, Repeat, RunCommand, RunOptions,
+    MigrationPlan, NoStart, OpenError, QuestionRef, RenameError, Repeat, RunCommand, RunOptions,
     ports::{LabelChange, MaybeStoreError, RelabelError, RunRow, StoreError, StoreErrorKind},
 };
 use sha2::{Digest, Sha256};
 
 use super::{
     record::{Item, JobReason},
-    request::{JobAction, JobRequest},
+    request::{JobAction, JobParams, JobRequest},
 };
 use crate::{
     Host, StartError,
@@ -132,13 +132,29 @@ async fn retry(host: &Host, job: &str, request: &JobRequest, run: &RunId) -> Act
         Ok(false) => {}
         Err(error) => return of_start(host, &OpenError::Store(error).into()),
     }
-    let (from, keep_answers) = (request.params.from.as_deref().map(NodeId::from), request.params.keep_answers);
-    let repeat = Repeat { from, keep_answers, ..Repeat::default() };
+    let (repeat, version) = (repeat_of(request), request.params.flow_version);
     let options = RunOptions { run_id: Some(new), without_events: true, ..RunOptions::default() };
-    match host.charged(|| host.retry(run, repeat, options)) {
+    match host.charged(|| versions::retry(host, run, version, repeat, options)) {
         Ok(runner) if !runner.is_new() => Acted::Done,
         Ok(runner) => accepted(host, runner.accept().await),
-        Err(error) => of_start(host, &error),
+        Err(error) => not_repeated(host, error),
+    }
+}
+
+/// Returns the part of each run that a job repeats.
+pub(super) fn repeat_of(request: &JobRequest) -> Repeat {
+    let JobParams { from, keep_answers, rename, .. } = &request.params;
+    Repeat { from: from.as_deref().map(NodeId::from), keep_answers: *keep_answers, renames: rename.clone() }
+}
+
+/// Returns the result for a run that is not repeated, or whose version cannot be used.
+pub(super) fn not_repeated(host: &Host, error: RetryError) -> Acted {
+    match error {
+        RetryError::Start(error) => of_start(host, &error),
+        RetryError::Version(error) => match error.code() {
+            code @ "store_unavailable" => Acted::Later(JobReason::new(code, error)),
+            code => Acted::Failed(JobReason::new(code, error)),
+        },
     }
 }
 
@@ -169,11 +185,7 @@ pub(super) fn not_moved(host: &Host, run: &RunId, error: MoveError) -> Acted {
         {
             Acted::Later(JobReason::new("store_unavailable", error))
         }
-        MoveError::Prepare(RetryError::Start(error)) => of_start(host, &error),
-        MoveError::Prepare(RetryError::Version(error)) => match error.code() {
-            code @ "store_unavailable" => Acted::Later(JobReason::new(code, error)),
-            code => Acted::Failed(JobReason::new(code, error)),
-        },
+        MoveError::Prepare(error) => not_repeated(host, error),
     }
 }
 
@@ -219,6 +231,11 @@ pub(super) fn of_start(host: &Host, error: &StartError) -> Acted {
         StartError::Open(OpenError::NoNode(NoStart::Unknown(_) | NoStart::OtherName { .. })) => "node_not_found",
         StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => "no_answer_kept",
         StartError::Open(OpenError::Pin(_)) => "flow_not_found",
+        StartError::Open(OpenError::OtherNeeds(failure)) if failure.code == code::SCHEMA_TOO_COSTLY => {
+            code::SCHEMA_TOO_COSTLY
+        }
+        StartError::Open(OpenError::OtherNeeds(_)) => code::INVALID_INPUT,
+        StartError::Open(OpenError::OtherNames(errors)) => errors.first().map_or("rename_refused", RenameError::code),
         StartError::Disabled(_) => "flow_disabled",
         StartError::Renewed(_) => "invalid_flow",
         _ => "not_accepted",

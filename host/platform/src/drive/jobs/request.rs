@@ -14,7 +14,7 @@ use flowcell_runtime::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::operate::identity::Scope;
+use crate::{library::versions::FlowVersion, operate::identity::Scope};
 
 /// The number of runs that a job selects, unless its request says otherwise.
 pub const DEFAULT_MAX_RUNS: u64 = 10_000;
@@ -91,7 +91,11 @@ pub struct JobParams {
     /// For `migrate`: the number of the version in the library.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
-    /// For `migrate`: the nodes that have another name in the version, with the new names.
+    /// For `retry`: another version of the runs' flow. `None` repeats each run in the version that it used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow_version: Option<FlowVersion>,
+    /// For `migrate`, and for `retry` with `flowVersion`: the nodes that have another name in the version, with the new
+    /// names.
     #[serde(skip_serializing_if = "Renames::is_empty")]
     pub rename: Renames,
 }
@@ -255,6 +259,11 @@ impl JobRequest {
         }
     }
 
+    /// Returns true if the job moves its runs to another version of their flow, or repeats them in one.
+    pub fn changes_version(&self) -> bool {
+        self.action == JobAction::Migrate || self.params.flow_version.is_some()
+    }
+
     /// Returns true if the request is larger than [`MAX_JOB_REQUEST_BYTES`].
     pub(super) fn is_too_large(&self) -> bool {
         serde_json::to_vec(self).map_or(usize::MAX, |text| text.len()) > MAX_JOB_REQUEST_BYTES
@@ -263,8 +272,9 @@ impl JobRequest {
     /// Checks the members of the request. The error is a sentence for people.
     pub(super) fn check(&self) -> Result<(), String> {
         self.filter.check()?;
-        let JobParams { gate, answer, from, keep_answers, to, rename, set: _, remove: _ } = &self.params;
+        let JobParams { gate, answer, from, keep_answers, .. } = &self.params;
         self.check_labels()?;
+        self.check_version()?;
         let (answers, migrates) = (self.action == JobAction::Answer, self.action == JobAction::Migrate);
         if answers != gate.is_some() || answers != answer.is_some() {
             return Err("`answer` needs `params.gate` and `params.answer`, and no other action takes them".into());
@@ -272,19 +282,6 @@ impl JobRequest {
         if self.action != JobAction::Retry && (from.is_some() || *keep_answers && !migrates) {
             return Err(
                 "only `retry` takes `params.from`, and only `retry` and `migrate` take `params.keepAnswers`".into()
-            );
-        }
-        if migrates != to.is_some() {
-            return Err("`migrate` needs `params.to`, the number of a version, and no other action takes it".into());
-        }
-        if !migrates && !rename.is_empty() {
-            return Err("only `migrate` takes `params.rename`".into());
-        }
-        if migrates && self.filter.flow.is_none() {
-            return Err(
-                "`migrate` needs the member `flow` in the filter, because the versions of each flow have their \
-                        own numbers"
-                    .into(),
             );
         }
         if *keep_answers && !migrates && from.is_none() {
@@ -301,6 +298,33 @@ impl JobRequest {
             return Err(format!("`ratePerSecond` must be from 1 to {MAX_RUNS_PER_SECOND}"));
         }
         Ok(())
+    }
+
+    /// Checks the parameters about another version of the runs' flow.
+    fn check_version(&self) -> Result<(), String> {
+        let JobParams { to, flow_version, rename, .. } = &self.params;
+        let migrates = self.action == JobAction::Migrate;
+        if migrates != to.is_some() {
+            return Err("`migrate` needs `params.to`, the number of a version, and no other action takes it".into());
+        }
+        if self.action != JobAction::Retry && flow_version.is_some() {
+            return Err("only `retry` takes `params.flowVersion`".into());
+        }
+        if !self.changes_version() && !rename.is_empty() {
+            return Err("only `migrate`, and `retry` with `params.flowVersion`, take `params.rename`".into());
+        }
+        let has_number = migrates || matches!(flow_version, Some(FlowVersion::Number(_)));
+        if self.filter.flow.is_some() || !has_number && rename.is_empty() {
+            return Ok(());
+        }
+        Err(match has_number {
+            true => format!(
+                "`{}` with the number of a version needs the member `flow` in the filter, because the versions of each \
+                 flow have their own numbers",
+                self.action.name()
+            ),
+            false => "`params.rename` needs the member `flow` in the filter, as each flow has its own nodes".into(),
+        })
     }
 
     /// Checks the parameters of `label`.
