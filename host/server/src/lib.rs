@@ -134,6 +134,18 @@ pub enum ServeError {
     Start(#[from] StartError),
 }
 
+/// Checks that other machines cannot send requests without a token to a server that listens on this address behind these
+/// proxies. [`Server::bind`] makes this check first.
+pub fn check_guarded(listen: SocketAddr, proxies: &[AddressRange], identity: &dyn Identify) -> Result<(), ServeError> {
+    if identity.asks_for_tokens() {
+        return Ok(());
+    }
+    if !listen.ip().is_loopback() {
+        return Err(ServeError::Unguarded(listen));
+    }
+    proxies.first().map_or(Ok(()), |proxy| Err(ServeError::UnguardedProxy(*proxy)))
+}
+
 /// A server that listens on its address.
 pub struct Server {
     listener: TcpListener,
@@ -156,12 +168,7 @@ impl Server {
     pub async fn bind(host: Host, settings: Settings) -> Result<Server, ServeError> {
         let Settings { listen, identity, flows, names, proxies, tls, limits, pages, drain_delay } = settings;
         let host = host.serving(flows.clone());
-        if !listen.ip().is_loopback() && !identity.asks_for_tokens() {
-            return Err(ServeError::Unguarded(listen));
-        }
-        if let Some(proxy) = proxies.first().filter(|_| !identity.asks_for_tokens()) {
-            return Err(ServeError::UnguardedProxy(*proxy));
-        }
+        check_guarded(listen, &proxies, &*identity)?;
         if identity.asks_for_tokens() {
             host.usage().begin();
         }

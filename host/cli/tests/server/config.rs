@@ -71,6 +71,38 @@ fn errors_in_the_file_are_reported_with_their_place() {
 }
 
 #[test]
+fn the_check_says_that_the_server_would_refuse_other_machines_without_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("flows")).unwrap();
+    fs::write(folder.path().join("flows/broken.yaml"), "nodes: 1\n").unwrap();
+    let run = |arguments: &[&str]| {
+        let output = output_of(folder.path(), &[&["serve"], arguments].concat());
+        (output.status.code(), stderr(&output))
+    };
+    // Port 1 of all addresses: a server that does not refuse to start fails there for an ordinary user.
+    let cases: [(&[&str], &str); 2] = [
+        (&["--listen", "0.0.0.0:1"], "other machines can reach `0.0.0.0:1`"),
+        (&["--listen", "127.0.0.1:1", "--trusted-proxy", "10.0.0.0/8"], "the proxy `10.0.0.0/8` forwards requests"),
+    ];
+    for (settings, why) in cases {
+        for check in [&[][..], &["--check"]] {
+            let (code, told) = run(&[settings, check].concat());
+            assert_eq!(code, Some(2), "{told}");
+            assert!(told.contains(why) && told.contains("flowcell token create NAME"), "{told}");
+            // The check goes on to the flows.
+            assert_eq!(told.contains("checked 1 flow"), !check.is_empty(), "{told}");
+        }
+    }
+    fs::remove_file(folder.path().join("flows/broken.yaml")).unwrap();
+    assert_eq!(output_of(folder.path(), &["tenant", "create", "acme"]).status.code(), Some(0));
+    for (settings, _) in cases {
+        let (code, told) = run(&[settings, &["--check"]].concat());
+        assert_eq!(code, Some(0), "{told}");
+        assert!(!told.contains("other machines"), "{told}");
+    }
+}
+
+#[test]
 fn a_server_uses_the_settings_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("flowcell.yaml"), "name: flows.test\nstate: kept\n").unwrap();

@@ -2,36 +2,46 @@
 
 use std::path::Path;
 
-use flowcell::{Error, FlowLibrary, OpenStoreError, Reader};
+use flowcell::{
+    Error, FlowLibrary, Host, OpenStoreError, Reader,
+    identity::{Identify, Local},
+    server::check_guarded,
+    tenants::callers::Callers,
+};
 
-use super::ServeArgs;
+use super::{ServeArgs, start_error};
 use crate::{
     cli_error::{CliError, Exit},
     options::StoreLocation,
+    owner::unreadable,
     terminal::{Terminal, counted},
 };
 
-/// Checks the files of TLS, services and packs, the store and the flows. Reports each flow with an error.
+/// Checks the files of TLS, services and packs, the store, whether other machines need tokens, and the flows. Reports each
+/// flow with an error.
 pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Terminal) -> Result<Exit, CliError> {
     args.tls.check(terminal)?;
     // Building the host checks the files that the settings name, and connects to a shared store.
-    let builder = match place {
-        StoreLocation::Server(url) => args.packs.builder().server(url),
-        StoreLocation::Folder(folder) => {
-            check_folder(folder, terminal)?;
-            args.packs.builder()
-        }
-        _ => args.packs.builder(),
+    let (builder, is_old) = match place {
+        StoreLocation::Server(url) => (args.packs.builder().server(url), false),
+        StoreLocation::Folder(folder) => (args.packs.builder(), check_folder(folder, terminal)?),
+        _ => (args.packs.builder(), false),
     };
     let host = args.watch.with_collector(builder).build()?;
+    let mut wrong = 0_usize;
+    if let Err(error) = check_tokens(args, place, &host, is_old, terminal) {
+        wrong += 1;
+        error.print(terminal);
+    }
+    let exit = |wrong: usize| if wrong > 0 { Exit::Wrong } else { Exit::Good };
     let library = FlowLibrary::open(&args.flows).with_posted_of(&host);
     let shown = args.flows.display();
     if !args.flows.is_dir() && !library.is_shared() {
         terminal
             .warn(&format!("the folder of flows `{shown}` does not exist; the server creates it with the first flow"));
-        return Ok(Exit::Good);
+        return Ok(exit(wrong));
     }
-    let (names, mut wrong) = (library.names()?, 0_usize);
+    let names = library.names()?;
     for name in &names {
         match library.load(&host, name, None) {
             Ok(_) => {}
@@ -42,11 +52,39 @@ pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Termin
         }
     }
     terminal.say(&format!("checked {} in `{shown}`", counted(names.len(), "flow")));
-    if wrong > 0 { Ok(Exit::Wrong) } else { Ok(Exit::Good) }
+    Ok(exit(wrong))
 }
 
-/// Checks the store in a folder.
-fn check_folder(folder: &Path, terminal: Terminal) -> Result<(), CliError> {
+/// Checks that other machines cannot send requests without a token, as the start of the server does. `host`: one with the
+/// store if it is shared. `is_old`: the store is in a folder, and only the start may upgrade it.
+fn check_tokens(
+    args: &ServeArgs,
+    place: StoreLocation<'_>,
+    host: &Host,
+    is_old: bool,
+    terminal: Terminal,
+) -> Result<(), CliError> {
+    let check = |identity: &dyn Identify| check_guarded(args.listen, &args.trusted_proxy, identity);
+    if check(&Local).is_ok() {
+        return Ok(());
+    }
+    if is_old {
+        terminal.warn(
+            "other machines can reach the server; it is not checked whether the store has a tenant, without which the \
+             server refuses to start, because only the start upgrades the store",
+        );
+        return Ok(());
+    }
+    let reading = match place {
+        StoreLocation::Folder(_) => Some(args.packs.dry_host(&args.store)?),
+        _ => None,
+    };
+    let callers = Callers::of(reading.as_ref().unwrap_or(host)).map_err(|error| unreadable(&error))?;
+    check(&callers).map_err(start_error)
+}
+
+/// Checks the store in a folder. Returns true if the server would upgrade it.
+fn check_folder(folder: &Path, terminal: Terminal) -> Result<bool, CliError> {
     match Reader::versions(folder) {
         Ok((found, current)) => {
             if found < current {
@@ -56,11 +94,11 @@ fn check_folder(folder: &Path, terminal: Terminal) -> Result<(), CliError> {
                     folder.display()
                 ));
             }
-            Ok(())
+            Ok(found < current)
         }
         Err(OpenStoreError::Missing(_)) => {
             terminal.warn(&format!("the folder `{}` has no store; the server creates it", folder.display()));
-            Ok(())
+            Ok(false)
         }
         Err(error) => Err(Error::Store(error).into()),
     }
