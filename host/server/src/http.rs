@@ -16,6 +16,7 @@
 //! | triggers, webhooks, tenant_directory | routes of triggers, signed posts to them, and the tenants that have them |
 //! | event_filter | the selection of events in a page |
 //! | facts | the remembered facts of runs |
+//! | withheld | the parts of answers that need the scope `run:read`, on routes that need another scope |
 //! | metrics | the route `/metrics`, and the log of requests |
 //! | limits | the limits of connections |
 
@@ -69,5 +70,6 @@ pub(crate) mod tokens;
 pub(crate) mod triggers;
 pub(crate) mod usage;
 pub(crate) mod webhooks;
+pub(crate) mod withheld;
 
 pub(crate) use flowcell_platform::identity;

@@ -9,9 +9,9 @@ use utoipa::ToSchema;
 use super::{
     api_error::{ApiError, ErrorBody},
     app::{Request, finish_detached},
-    identity::Scope,
+    identity::{Caller, Scope},
     intake::{Body, PathParam, parse_path_id},
-    start,
+    start, withheld,
 };
 use flowcell_platform::{FlowVersion, MoveError, versions};
 
@@ -43,13 +43,28 @@ pub(crate) struct Planned {
     #[serde(flatten)]
     #[schema(value_type = Object)]
     plan: MigrationPlan,
+    /// The scope that the token lacks: without `run:read` it gets the versions alone, and all lists are empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    withheld: Option<&'static str>,
+}
+
+impl Planned {
+    /// Returns the part of a plan that a caller may see: the nodes tell of the run.
+    fn for_caller(run: &RunId, plan: MigrationPlan, caller: &Caller) -> Planned {
+        let run_id = run.to_string();
+        let Some(scope) = withheld::missing_scope(caller) else { return Planned { run_id, plan, withheld: None } };
+        let MigrationPlan { from_version, version, .. } = plan;
+        let plan = MigrationPlan { from_version, version, ..MigrationPlan::default() };
+        Planned { run_id, plan, withheld: Some(scope.name()) }
+    }
 }
 
 /// Move a run that has not ended to another version of its flow, and resume it
 ///
 /// The answer has the nodes in lists: `kept`, `moved`, `waiting`, `starts` and `gone`; nodes with
 /// another name are in `renamed`, too. With `check` it also has the reasons that keep the run from moving, in
-/// `refused`. Without `check` such a run is refused with 409 `migration_refused`, and `details` has the plan.
+/// `refused`. Without `check` such a run is refused with 409 `migration_refused`, and `details` has the plan. Without the
+/// scope `run:read` the answer has only the versions and `withheld`, an error has no plan, and `check` is refused.
 #[utoipa::path(post, path = "/v1/runs/{id}/migrate", tag = "runs", params(("id" = String, Path,)), request_body = Migrate,
     responses((status = 200, body = Planned), (status = "default", body = ErrorBody)))]
 pub(crate) async fn migrate(
@@ -64,17 +79,21 @@ pub(crate) async fn migrate(
     if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
         return Err(ApiError::forbidden(Scope::GateDecide));
     }
+    if body.check {
+        withheld::require_read(&request.caller)?;
+    }
+    let caller = request.caller.clone();
     let (moved, Migrate { to, keep_answers, rename, check }) = (run.clone(), body);
     let options = MoveOptions { keep_answers, renames: rename };
     let prepared =
         request.clone().reading(move |request| Ok(versions::migration(&request.host, &moved, to, &options)?));
     let migration = prepared.await?;
-    let run_id = run.to_string();
     if check {
-        return Ok(Json(Planned { run_id, plan: migration.plan().clone() }));
+        return Ok(Json(Planned::for_caller(&run, migration.plan().clone(), &caller)));
     }
-    let plan = finish_detached(perform(request, run, migration, keep_answers)).await?;
-    Ok(Json(Planned { run_id, plan }))
+    let moved = finish_detached(perform(request, run.clone(), migration, keep_answers)).await;
+    let plan = moved.map_err(|error| withheld::error_for(&caller, error))?;
+    Ok(Json(Planned::for_caller(&run, plan, &caller)))
 }
 
 /// Notes the move in the audit log, moves the run and resumes it.

@@ -17,6 +17,7 @@ use super::{
     intake::{PathParam, QueryParams, Raw, parse_path_id},
     runs::RunView,
     start::{self, Waits},
+    withheld,
 };
 use flowcell_platform::{FlowVersion, StartError, versions};
 
@@ -50,7 +51,8 @@ pub(crate) struct Retry {
 /// With `check` the answer is 200 with the plan: `kept`, `runs` with the reason of each node and the calls that it
 /// made, `skipped` and `gone`; nodes with another name are in `renamed`, too. Names that nodes cannot have are refused
 /// with 409 `rename_refused`, and `details` has the reasons in `refused`. The same request with the same
-/// `Idempotency-Key` begins one run and always answers with it.
+/// `Idempotency-Key` begins one run and always answers with it. The run has the input of the earlier one, so without the
+/// scope `run:read` the answer has only `runId`, `status` and `withheld`, and `check` is refused.
 #[utoipa::path(post, path = "/v1/runs/{id}/retry", tag = "runs",
     params(("id" = String, Path,), Waits, ("Idempotency-Key" = Option<String>, Header, max_length = 256)),
     request_body(content = Retry, description = "optional"),
@@ -68,7 +70,11 @@ pub(crate) async fn retry(
     if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
         return Err(ApiError::forbidden(Scope::GateDecide));
     }
-    let key = start::run_id_from_key(&headers)?;
+    // The plan tells of the nodes and the calls of the earlier run.
+    if body.check {
+        withheld::require_read(&request.caller)?;
+    }
+    let (key, caller) = (start::run_id_from_key(&headers)?, request.caller.clone());
     if body.run_id.is_some() && key.is_some() {
         return Err(start::two_ids());
     }
@@ -82,7 +88,8 @@ pub(crate) async fn retry(
         place = Some(app.lock_start(request.tenant(), &new).await);
         if start::has_begun(&request, &new, &digest, "idempotency_conflict")? {
             drop(place);
-            return start::answer_with(request, new, wait).await;
+            let view = start::known_view(request, new, wait).await?;
+            return Ok(Json(view.for_caller(&caller)).into_response());
         }
         (options.run_id, options.request) = (Some(new), Some(digest));
     }
@@ -118,11 +125,11 @@ pub(crate) async fn retry(
     let prepared = request
         .clone()
         .reading(move |request| Ok(versions::retry(&request.host, &repeated, version, repeat, options)?));
-    let runner = prepared.await?;
+    let runner = prepared.await.map_err(|error| withheld::error_for(&caller, error))?;
     if body.keep_answers {
         request.write_audit_entry("gate.keep", format!("{run} {}", runner.run_id())).await?;
     }
-    let answer = start::admit_and_answer(&request, runner, wait).await;
+    let view = start::admit_and_view(&request, runner, wait).await;
     drop(place);
-    answer
+    Ok(start::created(view?.for_caller(&caller)))
 }

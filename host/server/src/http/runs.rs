@@ -18,10 +18,12 @@ use utoipa::ToSchema;
 use super::{
     api_error::{ApiError, ErrorBody},
     app::{Request, finish_detached},
+    identity::Caller,
     intake::{PathParam, QueryParams, parse_path_id},
     moment::Moment,
     page::fill_page,
     search::{RunCount, RunQuery, list_counts},
+    withheld::missing_scope,
 };
 use flowcell_platform::{
     StartError,
@@ -125,6 +127,9 @@ pub(crate) struct RunView {
     /// The damage of the store that makes the input unknown (only for one run).
     #[serde(skip_serializing_if = "Option::is_none")]
     input_unknown: Option<String>,
+    /// The scope that the token lacks: without `run:read` it gets the id and the status of the run alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    withheld: Option<&'static str>,
     /// The damage of the store that makes the outputs and the error of an ended run unknown (only for one run).
     #[serde(skip_serializing_if = "Option::is_none")]
     outputs_unknown: Option<String>,
@@ -165,6 +170,19 @@ impl RunView {
             input_cut: None,
             input_unknown: None,
             outputs_unknown: None,
+            withheld: None,
+        }
+    }
+
+    /// Returns the part of the view that a caller of a route without the scope `run:read` may see.
+    pub(crate) fn for_caller(self, caller: &Caller) -> RunView {
+        match missing_scope(caller) {
+            Some(scope) => RunView {
+                status: self.status,
+                withheld: Some(scope.name()),
+                ..RunView::new_running(&RunId::from(self.run_id))
+            },
+            None => self,
         }
     }
 

@@ -95,7 +95,7 @@ pub(crate) async fn start(
     let place = app.lock_start(request.tenant(), &run).await;
     if has_begun(&request, &run, &digest, conflict)? {
         drop(place);
-        return answer_with(request, run, wait).await;
+        return Ok(Json(known_view(request, run, wait).await?).into_response());
     }
     begin(&request, body, Some((run, digest)), &headers, wait).await
 }
@@ -129,10 +129,9 @@ pub(crate) fn has_begun(
     }
 }
 
-/// Answers 200 with a run that an earlier request has begun.
-pub(crate) async fn answer_with(request: Request, run: RunId, wait: bool) -> Result<Response, ApiError> {
-    let view = if wait { wait_for_outcome(request, run).await? } else { view(request, run).await? };
-    Ok(Json(view).into_response())
+/// Returns the view of a run that an earlier request has begun.
+pub(crate) async fn known_view(request: Request, run: RunId, wait: bool) -> Result<RunView, ApiError> {
+    if wait { wait_for_outcome(request, run).await } else { view(request, run).await }
 }
 
 /// Prefixes of the run ids that are derived from triggers, idempotency keys and jobs. A caller that chose such an id
@@ -194,7 +193,7 @@ async fn begin(
     if let Some(parent) = headers.get("traceparent").and_then(|parent| parent.to_str().ok()) {
         request.host.link(runner.run_id(), parent);
     }
-    admit_and_answer(request, runner, wait).await
+    admit_and_view(request, runner, wait).await.map(created)
 }
 
 /// Prepares a new run, and returns it with its flow. Returns an error if the server stops, if the tenant is over quota,
@@ -233,18 +232,21 @@ pub(crate) async fn load_or_check(
     }
 }
 
-/// Admits a new run and answers 201 once the run is on stable storage. With `wait` it answers when the run has ended or
-/// is parked, or after [`MAX_WAIT`].
-pub(crate) async fn admit_and_answer(request: &Request, runner: FlowRunner, wait: bool) -> Result<Response, ApiError> {
+/// Admits a new run and returns its view once the run is on stable storage. With `wait` it returns when the run has ended
+/// or is parked, or after [`MAX_WAIT`].
+pub(crate) async fn admit_and_view(request: &Request, runner: FlowRunner, wait: bool) -> Result<RunView, ApiError> {
     let run = runner.run_id().clone();
-    let result = admit(request, runner, wait).await?;
-    let view = match (result, wait) {
+    Ok(match (admit(request, runner, wait).await?, wait) {
         (Some(result), _) => RunView::from_result(&result),
-        (None, true) => wait_for_outcome(request.clone(), run.clone()).await?,
+        (None, true) => wait_for_outcome(request.clone(), run).await?,
         (None, false) => RunView::new_running(&run),
-    };
-    let place = format!("/v1/runs/{}", percent_encoded(run.as_str()));
-    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(view)).into_response())
+    })
+}
+
+/// Returns 201 with the view of a new run and its place.
+pub(crate) fn created(view: RunView) -> Response {
+    let place = format!("/v1/runs/{}", percent_encoded(&view.run_id));
+    (StatusCode::CREATED, [(header::LOCATION, place)], Json(view)).into_response()
 }
 
 /// Hands a run to the admission queue. If `wait` is true, and the run starts at once and ends or parks within

@@ -300,6 +300,8 @@ pub(crate) async fn abort(
 }
 
 /// Resume a parked run, also one that was parked because its process ended repeatedly
+///
+/// Without the scope `run:read` the answer has only `runId`, `status` and `withheld`.
 #[utoipa::path(post, path = "/v1/runs/{id}/resume", tag = "runs", params(("id" = String, Path,)),
     request_body(content = Nothing, description = "optional"),
     responses((status = 200, body = RunView), (status = "default", body = ErrorBody)))]
@@ -321,7 +323,8 @@ pub(crate) async fn resume(
         Err(StartError::Open(OpenError::Driven(_))) => Ok(()),
         Err(error) => Err(error.into()),
     }?;
-    view(request, run).await.map(Json)
+    let caller = request.caller.clone();
+    Ok(Json(view(request, run).await?.for_caller(&caller)))
 }
 
 /// A change of the labels of a run. It sets or removes at least one label.
@@ -337,6 +340,8 @@ pub(crate) struct Relabel {
 }
 
 /// Set and remove labels of a run, also of an ended one
+///
+/// Without the scope `run:read` the answer has only `runId`, `status` and `withheld`.
 #[utoipa::path(post, path = "/v1/runs/{id}/labels", tag = "runs", operation_id = "label_run",
     params(("id" = String, Path,)),
     request_body = Relabel,
@@ -352,7 +357,8 @@ pub(crate) async fn label(
         let (changed, change) = (run.clone(), LabelChange { set, remove });
         request.clone().reading(move |request| Ok(request.host.label_run(&changed, &change)?)).await?;
         request.write_audit_entry("run.label", run.to_string()).await?;
-        view(request, run).await.map(Json)
+        let caller = request.caller.clone();
+        Ok(Json(view(request, run).await?.for_caller(&caller)))
     })
     .await
 }

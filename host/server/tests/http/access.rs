@@ -8,11 +8,11 @@ use flowcell_server::{
     identity::{AuthError, Caller, Identify, Scope, Scopes},
     route::{Access, Route, routes},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     client::{Served, ask, connect, read, send},
-    samples::hello,
+    samples::{asks, hello},
 };
 
 /// A token for each scope of the tenant `a`, one with all scopes of `a`, and one with all scopes of `b`.
@@ -208,4 +208,77 @@ fn a_head_that_is_too_large_is_refused() {
     let long = "x".repeat(40 << 10);
     let answer = ask(served.address, "GET", "/healthz", &[("X-Long", &long)], "");
     assert_eq!(answer.fault(), (431, "head_too_large".into()), "{answer:?}");
+}
+
+/// Returns a version of a flow whose output is a member of its input.
+fn tells(needs: &str) -> Value {
+    json!({
+        "flow": {
+            "name": "tells",
+            "inputSchema": { "type": "object", "required": [needs] },
+            "outputs": { "told": "{{ say.value }}" },
+        },
+        "nodes": [{ "id": "say", "type": "control.noop", "input": { "value": "{{ flow.input.word }}" } }],
+    })
+}
+
+#[test]
+fn h1_without_run_read_no_answer_tells_of_a_run_that_the_token_did_not_start() {
+    let served = served();
+    let send = |token: &str, path: &str, body: &Value| {
+        let bearer = format!("Bearer {token}");
+        ask(served.address, "POST", path, &[("Authorization", &bearer)], &body.to_string())
+    };
+    for needs in ["word", "canary-member"] {
+        assert_eq!(send("all-a", "/v1/flows", &json!({ "flow": tells(needs) })).status, 201);
+    }
+    let first = json!({ "flow": "tells", "version": 1, "runId": "r", "input": { "word": "canary" } });
+    let seen = send("all-a", "/v1/runs?wait=true", &first).json();
+    assert_eq!(seen["outputs"], json!({ "told": "canary" }), "{seen}");
+    let retry = |token: &str, body: Value| send(token, "/v1/runs/r/retry?wait=true", &body);
+    let (chosen, ended) = (json!({ "runId": "again" }), json!("succeeded"));
+    let again = retry("run:create", chosen);
+    let withheld = json!({ "runId": "again", "status": ended, "withheld": "run:read" });
+    assert_eq!((again.status, again.json()), (201, withheld.clone()));
+    assert_eq!(again.header("location"), Some("/v1/runs/again"));
+    // The second request with the key answers with the view of the known run.
+    for status in [201, 200] {
+        let bearer = [("Authorization", "Bearer run:create"), ("Idempotency-Key", "k")];
+        let answer = ask(served.address, "POST", "/v1/runs/r/retry?wait=true", &bearer, "{}");
+        assert_eq!((answer.status, &answer.json()["withheld"]), (status, &json!("run:read")), "{answer:?}");
+        assert_eq!(answer.json().as_object().unwrap().len(), 3, "{answer:?}");
+    }
+    let seen = retry("all-a", json!({ "runId": "seen" })).json();
+    assert_eq!((&seen["outputs"]["told"], &seen["withheld"]), (&json!("canary"), &Value::Null), "{seen}");
+
+    let plan = json!({ "flowVersion": 1, "check": true });
+    let refused = retry("run:create", plan.clone());
+    assert_eq!(refused.fault(), (403, "forbidden".to_owned()));
+    assert_eq!(refused.json()["error"]["details"]["scope"], "run:read");
+    assert_eq!(retry("all-a", plan).json()["kept"], json!(["say"]));
+    let other = json!({ "flowVersion": 2 });
+    for (token, tells) in [("run:create", false), ("all-a", true)] {
+        let refused = retry(token, other.clone());
+        assert_eq!(refused.fault(), (422, "invalid_input".to_owned()));
+        assert_eq!(refused.json().to_string().contains("canary-member"), tells, "{refused:?}");
+    }
+
+    // The siblings: routes that answer with a run, or with its plan, and need another scope.
+    let labelled = send("run:control", "/v1/runs/r/labels", &json!({ "set": { "team": "ops" } }));
+    let withheld = json!({ "runId": "r", "status": ended, "withheld": "run:read" });
+    assert_eq!((labelled.status, labelled.json()), (200, withheld));
+    let parked = json!({ "flow": asks(), "runId": "p", "input": { "word": "canary" } });
+    assert_eq!(send("all-a", "/v1/runs?wait=true", &parked).json()["status"], "parked");
+    let resumed = send("run:control", "/v1/runs/p/resume", &json!({}));
+    assert_eq!((resumed.status, resumed.json().as_object().unwrap().len()), (200, 3), "{resumed:?}");
+    assert!(!format!("{resumed:?}").contains("canary"), "{resumed:?}");
+
+    let migrate = |token: &str, body: &Value| send(token, "/v1/runs/r/migrate", body);
+    assert_eq!(migrate("run:create", &json!({ "to": 2, "check": true })).fault(), (403, "forbidden".to_owned()));
+    for (token, tells) in [("run:create", false), ("all-a", true)] {
+        let refused = migrate(token, &json!({ "to": 2 }));
+        assert_eq!(refused.fault(), (409, "migration_refused".to_owned()));
+        assert_eq!(refused.json()["error"]["details"].is_object(), tells, "{refused:?}");
+        assert_eq!(refused.json().to_string().contains("canary-member"), tells, "{refused:?}");
+    }
 }
