@@ -25,11 +25,12 @@ pub(crate) async fn all(visit: Visit) -> Result<Page, Failure> {
                 p { a href="/console/manual/packs" { "How packs are shared and trusted" } ", " a href="/console/catalog" { "the built-in types" } }
             }))
         } @else {
-            (list_table(Some("packs"), "Packs, by name and version", html! { th { "Pack" } th { "From" } th { "Node types" } th { "May reach" } th { "Digest" } }, html! {
+            (list_table(Some("packs"), "Packs, by name and version", html! { th { "Pack" } th { "From" } th { "Signer" } th { "Node types" } th { "May reach" } th { "Digest" } }, html! {
                 @for pack in packs.iter().take(MAX_PACKS) {
                     tr {
                         td { a .id href={ "/console/packs/" (escaped(text(pack, "pack"))) } { (text(pack, "pack")) } }
                         td { (text(pack, "source")) }
+                        td { (signer_of(pack, false)) }
                         td .number { (list(pack, "types").len()) }
                         td { @for name in reach(pack) { code { (name) } " " } }
                         td { code title=(text(pack, "digest")) { (text(pack, "digest").chars().take(20).collect::<String>()) "…" } }
@@ -41,6 +42,19 @@ pub(crate) async fn all(visit: Visit) -> Result<Page, Failure> {
         (server_command("packs list"))
     };
     Ok(Page::new(&visit, Area::Catalog, "Packs", main))
+}
+
+/// Shows the signer of a pack: the operator's name for the key, and the key if `whole` or if it has no name.
+fn signer_of(pack: &Value, whole: bool) -> Markup {
+    let signer = &pack["signer"];
+    let (name, key) = (text(signer, "name"), text(signer, "key"));
+    html! {
+        @match (signer.is_object(), text(pack, "source")) {
+            (true, _) => { (name) @if whole || name.is_empty() { " " code { (key) } } }
+            (false, "folder") => { span .faint { "not read in a folder" } }
+            (false, _) => { span .faint { "none" } }
+        }
+    }
 }
 
 /// Returns the names of the capabilities that the types of a pack may be granted, each once.
@@ -62,6 +76,7 @@ pub(crate) async fn show(visit: Visit, Path(wanted): Path<String>) -> Result<Pag
     };
     let main = html! {
         p { "From the " (text(pack, "source")) ", digest " code { (text(pack, "digest")) } }
+        p { "Signer: " (signer_of(pack, true)) }
         @for each in list(pack, "types") {
             section {
                 h2 { a href={ "/console/catalog/" (escaped(text(each, "type"))) } { (text(each, "type")) } }

@@ -151,14 +151,15 @@ fn require_shared(store: &StoreArgs) -> Result<(), CliError> {
     }
 }
 
-/// Returns the line of a pack: its name, version, digest and place.
+/// Returns the line of a pack: its name, version, digest and place, and its signer if its signature was checked.
 pub(super) fn shown(pack: &HostPack) -> String {
     let place = match pack.source {
         PackSource::Folder => "folder",
         PackSource::Lock => "lock",
         PackSource::Store => "store",
     };
-    format!("{}  {}  {place}", pack.pack, pack.digest)
+    let signer = pack.signer.as_ref().map(|signer| format!("  signed by {signer}")).unwrap_or_default();
+    format!("{}  {}  {place}{signer}", pack.pack, pack.digest)
 }
 
 impl From<PushError> for CliError {

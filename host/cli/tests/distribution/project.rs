@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Output,
+    process::{Command, Output},
 };
 
 use serde_json::Value;
@@ -65,11 +65,17 @@ impl Project {
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command().args(arguments).output().unwrap()
+    }
+
+    /// Returns the program in this folder, without arguments.
+    pub(crate) fn command(&self) -> Command {
         let mut command = kit::flowcell(self.path());
-        command.args(arguments).env("FLOWCELL_CACHE", self.path().join("cache"));
+        command.env("FLOWCELL_CACHE", self.path().join("cache"));
         // Ignore the registry credentials of the user who runs the tests.
         command.env("DOCKER_CONFIG", self.path().join("docker"));
-        command.envs(self.environment.iter().map(|(name, value)| (name, value))).output().unwrap()
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
     }
 
     /// Runs a command that has to succeed. Returns its standard output.

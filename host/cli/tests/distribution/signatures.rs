@@ -2,9 +2,15 @@
 
 use std::fs;
 
-use crate::distribution::{
-    pack::{Version, acme},
-    project::Project,
+use serde_json::{Value, json};
+
+use crate::{
+    client::ask,
+    distribution::{
+        pack::{Version, acme},
+        project::Project,
+    },
+    server::process::{serve_by, stop},
 };
 
 const PACK: &str = "acme.wasm";
@@ -79,6 +85,40 @@ fn the_trust_file_is_checked_again_when_a_pack_is_loaded() {
     project.run_refused(&["nodes", "--trust", "none.yaml"], &["cannot read none.yaml"]);
     project.write("flowcell.trust.yaml", b"unsigned: maybe\n");
     project.run_refused(&["nodes"], &["flowcell.trust.yaml: line 1", "maybe"]);
+}
+
+#[test]
+fn the_signer_of_a_pack_is_shown_by_the_command_the_server_and_the_console() {
+    let project = Project::new();
+    let ada = key(&project, "ada.key");
+    project.pack(PACK, Version::First);
+    project.done(&["node", "sign", PACK, "--key", "file:ada.key"]);
+    project.done(&["node", "install", "./acme.wasm"]);
+    let shown = || {
+        let listed: Value = serde_json::from_str(&project.done(&["packs", "list", "--json"])).unwrap();
+        let (child, address, _) = serve_by(project.command(), &[]);
+        let served = ask(address, "GET", "/v1/packs", &[], "").json();
+        let page = ask(address, "GET", "/console/packs/acme@0.1.0", &[], "").body;
+        assert_eq!(stop(child), Some(0));
+        assert_eq!(listed["packs"][0]["signer"], served["packs"][0]["signer"], "{listed} {served}");
+        (served["packs"][0]["signer"].clone(), page)
+    };
+    // Without a file of trusted signers a key has no name.
+    assert!(project.done(&["packs", "list"]).ends_with(&format!("  lock  signed by {ada}\n")));
+    let (signer, page) = shown();
+    assert_eq!(signer, json!({ "key": ada }));
+    assert!(page.contains(&ada), "{page}");
+    write_trust_file(&project, "allow", &ada, "acme");
+    let (signer, page) = shown();
+    assert_eq!(signer, json!({ "name": "ada", "key": ada }));
+    assert!(page.contains("ada <code>") && page.contains(&ada), "{page}");
+    // Without its signature in the lock, the pack has no signer.
+    let kept = |line: &&str| !line.contains("signature");
+    let without: String = project.lock().lines().filter(kept).map(|line| format!("{line}\n")).collect();
+    project.write("flowcell.lock", without.as_bytes());
+    let (signer, page) = shown();
+    assert_eq!(signer, Value::Null);
+    assert!(!page.contains(&ada), "{page}");
 }
 
 #[test]

@@ -24,7 +24,11 @@ pub(crate) fn serve(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr) {
 
 /// Starts a server. Returns the process, its address, and a thread that collects its later output.
 pub(crate) fn serve_with_output(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr, JoinHandle<Vec<String>>) {
-    let mut command = flowcell(folder);
+    serve_by(flowcell(folder), arguments)
+}
+
+/// Starts a server by a prepared command, as [`serve_with_output`] does.
+pub(crate) fn serve_by(mut command: Command, arguments: &[&str]) -> (Child, SocketAddr, JoinHandle<Vec<String>>) {
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);

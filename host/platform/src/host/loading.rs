@@ -217,7 +217,7 @@ pub(super) fn add_pack_file(
 
 /// Adds a pinned pack to an engine and a catalog. It fails if the pack's name and version differ from those in the lock.
 pub(super) fn add_locked_pack(engine: &Engine, catalog: &mut Catalog, locked: LockedPack) -> Result<AddedPack, Error> {
-    let LockedPack { id, bytes } = locked;
+    let LockedPack { id, bytes, signer: _ } = locked;
     let origin = format!("{id} of the lock");
     let pack = engine.add_pack(bytes.clone(), &origin)?;
     let (found, digest) = (PackId::of(&pack.manifest), pack.digest.clone());

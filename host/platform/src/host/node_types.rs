@@ -19,7 +19,7 @@ use super::{
 use crate::{
     host::{catalog, error::Error},
     packs::{
-        InstallError, PackId,
+        InstallError, PackId, Signer,
         pushed::{PushedList, PushedPack, PushedPacks},
     },
 };
@@ -130,12 +130,12 @@ impl NodeTypes {
                 skipped.push(SkippedPack { pack: id, digest, reason });
                 continue;
             }
-            let added = self.verify(read, &id, &pack, &mut bytes).and_then(|verified| {
+            let added = self.verify(read, &id, &pack, &mut bytes).and_then(|(verified, signer)| {
                 let origin = format!("{id} of the shared store");
-                register(&mut catalog, verified, &origin).map_err(|error| error.to_string())
+                register(&mut catalog, verified, &origin).map(|()| signer).map_err(|error| error.to_string())
             });
             match added {
-                Ok(()) => packs.push(HostPack { pack: id, digest, source: PackSource::Store }),
+                Ok(signer) => packs.push(HostPack { pack: id, digest, source: PackSource::Store, signer }),
                 Err(reason) => failed.push(SkippedPack { pack: id, digest, reason }),
             }
         }
@@ -158,7 +158,7 @@ impl NodeTypes {
         changes
     }
 
-    /// Returns a pack of the shared store, or the reason why this process does not use it. Adds bytes that were not read
+    /// Returns a pack of the shared store with its signer, or the reason why this process does not use it. Adds bytes that were not read
     /// before to `all`.
     fn verify(
         &self,
@@ -166,11 +166,11 @@ impl NodeTypes {
         id: &PackId,
         pack: &PushedPack,
         all: &mut PackBytes,
-    ) -> Result<Pack, String> {
+    ) -> Result<(Pack, Option<Signer>), String> {
         let digest = pack.digest();
-        read.local.trust.admit(id, &digest, pack.signature.as_ref()).map_err(|error| error.to_string())?;
+        let signer = read.local.trust.admit(id, &digest, pack.signature.as_ref()).map_err(|error| error.to_string())?;
         if let Some(verified) = read.verified.get(&digest).filter(|verified| PackId::of(&verified.manifest) == *id) {
-            return Ok(verified.clone());
+            return Ok((verified.clone(), signer));
         }
         let store = self.pushed().ok_or("the store is not shared")?;
         let bytes = store.bytes(pack).map_err(|error| {
@@ -186,6 +186,6 @@ impl NodeTypes {
         }
         all.insert(digest.clone(), bytes);
         read.verified.insert(digest, added.clone());
-        Ok(added)
+        Ok((added, signer))
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::packs::PackId;
+use crate::packs::{PackId, Signer};
 
 /// A pack whose node types every flow of a host may use. Built-in packs are not among them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -15,6 +15,11 @@ pub struct HostPack {
     pub digest: String,
     /// The place that the host has the pack from.
     pub source: PackSource,
+    /// The signer of a pack of a lock or of the shared store. `None`: the pack is not signed, or it is from a folder, where
+    /// signatures are not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub signer: Option<Signer>,
 }
 
 /// The place that a host has a pack from.
@@ -93,6 +98,7 @@ mod tests {
             pack: pack.parse().unwrap(),
             digest: (*digest).to_owned(),
             source: PackSource::Folder,
+            signer: None,
         };
         all.iter().map(pack).collect()
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     host::error::Error,
-    packs::{PackStore, Trust, locked_packs},
+    packs::{PackStore, Signer, Trust, locked_packs},
 };
 
 /// The places of a host's packs.
@@ -78,7 +78,7 @@ impl PackSources {
         for path in &self.paths {
             for file in pack_files(path)? {
                 let pack = add_pack_file(engine, &mut set.catalog, &file, &file)?;
-                set.add(pack, PackSource::Folder, &mut bytes);
+                set.add(pack, PackSource::Folder, None, &mut bytes);
             }
         }
         let (lock, trust) =
@@ -86,8 +86,9 @@ impl PackSources {
         let trusted = trust.map_or_else(|| Ok(Trust::default()), Trust::read)?;
         let locked = lock.map(|lock| locked_packs(lock, self.store.as_ref(), &trusted)).transpose()?;
         for pack in locked.into_iter().flatten() {
+            let signer = pack.signer.clone();
             let pack = add_locked_pack(engine, &mut set.catalog, pack)?;
-            set.add(pack, PackSource::Lock, &mut bytes);
+            set.add(pack, PackSource::Lock, signer, &mut bytes);
         }
         let found = (lock.is_some(), trust.is_some());
         for (file, found) in [(&mut self.lock, found.0), (&mut self.trust, found.1)] {
@@ -100,11 +101,13 @@ impl PackSources {
 }
 
 impl PackSet {
-    fn add(&mut self, pack: AddedPack, source: PackSource, all: &mut PackBytes) {
+    fn add(&mut self, pack: AddedPack, source: PackSource, signer: Option<Signer>, all: &mut PackBytes) {
         let AddedPack { id, digest, bytes } = pack;
-        // The same pack may be in a folder and in the lock.
-        if all.insert(digest.clone(), bytes).is_none() {
-            self.packs.push(HostPack { pack: id, digest: digest.to_string(), source });
+        let known = all.insert(digest.clone(), bytes).is_some();
+        // The same pack may be in a folder and in the lock, which has its signature.
+        match self.packs.iter_mut().find(|pack| known && pack.digest == digest.to_string()) {
+            Some(pack) => pack.signer = pack.signer.take().or(signer),
+            None => self.packs.push(HostPack { pack: id, digest: digest.to_string(), source, signer }),
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::{io, path::Path};
 
-use super::{InstallError, Lock, Locked, PackId, PackStore, Trust, store::FoundPack};
+use super::{InstallError, Lock, Locked, PackId, PackStore, Signer, Trust, store::FoundPack};
 
 /// A pinned pack with its bytes from the store.
 pub(crate) struct LockedPack {
     pub(crate) id: PackId,
     pub(crate) bytes: Vec<u8>,
+    pub(crate) signer: Option<Signer>,
 }
 
 /// Returns the packs of a lock from the store. It fails if a pack does not match its digest in the lock, or is not
@@ -26,8 +27,8 @@ pub(crate) fn locked_packs(
         None => PackStore::of_the_user()?,
     };
     let load = |(id, locked): (&PackId, &Locked)| {
-        trust.admit(id, &locked.digest, locked.signature.as_ref())?;
-        Ok(LockedPack { id: id.clone(), bytes: read_locked(&own, id, locked)? })
+        let signer = trust.admit(id, &locked.digest, locked.signature.as_ref())?;
+        Ok(LockedPack { id: id.clone(), bytes: read_locked(&own, id, locked)?, signer })
     };
     lock.packs().map(load).collect()
 }

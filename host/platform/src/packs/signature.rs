@@ -16,7 +16,7 @@ use crate::operate::vault::{self, KeySource};
 const SCHEME: &str = "ed25519";
 
 /// The public half of a key that signs packs: `ed25519:BASE64`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKey([u8; 32]);
 

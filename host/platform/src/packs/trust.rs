@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use flowcell_contract::Digest;
 use flowcell_services::pattern;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{InstallError, PackId, PublicKey, Signature, yaml};
 
@@ -46,12 +46,17 @@ struct TrustedKey {
     packs: Vec<String>,
 }
 
-/// The signer of a pack.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The signer of a pack, whose signature was checked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Signer {
-    /// The operator's name for the key, if the key is known.
+    /// The operator's name for the key, from the file of trusted signers. Without such a file every key is accepted, and
+    /// has no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub name: Option<String>,
-    /// The signer's public key.
+    /// The signer's public key: `ed25519:BASE64`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub key: PublicKey,
 }
 

@@ -9,7 +9,7 @@ use super::{
     api_error::{ApiError, ErrorBody},
     app::Request,
 };
-use flowcell_platform::{host::pack_changes::PackSource, shape};
+use flowcell_platform::{host::pack_changes::PackSource, packs::Signer, shape};
 
 /// A pack, with what its node types may reach.
 #[derive(Serialize, ToSchema)]
@@ -20,6 +20,11 @@ pub(crate) struct PackView {
     digest: String,
     /// The place that the server has the pack from.
     source: PackSource,
+    /// The signer, if the pack is signed and from a lock or the shared store. The server does not read the signatures of
+    /// packs in a folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    signer: Option<Signer>,
     /// Its node types: `{ type, title, effect, capabilities }`. A node reaches at most what its type asks for in
     /// `capabilities`, and only if the flow grants it.
     #[schema(value_type = Vec<Object>)]
@@ -43,7 +48,13 @@ pub(crate) async fn list(request: Request) -> Result<Json<PackList>, ApiError> {
             let of_pack =
                 catalog.types().filter(|node| node.pack.as_ref().is_some_and(|of| of.to_string() == pack.digest));
             let types = of_pack.map(|node| shape::reach_of_type(node)).collect();
-            PackView { pack: pack.pack.to_string(), digest: pack.digest, source: pack.source, types }
+            PackView {
+                pack: pack.pack.to_string(),
+                digest: pack.digest,
+                source: pack.source,
+                signer: pack.signer,
+                types,
+            }
         });
         Ok(PackList { packs: packs.collect() })
     });
