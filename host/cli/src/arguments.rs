@@ -1,4 +1,4 @@
-//! Parsers of values that several commands take as arguments.
+//! Values that several commands take as arguments: parsers, and the texts of printed commands.
 
 use flowcell::RunId;
 
@@ -24,6 +24,17 @@ pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write a label as NAME=VALUE, such as team=billing")?;
     flowcell::labels::check_label(name, value).map_err(|error| error.to_string())?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Quotes a word for a shell if it has characters other than letters, digits and `-_./`.
+pub(crate) fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { quote(text) }
+}
+
+/// Quotes a text for a shell.
+pub(crate) fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

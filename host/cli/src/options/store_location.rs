@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use flowcell::{HostBuilder, Reader, Runs, open_shared_runs};
 
-use crate::cli_error::CliError;
+use crate::{arguments::shell_word, cli_error::CliError};
 
 /// The store of runs.
 #[derive(Args, Clone, Default)]
@@ -55,6 +55,22 @@ impl StoreArgs {
     /// Returns the arguments that select a store in memory.
     pub(crate) fn none() -> StoreArgs {
         StoreArgs { store: Some("memory:".into()), ..StoreArgs::default() }
+    }
+
+    /// Returns the options that select the same store, and the tenant unless it is `local`, in another command. Returns
+    /// `None` for a store in memory.
+    pub(crate) fn selection(&self, tenant: Option<&str>) -> Option<String> {
+        let tenant = tenant.map(|name| format!(" --tenant {}", shell_word(name))).unwrap_or_default();
+        let folder = match self.place().ok()? {
+            StoreLocation::Memory => return None,
+            // Do not print the URL: it may hold a password.
+            StoreLocation::Server(_) => return Some(" --store URL".to_owned() + &tenant),
+            StoreLocation::Folder(folder) => folder,
+        };
+        let is_usual = folder == Path::new(".flowcell");
+        let state =
+            if is_usual { String::new() } else { format!(" --state {}", shell_word(&folder.display().to_string())) };
+        Some(state + &tenant)
     }
 
     /// Returns the place of the store. Fails if `--store` is neither `memory:` nor the URL of a server.

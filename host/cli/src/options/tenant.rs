@@ -38,6 +38,11 @@ impl TenantArgs {
         (self.tenant() != Tenant::local()).then(|| self.tenant.clone())
     }
 
+    /// Returns the options that select the same tenant and store in another command, such as ` --tenant acme`.
+    pub(crate) fn selection(&self) -> String {
+        self.store.selection(self.other_name().as_deref()).unwrap_or_default()
+    }
+
     /// Adds an entry about a run to the tenant's audit log, unless the tenant is `local`.
     pub(crate) fn note(&self, host: &Host, action: &str, run: &RunId) -> Result<(), CliError> {
         if self.tenant() == Tenant::local() {

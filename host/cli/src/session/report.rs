@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::{Plan, answers, interrupt::Interruption, lines::shown_choices, summary};
 use crate::{
+    arguments::{quote, shell_word},
     cli_error::{CliError, Exit},
     duration,
-    options::StoreLocation,
     output::put_json,
     terminal::{Terminal, guarded, inert},
 };
@@ -273,16 +273,7 @@ pub(crate) fn print_open_questions(plan: &Plan, host: &Host, run: &RunId, termin
 
 /// Returns the arguments that select the same store in another command. Returns `None` for a store in memory.
 fn store_arguments(plan: &Plan) -> Option<String> {
-    let tenant = plan.tenant.as_ref().map(|name| format!(" --tenant {}", shell_word(name))).unwrap_or_default();
-    let folder = match plan.store.place().ok()? {
-        StoreLocation::Memory => return None,
-        // Do not print the URL: it may hold a password.
-        StoreLocation::Server(_) => return Some(" --store URL".to_owned() + &tenant),
-        StoreLocation::Folder(folder) => folder,
-    };
-    let usual = folder == std::path::Path::new(".flowcell");
-    let state = if usual { String::new() } else { format!(" --state {}", shell_word(&folder.display().to_string())) };
-    Some(state + &tenant)
+    plan.store.selection(plan.tenant.as_deref())
 }
 
 /// Returns the options of this command that a later command has to repeat to resume the run.
@@ -291,14 +282,4 @@ fn reach(plan: &Plan) -> String {
         .given()
         .iter()
         .fold(String::new(), |text, (option, value)| format!("{text} {option} {}", shell_word(value)))
-}
-
-/// Quotes a word for a shell if it has characters other than letters, digits and `-_./`.
-fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
-    if text.chars().all(plain) { text.to_owned() } else { quote(text) }
-}
-
-fn quote(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -56,7 +56,7 @@ fn show_question(of: &TenantArgs, run: &RunId, gate: &str) -> Result<Exit, CliEr
     let question = waiting::question(&host, run, gate)?;
     let question = question.ok_or_else(|| {
         CliError::wrong(format!("no question is open at `{gate}` in the run `{run}`"))
-            .hint(format!("`flowcell runs show {run}` shows the open questions"))
+            .hint(format!("`flowcell runs show {run}{}` shows the open questions", of.selection()))
     })?;
     put_json(&question)?;
     Ok(Exit::Good)

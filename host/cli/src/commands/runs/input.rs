@@ -59,8 +59,8 @@ pub(super) fn require_attempt(
 }
 
 /// Returns the inputs of a task as text for people. Long values are cut, and the text then names the command that
-/// prints them completely.
-pub(super) fn render(inputs: &TaskInputs, at: (&RunId, &str), paint: Paint) -> String {
+/// prints them completely. `selection`: the options of this command that select the tenant and the store.
+pub(super) fn render(inputs: &TaskInputs, at: (&RunId, &str), selection: &str, paint: Paint) -> String {
     let node_type = inputs.node_type.as_deref().unwrap_or_default();
     let mut text = format!("{}  {}\n", paint.name(&inert(&inputs.task)), inert(node_type));
     let mut cuts = 0;
@@ -91,7 +91,7 @@ pub(super) fn render(inputs: &TaskInputs, at: (&RunId, &str), paint: Paint) -> S
         }
     }
     let (run, task) = at;
-    let command = format!("flowcell runs show {run} '{}'", inert(task));
+    let command = format!("flowcell runs show {run} '{}'{}", inert(task), inert(selection));
     if cuts > 0 {
         text.push_str(
             &paint.faint(&format!("values with ⟨cut⟩ are shortened; `{command} --json` prints them completely\n")),

@@ -181,8 +181,9 @@ pub(super) fn resume_here(
     of.note(&host, action, &name)?;
     answers::check(&args.answers, runner.graph())?;
     if let Some((gate, _)) = args.answers.iter().find(|(gate, _)| !runner.may_ask(gate)) {
-        return Err(CliError::wrong(format!("the question at `{gate}` is closed: it was answered or timed out"))
-            .hint(format!("`flowcell runs show {name}` shows the status of the run and its open questions")));
+        return Err(CliError::wrong(format!("the question at `{gate}` is closed: it was answered or timed out")).hint(
+            format!("`flowcell runs show {name}{}` shows the status of the run and its open questions", of.selection()),
+        ));
     }
     session::print_warnings(&args, &host.warnings_of(&name), terminal);
     if let Some(simulate) = host.simulated_of(&name).filter(|_| !args.quiet) {

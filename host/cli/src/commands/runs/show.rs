@@ -109,7 +109,7 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, CliEr
         input::require_attempt(&host, &*reader, (&args.run, task), args.from, &inputs)?;
         match args.json {
             true => put_json(&inputs)?,
-            false => put(&input::render(&inputs, (&args.run, task), terminal.paint_of_output()))?,
+            false => put(&input::render(&inputs, (&args.run, task), &args.of.selection(), terminal.paint_of_output()))?,
         }
         return Ok(Exit::Good);
     }

@@ -54,7 +54,10 @@ const MIN_READ_INTERVAL: Duration = Duration::from_millis(50);
 #[command(
     after_help = "Keys: arrows or h j k l move, open and fold; Enter shows a task; Tab goes to the next question; a \
                         answers it; c cancels the run; r repeats an ended run from a node; o shows the outputs of an \
-                        ended run; ? lists the keys; q leaves, and the run goes on"
+                        ended run; ? lists the keys and the signs; q leaves, and the run goes on\n\n\
+                        Signs: ! blocked, ✗ failed, ? asking a person, ◎ listening for an event or a message, ◷ waiting \
+                        for a time, ◌ waiting for its own nodes or a called flow, ↻ retrying, ● running, ○ ready, \
+                        ⊘ cancelled, ✓ succeeded, - skipped"
 )]
 pub(crate) struct WatchArgs {
     /// The id of the run
@@ -77,7 +80,7 @@ enum Input {
 }
 
 pub(super) fn execute(args: &WatchArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    let mut model = Model::new(args.run.clone());
+    let mut model = Model::new(args.run.clone(), args.of.selection());
     let mut feed = Feed::open(&args.of, &args.packs, &args.run)?;
     feed.read_or_tell(&mut model)?;
     if !terminal.has_full_screen() {
@@ -254,7 +257,7 @@ impl Watch<'_> {
     fn details(&self, address: &str) -> Result<String, CliError> {
         let at = (&self.model.run, address);
         let inputs = input::read(self.feed.host(), self.feed.reader(), at, 0)?;
-        Ok(input::render(&inputs, at, Paint::plain()))
+        Ok(input::render(&inputs, at, &self.model.selection, Paint::plain()))
     }
 
     fn answer(&self, address: String, value: &str, asked: QuestionRef) -> Result<String, CliError> {
@@ -270,7 +273,8 @@ impl Watch<'_> {
         let folder = match Owner::of(of.store.place()?, packs)? {
             Owner::Other(folder) => folder,
             Owner::Here(_) => {
-                let why = format!("no process here would drive the new run; `flowcell runs retry {run}{node}` does");
+                let command = format!("flowcell runs retry {run}{node}{}", of.selection());
+                let why = format!("no process here would drive the new run; `{command}` does");
                 return Err(CliError::wrong(why));
             }
         };
@@ -284,7 +288,7 @@ impl Watch<'_> {
             reach: packs.reach(),
         };
         let new = ask_owner(folder, &ask)?;
-        let (mut feed, mut model) = (Feed::open(of, packs, &new)?, Model::new(new));
+        let (mut feed, mut model) = (Feed::open(of, packs, &new)?, Model::new(new, of.selection()));
         feed.read_or_tell(&mut model)?;
         model.message = format!("repeats {run}");
         (self.wake, self.feed, self.model) = (listen(self.args, &model, &self.sender)?, feed, model);

@@ -46,6 +46,22 @@ const KEYS: [(&str, &str); 11] = [
     ("q", "leave a page or the command; the run goes on"),
 ];
 
+/// The signs of tasks with their states, the most urgent first.
+const STATES: [(&str, &str, &str); 12] = [
+    ("!", "blocked", "a person has to decide how it goes on"),
+    ("✗", "failed", "it failed"),
+    ("?", "asking", "it waits for a person"),
+    ("◎", "listening", "it waits for an event or a message"),
+    (TIMER, "waiting", "it waits for a time"),
+    ("◌", "waiting", "it waits for its own nodes, or for a called flow"),
+    ("↻", "retrying", "it waits for its next attempt"),
+    ("●", "running", "it is running"),
+    ("○", "ready", "it is about to begin"),
+    ("⊘", "cancelled", "it was cancelled"),
+    ("✓", "succeeded", "it succeeded"),
+    ("-", "skipped", "it did not run"),
+];
+
 /// The keys below the tree, with the ranks in which a narrow terminal keeps them.
 const HINTS: [(u8, &str); 8] = [
     (0, "? help"),
@@ -73,15 +89,17 @@ pub(super) fn frame(model: &mut Model, (width, height): (usize, usize), now: u64
     let text = match &model.view {
         View::Tree | View::Confirm { .. } => None,
         View::Help => Some(help(width)),
-        View::Details { title, text } => Some(details(model.run.as_str(), title, text, width)),
+        View::Details { title, text } => Some(details(model, title, text, width)),
         View::Outcome { text } => Some(outcome(model, text, width)),
-        View::Answer { wait, .. } => Some(question(wait, width)),
+        View::Answer { wait, .. } => Some(question(model, wait, width)),
     };
     let mut lines = head(model, now);
     let foot_lines = foot(model, width, 0).len();
     if text.is_none() {
         let room = height.saturating_sub(lines.len() + foot_lines + MIN_ROWS).min(MAX_OUTCOME_LINES);
-        lines.extend(model.outcome.iter().flat_map(|outcome| outcome.lines(&model.run, width, room)));
+        lines.extend(
+            model.outcome.iter().flat_map(|outcome| outcome.lines((&model.run, &model.selection), width, room)),
+        );
     }
     let page = height.saturating_sub(lines.len() + foot_lines).max(1);
     model.page = page;
@@ -107,7 +125,12 @@ pub(super) fn frame(model: &mut Model, (width, height): (usize, usize), now: u64
 /// Returns the whole tree with its folds as lines, for an output that is not a terminal.
 pub(super) fn snapshot(model: &mut Model, now: u64) -> Vec<Line> {
     let mut lines = head(model, now);
-    lines.extend(model.outcome.iter().flat_map(|outcome| outcome.lines(&model.run, usize::MAX, MAX_OUTCOME_LINES)));
+    lines.extend(
+        model
+            .outcome
+            .iter()
+            .flat_map(|outcome| outcome.lines((&model.run, &model.selection), usize::MAX, MAX_OUTCOME_LINES)),
+    );
     lines.extend(
         model.with_rows(|waits, rows, _| {
             rows.iter().map(|row| row_line(row, waits, usize::MAX, now)).collect::<Vec<_>>()
@@ -293,18 +316,25 @@ fn help(width: usize) -> Vec<Line> {
         let text = lines.into_iter().map(|line| Line::of(Style::Plain, &format!("    {line}")));
         std::iter::once(Line::of(Style::Name, keys)).chain(text)
     });
-    keys.collect()
+    let signs = STATES.iter().flat_map(|(sign, state, text)| {
+        let lines = wrapped(&format!("{sign} {state}  {text}"), width, usize::MAX);
+        lines.into_iter().map(|line| Line::of(style_of(state), &line))
+    });
+    keys.chain(std::iter::once(Line::default())).chain(signs).collect()
 }
 
 /// Draws the details of a task. Of a text that is too long, the last line tells the size.
-fn details(run: &str, task: &str, text: &str, width: usize) -> Vec<Line> {
-    let cut = format!("… cut: the text has {} bytes; `flowcell runs show {run} '{task}'` prints it", text.len());
+fn details(model: &Model, task: &str, text: &str, width: usize) -> Vec<Line> {
+    let Model { run, selection, .. } = model;
+    let command = format!("flowcell runs show {run} '{task}'{selection}");
+    let cut = format!("… cut: the text has {} bytes; `{command}` prints it", text.len());
     bounded(text, width, &cut)
 }
 
 /// Draws the end of a run. Of a text that is too long, the last line names the command that prints it.
 fn outcome(model: &Model, text: &str, width: usize) -> Vec<Line> {
-    let command = model.outcome.as_ref().map(|outcome| outcome.command(&model.run)).unwrap_or_default();
+    let command =
+        model.outcome.as_ref().map(|outcome| outcome.command(&model.run, &model.selection)).unwrap_or_default();
     bounded(text, width, &format!("… cut: the text has {} bytes; {command}", text.len()))
 }
 
@@ -317,9 +347,11 @@ fn bounded(text: &str, width: usize, cut: &str) -> Vec<Line> {
 }
 
 /// Draws a question with its choices.
-fn question(wait: &Wait, width: usize) -> Vec<Line> {
+fn question(model: &Model, wait: &Wait, width: usize) -> Vec<Line> {
+    let Model { run, selection, .. } = model;
     let mut lines = vec![Line::of(Style::Name, &wait.address)];
-    let cut = format!("… cut: the question has {} bytes; `flowcell answer --show` prints it", wait.text.len());
+    let command = format!("flowcell answer {run} '{}' --show{selection}", wait.address);
+    let cut = format!("… cut: the question has {} bytes; `{command}` prints it", wait.text.len());
     lines.extend(bounded(&wait.text, width, &cut));
     let choices = wait.question.iter().flat_map(|question| &question.choices).enumerate();
     lines.extend(choices.map(|(number, choice)| {
@@ -332,19 +364,8 @@ fn question(wait: &Wait, width: usize) -> Vec<Line> {
 const TIMER: &str = "◷";
 
 fn sign(state: &str) -> &'static str {
-    match state {
-        "blocked" => "!",
-        "failed" => "✗",
-        "asking" => "?",
-        "listening" => "◎",
-        "waiting" => "◌",
-        "retrying" => "↻",
-        "running" => "●",
-        "ready" => "○",
-        "cancelled" => "⊘",
-        "succeeded" => "✓",
-        _ => "-",
-    }
+    let known = STATES.iter().find(|(sign, known, _)| *known == state && *sign != TIMER);
+    known.map_or("-", |(sign, ..)| *sign)
 }
 
 fn style_of(state: &str) -> Style {

@@ -134,6 +134,8 @@ struct Called {
 /// The state of the screen.
 pub(super) struct Model {
     pub(super) run: RunId,
+    /// The options that select the run's tenant and store in another command.
+    pub(super) selection: String,
     pub(super) head: Head,
     tree: Tree,
     waits: Vec<Wait>,
@@ -158,9 +160,10 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(run: RunId) -> Model {
+    pub(super) fn new(run: RunId, selection: String) -> Model {
         Model {
             run,
+            selection,
             head: Head::default(),
             tree: Tree::default(),
             waits: Vec::new(),
@@ -358,7 +361,7 @@ impl Model {
             Key::Char('r') => self.ask_to_retry(),
             Key::Char('o') => match &self.outcome {
                 Some(outcome) => {
-                    let text = outcome.text(&self.run);
+                    let text = outcome.text(&self.run, &self.selection);
                     self.show(View::Outcome { text });
                 }
                 None => self.message = "the run has not ended, so it has no outputs".to_owned(),

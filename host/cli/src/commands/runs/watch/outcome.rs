@@ -63,8 +63,9 @@ impl Outcome {
         Outcome { unknown: Some(why), ..Outcome::default() }
     }
 
-    /// Returns the lines below the head, at most `most`. The last one names the command for the rest.
-    pub(super) fn lines(&self, run: &RunId, width: usize, most: usize) -> Vec<Line> {
+    /// Returns the lines below the head, at most `most`. The last one names the command for the rest. `of`: the run, and the
+    /// options that select its tenant and its store.
+    pub(super) fn lines(&self, of: (&RunId, &str), width: usize, most: usize) -> Vec<Line> {
         let (width, mut lines) = (width.min(MAX_COLUMNS), Vec::new());
         if let Some(why) = &self.unknown {
             lines
@@ -87,13 +88,13 @@ impl Outcome {
             return lines;
         }
         lines.truncate(most.saturating_sub(1).max(1));
-        lines.push(Line::of(Style::Faint, &self.command(run)));
+        lines.push(Line::of(Style::Faint, &self.command(of.0, of.1)));
         lines.truncate(most);
         lines
     }
 
     /// Returns the error and the outputs as text, and the commands that print all of it.
-    pub(super) fn text(&self, run: &RunId) -> String {
+    pub(super) fn text(&self, run: &RunId, selection: &str) -> String {
         let mut parts = Vec::new();
         parts.extend(self.unknown.as_ref().map(|why| format!("the outputs are unknown: {why}")));
         if let Some(RunFault { code, message, task }) = &self.error {
@@ -107,18 +108,19 @@ impl Outcome {
                 if self.is_cut() { format!("\n… cut: the outputs have {} bytes", self.bytes) } else { String::new() };
             parts.push(format!("outputs:\n{}{cut}", self.outputs));
         }
-        parts.push(self.command(run));
+        parts.push(self.command(run, selection));
         parts.join("\n\n")
     }
 
-    /// Returns the command that prints the outputs, and for a failed task the one that shows its attempts.
-    pub(super) fn command(&self, run: &RunId) -> String {
+    /// Returns the command that prints the outputs, and for a failed task the one that shows its attempts. `selection`: the
+    /// options that select the tenant and the store.
+    pub(super) fn command(&self, run: &RunId, selection: &str) -> String {
         match self.error.as_ref().and_then(|error| error.task.as_deref()) {
-            Some(task) => format!("`flowcell runs show {run} '{task}'` shows the task that failed"),
+            Some(task) => format!("`flowcell runs show {run} '{task}'{selection}` shows the task that failed"),
             None if self.error.is_some() || self.unknown.is_some() => {
-                format!("`flowcell runs show {run}` shows the run")
+                format!("`flowcell runs show {run}{selection}` shows the run")
             }
-            None => format!("`flowcell runs resume {run}` prints the outputs, and repeats nothing"),
+            None => format!("`flowcell runs resume {run}{selection}` prints the outputs, and repeats nothing"),
         }
     }
 

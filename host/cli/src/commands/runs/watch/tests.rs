@@ -33,7 +33,7 @@ fn add(model: &mut Model, kind: &'static str, scope: &str, node: &str, more: Val
 }
 
 fn empty() -> Model {
-    let mut model = Model::new("r".into());
+    let mut model = Model::new("r".into(), String::new());
     model.head = head("running");
     model
 }

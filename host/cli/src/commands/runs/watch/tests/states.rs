@@ -277,3 +277,48 @@ fn hostile_names_of_called_flows_and_outputs_cannot_steer_the_terminal() {
         }
     }
 }
+
+#[test]
+fn printed_commands_select_the_tenant_of_the_run() {
+    let long = |lines: u32| (0..lines).map(|line| format!("line {line}\n")).collect::<String>();
+    let of_tenant = || {
+        let mut model = shop();
+        model.selection = " --tenant acme".into();
+        model
+    };
+    let mut ended = of_tenant();
+    (ended.head, ended.outcome) = (head("failed"), Some(Outcome::of(&failure("not today"))));
+    let shown = lines(&mut ended, 100, 12);
+    assert_eq!(shown[3], "`flowcell runs show r 'each[1].pay' --tenant acme` shows the task that failed");
+    ended.outcome = Some(Outcome::of(&succeeded(json!({ "text": "x" }))));
+    let shown = lines(&mut ended, 100, 12);
+    assert_eq!(shown[3], "`flowcell runs resume r --tenant acme` prints the outputs, and repeats nothing");
+    let mut details = of_tenant();
+    details.show_details("first", long(6_000));
+    press(&mut details, &[Key::End]);
+    let shown = lines(&mut details, 200, 24).join("\n");
+    assert!(shown.contains("`flowcell runs show r 'first' --tenant acme` prints it"), "{shown}");
+    let mut asks = of_tenant();
+    let mut question = gate("ok", &["yes"], "d");
+    question["prompt"] = long(6_000).into();
+    wait(&mut asks, &[question]);
+    press(&mut asks, &[Key::Tab, Key::Char('a'), Key::End]);
+    let shown = lines(&mut asks, 200, 24).join("\n");
+    assert!(shown.contains("`flowcell answer r 'ok' --show --tenant acme` prints it"), "{shown}");
+}
+
+#[test]
+fn the_help_explains_the_signs_of_the_rows() {
+    let mut model = shop();
+    press(&mut model, &[Key::Char('?')]);
+    let page = lines(&mut model, 100, 60);
+    for line in ["◷ waiting  it waits for a time", "✗ failed  it failed", "✓ succeeded  it succeeded"] {
+        assert!(page.iter().any(|shown| shown == line), "{line}: {page:#?}");
+    }
+    // Each sign of the tree is in the list.
+    press(&mut model, &[Key::Char('q')]);
+    for row in rows(&mut model) {
+        let sign = row.trim_start_matches(['>', '▸', '▾', ' ']).chars().next().unwrap();
+        assert!(page.iter().any(|shown| shown.starts_with(sign)), "{row}: {page:#?}");
+    }
+}
