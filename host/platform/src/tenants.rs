@@ -28,7 +28,7 @@ pub mod retention;
 pub mod token;
 mod token_use;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::{DocumentStore, MaybeStoreError, StoreError};
@@ -454,23 +454,11 @@ impl Identify for Tenants {
     }
 
     fn refusal(&self, caller: &Caller) -> Result<Option<Refusal>, AuthError> {
-        let Some(id) = caller.token.as_deref() else { return Ok(Some(Refusal::TokenRequired)) };
-        let token: Option<(Token, u64)> = self.get(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
-        let Some((token, _)) = token.filter(|(token, _)| *token.tenant == *caller.tenant.as_str()) else {
-            return Ok(Some(Refusal::TokenUnknown));
-        };
-        let of_parent = login::parent_refusal(self, &token)?;
-        if let Some(refusal) = token.refusal_at(self.host.now()).or(of_parent) {
-            return Ok(Some(refusal));
-        }
-        if token.is_of_operators() {
-            return Ok(None);
-        }
-        match self.tenant(&token.tenant) {
-            Ok((tenant, _)) => Ok(tenant.disabled.then_some(Refusal::TenantDisabled)),
-            Err(TenantError::Unknown(_)) => Ok(Some(Refusal::TokenUnknown)),
-            Err(_) => Err(AuthError::Unavailable),
-        }
+        login::refusal(self, caller)
+    }
+
+    fn token_ends(&self, now: u64) -> Result<HashMap<Tenant, u64>, StoreError> {
+        token::token_ends(self, now).map_err(|error| error.to_store_error())
     }
 
     fn log_in(&self, proof: &str) -> Result<Login, AuthError> {

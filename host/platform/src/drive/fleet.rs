@@ -1,4 +1,4 @@
-//! Reads the numbers of the whole store for the metrics: parked runs and late triggers.
+//! Reads the numbers of the whole store for the metrics: parked runs, late triggers, and when tokens expire.
 //!
 //! A reading costs a few queries for each tenant. So a client that asks for the metrics gets a recent reading if there is
 //! one. Clients that ask at the same time wait for one reading together, for at most [`MAX_WAIT`]. After that they get
@@ -21,12 +21,15 @@ use crate::{
     Host,
     drive::triggers::{TriggerTenants, Triggers},
     observe::metrics::{Fleet, TenantFleet},
+    operate::{identity::Identify, policy::OPERATORS},
 };
 
 /// Minimum time between two readings.
 pub const MIN_READ_INTERVAL: Duration = Duration::from_secs(5);
 /// Readings take at most the time divided by this number.
 pub const READ_SHARE: u32 = 20;
+/// Minimum time between two readings of the tokens, of which there may be many.
+pub const TOKENS_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum time for which a client waits for a reading.
 pub const MAX_WAIT: Duration = Duration::from_secs(5);
 
@@ -38,6 +41,7 @@ struct Inner {
     host: Host,
     owners: Arc<dyn TriggerTenants>,
     triggers: Arc<Triggers>,
+    identity: Arc<dyn Identify>,
     /// The time at which this reader was made, in milliseconds since 1970.
     began: u64,
     /// Held while the store is read.
@@ -45,6 +49,18 @@ struct Inner {
     last: Mutex<Option<Arc<Fleet>>>,
     /// The errors of tenants whose numbers cannot be read, as they are in the log.
     failures: Mutex<HashMap<Tenant, String>>,
+    tokens: Mutex<TokenEnds>,
+}
+
+/// When the tokens in use expire, as it was read last.
+#[derive(Default)]
+struct TokenEnds {
+    /// The time of the next reading. `None`: at once.
+    next: Option<Instant>,
+    /// The first expiry of each tenant, in milliseconds since 1970.
+    ends: HashMap<Tenant, u64>,
+    /// True if the last reading failed.
+    has_failed: bool,
 }
 
 /// When the store may be read again.
@@ -57,17 +73,24 @@ struct NextReading {
 }
 
 impl FleetReader {
-    /// Creates a reader of the tenants that these triggers are for.
-    pub fn new(host: Host, owners: Arc<dyn TriggerTenants>, triggers: Arc<Triggers>) -> FleetReader {
+    /// Creates a reader of the tenants that these triggers are for. `identity` knows their tokens.
+    pub fn new(
+        host: Host,
+        owners: Arc<dyn TriggerTenants>,
+        triggers: Arc<Triggers>,
+        identity: Arc<dyn Identify>,
+    ) -> FleetReader {
         let began = host.now();
         FleetReader(Arc::new(Inner {
             host,
             owners,
             triggers,
+            identity,
             began,
             next: Arc::default(),
             last: Mutex::default(),
             failures: Mutex::default(),
+            tokens: Mutex::default(),
         }))
     }
 
@@ -115,7 +138,7 @@ impl FleetReader {
         // After this time the previous reading has to do.
         _ = tokio::time::timeout(MAX_WAIT, reading).await;
         let last = self.0.last.lock().clone();
-        Some(last.unwrap_or_else(|| Arc::new(Fleet { read: self.0.began, tenants: HashMap::new() })))
+        Some(last.unwrap_or_else(|| Arc::new(Fleet { read: self.0.began, ..Fleet::default() })))
     }
 }
 
@@ -146,7 +169,28 @@ impl Inner {
                 }
             }
         }
-        Ok(Fleet { read, tenants })
+        let mut token_ends = self.read_token_ends(read)?;
+        token_ends.retain(|tenant, _| tenant.as_str() == OPERATORS || tenants.contains_key(tenant));
+        Ok(Fleet { read, tenants, token_ends })
+    }
+
+    /// Returns when the tokens in use expire, read at most once in each [`TOKENS_INTERVAL`].
+    fn read_token_ends(&self, now: u64) -> Result<HashMap<Tenant, u64>, StoreError> {
+        let mut known = self.tokens.lock();
+        if known.next.is_some_and(|next| Instant::now() < next) {
+            return Ok(known.ends.clone());
+        }
+        match self.identity.token_ends(now) {
+            Ok(ends) => (known.ends, known.has_failed) = (ends, false),
+            Err(error) if error.is_outage() => return Err(error),
+            Err(error) => {
+                if !std::mem::replace(&mut known.has_failed, true) {
+                    error.warn("cannot read when tokens expire for the metrics; the times stay as they were");
+                }
+            }
+        }
+        known.next = Some(Instant::now() + TOKENS_INTERVAL);
+        Ok(known.ends.clone())
     }
 
     fn read_tenant(&self, tenant: &Tenant, now: u64) -> Result<TenantFleet, StoreError> {

@@ -1,6 +1,6 @@
 //! Callers and their scopes.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::StoreError;
@@ -245,6 +245,13 @@ pub trait Identify: Send + Sync {
 
     /// Returns the tenants whose runs are driven.
     fn tenants(&self) -> Vec<Tenant>;
+
+    /// Returns when the first of the tokens in use of each tenant expires, in milliseconds since 1970. A token counts as in
+    /// use for 7 days after its last use. The tokens of the operators have the tenant [`OPERATORS`]. By default no token
+    /// is known.
+    fn token_ends(&self, _now: u64) -> Result<HashMap<Tenant, u64>, StoreError> {
+        Ok(HashMap::new())
+    }
 
     /// Logs a browser in. `proof` is a one-time code, or a token; the new token has at most the scopes of this token, and
     /// ends with it. By default, no proof is accepted.

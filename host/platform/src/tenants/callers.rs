@@ -2,6 +2,7 @@
 //! needs a token.
 
 use std::{
+    collections::HashMap,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -95,6 +96,10 @@ impl Identify for Callers {
 
     fn tenants(&self) -> Vec<Tenant> {
         Identify::tenants(&self.tenants)
+    }
+
+    fn token_ends(&self, now: u64) -> Result<HashMap<Tenant, u64>, StoreError> {
+        self.tenants.token_ends(now)
     }
 
     fn log_in(&self, proof: &str) -> Result<Login, AuthError> {

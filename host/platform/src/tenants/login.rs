@@ -130,6 +130,27 @@ pub(super) fn parent_refusal(tenants: &Tenants, token: &Token) -> Result<Option<
     Ok(parent.map_or(Some(Refusal::TokenUnknown), |(parent, _)| parent.refusal_at(tenants.host.now())))
 }
 
+/// Performs `Identify::refusal`.
+pub(super) fn refusal(tenants: &Tenants, caller: &Caller) -> Result<Option<Refusal>, AuthError> {
+    let Some(id) = caller.token.as_deref() else { return Ok(Some(Refusal::TokenRequired)) };
+    let token: Option<(Token, u64)> = tenants.get(TOKEN, id).map_err(|_| AuthError::Unavailable)?;
+    let Some((token, _)) = token.filter(|(token, _)| *token.tenant == *caller.tenant.as_str()) else {
+        return Ok(Some(Refusal::TokenUnknown));
+    };
+    let of_parent = parent_refusal(tenants, &token)?;
+    if let Some(refusal) = token.refusal_at(tenants.host.now()).or(of_parent) {
+        return Ok(Some(refusal));
+    }
+    if token.is_of_operators() {
+        return Ok(None);
+    }
+    match tenants.tenant(&token.tenant) {
+        Ok((tenant, _)) => Ok(tenant.disabled.then_some(Refusal::TenantDisabled)),
+        Err(TenantError::Unknown(_)) => Ok(Some(Refusal::TokenUnknown)),
+        Err(_) => Err(AuthError::Unavailable),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]

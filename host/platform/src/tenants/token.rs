@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use flowcell_contract::Tenant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
     Outcome, TOKEN, TenantError, Tenants, is_valid_name,
-    token_use::{LastUse, TOKEN_USE, expiry_warning},
+    token_use::{IN_USE_MS, LastUse, TOKEN_USE, expiry_warning},
 };
 use crate::operate::{
     identity::{AuthError, Caller, OwnToken, Refusal, Scope, Scopes},
@@ -144,6 +145,24 @@ pub(super) fn own_token(tenants: &Tenants, caller: &Caller) -> Result<OwnToken, 
         name,
         expires,
     }))
+}
+
+/// Performs `Identify::token_ends`. Tokens of browsers are left out, because they are short-lived and made by a login.
+pub(super) fn token_ends(tenants: &Tenants, now: u64) -> Result<HashMap<Tenant, u64>, TenantError> {
+    let uses: HashMap<String, LastUse> = tenants.all(TOKEN_USE)?.into_iter().collect();
+    let is_used = |id: &str| uses.get(id).is_some_and(|last| now < last.at.saturating_add(IN_USE_MS));
+    let mut ends = HashMap::new();
+    for (id, token) in tenants.all::<Token>(TOKEN)? {
+        if let Some(expires) = token.expires
+            && !token.is_login
+            && token.is_valid_at(now)
+            && is_used(&id)
+        {
+            let end = ends.entry(Tenant::from(token.tenant.as_str())).or_insert(expires);
+            *end = expires.min(*end);
+        }
+    }
+    Ok(ends)
 }
 
 /// Checks the scopes of a new token.
@@ -292,5 +311,48 @@ impl Tenants {
             return Err(TenantError::Changed(id.to_owned()));
         }
         self.note(&token.tenant, "token.revoke", id, Outcome::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+    use crate::{Host, operate::identity::Identify};
+
+    #[test]
+    fn the_first_expiry_is_that_of_a_valid_token_in_use() {
+        let host = Host::builder().without_cache().instances(1).build().unwrap();
+        let tenants = Tenants::of(&host);
+        tenants.create("acme").unwrap();
+        let scopes = ["run:read".to_owned()];
+        let create = |tenant: &str, scope: &str, lasts| tenants.create_token(tenant, &[scope.to_owned()], "", lasts);
+        let days = |days: u64| Some(days * 24 * 3_600 * 1_000);
+        let used = [
+            create("acme", "run:read", days(30)).unwrap(),
+            create("acme", "run:read", days(20)).unwrap(),
+            create("acme", "run:read", None).unwrap(),
+            tenants.create_login_token("acme", scopes.to_vec(), None, 5_000_000).unwrap(),
+            create(OPERATORS, "metrics:read", days(90)).unwrap(),
+        ];
+        let revoked = create("acme", "run:read", days(1)).unwrap();
+        create("acme", "run:read", days(2)).unwrap();
+        assert_eq!(tenants.token_ends(host.now()).unwrap(), HashMap::new(), "no token was used");
+        for token in used.iter().chain([&revoked]) {
+            tenants.identify(Some(&token.token)).unwrap();
+        }
+        tenants.flush().unwrap();
+        tenants.revoke_token(&revoked.id).unwrap();
+        let (first, second, own) = (used[1].expires.unwrap(), used[0].expires.unwrap(), used[4].expires.unwrap());
+        let of = |acme: u64| HashMap::from([(Tenant::from("acme"), acme), (Tenant::from(OPERATORS), own)]);
+        let now = host.now();
+        assert_eq!(tenants.token_ends(now).unwrap(), of(first));
+        // A token that is no longer valid does not count, nor does one that was not used for long.
+        let expired = Token { expires: Some(now), ..tenants.get::<Token>(TOKEN, &used[1].id).unwrap().unwrap().0 };
+        let (_, version) = tenants.get::<Token>(TOKEN, &used[1].id).unwrap().unwrap();
+        assert!(tenants.put(TOKEN, &used[1].id, Some(&expired), version).unwrap());
+        assert_eq!(tenants.token_ends(now).unwrap(), of(second));
+        assert_eq!(tenants.token_ends(now + IN_USE_MS).unwrap(), HashMap::new());
     }
 }

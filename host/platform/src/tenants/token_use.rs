@@ -17,6 +17,8 @@ pub(super) const MIN_WRITE_INTERVAL_MS: u64 = 60_000;
 /// Milliseconds before the end of a token from which on each use of it gives a warning, see
 /// [`MIN_WARNING_INTERVAL_MS`].
 pub(super) const EXPIRY_WARNING_MS: u64 = 7 * DAY_MS;
+/// Milliseconds after its last use for which a token counts as in use, for the metric of the first expiry.
+pub(super) const IN_USE_MS: u64 = 7 * DAY_MS;
 /// Minimum milliseconds between two warnings of a process about the same token.
 const MIN_WARNING_INTERVAL_MS: u64 = DAY_MS;
 const DAY_MS: u64 = 24 * HOUR_MS;

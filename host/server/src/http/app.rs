@@ -112,7 +112,12 @@ impl App {
             host: directory.host.clone(),
             identity: directory.identity.clone(),
             admission: directory.admission.clone(),
-            fleet: FleetReader::new(directory.host.clone(), directory.clone(), triggers.clone()),
+            fleet: FleetReader::new(
+                directory.host.clone(),
+                directory.clone(),
+                triggers.clone(),
+                directory.identity.clone(),
+            ),
             directory,
             unready: AtomicBool::new(false),
             triggers,

@@ -1,4 +1,4 @@
-//! The numbers of a whole store: its parked runs and its late triggers. Every process of a shared store has the same
+//! The numbers of a whole store: its parked runs, its late triggers, and when its tokens expire. Every process of a shared store has the same
 //! numbers.
 
 use std::{
@@ -49,6 +49,9 @@ pub struct Fleet {
     pub read: u64,
     /// The numbers of each tenant.
     pub tenants: HashMap<Tenant, TenantFleet>,
+    /// The time at which the first of a tenant's tokens in use expires, in milliseconds since 1970. The tenant of the
+    /// operators' tokens has an empty name.
+    pub token_ends: HashMap<Tenant, u64>,
 }
 
 /// A group of parked runs as metrics show it.
@@ -79,6 +82,15 @@ pub(super) fn register_all(registry: &mut Registry, fleet: &Fleet, names: &Names
         sum.longest = sum.longest.max(own.triggers.longest);
     }
     register(registry, &groups, &triggers, now);
+    let mut ends = BTreeMap::<Arc<str>, u64>::new();
+    for (tenant, end) in &fleet.token_ends {
+        // No tenant has an empty name, so the operators need no label value of the tenants.
+        let is_operators = tenant.as_str().is_empty();
+        let label = if is_operators { Arc::from("") } else { names.label(tenant.as_str()) };
+        let first = ends.entry(label).or_insert(*end);
+        *first = end.min(first).to_owned();
+    }
+    register_token_ends(registry, &ends, now);
     let age = Gauge::<f64, AtomicU64>::default();
     age.set(seconds(now.saturating_sub(fleet.read)));
     let help = "Time since the numbers of parked runs and late triggers were read from the store";
@@ -94,6 +106,18 @@ pub(super) fn register_one(registry: &mut Registry, fleet: &Fleet, tenant: &str,
         triggers.insert(label, own.triggers);
     }
     register(registry, &groups, &triggers, now);
+    let end = fleet.token_ends.get(&Tenant::from(tenant)).map(|end| (tenant.into(), *end));
+    register_token_ends(registry, &end.into_iter().collect(), now);
+}
+
+/// Registers the time until the first of the tokens in use of each tenant expires. A token that has expired has none.
+fn register_token_ends(registry: &mut Registry, ends: &BTreeMap<Arc<str>, u64>, now: u64) {
+    let left = Family::<[Label; 1], Gauge<f64, AtomicU64>>::default();
+    for (tenant, end) in ends.iter().filter(|(_, end)| **end > now) {
+        left.get_or_create(&[("tenant", tenant.clone())]).set(seconds(end - now));
+    }
+    let help = "Time until the first of the tokens in use expires, by tenant";
+    registry.register("token_expiry_seconds", help, left);
 }
 
 fn add_groups<'a>(groups: &mut Groups<'a>, tenant: &Arc<str>, parked: &'a ParkedRuns) {
@@ -164,7 +188,7 @@ mod tests {
 
     fn fleet(tenants: impl IntoIterator<Item = (&'static str, TenantFleet)>) -> Fleet {
         let tenants = tenants.into_iter().map(|(name, own)| (Tenant::from(name), own)).collect();
-        Fleet { read: 9_000, tenants }
+        Fleet { read: 9_000, tenants, ..Fleet::default() }
     }
 
     /// Returns the series in a fixed order.
@@ -202,6 +226,22 @@ mod tests {
         assert_eq!(one("acme"), own);
         assert_eq!(one("idle"), [""; 0]);
         assert_eq!(one("acm"), [""; 0]);
+    }
+
+    #[test]
+    fn tenants_see_when_the_first_of_their_tokens_expires() {
+        let ends = [("", 20_000), ("acme", 70_500), ("calm", 10_000), ("old", 3_000)];
+        let token_ends = ends.map(|(name, end)| (Tenant::from(name), end)).into();
+        let fleet = Fleet { read: 9_000, token_ends, ..Fleet::default() };
+        let of_acme = r#"flowcell_token_expiry_seconds{tenant="acme"} 60.5"#;
+        let of_operators = r#"flowcell_token_expiry_seconds{tenant=""} 10.0"#;
+        assert_eq!(all(&fleet, &Names::new(9)), ["flowcell_fleet_age_seconds 1.0", of_operators, of_acme]);
+        let one = |tenant| series(|registry| register_one(registry, &fleet, tenant, 10_000));
+        assert_eq!(one("acme"), [of_acme]);
+        assert_eq!(one("calm"), [""; 0], "it has expired");
+        // Tenants that share a label value have the first expiry of them all.
+        let names = Names::new(0);
+        assert!(all(&fleet, &names).contains(&r#"flowcell_token_expiry_seconds{tenant="other"} 60.5"#.to_owned()));
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn a_tenant_sees_its_own_posts_and_its_own_part_of_the_store() {
     let triggers = LateTriggers { timed: 1, late: 0, longest: 0 };
     let own = || TenantFleet { triggers, ..TenantFleet::default() };
     let tenants = ["a", "b"].map(|name| (Tenant::from(name), own())).into();
-    let fleet = Fleet { read: 0, tenants };
+    let fleet = Fleet { read: 0, tenants, ..Fleet::default() };
     let mut shown = series(&metrics.render_for(&Tenant::from("a"), Some(&fleet), 9_000))
         .into_iter()
         .map(str::to_owned)
