@@ -111,7 +111,8 @@ fn h7_posts_of_each_scheme_start_one_run_and_others_none() {
         {
             let refused = post(&served, &path(hook), &headers, body);
             assert_eq!(refused.fault(), (401, "unsigned".into()), "{hook}: {case}");
-            let nothing = post(&served, &path("none"), &headers, body);
+            // A trigger of its own, so that the limit of refused posts is not reached.
+            let nothing = post(&served, &path(&format!("none-{hook}")), &headers, body);
             assert_eq!(refused.body, nothing.body, "{hook}: {case} reveals that the trigger exists");
             let neutral =
                 String::from_utf8_lossy(refused.body.as_ref()).contains("the log of the server has the reason");

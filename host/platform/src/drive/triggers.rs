@@ -32,6 +32,7 @@ pub mod ends;
 mod lanes;
 pub mod live;
 pub mod operation;
+pub mod post_limiter;
 pub mod rate;
 pub mod record;
 mod refused_posts;
@@ -58,6 +59,7 @@ use self::{
     ends::EndedRun,
     lanes::{Job, Lanes},
     live::TenantTrigger,
+    post_limiter::PostLimiter,
     rate::Rate,
     refused_posts::RefusedPosts,
 };
@@ -147,6 +149,8 @@ pub struct Triggers {
     posts: RunLocks,
     /// The refused posts of senders that are not authenticated.
     refused_posts: RefusedPosts,
+    /// Limits the refused posts of an address to a trigger.
+    post_limiter: PostLimiter,
 }
 
 impl Triggers {
@@ -162,6 +166,7 @@ impl Triggers {
             rate: Rate::default(),
             posts: RunLocks::default(),
             refused_posts: RefusedPosts::default(),
+            post_limiter: PostLimiter::default(),
         }
     }
 

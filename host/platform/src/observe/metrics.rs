@@ -115,6 +115,8 @@ pub enum PostOutcome {
     UnknownTrigger,
     /// The signature, its time or a header does not fit, or the server cannot read a key of the trigger.
     Unsigned,
+    /// The post was not checked, because too many posts of its sender were refused.
+    TooMany,
     /// An earlier post with the same id had another body.
     OtherBody,
     /// The post has no valid id at the place that its scheme names.
@@ -129,12 +131,13 @@ pub enum PostOutcome {
 
 impl PostOutcome {
     /// All outcomes.
-    const ALL: [PostOutcome; 10] = [
+    const ALL: [PostOutcome; 11] = [
         PostOutcome::Started,
         PostOutcome::Repeated,
         PostOutcome::Challenge,
         PostOutcome::UnknownTrigger,
         PostOutcome::Unsigned,
+        PostOutcome::TooMany,
         PostOutcome::OtherBody,
         PostOutcome::InvalidId,
         PostOutcome::InvalidBody,
@@ -150,6 +153,7 @@ impl PostOutcome {
             PostOutcome::Challenge => "challenge",
             PostOutcome::UnknownTrigger => "unknown_trigger",
             PostOutcome::Unsigned => "unsigned",
+            PostOutcome::TooMany => "too_many",
             PostOutcome::OtherBody => "other_body",
             PostOutcome::InvalidId => "invalid_id",
             PostOutcome::InvalidBody => "invalid_body",

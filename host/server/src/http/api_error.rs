@@ -383,6 +383,7 @@ impl From<AdmitError> for ApiError {
 impl From<HookError> for ApiError {
     fn from(error: HookError) -> ApiError {
         match error {
+            HookError::TooMany { seconds } => ApiError::busy("too_many_failures", error).with_retry_after(seconds),
             HookError::Unsigned => ApiError::new(StatusCode::UNAUTHORIZED, "unsigned", error),
             HookError::OtherBody => ApiError::new(StatusCode::CONFLICT, "webhook_conflict", error),
             HookError::Body(_) | HookError::Id(_) => ApiError::bad_request(error),

@@ -16,7 +16,9 @@ use utoipa::ToSchema;
 use super::{
     api_error::{ApiError, ErrorBody},
     app::App,
+    auth_rate_limiter::ClientAddr,
     intake::{PathParam, read_body},
+    seats::counted_address,
 };
 use flowcell_platform::triggers::webhook::{POST_BYTES, PostResult};
 
@@ -48,10 +50,11 @@ pub(crate) async fn receive(
     request: Request,
 ) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
+    let from = request.extensions().get().map(|ClientAddr(from)| counted_address(*from));
     let body = read_body(request, POST_BYTES).await?;
     let tenant = Tenant::from(tenant);
     let place = (&tenant, flow.as_str(), trigger.as_str());
-    let (status, run, challenge) = match app.triggers.receive(place, &headers, &body, app.host.now()).await? {
+    let (status, run, challenge) = match app.triggers.receive(place, from, &headers, &body, app.host.now()).await? {
         PostResult::Started(run) => (StatusCode::ACCEPTED, Some(run), None),
         PostResult::Known(run) => (StatusCode::OK, Some(run), None),
         PostResult::Challenge(challenge) => (StatusCode::OK, None, challenge),

@@ -1,10 +1,13 @@
 //! A tenant's own secrets over HTTP: written, and never read.
 
-use flowcell_platform::policy::Policy;
+use std::io::BufReader;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use flowcell_platform::{policy::Policy, triggers::post_limiter::MAX_REFUSED_POSTS};
 use serde_json::{Value, json};
 
 use crate::{
-    client::ask,
+    client::{ask, connect_from, read, send},
     tenants::{call, served},
 };
 
@@ -81,4 +84,56 @@ fn a_secret_with_spaces_proves_posts_and_is_refused_for_a_server() {
         let answer = ask(served.address, "POST", "/v1/hooks/a/posted/in", &headers, "{}");
         assert_eq!(answer.status, status, "{token}: {answer:?}");
     }
+}
+
+#[test]
+fn h18_guesses_of_a_webhooks_password_are_limited_by_address_and_trigger() {
+    let (served, [a, _]) = served(&Policy::default());
+    let body = json!({ "value": VALUE, "for": ["webhook"] });
+    assert_eq!(call(&served, &a, "PUT", "/v1/secrets/hook", &body).status, 200);
+    let hook = |id: &str, scheme: &str| json!({ "id": id, "webhook": { "secret": "hook", "scheme": scheme } });
+    let mut basic = hook("basic", "basic");
+    basic["webhook"]["user"] = "ada".into();
+    let flow = json!({
+        "flow": { "name": "posted", "triggers": [basic, hook("bearer", "bearer"), hook("signed", "standard")] },
+        "nodes": [{ "id": "n", "type": "control.noop" }],
+    });
+    assert_eq!(call(&served, &a, "POST", "/v1/flows", &json!({ "flow": flow })).status, 201);
+    let post = |from: &str, trigger: &str, proof: &str| {
+        let stream = connect_from(from, served.address);
+        let path = format!("/v1/hooks/a/posted/{trigger}");
+        send(&stream, served.address, "POST", &path, &[("Authorization", proof)], "{}");
+        read(&mut BufReader::new(stream))
+    };
+    let (right, wrong) = (format!("Bearer {VALUE}"), "Bearer a-guess-that-is-wrong");
+    let right_basic = format!("Basic {}", STANDARD.encode(format!("ada:{VALUE}")));
+    // A sender that is accepted in between stays below the limit.
+    assert_eq!(post("127.0.0.1", "bearer", &right).status, 202);
+    let mut refused = Vec::new();
+    for trigger in ["bearer", "basic", "signed", "none"] {
+        // Guesses at the same time count, too.
+        let statuses: Vec<_> = std::thread::scope(|scope| {
+            let guess = || (0..10).map(|_| post("127.0.0.1", trigger, wrong).status).collect::<Vec<_>>();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(guess)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let checked = statuses.iter().filter(|status| **status == 401).count();
+        assert!(statuses.iter().all(|status| [401, 429].contains(status)), "{trigger}: {statuses:?}");
+        // One more may be checked by each thread of the server.
+        let most = MAX_REFUSED_POSTS as usize + std::thread::available_parallelism().unwrap().get();
+        assert!((MAX_REFUSED_POSTS as usize..=most).contains(&checked), "{trigger}: {statuses:?}");
+        let limited = post("127.0.0.1", trigger, wrong);
+        assert_eq!(limited.fault(), (429, "too_many_failures".to_owned()), "{trigger}");
+        let seconds: u32 = limited.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=60).contains(&seconds), "{trigger}: {seconds}");
+        refused.push(limited.body.replace(&format!("in {seconds} s"), "in S s"));
+    }
+    refused.dedup();
+    assert_eq!(refused.len(), 1, "the answer reveals whether a trigger exists, or its scheme: {refused:?}");
+    // The right secret is not tried either, so that the answers of further guesses reveal nothing.
+    assert_eq!(post("127.0.0.1", "bearer", &right).status, 429);
+    // The true sender has another address.
+    assert_eq!(post("127.0.0.2", "bearer", &right).status, 202);
+    assert_eq!(post("127.0.0.2", "basic", &right_basic).status, 202);
+    assert_eq!(post("127.0.0.2", "basic", wrong).status, 401);
 }

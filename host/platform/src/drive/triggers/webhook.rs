@@ -12,6 +12,7 @@ mod tests;
 use std::{
     fmt::Display,
     hint::black_box,
+    net::IpAddr,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -33,6 +34,7 @@ use self::{
 use super::{
     Triggers,
     live::TenantTrigger,
+    post_limiter::{MAX_REFUSED_POSTS, Pair},
     start::{Outcome, Start, TriggerStartError, run_id, short_hash, start},
 };
 use crate::{Host, observe::metrics::PostOutcome};
@@ -62,6 +64,14 @@ pub enum PostResult {
 /// An error of a post.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
+    /// Too many posts from the address of the sender to this trigger were refused. The post was not checked.
+    #[error(
+        "too many posts from this address to this trigger were refused; check the secret, and try again in {seconds} s"
+    )]
+    TooMany {
+        /// The number of seconds for which posts from the address to the trigger are not checked.
+        seconds: u32,
+    },
     /// The sender is not authenticated. The text is the same for all schemes and for unknown triggers.
     #[error(
         "the post is not accepted: its proof is missing or wrong, or there is no such trigger; the log of the server \
@@ -96,30 +106,40 @@ pub enum HookError {
 
 impl Triggers {
     /// Accepts a post with its original headers and body, and starts the flow of the trigger. `place` is the tenant,
-    /// the flow and the id of the trigger. `now` is in milliseconds since 1970. The answer to an unauthenticated sender
-    /// is delayed, see [`REFUSAL_INTERVAL`].
+    /// the flow and the id of the trigger. `from` is the address of the sender; without it the number of refused posts is not
+    /// limited. `now` is in milliseconds since 1970. The answer to an unauthenticated sender is delayed, see
+    /// [`REFUSAL_INTERVAL`].
     pub async fn receive(
         &self,
         place: (&Tenant, &str, &str),
+        from: Option<IpAddr>,
         headers: &HeaderMap,
         body: &[u8],
         now: u64,
     ) -> Result<PostResult, HookError> {
         let came = Instant::now();
         let (tenant, flow, id) = place;
+        let sender = from.map(|from| Pair::new(from, place));
         let known = self.triggers_at_last_look(tenant);
         let addressed = known.iter().find_map(|live| Some((live, live.webhook_at(flow, id)?)));
         let addressed = addressed.and_then(|(live, webhook)| Some((self.owners.host(tenant)?, live, webhook)));
         let (counted, taken) = match addressed {
             Some((host, live, webhook)) => {
-                let taken = self.check_and_start((&host, live, webhook), headers, body, now).await;
+                let taken = match self.check_limit(sender) {
+                    Ok(()) => self.check_and_start((&host, live, webhook), sender, headers, body, now).await,
+                    Err(error) => Err(error),
+                };
                 ((Some(tenant), outcome(&taken)), taken)
             }
             None => {
-                self.refuse_unknown(place, body, now);
-                ((None, PostOutcome::UnknownTrigger), Err(HookError::Unsigned))
+                let limited = self.check_limit(sender);
+                let refused = limited.and_then(|()| Err(self.refuse_unknown(place, sender, body, now)));
+                ((None, PostOutcome::UnknownTrigger), refused)
             }
         };
+        if let (Err(HookError::TooMany { .. }), Some(from)) = (&taken, from) {
+            self.log_limited(place, from, now);
+        }
         // Before the delay, so that the time of the answer does not depend on the count.
         if let Some(metrics) = self.owners.metrics() {
             metrics.count_post(counted.0, counted.1);
@@ -130,8 +150,40 @@ impl Triggers {
         taken
     }
 
-    /// Logs a post to a trigger that is missing or disabled. This takes as long as the check of one secret of a trigger.
-    fn refuse_unknown(&self, (tenant, flow, id): (&Tenant, &str, &str), body: &[u8], now: u64) {
+    /// Fails if too many posts of this sender to this trigger were refused.
+    fn check_limit(&self, sender: Option<Pair>) -> Result<(), HookError> {
+        let seconds = sender.and_then(|sender| self.post_limiter.retry_after(&sender, Instant::now()));
+        seconds.map_or(Ok(()), |seconds| Err(HookError::TooMany { seconds }))
+    }
+
+    /// Counts a refused post.
+    fn count_refused(&self, sender: Option<Pair>) {
+        if let Some(sender) = sender {
+            self.post_limiter.count(sender, Instant::now());
+        }
+    }
+
+    /// Logs that posts of an address are not checked, once a minute for each address.
+    fn log_limited(&self, (tenant, flow, id): (&Tenant, &str, &str), from: IpAddr, now: u64) {
+        if let Some(count) = self.refused_posts.count(&format!("limited {from}"), now) {
+            let (tenant, flow, id) = (shown(tenant.as_str()), shown(flow), shown(id));
+            tracing::warn!(
+                "posts from {from} were not checked, because {MAX_REFUSED_POSTS} posts to the same trigger were refused \
+                 within a minute: {count} since the last such line; the last one was to the trigger `{id}` of the flow \
+                 `{flow}` of `{tenant}`"
+            );
+        }
+    }
+
+    /// Logs and counts a post to a trigger that is missing or disabled, and returns the error for its sender. This takes as
+    /// long as the check of one secret of a trigger.
+    fn refuse_unknown(
+        &self,
+        (tenant, flow, id): (&Tenant, &str, &str),
+        sender: Option<Pair>,
+        body: &[u8],
+        now: u64,
+    ) -> HookError {
         if let Some(count) = self.refused_posts.count("unknown", now) {
             let (tenant, flow, id) = (shown(tenant.as_str()), shown(flow), shown(id));
             tracing::warn!(
@@ -141,11 +193,14 @@ impl Triggers {
         }
         let key = SigningKey::from_text(DUMMY_SECRET);
         let _ = black_box(key.has_signed(HMAC_SHA256, body, &[0; 32]));
+        self.count_refused(sender);
+        HookError::Unsigned
     }
 
     async fn check_and_start(
         &self,
         (host, live, webhook): (&Host, &TenantTrigger, &Webhook),
+        sender: Option<Pair>,
         headers: &HeaderMap,
         body: &[u8],
         now: u64,
@@ -166,11 +221,14 @@ impl Triggers {
             Ok(proof) => {
                 let (keys, failures) = keys(host, webhook).await;
                 failures.iter().for_each(|why| log_together(format!("{trigger}: {why}")));
+                // Nothing waits between this check and the count, so posts that came at the same time count, too.
+                self.check_limit(sender)?;
                 proof.check(&keys)
             }
             Err(why) => Err(why),
         };
         if let Err(why) = proved {
+            self.count_refused(sender);
             log_together(format!("{trigger} refuses posts: {why}"));
             return Err(HookError::Unsigned);
         }
@@ -238,6 +296,7 @@ fn outcome(taken: &Result<PostResult, HookError>) -> PostOutcome {
         Ok(PostResult::Known(_)) => PostOutcome::Repeated,
         Ok(PostResult::Challenge(_)) => PostOutcome::Challenge,
         Err(HookError::Unsigned) => PostOutcome::Unsigned,
+        Err(HookError::TooMany { .. }) => PostOutcome::TooMany,
         Err(HookError::OtherBody) => PostOutcome::OtherBody,
         Err(HookError::Id(_)) => PostOutcome::InvalidId,
         Err(HookError::Body(_) | HookError::Multipart) => PostOutcome::InvalidBody,
