@@ -7,7 +7,7 @@ mod config;
 mod console;
 mod hostile;
 mod incidents;
-mod process;
+pub(crate) mod process;
 mod proxies;
 mod schemathesis;
 mod session;
