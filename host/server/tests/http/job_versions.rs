@@ -77,7 +77,11 @@ fn a_job_repeats_runs_in_another_version_and_its_preview_says_which_ones_it_cann
         let mut stream = Stream::open(&served, &format!("{path}/events/stream"), &[("Authorization", &bearer)]);
         while stream.next().is_some() {}
         let view = get(&served, &a, &path);
-        assert_eq!((&view["status"], &view["outputs"]), (&json!("succeeded"), &json!({ "paid": { "value": 1 } })), "{view}");
+        assert_eq!(
+            (&view["status"], &view["outputs"]),
+            (&json!("succeeded"), &json!({ "paid": { "value": 1 } })),
+            "{view}"
+        );
     }
     // A run that has not ended is refused.
     park(&served, &a, ["open".to_owned()].into_iter());
