@@ -9,6 +9,7 @@
 //! * [`mcp`] offers the tools of the operator's MCP servers.
 //! * [`distribution`] transfers packs from registries and from URLs of files.
 //! * [`webhook`] posts events to the operator's URLs.
+//! * [`mail`] sends mail through the operator's server.
 //! * [`program`] talks to the operator's programs through [`lines`]; [`watchdog`] ends them if this process is killed.
 //!
 //! ```
@@ -37,6 +38,7 @@ pub mod files;
 pub mod http;
 pub mod images;
 pub mod lines;
+pub mod mail;
 pub mod mcp;
 pub mod model;
 pub mod pattern;

@@ -71,6 +71,17 @@ struct AttemptError {
     retry: Retry,
 }
 
+/// The reason why one post failed. The caller decides about another attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostError {
+    /// The reason as part of a sentence. It names only the origin of the URL.
+    pub why: String,
+    /// True if the server has refused this post. False if it did not answer, or accepts no posts at present.
+    pub is_refusal: bool,
+    /// The wait that the server requests, at most 60 s.
+    pub wait: Option<Duration>,
+}
+
 /// The decision about another attempt, and the wait before it.
 enum Retry {
     /// Another attempt is pointless.
@@ -124,6 +135,15 @@ impl Webhook {
             let wait = asked.unwrap_or_else(|| usual_wait(failed, self.clock.chance()));
             self.clock.sleep(Wait::Backoff, wait).await;
         }
+    }
+
+    /// Posts a body once.
+    pub async fn post_once(&self, id: &str, body: Bytes) -> Result<(), PostError> {
+        self.attempt(id, body).await.map_err(|error| PostError {
+            why: format!("{}: {}", self.origin(), error.why),
+            is_refusal: matches!(error.retry, Retry::Never),
+            wait: if let Retry::After(wait) = error.retry { Some(wait) } else { None },
+        })
     }
 
     async fn attempt(&self, id: &str, body: Bytes) -> Result<(), AttemptError> {

@@ -39,6 +39,11 @@ impl SecretSource {
         self.read_from(&environment()).await
     }
 
+    /// Reads the secret as a text, for a use other than a signature. A failure names the source, never the content.
+    pub async fn read_text(&self) -> Result<Zeroizing<String>, Failure> {
+        self.0.read_text(&environment(), code::INVALID_INPUT).await
+    }
+
     async fn read_from(&self, environment: &Environment) -> Result<SigningKey, Failure> {
         let text = self.0.read_text(environment, code::INVALID_INPUT).await?;
         SigningKey::new(&text).map_err(|why| Failure::new(code::INVALID_INPUT, why))
