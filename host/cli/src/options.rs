@@ -7,6 +7,7 @@
 //! | channels | the front ends of a run |
 //! | tenant | a tenant, and the store with its data |
 //! | locked | the installed packs |
+//! | notify | the file of notifications |
 //! | retention | the rules by which old runs are removed |
 //! | outbound | the limits on requests to other servers |
 //! | room | the free room of the disk |
@@ -18,6 +19,7 @@
 pub(crate) mod channels;
 pub(crate) mod filter;
 pub(crate) mod locked;
+pub(crate) mod notify;
 pub(crate) mod outbound;
 mod packs;
 pub(crate) mod program;

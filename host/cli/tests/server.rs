@@ -7,6 +7,7 @@ mod config;
 mod console;
 mod hostile;
 mod incidents;
+mod notify;
 pub(crate) mod process;
 mod proxies;
 mod schemathesis;

@@ -36,6 +36,7 @@
 //! | [`observe`] | metrics, traces and logs |
 //! | world | tools, services, and stand-ins for them |
 //! | [`drive`] | starts and drives runs: triggers, sessions, channels |
+//! | notify | tells people outside about runs and trouble |
 //! | [`runs`] | what a run shows: its tasks, their inputs, and its open questions |
 //! | [`library`] | a folder of flows with their versions, and runs of flows by name |
 //! | [`posted`] | the flows of tenants in a shared store |
@@ -57,6 +58,8 @@ mod facade;
 pub mod files;
 pub mod host;
 pub mod library;
+#[cfg(unix)]
+pub mod notify;
 pub mod observe;
 pub mod operate;
 pub mod packs;

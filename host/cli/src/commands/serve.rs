@@ -23,6 +23,7 @@ use crate::{
     log::LogFormat,
     options::{
         PackArgs, StoreArgs, StoreLocation,
+        notify::NotifyArgs,
         outbound::OutboundArgs,
         retention::RetentionArgs,
         room::RoomArgs,
@@ -37,6 +38,8 @@ use crate::{
 
 /// The longest delay between a signal and the stop of the server.
 const MAX_DRAIN_DELAY: Duration = Duration::from_secs(600);
+/// The longest time for which an ending server waits for notifications.
+const MAX_TELLING_TIME: Duration = Duration::from_secs(10);
 
 /// Arguments of `flowcell serve`.
 #[derive(Args)]
@@ -77,6 +80,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     tls: TlsArgs,
     #[command(flatten)]
+    notify: NotifyArgs,
+    #[command(flatten)]
     retention: RetentionArgs,
     #[command(flatten)]
     room: RoomArgs,
@@ -101,6 +106,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
     }
     let tls = args.tls.files()?;
     let has_tls = tls.is_some();
+    let notify = args.notify.file()?;
     raise_descriptors();
     let host = args.packs.watched_host(&args.store, &args.server, &args.watch, true)?;
     args.room.watch(&host);
@@ -111,9 +117,11 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
     let exit = runtime.block_on(async {
+        let identity = Arc::new(Callers::of(&host).map_err(|error| unreadable(&error))?);
+        let notifier = args.notify.open(notify, &host, identity.clone()).await?;
         let settings = Settings {
             listen: args.listen,
-            identity: Arc::new(Callers::of(&host).map_err(|error| unreadable(&error))?),
+            identity,
             flows: args.flows.clone(),
             names: args.names.clone(),
             proxies: args.trusted_proxy.clone(),
@@ -133,9 +141,18 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         }
         reload_at_hangup(server.reloader(), terminal)?;
         tokio::spawn(retention.attend());
+        let (stop_telling, stopped) = tokio::sync::oneshot::channel::<()>();
+        let telling = notifier.map(|notifier| tokio::spawn(notifier.attend(async { _ = stopped.await })));
         warn_of_plain_network(server.address(), has_tls, !args.trusted_proxy.is_empty(), terminal);
         terminal.say(&format!("listening on {}", server.url()));
-        serve_until_stopped(server, &mut signals, args.drain_delay, terminal).await
+        let exit = serve_until_stopped(server, &mut signals, args.drain_delay, terminal).await;
+        drop(stop_telling);
+        // After a second signal, the process ends at once.
+        if let (Some(telling), Ok(Exit::Good)) = (telling, &exit) {
+            // It ends after a short time, unless the store is away. If it has panicked, the log has the reason.
+            let _ = tokio::time::timeout(MAX_TELLING_TIME, telling).await;
+        }
+        exit
     });
     flowcell::end_runtime(runtime);
     exit

@@ -76,6 +76,7 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
         "FLOWCELL_STORE",
         "FLOWCELL_STATE",
         "FLOWCELL_MCP",
+        "FLOWCELL_NOTIFY",
         "FLOWCELL_ALLOW_PRIVATE",
         "FLOWCELL_SECRETS",
         "FLOWCELL_SERVICES",

@@ -4,7 +4,12 @@ use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Failure, Outgoing, Value};
 use flowcell_runtime::ports::Pin;
-use flowcell_services::{egress::OutboundLimits, http, model};
+use flowcell_services::{
+    client::Client,
+    egress::{AddressRange, OutboundLimits},
+    http, model,
+    webhook::{SigningKey, Webhook},
+};
 use futures_util::future::{BoxFuture, ready};
 
 use super::{Host, homes::Homes, tool_runs::CalledFlows};
@@ -60,6 +65,19 @@ pub(super) fn capabilities(host: &Host, homes: &Arc<Homes>, blobs: &Arc<dyn Blob
     };
     capabilities.entry(services::INTERFACE.into()).or_insert_with(services);
     capabilities
+}
+
+/// Creates a webhook of the operator. `allow_private` permits all private addresses.
+pub(crate) fn operator_webhook(
+    host: &Host,
+    url: &str,
+    key: Option<SigningKey>,
+    allow_private: bool,
+) -> Result<Webhook, Failure> {
+    let everywhere: Vec<AddressRange> = ["0.0.0.0/0", "::/0"].iter().filter_map(|range| range.parse().ok()).collect();
+    let egress = host.shared.egress.clone();
+    let egress = if allow_private { egress.with_private(&everywhere) } else { egress };
+    Webhook::new(Client::new(egress), url, key)
 }
 
 fn tools_of(host: &Host, home: &Arc<Home>, simulated: bool) -> Tools {

@@ -4,14 +4,18 @@
 //! |---|---|
 //! | fleet | the numbers of a whole store |
 //! | names | the values of labels, up to a limit |
+//! | notices | the outcomes of notifications |
 //! | own | the metrics that one tenant may see |
+//! | refused | the refused posts of each trigger |
 //!
 //! A count takes a lock per family and an atomic addition. Labels are names that flows, packs and operators have
 //! given, and contain no data of runs.
 
 mod fleet;
 mod names;
+mod notices;
 mod own;
+mod refused;
 
 use std::{
     collections::HashMap,
@@ -27,8 +31,15 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-pub use self::fleet::{Fleet, LateTriggers, TenantFleet};
-use self::names::{Names, OTHER};
+pub use self::{
+    fleet::{Fleet, LateTriggers, TenantFleet},
+    notices::NoticeOutcome,
+    refused::RefusedTrigger,
+};
+use self::{
+    names::{Names, OTHER},
+    refused::RefusedTriggers,
+};
 use crate::observe::observed::{EndedSpan, Observer, SpanSubject, Tokens};
 
 /// Maximum number of tenants with a label value of their own. Later tenants count as `other`.
@@ -100,6 +111,9 @@ struct Families {
     breakers: Breakers,
     refusals: Counts<2>,
     outbound: OnceLock<Outbound>,
+    notices: Counts<2>,
+    notices_waiting: Family<[Label; 1], Gauge>,
+    refused: RefusedTriggers,
 }
 
 /// The outcome of a post to a trigger.
@@ -145,8 +159,13 @@ impl PostOutcome {
         PostOutcome::Failed,
     ];
 
+    /// Returns whether the post has started nothing and was no test.
+    pub(crate) fn is_refusal(self) -> bool {
+        !matches!(self, PostOutcome::Started | PostOutcome::Repeated | PostOutcome::Challenge)
+    }
+
     /// Returns the value of the label.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             PostOutcome::Started => "started",
             PostOutcome::Repeated => "repeated",
@@ -237,6 +256,9 @@ impl Default for Metrics {
             breakers: Family::default(),
             refusals: Family::default(),
             outbound: OnceLock::new(),
+            notices: Family::default(),
+            notices_waiting: Family::default(),
+            refused: RefusedTriggers::default(),
         };
         families.register();
         Metrics(Arc::new(families))
@@ -279,6 +301,10 @@ impl Families {
         registry.register(WEBHOOK_POSTS[0], WEBHOOK_POSTS[1], self.posts.clone());
         registry.register(BREAKERS[0], BREAKERS[1], self.breakers.clone());
         registry.register(REFUSALS[0], REFUSALS[1], self.refusals.clone());
+        let help = "Notifications, by target and outcome";
+        registry.register("notifications", help, self.notices.clone());
+        let help = "Notifications that wait for a target, in this process";
+        registry.register("notifications_waiting", help, self.notices_waiting.clone());
         registry.register("store_commits", "Commits of this process to its store", self.commits.clone());
     }
 }
@@ -402,6 +428,11 @@ impl Metrics {
         let tenant = tenant.map_or(OTHER, Tenant::as_str);
         let labels = [("tenant", self.0.tenants.label(tenant)), ("outcome", outcome.name().into())];
         self.0.posts.get_or_create(&labels).inc();
+    }
+
+    /// Returns the triggers that refuse posts.
+    pub(crate) fn refused_triggers(&self) -> &RefusedTriggers {
+        &self.0.refused
     }
 
     /// Counts a request. `took` is the time until its answer began.

@@ -54,7 +54,7 @@ impl WaitKind {
     }
 
     /// Returns the kind of a wait in the list of a run.
-    fn of(wait: &Value) -> WaitKind {
+    pub(crate) fn of(wait: &Value) -> WaitKind {
         match wait["kind"].as_str() {
             Some("message") => WaitKind::Message,
             Some("decision") => WaitKind::Blocked,
@@ -233,7 +233,7 @@ pub fn needs_person(waiting: &[Waiting]) -> bool {
 }
 
 /// Lists the waits of a run after a key. A run whose journal is damaged has one that says so.
-fn waits_of(host: &Host, row: &RunRow, after: &str) -> Result<Vec<(String, Value)>, StartError> {
+pub(crate) fn waits_of(host: &Host, row: &RunRow, after: &str) -> Result<Vec<(String, Value)>, StartError> {
     let blocked = |reason: &str, message: String| {
         let wait = json!({ "kind": "decision", "reason": reason, "message": message, "since": row.updated });
         // The key of a wait of the whole run comes before all others.

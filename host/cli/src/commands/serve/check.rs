@@ -17,8 +17,8 @@ use crate::{
     terminal::{Terminal, counted},
 };
 
-/// Checks the files of TLS, services and packs, the store, whether other machines need tokens, and the flows. Reports each
-/// flow with an error.
+/// Checks the files of TLS, notifications, services and packs, the store, whether other machines need tokens, and the
+/// flows. Reports each flow with an error.
 pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Terminal) -> Result<Exit, CliError> {
     args.tls.check(terminal)?;
     // Building the host checks the files that the settings name, and connects to a shared store.
@@ -34,6 +34,7 @@ pub(super) fn check(args: &ServeArgs, place: StoreLocation<'_>, terminal: Termin
         error.print(terminal);
     }
     let exit = |wrong: usize| if wrong > 0 { Exit::Wrong } else { Exit::Good };
+    args.notify.check(&host, terminal)?;
     let library = FlowLibrary::open(&args.flows).with_posted_of(&host);
     let shown = args.flows.display();
     if !args.flows.is_dir() && !library.is_shared() {

@@ -143,6 +143,11 @@ impl Triggers {
         // Before the delay, so that the time of the answer does not depend on the count.
         if let Some(metrics) = self.owners.metrics() {
             metrics.count_post(counted.0, counted.1);
+            if let Some(tenant) = counted.0
+                && counted.1.is_refusal()
+            {
+                metrics.refused_triggers().count(tenant, flow, id, counted.1.name(), now);
+            }
         }
         if matches!(taken, Err(HookError::Unsigned)) {
             tokio::time::sleep_until(came + refusal_time(came.elapsed())).await;

@@ -1,0 +1,63 @@
+//! The argument for notifications.
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::{Args, ValueHint};
+use flowcell::{
+    Host,
+    identity::Identify,
+    notify::{Notifier, NotifyFile},
+    tenants::callers::Callers,
+};
+
+use crate::{
+    cli_error::CliError,
+    owner::unreadable,
+    terminal::{Terminal, counted},
+};
+
+/// The file of notifications.
+#[derive(Args, Default)]
+pub(crate) struct NotifyArgs {
+    /// A YAML file of the targets that are told of open gates, failed and blocked runs, used quotas and trouble; read once
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_NOTIFY", value_hint = ValueHint::FilePath)]
+    notify: Option<PathBuf>,
+}
+
+impl NotifyArgs {
+    /// Reads the file, if one is given.
+    pub(crate) fn file(&self) -> Result<Option<NotifyFile>, CliError> {
+        let read = self.notify.as_deref().map(NotifyFile::read).transpose();
+        read.map_err(|error| CliError::wrong(error.to_string()).hint(error.help()))
+    }
+
+    /// Opens the targets of the file: reads their secrets.
+    pub(crate) async fn open(
+        &self,
+        file: Option<NotifyFile>,
+        host: &Host,
+        identity: Arc<dyn Identify>,
+    ) -> Result<Option<Notifier>, CliError> {
+        let Some(file) = file else { return Ok(None) };
+        let opened = Notifier::open(host, identity, &file).await;
+        let path = self.notify.as_deref().unwrap_or_else(|| "".as_ref()).display();
+        opened.map(Some).map_err(|why| {
+            CliError::wrong(format!("{path}: {why}")).hint("set the variable, or write the file of the secret")
+        })
+    }
+
+    /// Checks the file and its secrets. Connects to no target.
+    pub(crate) fn check(&self, host: &Host, terminal: Terminal) -> Result<(), CliError> {
+        let Some(file) = self.file()? else { return Ok(()) };
+        let identity = Arc::new(Callers::of(host).map_err(|error| unreadable(&error))?);
+        let count = file.targets.len();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
+        runtime.block_on(self.open(Some(file), host, identity))?;
+        terminal.say(&format!("checked {} of notifications", counted(count, "target")));
+        if count == 0 {
+            terminal.warn("the file of notifications has no targets, so nobody is told of anything");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! The messages that wait for targets. Per tenant and target their number is bounded.
+
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    time::Instant,
+};
+
+use flowcell_contract::Tenant;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use super::message::{Message, NoticeKind};
+
+/// Maximum number of messages of a tenant that wait for a target. Further ones are counted.
+pub(super) const MAX_WAITING: usize = 50;
+/// The time in milliseconds in which messages are counted for the rate.
+const WINDOW_MS: u64 = 60_000;
+
+/// The messages of a tenant that wait for a target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Queue {
+    messages: VecDeque<Message>,
+    /// The start of the present window, in milliseconds since 1970.
+    window: u64,
+    /// The number of messages that were queued in the window.
+    count: u32,
+    /// The messages that were left out since the last message about them, by kinds.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    left_out: BTreeMap<NoticeKind, u64>,
+}
+
+impl Queue {
+    /// Queues a message, or counts it if the window or the queue is full. Returns false if it was left out.
+    pub(super) fn push(&mut self, message: Message, per_minute: u32, now: u64) -> bool {
+        if now.abs_diff(self.window) >= WINDOW_MS {
+            self.close_window(&message.tenant, now);
+        }
+        if self.messages.iter().any(|known| known.id == message.id) {
+            return true;
+        }
+        if self.count >= per_minute || self.messages.len() >= MAX_WAITING {
+            *self.left_out.entry(message.kind).or_default() += 1;
+            return false;
+        }
+        self.count += 1;
+        self.messages.push_back(Message { queued: now, ..message });
+        true
+    }
+
+    /// Begins a new window. If messages were left out, a message with their number is queued first. If the queue is full,
+    /// they are counted on. Returns whether anything has changed that must be stored.
+    pub(super) fn close_window(&mut self, tenant: &str, now: u64) -> bool {
+        if now.abs_diff(self.window) < WINDOW_MS {
+            return false;
+        }
+        let began = std::mem::replace(&mut self.window, now);
+        self.count = 0;
+        if self.left_out.is_empty() || self.messages.len() >= MAX_WAITING {
+            return false;
+        }
+        let left_out = std::mem::take(&mut self.left_out);
+        let kinds: Vec<_> = left_out.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
+        let mut message = Message::new(NoticeKind::LeftOut, tenant, None, &[&began.to_string()], now);
+        let total: u64 = left_out.values().sum();
+        message.about = format!("{total} more were left out: {}", kinds.join(", "));
+        self.messages.push_back(Message { queued: now, ..message });
+        true
+    }
+
+    /// Returns the number of messages that wait or were left out.
+    pub(super) fn len(&self) -> u64 {
+        self.messages.len() as u64 + self.left_out.values().sum::<u64>()
+    }
+
+    /// Returns true if the queue has nothing to store.
+    pub(super) fn is_idle(&self, now: u64) -> bool {
+        self.len() == 0 && now.abs_diff(self.window) >= WINDOW_MS
+    }
+}
+
+/// The queues of a tenant, by the names of the targets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct TenantQueues(pub(super) BTreeMap<String, Queue>);
+
+/// The queues of all tenants, and the signal to the senders.
+#[derive(Default)]
+pub(super) struct Queues {
+    tenants: Mutex<BTreeMap<Tenant, TenantQueues>>,
+    /// The tenants whose documents have to be written.
+    changed: Mutex<HashSet<Tenant>>,
+    /// Wakes the senders.
+    pub(super) arrived: Notify,
+    /// Wakes the task that writes documents.
+    pub(super) sent: Notify,
+}
+
+/// The filter of a sender.
+pub(super) struct Wanted<'a> {
+    /// The name of the target.
+    pub(super) target: &'a str,
+    /// The tenant of the last message.
+    pub(super) after: &'a Tenant,
+    /// True in quiet hours.
+    pub(super) only_urgent: bool,
+    /// False if another process sends the messages of the store.
+    pub(super) stored: bool,
+    /// The tenant whose messages are only in memory.
+    pub(super) process: &'a Tenant,
+}
+
+impl Queues {
+    /// Adds the queues of a tenant that were read from the store.
+    pub(super) fn insert(&self, tenant: &Tenant, queues: TenantQueues) {
+        self.tenants.lock().insert(tenant.clone(), queues);
+        self.arrived.notify_waiters();
+    }
+
+    /// Removes the queues of a tenant. Returns the number of messages in them.
+    pub(super) fn remove_tenant(&self, tenant: &Tenant) -> u64 {
+        self.changed.lock().remove(tenant);
+        self.tenants.lock().remove(tenant).map_or(0, |queues| queues.0.values().map(Queue::len).sum())
+    }
+
+    /// Returns a copy of the queues of a tenant.
+    pub(super) fn of(&self, tenant: &Tenant) -> TenantQueues {
+        self.tenants.lock().get(tenant).cloned().unwrap_or_default()
+    }
+
+    /// Queues a message of a tenant for a target. Returns whether it was queued, and not left out.
+    pub(super) fn push(&self, tenant: &Tenant, target: &str, message: Message, per_minute: u32, now: u64) -> bool {
+        let mut tenants = self.tenants.lock();
+        let queue = tenants.entry(tenant.clone()).or_default().0.entry(target.to_owned()).or_default();
+        let is_queued = queue.push(message, per_minute, now);
+        drop(tenants);
+        self.changed.lock().insert(tenant.clone());
+        self.arrived.notify_waiters();
+        is_queued
+    }
+
+    /// Begins new windows where they are due, and drops queues without messages.
+    pub(super) fn close_windows(&self, tenant: &Tenant, now: u64) {
+        let mut tenants = self.tenants.lock();
+        let Some(queues) = tenants.get_mut(tenant) else { return };
+        let mut is_changed = false;
+        for queue in queues.0.values_mut().filter(|queue| queue.len() > 0) {
+            is_changed |= queue.close_window(tenant.as_str(), now);
+        }
+        queues.0.retain(|_, queue| !queue.is_idle(now));
+        drop(tenants);
+        if is_changed {
+            self.changed.lock().insert(tenant.clone());
+            self.arrived.notify_waiters();
+        }
+    }
+
+    /// Returns whether the document of a tenant has to be written, and forgets it.
+    pub(super) fn take_changed(&self, tenant: &Tenant) -> bool {
+        self.changed.lock().remove(tenant)
+    }
+
+    /// Notes that the document of a tenant has to be written.
+    pub(super) fn mark_changed(&self, tenant: &Tenant) {
+        self.changed.lock().insert(tenant.clone());
+    }
+
+    /// Returns the next message for a target: the first one of the tenant that comes after the last one.
+    pub(super) fn pick(&self, wanted: &Wanted<'_>, now: Instant) -> Option<(Tenant, Message)> {
+        let tenants = self.tenants.lock();
+        let later = tenants.range((std::ops::Bound::Excluded(wanted.after.clone()), std::ops::Bound::Unbounded));
+        let earlier = tenants.range(..=wanted.after.clone());
+        later.chain(earlier).filter(|(tenant, _)| wanted.stored || *tenant == wanted.process).find_map(
+            |(tenant, queues)| {
+                let mut messages = queues.0.get(wanted.target)?.messages.iter();
+                let fits = |message: &&Message| {
+                    (message.kind.is_urgent() || !wanted.only_urgent) && message.next.is_none_or(|next| next <= now)
+                };
+                Some((tenant.clone(), messages.find(fits)?.clone()))
+            },
+        )
+    }
+
+    /// Removes a message that was sent or given up.
+    pub(super) fn remove(&self, tenant: &Tenant, target: &str, id: &str) {
+        let mut tenants = self.tenants.lock();
+        if let Some(queue) = tenants.get_mut(tenant).and_then(|queues| queues.0.get_mut(target)) {
+            queue.messages.retain(|message| message.id != id);
+        }
+        drop(tenants);
+        self.changed.lock().insert(tenant.clone());
+        self.sent.notify_one();
+    }
+
+    /// Notes a failed attempt at a message, which is not tried again before `next`. `None`: the target as a whole waits.
+    pub(super) fn delay(&self, tenant: &Tenant, target: &str, id: &str, next: Option<Instant>) {
+        let mut tenants = self.tenants.lock();
+        let queue = tenants.get_mut(tenant).and_then(|queues| queues.0.get_mut(target));
+        if let Some(message) = queue.and_then(|queue| queue.messages.iter_mut().find(|message| message.id == id)) {
+            message.attempts += 1;
+            message.next = next;
+        }
+    }
+
+    /// Removes the messages for a target that were queued before a time. Returns their number.
+    pub(super) fn drop_old(&self, target: &str, before: u64) -> u64 {
+        let mut dropped = 0;
+        let mut tenants = self.tenants.lock();
+        for (tenant, queues) in tenants.iter_mut() {
+            let Some(queue) = queues.0.get_mut(target) else { continue };
+            let known = queue.messages.len();
+            queue.messages.retain(|message| message.queued > before);
+            if queue.messages.len() < known {
+                dropped += (known - queue.messages.len()) as u64;
+                self.changed.lock().insert(tenant.clone());
+            }
+        }
+        dropped
+    }
+
+    /// Returns the number of messages that wait for a target.
+    pub(super) fn waiting(&self, target: &str) -> u64 {
+        self.tenants
+            .lock()
+            .values()
+            .filter_map(|queues| queues.0.get(target))
+            .map(|queue| queue.messages.len() as u64)
+            .sum()
+    }
+}

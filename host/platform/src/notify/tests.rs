@@ -1,0 +1,314 @@
+//! Tests the file, the formats, the queues and the looks at runs.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::time::{Duration, Instant};
+
+use flowcell_contract::{Json, Tenant};
+use flowcell_flow::Source;
+use flowcell_runtime::{RunOptions, RunStatus};
+use serde_json::{Value, json};
+
+use super::{
+    config::{Format, NotifyFile, QuietHours},
+    format::{body, plain},
+    message::{MAX_NAME_CHARS, Message, NoticeKind, cut, message_id, name},
+    queue::{MAX_WAITING, Queues, Wanted},
+    record::{LEASE_MS, MAX_SEEN, OVERLAP_MS, Progress, take_lease},
+    scan::Look,
+    watch::StoreWatch,
+};
+use crate::{Host, operate::documents::Documents};
+
+/// A text that tries to be more than a text in each format.
+const HOSTILE: &str =
+    "<!channel> <https://evil.test|click> @here [x](https://evil.test) \"}],\"a\":\r\nBcc: x\u{202e}&";
+
+fn failed(run: &str, at: u64) -> Message {
+    let mut message = Message::new(NoticeKind::RunFailed, "acme", Some(run), &[], at);
+    message.flow = Some(name(HOSTILE));
+    message.text = Some(cut(HOSTILE, 500));
+    message
+}
+
+#[test]
+fn a_file_is_checked_with_place_and_reason() {
+    let target =
+        |rest: &str| format!("targets:\n  - name: ops\n    channel: webhook\n    url: https://a.test/x\n{rest}");
+    for (text, why) in [
+        (target("    uri: x\n"), "line 5, column 5"),
+        (target("    uri: x\n"), "uri"),
+        (target("    kinds: [run_fail]\n"), "run_fail"),
+        (target("    kinds: []\n"), "hears nothing"),
+        (target("    kinds: [left_out]\n"), "each target gets"),
+        (target("    to: [a@b.test]\n"), "`to` does not fit"),
+        (target("    secretFrom: hunter2\n"), "env:NAME"),
+        (target("    format: slack\n    secretFrom: env:X\n"), "fits only the formats"),
+        (target("    urlFrom: env:X\n"), "and not both"),
+        (target("    perMinute: 0\n"), "from 1 to 600"),
+        (target("    quiet: { zone: Mars/Base, from: '22:00', to: '07:00' }\n"), "unknown time zone"),
+        (target("    quiet: { zone: UTC, from: '7:00', to: '08:00' }\n"), "write it in quotes"),
+        (target("  - name: ops\n    channel: program\n    command: [a]\n"), "same name"),
+        (target("  - name: m\n    channel: mail\n    to: [a@b.test]\n"), "needs the mail server"),
+        ("targets:\n  - { name: a, channel: webhook, url: 'https://user:hunter2@a.test' }".into(), "user name"),
+        ("targets:\n  - { name: a, channel: webhook, url: 'ftp://hunter2' }".into(), "must begin"),
+        ("targets:\n  - { name: a, channel: webhook, format: pagerduty }".into(), "routing key"),
+        ("mail: { server: s.test, from: a@b.test, tls: none, user: u, passwordFrom: 'env:P' }".into(), "plain text"),
+        ("mail: { server: s.test, from: \"a@b.test\\r\\nBcc: c@d\" }".into(), "not a mail address"),
+    ] {
+        let told = NotifyFile::parse(&text).unwrap_err();
+        assert!(told.contains(why) && !told.contains("hunter2"), "{text}\n{told}");
+    }
+    assert!(NotifyFile::parse("# nothing\n").unwrap().targets.is_empty());
+    assert_eq!(NotifyFile::parse(&target("    kinds: [run_failed]\n")).unwrap().targets.len(), 1);
+}
+
+#[test]
+fn quiet_hours_follow_their_zone_and_may_pass_midnight() {
+    let hours = |zone: &str, from: &str, to: &str| {
+        QuietHours { zone: zone.into(), from: from.into(), to: to.into() }.parse().unwrap()
+    };
+    let at = |text: &str| u64::try_from(text.parse::<jiff::Timestamp>().unwrap().as_millisecond()).unwrap();
+    let night = hours("Europe/Berlin", "22:00", "07:00");
+    for (time, quiet) in [
+        ("2026-07-01T19:59:59Z", false),
+        ("2026-07-01T20:00:00Z", true),
+        ("2026-07-02T04:59:59Z", true),
+        ("2026-07-02T05:00:00Z", false),
+        ("2026-01-01T20:30:00Z", false),
+        ("2026-01-01T21:00:00Z", true),
+    ] {
+        assert_eq!(night.contains(at(time)), quiet, "{time}");
+    }
+    let noon = hours("UTC", "12:00", "13:00");
+    assert!(noon.contains(at("2026-01-01T12:30:00Z")) && !noon.contains(at("2026-01-01T13:00:00Z")));
+    assert!(!noon.contains(u64::MAX));
+}
+
+#[test]
+fn texts_of_tenants_are_only_texts_in_each_format() {
+    let message = failed(&format!("r{HOSTILE}"), 0);
+    let slack = body(Format::Slack, &message, true, None);
+    assert!(!slack["text"].as_str().unwrap().contains(['<', '>']), "{slack}");
+    let types = |body: &Value, key: &str| body.to_string().matches(key).count();
+    assert_eq!(types(&slack, "mrkdwn\":false"), 1);
+    assert!(slack["blocks"].as_array().unwrap().iter().all(|block| block["text"]["type"] == "plain_text"), "{slack}");
+    let teams = body(Format::Teams, &message, true, None);
+    let blocks = teams["attachments"][0]["content"]["body"].as_array().unwrap();
+    assert!(blocks.iter().all(|block| block["type"] == "RichTextBlock"), "{teams}");
+    let mail = plain(&message, true);
+    assert!(!mail.contains(['\r', '\u{202e}']) && !mail.contains("\nBcc"), "{mail}");
+    let pager = body(Format::PagerDuty, &message, true, Some("the-key"));
+    assert_eq!((&pager["routing_key"], &pager["dedup_key"]), (&json!("the-key"), &json!(message.id)));
+    let alerts = body(Format::AlertManager, &message, true, None);
+    assert_eq!(alerts[0]["labels"]["id"], json!(message.id));
+    let standard = body(Format::Standard, &message, false, None);
+    assert!(standard.get("text").is_none() && standard["flow"].as_str().unwrap().starts_with("<!channel>"));
+    for form in [Format::Standard, Format::Slack, Format::Teams, Format::PagerDuty, Format::AlertManager] {
+        let text = body(form, &message, true, None).to_string();
+        assert!(serde_json::from_str::<Value>(&text).is_ok() && !text.contains('\u{202e}'), "{text}");
+        assert!(
+            !body(form, &Message { text: Some("the-contents".into()), ..message.clone() }, false, None)
+                .to_string()
+                .contains("the-contents")
+        );
+    }
+}
+
+#[test]
+fn a_cut_is_named_and_ids_differ() {
+    let long = name(&"é".repeat(10_000));
+    assert!(long.starts_with("éé") && long.ends_with("… (cut)") && long.chars().count() < MAX_NAME_CHARS + 10);
+    assert_eq!(name("a\nb\u{0}"), "a b\u{fffd}");
+    assert_ne!(message_id(&["ab", "c"]), message_id(&["a", "bc"]));
+    assert_eq!(failed("r", 1).id, failed("r", 2).id);
+    let gate = |since: &str| Message::new(NoticeKind::GateOpened, "acme", Some("r"), &["ask", since], 0).id;
+    assert_ne!(gate("1"), gate("2"));
+}
+
+#[test]
+fn the_end_of_a_trouble_resolves_its_begin() {
+    let (start, mut watch) = (Instant::now(), StoreWatch::new("p".into()));
+    let mut see =
+        |trouble: Option<&str>, seconds| watch.see(trouble.map(str::to_owned), start + Duration::from_secs(seconds), 7);
+    assert_eq!((see(None, 0), see(Some("away"), 1), see(None, 2), see(Some("away"), 3)), (None, None, None, None));
+    let begin = see(Some("away"), 9).unwrap();
+    assert_eq!(see(Some("away"), 60), None);
+    let end = see(None, 61).unwrap();
+    assert_eq!((end.resolves.as_ref(), see(None, 62)), (Some(&begin.id), None));
+    for (form, place) in [(Format::PagerDuty, "/dedup_key"), (Format::AlertManager, "/0/labels")] {
+        let of = |message| body(form, message, false, None).pointer(place).unwrap().clone();
+        assert_eq!(of(&begin), of(&end));
+    }
+    assert_eq!(body(Format::PagerDuty, &end, false, None)["event_action"], "resolve");
+    see(Some("away"), 70);
+    assert_ne!(see(Some("away"), 80).unwrap().id, begin.id);
+}
+
+fn wanted<'a>(after: &'a Tenant, process: &'a Tenant) -> Wanted<'a> {
+    Wanted { target: "ops", after, only_urgent: false, stored: true, process }
+}
+
+#[test]
+fn a_flood_is_counted_in_one_message_and_delays_no_other_tenant() {
+    let (queues, acme, calm, process) =
+        (Queues::default(), Tenant::from("acme"), Tenant::from("calm"), Tenant::from(""));
+    let mut queued = 0;
+    for index in 0..10_000 {
+        queued += u32::from(queues.push(&acme, "ops", failed(&index.to_string(), 0), 30, 100_000));
+    }
+    assert!(queues.push(&calm, "ops", failed("other", 0), 30, 100_000));
+    assert_eq!((queued, queues.waiting("ops")), (30, 31));
+    let (mut last, mut order) = (process.clone(), Vec::new());
+    while let Some((tenant, message)) = queues.pick(&wanted(&last, &process), Instant::now()) {
+        queues.remove(&tenant, "ops", &message.id);
+        order.push(tenant.as_str().to_owned());
+        last = tenant;
+    }
+    assert_eq!((order.len(), &order[..3]), (31, &["acme".to_owned(), "calm".into(), "acme".into()][..]));
+    queues.close_windows(&acme, 159_999);
+    assert_eq!(queues.waiting("ops"), 0);
+    queues.close_windows(&acme, 160_000);
+    let (_, summary) = queues.pick(&wanted(&last, &process), Instant::now()).unwrap();
+    assert_eq!(summary.about, "9970 more were left out: 9970 run_failed");
+    assert_eq!((summary.kind, summary.tenant.as_str()), (NoticeKind::LeftOut, "acme"));
+}
+
+#[test]
+fn a_queue_of_a_target_that_is_down_is_bounded_and_its_document_too() {
+    let (queues, acme) = (Queues::default(), Tenant::from("acme"));
+    for index in 0..10_000_u64 {
+        queues.push(&acme, "ops", failed(&index.to_string(), 0), 600, 100_000 + index * 1_000);
+    }
+    assert_eq!(queues.waiting("ops") as usize, MAX_WAITING);
+    assert_eq!(queues.of(&acme).0["ops"].len(), 10_000);
+    let text = serde_json::to_string(&queues.of(&acme)).unwrap();
+    assert!(text.len() < 100_000, "{}", text.len());
+    let read: super::queue::TenantQueues = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, queues.of(&acme));
+    assert_eq!(queues.drop_old("ops", u64::MAX) as usize, MAX_WAITING);
+}
+
+#[test]
+fn quiet_hours_and_other_processes_hold_messages_back() {
+    let (queues, acme, process) = (Queues::default(), Tenant::from("acme"), Tenant::from(""));
+    queues.push(&acme, "ops", failed("r", 0), 30, 0);
+    let pick = |wanted: Wanted<'_>| queues.pick(&wanted, Instant::now()).map(|(_, message)| message.kind);
+    let usual = || wanted(&process, &process);
+    assert_eq!(pick(Wanted { only_urgent: true, ..usual() }), None);
+    assert_eq!(pick(Wanted { target: "other", ..usual() }), None);
+    assert_eq!(pick(Wanted { stored: false, ..usual() }), None);
+    assert_eq!(pick(usual()), Some(NoticeKind::RunFailed));
+    let urgent = Message::new(NoticeKind::CrashLoop, "acme", Some("s"), &[], 0);
+    queues.push(&acme, "ops", urgent, 30, 0);
+    assert_eq!(pick(Wanted { only_urgent: true, ..usual() }), Some(NoticeKind::CrashLoop));
+    queues.delay(&acme, "ops", &failed("r", 0).id, Some(Instant::now() + Duration::from_secs(60)));
+    assert_eq!(pick(usual()), Some(NoticeKind::CrashLoop), "a refused message holds up no other one");
+}
+
+#[test]
+fn progress_is_bounded_and_survives_a_clock_that_is_set_back() {
+    let mut progress = Progress::starting(1_000_000);
+    assert_eq!(progress.overlap(), 1_000_000);
+    (progress.time, progress.complete, progress.run) = (9_000_000, 9_000_000, Some("r".into()));
+    for index in 0..MAX_SEEN as u64 + 1 {
+        assert!(progress.see(index.to_string(), 9_000_000 - OVERLAP_MS + index));
+    }
+    assert!(!progress.see("7".into(), 1));
+    progress.prune(9_000_000);
+    assert!(progress.seen.len() <= MAX_SEEN * 3 / 4 + 1 && progress.forgotten > 0);
+    progress.set_clock(8_000_000);
+    assert_eq!((progress.time, progress.complete, progress.run.as_ref()), (8_000_000, 8_000_000, None));
+    assert!(progress.forgotten <= 8_000_000 && progress.floor == 1_000_000);
+    progress.set_clock(500_000);
+    assert_eq!((progress.floor, progress.overlap()), (500_000, 500_000));
+    assert!(progress.tell_once("q".into(), 600_000) && !progress.tell_once("q".into(), 600_000));
+    progress.prune(600_000);
+    assert!(progress.once.is_empty());
+}
+
+/// Looks at the runs of `local`. Returns the kinds and addresses of the messages, and whether the look is done.
+fn look(host: &Host, progress: &mut Progress, reads_left: usize, again: bool) -> (Vec<String>, bool) {
+    let mut look = Look {
+        host,
+        progress,
+        waits: true,
+        contents: true,
+        reads_left,
+        until: Instant::now() + Duration::from_secs(60),
+        has_read: false,
+        found: Vec::new(),
+    };
+    let is_done = look.look(again).unwrap();
+    let shown = |message: &Message| {
+        let address = message.address.as_deref().unwrap_or_default();
+        format!("{} {address} {}", message.kind.name(), message.text.as_deref().unwrap_or_default())
+    };
+    (look.found.iter().map(shown).collect(), is_done)
+}
+
+fn drive(host: &Host, text: &str, run: &str) -> RunStatus {
+    let flow = host.load_source(Source { name: "flow.yaml".into(), text: text.into() }).unwrap();
+    let runner = host.runner(&flow, RunOptions { run_id: Some(run.into()), ..RunOptions::default() }).unwrap();
+    runtime().block_on(runner.run()).status
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn a_wait_is_told_once_whatever_happens_to_its_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::builder().state_dir(folder.path()).build().unwrap();
+    let asks = "
+flow: { name: two }
+nodes:
+  - { id: a, type: control.gate, input: { prompt: 'A?', choices: ['yes'] } }
+  - { id: b, type: control.gate, input: { prompt: 'B?', choices: ['yes'] } }
+edges: []
+";
+    let fails = "
+flow: { name: fails }
+nodes:
+  - { id: no, type: control.fail, input: { message: 'sold out' } }
+";
+    assert_eq!(drive(&host, asks, "r"), RunStatus::Parked);
+    assert_eq!(drive(&host, fails, "f"), RunStatus::Failed);
+    let mut progress = Progress::starting(0);
+    assert_eq!(look(&host, &mut progress, 0, false), (vec![], false), "no events may be read");
+    assert_eq!(
+        look(&host, &mut progress, 1, false),
+        (vec!["gate_opened a A?".to_owned(), "gate_opened b B?".into()], false)
+    );
+    assert_eq!(look(&host, &mut progress, 9, false), (vec!["run_failed no sold out".to_owned()], true));
+    assert_eq!(look(&host, &mut progress, 9, false), (vec![], true));
+    assert_eq!(look(&host, &mut progress, 0, true), (vec![], true), "a second look finds nothing new");
+    // The run goes on and parks again, with the second question as before.
+    let answers = [("a".to_owned(), Json::from("yes"))].into_iter().collect();
+    let runner = host.resume(&"r".into(), RunOptions { answers, ..RunOptions::default() }).unwrap();
+    assert_eq!(runtime().block_on(runner.run()).status, RunStatus::Parked);
+    assert_eq!(look(&host, &mut progress, 9, false), (vec![], true));
+    // Another process has looked since then, and remembers no run.
+    let mut later = Progress { complete: host.now() + OVERLAP_MS + 1_000, ..Progress::starting(0) };
+    assert!(!look(&host, &mut later, 9, false).0.iter().any(|told| told.starts_with("gate_opened")));
+    // No process has looked since then, although the run was parked in between.
+    let told = look(&host, &mut Progress::starting(0), 9, false).0;
+    assert_eq!(told, ["run_failed no sold out", "gate_opened b B?"]);
+    // What happened before the first start is old news.
+    assert_eq!(look(&host, &mut Progress::starting(host.now() + 1), 9, true), (vec![], true));
+}
+
+#[test]
+fn one_process_has_the_lease_and_a_clock_that_was_ahead_blocks_nobody() {
+    let host = Host::builder().build().unwrap();
+    assert_eq!(take_lease(&host, "a").unwrap(), Some(LEASE_MS));
+    assert_eq!(take_lease(&host, "b").unwrap(), None);
+    assert!(take_lease(&host, "a").unwrap().is_some_and(|left| left <= LEASE_MS));
+    let operators = Tenant::from("");
+    let documents = Documents { store: host.documents(), tenant: &operators };
+    let (_, version) = documents.get::<Value>("notify", "lease").unwrap().unwrap();
+    let ahead = json!({ "holder": "a", "until": host.now() + 1_000 * LEASE_MS });
+    assert!(documents.put("notify", "lease", Some(&ahead), version).unwrap());
+    assert_eq!(take_lease(&host, "b").unwrap(), Some(LEASE_MS));
+}

@@ -1,0 +1,171 @@
+//! The messages that do not follow from runs: quotas, tokens, refused posts, and trouble of the store.
+
+use std::time::{Duration, Instant};
+
+use flowcell_contract::Tenant;
+use flowcell_runtime::ports::StoreError;
+
+use super::{
+    message::{Message, NoticeKind, message_id, name},
+    record::Progress,
+};
+use crate::{
+    Host,
+    operate::{policy::Policy, usage::Used},
+    shape::time,
+    tenants::{TenantError, Tenants, token::TokenRow},
+};
+
+/// The part of a quota at which a first message is sent.
+const FIRST_SHARE: f64 = 0.8;
+/// The time in milliseconds before the end of a token at which a message is sent.
+const TOKEN_NOTICE_MS: u64 = 7 * DAY_MS;
+/// The lifetime in milliseconds from which on a token has a message before its end. The tokens of browsers are shorter.
+const MIN_TOKEN_LIFE_MS: u64 = 14 * DAY_MS;
+const DAY_MS: u64 = 24 * 3_600_000;
+/// The time for which a trouble of the store must last.
+const TROUBLE_TIME: Duration = Duration::from_secs(5);
+/// The time in milliseconds after which a trigger that refuses posts is told again.
+const REFUSAL_MS: u64 = 3_600_000;
+
+/// Returns the messages about the daily quotas of a tenant: at 80 % and when nothing is left, once a day each.
+pub(super) fn quotas(host: &Host, progress: &mut Progress, now: u64) -> Result<Vec<Message>, StoreError> {
+    let per_day = Policy::read(host.documents(), host.tenant())?.per_day;
+    if per_day.is_unlimited() {
+        return Ok(Vec::new());
+    }
+    let Used { compute_ms, events, written_bytes, model_usd } = host.usage().of_today(host.tenant())?;
+    let quotas = [
+        ("perDay.computeMs", compute_ms, per_day.compute_ms.map(|most| most as f64)),
+        ("perDay.events", events as f64, per_day.events.map(|most| most as f64)),
+        ("perDay.writtenMib", written_bytes as f64 / f64::from(1 << 20), per_day.written_mib.map(|most| most as f64)),
+        ("perDay.modelUsd", model_usd, per_day.model_usd),
+    ];
+    let day = now / DAY_MS;
+    let mut found = Vec::new();
+    for (quota, used, most) in quotas {
+        let Some(most) = most else { continue };
+        let level = match () {
+            () if used >= most => "100",
+            () if used >= most * FIRST_SHARE => "80",
+            () => continue,
+        };
+        let place = [quota, &day.to_string(), level];
+        let mut message = Message::new(NoticeKind::Quota, host.tenant().as_str(), None, &place, now);
+        if progress.tell_once(message.id.clone(), (day + 2) * DAY_MS) {
+            message.code = Some(quota.to_owned());
+            message.about =
+                format!("{level} % of `{quota}` are used: {used:.0} of {most}, until {}", time((day + 1) * DAY_MS));
+            found.push(message);
+        }
+    }
+    Ok(found)
+}
+
+/// A token that expires soon or has expired, with the message about it.
+pub(super) type TokenNotice = (Tenant, Message, u64);
+
+/// Returns the messages about the tokens of all tenants that expire within a week, and that have expired on the last day.
+/// Each has the time until which it is remembered.
+pub(super) fn tokens(host: &Host, now: u64) -> Result<Vec<TokenNotice>, TenantError> {
+    let all = Tenants::of(host).tokens(None)?.into_iter();
+    let notice = |row: TokenRow| {
+        let expires = row.expires.filter(|_| row.revoked.is_none())?;
+        let is_long = expires.saturating_sub(row.created) >= MIN_TOKEN_LIFE_MS;
+        let stage = match () {
+            () if !is_long => return None,
+            () if now < expires && expires - now <= TOKEN_NOTICE_MS => "soon",
+            () if now >= expires && now - expires <= DAY_MS => "over",
+            () => return None,
+        };
+        let place = [row.id.as_str(), &expires.to_string(), stage];
+        let mut message = Message::new(NoticeKind::TokenExpires, &row.tenant, None, &place, now);
+        let named = if row.name.is_empty() { String::new() } else { format!(" (`{}`)", name(&row.name)) };
+        let verb = if stage == "soon" { "expires" } else { "has expired" };
+        message.about = format!("the token {}{named} {verb} at {}", row.id, time(expires));
+        Some((Tenant::from(row.tenant), message, expires + 2 * DAY_MS))
+    };
+    Ok(all.filter_map(notice).collect())
+}
+
+/// Returns the messages about the triggers that have refused posts repeatedly, with their tenants. A trigger is told at most
+/// once an hour.
+pub(super) fn refusals(host: &Host, now: u64) -> Vec<Message> {
+    let found = host.metrics().refused_triggers().take(now).into_iter();
+    let message = |refused: crate::observe::metrics::RefusedTrigger| {
+        let hour = (now / REFUSAL_MS).to_string();
+        let place = [refused.flow.as_str(), refused.trigger.as_str(), &hour];
+        let mut message = Message::new(NoticeKind::WebhookRefused, refused.tenant.as_str(), None, &place, now);
+        message.flow = Some(name(&refused.flow));
+        message.address = Some(name(&refused.trigger));
+        message.code = Some(refused.outcome.to_owned());
+        message.about = format!("the trigger refused {} posts within 15 minutes", refused.posts);
+        message
+    };
+    found.map(message).collect()
+}
+
+/// Watches whether the store has trouble. Reads no store.
+pub(super) struct StoreWatch {
+    /// The name of this process in ids.
+    process: String,
+    since: Option<Instant>,
+    /// The id of the message about the present trouble.
+    told: Option<String>,
+    count: u64,
+}
+
+impl StoreWatch {
+    pub(super) fn new(process: String) -> StoreWatch {
+        StoreWatch { process, since: None, told: None, count: 0 }
+    }
+
+    /// Takes the present trouble, or `None` if there is none. Returns a message when a trouble has lasted for some seconds, and
+    /// one when it is over.
+    pub(super) fn see(&mut self, trouble: Option<String>, at: Instant, now: u64) -> Option<Message> {
+        let new = |watch: &mut StoreWatch, stage: &str| {
+            let place = [watch.process.as_str(), &watch.count.to_string(), stage];
+            Message::new(NoticeKind::StoreTrouble, "", None, &place, now)
+        };
+        match trouble {
+            Some(about) => {
+                let since = *self.since.get_or_insert(at);
+                if self.told.is_some() || at.saturating_duration_since(since) < TROUBLE_TIME {
+                    return None;
+                }
+                let mut message = new(self, "begin");
+                message.about = about;
+                self.told = Some(message.id.clone());
+                Some(message)
+            }
+            None => {
+                self.since = None;
+                let begin = self.told.take()?;
+                let mut message = new(self, "end");
+                message.resolves = Some(begin);
+                self.count += 1;
+                Some(message)
+            }
+        }
+    }
+}
+
+/// Returns the present trouble of the store of a host, as a sentence of Flowcell. The texts of the store stay in the log.
+pub(super) fn store_trouble(host: &Host, cannot_read: bool) -> Option<String> {
+    if host.shared().and_then(|shared| shared.outage()).is_some() {
+        return Some("the server of the shared store is away; the log has the reason".to_owned());
+    }
+    match host.store().and_then(|store| store.room()) {
+        Some(room) if room.is_low() => Some(format!(
+            "the disk of the store has {} MiB of free room, and new runs need {} MiB",
+            room.free >> 20,
+            room.least >> 20
+        )),
+        _ => cannot_read.then(|| "the store cannot be read or written; the log has the reason".to_owned()),
+    }
+}
+
+/// Returns the id by which a process is told apart from others.
+pub(super) fn process_id() -> String {
+    message_id(&[&hex::encode(rand::random::<[u8; 16]>())])
+}
