@@ -7,23 +7,25 @@
 //! | subject | limit |
 //! |---|---|
 //! | one message, with its connection | 30 s |
+//!
+//! The feature `mail` brings the code for SMTP. Without it, no mailer can be made.
 
-use std::{fmt, time::Duration};
+#[cfg(not(feature = "mail"))]
+mod absent;
+#[cfg(feature = "mail")]
+mod smtp;
 
-use lettre::{
-    AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor,
-    message::{Mailbox, header::ContentType},
-    transport::smtp::{
-        authentication::Credentials,
-        client::{CertificateStore, Tls, TlsParameters},
-    },
-};
+use std::time::Duration;
+
 use zeroize::Zeroizing;
+
+#[cfg(not(feature = "mail"))]
+pub use self::absent::{Mailer, check_address};
+#[cfg(feature = "mail")]
+pub use self::smtp::{Mailer, check_address};
 
 /// Time limit of one message, with its connection.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum characters of a server's text in an error.
-const MAX_REASON_CHARS: usize = 200;
 
 /// The way in which the connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,19 +52,6 @@ pub struct MailSettings {
     pub from: String,
 }
 
-/// Sends mail.
-#[derive(Clone)]
-pub struct Mailer {
-    transport: AsyncSmtpTransport<Tokio1Executor>,
-    from: Mailbox,
-}
-
-impl fmt::Debug for Mailer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Mailer")
-    }
-}
-
 /// The reason why a message was not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailError {
@@ -72,72 +61,12 @@ pub struct MailError {
     pub is_refusal: bool,
 }
 
-/// Checks an address such as `a@example.com` or `Name <a@example.com>`. The error is part of a sentence.
-pub fn check_address(address: &str) -> Result<(), String> {
-    parse(address).map(drop)
-}
-
-fn parse(address: &str) -> Result<Mailbox, String> {
-    address.parse().map_err(|_| format!("`{}` is not a mail address", address.escape_debug()))
-}
-
-impl Mailer {
-    /// Creates a sender. Does not connect. The error is a sentence without the password.
-    pub fn new(settings: MailSettings) -> Result<Mailer, String> {
-        let MailSettings { server, port, tls, login, from } = settings;
-        let parameters = || {
-            let builder = TlsParameters::builder(server.clone()).certificate_store(CertificateStore::WebpkiRoots);
-            builder.build_rustls().map_err(|error| error.to_string())
-        };
-        let tls = match tls {
-            MailTls::StartTls => Tls::Required(parameters()?),
-            MailTls::Tls => Tls::Wrapper(parameters()?),
-            MailTls::Plain => Tls::None,
-        };
-        let from = parse(&from)?;
-        let mut builder = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(&server).port(port).tls(tls);
-        builder = builder.timeout(Some(SEND_TIMEOUT));
-        if let Some((name, password)) = login {
-            builder = builder.credentials(Credentials::new(name, password.to_string()));
-        }
-        Ok(Mailer { transport: builder.build(), from })
-    }
-
-    /// Sends one message to all addresses. `id` becomes the `Message-ID`, so that a repeated message is recognised.
-    pub async fn send(&self, to: &[String], subject: &str, body: &str, id: &str) -> Result<(), MailError> {
-        let wrong = |why: String| MailError { why, is_refusal: true };
-        let mut builder = Message::builder().from(self.from.clone()).subject(one_line(subject));
-        builder = builder.message_id(Some(format!("<{}@flowcell>", one_line(id)))).header(ContentType::TEXT_PLAIN);
-        for address in to {
-            builder = builder.to(parse(address).map_err(wrong)?);
-        }
-        let message = builder.body(body.to_owned()).map_err(|error| wrong(error.to_string()))?;
-        match tokio::time::timeout(SEND_TIMEOUT, self.transport.send(message)).await {
-            Err(_) => Err(MailError {
-                why: format!("the mail server took more than {} s", SEND_TIMEOUT.as_secs()),
-                is_refusal: false,
-            }),
-            Ok(Err(error)) => {
-                let text: String = one_line(&error.to_string()).chars().take(MAX_REASON_CHARS).collect();
-                Err(MailError { why: format!("the mail server: {text}"), is_refusal: error.is_permanent() })
-            }
-            Ok(Ok(_)) => Ok(()),
-        }
-    }
-}
-
-/// Replaces control characters, so that a text stays within its header.
-fn one_line(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_text_adds_no_line_and_no_header() {
-        assert_eq!(one_line("a\r\nBcc: x\u{0}\u{85}"), "a\u{fffd}\u{fffd}Bcc: x\u{fffd}\u{fffd}");
+    fn an_address_has_no_line_breaks_and_one_receiver() {
         for wrong in ["a", "a@b\r\nBcc: c@d", "a@b, c@d", ""] {
             assert!(check_address(wrong).is_err(), "{wrong:?}");
         }

@@ -142,7 +142,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, CliE
         reload_at_hangup(server.reloader(), terminal)?;
         tokio::spawn(retention.attend());
         let (stop_telling, stopped) = tokio::sync::oneshot::channel::<()>();
-        let telling = notifier.map(|notifier| tokio::spawn(notifier.attend(async { _ = stopped.await })));
+        let telling = notifier.map(|notifier| tokio::spawn(notifier.attend(async move { _ = stopped.await })));
         warn_of_plain_network(server.address(), has_tls, !args.trusted_proxy.is_empty(), terminal);
         terminal.say(&format!("listening on {}", server.url()));
         let exit = serve_until_stopped(server, &mut signals, args.drain_delay, terminal).await;
