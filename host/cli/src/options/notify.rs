@@ -7,12 +7,11 @@ use flowcell::{
     Host,
     identity::Identify,
     notify::{Notifier, NotifyFile},
-    tenants::callers::Callers,
+    tenants::{TenantError, callers::Callers},
 };
 
 use crate::{
-    cli_error::CliError,
-    owner::unreadable,
+    cli_error::{CliError, Exit},
     terminal::{Terminal, counted},
 };
 
@@ -49,7 +48,9 @@ impl NotifyArgs {
     /// Checks the file and its secrets. Connects to no target.
     pub(crate) fn check(&self, host: &Host, terminal: Terminal) -> Result<(), CliError> {
         let Some(file) = self.file()? else { return Ok(()) };
-        let identity = Arc::new(Callers::of(host).map_err(|error| unreadable(&error))?);
+        let unreadable =
+            |error: TenantError| CliError::ending(Exit::Unreadable, format!("cannot read the store: {error}"));
+        let identity = Arc::new(Callers::of(host).map_err(unreadable)?);
         let count = file.targets.len();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CliError::internal("cannot start the runtime").because(&error))?;
