@@ -18,7 +18,7 @@ use crate::{
 /// The file of notifications.
 #[derive(Args, Default)]
 pub(crate) struct NotifyArgs {
-    /// A YAML file of the targets that are told of open gates, failed and blocked runs, used quotas and trouble; read once
+    /// A YAML file of the targets for messages about open gates, failed and blocked runs, quotas and trouble; read once
     #[arg(long, value_name = "FILE", env = "FLOWCELL_NOTIFY", value_hint = ValueHint::FilePath)]
     notify: Option<PathBuf>,
 }
@@ -57,7 +57,7 @@ impl NotifyArgs {
         runtime.block_on(self.open(Some(file), host, identity))?;
         terminal.say(&format!("checked {} of notifications", counted(count, "target")));
         if count == 0 {
-            terminal.warn("the file of notifications has no targets, so nobody is told of anything");
+            terminal.warn("the file of notifications has no targets, so no notifications are sent");
         }
         Ok(())
     }

@@ -77,8 +77,8 @@ fn packages_of_npm_are_used() {
     assert_eq!(count, 30);
 }
 
-/// The code of a node that waits for races, for several calls at once, and for a timer. What it asks for later depends on
-/// the order of earlier answers.
+/// The code of a node that waits for races, for several calls at once, and for a timer. Its later requests depend on the
+/// order of earlier answers.
 const RELAY: &str = r#"
 import { pack } from "flowcell-sdk";
 

@@ -187,13 +187,13 @@ fn a_process_that_is_killed_before_it_records_a_message_sends_it_again() {
     let failure = hook.next().1;
     assert_eq!(failure["run"], "f");
     kill(child);
-    // What happens while no process looks is told afterwards.
+    // Events while no process looks are reported afterwards.
     let (child, address) = serve(folder.path(), &[]);
     run(address, &fails("sells"), "meanwhile");
     assert_eq!(stop(child), Some(0));
     let (child, address) = start(folder.path(), &target);
     run(address, &fails("sells"), "last");
-    // What the killed process had sent and not recorded comes again, with the same id.
+    // Messages that the killed process had sent without recording it come again, with the same ids.
     let known = HashMap::from([(json!("g"), first["id"].clone()), (json!("f"), failure["id"].clone())]);
     let mut told = Vec::new();
     while told.last() != Some(&json!("last")) {

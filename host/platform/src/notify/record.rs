@@ -48,7 +48,7 @@ pub(super) struct Progress {
     pub(super) forgotten: u64,
     /// The runs and the waits that were seen lately, by short digests, with their times.
     pub(super) seen: BTreeMap<String, u64>,
-    /// Other events that were told, with the times until which they are remembered.
+    /// Other reported events, with the times until which they are remembered.
     pub(super) once: BTreeMap<String, u64>,
 }
 
@@ -97,7 +97,7 @@ impl Progress {
         self.once.retain(|_, until| now < *until);
     }
 
-    /// Remembers another event until a time. Returns false if it was told before.
+    /// Remembers another event until a time. Returns false if it was reported before.
     pub(super) fn tell_once(&mut self, key: String, until: u64) -> bool {
         self.once.insert(key, until).is_none()
     }

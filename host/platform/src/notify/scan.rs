@@ -4,7 +4,7 @@
 //! minute again, since a change may be committed later than its time says, and in the same millisecond as others.
 //!
 //! A wait of a run counts once, whatever happens to the run afterwards. It counts if the run was parked for the first time
-//! with this wait since the last look. An earlier look has told of any other wait.
+//! with this wait since the last look. An earlier look has reported any other wait.
 
 use std::{
     ops::ControlFlow,
@@ -176,7 +176,7 @@ impl Look<'_> {
                 if parks.is_none() {
                     parks = Some(park_times(self.host, &row.run_id)?);
                 }
-                // The run was parked before with this wait, and an earlier look has told of it.
+                // The run was parked before with this wait, and an earlier look has reported it.
                 let first = parks.iter().flatten().find(|park| **park >= message.at);
                 if first.is_some_and(|park| *park < from) {
                     continue;
@@ -188,7 +188,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Returns the message about a wait, or `None` if nobody is told of it.
+    /// Returns the message about a wait, or `None` if it is not reported.
     fn of_wait(&self, row: &RunRow, wait: &Value) -> Option<Message> {
         let text = |member: &str| wait[member].as_str();
         let kind = match (WaitKind::of(wait), text("reason")) {

@@ -25,7 +25,7 @@ const MIN_TOKEN_LIFE_MS: u64 = 14 * DAY_MS;
 const DAY_MS: u64 = 24 * 3_600_000;
 /// The time for which a trouble of the store must last.
 const TROUBLE_TIME: Duration = Duration::from_secs(5);
-/// The time in milliseconds after which a trigger that refuses posts is told again.
+/// The time in milliseconds after which a trigger that refuses posts is reported again.
 const REFUSAL_MS: u64 = 3_600_000;
 
 /// Returns the messages about the daily quotas of a tenant: at 80 % and when nothing is left, once a day each.
@@ -88,7 +88,7 @@ pub(super) fn tokens(host: &Host, now: u64) -> Result<Vec<TokenNotice>, TenantEr
     Ok(all.filter_map(notice).collect())
 }
 
-/// Returns the messages about the triggers that have refused posts repeatedly, with their tenants. A trigger is told at most
+/// Returns the messages about the triggers that have refused posts repeatedly, with their tenants. A trigger is reported at most
 /// once an hour.
 pub(super) fn refusals(host: &Host, now: u64) -> Vec<Message> {
     let found = host.metrics().refused_triggers().take(now).into_iter();
@@ -165,7 +165,7 @@ pub(super) fn store_trouble(host: &Host, cannot_read: bool) -> Option<String> {
     }
 }
 
-/// Returns the id by which a process is told apart from others.
+/// Returns an id of the process.
 pub(super) fn process_id() -> String {
     message_id(&[&hex::encode(rand::random::<[u8; 16]>())])
 }

@@ -61,7 +61,7 @@ struct Looker {
     /// The number of tenants that had no document.
     new_tenants: u64,
     next_second: Instant,
-    /// Messages about the operators' tokens that were told.
+    /// Sent messages about the operators' tokens.
     own: Progress,
     /// The tenants whose runs cannot be read, with the errors in the log.
     failures: HashMap<Tenant, String>,
@@ -239,7 +239,10 @@ impl Looker {
             self.next_second = Instant::now() + SECOND_LOOK_INTERVAL;
         }
         if self.is_first && self.new_tenants > 0 {
-            tracing::warn!("notifications about {} tenants begin now; earlier events are not told", self.new_tenants);
+            tracing::warn!(
+                "notifications about {} tenants begin now; earlier events are not reported",
+                self.new_tenants
+            );
         }
         (self.floor, self.is_first) = (began, false);
         Ok(())
@@ -340,7 +343,7 @@ impl Looker {
         let progress = &mut stored.progress;
         if progress.complete < oldest {
             tracing::warn!(
-                "notifications about `{tenant}` were off since {}; events before {} are not told",
+                "notifications about `{tenant}` were off since {}; events before {} are not reported",
                 time(progress.complete),
                 time(oldest)
             );

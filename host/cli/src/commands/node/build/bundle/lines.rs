@@ -11,7 +11,7 @@ struct SourceMap {
     mappings: String,
 }
 
-/// Where a line comes from: the index of its source, and the line in it, from 0.
+/// The origin of a line: the index of its source, and the line in it, from 0.
 type Place = (i64, i64);
 
 /// Returns the statement that a bundle ends with. It has the names of the sources relative to one of the folders `within`,
@@ -25,7 +25,7 @@ pub(super) fn statement(map: &str, folder: &Path, within: &[&Path]) -> Result<St
 }
 
 /// Returns the name of a source. Of a source outside of the folders it is the file name alone, because packs are published,
-/// and paths of the author's machine are nobody's business.
+/// and must not contain paths of the author's machine.
 fn shown(path: &Path, within: &[&Path]) -> String {
     let mut plain = PathBuf::new();
     for part in path.components() {
