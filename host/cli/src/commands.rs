@@ -1,6 +1,7 @@
 //! The commands of the command line, one module for each.
 
 mod case_file;
+mod changes;
 mod chat;
 mod completions;
 mod console;

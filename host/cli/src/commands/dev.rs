@@ -9,29 +9,23 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::{Child, Command},
-    sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
-    time::Duration,
 };
 
 use clap::{Args, ValueHint};
 use flowcell::{OpenStoreError, Reader, RunEnd, RunId, Runs};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher, event::ModifyKind};
 
 use self::store::DevStore;
-use super::{node, test::cases_path};
+use super::{
+    changes::{Changes, Next},
+    node,
+    test::cases_path,
+};
 use crate::{
     cli_error::{CliError, Exit},
     options::{PackArgs, StoreArgs},
     owner::{local_tenant, unreadable},
     terminal::{Terminal, inert},
 };
-
-/// The time without changes after which the flow runs again.
-const QUIET_TIME: Duration = Duration::from_millis(100);
-/// The capacity of the queue of file events.
-const EVENT_QUEUE_CAPACITY: usize = 1_024;
-/// Folders that only tools and runs write to. Changes in them are ignored.
-const IGNORED_FOLDERS: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".flowcell", ".git"];
 
 /// Arguments of `flowcell dev`.
 #[derive(Args)]
@@ -52,7 +46,9 @@ pub(crate) struct DevArgs {
 
 pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, CliError> {
     // Watch before reading any file, so that no change is missed.
-    let changes = Changes::watch(args)?;
+    let beside = args.flow.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let changes =
+        Changes::watch([beside].into_iter().chain(args.node.iter().chain(&args.packs).map(PathBuf::as_path)))?;
     let store = DevStore::empty(&args.flow)?;
     let mut number = 0;
     loop {
@@ -160,86 +156,4 @@ impl Pass<'_> {
 
 fn unable(error: io::Error) -> CliError {
     CliError::internal("cannot run the flow").because(&error)
-}
-
-/// What ends a wait.
-enum Next {
-    /// A person has changed the file at this path.
-    Changed(PathBuf),
-    /// The run has ended.
-    Ended,
-}
-
-/// Watches the folders of a flow and its packs.
-struct Changes {
-    seen: Receiver<notify::Result<Event>>,
-    /// The watched folders, as canonical paths. The paths in events begin with these.
-    folders: Vec<PathBuf>,
-    _watcher: RecommendedWatcher,
-}
-
-impl Changes {
-    fn watch(args: &DevArgs) -> Result<Changes, CliError> {
-        let beside = args.flow.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folders = [beside].into_iter().chain(args.node.iter().chain(&args.packs).map(PathBuf::as_path));
-        let (tell, seen) = sync_channel(EVENT_QUEUE_CAPACITY);
-        // A full queue drops the event. The changes in the queue already cause a new run.
-        let mut watcher = notify::recommended_watcher(move |event| _ = tell.try_send(event))
-            .map_err(|error| CliError::internal("cannot watch files").because(&error))?;
-        let mut watched = Vec::new();
-        for folder in folders {
-            let shown = folder.display();
-            let unable = |error: &dyn std::error::Error| {
-                CliError::wrong(format!("cannot watch the folder {shown}")).cause(&error.to_string())
-            };
-            let folder = folder.canonicalize().map_err(|error| unable(&error))?;
-            watcher.watch(&folder, RecursiveMode::Recursive).map_err(|error| unable(&error))?;
-            watched.push(folder);
-        }
-        Ok(Changes { seen, folders: watched, _watcher: watcher })
-    }
-
-    /// Waits for a change, and then until no event has come for [`QUIET_TIME`]. While a run goes on, also waits for its end.
-    fn wait(&self, mut running: Option<&mut Child>) -> Result<Next, CliError> {
-        let gone = || CliError::internal("the watch on the files has ended");
-        let changed = loop {
-            let event = match &mut running {
-                Some(child) => match self.seen.recv_timeout(QUIET_TIME) {
-                    Err(RecvTimeoutError::Timeout) if child.try_wait().map_err(unable)?.is_some() => {
-                        return Ok(Next::Ended);
-                    }
-                    Err(RecvTimeoutError::Timeout) => continue,
-                    event => event.map_err(|_| gone())?,
-                },
-                None => self.seen.recv().map_err(|_| gone())?,
-            };
-            if let Some(path) = self.changed_path(event) {
-                break path;
-            }
-        };
-        while self.seen.recv_timeout(QUIET_TIME).is_ok() {}
-        Ok(Next::Changed(changed))
-    }
-
-    /// Returns the path whose content a person has changed, or `None` for any other event.
-    fn changed_path(&self, event: notify::Result<Event>) -> Option<PathBuf> {
-        let event = event.ok()?;
-        let content = match event.kind {
-            EventKind::Create(_) | EventKind::Remove(_) => true,
-            EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
-            _ => false,
-        };
-        event.paths.into_iter().find(|path| content && !self.is_ignored(path))
-    }
-
-    /// Returns whether the path lies in a folder that tools or runs write to.
-    fn is_ignored(&self, path: &Path) -> bool {
-        let inside = self.folders.iter().filter_map(|folder| path.strip_prefix(folder).ok());
-        // The name of a watched folder itself does not count: a folder of packs may be called `dist`.
-        inside.min_by_key(|inside| inside.components().count()).is_some_and(|inside| {
-            inside
-                .components()
-                .any(|part| part.as_os_str().to_str().is_some_and(|part| IGNORED_FOLDERS.contains(&part)))
-        })
-    }
 }

@@ -2,8 +2,9 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -98,6 +99,9 @@ export const node = pack({
   "relay.run": relay,
   "relay.unhandled": () => void Promise.reject(new Error("nobody looks")),
   "relay.stuck": () => new Promise(() => {}),
+  "relay.endless": () => {
+    for (;;);
+  },
   "relay.refused": async ({ input }) => (await fetch(input.base)).status,
   "relay.deep": async () => {
     await null;
@@ -112,6 +116,7 @@ nodes:
   - { type: relay.run, title: Relay, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
   - { type: relay.unhandled, title: Unhandled, input: {}, output: {} }
   - { type: relay.stuck, title: Stuck, input: {}, output: {} }
+  - { type: relay.endless, title: Endless, input: {}, output: {} }
   - { type: relay.refused, title: Refused, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
   - { type: relay.deep, title: Deep, input: {}, output: {} }
 ";
@@ -156,7 +161,7 @@ fn promises_settle_in_the_recorded_order_after_a_crash() {
             let mut held = killed.lock().unwrap();
             let mut command = flowcell(&project);
             command.args(["run", "flow.json", "--run-id", &run]).args(common);
-            let child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+            let child = command.stdout(Stdio::null()).spawn().unwrap();
             *held = Some(child.id());
             child
         };
@@ -195,6 +200,8 @@ fn failures_of_promises_say_why_and_where() {
     assert_eq!((&unhandled["code"], &unhandled["message"]), (&json!("node_failed"), &json!("Error: nobody looks")));
     let stuck = failure("relay.stuck", &[]);
     assert!(stuck["message"].as_str().unwrap().contains("a promise that nothing can settle"), "{stuck}");
+    let endless = failure("relay.endless", &["--timeout-ms", "300"]);
+    assert_eq!(endless["code"], "timeout", "{endless}");
     let deep = failure("relay.deep", &[]);
     let line = RELAY.lines().position(|line| line.contains("\"deep\"")).unwrap() + 1;
     let stack = deep["details"]["stack"].to_string();
@@ -208,6 +215,35 @@ fn failures_of_promises_say_why_and_where() {
     assert_eq!((&refused["code"], &refused["retryable"]), (&json!("http_connect"), &json!(true)), "{refused}");
     let denied = failure("relay.refused", &["-i", &input, "--grant", "http=[\"https://example.com\"]"]);
     assert_eq!(denied["code"], "denied", "{denied}");
+}
+
+#[test]
+fn cases_run_again_after_a_change_and_not_after_a_file_of_the_editor() {
+    if !Language::Js.is_there("a watch") {
+        return;
+    }
+    let (_folder, project) = project("shop", Language::Js);
+    let mut command = flowcell(&project);
+    command.args(["node", "test", "--watch", "--only", "letters"]).stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let until = |lines: &mut dyn Iterator<Item = String>, word: &str| {
+        lines.find(|line| line.contains(word)).unwrap_or_else(|| panic!("it ended without `{word}`"))
+    };
+    until(&mut lines, "0 failed");
+    fs::write(project.join(".nodes.js.swp"), "x").unwrap();
+    fs::write(project.join("nodes.js~"), "x").unwrap();
+    let code = fs::read_to_string(project.join("nodes.js")).unwrap();
+    fs::write(project.join("nodes.js"), code.replace("Hello", "Hullo")).unwrap();
+    let changed = until(&mut lines, "has changed");
+    assert!(changed.contains("nodes.js has changed"), "{changed}");
+    until(&mut lines, "1 failed");
+    fs::write(project.join("nodes.js"), "const = 1;").unwrap();
+    until(&mut lines, "cannot build the project");
+    fs::write(project.join("nodes.js"), code).unwrap();
+    until(&mut lines, "0 failed");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(super) struct SingleNodeFlow<'a> {
     pub(super) grants: &'a BTreeMap<String, Value>,
     /// True if the node has a body, which then contains one no-op node with the id [`PASS_ID`].
     pub(super) has_body: bool,
+    /// The running time of an attempt. `None`: the default.
+    pub(super) timeout_ms: Option<u64>,
 }
 
 impl SingleNodeFlow<'_> {
@@ -34,6 +36,9 @@ impl SingleNodeFlow<'_> {
         });
         if self.has_body {
             node["body"] = json!({ "nodes": [{ "id": PASS_ID, "type": "control.noop" }] });
+        }
+        if let Some(timeout_ms) = self.timeout_ms {
+            node["policy"] = json!({ "timeoutMs": timeout_ms });
         }
         let name = self.node_type.replace(['.', '@'], "-");
         let flow = json!({

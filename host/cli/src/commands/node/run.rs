@@ -38,6 +38,9 @@ pub(super) struct NodeRunArgs {
     /// The answer to the node's question
     #[arg(long, value_name = "VALUE")]
     answer: Option<String>,
+    /// The running time of the attempt in milliseconds, 1 to 86400000 [default: 300000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    timeout_ms: Option<u64>,
     /// Print the result as one JSON object, also if the node fails
     #[arg(long)]
     json: bool,
@@ -49,13 +52,14 @@ pub(super) struct NodeRunArgs {
 }
 
 pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, CliError> {
-    let NodeRunArgs { node_type, input, input_file, config, grant, answer, json, quiet, packs } = args;
+    let NodeRunArgs { node_type, input, input_file, config, grant, answer, timeout_ms, json, quiet, packs } = args;
     let grants: BTreeMap<String, Value> = grant.into_iter().map(|(name, grant)| (name, grant.to_serde())).collect();
     let answers = answer.into_iter().map(|answer| (alone::NODE_ID.to_owned(), answer)).collect();
     let plan = Plan { answers, json, quiet, packs, store: StoreArgs::none(), ..Plan::default() };
     let host = plan.packs.host()?;
     nodes::find(&host.catalog(), &node_type)?;
-    let source = SingleNodeFlow { node_type: &node_type, grants: &grants, has_body: false }.source("".as_ref());
+    let source = SingleNodeFlow { node_type: &node_type, grants: &grants, has_body: false, timeout_ms };
+    let source = source.source("".as_ref());
     let flow = host.load_source(source)?;
     let input = inputs::collect(&inputs::kept_by(&host, &input)?, input_file.as_deref())?;
     let config = inputs::collect(&config, None)?;

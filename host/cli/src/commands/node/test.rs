@@ -13,9 +13,12 @@ use self::cases::Case;
 use super::build::{BuildArgs, Built};
 use crate::{
     cli_error::{CliError, Exit},
-    commands::verdicts::Verdicts,
+    commands::{
+        changes::{Changes, Next},
+        verdicts::Verdicts,
+    },
     options::PackArgs,
-    terminal::Terminal,
+    terminal::{Terminal, inert},
 };
 
 /// The folder of cases in a project.
@@ -32,11 +35,29 @@ pub(super) struct NodeTestArgs {
     /// Write the results as JUnit XML to this file, too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     junit: Option<PathBuf>,
+    /// Test again after each change in the project
+    #[arg(long)]
+    watch: bool,
     #[command(flatten)]
     packs: PackArgs,
 }
 
 pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, CliError> {
+    if !args.watch {
+        return test(args, terminal);
+    }
+    // Watch before reading any file, so that no change is missed.
+    let changes = Changes::watch([args.build.folder()])?;
+    loop {
+        test(args, terminal).map(drop).unwrap_or_else(|problem| problem.print(terminal));
+        if let Next::Changed(path) = changes.wait(None)? {
+            terminal.say(&terminal.paint().faint(&format!("{} has changed", inert(&path.display().to_string()))));
+        }
+    }
+}
+
+/// Builds the pack and runs its cases.
+fn test(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, CliError> {
     let Built { project, file, digest } = args.build.build(terminal)?;
     // No call leaves the host, but the host still rejects calls that it could not make. So it has a folder for files,
     // and a simulated model.

@@ -31,7 +31,12 @@ const FLOWS_FOLDER: &str = "flows";
 /// Runs a case and compares the result with the expected one.
 pub(super) fn perform(host: &Host, folder: &Path, case: &Case) -> Result<Verdict, CliError> {
     let began = Instant::now();
-    let alone = SingleNodeFlow { node_type: &case.node_type, grants: &case.grants, has_body: case.body.is_some() };
+    let alone = SingleNodeFlow {
+        node_type: &case.node_type,
+        grants: &case.grants,
+        has_body: case.body.is_some(),
+        timeout_ms: None,
+    };
     let wrong = match host.load_source(alone.source(&folder.join(FLOWS_FOLDER))) {
         Ok(flow) => run_case(host, &flow, case)?,
         Err(LoadError::Host(error)) => return Err(error.into()),
