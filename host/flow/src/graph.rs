@@ -467,9 +467,15 @@ pub enum RetryOn {
     Codes(Arc<[String]>),
 }
 
+/// The code of a call that was not sent, because its server fails. It stands for these codes, which it has replaced.
+const CIRCUIT_OPEN: (&str, [&str; 2]) = ("circuit_open", ["http_connect", "http_timeout"]);
+
 impl RetryOn {
-    /// Returns true if this is a list that has a code, or a name with `*` that matches the code.
+    /// Returns true if this is a list that has a code, or a name with `*` that matches the code. A list that has
+    /// `http_connect` or `http_timeout` has `circuit_open`, too.
     pub fn names(&self, code: &str) -> bool {
-        matches!(self, RetryOn::Codes(codes) if codes.iter().any(|name| is_code(name, code)))
+        let RetryOn::Codes(codes) = self else { return false };
+        let has = |code: &str| codes.iter().any(|name| is_code(name, code));
+        has(code) || code == CIRCUIT_OPEN.0 && CIRCUIT_OPEN.1.into_iter().any(has)
     }
 }

@@ -466,7 +466,7 @@ impl Host {
 
     /// Creates a webhook for this URL. Its requests pass the host's egress guard.
     pub fn webhook(&self, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
-        Webhook::new(Client::new(self.shared.egress.clone()), url, key)
+        Webhook::new(Client::new(self.shared.egress.clone().without_outbound()), url, key)
     }
 
     /// Returns the key that signs posts to a trigger of the tenant as Standard Webhooks, by the secret's name.

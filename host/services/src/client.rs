@@ -125,15 +125,21 @@ impl Client {
         progress: &mut Progress,
     ) -> Result<Answer, Failure> {
         *progress = Progress::Unsent;
+        let (came, until) = (Instant::now(), message.until);
         let mut permit = self.egress.begin(tenant, to, message.run.as_ref()).await?;
-        let until = message.until;
+        // A server whose request waited for its turn most of the time has not failed if it does not answer in the rest.
+        let has_waited = until.is_some_and(|until| came.elapsed() > until.saturating_duration_since(Instant::now()));
         let exchange = self.exchange(tenant, to, message, progress);
         let mut sent = match until {
             Some(until) => timeout_at(until, exchange).await.unwrap_or_else(|_| Err(unanswered(to))),
             None => exchange.await,
         };
         if let Some(permit) = &mut permit {
-            permit.report(outcome(&sent), sent.as_ref().ok().and_then(asked_pause));
+            let outcome = match outcome(&sent) {
+                Outcome::Failed if has_waited => Outcome::Unknown,
+                outcome => outcome,
+            };
+            permit.report(outcome, sent.as_ref().ok().and_then(asked_pause));
         }
         if let Ok(answer) = &mut sent {
             answer.body.permit = permit;

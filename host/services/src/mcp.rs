@@ -46,7 +46,6 @@
 //! | `denied` | the address is not public | no |
 //! | `mcp_connect` | the server cannot be started, reached or understood; `details.code` may give the reason | if the reason is transient |
 //! | `mcp_auth` | a key is missing or rejected | no |
-//! | `circuit_open`, `rate_limited` | the egress guard sent nothing to the server of an open connection | yes |
 //! | `mcp_timeout` | no answer arrived in time; the host sent the server a cancellation | yes |
 //! | `mcp_broken` | the server or the connection ended during the call | yes |
 //! | `mcp_unavailable` | the server answered 408, 429 or from 500 | yes |

@@ -18,7 +18,6 @@ mod own;
 mod refused;
 
 use std::{
-    collections::HashMap,
     sync::{Arc, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
@@ -108,7 +107,6 @@ struct Families {
     store_available: Gauge,
     started: Gauge<f64, AtomicU64>,
     posts: Counts<2>,
-    breakers: Breakers,
     refusals: Counts<2>,
     outbound: OnceLock<Outbound>,
     notices: Counts<2>,
@@ -253,7 +251,6 @@ impl Default for Metrics {
             store_available: Gauge::default(),
             started: Gauge::default(),
             posts: Family::default(),
-            breakers: Family::default(),
             refusals: Family::default(),
             outbound: OnceLock::new(),
             notices: Family::default(),
@@ -299,7 +296,6 @@ impl Families {
         let help = "Time at which the server started, in seconds since 1970";
         registry.register("process_start_time_seconds", help, self.started.clone());
         registry.register(WEBHOOK_POSTS[0], WEBHOOK_POSTS[1], self.posts.clone());
-        registry.register(BREAKERS[0], BREAKERS[1], self.breakers.clone());
         registry.register(REFUSALS[0], REFUSALS[1], self.refusals.clone());
         let help = "Notifications, by target and outcome";
         registry.register("notifications", help, self.notices.clone());
@@ -310,18 +306,13 @@ impl Families {
 }
 
 impl Families {
-    /// Reads the numbers of open circuit breakers.
-    fn count_open_breakers(&self) {
-        let Some(outbound) = self.outbound.get() else { return };
-        // Tenants beyond the limit share a label.
-        let mut counts: HashMap<Arc<str>, u64> = HashMap::new();
-        for (tenant, open) in outbound.open_breakers() {
-            *counts.entry(self.tenants.label(tenant.as_str())).or_default() += open as u64;
+    /// Returns the numbers of open circuit breakers by tenant. Tenants beyond the limit share a label.
+    fn open_breakers(&self) -> Breakers {
+        let breakers = Breakers::default();
+        for (tenant, open) in self.outbound.get().map(Outbound::open_breakers).unwrap_or_default() {
+            breakers.get_or_create(&[("tenant", self.tenants.label(tenant.as_str()))]).inc_by(number(open as u64));
         }
-        self.breakers.clear();
-        for (tenant, open) in counts {
-            self.breakers.get_or_create(&[("tenant", tenant)]).set(number(open));
-        }
+        breakers
     }
 }
 
@@ -342,10 +333,10 @@ impl Metrics {
         if let Some(least) = now.least_room {
             set(&self.0.least_room.get_or_create(&[]), least);
         }
-        self.0.count_open_breakers();
         set(&self.0.store_available, u64::from(now.store_available));
         self.0.started.set(now.started as f64 / 1e3);
         let mut store = Registry::with_prefix(PREFIX);
+        store.register(BREAKERS[0], BREAKERS[1], self.0.open_breakers());
         if let Some(fleet) = &now.fleet {
             fleet::register_all(&mut store, fleet, &self.0.tenants, now.now);
         }
@@ -359,7 +350,6 @@ impl Metrics {
     /// Returns the metrics of one tenant in the text format of Prometheus: its own series, and none that other tenants
     /// change. `fleet` has the numbers of the store, and `now` is in milliseconds since 1970.
     pub fn render_for(&self, tenant: &Tenant, fleet: Option<&Fleet>, now: u64) -> String {
-        self.0.count_open_breakers();
         own::render(&self.0, tenant.as_str(), fleet, now)
     }
 

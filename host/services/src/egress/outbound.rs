@@ -171,9 +171,10 @@ impl Outbound {
     /// min after their wait.
     pub fn open_breakers(&self) -> Vec<(Tenant, usize)> {
         let mut table = self.0.table.lock();
-        table.sweep(self.0.clock.now());
+        let now = self.0.clock.now();
+        table.sweep(now);
         self.note_use(&table);
-        table.open_breakers()
+        table.open_breakers(now)
     }
 
     /// Returns the number of tracked origins.
@@ -240,7 +241,7 @@ impl Outbound {
             }
         }
         if matches!(next, Next::At(_)) {
-            self.start_pump(entry, tenant, origin);
+            self.pump_or_start(entry, tenant, origin, now);
         }
         Entered::Waits(turn)
     }
@@ -250,11 +251,11 @@ impl Outbound {
     fn start_pump(&self, entry: &mut Entry<Turn>, tenant: &Tenant, origin: &Origin) {
         // Without a runtime no request waits.
         let Ok(runtime) = Handle::try_current() else { return };
-        if std::mem::replace(&mut entry.has_pump, true) {
+        if entry.pump.as_ref().is_some_and(|pump| !pump.is_finished()) {
             return;
         }
         let (outbound, tenant, origin) = (self.clone(), tenant.clone(), origin.clone());
-        runtime.spawn(async move {
+        let pump = runtime.spawn(async move {
             loop {
                 let wait = {
                     let mut table = outbound.0.table.lock();
@@ -263,7 +264,7 @@ impl Outbound {
                     match outbound.pump(entry, &tenant, &origin, now) {
                         Some(at) => at - now,
                         None => {
-                            entry.has_pump = false;
+                            entry.pump = None;
                             return;
                         }
                     }
@@ -271,6 +272,7 @@ impl Outbound {
                 outbound.0.clock.sleep(wait).await;
             }
         });
+        entry.pump = Some(pump.abort_handle());
     }
 
     /// Lets waiting requests begin whose time has come. Returns the time of the next one, or `None` if none waits for a
@@ -350,7 +352,7 @@ impl Outbound {
         if let Some(pause) = pause {
             entry.pause(now, pause);
         }
-        let change = entry.breaker.end(ticket, outcome, now, random);
+        let change = if entry.has_breaker { entry.breaker.end(ticket, outcome, now, random) } else { None };
         if change.is_some() {
             self.pump_or_start(entry, tenant, origin, now);
         }

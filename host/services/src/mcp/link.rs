@@ -29,9 +29,12 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(server: Arc<Server>, client: &Client) -> Link {
-        // Each server may connect to different private addresses.
+        // Each server may connect to different private addresses. It serves all tenants, so no circuit breaker of one of
+        // them may refuse the calls of the others; its limit is `max_calls`.
         let client = match &server.kind {
-            ServerKind::Address(address) => Client::new(client.egress().clone().with_private(&address.private)),
+            ServerKind::Address(address) => {
+                Client::new(client.egress().clone().with_private(&address.private).without_outbound())
+            }
             ServerKind::Program(_) => client.clone(),
         };
         Link { calls: Semaphore::new(server.max_calls), server, client, opening: Mutex::default() }

@@ -21,10 +21,13 @@ impl Names {
     }
 
     /// Returns the label value for a name: the name itself, or `other` if the limit is reached. A name `other` never has
-    /// a value of its own, since later names share it.
+    /// a value of its own, since later names share it. The empty name, which stands for the operators, always has one.
     pub(super) fn label(&self, name: &str) -> Arc<str> {
         if name == OTHER {
             return self.other.clone();
+        }
+        if name.is_empty() {
+            return "".into();
         }
         if let Some(known) = self.known.read().get(name) {
             return known.clone();

@@ -61,7 +61,7 @@ pub(super) fn render(families: &Families, tenant: &str, fleet: Option<&Fleet>, n
             }
         }
         own.register(REFUSALS[0], REFUSALS[1], refused);
-        if let Some(open) = families.breakers.get(&[("tenant", name.clone())]) {
+        if let Some(open) = families.open_breakers().get(&[("tenant", name.clone())]) {
             own.register(BREAKERS[0], BREAKERS[1], open.clone());
         }
         let sums =

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | closed | all begin | [`MAX_FAILURES`] failures in a row: open |
 //! | open | none begins | after its wait the next request becomes the probe: probing |
-//! | probing | none but the probe begins | the probe is answered: recovering. It fails: open, with a longer wait |
+//! | probing | none but the probe begins, and another one every [`PROBE_TIME`] | a probe is answered: recovering. It fails: open, with a longer wait |
 //! | recovering | their rate doubles each second | after [`RECOVERY`]: closed. Half of the answers are failures: open |
 
 use std::time::Duration;
@@ -22,6 +22,9 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The longest interval after the wait in which refused requests are told to come back, each at a random time. It is twice
 /// the wait if that is shorter.
 pub(super) const MAX_SPREAD: Duration = Duration::from_secs(20);
+/// The time for which all requests wait for the end of one probe. After it the next request is a probe, too: the caller of the
+/// first one may wait for an answer for hours.
+pub(super) const PROBE_TIME: Duration = Duration::from_secs(30);
 /// The time after a successful probe in which the rate of requests grows.
 pub(super) const RECOVERY: Duration = Duration::from_secs(7);
 /// The number of requests that begin in the first second of a recovery. Each later second has twice as many.
@@ -43,7 +46,7 @@ pub(super) struct Breaker {
 enum State {
     Closed { failures: u32, last: Option<Instant> },
     Open { until: Instant },
-    Probing,
+    Probing { since: Instant },
     Recovering { since: Instant, begun: f64, answers: u32, failures: u32 },
 }
 
@@ -101,7 +104,10 @@ impl Breaker {
             State::Closed { .. } => Ok(now),
             State::Open { until } if until <= now => Ok(now),
             State::Open { until } => Err(self.refusal(now, until - now)),
-            State::Probing => Err(self.refusal(now, Duration::ZERO)),
+            State::Probing { since } => match PROBE_TIME.checked_sub(now.saturating_duration_since(since)) {
+                Some(left) if !left.is_zero() => Err(self.refusal(now, left)),
+                _ => Ok(now),
+            },
             State::Recovering { since, begun, .. } => {
                 let begun = begun.max(begun_by(now - since)) + queued as f64;
                 Ok(since + Duration::from_secs_f64((1.0 + begun / FIRST_SECOND).log2()))
@@ -112,9 +118,11 @@ impl Breaker {
     /// Begins a request for which [`Breaker::next_at`] has given a time that is not after `now`.
     pub(super) fn begin(&mut self, now: Instant) -> Ticket {
         match &mut self.state {
-            State::Open { .. } => self.change(State::Probing),
+            State::Open { .. } => self.change(State::Probing { since: now }),
+            // The epoch stays: a late answer of the earlier probe counts, too.
+            State::Probing { since } => *since = now,
             State::Recovering { since, begun, .. } => *begun = begun.max(begun_by(now - *since)) + 1.0,
-            State::Closed { .. } | State::Probing => {}
+            State::Closed { .. } => {}
         }
         Ticket { epoch: self.epoch }
     }
@@ -135,13 +143,13 @@ impl Breaker {
                     return Some(self.open(now, random));
                 }
             }
-            (State::Probing, Outcome::Answered) => {
+            (State::Probing { .. }, Outcome::Answered) => {
                 self.change(State::Recovering { since: now, begun: 0.0, answers: 1, failures: 0 });
                 return Some(Change::Recovers);
             }
-            (State::Probing, Outcome::Failed) => return Some(self.open(now, random)),
+            (State::Probing { .. }, Outcome::Failed) => return Some(self.open(now, random)),
             // Another request becomes the probe.
-            (State::Probing, Outcome::Unknown) => self.change(State::Open { until: now }),
+            (State::Probing { .. }, Outcome::Unknown) => self.change(State::Open { until: now }),
             (State::Recovering { answers, .. }, Outcome::Answered) => *answers += 1,
             (State::Recovering { answers, failures, .. }, Outcome::Failed) => {
                 *failures += 1;
@@ -159,13 +167,13 @@ impl Breaker {
         match self.state {
             State::Closed { .. } => true,
             State::Recovering { since, .. } => now.saturating_duration_since(since) >= RECOVERY,
-            State::Open { .. } | State::Probing => false,
+            State::Open { .. } | State::Probing { .. } => false,
         }
     }
 
     /// Returns true if the breaker refuses requests, or waits for the end of a probe.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open { .. } | State::Probing)
+        matches!(self.state, State::Open { .. } | State::Probing { .. })
     }
 
     /// Returns true if a new breaker would behave in the same way.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flowcell_contract::{Failure, Json, RunId};
-use tokio::time::Instant;
+use tokio::{task::AbortHandle, time::Instant};
 
 use super::{
     super::origin::Origin,
@@ -24,12 +24,14 @@ const MAX_OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// One origin of one tenant. `T` is a waiting request.
 pub(super) struct Entry<T> {
     pub(super) breaker: Breaker,
+    /// False if the operator has switched the breakers of the tenant off.
+    pub(super) has_breaker: bool,
     limits: Option<Limits>,
     /// Requests that hold one of the places of [`OutboundLimits::max_concurrency`].
     in_flight: u32,
     pub(super) waiting: Queue<Option<RunId>, T>,
-    /// True while a task waits for the time of the next request.
-    pub(super) has_pump: bool,
+    /// The task that waits for the time of the next request. It ends with its runtime, and then another one takes over.
+    pub(super) pump: Option<AbortHandle>,
     used: Option<Instant>,
 }
 
@@ -50,10 +52,11 @@ impl<T> Default for Entry<T> {
     fn default() -> Entry<T> {
         Entry {
             breaker: Breaker::default(),
+            has_breaker: true,
             limits: None,
             in_flight: 0,
             waiting: Queue::default(),
-            has_pump: false,
+            pump: None,
             used: None,
         }
     }
@@ -61,6 +64,10 @@ impl<T> Default for Entry<T> {
 
 impl<T> Entry<T> {
     pub(super) fn set_limits(&mut self, limits: Option<OutboundLimits>, now: Instant) {
+        self.has_breaker = limits.is_none_or(|limits| limits.breaker != Some(false));
+        if !self.has_breaker {
+            self.breaker = Breaker::default();
+        }
         self.limits = limits.map(|limits| Limits {
             bucket: limits.per_second.map(|rate| Bucket::new(rate, limits.burst(), now)),
             max_concurrency: limits.max_concurrency.unwrap_or(u32::MAX),

@@ -17,6 +17,9 @@ pub struct OutboundLimits {
     /// Requests at a time, until the end of their answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<u32>,
+    /// False: failures open no circuit breaker. Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<bool>,
 }
 
 impl OutboundLimits {
@@ -24,6 +27,9 @@ impl OutboundLimits {
     pub fn check(&self) -> Result<(), String> {
         if let Some(rate) = self.per_second.filter(|rate| !(0.001..=1_000_000.0).contains(rate)) {
             return Err(format!("`perSecond`: {rate} is not from 0.001 to 1000000"));
+        }
+        if *self == OutboundLimits::default() {
+            return Err("it has no member; `breaker: true` alone means no limits".into());
         }
         if self.burst == Some(0) || self.max_concurrency == Some(0) {
             return Err("`burst` and `maxConcurrency` must be at least 1".into());
@@ -40,14 +46,14 @@ impl OutboundLimits {
     }
 
     pub(super) fn limits_nothing(&self) -> bool {
-        self.per_second.is_none() && self.max_concurrency.is_none()
+        *self == OutboundLimits::default()
     }
 }
 
 impl FromStr for OutboundLimits {
     type Err = String;
 
-    /// Reads limits such as `perSecond=10,burst=20,maxConcurrency=5`.
+    /// Reads limits such as `perSecond=10,burst=20,maxConcurrency=5,breaker=off`.
     fn from_str(text: &str) -> Result<OutboundLimits, String> {
         let mut limits = OutboundLimits::default();
         for part in text.split(',') {
@@ -59,7 +65,14 @@ impl FromStr for OutboundLimits {
                 "maxConcurrency" => {
                     limits.max_concurrency = Some(value.parse().map_err(|_| wrong("a whole number"))?);
                 }
-                _ => return Err(format!("`{name}` is none of `perSecond`, `burst` and `maxConcurrency`")),
+                "breaker" => {
+                    limits.breaker = Some(match value {
+                        "on" => true,
+                        "off" => false,
+                        _ => return Err(wrong("`on` or `off`")),
+                    });
+                }
+                _ => return Err(format!("`{name}` is none of `perSecond`, `burst`, `maxConcurrency` and `breaker`")),
             }
         }
         limits.check().map(|()| limits)

@@ -17,6 +17,9 @@ pub(super) const MAX_ALL_ORIGINS: usize = 16_384;
 /// The shortest time between two searches of a full table for origins that can be forgotten.
 const SWEEP_GAP: Duration = Duration::from_secs(1);
 
+/// The time after the end of its wait for which an open breaker counts without a request.
+const IDLE_TIME: Duration = Duration::from_secs(60);
+
 /// The tracked origins of all tenants. `T` is a waiting request.
 pub(super) struct Table<T> {
     tenants: HashMap<Tenant, HashMap<Origin, Entry<T>>>,
@@ -106,10 +109,13 @@ impl<T> Table<T> {
         self.count = self.tenants.values().map(HashMap::len).sum();
     }
 
-    /// Returns the tenants with open breakers, and how many each has.
-    pub(super) fn open_breakers(&self) -> Vec<(Tenant, usize)> {
-        let open =
-            |origins: &HashMap<Origin, Entry<T>>| origins.values().filter(|entry| entry.breaker.is_open()).count();
+    /// Returns the tenants with open breakers, and how many each has. A breaker that nothing has asked for
+    /// [`IDLE_TIME`] after its wait does not count, because it refuses nothing.
+    pub(super) fn open_breakers(&self, now: Instant) -> Vec<(Tenant, usize)> {
+        let refuses = |entry: &Entry<T>| {
+            entry.breaker.is_open() && entry.breaker.overdue(now).is_none_or(|overdue| overdue < IDLE_TIME)
+        };
+        let open = |origins: &HashMap<Origin, Entry<T>>| origins.values().filter(|entry| refuses(entry)).count();
         let all = self.tenants.iter().map(|(tenant, origins)| (tenant.clone(), open(origins)));
         all.filter(|(_, open)| *open > 0).collect()
     }
@@ -128,7 +134,9 @@ impl<T> Table<T> {
         if own < MAX_ORIGINS.min(MAX_ALL_ORIGINS.saturating_sub(self.count)) {
             return Some(());
         }
-        let largest = self.tenants.iter().max_by_key(|(_, origins)| origins.len());
+        let may_lose = |origins: &HashMap<Origin, Entry<T>>| origins.values().any(|entry| entry.is_removable(now));
+        let largest = self.tenants.iter().filter(|(_, origins)| may_lose(origins));
+        let largest = largest.max_by_key(|(_, origins)| origins.len());
         // A full table loses an origin of the tenant that has most.
         let from = match largest {
             Some((largest, origins)) if self.count >= MAX_ALL_ORIGINS && origins.len() > own + 1 => largest.clone(),

@@ -160,7 +160,7 @@ struct Naive {
 enum Phase {
     Closed,
     Open { until: u64 },
-    Probing,
+    Probing { since: u64 },
     Recovering { since: u64, begun: u64, good: u32, bad: u32 },
 }
 
@@ -188,10 +188,14 @@ impl Naive {
         let begins = match &mut self.phase {
             Phase::Closed => true,
             Phase::Open { until } if *until <= now => {
-                self.enter(Phase::Probing);
+                self.enter(Phase::Probing { since: now });
                 true
             }
-            Phase::Open { .. } | Phase::Probing => false,
+            Phase::Probing { since } if now - *since >= 30_000 => {
+                *since = now;
+                true
+            }
+            Phase::Open { .. } | Phase::Probing { .. } => false,
             Phase::Recovering { since, begun, .. } => {
                 // Requests that did not come earlier do not come later all at once.
                 let allowed = (10.0 * (((now - *since) as f64 / 1e3).exp2() - 1.0)).floor() as u64;
@@ -222,11 +226,11 @@ impl Naive {
                     self.open(now);
                 }
             }
-            (Phase::Probing, Outcome::Answered) => {
+            (Phase::Probing { .. }, Outcome::Answered) => {
                 self.enter(Phase::Recovering { since: now, begun: 0, good: 1, bad: 0 });
             }
-            (Phase::Probing, Outcome::Failed) => self.open(now),
-            (Phase::Probing, Outcome::Unknown) => self.enter(Phase::Open { until: now }),
+            (Phase::Probing { .. }, Outcome::Failed) => self.open(now),
+            (Phase::Probing { .. }, Outcome::Unknown) => self.enter(Phase::Open { until: now }),
             (Phase::Recovering { good, .. }, Outcome::Answered) => *good += 1,
             (Phase::Recovering { good, bad, .. }, Outcome::Failed) => {
                 *bad += 1;
@@ -283,12 +287,12 @@ fn a_breaker_is_as_a_naive_reference_says() {
                 let _ = breaker.end(ticket, outcome, at, 0.0);
                 naive.end(id, outcome, now);
             }
-            let is_open = matches!(naive.phase, Phase::Open { .. } | Phase::Probing);
+            let is_open = matches!(naive.phase, Phase::Open { .. } | Phase::Probing { .. });
             assert_eq!(breaker.is_open(), is_open, "seed {seed} at {now}: {breaker:?} {:?}", naive.phase);
             reached[match naive.phase {
                 Phase::Closed => 0,
                 Phase::Open { .. } => 1,
-                Phase::Probing => 2,
+                Phase::Probing { .. } => 2,
                 Phase::Recovering { .. } => 3,
             }] += 1;
         }
