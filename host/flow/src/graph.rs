@@ -479,3 +479,15 @@ impl RetryOn {
         has(code) || code == CIRCUIT_OPEN.0 && CIRCUIT_OPEN.1.into_iter().any(has)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_circuit_breaker_stands_for_the_failures_that_opened_it() {
+        let on = |codes: &[&str]| RetryOn::Codes(codes.iter().map(|code| (*code).to_owned()).collect());
+        assert!(on(&["http_timeout"]).names("circuit_open") && on(&["http_*"]).names("circuit_open"));
+        assert!(!on(&["http_status"]).names("circuit_open") && !on(&["circuit_open"]).names("http_connect"));
+    }
+}

@@ -147,8 +147,13 @@ pub(crate) fn signing_key() -> Value {
 
 /// Posts a signed body to a trigger.
 pub(crate) fn hook(served: &Served, path: &str, id: &str, body: &str) -> Answer {
+    hook_signed_by(KEY, served, path, id, body)
+}
+
+/// Posts a body that this secret signs to a trigger.
+pub(crate) fn hook_signed_by(key: &str, served: &Served, path: &str, id: &str, body: &str) -> Answer {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().to_string();
-    let key = hmac::Key::new(hmac::HMAC_SHA256, KEY.as_bytes());
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
     let signed = STANDARD.encode(hmac::sign(&key, format!("{id}.{now}.{body}").as_bytes()));
     let signature = format!("v1,{signed}");
     let headers = [("webhook-id", id), ("webhook-timestamp", &now), ("webhook-signature", &signature)];

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{ask, connect_from, read, send},
+    doors::hook_signed_by,
     tenants::{call, served},
 };
 
@@ -130,6 +131,8 @@ fn h18_guesses_of_a_webhooks_password_are_limited_by_address_and_trigger() {
     }
     refused.dedup();
     assert_eq!(refused.len(), 1, "the answer reveals whether a trigger exists, or its scheme: {refused:?}");
+    // A signature cannot be guessed, so one that is right is accepted, also from an address that a stranger shares.
+    assert_eq!(hook_signed_by(VALUE, &served, "/v1/hooks/a/posted/signed", "m1", "{}").status, 202);
     // The right secret is not tried either, so that the answers of further guesses reveal nothing.
     assert_eq!(post("127.0.0.1", "bearer", &right).status, 429);
     // The true sender has another address.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{
-    super::breaker::{Breaker, FAILURE_MEMORY, FIRST_SECOND, FIRST_WAIT, MAX_WAIT, RECOVERY},
+    super::breaker::{Breaker, FAILURE_MEMORY, FIRST_SECOND, FIRST_WAIT, MAX_WAIT, PROBE_TIME, RECOVERY},
     *,
 };
 
@@ -328,4 +328,33 @@ async fn a_recovery_lets_waiting_requests_begin_at_a_growing_rate() {
         assert!((expected * 0.8..=expected + 1.0).contains(&f64::from(*count)), "{seconds:?}");
     }
     assert_eq!(seconds.iter().sum::<u32>(), 800);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_whose_caller_waits_for_hours_holds_up_no_other_one() {
+    let outbound = outbound();
+    outbound.open("a", "down.test").await;
+    tokio::time::sleep(FIRST_WAIT * 2).await;
+    let mut slow = outbound.begin(&Tenant::from("a"), &origin("down.test"), None).await.unwrap();
+    let refused = outbound.request("a", "down.test", Outcome::Answered).await.unwrap_err();
+    assert!(refused.message.ends_with("it is tried again in 31 s"), "{refused}");
+    tokio::time::sleep(PROBE_TIME).await;
+    let second = outbound.begin(&Tenant::from("a"), &origin("down.test"), None).await.unwrap();
+    // The late answer of the first probe counts.
+    slow.report(Outcome::Answered, None);
+    outbound.request("a", "down.test", Outcome::Answered).await.unwrap();
+    drop(second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn breakers_that_are_switched_off_refuse_nothing() {
+    let outbound = outbound();
+    outbound.set_limits(&Tenant::from("a"), Some("breaker=off".parse().unwrap()));
+    for _ in 0..3 * MAX_FAILURES {
+        outbound.request("a", "down.test", Outcome::Failed).await.unwrap();
+    }
+    outbound.open("b", "down.test").await;
+    // A tenant whose limits are taken away has breakers again.
+    outbound.set_limits(&Tenant::from("a"), None);
+    outbound.open("a", "down.test").await;
 }

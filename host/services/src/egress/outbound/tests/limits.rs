@@ -182,3 +182,29 @@ fn wrong_limits_are_told() {
     }
     assert!(serde_json::from_str::<OutboundLimits>(r#"{ "perMinute": 5 }"#).is_err());
 }
+
+#[test]
+fn requests_go_on_after_the_end_of_the_runtime_that_timed_them() {
+    let outbound = Outbound::default();
+    outbound.set_default_limits("perSecond=20,burst=1".parse().unwrap());
+    let (tenant, origin) = (Tenant::from("a"), origin("slow.test"));
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let first = runtime();
+    first.block_on(async {
+        drop(outbound.begin(&tenant, &origin, None).await.unwrap());
+        let waits = tokio::time::timeout(Duration::from_millis(1), outbound.begin(&tenant, &origin, None));
+        assert!(waits.await.is_err());
+    });
+    drop(first);
+    drop(runtime().block_on(outbound.begin(&tenant, &origin, None)).unwrap());
+}
+
+#[test]
+fn limits_name_what_they_limit() {
+    assert!(OutboundLimits::default().check().unwrap_err().contains("no member"));
+    let limits: OutboundLimits = "perSecond=2,breaker=off".parse().unwrap();
+    assert_eq!((limits.per_second, limits.breaker), (Some(2.0), Some(false)));
+    for wrong in ["", "breaker", "breaker=maybe", "burst=2", "perSecond=0"] {
+        assert!(wrong.parse::<OutboundLimits>().is_err(), "{wrong}");
+    }
+}
