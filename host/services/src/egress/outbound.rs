@@ -62,7 +62,7 @@ const SLOW: Duration = Duration::from_secs(30);
 pub trait OutboundClock: Send + Sync {
     /// Returns the present time.
     fn now(&self) -> Instant;
-    /// Waits.
+    /// Waits for a time.
     fn sleep(&self, how_long: Duration) -> BoxFuture<'static, ()>;
     /// Returns a random number from 0 (inclusive) to 1 (exclusive).
     fn random(&self) -> f64;
