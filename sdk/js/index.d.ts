@@ -4,7 +4,8 @@
 /** A JSON value. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json | undefined };
 
-/** The failure of a node. Any other thrown value becomes a failure with the code `node_failed` and its stack. */
+/** The failure of a node. Any other thrown value becomes a failure with the code `node_failed` and its stack, or with the
+ * code of the `Failure` that is its `cause`. */
 export class Failure extends Error {
   /** The code is stable and in snake_case, such as `acme_quota`; the manifest lists it under `errors`. */
   constructor(code: string, message: string, options?: FailureOptions);
@@ -93,6 +94,18 @@ export interface Info {
 
 /** The result of a node type's function: a value, which may have parts as members, a part, or a pause. */
 export type Answer<Output = unknown> = { [Key in keyof Output]: Output[Key] | Part } | Part | Pause;
+
+declare global {
+  /** What `fetch` takes beside the options of browsers. A file value as the body is `body: file as any`. */
+  interface RequestInit {
+    /** The time of the call in milliseconds. Default: 30,000. */
+    timeoutMs?: number;
+  }
+  interface Response {
+    /** The file value of a large answer. */
+    readonly file?: FileValue;
+  }
+}
 
 /** A node type's function. It may be `async` in a project that `flowcell node build` bundles. */
 export type Run = (task: Task<any, any, any>) => Answer<any> | Json | void | PromiseLike<Answer<any> | Json | void>;

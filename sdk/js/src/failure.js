@@ -38,21 +38,44 @@ export function toHost(thrown) {
   const failure = thrown instanceof Failure ? thrown : ofException(thrown);
   const { code, message, retryable, retryAfterMs, details } = failure;
   return {
-    code: String(code),
-    message: String(message),
+    code: described(code),
+    message: described(message),
     retryable: retryable === true,
     retryAfterMs: retryAfterMs ?? null,
-    details: details === undefined ? null : JSON.stringify(details),
+    details: details === undefined ? null : json(details),
   };
+}
+
+// The JSON of details, or a word about details that have none, such as a cycle.
+function json(details) {
+  try {
+    return JSON.stringify(details) ?? null;
+  } catch (thrown) {
+    return JSON.stringify({ unreadable: described(thrown) });
+  }
+}
+
+// A text for any value, also for one that refuses to become a text.
+function described(value) {
+  try {
+    return String(value);
+  } catch {
+    return "an object without a text";
+  }
 }
 
 function ofException(thrown) {
   const stack = typeof thrown?.stack === "string" ? sourceLines(thrown.stack) : [];
-  const cause = failureBehind(thrown?.cause);
-  if (cause === undefined) return new Failure("node_failed", String(thrown), { details: { stack } });
+  const cause = thrown instanceof Error ? failureBehind(thrown.cause) : undefined;
+  if (cause === undefined) return new Failure("node_failed", described(thrown), { details: { stack, ...reasons(thrown) } });
   // Packages wrap what `fetch` throws. The code and the advice of the host stay visible.
   const { code, retryable, retryAfterMs } = cause;
-  return Failure.of({ code, message: String(thrown), retryable, retryAfterMs, details: { stack, cause: cause.details ?? null } });
+  return Failure.of({ code, message: described(thrown), retryable, retryAfterMs, details: { stack, cause: cause.details ?? null } });
+}
+
+// The failures behind `Promise.any`.
+function reasons(thrown) {
+  return thrown instanceof AggregateError ? { reasons: thrown.errors.map(described) } : {};
 }
 
 function failureBehind(cause, depth = 8) {

@@ -6,7 +6,7 @@ const PIECE = 1024 * 1024;
 
 // Reads at most 1 MiB of a file value from `offset` on; empty at the end of the file.
 export function readBytes(file, offset = 0, length = PIECE) {
-  return called(() => readFile(JSON.stringify(file), BigInt(offset), length));
+  return called(() => readFile(JSON.stringify(file), offset, length));
 }
 
 // Reads the whole text of a file value, which must be UTF-8.

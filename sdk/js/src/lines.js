@@ -1,5 +1,7 @@
 // Stacks with the files and lines that the author wrote, in place of those of the bundle.
 
+// Longer lines are texts of the program. The pattern would take long for them.
+const LONGEST = 2000;
 const BUNDLE = /[^\s(]*flowcell-bundle\.js:(\d+)(?::\d+)?/;
 
 // Returns the lines of a stack. `flowcell node build` leaves a map: the sources, and one entry for each line of the bundle,
@@ -10,7 +12,7 @@ export function sourceLines(stack) {
   const map = globalThis[Symbol.for("flowcell.lines")];
   if (map === undefined) return lines;
   const places = unpacked(map);
-  return lines.map((line) => line.replace(BUNDLE, (place, at) => places[at - 1] ?? place));
+  return lines.map((line) => (line.length > LONGEST ? line : line.replace(BUNDLE, (place, at) => places[at - 1] ?? place)));
 }
 
 function unpacked({ sources, lines }) {

@@ -32,6 +32,8 @@ function attempt(body) {
   }
 }
 
+// Node.js 20 has no `Array.fromAsync`.
+const listed = (items) => Array.fromAsync?.(items) ?? Promise.all(items);
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export const checks = {
@@ -83,6 +85,43 @@ export const checks = {
     for await (const n of count(3)) seen.push(n);
     for await (const n of [Promise.resolve("a"), "b"]) seen.push(n);
     return seen;
+  },
+
+  async generators_that_clean_up() {
+    const seen = [];
+    async function* pages() {
+      try {
+        yield 1;
+        yield 2;
+      } finally {
+        await pause(1);
+        seen.push("released");
+      }
+    }
+    async function* delegating() {
+      yield* pages();
+    }
+    for await (const page of pages()) {
+      seen.push(page);
+      break;
+    }
+    for await (const page of delegating()) {
+      seen.push(page);
+      break;
+    }
+    return [seen, await pages().return(7), await listed([1, Promise.resolve(2)])];
+  },
+
+  async many_timers() {
+    let sum = 0;
+    await Promise.all(Array.from({ length: 500 }, (_, index) => pause(index % 50).then(() => (sum += index))));
+    return sum;
+  },
+
+  async bytes_in_megabytes() {
+    const text = "é".repeat(700_000);
+    const bytes = new TextEncoder().encode(text);
+    return [bytes.length, new TextDecoder().decode(bytes) === text, await new Response("\ufeff{}").json()];
   },
 
   async combinators() {

@@ -81,7 +81,23 @@ fn packages_of_npm_are_used() {
 /// The code of a node that waits for races, for several calls at once, and for a timer. Its later requests depend on the
 /// order of earlier answers.
 const RELAY: &str = r#"
-import { pack } from "flowcell-sdk";
+import { Failure, file, http, pack, queue } from "flowcell-sdk";
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+// Ends are found also if they came before somebody asks, and timers without a delay keep no call from ending.
+async function ends({ input }) {
+  const calls = ["a", "b"].map((name) => http.startSend({ url: `${input.base}/${name}` }));
+  await sleep(50);
+  const statuses = [];
+  for (const call of calls) statuses.push((await queue.ended(call)).status);
+  const texts = calls.map((call) => http.takeResponse(call).text);
+  let isDone = false;
+  fetch(`${input.base}/c`).then(() => (isDone = true));
+  while (!isDone) await sleep(0);
+  const kept = http.keep(new TextEncoder().encode("kept é"), "text/plain");
+  return { statuses, texts, kept: file.readText(kept), bytes: file.readBytes(kept, 5).length };
+}
 
 async function relay({ input }) {
   const ask = async (name) => (await fetch(`${input.base}/${name}`)).text();
@@ -97,6 +113,12 @@ async function relay({ input }) {
 
 export const node = pack({
   "relay.run": relay,
+  "relay.ends": ends,
+  "relay.cycle": () => {
+    const details = {};
+    details.self = details;
+    throw new Failure("cycle", "no JSON", { details });
+  },
   "relay.unhandled": () => void Promise.reject(new Error("nobody looks")),
   "relay.stuck": () => new Promise(() => {}),
   "relay.endless": () => {
@@ -114,6 +136,8 @@ const RELAY_MANIFEST: &str = "name: relay
 version: 0.1.0
 nodes:
   - { type: relay.run, title: Relay, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
+  - { type: relay.ends, title: Ends, input: {}, output: {}, capabilities: [{ name: http, reason: asks }] }
+  - { type: relay.cycle, title: Cycle, input: {}, output: {} }
   - { type: relay.unhandled, title: Unhandled, input: {}, output: {} }
   - { type: relay.stuck, title: Stuck, input: {}, output: {} }
   - { type: relay.endless, title: Endless, input: {}, output: {} }
@@ -178,6 +202,22 @@ fn promises_settle_in_the_recorded_order_after_a_crash() {
     }
 }
 
+#[test]
+fn ends_of_calls_and_files_are_read_however_they_come() {
+    if !Language::Js.is_there("ends of calls") {
+        return;
+    }
+    let (_folder, project) = relay();
+    let server = Server::start(|seen, _| answer("200 OK", &[], seen.head.split(' ').nth(1).unwrap_or_default()));
+    let (base, host) = (server.origin(), server.address.to_string());
+    let (input, grants) = (format!("base={base}"), format!("http=[\"{base}\"]"));
+    let mut command = flowcell(&project);
+    command.args(["node", "run", "relay.ends", "--quiet", "--packs", "dist", "-i", &input, "--grant", &grants]);
+    let ended = done(command.args(["--allow-private", &host, "--timeout-ms", "60000"]));
+    let expected = json!({ "statuses": [200, 200], "texts": ["/a", "/b"], "kept": "kept é", "bytes": 2 });
+    assert_eq!(serde_json::from_str::<Value>(&ended).unwrap(), expected);
+}
+
 fn kill(process: u32) {
     let killed = Command::new("kill").args(["-9", &process.to_string()]).status().unwrap();
     assert!(killed.success());
@@ -200,6 +240,9 @@ fn failures_of_promises_say_why_and_where() {
     assert_eq!((&unhandled["code"], &unhandled["message"]), (&json!("node_failed"), &json!("Error: nobody looks")));
     let stuck = failure("relay.stuck", &[]);
     assert!(stuck["message"].as_str().unwrap().contains("a promise that nothing can settle"), "{stuck}");
+    let cycle = failure("relay.cycle", &[]);
+    assert_eq!((&cycle["code"], &cycle["message"]), (&json!("cycle"), &json!("no JSON")), "{cycle}");
+    assert!(cycle["details"]["unreadable"].as_str().unwrap().contains("circular"), "{cycle}");
     let endless = failure("relay.endless", &["--timeout-ms", "300"]);
     assert_eq!(endless["code"], "timeout", "{endless}");
     let deep = failure("relay.deep", &[]);

@@ -1,5 +1,5 @@
 // The body of a request or of an answer.
-import { readBytes, readText } from "../file.js";
+import { readBytes } from "../file.js";
 import { Blob, FormData, joined, multipart } from "./blob.js";
 import { URLSearchParams } from "./globals/url.js";
 import { Promise } from "./promise.js";
@@ -63,7 +63,7 @@ export class Body {
   }
 
   text() {
-    return this.#read(({ text, bytes, file }) => text ?? (file === undefined ? decoded(bytes) : readText(file)));
+    return this.#read(({ text }) => (text === undefined ? decoded(this.#all()) : text.replace(/^\ufeff/, "")));
   }
 
   json() {
@@ -165,6 +165,9 @@ function next(pieces) {
   return { done, value };
 }
 
-function decoded(bytes = []) {
-  return new TextDecoder().decode(Uint8Array.from(bytes));
+function decoded(pieces) {
+  const decoder = new TextDecoder();
+  const texts = [];
+  for (const piece of pieces) texts.push(decoder.decode(piece, { stream: true }));
+  return texts.join("") + decoder.decode();
 }

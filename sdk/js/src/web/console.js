@@ -2,6 +2,7 @@
 // package that warns must not end the node.
 import { write } from "../calls/log.js";
 import { Failure } from "../failure.js";
+import { sourceLines } from "../lines.js";
 
 function line(level) {
   return (...values) => {
@@ -29,6 +30,7 @@ export const console = {
     counts.set(label, (counts.get(label) ?? 0) + 1);
     line("info")(`${label}: ${counts.get(label)}`);
   },
+  groupCollapsed: (...values) => void (values.length > 0 && line("info")(...values)),
   group: (...values) => void (values.length > 0 && line("info")(...values)),
   groupEnd() {},
   time() {},
@@ -56,7 +58,7 @@ function placed(text, rest) {
 
 function shown(value) {
   if (typeof value === "string") return value;
-  if (value instanceof Error) return value.stack ? `${value}\n${value.stack.trimEnd()}` : String(value);
+  if (value instanceof Error) return value.stack ? [String(value), ...sourceLines(value.stack)].join("\n") : String(value);
   try {
     return JSON.stringify(value, (_, member) => (typeof member === "bigint" ? `${member}n` : member)) ?? String(value);
   } catch {

@@ -15,15 +15,23 @@ const calls = new Map();
 const events = [];
 // Functions that wait for the next such event.
 const receivers = [];
-// Timers by id, in the order in which they were set.
+// Timers by id.
 const timers = new Map();
+// The timers by their time, the first one last. Of several with one time, the one that was set first is behind the others.
+const dues = [];
 let lastTimer = 0;
 // The time that timers see. A wait moves it on, also if the clock of the attempt stands still.
 let waitedUntil = 0;
 
-// Returns a promise for the end of a call that was started.
+// Returns a promise for the end of a call that was started, also if the end has arrived already.
 export function ended(call) {
-  return new Promise((resolve, reject) => calls.set(call, { resolve, reject }));
+  const known = calls.get(call);
+  if (known !== undefined) return known.promise;
+  const waiting = Promise.withResolvers();
+  calls.set(call, waiting);
+  const at = events.findIndex(({ tag, val }) => tag === "call-result" && val.id === call);
+  if (at >= 0) settle(events.splice(at, 1)[0]);
+  return waiting.promise;
 }
 
 // Returns a promise for the next event that is not the end of an awaited call.
@@ -65,7 +73,7 @@ export function setTimer(callback, delayMs, args, every) {
   running("a timer");
   const delay = delayMs >= 0 && delayMs <= MAX_DELAY_MS ? Math.trunc(Number(delayMs)) : 0;
   const id = ++lastTimer;
-  timers.set(id, { due: now() + delay, every: every ? Math.max(1, delay) : undefined, run: () => callback(...args) });
+  plan({ id, due: now() + delay, every: every ? Math.max(1, delay) : undefined, run: () => callback(...args) });
   return id;
 }
 
@@ -80,24 +88,35 @@ function now() {
 // Waits for the next timer or event.
 function wait() {
   const timer = nextTimer();
-  if (timer === undefined || timer.due > now()) {
-    const event = nextEvent(timer === undefined ? null : timer.due - now());
+  const isAwaited = calls.size > 0 || receivers.length > 0;
+  if (timer === undefined || timer.due > now() || isAwaited) {
+    // A timer that is due waits 1 ms for calls. Else timers without a delay would keep calls from ending.
+    const event = nextEvent(timer === undefined ? null : Math.max(1, timer.due - now()));
     if (event != null) return void (settle(event) || hear(event));
     if (timer === undefined) throw stuck();
-    waitedUntil = timer.due;
+    waitedUntil = Math.max(waitedUntil, timer.due);
   }
+  dues.pop();
   if (timer.every === undefined) timers.delete(timer.id);
-  else timers.set(timer.id, { ...timer, due: timer.due + timer.every });
+  else plan({ ...timer, due: timer.due + timer.every });
   timer.run();
 }
 
-// The timer that is due first; of several, the one that was set first.
+// The timer that is due first. Timers that were cleared are dropped.
 function nextTimer() {
-  let first;
-  for (const [id, timer] of timers) {
-    if (first === undefined || timer.due < first.due) first = { ...timer, id };
+  while (dues.length > 0 && timers.get(dues.at(-1).id) !== dues.at(-1)) dues.pop();
+  return dues.at(-1);
+}
+
+function plan(timer) {
+  timers.set(timer.id, timer);
+  let [low, high] = [0, dues.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (dues[middle].due > timer.due) low = middle + 1;
+    else high = middle;
   }
-  return first;
+  dues.splice(low, 0, timer);
 }
 
 // Settles the promise of a call, if there is one.
@@ -120,6 +139,7 @@ function hear(event) {
 function stuck() {
   return new Failure(
     "node_failed",
-    "the function waits for a promise that nothing can settle: no call is in progress, and no timer is set",
+    "the function waits for a promise that nothing can settle: no call is in progress, and no timer is set; promises of " +
+      "the engine, such as those of code from `eval` or of `import()` with a computed name, never settle",
   );
 }

@@ -8,12 +8,14 @@ export class TextEncoder {
   }
 
   encode(text = "") {
-    const bytes = [];
-    for (const char of String(text)) {
+    const given = String(text);
+    const bytes = new Uint8Array(given.length * 3);
+    let at = 0;
+    for (const char of given) {
       const code = char.codePointAt(0);
-      push(bytes, code >= 0xd800 && code <= 0xdfff ? REPLACEMENT : code);
+      at = put(bytes, at, code >= 0xd800 && code <= 0xdfff ? REPLACEMENT : code);
     }
-    return Uint8Array.from(bytes);
+    return bytes.slice(0, at);
   }
 
   encodeInto(text, target) {
@@ -30,11 +32,16 @@ export class TextEncoder {
   }
 }
 
-function push(bytes, code) {
-  if (code < 0x80) bytes.push(code);
-  else if (code < 0x800) bytes.push(0xc0 | (code >> 6), 0x80 | (code & 63));
-  else if (code < 0x10000) bytes.push(0xe0 | (code >> 12), 0x80 | ((code >> 6) & 63), 0x80 | (code & 63));
-  else bytes.push(0xf0 | (code >> 18), 0x80 | ((code >> 12) & 63), 0x80 | ((code >> 6) & 63), 0x80 | (code & 63));
+// Writes a character at an index. Returns the index behind it.
+function put(bytes, at, code) {
+  if (code < 0x80) {
+    bytes[at] = code;
+    return at + 1;
+  }
+  const rest = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  bytes[at] = [0, 0xc0, 0xe0, 0xf0][rest] | (code >> (6 * rest));
+  for (let left = rest - 1; left >= 0; left--) bytes[at + rest - left] = 0x80 | ((code >> (6 * left)) & 63);
+  return at + rest + 1;
 }
 
 export class TextDecoder {

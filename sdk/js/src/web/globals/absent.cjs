@@ -2,9 +2,12 @@
 const absent = new Proxy(Object.create(null), {
   get(_, name) {
     if (typeof name === "symbol" || name === "__esModule" || name === "then" || name === "default") return undefined;
-    return function unavailable() {
+    const unavailable = () => {
       throw new Error(`\`${name}\` of Node.js does not exist in the sandbox: use \`fetch\` for HTTP and \`files\` for files`);
     };
+    // `fs.promises.readFile` is one, too.
+    const get = (target, member) => (member in target || typeof member === "symbol" || member === "then" ? target[member] : unavailable);
+    return new Proxy(function () {}, { apply: unavailable, construct: unavailable, get });
   },
 });
 module.exports = Object.create(absent);

@@ -14,6 +14,12 @@ function queueMicrotask(callback) {
   enqueue(() => callback());
 }
 
+async function fromAsync(items, map = (item) => item) {
+  const all = [];
+  for await (const item of items) all.push(await map(item, all.length));
+  return all;
+}
+
 const globals = {
   AbortController,
   AbortSignal,
@@ -38,3 +44,5 @@ const globals = {
 };
 
 define(globals);
+// The engine's own gives a promise of the engine.
+Array.fromAsync = fromAsync;

@@ -22,6 +22,10 @@ const ESBUILD: Tool = Tool {
 /// The file of the bundle. The SDK looks for this name in stacks.
 const FILE: &str = "flowcell-bundle.js";
 
+/// A part of esbuild's helper for asynchronous generators, and what replaces it. The helper tells a generator again to
+/// return after each `await` of its `finally`, and so skips the rest of it. Only a delegate may be told again.
+const RESUMES_RETURN: (&str, &str) = (r#"k === "return" ? k : "next""#, r#"k === "return" && v[1] ? k : "next""#);
+
 /// Globals that a bundle contains only if its code names them. `sdk/js/src/web/globals/named.js` exports them.
 const NAMED_GLOBALS: [&str; 13] = [
     "Blob",
@@ -44,17 +48,26 @@ const NODE_MODULES: [&str; 8] =
     ["buffer", "path", "punycode", "querystring", "string_decoder", "timers", "url", "util"];
 
 /// Modules of Node.js that the SDK adapts or replaces, and their files.
-const ADAPTED_MODULES: [(&str, &str); 4] =
-    [("assert", "assert.cjs"), ("events", "events.cjs"), ("process", "process.js"), ("stream", "stream.cjs")];
+const ADAPTED_MODULES: [(&str, &str); 5] = [
+    ("assert", "assert.cjs"),
+    ("events", "events.cjs"),
+    ("process", "process.js"),
+    ("stream", "stream.cjs"),
+    ("timers/promises", "timers-promises.js"),
+];
 
 /// Modules of Node.js that can be imported, and fail when they are used.
-const ABSENT_MODULES: [&str; 22] = [
+const ABSENT_MODULES: [&str; 31] = [
+    "assert/strict",
     "async_hooks",
     "child_process",
     "cluster",
+    "constants",
     "crypto",
     "dgram",
+    "diagnostics_channel",
     "dns",
+    "dns/promises",
     "fs",
     "fs/promises",
     "http",
@@ -66,8 +79,13 @@ const ABSENT_MODULES: [&str; 22] = [
     "os",
     "perf_hooks",
     "readline",
+    "readline/promises",
+    "stream/promises",
+    "stream/web",
     "tls",
     "tty",
+    "util/types",
+    "v8",
     "vm",
     "worker_threads",
     "zlib",
@@ -108,7 +126,8 @@ pub(super) fn bundle(project: &Project, main: &str, root: &Path, out: &Path) -> 
     ESBUILD.output_of(command)?;
     let failed = |error: &dyn std::error::Error| CliError::internal("cannot read the bundle").cause(&error.to_string());
     let map = fs::read_to_string(out.join(format!("{FILE}.map"))).map_err(|error| failed(&error))?;
-    let mut code = fs::read_to_string(&file).map_err(|error| failed(&error))?;
+    let code = fs::read_to_string(&file).map_err(|error| failed(&error))?;
+    let mut code = lines::without_paths(&code.replace(RESUMES_RETURN.0, RESUMES_RETURN.1));
     code.push_str(&lines::statement(&map, out, &[&project.folder, root]).map_err(|error| failed(&error))?);
     fs::write(&file, code).map_err(|error| failed(&error))?;
     Ok(file)

@@ -24,6 +24,24 @@ pub(super) fn statement(map: &str, folder: &Path, within: &[&Path]) -> Result<St
     Ok(format!("globalThis[Symbol.for(\"flowcell.lines\")] = {lines};\n"))
 }
 
+/// Returns a bundle without the paths that lead out of the project: those of esbuild's comments, and of the keys of its
+/// modules. The lines stay as they are otherwise.
+pub(super) fn without_paths(code: &str) -> String {
+    let is_outside = |path: &str| path.starts_with("../") || path.contains(":/");
+    let name = |path: &str| path.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+    let line = |line: &str| {
+        if let Some(path) = line.trim_start().strip_prefix("// ").filter(|path| is_outside(path)) {
+            return format!("// {}", name(path));
+        }
+        let key = line.trim_start().strip_prefix('"').and_then(|rest| rest.split_once("\"("));
+        match key.filter(|(path, _)| is_outside(path)) {
+            Some((path, rest)) => format!("    \"{}\"({rest}", name(path)),
+            None => line.to_owned(),
+        }
+    };
+    code.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// Returns the name of a source. Of a source outside of the folders it is the file name alone, because packs are published,
 /// and must not contain paths of the author's machine.
 fn shown(path: &Path, within: &[&Path]) -> String {
@@ -126,6 +144,21 @@ mod tests {
         // Line 1: source 0, line 0. Line 2: nothing. Line 3: two segments, source 1, lines 16 and 15.
         assert_eq!(places("AAAA;;ACgBA,EADA"), [Some((0, 0)), None, Some((1, 16))]);
         assert_eq!(places("AAAA;EAgkBC"), [Some((0, 0)), Some((0, 576))]);
+    }
+
+    #[test]
+    fn a_bundle_names_no_folder_outside_of_the_project() {
+        let code = "// node_modules/a/b.js\n// ../../home/ada/c.cjs\nvar c = __commonJS({\n  \"../../home/ada/c.cjs\"(exports, \
+                    module) {\n  }\n});\n  \"../x.js\"() {\nlet url = \"https://example.com/\"(1);\n";
+        let plain = without_paths(code);
+        assert!(!plain.contains("ada") && !plain.contains("../"), "{plain}");
+        assert!(plain.starts_with("// node_modules/a/b.js\n// c.cjs\n"), "{plain}");
+        assert!(
+            plain.contains("\n    \"c.cjs\"(exports, module) {\n") && plain.contains("\n    \"x.js\"() {\n"),
+            "{plain}"
+        );
+        assert!(plain.contains("let url = \"https://example.com/\"(1);\n"), "{plain}");
+        assert_eq!(plain.lines().count(), code.lines().count());
     }
 
     #[test]
