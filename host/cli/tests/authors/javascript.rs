@@ -270,9 +270,9 @@ fn cases_run_again_after_a_change_and_not_after_a_file_of_the_editor() {
     command.args(["node", "test", "--watch", "--only", "letters"]).stderr(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let until = |lines: &mut dyn Iterator<Item = String>, word: &str| {
+    fn until(lines: &mut impl Iterator<Item = String>, word: &str) -> String {
         lines.find(|line| line.contains(word)).unwrap_or_else(|| panic!("it ended without `{word}`"))
-    };
+    }
     until(&mut lines, "0 failed");
     fs::write(project.join(".nodes.js.swp"), "x").unwrap();
     fs::write(project.join("nodes.js~"), "x").unwrap();
