@@ -192,7 +192,7 @@ async fn the_operators_limits_hold_for_real_requests() {
     is_down.store(false, Ordering::SeqCst);
     let clock = TestClock::new();
     let outbound = Outbound::new(clock.clone(), None);
-    let limits = OutboundLimits { per_second: Some(0.05), burst: Some(2), max_concurrency: Some(1) };
+    let limits = OutboundLimits { per_second: Some(0.05), burst: Some(2), max_concurrency: Some(1), breaker: None };
     outbound.set_limits(&Tenant::local(), Some(limits));
     let own = kit(&outbound, &server.url(""));
     for _ in 0..2 {
