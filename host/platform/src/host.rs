@@ -464,7 +464,8 @@ impl Host {
         })
     }
 
-    /// Creates a webhook for this URL. Its requests pass the host's egress guard.
+    /// Creates a webhook of the operator for this URL. Its requests pass the host's egress guard, without the circuit
+    /// breakers and the limits of tenants.
     pub fn webhook(&self, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
         Webhook::new(Client::new(self.shared.egress.clone().without_outbound()), url, key)
     }

@@ -119,6 +119,11 @@ impl Egress {
         Egress { outbound: Some(outbound), ..self }
     }
 
+    /// Returns the same guard without circuit breakers and limits of the rate, for requests that belong to no tenant.
+    pub fn without_outbound(self) -> Egress {
+        Egress { outbound: None, ..self }
+    }
+
     /// Sets the limits of a tenant's requests to each origin, if the guard has limits of the rate.
     pub fn set_limits(&self, tenant: &Tenant, limits: Option<OutboundLimits>) {
         if let Some(outbound) = &self.outbound {

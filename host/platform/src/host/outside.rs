@@ -67,7 +67,8 @@ pub(super) fn capabilities(host: &Host, homes: &Arc<Homes>, blobs: &Arc<dyn Blob
     capabilities
 }
 
-/// Creates a webhook of the operator. `allow_private` permits all private addresses.
+/// Creates a webhook of the operator. `allow_private` permits all private addresses. Its posts belong to no tenant, so
+/// they have no part in the circuit breakers and the limits of tenants.
 pub(crate) fn operator_webhook(
     host: &Host,
     url: &str,
@@ -75,7 +76,7 @@ pub(crate) fn operator_webhook(
     allow_private: bool,
 ) -> Result<Webhook, Failure> {
     let everywhere: Vec<AddressRange> = ["0.0.0.0/0", "::/0"].iter().filter_map(|range| range.parse().ok()).collect();
-    let egress = host.shared.egress.clone();
+    let egress = host.shared.egress.clone().without_outbound();
     let egress = if allow_private { egress.with_private(&everywhere) } else { egress };
     Webhook::new(Client::new(egress), url, key)
 }
